@@ -1,0 +1,1 @@
+"""queuectl, the administrator's command, and queue-start."""

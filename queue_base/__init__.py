@@ -1,0 +1,1 @@
+"""The system calls that several programs share: paths, durable files, locks, control files, pipes."""

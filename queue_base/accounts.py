@@ -1,0 +1,43 @@
+"""Who owns queue/ decides who runs what (DESIGN: processes, accounts).
+
+The accounts are `queue` (todo, send, clean, pickup, and the files) and `queuer` in group `queue`
+(queue-remote). Where another user owns queue/, that user is the only one who can run the suite.
+"""
+
+import os
+
+from queue_base.errors import Permanent, Temporary, reason
+from queue_base.home import Home
+
+QUEUE_ACCOUNT = "queue"
+REMOTE_ACCOUNT = "queuer"
+QMAIL_ACCOUNT = "qmailq"
+
+
+class Owner:
+    """uid and gid that own queue/."""
+
+    __slots__ = ("gid", "uid")
+
+    def __init__(self, uid: int, gid: int) -> None:
+        self.uid = uid
+        self.gid = gid
+
+
+def queue_owner(home: Home) -> Owner:
+    """Return who owns queue/. Raises Temporary, naming the path, where it cannot be looked at."""
+    try:
+        found = os.stat(home.queue)
+    except OSError as error:
+        raise Temporary(f"unable to use {home.queue}: {reason(error)}; queuectl init makes a home") from error
+    return Owner(found.st_uid, found.st_gid)
+
+
+def become(owner: Owner) -> None:
+    """Give up root for good and be the owner, with no other groups. Raises Permanent where it cannot be done."""
+    try:
+        os.setgroups([])
+        os.setgid(owner.gid)
+        os.setuid(owner.uid)
+    except OSError as error:
+        raise Permanent(f"unable to become uid {owner.uid} gid {owner.gid}: {reason(error)}") from error

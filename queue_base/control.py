@@ -1,0 +1,65 @@
+"""Reads control files. A file that is not there is the default; one that cannot be read or parsed is Temporary."""
+
+import os
+
+from queue_base.durable import read_file
+from queue_base.errors import Temporary, reason
+from queue_base.home import Home
+from queue_wire.control import unpack_line, unpack_lines, unpack_map, unpack_number, unpack_set
+from queue_wire.errors import FormatError
+
+
+def read_control(home: Home, name: str) -> bytes | None:
+    """Return a control file's bytes, None where there is none. Raises Temporary, naming the file."""
+    path = f"{home.control}/{name}"
+    try:
+        return read_file(path)
+    except FileNotFoundError as error:
+        if os.path.isdir(home.control):
+            return None
+        raise Temporary(f"unable to read {path}: {home.control} is not there; queuectl init makes a home") from error
+    except OSError as error:
+        raise Temporary(f"unable to read {path}: {reason(error)}") from error
+
+
+def read_line(home: Home, name: str, default: bytes) -> bytes:
+    """Return the first line of a control file; the default where there is no file."""
+    data = read_control(home, name)
+    return default if data is None else unpack_line(data)
+
+
+def read_me(home: Home) -> bytes:
+    """Return control/me, this host's name. Raises Temporary where it is missing: too much depends on it."""
+    line = read_line(home, "me", b"")
+    if not line:
+        raise Temporary(f"unable to read {home.control}/me: it is missing or empty; write this host's name into it")
+    return line
+
+
+def read_number(home: Home, name: str, default: int) -> int:
+    """Return a control file's number. Raises Temporary where it holds something else."""
+    data = read_control(home, name)
+    if data is None:
+        return default
+    try:
+        return unpack_number(data)
+    except FormatError as error:
+        raise Temporary(f"unable to parse {home.control}/{name}: {error}") from error
+
+
+def read_lines(home: Home, name: str) -> list[bytes] | None:
+    """Return a control file's lines, None where there is no file."""
+    data = read_control(home, name)
+    return None if data is None else unpack_lines(data)
+
+
+def read_set(home: Home, name: str) -> frozenset[bytes] | None:
+    """Return a control file's lines in lower case, None where there is no file."""
+    data = read_control(home, name)
+    return None if data is None else unpack_set(data)
+
+
+def read_map(home: Home, name: str) -> dict[bytes, bytes] | None:
+    """Return a control file's `key:value` lines, keys in lower case, None where there is no file."""
+    data = read_control(home, name)
+    return None if data is None else unpack_map(data)

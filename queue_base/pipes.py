@@ -1,0 +1,58 @@
+"""Pipe ends that never block: reads of what is there, writes with a buffer for what does not fit."""
+
+import os
+
+_CHUNK = 65536
+
+
+class PeerLost(Exception):
+    """The process at the other end has closed its end."""
+
+
+class OutPipe:
+    """The writing end: `put` buffers, `flush` writes what fits now. Raises PeerLost."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self._parts: list[bytes] = []
+        self._rest = b""
+        self._held = 0
+        os.set_blocking(descriptor, False)
+
+    def put(self, data: bytes) -> None:
+        """Add to what is to be written."""
+        self._parts.append(data)
+        self._held += len(data)
+
+    @property
+    def held(self) -> int:
+        """Bytes not yet written."""
+        return self._held
+
+    def flush(self) -> None:
+        """Write what the pipe takes. Raises PeerLost."""
+        while self._held:
+            if self._parts:
+                self._rest = b"".join([self._rest, *self._parts])
+                self._parts = []
+            try:
+                done = os.write(self.descriptor, self._rest)
+            except BlockingIOError:
+                return
+            except OSError as error:
+                raise PeerLost(str(error)) from error
+            self._rest = self._rest[done:]
+            self._held -= done
+
+
+def read_available(descriptor: int, most: int = _CHUNK) -> bytes | None:
+    """Return what can be read now, None where nothing can yet. Raises PeerLost at the end."""
+    try:
+        data = os.read(descriptor, most)
+    except BlockingIOError:
+        return None
+    except OSError as error:
+        raise PeerLost(str(error)) from error
+    if not data:
+        raise PeerLost("end of file")
+    return data

@@ -1,0 +1,40 @@
+"""lock/trigger, a FIFO: an injector writes a byte after its todo/ file, and queue-todo looks at once.
+
+inotify tells queue-todo the same and more; the trigger is for injectors that are not ours and for
+file systems that inotify cannot watch.
+"""
+
+import os
+
+from queue_base.home import Home
+
+
+def pull_trigger(home: Home) -> None:
+    """Write one byte, never waiting. Failure is no failure: the message is queued, and a scan will find it."""
+    try:
+        handle = os.open(home.queue + "/lock/trigger", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        os.write(handle, b"\0")
+    except OSError:
+        pass
+    finally:
+        os.close(handle)
+
+
+class Trigger:
+    """queue-todo's end. `descriptor` becomes readable when somebody has pulled. Raises OSError where it cannot open."""
+
+    def __init__(self, home: Home) -> None:
+        self._path = home.queue + "/lock/trigger"
+        self.descriptor = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        # A writer of our own, so that the FIFO does not stay at end-of-file between injectors.
+        self._writer = os.open(self._path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def clear(self) -> bool:
+        """Take what was written; return whether there was anything."""
+        try:
+            return bool(os.read(self.descriptor, 65536))
+        except BlockingIOError:
+            return False

@@ -1,0 +1,16 @@
+"""The descriptors that queue-start hands to queue-send. Every other daemon has its pipe on 0 and 1.
+
+The lock's descriptor is shared with queue-todo and queue-clean: as long as one of those who change
+the queue lives, no second set can start.
+"""
+
+LOCAL_JOBS = 3
+LOCAL_REPORTS = 4
+REMOTE_JOBS = 5
+REMOTE_REPORTS = 6
+CLEAN_IDS = 7
+CLEAN_ANSWERS = 8
+TODO_COMMANDS = 9
+TODO_NOTICES = 10
+SENDMUTEX = 11
+FIRST_FREE = 12

@@ -1,0 +1,1 @@
+"""queue-clean: removes finished messages."""

@@ -1,0 +1,1 @@
+"""Everything that puts mail in: queue-inject, queue-enqueue, queue-pickup."""

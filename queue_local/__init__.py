@@ -1,0 +1,1 @@
+"""queue-local: delivers into mailboxes on this host."""

@@ -1,0 +1,1 @@
+"""queue-remote: delivers by SMTP."""

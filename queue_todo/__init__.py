@@ -1,0 +1,1 @@
+"""queue-todo, the classifier: splits each new envelope into local and remote recipients."""

@@ -1,0 +1,30 @@
+"""Envelope addresses: local part and domain, and VERP senders (qmail's, `owner-@host-@[]`)."""
+
+VERP_SUFFIX = b"-@[]"
+# The sender of a double bounce, which is never bounced again (qmail-send(8)).
+DOUBLE_BOUNCE_SENDER = b"#@[]"
+
+
+def split_address(address: bytes) -> tuple[bytes, bytes]:
+    """Return (local part, domain); the domain is empty where there is no `@`. The last `@` divides."""
+    local, at, domain = address.rpartition(b"@")
+    return (local, domain) if at else (domain, b"")
+
+
+def is_verp(sender: bytes) -> bool:
+    """Return whether the sender is different for each recipient: `local-@host-@[]` (addresses(5))."""
+    return len(sender) > 4 and sender.endswith(VERP_SUFFIX) and b"@" in sender[:-4]
+
+
+def verp_sender(sender: bytes, recipient: bytes) -> bytes:
+    """Return the sender to use for one recipient: `owner-@host-@[]` to x@y is `owner-x=y@host`."""
+    local, domain = split_address(recipient)
+    if not is_verp(sender) or not domain:
+        return sender
+    owner, host = split_address(sender[: -len(VERP_SUFFIX)])
+    return b"%s%s=%s@%s" % (owner, local, domain, host)
+
+
+def bounce_recipient(sender: bytes) -> bytes:
+    """Return the address that a bounce for `sender` goes to: a VERP sender loses its suffix."""
+    return sender[: -len(VERP_SUFFIX)] if is_verp(sender) else sender

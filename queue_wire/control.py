@@ -1,0 +1,44 @@
+"""Control files (qmail-control(5)): one line, a list of lines, a number, or a map of `key:value` lines.
+
+Trailing spaces, tabs and newlines of a line do not count. In lists, empty lines and lines that start
+with `#` do not count. Keys of maps and entries of sets compare without regard to case (ASCII).
+"""
+
+from queue_wire.errors import FormatError, quoted
+
+
+def unpack_line(data: bytes) -> bytes:
+    """Return the first line; empty where the file is."""
+    return data.split(b"\n", 1)[0].rstrip(b" \t\r")
+
+
+def unpack_lines(data: bytes) -> list[bytes]:
+    """Return the lines that count, in order."""
+    lines = (line.rstrip(b" \t\r") for line in data.split(b"\n"))
+    return [line for line in lines if line and not line.startswith(b"#")]
+
+
+def unpack_number(data: bytes) -> int:
+    """Return the number on the first line (not negative, at most 18 digits). Raises FormatError."""
+    line = unpack_line(data)
+    if not line.isdigit() or len(line) > 18:
+        raise FormatError(f"not a number: {quoted(line)}")
+    return int(line)
+
+
+def unpack_set(data: bytes) -> frozenset[bytes]:
+    """Return the lines that count, in lower case."""
+    return frozenset(line.lower() for line in unpack_lines(data))
+
+
+def unpack_map(data: bytes) -> dict[bytes, bytes]:
+    """Return {key in lower case: value}; the first colon divides, the first of two equal keys wins.
+
+    A line without a colon is skipped, as qmail's constmap does.
+    """
+    found: dict[bytes, bytes] = {}
+    for line in unpack_lines(data):
+        key, colon, value = line.partition(b":")
+        if colon:
+            found.setdefault(key.lower(), value)
+    return found

@@ -1,0 +1,138 @@
+"""Envelopes: on queue-enqueue's fd 1, in todo/B/I, and in info/B/I.
+
+    fd 1        F<sender>\\0 T<recipient>\\0 ... \\0              (qmail-queue(8))
+    todo, intd  u<uid>\\0 p<pid>\\0 F<sender>\\0 T<recipient>\\0 ...   (no spaces; qmail's INTERNALS)
+    info        F<sender>\\0
+
+Addresses are bytes without NUL, at most ADDRESS_MAX long; what else is in them is not judged here.
+"""
+
+from queue_wire.errors import AddressTooLong, FormatError, quoted
+
+# qmail-queue gives up at the 1003rd byte of an address (its ADDR), so 1,002 is the longest it takes.
+ADDRESS_MAX = 1002
+
+
+class Envelope:
+    """uid and pid of the injector, the sender, and the recipients in order, all addresses as bytes."""
+
+    __slots__ = ("pid", "recipients", "sender", "uid")
+
+    def __init__(self, uid: int, pid: int, sender: bytes, recipients: list[bytes]) -> None:
+        self.uid = uid
+        self.pid = pid
+        self.sender = sender
+        self.recipients = recipients
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Envelope) and self._key() == other._key()
+
+    def __repr__(self) -> str:
+        return f"Envelope{self._key()}"
+
+    def _key(self) -> tuple[int, int, bytes, list[bytes]]:
+        return self.uid, self.pid, self.sender, self.recipients
+
+
+def check_address(address: bytes) -> bytes:
+    """Return `address`; raise AddressTooLong, or FormatError where it holds a NUL."""
+    if len(address) > ADDRESS_MAX:
+        raise AddressTooLong(f"address of {len(address)} bytes, limit {ADDRESS_MAX}: {quoted(address)}")
+    if b"\0" in address:
+        raise FormatError(f"address holds a NUL: {quoted(address)}")
+    return address
+
+
+def pack_todo(envelope: Envelope) -> bytes:
+    """Return the bytes of todo/B/I."""
+    parts = [b"u%d\0p%d\0F%s\0" % (envelope.uid, envelope.pid, check_address(envelope.sender))]
+    parts += [b"T%s\0" % check_address(recipient) for recipient in envelope.recipients]
+    return b"".join(parts)
+
+
+def unpack_todo(data: bytes) -> Envelope:
+    """Return the envelope in the bytes of a whole todo/B/I. Raises FormatError.
+
+    A record of an unknown kind is garbage here, as it is to qmail-send; so are a missing sender, a
+    second sender, and a last record without its NUL. No recipients at all is allowed.
+    """
+    if data[-1:] != b"\0":
+        raise FormatError("envelope: last record is not ended by a NUL" if data else "envelope: empty file")
+    uid = pid = 0
+    sender: bytes | None = None
+    recipients = []
+    for record in data[:-1].split(b"\0"):
+        kind, value = record[:1], record[1:]
+        if kind == b"T":
+            recipients.append(check_address(value))
+        elif kind == b"F" and sender is None:
+            sender = check_address(value)
+        elif kind == b"u":
+            uid = _number(value)
+        elif kind == b"p":
+            pid = _number(value)
+        else:
+            raise FormatError(f"envelope: unknown record: {quoted(record)}")
+    if sender is None:
+        raise FormatError("envelope: no sender record")
+    return Envelope(uid, pid, sender, recipients)
+
+
+def _number(value: bytes) -> int:
+    if not value.isdigit() or len(value) > 20:
+        raise FormatError(f"envelope: not a number: {quoted(value)}")
+    return int(value)
+
+
+def pack_info(sender: bytes) -> bytes:
+    """Return the bytes of info/B/I."""
+    return b"F%s\0" % check_address(sender)
+
+
+def unpack_info(data: bytes) -> bytes:
+    """Return the sender in the bytes of info/B/I. Raises FormatError."""
+    if data[:1] != b"F" or data.find(b"\0") != len(data) - 1:
+        raise FormatError(f"info: not one sender record: {quoted(data)}")
+    return check_address(data[1:-1])
+
+
+class EnvelopeReader:
+    """Reads the envelope that a client writes on queue-enqueue's fd 1, in whatever pieces it arrives.
+
+    `feed` returns (sender, recipients) once the closing NUL has come, and None before. It raises
+    AddressTooLong, or FormatError for a record that is neither F first nor T after. What comes
+    after the envelope is left in `rest`. It buffers one record (ADDRESS_MAX) and the recipients,
+    of which it takes at most `most` bytes.
+    """
+
+    def __init__(self, most: int = 64 * 1024 * 1024) -> None:
+        self.rest = b""
+        self._sender: bytes | None = None
+        self._recipients: list[bytes] = []
+        self._room = most
+
+    def feed(self, data: bytes) -> tuple[bytes, list[bytes]] | None:
+        *records, self.rest = (self.rest + data).split(b"\0")
+        self._room -= len(data)
+        if self._room < 0:
+            raise FormatError("envelope: too large")
+        for number, record in enumerate(records):
+            if not record and self._sender is not None:
+                self.rest = b"\0".join([*records[number + 1 :], self.rest])
+                return self._sender, self._recipients
+            self._take(record)
+        self._check(self.rest)
+        return None
+
+    def _take(self, record: bytes) -> None:
+        self._check(record)
+        if self._sender is None and record[:1] == b"F":
+            self._sender = record[1:]
+        elif self._sender is not None and record[:1] == b"T":
+            self._recipients.append(record[1:])
+        else:
+            raise FormatError(f"envelope: expected {'F' if self._sender is None else 'T'}, got {quoted(record)}")
+
+    def _check(self, record: bytes) -> None:
+        if len(record) > ADDRESS_MAX + 1:
+            raise AddressTooLong(f"address over {ADDRESS_MAX} bytes: {quoted(record[1:])}")

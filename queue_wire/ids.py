@@ -1,0 +1,75 @@
+"""Message ids: the inode number of mess/B/I, its bucket B, and the long id that a person types.
+
+Inode numbers are used again as soon as a message ends, so what a person types carries the birth as
+well: `I-BIRTH`, BIRTH being microseconds since the epoch in base 36.
+"""
+
+from queue_wire.errors import FormatError, quoted
+
+ID_MAX = 2**64 - 1
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+def unpack_id(text: bytes) -> int:
+    """Return the id in `text`: decimal, no sign, no leading zero, 1 to 2**64-1. Raises FormatError."""
+    if not text.isdigit() or text[:1] == b"0" or len(text) > 20:
+        raise FormatError(f"not a message id: {quoted(text)}")
+    value = int(text)
+    if value > ID_MAX:
+        raise FormatError(f"not a message id: {quoted(text)}")
+    return value
+
+
+def pack_id(message: int) -> bytes:
+    """Return the id as it stands in file names, on pipes and in the log."""
+    return b"%d" % message
+
+
+def bucket(message: int, split: int) -> int:
+    """Return the number of the subdirectory that holds the message: I mod split."""
+    return message % split
+
+
+def is_prime(number: int) -> bool:
+    """Return whether `number` is prime (trial division; meant for splits, not for cryptography)."""
+    if number < 4:
+        return number > 1
+    if number % 2 == 0:
+        return False
+    divisor = 3
+    while divisor * divisor <= number:
+        if number % divisor == 0:
+            return False
+        divisor += 2
+    return True
+
+
+def nearest_primes(number: int) -> tuple[int, int]:
+    """Return the nearest primes below and above `number`; below is 2 where there is none smaller."""
+    below = max(number - 1, 2)
+    while not is_prime(below):
+        below -= 1
+    above = max(number + 1, 2)
+    while not is_prime(above):
+        above += 1
+    return below, above
+
+
+def pack_long_id(message: int, birth: int) -> str:
+    """Return `I-BIRTH` for a message id and its birth in microseconds since the epoch (not negative)."""
+    digits = ""
+    while birth:
+        birth, rest = divmod(birth, 36)
+        digits = _DIGITS[rest] + digits
+    return f"{message}-{digits or '0'}"
+
+
+def unpack_long_id(text: str) -> tuple[int, int | None]:
+    """Return (id, birth in microseconds), birth None where only an inode number was typed. Raises FormatError."""
+    number, dash, birth = text.partition("-")
+    message = unpack_id(number.encode("ascii", "replace"))
+    if not dash:
+        return message, None
+    if not birth or len(birth) > 13 or any(digit not in _DIGITS for digit in birth):
+        raise FormatError(f"not a message id: {quoted(text.encode('utf-8', 'replace'))} (expected INODE-BIRTH)")
+    return message, int(birth, 36)

@@ -1,0 +1,53 @@
+"""queue-send to queue-remote and queue-local: one netstring a job, its fields separated by NULs.
+
+    number \\0 mess/B/I \\0 sender \\0 nexthop \\0 recipient [\\0 recipient ...]
+
+The path is relative to queue/. For queue-local the nexthop is the recipient.
+"""
+
+from queue_wire.errors import FormatError, quoted
+from queue_wire.netstring import pack_netstring
+
+
+class Job:
+    """One job: its number, the message's path under queue/, sender, nexthop, and one or more recipients."""
+
+    __slots__ = ("nexthop", "number", "path", "recipients", "sender")
+
+    def __init__(self, number: int, path: bytes, sender: bytes, nexthop: bytes, recipients: list[bytes]) -> None:
+        self.number = number
+        self.path = path
+        self.sender = sender
+        self.nexthop = nexthop
+        self.recipients = recipients
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Job) and self._key() == other._key()
+
+    def __repr__(self) -> str:
+        return f"Job{self._key()}"
+
+    def _key(self) -> tuple[int, bytes, bytes, bytes, list[bytes]]:
+        return self.number, self.path, self.sender, self.nexthop, self.recipients
+
+
+def pack_job(job: Job) -> bytes:
+    """Return the job as a netstring, ready for the pipe."""
+    return pack_netstring(
+        b"\0".join([b"%d" % job.number, job.path, job.sender, job.nexthop, *job.recipients]),
+    )
+
+
+def unpack_job(payload: bytes) -> Job:
+    """Return the job in one netstring's payload. Raises FormatError.
+
+    The path must be `mess/B/I` in digits, so that a damaged job can never name another file.
+    """
+    number, *fields = payload.split(b"\0")
+    if len(fields) < 4 or not number.isdigit() or len(number) > 18:
+        raise FormatError(f"job: not number, path, sender, nexthop, recipients: {quoted(payload)}")
+    path, sender, nexthop, *recipients = fields
+    parts = path.split(b"/")
+    if len(parts) != 3 or parts[0] != b"mess" or not (parts[1].isdigit() and parts[2].isdigit()):
+        raise FormatError(f"job: not a message path: {quoted(path)}")
+    return Job(int(number), path, sender, nexthop, recipients)

@@ -1,0 +1,91 @@
+"""The log: qmail-send's lines, to the letter. Each function returns one line without its newline.
+
+Text from outside is escaped as qmail does: newline becomes `/`; `%`, bytes below 33 and above 126
+become `_`. No line is longer than LINE_MAX; the outside text is what gives way. LOGS.md lists them all.
+"""
+
+LINE_MAX = 1000
+
+_ESCAPED = bytes(
+    ord("/") if byte == 10 else ord("_") if byte < 33 or byte > 126 or byte == ord("%") else byte
+    for byte in range(256)
+)
+_RESULTS = {b"K": b"success", b"Z": b"deferral", b"D": b"failure"}
+
+
+def escape(text: bytes) -> bytes:
+    """Return `text` without a space, a newline or anything that is not printable ASCII."""
+    return text.translate(_ESCAPED)
+
+
+def _line(head: bytes, text: bytes, tail: bytes = b"") -> bytes:
+    """Return head, escaped text cut to what fits, tail."""
+    return head + escape(text[: LINE_MAX - len(head) - len(tail)]) + tail
+
+
+def status(local: int, local_limit: int, remote: int, remote_limit: int, leaving: bool) -> bytes:
+    """Deliveries in flight and their limits; `leaving` once TERM has come."""
+    line = b"status: local %d/%d remote %d/%d" % (local, local_limit, remote, remote_limit)
+    return line + b" exitasap" if leaving else line
+
+
+EXITING = b"status: exiting"
+
+
+def new_message(message: int) -> bytes:
+    """A message was found in todo/."""
+    return b"new msg %d" % message
+
+
+def info_message(message: int, size: int, sender: bytes, pid: int, uid: int) -> bytes:
+    """What is known of a message: bytes of mess/B/I, sender, and pid and uid of its injector."""
+    return _line(b"info msg %d: bytes %d from <" % (message, size), sender, b"> qp %d uid %d" % (pid, uid))
+
+
+def starting_delivery(delivery: int, message: int, channel: bytes, recipient: bytes) -> bytes:
+    """A delivery starts; channel is `local` or `remote`."""
+    return _line(b"starting delivery %d: msg %d to %s " % (delivery, message, channel), recipient)
+
+
+def delivery_result(delivery: int, letter: bytes, text: bytes) -> bytes:
+    """A delivery ended with K, Z or D; any other letter is a mangled report."""
+    result = _RESULTS.get(letter)
+    if result is None:
+        return b"delivery %d: report mangled, will defer" % delivery
+    return _line(b"delivery %d: %s: " % (delivery, result), text)
+
+
+def bounce_message(message: int, pid: int) -> bytes:
+    """A bounce of the message was injected by process `pid`."""
+    return b"bounce msg %d qp %d" % (message, pid)
+
+
+def triple_bounce(message: int) -> bytes:
+    """A bounce of a double bounce: discarded."""
+    return b"triple bounce: discarding bounce/%d" % message
+
+
+def end_message(message: int) -> bytes:
+    """Nothing is left to do for the message; its files are about to go."""
+    return b"end msg %d" % message
+
+
+def corrupt_message(message: int, reason: str) -> bytes:
+    """The message is parked in corrupt/; the reason keeps its spaces but nothing else unprintable."""
+    return _spaced(b"corrupt msg %d: " % message, reason)
+
+
+def alert(text: str) -> bytes:
+    """Something that needs a person."""
+    return _spaced(b"alert: ", text)
+
+
+def warning(text: str) -> bytes:
+    """Something that will be tried again."""
+    return _spaced(b"warning: ", text)
+
+
+def _spaced(head: bytes, text: str) -> bytes:
+    """As _line, for our own words: each is escaped, the spaces between them stay."""
+    words = text.encode("utf-8", "backslashreplace").split(b" ")
+    return (head + b" ".join(escape(word) for word in words))[:LINE_MAX]

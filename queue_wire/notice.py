@@ -1,0 +1,57 @@
+"""queue-todo to queue-send: NUL-terminated notices, the wire format of the EXTTODO patch.
+
+    D<channel><id>\\0   the message is classified; channel L local, R remote, B both, X no recipients
+    L<line>\\0          a log line for queue-send to print, without a newline
+and back, one byte each: H reread the control files, X exit.
+"""
+
+from queue_wire.errors import FormatError, quoted
+from queue_wire.ids import unpack_id
+
+REREAD = b"H"
+EXIT = b"X"
+CHANNELS = b"LRBX"
+
+
+class Classified:
+    """A message that left todo/: its id, and whether it has local and remote recipients."""
+
+    __slots__ = ("local", "message", "remote")
+
+    def __init__(self, message: int, local: bool, remote: bool) -> None:
+        self.message = message
+        self.local = local
+        self.remote = remote
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Classified) and self._key() == other._key()
+
+    def __repr__(self) -> str:
+        return f"Classified{self._key()}"
+
+    def _key(self) -> tuple[int, bool, bool]:
+        return self.message, self.local, self.remote
+
+
+def pack_classified(notice: Classified) -> bytes:
+    """Return the D record, with its NUL."""
+    channel = b"XLRB"[notice.local + 2 * notice.remote]
+    return b"D%c%d\0" % (channel, notice.message)
+
+
+def pack_log(line: bytes) -> bytes:
+    """Return the L record, with its NUL; `line` holds neither NUL nor newline."""
+    return b"L%s\0" % line
+
+
+def unpack_notice(record: bytes) -> Classified | bytes:
+    """Return Classified, or the log line of an L record, from one record without its NUL. Raises FormatError."""
+    kind = record[:1]
+    if kind == b"L":
+        if b"\n" in record:
+            raise FormatError(f"notice: log line holds a newline: {quoted(record)}")
+        return record[1:]
+    channel = record[1:2]
+    if kind != b"D" or not channel or channel not in CHANNELS:
+        raise FormatError(f"notice: unknown record: {quoted(record)}")
+    return Classified(unpack_id(record[2:]), channel in b"LB", channel in b"RB")

@@ -1,0 +1,38 @@
+"""local/B/I and remote/B/I: one record a recipient, `T<recipient>\\0`; T becomes D when it is done.
+
+The mark is one byte, written in place, so a recipient is named by the offset of its record.
+"""
+
+from queue_wire.errors import FormatError, quoted
+
+DONE_MARK = b"D"
+
+
+def pack_recipients(recipients: list[bytes]) -> bytes:
+    """Return the file's bytes, nobody done yet."""
+    return b"".join([b"T%s\0" % recipient for recipient in recipients])
+
+
+def unpack_recipients(data: bytes) -> list[tuple[int, bool, bytes]]:
+    """Return (offset of the record, done, address) in file order. Raises FormatError.
+
+    An empty file is no recipients; a record without its NUL, or neither T nor D, is garbage.
+    """
+    if not data:
+        return []
+    if data[-1:] != b"\0":
+        raise FormatError("recipients: last record is not ended by a NUL")
+    found = []
+    offset = 0
+    for record in data[:-1].split(b"\0"):
+        kind = record[:1]
+        if kind != b"T" and kind != DONE_MARK:
+            raise FormatError(f"recipients: unknown record at byte {offset}: {quoted(record)}")
+        found.append((offset, kind == DONE_MARK, record[1:]))
+        offset += len(record) + 1
+    return found
+
+
+def unpack_pending(data: bytes) -> list[tuple[int, bytes]]:
+    """Return (offset of the record, address) of the recipients not yet done. Raises FormatError."""
+    return [(offset, address) for offset, done, address in unpack_recipients(data) if not done]
