@@ -75,7 +75,11 @@ class Commit:
     def sync(self) -> None:
         """Make everything since the last sync safe. On an error nothing is forgotten; it may be called again."""
         if len(self._files) + len(self._directories) > GROUP:
-            _sync_filesystem(next(iter(self._directories or self._files)))
+            handle = os.open(next(iter(self._directories or self._files)), os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                sync_filesystem(handle)
+            finally:
+                os.close(handle)
             self.syncs += 1
         else:
             for path in [*self._files, *self._directories]:
@@ -101,17 +105,14 @@ def sync_path(path: str) -> None:
         os.close(handle)
 
 
-def _sync_filesystem(path: str) -> None:
+def sync_filesystem(handle: int) -> None:
+    """Make everything safe that was done to the file system of an open file: syncfs(2). Raises OSError."""
     # Imported here because it costs 5 ms and only groups need it.
     import ctypes
 
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        if ctypes.CDLL(None, use_errno=True).syncfs(handle) != 0:
-            error = ctypes.get_errno()
-            raise OSError(error, os.strerror(error), path)
-    finally:
-        os.close(handle)
+    if ctypes.CDLL(None, use_errno=True).syncfs(handle) != 0:
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error))
 
 
 def read_file(path: str, most: int = 64 * 1024 * 1024) -> bytes:

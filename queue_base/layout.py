@@ -50,7 +50,7 @@ class Layout:
 
 def open_layout(queue: str) -> Layout:
     """Return the layout of the queue directory `queue`. Raises Temporary or Permanent."""
-    split = _count_buckets(queue, "mess")
+    split = count_buckets(queue, "mess")
     if split == 0:
         raise Permanent(f"unable to use {queue}/mess: it has no numbered directories; queuectl init makes a queue")
     for kind in HASHED[1:]:
@@ -59,7 +59,8 @@ def open_layout(queue: str) -> Layout:
     return Layout(queue, split, _is_flat(queue, "todo"), _is_flat(queue, "intd"))
 
 
-def _count_buckets(queue: str, kind: str) -> int:
+def count_buckets(queue: str, kind: str) -> int:
+    """Return the number of numbered directories in queue/kind. Raises Temporary, and Permanent where one is missing."""
     try:
         names = {name for name in os.listdir(f"{queue}/{kind}") if name.isdigit()}
     except OSError as error:

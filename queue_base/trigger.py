@@ -32,9 +32,9 @@ class Trigger:
         # A writer of our own, so that the FIFO does not stay at end-of-file between injectors.
         self._writer = os.open(self._path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
 
-    def clear(self) -> bool:
-        """Take what was written; return whether there was anything."""
+    def clear(self) -> int:
+        """Take what was written; return how many times somebody pulled."""
         try:
-            return bool(os.read(self.descriptor, 65536))
+            return len(os.read(self.descriptor, 65536))
         except BlockingIOError:
-            return False
+            return 0

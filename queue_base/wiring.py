@@ -12,5 +12,8 @@ CLEAN_IDS = 7
 CLEAN_ANSWERS = 8
 TODO_COMMANDS = 9
 TODO_NOTICES = 10
-SENDMUTEX = 11
-FIRST_FREE = 12
+# Nothing is written there; its end is what tells queue-pickup to end.
+PICKUP_LIFE = 11
+PICKUP_NOTICES = 12
+SENDMUTEX = 13
+FIRST_FREE = 14

@@ -1,1 +1,1 @@
-"""queue-remote: delivers by SMTP."""
+"""queue-remote: delivers by SMTP, as queue-send's daemon or alone."""

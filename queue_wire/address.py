@@ -1,5 +1,9 @@
 """Envelope addresses: local part and domain, and VERP senders (qmail's, `owner-@host-@[]`)."""
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 VERP_SUFFIX = b"-@[]"
 # The sender of a double bounce, which is never bounced again (qmail-send(8)).
 DOUBLE_BOUNCE_SENDER = b"#@[]"
@@ -28,3 +32,15 @@ def verp_sender(sender: bytes, recipient: bytes) -> bytes:
 def bounce_recipient(sender: bytes) -> bytes:
     """Return the address that a bounce for `sender` goes to: a VERP sender loses its suffix."""
     return sender[: -len(VERP_SUFFIX)] if is_verp(sender) else sender
+
+
+def strip_prepend(recipient: bytes, virtualdomains: "Mapping[bytes, bytes]") -> bytes:
+    """Return a local recipient without the `prepend-` that its virtual domain gave it, for people to read."""
+    domain = split_address(recipient)[1].lower()
+    keys = [domain] + [domain[dot:] for dot in range(1, len(domain)) if domain[dot] == 0x2E] + [b""]
+    for key in keys:
+        prepend = virtualdomains.get(key)
+        if prepend is not None:
+            head = prepend + b"-"
+            return recipient[len(head) :] if prepend and recipient.startswith(head) else recipient
+    return recipient

@@ -1,0 +1,101 @@
+"""Looks up and makes the accounts: ours (DESIGN: processes, accounts), and qmail's, which are only looked up.
+
+Everything else in this package works with numbers (Owner, QmailAccounts); only here names become numbers.
+"""
+
+import grp
+import os
+import pwd
+import shutil
+import subprocess
+
+from queue_admin.modes import QMAIL_ACCOUNTS, QMAIL_GROUP, QmailAccounts
+from queue_base.accounts import QMAIL_ACCOUNT, QUEUE_ACCOUNT, REMOTE_ACCOUNT, Owner, queue_owner
+from queue_base.errors import Permanent
+from queue_base.home import Home
+
+_SYSTEM_PATH = "/usr/sbin:/sbin:/usr/bin:/bin"
+_USER_OPTIONS = ["--system", "--home-dir", "/nonexistent", "--no-create-home", "--shell", "/usr/sbin/nologin"]
+
+
+def account_uid(name: str) -> int | None:
+    """Return the uid of an account, None where there is no such account."""
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except KeyError:
+        return None
+
+
+def group_gid(name: str) -> int | None:
+    """Return the gid of a group, None where there is no such group."""
+    try:
+        return grp.getgrnam(name).gr_gid
+    except KeyError:
+        return None
+
+
+def ensure_accounts() -> tuple[Owner, list[str]]:
+    """Make the group and accounts that are missing; return queue's ids and what was made. Raises Permanent."""
+    made = []
+    if group_gid(QUEUE_ACCOUNT) is None:
+        _run("groupadd", "--system", QUEUE_ACCOUNT)
+        made.append(f"group {QUEUE_ACCOUNT}")
+    for name in (QUEUE_ACCOUNT, REMOTE_ACCOUNT):
+        if account_uid(name) is None:
+            _run("useradd", *_USER_OPTIONS, "--gid", QUEUE_ACCOUNT, name)
+            made.append(f"account {name}")
+    return _checked_owner(), made
+
+
+def _checked_owner() -> Owner:
+    gid = group_gid(QUEUE_ACCOUNT)
+    if gid is None:
+        raise Permanent(f"unable to find group {QUEUE_ACCOUNT}, just made; is another name service in the way?")
+    for name in (QUEUE_ACCOUNT, REMOTE_ACCOUNT):
+        uid = account_uid(name)
+        if not uid or pwd.getpwnam(name).pw_gid != gid:
+            raise Permanent(f"unable to use account {name}: it must exist, not be root, and have group {QUEUE_ACCOUNT}")
+    return Owner(account_uid(QUEUE_ACCOUNT) or 0, gid)
+
+
+def _run(program: str, *arguments: str) -> None:
+    found = shutil.which(program, path=_SYSTEM_PATH)
+    if found is None:
+        raise Permanent(f"unable to make account {arguments[-1]}: {program} is not there; make it by hand, then go on")
+    done = subprocess.run([found, *arguments], capture_output=True, check=False)
+    if done.returncode != 0:
+        why = done.stderr.decode("utf-8", "replace").strip() or f"exit code {done.returncode}"
+        raise Permanent(f"unable to make account {arguments[-1]}: {program}: {why}")
+
+
+def find_qmail_accounts() -> QmailAccounts:
+    """Return qmail's ids. Raises Permanent, naming every account that is missing."""
+    uids = {name: account_uid(name) for name in QMAIL_ACCOUNTS}
+    gid = group_gid(QMAIL_GROUP)
+    missing = [f"account {name}" for name, uid in uids.items() if uid is None]
+    missing += [f"group {QMAIL_GROUP}"] if gid is None else []
+    if missing or gid is None:
+        raise Permanent(f"unable to give the queue to qmail: no {', no '.join(missing)}; make them, then try again")
+    return QmailAccounts({name: uid for name, uid in uids.items() if uid is not None}, gid)
+
+
+def myself() -> Owner:
+    """Return who runs this."""
+    return Owner(os.geteuid(), os.getegid())
+
+
+def choose_owner(home: Home, as_me: bool) -> tuple[Owner, list[str]]:
+    """Return who is to own queue/, and the accounts made for it. Raises Permanent.
+
+    A queue that exists keeps its owner. A new one belongs to account queue where root makes it,
+    unless `as_me`, and to whoever makes it otherwise.
+    """
+    me = myself()
+    if not os.path.isdir(home.queue):
+        return (me, []) if as_me or me.uid != 0 else ensure_accounts()
+    found = queue_owner(home)
+    if found.uid == account_uid(QMAIL_ACCOUNT):
+        raise Permanent(f"unable to use {home.queue}: it belongs to {QMAIL_ACCOUNT}; queuectl adopt takes it over")
+    if found.uid != me.uid and (as_me or me.uid != 0):
+        raise Permanent(f"unable to use {home.queue}: it belongs to uid {found.uid}, not to you")
+    return ensure_accounts() if me.uid == 0 and found.uid == account_uid(QUEUE_ACCOUNT) else (found, [])

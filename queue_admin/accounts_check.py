@@ -1,0 +1,108 @@
+"""Which accounts the daemons run as, and whether those may read the code that they are to run."""
+
+import importlib.util
+import os
+import pwd
+import sys
+from typing import NamedTuple
+
+from queue_base.accounts import QMAIL_ACCOUNT, QUEUE_ACCOUNT, REMOTE_ACCOUNT, Owner, become, queue_owner
+from queue_base.errors import Failure, Permanent, Temporary
+from queue_base.home import Home
+from queue_base.programs import program_path
+
+PROGRAMS = ("queue-send", "queue-todo", "queue-clean", "queue-pickup", "queue-remote", "queue-enqueue")
+PACKAGES = ("queue_base", "queue_wire", "queue_send", "queue_todo", "queue_clean", "queue_inject", "queue_remote")
+LIBRARIES = ("pyinotify", "dns", "uvloop", "psutil")
+
+
+class Plan(NamedTuple):
+    """Accounts for the queue's daemons and for queue-remote; None is to stay who we are."""
+
+    queue: Owner | None
+    remote: Owner | None
+
+
+def plan_accounts(home: Home) -> Plan:
+    """Return who runs what. Raises Permanent where the owner of queue/ is not one that we can run as."""
+    owner = queue_owner(home)
+    me = os.geteuid()
+    if owner.uid == me:
+        return Plan(None, None)
+    name = _name(owner.uid)
+    if name == QMAIL_ACCOUNT:
+        raise Permanent(f"unable to use {home.queue}: it is qmail's; queuectl adopt {home.path} takes it over")
+    if me != 0:
+        raise Permanent(f"unable to use {home.queue}: it is {name}'s and we are {_name(me)}; start as root or as {name}")
+    if name != QUEUE_ACCOUNT:
+        raise Permanent(
+            f"unable to use {home.queue}: its owner is {name}; start as {name}, or give it to account {QUEUE_ACCOUNT}",
+        )
+    try:
+        remote = pwd.getpwnam(REMOTE_ACCOUNT)
+    except KeyError as error:
+        raise Permanent(f"unable to find account {REMOTE_ACCOUNT}; queuectl init {home.path} makes it") from error
+    return Plan(owner, Owner(remote.pw_uid, remote.pw_gid))
+
+
+def _name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}"
+
+
+def check_code(plan: Plan) -> None:
+    """Raise Permanent, naming the path, where an account may not read the code."""
+    paths = _code_paths()
+    for account, owner in ((QUEUE_ACCOUNT, plan.queue), (REMOTE_ACCOUNT, plan.remote)):
+        if owner is not None:
+            hidden = _first_hidden(owner, paths)
+            if hidden:
+                raise Permanent(
+                    f"unable to read {hidden} as account {account}: permission denied; "
+                    "install the suite where every account may read it, such as /opt or /usr/local",
+                )
+
+
+def _code_paths() -> list[str]:
+    paths = [sys.executable, *(program_path(name) for name in PROGRAMS)]
+    for name in (*PACKAGES, *LIBRARIES):
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.origin is None:
+            raise Permanent(f"unable to find the Python package {name}: install the suite again with pip")
+        paths.append(spec.origin)
+    return paths
+
+
+def _first_hidden(owner: Owner, paths: list[str]) -> str:
+    """Return the first path that the account may not read, or the directory on its way that hides it; or ""."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            become(owner)
+            hidden = [_culprit(path) for path in paths if not os.access(path, os.R_OK)]
+            os.write(writer, "".join(hidden[:1]).encode()[:4000])
+            os._exit(0)
+        except Failure as error:
+            os.write(writer, str(error).encode()[:4000])
+        finally:
+            os._exit(111)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as answers:
+        answer = answers.read().decode()
+    if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0:
+        raise Temporary(answer or "unable to look at the code as another account")
+    return answer
+
+
+def _culprit(path: str) -> str:
+    """Return the first directory on the way that may not be searched, else the path itself."""
+    parent = os.path.dirname(path)
+    hidden = ""
+    while parent != os.path.dirname(parent):
+        if not os.access(parent, os.X_OK):
+            hidden = parent
+        parent = os.path.dirname(parent)
+    return hidden or path

@@ -1,0 +1,50 @@
+"""queuectl adopt: takes a qmail home over in place, or gives it back."""
+
+import os
+
+import click
+
+from queue_admin.accounts import ensure_accounts, find_qmail_accounts, myself
+from queue_admin.adoption import adopt
+from queue_admin.undoing import undo
+from queue_base.accounts import queue_owner
+from queue_base.errors import Permanent, Usage
+from queue_base.home import find_home
+
+
+@click.command("adopt")
+@click.argument("home", required=False)
+@click.option("--undo", "back", is_flag=True, help="Give the home back to qmail, with what is in the queue now.")
+@click.option("--as-me", is_flag=True, help="Also as root: own the queue yourself, make no accounts.")
+@click.option("--todo", type=click.Choice(["flat", "hashed"]), help="With --undo: what becomes of a hashed todo/ and intd/.")
+@click.option("--force", is_flag=True, help="With --undo: drop the marks of held and corrupt messages.")
+@click.pass_context
+def command(context: click.Context, home: str | None, back: bool, as_me: bool, todo: str | None, force: bool) -> None:
+    """Take over the qmail home HOME (default: --home, QUEUE_HOME, /var/queue), or give it back.
+
+    Stop qmail-send (with --undo: queue-send) first. Owners and modes change and what is missing is made; no
+    message is touched. If it is cut off, run it again, in either direction.
+
+    \b
+    Examples:
+      queuectl adopt /var/qmail
+      queuectl adopt /var/qmail --undo
+      queuectl adopt /srv/queue --undo --todo flat
+    """
+    where = find_home(home or context.obj)
+    if not back and (todo or force):
+        raise Usage("--todo and --force go with --undo")
+    if back:
+        if as_me or os.geteuid() != 0:
+            raise Permanent("unable to undo: only root can give files to qmail's accounts")
+        print("\n".join(undo(where, find_qmail_accounts(), todo=todo, force=force)))
+        return
+    me = myself()
+    if me.uid != 0 and queue_owner(where).uid != me.uid:
+        raise Permanent(f"unable to adopt {where.path}: {where.queue} is not yours, and only root can change that")
+    if as_me or me.uid != 0:
+        owner = me
+    else:
+        owner, made = ensure_accounts()
+        print("".join(f"made {name}\n" for name in made), end="")
+    print("\n".join(adopt(where, owner)))

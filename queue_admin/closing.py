@@ -1,0 +1,69 @@
+"""Closes a queue while it changes hands: the lock is held, and queue/ lets nobody in but root.
+
+The lock keeps queue-send and qmail-send away; mode 0000 also stops whoever injects, for whom it is a
+temporary failure. A crash leaves the queue closed; a run in either direction then finishes. Not as
+root there is only one user, and the mode stays.
+"""
+
+import os
+import stat
+
+from queue_admin.make import naming
+from queue_base.accounts import Owner
+from queue_base.durable import Commit
+from queue_base.errors import Failure, Permanent
+from queue_base.home import Home
+from queue_base.lock import take_sendmutex
+
+ADVICE = "; the queue stays closed until queuectl adopt, with or without --undo, is run again"
+
+
+class ClosedQueue:
+    """A context in which nobody else uses the queue. A Failure inside before `begin` opens it as it was."""
+
+    def __init__(self, home: Home, commit: Commit) -> None:
+        self._home = home
+        self._commit = commit
+        self._begun = False
+        self._lock = -1
+        self._before = 0
+
+    def __enter__(self) -> "ClosedQueue":
+        """Raises Permanent for what is no qmail home, Temporary where something runs."""
+        for path in (self._home.control, self._home.queue, f"{self._home.queue}/mess", f"{self._home.queue}/lock"):
+            if not os.path.isdir(path):
+                raise Permanent(f"unable to use {self._home.path}: {path} is not there; queuectl init makes a home")
+        self._lock = take_sendmutex(self._home)
+        self._before = stat.S_IMODE(os.stat(self._home.queue).st_mode)
+        if os.geteuid() == 0:
+            self._set(None, 0)
+        return self
+
+    def begin(self, owner: Owner | None) -> None:
+        """From here on a failure leaves the queue closed, and owned by `owner` where given. Raises Temporary."""
+        self._begun = True
+        if owner is not None:
+            self._set(owner, 0 if os.geteuid() == 0 else self._before)
+
+    def open(self, owner: Owner, mode: int) -> None:
+        """Make everything safe, then let the owner in: the step that everything before was for. Raises Temporary."""
+        with naming("sync", self._home.queue):
+            self._commit.sync()
+        self._set(owner, mode)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        try:
+            if isinstance(error, Failure) and not self._begun:
+                self._set(None, self._before)
+        finally:
+            os.close(self._lock)
+        if isinstance(error, Failure) and self._begun and os.geteuid() == 0:
+            raise type(error)(f"{error}{ADVICE}") from error
+
+    def _set(self, owner: Owner | None, mode: int) -> None:
+        with naming("change owner or mode of", self._home.queue):
+            if owner is not None:
+                os.chown(self._home.queue, owner.uid, owner.gid)
+            os.chmod(self._home.queue, mode)
+            self._commit.contents(self._home.queue)
+            self._commit.sync()

@@ -1,0 +1,88 @@
+"""Makes a home, or what a home lacks. Nothing that is there is changed; a message is never touched."""
+
+import os
+
+from queue_admin.make import Maker, naming
+from queue_admin.modes import (
+    ALIAS_MODE,
+    BUCKETED,
+    CONTROL_FILE_MODE,
+    CONTROL_MODE,
+    EITHER,
+    HOME_MODE,
+    OURS,
+    QUEUE_MODE,
+    SENDMUTEX_MODE,
+    TRIGGER_MODE,
+)
+from queue_base.accounts import Owner
+from queue_base.durable import read_file
+from queue_base.errors import Permanent, Usage
+from queue_base.home import Home
+from queue_base.layout import HASHED, count_buckets
+from queue_wire.control import unpack_line, unpack_set
+from queue_wire.ids import is_prime, nearest_primes
+
+DEFAULT_SPLIT = 23
+
+
+def create_home(
+    home: Home, owner: Owner, top: Owner, *, me: str | None = None, local: tuple[str, ...] = (), split: int | None = None
+) -> list[str]:
+    """Make what is missing of a home, durably, and return the paths made.
+
+    `owner` owns queue/ and alias/, `top` the home and control/. `me` is needed where control/me is
+    missing; `me`, `local` and `split` must agree with what is there. Raises Usage, Permanent, Temporary.
+    """
+    buckets = choose_split(home, split)
+    for name, wanted in (("me", {me} if me else set()), ("locals", set(local))):
+        _check_agrees(f"{home.control}/{name}", wanted)
+    above = Maker(top)
+    above.directory(home.path, HOME_MODE)
+    above.directory(home.control, CONTROL_MODE)
+    for name, lines in (("me", (me,) if me else ()), ("locals", local or ((me,) if me else ()))):
+        if lines:
+            above.file(f"{home.control}/{name}", "".join(f"{line}\n" for line in lines).encode(), CONTROL_FILE_MODE)
+    below = Maker(owner, above.commit)
+    below.directory(home.alias, ALIAS_MODE)
+    create_queue(below, home, buckets)
+    with naming("sync", home.path):
+        above.commit.sync()
+    return above.made + below.made
+
+
+def create_queue(maker: Maker, home: Home, split: int) -> None:
+    """Make what queue/ lacks; todo/ and intd/ that are there and flat stay flat."""
+    maker.directory(home.queue, QUEUE_MODE)
+    for kind, (mode, _) in OURS.items():
+        path = f"{home.queue}/{kind}"
+        flat = kind in EITHER and os.path.isdir(path) and not os.path.isdir(f"{path}/0")
+        maker.directory(path, mode, split if kind in BUCKETED and not flat else 0)
+    maker.file(f"{home.queue}/lock/sendmutex", b"", SENDMUTEX_MODE)
+    maker.fifo(f"{home.queue}/lock/trigger", TRIGGER_MODE)
+
+
+def choose_split(home: Home, wanted: int | None) -> int:
+    """Return the split to use: what the queue has, else `wanted`, else 23. Raises Usage or Permanent."""
+    if wanted is not None and not is_prime(wanted):
+        below, above = nearest_primes(wanted)
+        nearest = f"the nearest are {below} and {above}" if below != above else f"the nearest is {above}"
+        raise Usage(f"unable to use split {wanted}: it is not prime; {nearest}")
+    found = next((count for kind in HASHED if (count := _buckets(home, kind))), None)
+    if wanted is not None and found not in (None, wanted):
+        raise Permanent(f"unable to use split {wanted}: {home.queue} has split {found}, which never changes")
+    return found or wanted or DEFAULT_SPLIT
+
+
+def _buckets(home: Home, kind: str) -> int:
+    return count_buckets(home.queue, kind) if os.path.isdir(f"{home.queue}/{kind}") else 0
+
+
+def _check_agrees(path: str, wanted: set[str]) -> None:
+    if not wanted or not os.path.exists(path):
+        return
+    with naming("read", path):
+        data = read_file(path)
+    found = {unpack_line(data)} if path.endswith("/me") else set(unpack_set(data))
+    if {name.lower() for name in found} != {name.encode() for name in wanted}:
+        raise Permanent(f"unable to set {path}: it is there and says otherwise; edit it by hand")

@@ -1,0 +1,92 @@
+"""queuectl init: makes a home, or what it lacks, and a service directory."""
+
+import os
+import shutil
+import socket
+import sys
+
+import click
+
+from queue_admin.accounts import account_uid, choose_owner, myself
+from queue_admin.create import create_home
+from queue_admin.hostname import check_domain, check_host_name
+from queue_admin.service import write_service
+from queue_base.accounts import QUEUE_ACCOUNT, Owner
+from queue_base.errors import Permanent
+from queue_base.home import Home, find_home
+
+
+@click.command("init")
+@click.argument("home", required=False)
+@click.option("--me", help="This host's full name, for control/me; the default is what the system says.")
+@click.option("--local", multiple=True, metavar="DOMAIN", help="A domain delivered here, for control/locals; repeatable.")
+@click.option("--split", type=click.IntRange(1, 100_000), help="Directories per kind of file, a prime; default 23.")
+@click.option("--as-me", is_flag=True, help="Also as root: own everything yourself, make no accounts.")
+@click.option("--service", metavar="DIR", help="Also write a service directory for daemontools or runit.")
+@click.option("--force", is_flag=True, help="Replace scripts in the service directory that differ.")
+@click.pass_context
+def command(
+    context: click.Context,
+    home: str | None,
+    me: str | None,
+    local: tuple[str, ...],
+    split: int | None,
+    as_me: bool,
+    service: str | None,
+    force: bool,
+) -> None:
+    """Make HOME (default: --home, QUEUE_HOME, /var/queue), or what it lacks.
+
+    Run by root, it also makes the accounts `queue` and `queuer` where they are missing. Run again, it
+    makes what is missing and changes nothing else.
+
+    \b
+    Examples:
+      queuectl init /var/queue --me mail.example.org --local example.org
+      queuectl init /var/queue --service /etc/sv/queue
+      queuectl init ~/queue --as-me --me test.example.org
+    """
+    where = find_home(home or context.obj)
+    name = check_host_name(me) if me else _default_name(where)
+    domains = tuple(check_domain(domain) for domain in local)
+    owner, accounts = choose_owner(where, as_me)
+    report(accounts, "made")
+    report(create_home(where, owner, myself(), me=name, local=domains, split=split), "made")
+    if service:
+        written = write_service(where, os.path.abspath(service), _start_program(), myself(), _log_account(where, owner), force)
+        report(written, "wrote")
+
+
+def report(items: list[str], verb: str) -> None:
+    """Print one line for each item."""
+    for item in items:
+        print(f"{verb} {item!a}" if not item.isprintable() else f"{verb} {item}")
+
+
+def _default_name(home: Home) -> str | None:
+    """Return the name for control/me, None where there is one. Raises Usage where the system has none that will do."""
+    if os.path.lexists(f"{home.control}/me"):
+        return None
+    return check_host_name(socket.getfqdn())
+
+
+def _start_program() -> str:
+    # queue-start is installed beside queuectl; a link to queuectl alone is followed.
+    for place in (os.path.abspath(sys.argv[0]), os.path.realpath(sys.argv[0])):
+        found = os.path.join(os.path.dirname(place), "queue-start")
+        if os.access(found, os.X_OK):
+            return found
+    found_on_path = shutil.which("queue-start")
+    if found_on_path is None:
+        raise Permanent("unable to find queue-start: it is neither beside queuectl nor on PATH; install the whole suite")
+    return os.path.abspath(found_on_path)
+
+
+def _log_account(home: Home, owner: Owner) -> tuple[str | None, Owner]:
+    """Return the account that the logger runs as, None for whoever starts it, and its ids. Raises Permanent."""
+    me = myself()
+    if owner.uid == me.uid:
+        return None, me
+    if owner.uid == account_uid(QUEUE_ACCOUNT):
+        return QUEUE_ACCOUNT, owner
+    raise Permanent(f"unable to write a service: {home.queue} belongs to uid {owner.uid}; let that user make it")

@@ -1,0 +1,99 @@
+"""queuectl list: one line a message, as text or as JSON. Reads only."""
+
+import json
+import time
+
+import click
+
+from queue_admin.detail import CHANNELS, Detail, mark_reason
+from queue_admin.survey import Sight, Stray, look, survey
+from queue_admin.text import moment, span, visible, word
+from queue_base.home import find_home
+from queue_base.layout import Layout, open_layout
+
+
+@click.command("list")
+@click.option("--state", type=click.Choice(["queued", "classified", "incoming", "unknown"]), help="Only messages in this state.")
+@click.option("--held", is_flag=True, help="Only messages that are on hold.")
+@click.option("--corrupt", is_flag=True, help="Only messages parked as corrupt.")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Default text.")
+@click.pass_context
+def command(context: click.Context, state: str | None, held: bool, corrupt: bool, form: str) -> None:
+    """List the messages in the queue, one a line; needs no lock and changes nothing.
+
+    \b
+    Columns: id, state, age, bytes, <sender>, then recipients done/left for each
+    channel (`local 1/0 remote 0/2`; `all 0/3` before classification), and the next
+    attempt. After them, where it applies: held, corrupt, unreadable, each with its reason.
+    With --format json each line is one object.
+
+    \b
+    Examples:
+      queuectl list
+      queuectl list --state queued
+      queuectl list --held --format json
+    """
+    layout = open_layout(find_home(context.obj).queue)
+    now = time.time()
+    for found in survey(layout):
+        if isinstance(found, Stray):
+            if not (state or held or corrupt):
+                print(stray_line(found, form))
+        elif (state in (None, found.state)) and (found.held or not held) and (found.corrupt or not corrupt):
+            line = message_line(layout, found, form, now)
+            if line:
+                print(line)
+
+
+def stray_line(stray: Stray, form: str) -> str:
+    """Return the line for a name that is no message's."""
+    path = visible(stray.path.encode("utf-8", "surrogateescape"))
+    return json.dumps({"stray": path, "trouble": stray.reason}) if form == "json" else f"- stray {path}: {stray.reason}"
+
+
+def message_line(layout: Layout, sight: Sight, form: str, now: float) -> str:
+    """Return a message's line, empty where the message has ended meanwhile."""
+    detail = Detail(layout, sight)
+    if detail.trouble:
+        # Classified or finished between the look and the reading: what counts is what is there now.
+        again = look(layout, sight.message)
+        if again is None:
+            return ""
+        sight, detail = again, Detail(layout, again)
+    facts = message_facts(layout, sight, detail, now)
+    return json.dumps(facts) if form == "json" else _text(sight, detail, facts, now)
+
+
+def message_facts(layout: Layout, sight: Sight, detail: Detail, now: float) -> dict[str, object]:
+    """Return the JSON object of a message: times in seconds since the epoch, but birth in microseconds."""
+    facts: dict[str, object] = {"id": sight.long_id, "message": sight.message, "state": sight.state, "birth": sight.birth}
+    facts["age"] = None if sight.birth is None else max(int(now - sight.birth / 1e6), 0)
+    facts["bytes"] = sight.size
+    facts["sender"] = None if detail.sender is None else visible(detail.sender)
+    for name in CHANNELS:
+        channel = detail.channels.get(name)
+        facts[name] = {"done": channel.done, "left": channel.left} if channel else {"done": 0, "left": 0}
+    facts["unsorted"] = len(detail.unsorted)
+    due = detail.next_attempt()
+    facts["next"] = None if due is None else int(due)
+    facts["held"] = visible(mark_reason(layout, "hold", sight.message)) if sight.held else None
+    facts["corrupt"] = visible(mark_reason(layout, "corrupt", sight.message)) if sight.corrupt else None
+    facts["trouble"] = "; ".join(detail.trouble) or None
+    return facts
+
+
+def _text(sight: Sight, detail: Detail, facts: dict[str, object], now: float) -> str:
+    age = "-" if sight.birth is None else span(now - sight.birth / 1e6)
+    size = "-" if sight.size is None else str(sight.size)
+    sender = "-" if detail.sender is None else f"<{word(detail.sender)}>"
+    parts = [sight.long_id, sight.state, age, size, sender]
+    if detail.unsorted:
+        parts.append(f"all 0/{len(detail.unsorted)}")
+    parts += [f"{name} {channel.done}/{channel.left}" for name, channel in detail.channels.items()]
+    due = detail.next_attempt()
+    if due is not None and not sight.held:
+        parts.append("next now" if due <= now else f"next {moment(due)}")
+    parts += [f"{name}: {facts[name]}" for name in ("held", "corrupt") if facts[name] is not None]
+    if facts["trouble"]:
+        parts.append(f"unreadable: {facts['trouble']}")
+    return " ".join(parts)

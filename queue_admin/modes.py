@@ -1,0 +1,71 @@
+"""Owners and modes of everything in queue/: ours, and qmail's (hier.c of netqmail 1.03).
+
+INTERNALS.md explains each of ours. `None` as a file mode means that the files there are left as they
+are: mail in maildrop/ keeps its owner, because that is who sent it.
+"""
+
+from queue_base.accounts import Owner
+from queue_base.layout import FILE_MODE, MESS_MODE
+
+HOME_MODE = 0o755
+CONTROL_MODE = 0o755
+CONTROL_FILE_MODE = 0o644
+ALIAS_MODE = 0o2755
+QUEUE_MODE = 0o711
+SENDMUTEX_MODE = 0o600
+TRIGGER_MODE = 0o622
+
+# The order matters to whoever walks it: a name that a crash left in pid/ may be a second name of a
+# file in mess/, so mess/ comes after pid/ and has the last word. For init, mess/ comes after every
+# other hashed directory: it tells the split, so once it is there, the others are.
+OURS: dict[str, tuple[int, int | None]] = {
+    "pid": (0o2700, FILE_MODE),
+    "intd": (0o2700, FILE_MODE),
+    "todo": (0o2700, FILE_MODE),
+    "info": (0o2700, FILE_MODE),
+    "local": (0o2700, FILE_MODE),
+    "remote": (0o2700, FILE_MODE),
+    "bounce": (0o2700, FILE_MODE),
+    "hold": (0o2700, FILE_MODE),
+    "corrupt": (0o2700, FILE_MODE),
+    "mess": (0o2750, MESS_MODE),
+    "maildrop": (0o1733, None),
+    "lock": (0o700, None),
+}
+# Directories with one numbered subdirectory for each remainder; todo/ and intd/ may be flat.
+BUCKETED = frozenset(("intd", "todo", "info", "local", "remote", "hold", "corrupt", "mess"))
+EITHER = ("todo", "intd")
+# What qmail does not know; undone, they go.
+EXTRA = ("hold", "corrupt", "maildrop")
+
+QMAIL_QUEUE_MODE = 0o750
+# account, directory mode, file mode
+QMAIL: dict[str, tuple[str, int, int | None]] = {
+    "pid": ("qmailq", 0o700, 0o644),
+    "intd": ("qmailq", 0o700, 0o644),
+    "todo": ("qmailq", 0o750, 0o644),
+    "info": ("qmails", 0o700, 0o600),
+    "local": ("qmails", 0o700, 0o600),
+    "remote": ("qmails", 0o700, 0o600),
+    "bounce": ("qmails", 0o700, 0o600),
+    "mess": ("qmailq", 0o750, 0o644),
+    "lock": ("qmailq", 0o750, None),
+}
+TCPTO_MODE = 0o644
+TCPTO_SIZE = 1024
+QMAIL_ACCOUNTS = ("qmailq", "qmails", "qmailr", "alias")
+QMAIL_GROUP = "qmail"
+
+
+class QmailAccounts:
+    """The numeric ids of qmail's accounts: {account: uid} for each of QMAIL_ACCOUNTS, and the gid of group qmail."""
+
+    __slots__ = ("gid", "uids")
+
+    def __init__(self, uids: dict[str, int], gid: int) -> None:
+        self.uids = uids
+        self.gid = gid
+
+    def owner(self, account: str) -> Owner:
+        """Return the account with group qmail."""
+        return Owner(self.uids[account], self.gid)

@@ -1,0 +1,127 @@
+"""queuectl show ID: everything on disk about one message. Reads only."""
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+
+import click
+
+from queue_admin.detail import CHANNELS, Detail, failures, mark_reason
+from queue_admin.survey import Sight, look, read_regular
+from queue_admin.text import moment, span, visible, word
+from queue_base.errors import Permanent, Temporary, Usage, reason
+from queue_base.home import find_home
+from queue_base.layout import Layout, open_layout
+from queue_wire.errors import FormatError
+from queue_wire.ids import unpack_long_id
+
+HEADER_MAX = 65536
+NEWLINE = b"\n"
+KINDS = ("mess", "intd", "todo", "info", "local", "remote", "bounce")
+
+
+@click.command("show")
+@click.argument("name", metavar="ID")
+@click.option("--raw", is_flag=True, help="Print the message itself, byte for byte, and nothing else.")
+@click.pass_context
+def command(context: click.Context, name: str, raw: bool) -> None:
+    """Show one message: state, files, envelope, each recipient, failures, and its header.
+
+    ID is a long id as `queuectl list` prints it, or a bare inode number. A long id never shows a later
+    message that has the same number.
+
+    \b
+    Examples:
+      queuectl show 457-h5x3k2j1z9
+      queuectl show --raw 457 >message
+    """
+    layout = open_layout(find_home(context.obj).queue)
+    sight = find_message(layout, name)
+    if raw:
+        _copy(layout.mess(sight.message))
+        return
+    for line in describe(layout, sight):
+        print(line)
+
+
+def find_message(layout: Layout, name: str) -> Sight:
+    """Return the message that a person named. Raises Usage for what is no id, Permanent where there is no such message."""
+    try:
+        message, birth = unpack_long_id(name)
+    except FormatError as error:
+        raise Usage(f"unable to find message: {error}") from error
+    sight = look(layout, message)
+    if sight is None:
+        raise Permanent(f"unable to find message {name}: no such message")
+    if birth is not None and sight.birth != birth:
+        raise Permanent(f"unable to find message {name}: no such message (inode reused by {sight.long_id})")
+    return sight
+
+
+def describe(layout: Layout, sight: Sight) -> Iterator[str]:
+    """Yield the lines of the description."""
+    detail = Detail(layout, sight)
+    now = time.time()
+    yield f"message: {sight.long_id}"
+    yield f"state: {sight.state}"
+    if sight.birth is not None:
+        yield f"birth: {moment(sight.birth / 1e6)}, {span(now - sight.birth / 1e6)} ago"
+    if sight.size is not None:
+        yield f"bytes: {sight.size}"
+    yield f"files: {' '.join(_files(layout, sight))}"
+    if detail.uid is not None:
+        yield f"injected by uid: {detail.uid}"
+    if detail.sender is not None:
+        yield f"sender: <{word(detail.sender)}>"
+    for name, kind in (("hold", "held"), ("corrupt", "corrupt")):
+        if getattr(sight, kind):
+            yield f"{kind}: {visible(mark_reason(layout, name, sight.message))}"
+    for trouble in detail.trouble:
+        yield f"unreadable: {trouble}"
+    yield from _recipients(detail, now)
+    for address, text in failures(layout, sight.message):
+        yield f"failed: <{word(address)}>: {visible(text.replace(NEWLINE, b' / '))}"
+    yield from _header(layout, sight)
+
+
+def _recipients(detail: Detail, now: float) -> Iterator[str]:
+    if detail.unsorted:
+        yield f"recipients, not yet classified: {len(detail.unsorted)}"
+        yield from (f"  pending <{word(address)}>" for address in detail.unsorted)
+    for name in CHANNELS:
+        channel = detail.channels.get(name)
+        if channel is None:
+            continue
+        due = channel.next_attempt
+        when = "" if not channel.left else "; next attempt now" if due <= now else f"; next attempt {moment(due)}"
+        yield f"{name}: {channel.done} done, {channel.left} left{when}"
+        yield from (f"  {'done' if done else 'pending'} <{word(address)}>" for done, address in channel.recipients)
+
+
+def _files(layout: Layout, sight: Sight) -> list[str]:
+    paths = {kind: layout.hashed(kind, sight.message) for kind in KINDS}
+    paths |= {"todo": layout.todo(sight.message), "intd": layout.intd(sight.message), "bounce": layout.bounce(sight.message)}
+    return [os.path.relpath(path, layout.queue) for kind, path in paths.items() if getattr(sight.presence, kind)]
+
+
+def _header(layout: Layout, sight: Sight) -> Iterator[str]:
+    try:
+        data = read_regular(layout.mess(sight.message), 0)[:HEADER_MAX]
+    except OSError:
+        return
+    yield "header:"
+    for line in (NEWLINE + data).split(NEWLINE * 2, 1)[0].split(NEWLINE)[1:]:
+        yield "  " + visible(line.replace(b"\t", b" "))
+
+
+def _copy(path: str) -> None:
+    sys.stdout.flush()
+    try:
+        # Not blocking, so that a FIFO by that name is empty and not a wait for ever.
+        source = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise Temporary(f"unable to read {path}: {reason(error)}") from error
+    with os.fdopen(source, "rb") as message:
+        shutil.copyfileobj(message, sys.stdout.buffer, 1 << 20)

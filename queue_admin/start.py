@@ -1,0 +1,121 @@
+"""queue-start: makes the pipes, starts the daemons, and becomes queue-send.
+
+`queue-start [--home HOME]` is what daemontools' supervise or runit's runsv runs: the supervised pid is the
+scheduler, and its stdout is the log. Who owns queue/ decides which accounts the daemons run as (DESIGN:
+processes, accounts). Everything that can be wrong is looked at before the first daemon is started.
+"""
+
+import fcntl
+import os
+import sys
+from typing import NamedTuple
+
+from queue_admin.accounts_check import Plan, check_code, plan_accounts
+from queue_base import wiring
+from queue_base.accounts import Owner, become
+from queue_base.errors import Failure, Temporary, Usage, complain, reason
+from queue_base.home import Home, take_home
+from queue_base.layout import open_layout
+from queue_base.lock import take_sendmutex
+from queue_base.programs import command
+
+# Our own pipe ends are kept above this, out of the way of the numbers that are handed over.
+HIGH = 64
+
+
+class Daemon(NamedTuple):
+    """A daemon: its program, who runs it, queue-send's ends of its two pipes, and whether it changes the queue."""
+
+    program: str
+    owner: Owner | None
+    to_it: int
+    from_it: int
+    holds_lock: bool
+
+
+def daemons(plan: Plan) -> list[Daemon]:
+    """Return the daemons in the order in which they start."""
+    return [
+        Daemon("queue-local", None, wiring.LOCAL_JOBS, wiring.LOCAL_REPORTS, False),
+        Daemon("queue-remote", plan.remote, wiring.REMOTE_JOBS, wiring.REMOTE_REPORTS, False),
+        Daemon("queue-clean", plan.queue, wiring.CLEAN_IDS, wiring.CLEAN_ANSWERS, True),
+        Daemon("queue-todo", plan.queue, wiring.TODO_COMMANDS, wiring.TODO_NOTICES, True),
+        Daemon("queue-pickup", plan.queue, wiring.PICKUP_LIFE, wiring.PICKUP_NOTICES, False),
+    ]
+
+
+def start(home: Home, daemon: Daemon, lock: int) -> dict[int, int]:
+    """Fork and exec one daemon; return queue-send's ends, {number they are to have: descriptor}."""
+    its_input, to_it = _pipe()
+    from_it, its_output = _pipe()
+    if os.fork() == 0:
+        _child(home, daemon, its_input, its_output, lock)
+    os.close(its_input)
+    os.close(its_output)
+    return {daemon.to_it: to_it, daemon.from_it: from_it}
+
+
+def _pipe() -> tuple[int, int]:
+    ends = os.pipe()
+    moved = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, HIGH) for end in ends]
+    for end in ends:
+        os.close(end)
+    return moved[0], moved[1]
+
+
+def _child(home: Home, daemon: Daemon, its_input: int, its_output: int, lock: int) -> None:
+    """Become the daemon; never returns."""
+    try:
+        os.dup2(its_input, 0)
+        os.dup2(its_output, 1)
+        os.closerange(3, HIGH)
+        if daemon.holds_lock:
+            os.dup2(lock, wiring.SENDMUTEX)
+        if daemon.owner is not None:
+            become(daemon.owner)
+        words = command(daemon.program, home)
+        os.execv(words[0], words)
+    except (OSError, Failure) as error:
+        complain("queue-start", f"alert: unable to run {daemon.program}: {error}")
+    finally:
+        os._exit(111)
+
+
+def run(home: Home) -> None:
+    """Check, start, and become queue-send. Raises Failure; returns never."""
+    plan = plan_accounts(home)
+    open_layout(home.queue)
+    check_code(plan)
+    lock = fcntl.fcntl(take_sendmutex(home), fcntl.F_DUPFD_CLOEXEC, HIGH)
+    os.environ["QUEUE_HOME"] = home.path
+    try:
+        os.chdir(home.queue)
+        ends: dict[int, int] = {}
+        for daemon in daemons(plan):
+            ends.update(start(home, daemon, lock))
+        ends[wiring.SENDMUTEX] = lock
+        os.closerange(3, HIGH)
+        for number, end in ends.items():
+            os.dup2(end, number)
+        if plan.queue is not None:
+            become(plan.queue)
+        words = command("queue-send", home)
+        os.execv(words[0], words)
+    except OSError as error:
+        raise Temporary(f"unable to start {error.filename or 'the daemons'}: {reason(error)}") from error
+
+
+def main(argv: list[str]) -> int:
+    """Become queue-send, or return an exit code of queue_base.errors with a line on stderr."""
+    try:
+        home, rest = take_home(argv[1:])
+        if rest in (["--help"], ["-h"]):
+            sys.stdout.write("usage: queue-start [--home HOME]\nStarts the suite; run it under supervise or runsv.\n")
+            return 0
+        if rest:
+            raise Usage("usage: queue-start [--home HOME]")
+        run(home)
+    except Failure as error:
+        complain("queue-start", f"alert: cannot start: {error}")
+        return error.exit_code
+    return 0

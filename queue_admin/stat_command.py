@@ -1,0 +1,73 @@
+"""queuectl stat: how many messages, in which states; the first two lines are qmail-qstat's. Reads only."""
+
+import os
+import time
+from collections import Counter
+
+import click
+
+from queue_admin.survey import Stray, survey
+from queue_admin.text import span
+from queue_base.home import Home, find_home
+from queue_base.layout import Layout, open_layout
+
+
+class Totals:
+    """Sums over a queue."""
+
+    def __init__(self, layout: Layout) -> None:
+        """Count what is there now."""
+        self.states: Counter[str] = Counter()
+        self.marks: Counter[str] = Counter()
+        self.strays = self.size = 0
+        self.messages = 0
+        self.oldest: int | None = None
+        for found in survey(layout):
+            if isinstance(found, Stray):
+                self.strays += 1
+                continue
+            self.states[found.state] += 1
+            self.marks.update(mark for mark in ("held", "corrupt", "trouble") if getattr(found, mark))
+            self.messages += found.presence.mess
+            self.size += found.size or 0
+            if found.birth is not None and (self.oldest is None or found.birth < self.oldest):
+                self.oldest = found.birth
+
+
+@click.command("stat")
+@click.pass_context
+def command(context: click.Context) -> None:
+    """Count the messages in the queue; needs no lock and changes nothing.
+
+    The first two lines are those of qmail-qstat. `maildrop` is left out where it may not be read.
+
+    \b
+    Example:
+      queuectl --home /var/queue stat
+    """
+    home = find_home(context.obj)
+    layout = open_layout(home.queue)
+    totals = Totals(layout)
+    lines = [
+        f"messages in queue: {totals.messages}",
+        f"messages in queue but not yet preprocessed: {totals.states['queued']}",
+        *(f"{state}: {totals.states[state]}" for state in ("incoming", "queued", "classified", "unknown")),
+        f"held: {totals.marks['held']}",
+        f"corrupt: {totals.marks['corrupt']}",
+        f"with trouble: {totals.marks['trouble']}",
+        f"stray names: {totals.strays}",
+        *_maildrop(home),
+        f"bytes: {totals.size}",
+        f"oldest: {'none' if totals.oldest is None else span(time.time() - totals.oldest / 1e6)}",
+        f"split: {layout.split}",
+        f"todo: {'flat' if layout.flat_todo else 'hashed'}",
+        f"intd: {'flat' if layout.flat_intd else 'hashed'}",
+    ]
+    print("\n".join(lines))
+
+
+def _maildrop(home: Home) -> list[str]:
+    try:
+        return [f"maildrop: {len(os.listdir(f'{home.queue}/maildrop'))}"]
+    except OSError:
+        return []

@@ -1,0 +1,141 @@
+"""Looks at the messages of a queue one after the other; takes no lock and changes nothing.
+
+Messages come, go and change state meanwhile: one that vanishes is left out, one whose files make no
+sense is looked at twice before it is called `unknown`. What is not a message's file is a Stray.
+Memory is one bucket's names, and the names in the flat directories.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+
+from queue_base.durable import read_file
+from queue_base.errors import Temporary, reason
+from queue_base.layout import Layout
+from queue_base.states import Presence
+from queue_wire.errors import FormatError
+from queue_wire.ids import pack_long_id, unpack_id
+
+STATES = {1: "gone", 2: "incoming", 3: "incoming", 4: "queued", 5: "classified", None: "unknown"}
+FLAT = ("bounce",)
+HASHED_KINDS = ("mess", "info", "local", "remote", "hold", "corrupt")
+
+
+class Sight:
+    """What one look at a message's files shows.
+
+    `state` is a value of STATES; `birth` microseconds and `size` bytes, None where the file that
+    tells is not there; `trouble` says what is wrong, empty where nothing is.
+    """
+
+    __slots__ = ("birth", "corrupt", "held", "message", "presence", "size", "state", "trouble")
+
+    def __init__(self, layout: Layout, message: int, presence: Presence) -> None:
+        self.message = message
+        self.presence = presence
+        self.state = STATES[presence.state()]
+        mess = _lstat(layout.mess(message))
+        info = _lstat(layout.hashed("info", message)) if presence.info and not presence.todo else mess
+        self.birth = info.st_mtime_ns // 1000 if info else None
+        self.size = mess.st_size if mess else None
+        self.held = os.path.lexists(layout.hashed("hold", message))
+        self.corrupt = os.path.lexists(layout.hashed("corrupt", message))
+        self.trouble = "files that make no state" if self.state == "unknown" else ""
+        if self.state == "gone":
+            self.state, self.trouble = "unknown", "held or corrupt, but there is no message"
+        if mess and not stat.S_ISREG(mess.st_mode):
+            self.trouble = "mess is not a regular file"
+        elif mess and mess.st_ino != message:
+            self.trouble = f"its inode number is {mess.st_ino}"
+
+    @property
+    def long_id(self) -> str:
+        """The id to type; the bare inode number where there is no birth."""
+        return str(self.message) if self.birth is None or self.birth < 0 else pack_long_id(self.message, self.birth)
+
+
+class Stray:
+    """A name that is no message's, and why."""
+
+    __slots__ = ("path", "reason")
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+
+
+def look(layout: Layout, message: int) -> Sight | None:
+    """Return what is there of a message, None where nothing is."""
+    # A message on its way from one state to the next may be seen half in each; a second look sees it whole.
+    for _ in range(2):
+        presence = Presence(layout, message)
+        if presence.state() is not None:
+            break
+    marks = (layout.hashed("hold", message), layout.hashed("corrupt", message))
+    if presence.state() == 1 and not any(os.path.lexists(mark) for mark in marks):
+        return None
+    return Sight(layout, message, presence)
+
+
+def survey(layout: Layout) -> Iterator[Sight | Stray]:
+    """Yield every message and every stray name. Raises Temporary for a directory that may not be read."""
+    hashed = [*HASHED_KINDS, *(kind for kind, flat in _either(layout) if not flat)]
+    for number in range(layout.split):
+        found: set[int] = set()
+        for kind in hashed:
+            yield from _names(f"{layout.queue}/{kind}/{number}", found, number, layout.split)
+        yield from _looks(layout, found)
+    found = set()
+    for kind in (*FLAT, *(kind for kind, flat in _either(layout) if flat)):
+        yield from _names(f"{layout.queue}/{kind}", found, None, layout.split)
+    # Those with a file in a numbered directory were seen with it.
+    yield from _looks(layout, {message for message in found if not _has_hashed(layout, message)})
+
+
+def _either(layout: Layout) -> tuple[tuple[str, bool], tuple[str, bool]]:
+    return ("todo", layout.flat_todo), ("intd", layout.flat_intd)
+
+
+def _has_hashed(layout: Layout, message: int) -> bool:
+    return any(os.path.lexists(layout.hashed(kind, message)) for kind in HASHED_KINDS)
+
+
+def _looks(layout: Layout, messages: set[int]) -> Iterator[Sight]:
+    for message in sorted(messages):
+        sight = look(layout, message)
+        if sight is not None:
+            yield sight
+
+
+def _names(directory: str, found: set[int], number: int | None, split: int) -> Iterator[Stray]:
+    """Add the ids in a directory to `found`; yield the names that are none."""
+    try:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                try:
+                    message = unpack_id(os.fsencode(entry.name))
+                except FormatError:
+                    yield Stray(entry.path, "not a message's name")
+                    continue
+                if number is not None and message % split != number:
+                    yield Stray(entry.path, f"in directory {number}, belongs in {message % split}")
+                else:
+                    found.add(message)
+    except FileNotFoundError:
+        return  # hold/ and corrupt/ are not there in a queue that is not ours yet.
+    except OSError as error:
+        raise Temporary(f"unable to read {directory}: {reason(error)}") from error
+
+
+def _lstat(path: str) -> os.stat_result | None:
+    try:
+        return os.lstat(path)
+    except OSError:
+        return None
+
+
+def read_regular(path: str, most: int = 64 * 1024 * 1024) -> bytes:
+    """Return a file's bytes; OSError also for what is not a regular file, which could make a reader wait for ever."""
+    if not stat.S_ISREG(os.lstat(path).st_mode):
+        raise OSError("not a regular file")
+    return read_file(path, most)

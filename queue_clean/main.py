@@ -1,0 +1,86 @@
+"""queue-clean: removes finished messages, so that a slow unlink never stalls the scheduler.
+
+`queue-clean [--home HOME]`, started by queue-start. fd 0 gives ids from queue-send (queue_wire.cleaning), fd 1 takes
+one answer for each, in order. Whatever has arrived is one group with shared syncs. At start and every
+21 hours it sweeps what injectors that died have left. It ends when fd 0 does.
+"""
+
+import os
+import select
+import signal
+import time
+from collections.abc import Iterator
+
+from queue_base.durable import write_all
+from queue_base.errors import Failure, Usage, complain, reason
+from queue_base.home import take_home
+from queue_base.layout import Layout, open_layout
+from queue_base.pipes import PeerLost, read_available
+from queue_base.signals import ignore
+from queue_clean.remove import remove_messages
+from queue_clean.sweep import sweep
+from queue_wire.cleaning import NOT_UNDERSTOOD, REMOVED, TROUBLE
+from queue_wire.errors import FormatError
+from queue_wire.ids import unpack_id
+from queue_wire.records import RecordReader
+
+SWEEP_EVERY = 76431.0  # Seconds between sweeps, qmail's SLEEP_CLEANUP: 21 hours.
+
+
+def answer(layout: Layout, records: list[bytes]) -> bytes:
+    """Remove the messages that the records name; return the answers, in order."""
+    asked: list[int | None] = []
+    for record in records:
+        try:
+            asked.append(unpack_id(record))
+        except FormatError as error:
+            complain("queue-clean", f"warning: {error}; ignored")
+            asked.append(None)
+    failed = remove_messages(layout, [message for message in asked if message is not None])
+    for message, trouble in failed.items():
+        name = trouble.filename or message
+        complain("queue-clean", f"warning: unable to remove {name}: {reason(trouble)}; it will be asked for again")
+    return b"".join(
+        NOT_UNDERSTOOD if message is None else TROUBLE if message in failed else REMOVED for message in asked
+    )
+
+
+def loop(layout: Layout) -> None:
+    """Serve requests, and sweep a directory at a time while there are none. Raises PeerLost at the end."""
+    reader = RecordReader()
+    poll = select.poll()
+    poll.register(0, select.POLLIN)
+    sweeping: Iterator[int] | None = None
+    next_sweep = time.monotonic()
+    while True:
+        wait = 0.0 if sweeping else max(0.0, next_sweep - time.monotonic())
+        if poll.poll(wait * 1000):
+            records = reader.feed(read_available(0) or b"")
+            if records:
+                # The answer may wait for queue-send, which reads it in every turn of its loop.
+                write_all(1, answer(layout, records))
+        elif sweeping is None:
+            sweeping = sweep(layout, time.time())
+            next_sweep = time.monotonic() + SWEEP_EVERY
+        elif next(sweeping, None) is None:
+            sweeping = None
+
+
+def main(argv: list[str]) -> int:
+    """Run the daemon; return 0 at the end of fd 0, else an exit code of queue_base.errors."""
+    try:
+        home, rest = take_home(argv[1:])
+        if rest:
+            raise Usage("usage: queue-clean [--home HOME]; it is started by queue-start")
+        ignore(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        os.umask(0o027)
+        loop(open_layout(home.queue))
+    except (PeerLost, BrokenPipeError):
+        return 0
+    except FormatError as error:
+        complain("queue-clean", f"fatal: request from queue-send: {error}")
+        return 111
+    except Failure as error:
+        complain("queue-clean", f"fatal: {error}")
+        return error.exit_code
+    return 0

@@ -1,0 +1,96 @@
+"""What queue-inject adds by itself: From, Message-ID and the envelope sender, from the environment (qmail-inject(8)).
+
+Pure: the environment, the time and the process id come as arguments.
+"""
+
+from queue_inject.addresses import complete_parts, rewrite_list
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from queue_inject.addresses import Names
+
+_PLAIN = b"!#$%&'*+-/=?^_`{|}~.ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+# Control characters would end a header line.
+_SPACED = bytes(32 if byte < 32 or byte == 127 else byte for byte in range(256))
+
+
+class Identity:
+    """Who sends: user, host and name for From, user and host for the envelope, and QMAILINJECT's letters.
+
+    A host of None is defaulthost.
+    """
+
+    __slots__ = ("host", "letters", "name", "sender_host", "sender_user", "user")
+
+    def __init__(self, environment: "Mapping[bytes, bytes]") -> None:
+        get = environment.get
+        self.letters = get(b"QMAILINJECT", b"")
+        self.user = get(b"QMAILUSER") or get(b"MAILUSER") or get(b"USER") or get(b"LOGNAME") or b"anonymous"
+        self.host = get(b"QMAILHOST") or get(b"MAILHOST") or None
+        self.name = get(b"QMAILNAME") or get(b"MAILNAME") or get(b"NAME") or b""
+        self.sender_user = get(b"QMAILSUSER") or self.user
+        self.sender_host = get(b"QMAILSHOST") or self.host
+
+    def ignored_fields(self) -> frozenset[bytes]:
+        """Return the fields of the message that are not looked at: letters f, i and s."""
+        letters = {b"f": b"from", b"i": b"message-id", b"s": b"return-path"}
+        return frozenset(name for letter, name in letters.items() if letter in self.letters)
+
+
+def make_author(identity: Identity, names: "Names") -> bytes:
+    """Return the body of a From field. Raises FormatError."""
+    address = _quoted(identity.user) if _needs_quotes(identity.user) else identity.user
+    if identity.host is not None:
+        address += b"@" + identity.host
+    name = identity.name.translate(_SPACED)
+    if not name:
+        author = address
+    elif b"c" in identity.letters:
+        author = b"%s (%s)" % (address, _escaped(name, b"\\()"))
+    else:
+        author = b"%s <%s>" % (_quoted(name), address)
+    return rewrite_list(author, names, len("Resent-From: "))[0]
+
+
+def make_sender(identity: Identity, names: "Names", seconds: int, pid: int) -> bytes:
+    """Return the envelope sender of a message that has no Return-Path: letters m and r make VERPs of it."""
+    user = identity.sender_user
+    if b"m" in identity.letters:
+        user += b"-%d.%d" % (seconds, pid)
+    if b"r" in identity.letters:
+        user += b"-"
+    return per_recipient(complete_parts(user, identity.sender_host, names), identity)
+
+
+def per_recipient(sender: bytes, identity: Identity) -> bytes:
+    """Return the sender as a VERP for queue-send to fill in, where letter r asks for it."""
+    return sender + b"-@[]" if b"r" in identity.letters else sender
+
+
+def make_message_id(stamp: str, pid: int, host: bytes) -> bytes:
+    """Return a Message-ID; `stamp` is the time to the microsecond, so that a process may make many."""
+    return b"<%s.%d.qmail@%s>" % (stamp.encode("ascii"), pid, host)
+
+
+def show_address(address: bytes) -> bytes:
+    """Return an envelope address as a header has it, its local part in quotes where it must be."""
+    local, at, host = address.rpartition(b"@")
+    if not at:
+        local, host = host, b""
+    return (_quoted(local) if address and _needs_quotes(local) else local) + at + host
+
+
+def _needs_quotes(local: bytes) -> bool:
+    return not local or bool(local.translate(None, _PLAIN)) or b"" in local.split(b".")
+
+
+def _quoted(text: bytes) -> bytes:
+    return b'"' + _escaped(text.translate(_SPACED), b'\\"') + b'"'
+
+
+def _escaped(text: bytes, signs: bytes) -> bytes:
+    for sign in signs:
+        text = text.replace(bytes((sign,)), bytes((0x5C, sign)))
+    return text

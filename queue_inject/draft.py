@@ -1,0 +1,95 @@
+"""A message being taken in, wherever it goes, and how that fails: qmail-queue's exit codes (qmail-queue(8))."""
+
+import os
+
+from queue_base.durable import write_all
+from queue_base.errors import PERMANENT, TEMPORARY, Failure, reason
+
+# 11 to 40 are permanent, all others may pass.
+TOO_LONG = 11
+NO_MEMORY = 51
+TIMEOUT = 52
+WRITE = 53
+READ = 54
+HOME_TROUBLE = 61
+QUEUE_TROUBLE = 62
+PID_TROUBLE = 63
+MESS_TROUBLE = 64
+INTD_TROUBLE = 65
+TODO_TROUBLE = 66
+BUG = 81
+BAD_ENVELOPE = 91
+
+
+class QueueTrouble(Failure):
+    """A message could not be put in the queue; `code` is qmail-queue's exit code for it."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+        self.exit_code = PERMANENT if 11 <= code <= 40 else TEMPORARY
+
+
+class Draft:
+    """A message being taken in. Any method may raise QueueTrouble; `discard` then removes what was made."""
+
+    __slots__ = ("_handle", "_head", "path", "queued")
+
+    def __init__(self, path: str, handle: int, head: bytes) -> None:
+        self.path = path
+        self.queued = False
+        self._handle = handle
+        self._head = head
+
+    def write(self, data: bytes) -> None:
+        """Add bytes of the message."""
+        if self._head:
+            data, self._head = self._head + data, b""
+        try:
+            write_all(self._handle, data)
+        except OSError as error:
+            raise QueueTrouble(WRITE, f"unable to write {self.path}: {reason(error)}") from error
+
+    def close(self) -> None:
+        """Close the file; nothing happens where it is closed already."""
+        handle, self._handle = self._handle, -1
+        if handle >= 0:
+            try:
+                os.close(handle)
+            except OSError as error:
+                raise QueueTrouble(WRITE, f"unable to write {self.path}: {reason(error)}") from error
+
+    def finish(self, sender: bytes, recipients: list[bytes]) -> None:
+        """End the message and set its envelope. Raises FormatError for an address that cannot be one."""
+        raise NotImplementedError
+
+    def discard(self) -> None:
+        """Remove what was made of a message that is not queued; best effort, silent."""
+        try:
+            self.close()
+        except QueueTrouble:
+            pass
+        remove(self.path)
+
+
+class Writer:
+    """Where drafts are begun and committed: the queue itself, or maildrop/ for a user who may not write there."""
+
+    def begin(self) -> Draft:
+        """Return a new, empty draft. Raises QueueTrouble."""
+        raise NotImplementedError
+
+    def commit(self, drafts: list[Draft]) -> None:
+        """Make finished drafts safe, all or, where QueueTrouble is raised, those whose `queued` says so."""
+        raise NotImplementedError
+
+
+def remove(path: str) -> bool:
+    """Remove a name; return whether it is gone."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True

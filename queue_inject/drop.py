@@ -1,0 +1,96 @@
+"""Leaves mail in maildrop/, for a user who may not write to the queue (DESIGN: accounts; queue_wire.maildrop).
+
+The directory is 1733: anybody may make a file there, nobody but its owner may list it or open it to
+sync it. So a file's contents are synced by its own descriptor, and its name by syncfs through it.
+queue-pickup, which is another account, must be able to read the file: it is 0644, and what keeps it
+private is a name of 128 random bits in a directory that cannot be listed.
+"""
+
+import os
+
+from queue_base.durable import sync_filesystem, write_all
+from queue_base.errors import reason
+from queue_base.home import Home
+from queue_inject.draft import QUEUE_TROUBLE, TODO_TROUBLE, WRITE, Draft, QueueTrouble, Writer
+from queue_wire.maildrop import FINISHED_PREFIX, HEADER_LENGTH, TEMPORARY_PREFIX, pack_envelope, pack_header
+
+_MODE = 0o644
+
+
+class DropDraft(Draft):
+    """A message in maildrop/tmp.X, then mail.X."""
+
+    __slots__ = ("final", "renamed")
+
+    def __init__(self, directory: str) -> None:
+        name = os.urandom(16).hex()
+        path = f"{directory}/{TEMPORARY_PREFIX}{name}"
+        try:
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE)
+            os.fchmod(handle, _MODE)
+        except OSError as error:
+            raise QueueTrouble(QUEUE_TROUBLE, f"unable to create {path}: {reason(error)}") from error
+        super().__init__(path, handle, pack_header(0))
+        self.final = f"{directory}/{FINISHED_PREFIX}{name}"
+        self.renamed = False
+
+    def finish(self, sender: bytes, recipients: list[bytes]) -> None:
+        envelope = pack_envelope(sender, recipients)
+        if self._head:
+            self.write(b"")
+        try:
+            length = os.lseek(self._handle, 0, os.SEEK_CUR) - HEADER_LENGTH
+            write_all(self._handle, envelope)
+            os.lseek(self._handle, 0, os.SEEK_SET)
+            write_all(self._handle, pack_header(length))
+        except OSError as error:
+            raise QueueTrouble(WRITE, f"unable to write {self.path}: {reason(error)}") from error
+        self.close()
+
+    def rename(self) -> None:
+        """Give the file its final name. Raises QueueTrouble."""
+        try:
+            os.rename(self.path, self.final)
+        except OSError as error:
+            raise QueueTrouble(TODO_TROUBLE, f"unable to create {self.final}: {reason(error)}") from error
+        self.renamed = True
+
+    def discard(self) -> None:
+        if not self.renamed:
+            super().discard()
+
+
+class DropWriter(Writer):
+    """Writes into maildrop/."""
+
+    def __init__(self, home: Home) -> None:
+        self._directory = home.queue + "/maildrop"
+
+    def begin(self) -> DropDraft:
+        return DropDraft(self._directory)
+
+    def commit(self, drafts: list[Draft]) -> None:
+        drops = [draft for draft in drafts if isinstance(draft, DropDraft)]
+        try:
+            # The descriptor is for later, too: once a file has its name, queue-pickup may take it away.
+            handle = os.open(drops[0].path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fsync(handle) if len(drops) == 1 else sync_filesystem(handle)
+                self._name(drops, handle)
+            finally:
+                os.close(handle)
+        except OSError as error:
+            raise QueueTrouble(WRITE, f"unable to sync {self._directory}: {reason(error)}") from error
+        finally:
+            for drop in drops:
+                drop.discard()
+
+    def _name(self, drops: list[DropDraft], handle: int) -> None:
+        try:
+            for drop in drops:
+                drop.rename()
+        finally:
+            # Those that were renamed before a failure may be taken all the same: make it true.
+            sync_filesystem(handle)
+            for drop in drops:
+                drop.queued = drop.renamed

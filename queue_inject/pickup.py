@@ -1,0 +1,122 @@
+"""queue-pickup: copies mail that users left in maildrop/ into the queue, with its owner's uid (DESIGN: accounts).
+
+Descriptor 0 is a pipe that only ever ends; then it exits 0. Descriptor 1 takes log lines for
+queue-send to print. maildrop/ is watched with inotify, and scanned at start, where names were lost,
+and every 25 minutes. Trouble leaves mail where it is, and it is tried again; a crash may repeat a
+message, but never loses one.
+"""
+
+import os
+import select
+import signal
+import sys
+import time
+
+from queue_base.accounts import become, queue_owner
+from queue_base.errors import Failure, Permanent, complain
+from queue_base.home import Home, take_home
+from queue_base.layout import open_layout
+from queue_base.pipes import OutPipe, PeerLost
+from queue_base.signals import ignore
+from queue_base.watch import Watch
+from queue_inject.maildrop import Maildrop
+from queue_inject.writer import QueueWriter
+from queue_wire.logline import warning
+from queue_wire.notice import pack_log
+
+PROGRAM = "queue-pickup"
+SCAN_SECONDS = 25 * 60
+# After trouble: twice as long each time, until it is over.
+RETRY_SECONDS = 5.0
+RETRY_MOST = 600.0
+# One log line is at most 1,000 bytes, so this is more than 1,000 lines that queue-send has not read.
+LOG_MOST = 1 << 20
+
+
+class Pickup:
+    """The loop's state: the drop, its watch, the log, and when to look again (monotonic seconds)."""
+
+    def __init__(self, home: Home, retry: float = RETRY_SECONDS) -> None:
+        owner = queue_owner(home)
+        if os.geteuid() == 0 and owner.uid != 0:
+            become(owner)
+        elif os.geteuid() != owner.uid:
+            raise Permanent(f"unable to write to {home.queue}: it belongs to uid {owner.uid}; run as that user")
+        self._log = OutPipe(1)
+        directory = home.queue + "/maildrop"
+        writer = QueueWriter(home, open_layout(home.queue), os.getuid())
+        self._drop = Maildrop(directory, writer, self.warn)
+        self._watch = Watch([directory])
+        if self._watch.problem:
+            self.warn(f"unable to watch {directory}: {self._watch.problem}; it is scanned every {SCAN_SECONDS} s")
+        self._first_retry = self._retry = retry
+        self._next_scan = self._next_try = 0.0
+
+    def warn(self, text: str) -> None:
+        """Have queue-send print a warning."""
+        if self._log.held < LOG_MOST:
+            self._log.put(pack_log(warning(f"queue-pickup: {text}")))
+
+    def poll(self) -> bool:
+        """Wait until there is something to do; return False when queue-send has gone."""
+        due = self._next_scan
+        if self._drop.pending:
+            due = min(due, self._next_try)
+        poller = select.poll()
+        poller.register(0, select.POLLIN)
+        if self._watch.descriptor is not None:
+            poller.register(self._watch.descriptor, select.POLLIN)
+        if self._log.held:
+            poller.register(1, select.POLLOUT)
+        ready = {descriptor for descriptor, _ in poller.poll(max(0.0, due - time.monotonic()) * 1000)}
+        if self._watch.descriptor in ready:
+            for name in self._watch.take():
+                self._drop.add(name)
+        # What queue-send could say on this pipe is nothing: only its end counts.
+        return 0 not in ready or bool(os.read(0, 65536))
+
+    def run(self) -> None:
+        """Do what is due."""
+        now = time.monotonic()
+        if now >= self._next_scan or self._watch.lost:
+            self._watch.lost = False
+            self._next_scan = now + SCAN_SECONDS
+            self._drop.scan(time.time())
+        if self._drop.fresh or (self._drop.pending and now >= self._next_try):
+            if self._drop.take():
+                self._retry = self._first_retry
+                self._next_try = 0.0
+            else:
+                self._next_try = time.monotonic() + self._retry
+                self._retry = min(self._retry * 2, RETRY_MOST)
+        self._log.flush()
+
+
+def serve(home: Home) -> None:
+    """Run until descriptor 0 ends. Raises a Failure."""
+    pickup = Pickup(home)
+    try:
+        pickup.run()
+        while pickup.poll():
+            pickup.run()
+    except PeerLost:
+        pass  # queue-send has gone, and descriptor 0 would have said so next.
+
+
+def main(argv: list[str]) -> int:
+    """Return 0, 100 or 111."""
+    os.umask(0o027)
+    ignore(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE)
+    try:
+        home, rest = take_home(argv[1:])
+        if rest:
+            raise Permanent(f"{rest[0]} is not an option; usage: queue-pickup [--home HOME]")
+        serve(home)
+    except Failure as failure:
+        complain(PROGRAM, f"fatal: {failure}")
+        return failure.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

@@ -1,0 +1,64 @@
+"""Reads a message or an envelope from a descriptor, in chunks, no longer than 24 hours in all.
+
+The limit is below the 36 hours after which a message that was never finished is swept away, so no
+sweep ever meets a live injector. A descriptor that is not open raises QueueTrouble like any that
+cannot be read.
+"""
+
+import os
+import select
+import time
+
+from queue_base.errors import reason
+from queue_inject.draft import READ, TIMEOUT, QueueTrouble
+
+SECONDS = 24 * 3600
+_CHUNK = 65536
+
+
+class Deadline:
+    """The moment, on the monotonic clock, when all reading and writing must be done."""
+
+    def __init__(self, seconds: float | None = None) -> None:
+        self._end = time.monotonic() + (SECONDS if seconds is None else seconds)
+
+    def left(self) -> float:
+        """Return the seconds that are left. Raises QueueTrouble where there are none."""
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise QueueTrouble(TIMEOUT, "unable to take the message: it took too long; nothing was queued")
+        return left
+
+
+class Source:
+    """The bytes of one descriptor; `what` names it in failures."""
+
+    def __init__(self, descriptor: int, what: str, deadline: Deadline) -> None:
+        self._descriptor = descriptor
+        self._what = what
+        self._deadline = deadline
+        self._poll = select.poll()
+        self._poll.register(descriptor, select.POLLIN)
+
+    def read(self) -> bytes:
+        """Return the next bytes, empty at the end. Raises QueueTrouble."""
+        try:
+            while not self._poll.poll(self._deadline.left() * 1000):
+                pass
+            return os.read(self._descriptor, _CHUNK)
+        except OSError as error:
+            raise QueueTrouble(READ, f"unable to read {self._what}: {reason(error)}; nothing was queued") from error
+
+
+def guard_descriptors(needed: int) -> None:
+    """Make sure that 0, 1 and 2 are open, so that no file of the queue becomes one of them.
+
+    Those below `needed` must be open already: QueueTrouble otherwise. /dev/null stands in for others.
+    """
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError as error:
+            if descriptor < needed:
+                raise QueueTrouble(READ, f"unable to read descriptor {descriptor}: {reason(error)}") from error
+            os.open("/dev/null", os.O_RDWR)

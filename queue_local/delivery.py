@@ -1,0 +1,86 @@
+"""One delivery, from the recipient's address to the text of the report (qmail-local(8)).
+
+Runs in a process of its own, which it changes for good: user, current directory, umask. Returns the
+text of a success; raises Temporary or Permanent with the text for the report.
+"""
+
+import os
+
+from queue_base.accounts import Owner, become
+from queue_base.errors import Failure, Permanent, Temporary, reason
+from queue_base.home import Home
+from queue_local.headers import delivered_to, header_has, return_path
+from queue_local.mailbox import Account, Mailbox, find_mailbox
+from queue_local.maildir import deliver_maildir
+from queue_local.passwd import alias_account, find_user
+from queue_local.qmailfile import enter_home, read_instructions
+from queue_wire.address import split_address, verp_sender
+from queue_wire.dotqmail import MAILDIR, Instruction
+from queue_wire.job import Job
+
+LOOPING = "This message is looping: it already has my Delivered-To line. (#5.4.6)"
+
+
+def deliver(home: Home, job: Job, message: int, default: bytes) -> str:
+    """Deliver the open file `message` to the job's recipient; `default` is control/defaultdelivery."""
+    recipient = job.recipients[0]
+    local, at, _ = recipient.rpartition(b"@")
+    if not at:
+        raise Permanent("Sorry, address must include host name. (#5.1.3)")
+    if not local:
+        # `@host` means nobody: an empty doublebounceto discards double bounces in this way (qmail-lspawn(8)).
+        return count_text(0, 0, 0)
+    mailbox = find_mailbox(local, find_user, lambda: alias_account(home))
+    return deliver_as(mailbox, verp_sender(job.sender, recipient), recipient, message, default)
+
+
+def deliver_as(mailbox: Mailbox, sender: bytes, recipient: bytes, message: int, default: bytes) -> str:
+    """Become the mailbox's account, go to its home and follow its .qmail file."""
+    take_account(mailbox.account, split_address(recipient)[0])
+    os.umask(0o077)
+    enter_home(mailbox.account.home)
+    line = delivered_to(recipient)
+    try:
+        with open(message, "rb", closefd=False) as stream:
+            looping = header_has(stream, line)
+    except OSError as error:
+        raise Temporary(f"Unable to read message: {reason(error)}. (#4.3.0)") from error
+    if looping:
+        raise Permanent(LOOPING)
+    source, instructions = read_instructions(mailbox, default)
+    return follow(source, instructions, return_path(sender) + line, message)
+
+
+def take_account(account: Account, local: bytes) -> None:
+    """Become the account for good. Raises Temporary where that is root, or where only root could do it."""
+    if not account.uid:
+        raise Temporary(f"Not allowed to deliver as root, who owns {account.home}. (#4.7.0)")
+    if not os.geteuid():
+        try:
+            become(Owner(account.uid, account.gid))
+        except Failure as error:
+            raise Temporary(f"{error} (#4.3.0)") from error
+    if account.uid != os.geteuid() or account.uid != os.getuid():
+        raise Temporary(
+            f"Unable to deliver to {os.fsdecode(local)} as user {account.name} (uid {account.uid}): "
+            f"queue-local runs as uid {os.geteuid()}; start it as root to deliver to other users. (#4.3.0)"
+        )
+
+
+def follow(source: str, instructions: list[Instruction], head: bytes, message: int) -> str:
+    """Carry out the instructions in order; the first that fails ends the delivery."""
+    # Looked at before anything is done, so that a retry does not repeat the lines above a line like this.
+    for instruction in instructions:
+        if instruction.kind != MAILDIR:
+            raise Temporary(
+                f"Unable to carry out a {instruction.kind} line of {source}: "
+                "this version of queue-local delivers into maildirs only. (#4.3.5)"
+            )
+    for instruction in instructions:
+        deliver_maildir(os.fsdecode(instruction.argument), head, message)
+    return count_text(len(instructions), 0, 0)
+
+
+def count_text(files: int, forwards: int, programs: int) -> str:
+    """Return the text of a success: how many deliveries of each kind were made (qmail-local(8))."""
+    return f"did {files}+{forwards}+{programs}\n"

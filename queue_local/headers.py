@@ -1,0 +1,47 @@
+"""The lines that a delivery puts before a message (qmail-local(8)), and the look for its own in there. Pure.
+
+    Return-Path: <sender>
+    Delivered-To: recipient
+"""
+
+import re
+from typing import BinaryIO
+
+from queue_wire.address import split_address
+
+# RFC 5322 section 3.2.3: what may stand without quotes.
+_DOT_ATOM = re.compile(rb"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*")
+_NEEDS_BACKSLASH = re.compile(rb'([\r\n"\\])')
+# Longer than any line that is looked for; longer lines are read in pieces.
+_PIECE = 8192
+
+
+def quote_address(address: bytes) -> bytes:
+    """Return the address as a header shows it: the local part in quotes unless it is a dot-atom."""
+    local = split_address(address)[0]
+    if not address or _DOT_ATOM.fullmatch(local):
+        return address
+    quoted = b'"' + _NEEDS_BACKSLASH.sub(rb"\\\1", local) + b'"'
+    return quoted + address[len(local) :]
+
+
+def return_path(sender: bytes) -> bytes:
+    """Return the Return-Path line; a newline in the sender becomes `_`, so that it stays one line."""
+    return b"Return-Path: <%s>\n" % quote_address(sender).replace(b"\n", b"_")
+
+
+def delivered_to(recipient: bytes) -> bytes:
+    """Return the Delivered-To line; a newline in the recipient becomes `_`."""
+    return b"Delivered-To: %s\n" % recipient.replace(b"\n", b"_")
+
+
+def header_has(message: BinaryIO, line: bytes) -> bool:
+    """Return whether the message's header (up to its first empty line) holds exactly `line`, newline included."""
+    at_start = True
+    while piece := message.readline(_PIECE):
+        if at_start and piece == line:
+            return True
+        if at_start and piece == b"\n":
+            return False
+        at_start = piece.endswith(b"\n")
+    return False

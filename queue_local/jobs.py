@@ -1,0 +1,85 @@
+"""The jobs that come in on a pipe: bytes to jobs, and the report for a job that cannot be started."""
+
+import os
+import select
+import stat
+
+from queue_base.errors import Temporary, reason
+from queue_base.home import Home
+from queue_base.pipes import PeerLost, read_available
+from queue_wire.errors import FormatError
+from queue_wire.job import Job, unpack_job
+from queue_wire.netstring import NetstringReader
+from queue_wire.report import MESSAGE_SCOPE, TEMPORARY, Report
+
+# One recipient a job: three addresses and a path are far below this.
+_CAP = 1 << 16
+# The message is a file that queue-send names by number; anything else in its place is not followed.
+_OPEN = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class BadJob(FormatError):
+    """A netstring that is not a job for us; `report` answers it, None where not even its number is known."""
+
+    def __init__(self, text: str, report: Report | None) -> None:
+        super().__init__(text)
+        self.report = report
+
+
+class Jobs:
+    """The reading end. `open` is False after its end; what was read before that is still handed over."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self.open = True
+        self._reader = NetstringReader(_CAP)
+
+    def prepare(self, poll: select.poll) -> None:
+        """Register for reading."""
+        if self.open:
+            poll.register(self.descriptor, select.POLLIN)
+
+    def run(self, ready: set[int]) -> None:
+        """Read what is there."""
+        if self.descriptor in ready:
+            try:
+                self._reader.feed(read_available(self.descriptor) or b"")
+            except PeerLost:
+                self.open = False
+
+    def next(self) -> Job | None:
+        """Return the next job, None where no whole one is there. Raises BadJob; FormatError if framing is lost."""
+        payload = self._reader.next()
+        if payload is None:
+            return None
+        try:
+            job = unpack_job(payload)
+        except FormatError as error:
+            raise BadJob(str(error), _answer(payload, "Unable to understand the job")) from error
+        if len(job.recipients) != 1:
+            raise BadJob(
+                f"job {job.number} has {len(job.recipients)} recipients, expected 1",
+                _answer(payload, "queue-local takes one recipient a job"),
+            )
+        return job
+
+
+def _answer(payload: bytes, text: str) -> Report | None:
+    number, *fields = payload.split(b"\0")
+    if not number.isdigit() or len(number) > 18:
+        return None
+    verdict = (TEMPORARY, text.encode() + b". (#4.3.5)\n")
+    return Report(int(number), MESSAGE_SCOPE, [verdict] * max(1, len(fields) - 3))
+
+
+def open_message(home: Home, job: Job) -> int:
+    """Return a descriptor of the job's message, at its start. Raises Temporary."""
+    path = f"{home.queue}/{job.path.decode('ascii')}"
+    try:
+        handle = os.open(path, _OPEN)
+    except OSError as error:
+        raise Temporary(f"Unable to open message: {path}: {reason(error)}. (#4.3.0)") from error
+    if stat.S_ISREG(os.fstat(handle).st_mode):
+        return handle
+    os.close(handle)
+    raise Temporary(f"Unable to open message: {path}: not a regular file. (#4.3.5)")

@@ -1,0 +1,84 @@
+"""Delivers one message into one maildir (maildir(5)), so that new/ only ever shows whole messages.
+
+Write tmp/NAME, fsync it, link it to new/NAME, fsync new/, unlink tmp/NAME. A crash before the last fsync
+may lose the file or leave it: the queue still has the message, and delivers it again. A crash after
+it leaves at worst a second name in tmp/, which mail readers remove. Every failure is Temporary, and
+leaves nothing behind that this process can remove.
+"""
+
+import itertools
+import os
+import time
+
+from queue_base.durable import Commit, write_all
+from queue_base.errors import Temporary, reason
+
+_CHUNK = 1 << 18
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+_counter = itertools.count(1)
+
+
+def unique_name(now_ns: int, pid: int, counter: int, host: str) -> str:
+    """Return a file name that no other delivery on any host chooses: `TIME.MmicrosPpidQcounter.host`.
+
+    `now_ns` is nanoseconds since the epoch. `/` and `:` of the host become `\\057` and `\\072`.
+    """
+    seconds, rest = divmod(now_ns, 1_000_000_000)
+    safe = host.replace("/", "\\057").replace(":", "\\072")
+    return f"{seconds}.M{rest // 1000}P{pid}Q{counter}.{safe}"
+
+
+def deliver_maildir(path: str, head: bytes, message: int) -> None:
+    """Put `head` and the open file `message`, from its start, into the maildir `path` (it ends in `/`)."""
+    if not os.path.isdir(path):
+        raise Temporary("Unable to chdir to maildir. (#4.2.1)")
+    name = unique_name(time.time_ns(), os.getpid(), next(_counter), os.uname().nodename)
+    tmp, new = f"{path}tmp/{name}", f"{path}new/{name}"
+    try:
+        handle = os.open(tmp, _NEW, 0o600)
+        try:
+            _write(handle, head, message)
+            _publish(tmp, new)
+        finally:
+            _remove(tmp)
+    except OSError as error:
+        raise Temporary(f"Temporary error on maildir delivery: {path}: {reason(error)}. (#4.3.0)") from error
+
+
+def _write(handle: int, head: bytes, message: int) -> None:
+    try:
+        write_all(handle, head)
+        offset = 0
+        while data := _read(message, offset):
+            write_all(handle, data)
+            offset += len(data)
+    finally:
+        # An error of close(2) is an error of the delivery: some network file systems write only now.
+        os.close(handle)
+
+
+def _read(message: int, offset: int) -> bytes:
+    try:
+        return os.pread(message, _CHUNK, offset)
+    except OSError as error:
+        raise Temporary(f"Unable to read message: {reason(error)}. (#4.3.0)") from error
+
+
+def _publish(tmp: str, new: str) -> None:
+    commit = Commit()
+    commit.contents(tmp)
+    commit.sync()
+    commit.link(tmp, new)
+    try:
+        commit.sync()
+    except OSError:
+        # What is not known to be safe will be delivered again; this one would be a repeat.
+        _remove(new)
+        raise
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        pass  # Not made, or gone; in tmp/ it does no harm.

@@ -1,0 +1,128 @@
+"""queue-local: delivers into mailboxes on this host.
+
+`queue-local [--home HOME]`, started by queue-start. fd 0 gives jobs (queue_wire.job, one recipient each),
+fd 1 takes reports (queue_wire.report), `ready` first. Each job is a process of its own that becomes the
+recipient's user, where queue-local is root. Bad jobs are logged and answered; lost framing ends it with 111.
+At the end of fd 0 nothing more is started; it ends when the deliveries in flight have.
+"""
+
+import functools
+import gc
+import os
+import select
+import signal
+from collections.abc import Iterator
+
+from queue_base.errors import TEMPORARY, Failure, Temporary, Usage, complain
+from queue_base.home import Home, take_home
+from queue_base.pipes import OutPipe, PeerLost
+from queue_base.signals import ignore
+from queue_local import settings
+from queue_local.deliveries import Deliveries
+from queue_local.delivery import deliver
+from queue_local.jobs import BadJob, Jobs, open_message
+from queue_wire import report as verdict
+from queue_wire.errors import FormatError
+from queue_wire.job import Job
+from queue_wire.report import MESSAGE_SCOPE, Report, pack_ready, pack_report
+
+PROGRAM = "queue-local"
+
+
+def start(home: Home, deliveries: Deliveries, job: Job) -> Report | None:
+    """Start a job's delivery; return its report where it could not be started."""
+    try:
+        seconds, default = settings.timeout(home), settings.default_delivery(home)
+        # Opened here, because a user may not read mess/.
+        message = open_message(home, job)
+        try:
+            deliveries.start(job, functools.partial(deliver, home, job, default=default), message, seconds)
+        finally:
+            os.close(message)
+    except Temporary as error:
+        text = str(error).encode("utf-8", "surrogateescape") + b"\n"
+        return Report(job.number, MESSAGE_SCOPE, [(verdict.TEMPORARY, text)])
+    return None
+
+
+def start_waiting(home: Home, jobs: Jobs, deliveries: Deliveries) -> Iterator[Report]:
+    """Start what has been read, as far as there is room; give the reports of what could not be. Raises FormatError.
+
+    The rest waits in the pipe: queue-send sends no more than it was told that there is room for.
+    """
+    while jobs.open and deliveries.room:
+        report = None
+        try:
+            job = jobs.next()
+            if job is None:
+                return
+            report = start(home, deliveries, job)
+        except BadJob as error:
+            report = error.report
+            what = "deferred" if report else "without a number it cannot be answered"
+            complain(PROGRAM, f"alert: unable to understand a job: {error}; {what}")
+        if report:
+            yield report
+
+
+def loop(home: Home, jobs: Jobs, deliveries: Deliveries, reports: OutPipe) -> int:
+    """Serve until the jobs end and every delivery has been reported; return the exit code. Raises PeerLost."""
+    code = 0
+    while jobs.open or deliveries or reports.held:
+        poll = select.poll()
+        if deliveries.room:
+            jobs.prepare(poll)
+        if reports.held:
+            poll.register(reports.descriptor, select.POLLOUT)
+        ready = wait(poll, deliveries)
+        for report in deliveries.run(ready):
+            reports.put(pack_report(report))
+        jobs.run(ready)
+        try:
+            for report in start_waiting(home, jobs, deliveries):
+                reports.put(pack_report(report))
+        except FormatError as error:
+            complain(PROGRAM, f"alert: unable to read jobs: {error}; no more are taken, those in flight are finished")
+            jobs.open, code = False, TEMPORARY
+        reports.flush()
+    return code
+
+
+def drain(deliveries: Deliveries) -> None:
+    """Wait for the deliveries in flight, which nobody is left to hear of; keep their time limits."""
+    while deliveries:
+        deliveries.run(wait(select.poll(), deliveries))
+
+
+def wait(poll: select.poll, deliveries: Deliveries) -> set[int]:
+    """Return the descriptors that are ready, none where a delivery's time is up first."""
+    seconds = deliveries.prepare(poll)
+    return {descriptor for descriptor, _ in poll.poll(None if seconds is None else seconds * 1000 + 1)}
+
+
+def serve(home: Home) -> int:
+    """Run the loop on fd 0 and 1; return the exit code."""
+    deliveries, reports = Deliveries(settings.capacity(home)), OutPipe(1)
+    reports.put(pack_ready(deliveries.limit))
+    # The deliveries share this process's memory; its garbage collector must not touch, and so copy, all of it.
+    gc.freeze()
+    try:
+        reports.flush()
+        return loop(home, Jobs(0), deliveries, reports)
+    except PeerLost:
+        # queue-send is gone, as at the end of fd 0; its successor delivers again what it has not heard of.
+        drain(deliveries)
+        return 0
+
+
+def main(argv: list[str]) -> int:
+    """Run the daemon; return 0 at the end of fd 0, else an exit code of queue_base.errors."""
+    try:
+        home, rest = take_home(argv[1:])
+        if rest:
+            raise Usage("usage: queue-local [--home HOME]; it is started by queue-start")
+        ignore(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        return serve(home)
+    except Failure as error:
+        complain(PROGRAM, f"fatal: {error}")
+        return error.exit_code

@@ -1,0 +1,83 @@
+"""Finds and reads the .qmail file of a mailbox, in the current directory, which is the account's home.
+
+Everything here runs as the account. Raises Temporary for a home or a file that others may write, and
+for trouble that may pass; Permanent where an extension has no file (dot-qmail(5)).
+"""
+
+import errno
+import os
+import stat
+
+from queue_base.errors import Permanent, Temporary, reason
+from queue_local.mailbox import Mailbox
+from queue_wire.dotqmail import Instruction, qmail_names, unpack_dotqmail
+from queue_wire.errors import FormatError
+
+# qmail's conf-patrn as it comes: group-writable is allowed, as many systems give each user a group.
+_WRITABLE = stat.S_IWOTH
+_MOST = 1 << 20
+# A name that cannot exist is a name that does not exist. NONBLOCK: a FIFO must not hold the delivery up.
+_ABSENT = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ, errno.ENXIO))
+_OPEN = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+def enter_home(path: str) -> None:
+    """Make the home the current directory, unless others may write there or the user is editing."""
+    try:
+        os.chdir(path)
+        mode = os.stat(".").st_mode
+    except OSError as error:
+        raise Temporary(f"Unable to switch to {path}: {reason(error)}. (#4.3.0)") from error
+    if mode & _WRITABLE:
+        raise Temporary("Uh-oh: home directory is writable. (#4.7.0)")
+    if mode & stat.S_ISVTX:
+        raise Temporary("Home directory is sticky: user is editing his .qmail file. (#4.2.1)")
+
+
+def read_instructions(mailbox: Mailbox, default: bytes) -> tuple[str, list[Instruction]]:
+    """Return the instructions for a mailbox and the file that they are in, for messages.
+
+    `default` is control/defaultdelivery: for an empty file, and for the plain user without one.
+    """
+    for name in qmail_names(mailbox.dash, mailbox.extension):
+        found = _read(name)
+        if found is not None:
+            source, (data, executable) = os.path.join(mailbox.account.home, os.fsdecode(name)), found
+            break
+    else:
+        if mailbox.dash:
+            raise Permanent("Sorry, no mailbox here by that name. (#5.1.1)")
+        source, data, executable = "", b"", False
+    if not data:
+        source, data, executable = "control/defaultdelivery", default, False
+    try:
+        return source, unpack_dotqmail(data, executable)
+    except FormatError as error:
+        raise Temporary(str(error)) from error
+
+
+def _read(name: bytes) -> tuple[bytes, bool] | None:
+    """Return a file's bytes and whether it is executable, None where there is no such regular file."""
+    try:
+        handle = os.open(name, _OPEN)
+    except OSError as error:
+        if error.errno in _ABSENT:
+            return None
+        raise _unreadable(name, error) from error
+    with open(handle, "rb") as file:
+        mode = os.fstat(handle).st_mode
+        if not stat.S_ISREG(mode):
+            return None
+        if mode & _WRITABLE:
+            raise Temporary("Uh-oh: .qmail file is writable. (#4.7.0)")
+        try:
+            data = file.read(_MOST + 1)
+        except OSError as error:
+            raise _unreadable(name, error) from error
+    if len(data) > _MOST:
+        raise Temporary(f"Unable to read {os.fsdecode(name)}: it is over {_MOST} bytes. (#4.3.0)")
+    return data, bool(mode & stat.S_IXUSR)
+
+
+def _unreadable(name: bytes, error: OSError) -> Temporary:
+    return Temporary(f"Unable to open {os.fsdecode(name)}: {reason(error)}. (#4.3.0)")

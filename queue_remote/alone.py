@@ -1,0 +1,48 @@
+"""One delivery with qmail-remote's arguments and reports (qmail-remote(8)): the message on fd 0, reports on fd 1.
+
+    r          the peer took this recipient       h  it refused it for good      s  for now
+    K  Z  D    then the message: taken, temporary failure, permanent failure
+
+Each is a letter, text and a NUL. Recipients are reported in order as far as the peer was asked about
+them. The exit code says nothing: trouble of every kind is a Z or D report.
+"""
+
+import os
+
+from queue_base.errors import Temporary, reason
+from queue_base.home import Home
+from queue_remote.delivery import deliver
+from queue_remote.message import Message
+from queue_remote.route import Router
+from queue_remote.settings import read_settings
+from queue_wire.report import PERMANENT, TEMPORARY
+from queue_wire.smtp_text import Verdict, no_controls, no_message
+from queue_wire.smtp_transaction import Transaction
+
+_RECIPIENT_LETTERS = {PERMANENT: b"h", TEMPORARY: b"s"}
+
+
+async def deliver_alone(home: Home, nexthop: bytes, sender: bytes, recipients: list[bytes]) -> bytes:
+    """Deliver the message on fd 0; return the reports to print."""
+    try:
+        router = Router(read_settings(home))
+    except Temporary as error:
+        return pack_alone([], (TEMPORARY, no_controls(str(error))))
+    try:
+        message = Message(os.dup(0))
+    except OSError as error:
+        return pack_alone([], (TEMPORARY, no_message(reason(error))))
+    try:
+        transaction = Transaction(sender, recipients, message.size)
+        await deliver(router, nexthop, transaction, message)
+    finally:
+        message.close()
+    assert transaction.verdict is not None
+    return pack_alone(transaction.refused[: transaction.reported], transaction.verdict)
+
+
+def pack_alone(recipients: list[Verdict | None], verdict: Verdict) -> bytes:
+    """Return the reports: one a recipient (None: taken), one for the message. NULs in texts become `?`."""
+    reports = [b"r" if refusal is None else _RECIPIENT_LETTERS[refusal[0]] + refusal[1] for refusal in recipients]
+    reports.append(verdict[0] + verdict[1])
+    return b"".join([report.replace(b"\0", b"?") + b"\0" for report in reports])

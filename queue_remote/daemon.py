@@ -1,0 +1,150 @@
+"""The daemon: jobs in on fd 0, reports out on fd 1, any number of deliveries at once on one event loop.
+
+It stops for one thing: the end of fd 0. Then nobody is left to write down a verdict, so the deliveries in
+flight are dropped at once; one that is cut before its closing dot is not delivered, and all of them are
+tried again. Signals do not stop it, since queue-send wants the reports of what is in flight; HUP makes it
+read the control files again. A bad job is logged and left out; a job that goes wrong is a temporary failure.
+"""
+
+import asyncio
+import os
+import signal
+import traceback
+
+from queue_base.errors import Temporary, complain, reason
+from queue_base.home import Home
+from queue_base.pipes import OutPipe, PeerLost, read_available
+from queue_remote.delivery import deliver
+from queue_remote.message import open_message
+from queue_remote.route import Router
+from queue_remote.settings import read_settings
+from queue_wire.errors import FormatError
+from queue_wire.job import Job, unpack_job
+from queue_wire.netstring import NetstringReader
+from queue_wire.report import MESSAGE_SCOPE, TEMPORARY, Report, pack_ready, pack_report
+from queue_wire.smtp_text import internal_error, no_controls, no_message
+from queue_wire.smtp_transaction import Transaction
+
+PROGRAM = "queue-remote"
+JOBS = 0
+REPORTS = 1
+# One job is at most its recipients' addresses; queue-send puts some fifty into one.
+JOB_MAX = 1024 * 1024
+
+
+class Daemon:
+    """The state of the program. `exit_code` is None until it is to stop."""
+
+    def __init__(self, home: Home, loop: asyncio.AbstractEventLoop) -> None:
+        self.exit_code: int | None = None
+        self._home = home
+        self._loop = loop
+        self._reader = NetstringReader(JOB_MAX)
+        self._reports = OutPipe(REPORTS)
+        self._flushing = False
+        self._router: Router | None = None
+        # The event loop itself holds its tasks only weakly.
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, jobs: int) -> None:
+        """Watch fd 0 and the signals, and say that `jobs` are taken at once. Raises OSError."""
+        os.set_blocking(JOBS, False)
+        self._loop.add_reader(JOBS, self._on_jobs)
+        self._loop.add_signal_handler(signal.SIGHUP, self.reread)
+        self._loop.set_exception_handler(_on_stray_exception)
+        self.reread()
+        self._put(pack_ready(jobs))
+
+    def reread(self) -> None:
+        """Read the control files again; trouble is logged now, and each job tries once more."""
+        self._router = None
+        try:
+            self._router = Router(read_settings(self._home))
+        except Temporary as error:
+            complain(PROGRAM, f"alert: {error}; mail is deferred until it can be read")
+
+    def _stop(self, exit_code: int) -> None:
+        self.exit_code = exit_code
+        self._loop.remove_reader(JOBS)
+        self._loop.stop()
+
+    def _on_jobs(self) -> None:
+        try:
+            data = read_available(JOBS)
+        except PeerLost:
+            self._stop(0)
+            return
+        if data is None:
+            return
+        self._reader.feed(data)
+        try:
+            while (payload := self._reader.next()) is not None:
+                self._start_job(payload)
+        except FormatError as error:
+            complain(PROGRAM, f"alert: unable to read jobs: {error}; stopping, deliveries in flight are tried again")
+            self._stop(111)
+
+    def _start_job(self, payload: bytes) -> None:
+        try:
+            job = unpack_job(payload)
+        except FormatError as error:
+            complain(PROGRAM, f"alert: unable to read a job: {error}; it is left out")
+            return
+        task = self._loop.create_task(self._run_job(job))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _run_job(self, job: Job) -> None:
+        try:
+            report = await self._deliver(job)
+        except Exception as error:
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            what = f"{type(error).__name__}: {error} ({where.name}, line {where.lineno})"
+            complain(PROGRAM, f"alert: unable to deliver job {job.number}: {what}; it will be tried again")
+            report = _temporary(job, internal_error(what))
+        self._put(pack_report(report))
+
+    async def _deliver(self, job: Job) -> Report:
+        try:
+            router = self._router or Router(read_settings(self._home))
+        except Temporary as error:
+            return _temporary(job, no_controls(str(error)))
+        self._router = router
+        try:
+            message = open_message(f"{self._home.queue}/{os.fsdecode(job.path)}")
+        except OSError as error:
+            return _temporary(job, no_message(f"{os.fsdecode(job.path)}: {reason(error)}"))
+        try:
+            transaction = Transaction(job.sender, job.recipients, message.size)
+            scope = await deliver(router, job.nexthop, transaction, message)
+            return Report(job.number, scope, transaction.verdicts())
+        finally:
+            message.close()
+
+    def _put(self, data: bytes) -> None:
+        # What comes in one turn of the loop goes out in one write.
+        self._reports.put(data)
+        if not self._flushing:
+            self._flushing = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        try:
+            self._reports.flush()
+        except PeerLost as error:
+            complain(PROGRAM, f"alert: unable to write reports: {error}; stopping, deliveries are tried again")
+            self._stop(111)
+            return
+        if self._reports.held:
+            self._loop.add_writer(REPORTS, self._flush)
+        elif self._flushing:
+            self._loop.remove_writer(REPORTS)
+        self._flushing = self._reports.held > 0
+
+
+def _temporary(job: Job, text: bytes) -> Report:
+    return Report(job.number, MESSAGE_SCOPE, [(TEMPORARY, text)] * len(job.recipients))
+
+
+def _on_stray_exception(loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+    complain(PROGRAM, f"alert: {context.get('message')}: {context.get('exception')!r}; going on")

@@ -1,0 +1,92 @@
+"""queue-remote: delivers messages by SMTP.
+
+    queue-remote [--home HOME]                                    queue-send's daemon (queue_remote.daemon)
+    queue-remote [--home HOME] HOST SENDER RECIPIENT... <message  one delivery (queue_remote.alone)
+
+Exit codes of the daemon: 0 at the end of fd 0, 111 when a pipe is lost or makes no sense, 100 for a wrong
+option. A single delivery exits 0 and says on fd 1 what became of it.
+"""
+
+import asyncio
+import contextlib
+import gc
+import os
+import resource
+import signal
+import sys
+
+import uvloop
+
+from queue_base.durable import write_all
+from queue_base.errors import PERMANENT as EXIT_PERMANENT
+from queue_base.errors import TEMPORARY as EXIT_TEMPORARY
+from queue_base.errors import Usage, complain, reason
+from queue_base.home import Home, take_home
+from queue_base.signals import ignore
+from queue_remote.alone import deliver_alone, pack_alone
+from queue_remote.daemon import PROGRAM, Daemon
+from queue_wire.report import PERMANENT
+from queue_wire.smtp_text import INVOKED_IMPROPERLY
+
+USAGE = """usage: queue-remote [--home HOME]
+       queue-remote [--home HOME] HOST SENDER RECIPIENT... <message
+The first is the daemon that queue-send gives jobs on fd 0; the second delivers one message by SMTP.
+"""
+JOBS_MOST = 2000
+# Each delivery has a socket and its message open; the rest is for everything else.
+DESCRIPTORS_A_JOB = 2
+DESCRIPTORS_KEPT = 50
+
+
+def raise_limit() -> int:
+    """Allow as many open files as we may have; return how many deliveries at once that makes."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return max(1, min(JOBS_MOST, (hard - DESCRIPTORS_KEPT) // DESCRIPTORS_A_JOB))
+
+
+def run_daemon(home: Home) -> int:
+    ignore(signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    loop = uvloop.new_event_loop()
+    asyncio.set_event_loop(loop)
+    daemon = Daemon(home, loop)
+    try:
+        daemon.start(raise_limit())
+    except OSError as error:
+        complain(PROGRAM, f"fatal: unable to watch fd 0: {reason(error)}; it must be a pipe from queue-send")
+        return EXIT_TEMPORARY
+    # Nothing that exists by now is ever garbage, so no collection need look at it again.
+    gc.freeze()
+    loop.run_forever()
+    # Closing the loop would wait for nothing but take its time over every delivery in flight; they
+    # are dropped as a kill would drop them.
+    os._exit(EXIT_TEMPORARY if daemon.exit_code is None else daemon.exit_code)
+
+
+def run_alone(home: Home, operands: list[str]) -> int:
+    if len(operands) < 3:
+        reports = pack_alone([], (PERMANENT, INVOKED_IMPROPERLY))
+    else:
+        host, sender, *recipients = map(os.fsencode, operands)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            reports = runner.run(deliver_alone(home, host, sender, recipients))
+    # Where nobody listens, qmail-remote exits 0 too.
+    with contextlib.suppress(OSError):
+        write_all(1, reports)
+    return 0
+
+
+def main(argv: list[str]) -> int:
+    try:
+        if argv[1:] == ["--help"]:
+            sys.stdout.write(USAGE)
+            return 0
+        home, operands = take_home(argv[1:])
+        if operands and operands[0].startswith("--") and operands[0] != "--":
+            raise Usage(f"unknown option {operands[0]}; try --help")
+    except Usage as error:
+        complain(PROGRAM, f"usage: {error}")
+        return EXIT_PERMANENT
+    if operands[:1] == ["--"]:
+        operands = operands[1:]
+    return run_alone(home, operands) if operands else run_daemon(home)

@@ -1,0 +1,132 @@
+"""queue-send: the scheduler. `queue-send [--home HOME]`, started by queue-start, which hands it its pipes.
+
+It decides which delivery starts when, keeps the DONE marks, bounces what failed, and writes the log to
+stdout. TERM finishes deliveries in flight and exits, ALRM makes everything due now, HUP rereads the control files.
+"""
+
+import os
+import select
+import signal
+import time
+from typing import Protocol
+
+from queue_base import wiring
+from queue_base.errors import Failure, Temporary, Usage, complain
+from queue_base.home import Home, take_home
+from queue_base.layout import open_layout
+from queue_base.lock import take_sendmutex
+from queue_base.signals import Signals
+from queue_send.backlog import Backlog
+from queue_send.bouncer import Bouncer
+from queue_send.channel import Channel
+from queue_send.cleaner import Cleaner
+from queue_send.log import Log
+from queue_send.messages import Messages
+from queue_send.peers import Notices
+from queue_send.run import Run
+from queue_wire import logline
+
+
+class Part(Protocol):
+    """A part of the loop: says what it waits for, then does a bounded amount of work."""
+
+    def prepare(self, poll: "select.poll", now: float) -> float:
+        """Register descriptors; return the seconds after which `run` has something to do all the same."""
+
+    def run(self, ready: dict[int, int], now: float) -> None:
+        """Do one turn; never wait."""
+
+
+class Sender:
+    """The parts of the loop, and what signals do to them."""
+
+    def __init__(self, home: Home) -> None:
+        layout = open_layout(home.queue)
+        self._run = Run(home, Log())
+        self._signals = Signals(signal.SIGTERM, signal.SIGINT, signal.SIGALRM, signal.SIGHUP)
+        self._bouncer = Bouncer(self._run)
+        self._cleaner = Cleaner(self._run, wiring.CLEAN_IDS, wiring.CLEAN_ANSWERS)
+        self._messages = Messages(self._run, layout, self._bouncer, self._cleaner)
+        self._channels = [
+            Channel(self._run, self._messages, "local", "queue-local", wiring.LOCAL_JOBS, wiring.LOCAL_REPORTS),
+            Channel(self._run, self._messages, "remote", "queue-remote", wiring.REMOTE_JOBS, wiring.REMOTE_REPORTS),
+        ]
+        arrive = self._messages.arrive
+        self._todo = Notices(self._run, "queue-todo", wiring.TODO_NOTICES, wiring.TODO_COMMANDS, arrive)
+        self._pickup = Notices(self._run, "queue-pickup", wiring.PICKUP_NOTICES, None, arrive)
+        backlog = Backlog(self._run, layout, self._messages)
+        self._parts: list[Part] = [self._todo, self._pickup, backlog, *self._channels, self._bouncer, self._cleaner]
+        self._run.log.status(self._messages.status())
+
+    def turn(self) -> None:
+        """Wait until something can be done, and do some of it in every part."""
+        poll = select.poll()
+        poll.register(self._signals.descriptor, select.POLLIN)
+        parts = [*self._parts, self._run.log]
+        wait = min([part.prepare(poll, time.time()) for part in parts])
+        ready = dict(poll.poll(wait * 1000))
+        if self._signals.descriptor in ready:
+            self._obey(self._signals.take())
+        for part in self._parts:
+            part.run(ready, time.time())
+        self._run.log.status(self._messages.status())
+        self._run.log.run(ready, time.time())
+
+    def _obey(self, signals: set[int]) -> None:
+        if signals & {signal.SIGTERM, signal.SIGINT}:
+            self._run.leave()
+        if signal.SIGALRM in signals:
+            for policy in self._messages.policies.values():
+                policy.flush()
+        if signal.SIGHUP in signals:
+            self._run.reread()
+            self._messages.apply_limits()
+            self._todo.reread()
+
+    @property
+    def finished(self) -> bool:
+        """Whether we are to leave, and nothing is in flight."""
+        flying = any(channel.busy for channel in self._channels)
+        return self._run.leaving and not (flying or self._bouncer.busy or self._cleaner.busy)
+
+    def finish(self) -> int:
+        """Say the last words; return the exit code: 111 where a peer was lost."""
+        self._todo.leave()
+        self._todo.run({}, time.time())
+        self._run.log.put(logline.EXITING)
+        self._run.log.finish()
+        return 111 if self._run.broken else 0
+
+
+def take_descriptors(home: Home) -> None:
+    """Check that queue-start left its pipes, and keep them from our children. Raises Failure."""
+    for descriptor in range(wiring.LOCAL_JOBS, wiring.SENDMUTEX):
+        try:
+            os.set_inheritable(descriptor, False)
+        except OSError as error:
+            raise Usage(f"unable to use descriptor {descriptor}: not open; queue-start starts queue-send") from error
+    try:
+        os.set_inheritable(wiring.SENDMUTEX, False)
+    except OSError:
+        # Started by hand with pipes but no lock: take it ourselves, and hold it until we end.
+        take_sendmutex(home)
+
+
+def main(argv: list[str]) -> int:
+    """Run the scheduler; return 0 after TERM, 111 after the loss of a peer, else a code of queue_base.errors."""
+    try:
+        home, rest = take_home(argv[1:])
+        if rest:
+            raise Usage("usage: queue-send [--home HOME]; it is started by queue-start")
+        os.umask(0o027)
+        take_descriptors(home)
+        try:
+            sender = Sender(home)
+        except OSError as error:
+            raise Temporary(f"unable to start: {error}") from error
+    except Failure as error:
+        complain("queue-send", f"alert: cannot start: {error}")
+        return error.exit_code
+    while not sender.finished:
+        sender.turn()
+    return sender.finish()

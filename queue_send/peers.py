@@ -1,0 +1,79 @@
+"""queue-todo and queue-pickup as queue-send sees them: notices and log lines in, commands out.
+
+A turn reads at most one pipe-full of notices, so that no burst of new mail keeps the loop from deliveries.
+"""
+
+import select
+from collections.abc import Callable
+
+from queue_base.pipes import OutPipe, PeerLost, read_available
+from queue_send.run import Run
+from queue_wire.errors import FormatError
+from queue_wire.notice import EXIT, REREAD, Classified, unpack_notice
+from queue_wire.records import RecordReader
+
+NOTICES_A_TURN = 16384  # Bytes: about a hundred messages with their log lines.
+
+
+class Notices:
+    """A peer that sends notices; `commands` is None where it takes none."""
+
+    def __init__(
+        self,
+        run: Run,
+        peer: str,
+        notices: int,
+        commands: int | None,
+        arrive: Callable[[Classified, float], None],
+    ) -> None:
+        self._run = run
+        self._peer = peer
+        self._notices = notices
+        self._commands = OutPipe(commands) if commands is not None else None
+        self._arrive = arrive
+        self._reader = RecordReader()
+        self.lost = False
+
+    def reread(self) -> None:
+        """Pass HUP on."""
+        if self._commands is not None:
+            self._commands.put(REREAD)
+
+    def leave(self) -> None:
+        """Tell the peer to exit."""
+        if self._commands is not None:
+            self._commands.put(EXIT)
+
+    def prepare(self, poll: "select.poll", now: float) -> float:
+        """Wait for notices, unless the log is so full that their lines would only pile up."""
+        if not self.lost and not self._run.log.full:
+            poll.register(self._notices, select.POLLIN)
+        return 3600.0
+
+    def run(self, ready: dict[int, int], now: float) -> None:
+        """One turn: notices, commands."""
+        if self.lost:
+            return
+        try:
+            if self._notices in ready:
+                for record in self._reader.feed(read_available(self._notices, NOTICES_A_TURN) or b""):
+                    self._take(record, now)
+            if self._commands is not None:
+                self._commands.flush()
+        except FormatError as error:
+            self._run.log.warning(f"internal error: {self._peer} sent something impossible: {error}")
+        except PeerLost:
+            self.lost = True
+            if not self._run.leaving:
+                self._run.lose(self._peer)
+
+    def _take(self, record: bytes, now: float) -> None:
+        try:
+            notice = unpack_notice(record)
+        except FormatError as error:
+            self._run.log.warning(f"internal error: {self._peer} sent something impossible: {error}")
+            return
+        if isinstance(notice, Classified):
+            self._arrive(notice, now)
+        else:
+            self._run.log.put(notice)

@@ -1,0 +1,36 @@
+"""What the parts of the loop share: the controls, the log, the count of deliveries, and whether we are leaving."""
+
+from queue_base.errors import Failure
+from queue_base.home import Home
+from queue_send.controls import Controls, read_controls
+from queue_send.log import Log
+
+
+class Run:
+    """One run of queue-send. `deliveries` is the number of the last delivery that was started."""
+
+    def __init__(self, home: Home, log: Log) -> None:
+        """Read the controls. Raises Temporary, naming the file."""
+        self.home = home
+        self.log = log
+        self.controls: Controls = read_controls(home)
+        self.deliveries = 0
+        self.leaving = False
+        self.broken = False
+
+    def reread(self) -> None:
+        """HUP: take the new controls, or keep the old ones with an alert."""
+        try:
+            self.controls = read_controls(self.home)
+        except Failure as error:
+            self.log.alert(f"unable to reread controls: {error}; the old ones stay")
+
+    def leave(self) -> None:
+        """TERM: start nothing new, wait for what is in flight."""
+        self.leaving = True
+
+    def lose(self, peer: str) -> None:
+        """A peer is gone: say so, and leave; the supervisor starts the whole set again."""
+        self.log.alert(f"oh no! lost {peer} connection! dying...")
+        self.broken = True
+        self.leaving = True

@@ -1,0 +1,134 @@
+"""What queue-send reads and writes of classified messages on the disk. Methods raise OSError or FormatError."""
+
+import os
+
+from queue_base.durable import Commit, read_file
+from queue_base.layout import FILE_MODE, Layout
+from queue_wire.envelope import unpack_info
+from queue_wire.failures import END, pack_failure, unpack_failures, whole_length
+from queue_wire.recipients import DONE_MARK, unpack_pending
+
+HEADER_MOST = 65536  # Bytes of a message in which its header is looked for.
+
+
+class Failure:
+    """A permanent failure to be kept in bounce/I: message, recipient, and what was reported."""
+
+    __slots__ = ("message", "recipient", "text")
+
+    def __init__(self, message: int, recipient: bytes, text: bytes) -> None:
+        self.message = message
+        self.recipient = recipient
+        self.text = text
+
+
+class Store:
+    """One queue's info, local, remote, bounce and corrupt files; `kind` is "local" or "remote"."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+
+    def load(self, message: int) -> tuple[bytes, int]:
+        """Return (sender, birth in seconds)."""
+        path = self.layout.hashed("info", message)
+        sender = unpack_info(read_file(path))
+        return sender, int(os.stat(path).st_mtime)
+
+    def pending(self, message: int, kind: str) -> list[tuple[int, bytes]]:
+        """Return (offset, address) of the recipients that are not done; nobody where the file is gone."""
+        try:
+            return unpack_pending(read_file(self.layout.hashed(kind, message)))
+        except FileNotFoundError:
+            return []
+
+    def due(self, message: int, kind: str) -> float | None:
+        """Return the next attempt in seconds since the epoch, None where the channel has no recipients left."""
+        try:
+            return os.stat(self.layout.hashed(kind, message)).st_mtime
+        except FileNotFoundError:
+            return None
+
+    def is_waiting_in_todo(self, message: int) -> bool:
+        """Return whether the message is not classified yet."""
+        return os.path.lexists(self.layout.todo(message))
+
+    def set_due(self, message: int, kind: str, when: int) -> None:
+        """Keep the next attempt on disk."""
+        os.utime(self.layout.hashed(kind, message), (when, when))
+
+    def mark_done(self, message: int, kind: str, offsets: list[int]) -> None:
+        """Mark recipients done. Not synced: a power cut may undo it, and repeat those recipients."""
+        handle = os.open(self.layout.hashed(kind, message), os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            for offset in offsets:
+                os.pwrite(handle, DONE_MARK, offset)
+        finally:
+            os.close(handle)
+
+    def drop(self, path: str) -> None:
+        """Remove a file that may be gone already; queue-clean syncs the removal."""
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            pass
+
+    def append_failures(self, failures: list[Failure]) -> None:
+        """Add failures to bounce/ files and sync them all, before anybody marks their recipients done."""
+        commit = Commit()
+        for failure in failures:
+            path = self.layout.bounce(failure.message)
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+            try:
+                end = os.fstat(handle).st_size
+                if end and os.pread(handle, len(END), end - len(END)) != END:
+                    # A piece that a crash left behind the last whole paragraph was promised to nobody.
+                    end = whole_length(read_file(path))
+                    os.ftruncate(handle, end)
+                os.pwrite(handle, pack_failure(failure.recipient, failure.text), end)
+            finally:
+                os.close(handle)
+            commit.written(path)
+        commit.sync()
+
+    def failures(self, message: int) -> list[tuple[bytes, bytes]]:
+        """Return the (recipient, text) pairs of bounce/I; empty where there is no file."""
+        try:
+            return unpack_failures(read_file(self.layout.bounce(message)))
+        except FileNotFoundError:
+            return []
+
+    def sync_marks(self, message: int) -> None:
+        """Make the DONE marks and removals of a message safe, before its bounce goes out."""
+        commit = Commit()
+        for kind in ("local", "remote"):
+            path = self.layout.hashed(kind, message)
+            if os.path.exists(path):
+                commit.written(path)
+            else:
+                commit.unlink(path)
+        commit.sync()
+
+    def header(self, message: int) -> bytes:
+        """Return the message's header, without the empty line, cut at HEADER_MOST."""
+        handle = os.open(self.layout.mess(message), os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            data = os.read(handle, HEADER_MOST)
+        finally:
+            os.close(handle)
+        if data[:1] == b"\n":
+            return b""
+        end = data.find(b"\n\n")
+        return data[: end + 1] if end >= 0 else data[: data.rfind(b"\n") + 1]
+
+    def park(self, message: int, reason: str) -> None:
+        """Leave a message to a person: corrupt/B/I with the reason; its other files stay."""
+        path = self.layout.hashed("corrupt", message)
+        commit = Commit()
+        commit.unlink(path)
+        commit.create(path, reason.replace("\n", " ").encode("utf-8", "replace") + b"\n", FILE_MODE)
+        commit.sync()
+
+    def is_parked(self, message: int) -> bool:
+        """Return whether corrupt/B/I exists."""
+        return os.path.lexists(self.layout.hashed("corrupt", message))
+

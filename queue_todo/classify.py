@@ -1,0 +1,145 @@
+"""Takes a group of messages from S4 to S5: reads todo/, writes info/, local/ and remote/, removes intd/ and todo/.
+
+Two commits serve the whole group. The first makes the new files, and the removal of intd/, safe; only
+then does todo/ go, which the second makes safe; only then is anybody told. So a power cut leaves
+S4 (and the message is classified again) or S5, and no message that was done comes back.
+
+A message that cannot be read is Parked; one that the disk refuses for now stays in S4 and is returned as
+deferred. Nothing here raises for the sake of one message.
+"""
+
+import os
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from queue_base.durable import Commit, read_file
+from queue_base.errors import reason
+from queue_base.layout import FILE_MODE, Layout
+from queue_todo.rewrite import Rules, split_recipients
+from queue_wire.envelope import Envelope, pack_info, unpack_todo
+from queue_wire.errors import FormatError
+from queue_wire.recipients import pack_recipients
+
+
+class Entry(NamedTuple):
+    """A classified message: what the log and queue-send need to know. `size` is bytes of mess/B/I."""
+
+    message: int
+    size: int
+    envelope: Envelope
+    local: bool
+    remote: bool
+
+
+class Outcome:
+    """What became of a group: entries classified, (id, reason) parked, (id, reason) deferred."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.parked: list[tuple[int, str]] = []
+        self.deferred: list[tuple[int, str]] = []
+
+
+def classify(layout: Layout, rules: Rules, messages: Iterable[int], parked: Iterable[int] = ()) -> Outcome:
+    """Classify the messages, those of them that are still in todo/.
+
+    `parked` are ids among them that have a mark in corrupt/: it was for an earlier message, or somebody mended
+    the file, so it goes.
+    """
+    outcome = Outcome()
+    commit = Commit()
+    for message in parked:
+        try:
+            commit.unlink(layout.hashed("corrupt", message))
+        except OSError as error:
+            outcome.deferred.append((message, f"{layout.hashed('corrupt', message)}: {reason(error)}"))
+    for message in messages:
+        try:
+            entry = _prepare(layout, rules, message, commit)
+        except FormatError as error:
+            outcome.parked.append((message, str(error)))
+        except OSError as error:
+            outcome.deferred.append((message, f"{error.filename or layout.todo(message)}: {reason(error)}"))
+        else:
+            if entry is not None:
+                outcome.entries.append(entry)
+    _finish(layout, commit, outcome)
+    _park(layout, commit, outcome)
+    return outcome
+
+
+def _prepare(layout: Layout, rules: Rules, message: int, commit: Commit) -> Entry | None:
+    try:
+        data = read_file(layout.todo(message))
+    except FileNotFoundError:
+        return None
+    envelope = unpack_todo(data)
+    try:
+        mess = os.stat(layout.mess(message))
+    except FileNotFoundError as error:
+        raise FormatError(f"{layout.mess(message)} is missing") from error
+    if mess.st_ino != message:
+        raise FormatError(f"{layout.mess(message)} has inode number {mess.st_ino}: the queue was copied, not moved")
+    local, remote = split_recipients(envelope.recipients, rules)
+    # The birth is when the message was written, in whole microseconds: the long id stays what it was in S4.
+    birth = mess.st_mtime_ns // 1000 * 1000
+    _replace(commit, layout.hashed("info", message), pack_info(envelope.sender), birth)
+    for kind, recipients in (("local", local), ("remote", remote)):
+        path = layout.hashed(kind, message)
+        if recipients:
+            _replace(commit, path, pack_recipients(recipients), None)
+        else:
+            commit.unlink(path)
+    commit.unlink(layout.intd(message))
+    return Entry(message, mess.st_size, envelope, bool(local), bool(remote))
+
+
+def _replace(commit: Commit, path: str, data: bytes, mtime_ns: int | None) -> None:
+    """Make the file anew; what an interrupted classification left there goes."""
+    try:
+        commit.create(path, data, FILE_MODE, mtime_ns)
+    except FileExistsError:
+        commit.unlink(path)
+        commit.create(path, data, FILE_MODE, mtime_ns)
+
+
+def _finish(layout: Layout, commit: Commit, outcome: Outcome) -> None:
+    try:
+        commit.sync()
+    except OSError as error:
+        outcome.deferred += [(entry.message, f"sync: {reason(error)}") for entry in outcome.entries]
+        outcome.entries.clear()
+        return
+    kept = []
+    for entry in outcome.entries:
+        try:
+            commit.unlink(layout.todo(entry.message))
+        except OSError as error:
+            outcome.deferred.append((entry.message, f"{layout.todo(entry.message)}: {reason(error)}"))
+        else:
+            kept.append(entry)
+    outcome.entries = kept
+    try:
+        commit.sync()
+    except OSError as error:
+        # The names are gone as far as anybody can see, so the messages are classified. Should they
+        # come back after a power cut, they are classified again.
+        outcome.deferred.append((0, f"sync of todo: {reason(error)}"))
+
+
+def _park(layout: Layout, commit: Commit, outcome: Outcome) -> None:
+    """Write corrupt/B/I with the reason, for a person to look at; the message's other files stay."""
+    parked = []
+    for message, why in outcome.parked:
+        try:
+            _replace(commit, layout.hashed("corrupt", message), why.encode("utf-8", "replace") + b"\n", None)
+        except OSError as error:
+            outcome.deferred.append((message, f"{layout.hashed('corrupt', message)}: {reason(error)} (for: {why})"))
+        else:
+            parked.append((message, why))
+    outcome.parked = parked
+    if parked:
+        try:
+            commit.sync()
+        except OSError as error:
+            outcome.deferred.append((0, f"sync of corrupt: {reason(error)}"))

@@ -1,0 +1,168 @@
+"""queue-todo: the classifier. `queue-todo [--home HOME]`, started by queue-start.
+
+fd 0 takes one-byte commands from queue-send (H reread the control files, X exit; its end is X), fd 1
+gives notices and log lines (queue_wire.notice). New messages are found by inotify, by lock/trigger and by scans;
+they are classified in groups that share two commits. Unreadable control files stop classification,
+with an alert, until they can be read; no message is ever judged by rules that are not known.
+"""
+
+import os
+import select
+import signal
+import time
+
+from queue_base.errors import Failure, Usage, complain, reason
+from queue_base.home import Home, take_home
+from queue_base.layout import Layout, open_layout
+from queue_base.pipes import OutPipe, PeerLost, read_available
+from queue_base.signals import ignore
+from queue_base.trigger import Trigger
+from queue_base.watch import Watch
+from queue_todo.classify import Outcome, classify
+from queue_todo.controls import read_rules
+from queue_todo.pending import Pending
+from queue_todo.rewrite import Rules
+from queue_wire import logline
+from queue_wire.errors import FormatError
+from queue_wire.ids import unpack_id
+from queue_wire.notice import EXIT, REREAD, Classified, pack_classified, pack_log
+
+GROUP = 250  # Messages that share a commit at the most.
+HELD_MOST = 4 << 20  # Bytes of notices that queue-send has not read; over it, classification waits.
+RULES_RETRY = 60.0  # Seconds between tries to read control files that could not be read at start.
+
+
+class Classifier:
+    """The parts of the loop: commands, watch, trigger, notices, and the work itself."""
+
+    def __init__(self, home: Home, layout: Layout) -> None:
+        self._home = home
+        self._layout = layout
+        self._notices = OutPipe(1)
+        self._pending = Pending(layout)
+        # Watch first, scan after: what arrives in between is then seen twice, never not at all.
+        self._watch = Watch(layout.directories("todo"))
+        self._trigger = Trigger(home)
+        self._named = 0
+        self._rules: Rules | None = None
+        self._next_rules = 0.0
+        self.leaving = False
+        if self._watch.problem:
+            self._log(logline.alert(f"unable to watch todo: {self._watch.problem}; the trigger and scans do its work"))
+
+    def prepare(self, poll: "select.poll", now: float) -> float:
+        """Register what to wait for; return the seconds to wait at the most."""
+        for descriptor in (0, self._trigger.descriptor, self._watch.descriptor):
+            if descriptor is not None:
+                poll.register(descriptor, select.POLLIN)
+        poll.register(1, select.POLLOUT if self._notices.held else 0)
+        if self._rules is None:
+            return max(0.0, self._next_rules - now)
+        return RULES_RETRY if self._notices.held > HELD_MOST else self._pending.wait(now)
+
+    def run(self, ready: dict[int, int], now: float) -> None:
+        """One turn: commands, names, one group of messages, notices."""
+        if 0 in ready:
+            self._obey()
+        if self._rules is None and now >= self._next_rules:
+            self._reread(now)
+        if self._watch.descriptor in ready:
+            self._take_names()
+        if self._trigger.descriptor in ready:
+            self._take_trigger()
+        if self._rules is not None and self._notices.held <= HELD_MOST and not self.leaving:
+            self._pending.run(now)
+            group = self._pending.take(GROUP)
+            if group:
+                self._report(classify(self._layout, self._rules, group, self._pending.unpark(group)), now)
+        self._notices.flush()
+
+    def _obey(self) -> None:
+        for command in read_available(0) or b"":
+            if command == REREAD[0]:
+                self._reread(time.monotonic())
+            elif command == EXIT[0]:
+                self.leaving = True
+            else:
+                self._log(logline.warning(f"queue-todo: unknown command {command}"))
+
+    def _reread(self, now: float) -> None:
+        try:
+            self._rules = read_rules(self._home)
+        except Failure as error:
+            self._next_rules = now + RULES_RETRY
+            fate = "the old ones stay" if self._rules else f"nothing is classified; trying again in {RULES_RETRY:.0f} s"
+            self._log(logline.alert(f"unable to reread controls: {error}; {fate}"))
+
+    def _take_names(self) -> None:
+        found = []
+        for name in self._watch.take():
+            try:
+                found.append(unpack_id(os.fsencode(name)))
+            except FormatError:
+                continue  # Not a message: a person's file.
+        self._named += len(found)
+        self._pending.add(found)
+        if self._watch.lost:
+            self._watch.lost = False
+            self._pending.scan_soon()
+
+    def _take_trigger(self) -> None:
+        """Scan if somebody pulled the trigger whose message inotify did not name."""
+        pulls = self._trigger.clear()
+        if self._watch.descriptor is not None:
+            self._take_names()
+        if pulls > self._named:
+            self._pending.scan_soon()
+        self._named = max(0, self._named - pulls)
+
+    def _report(self, outcome: Outcome, now: float) -> None:
+        for entry in outcome.entries:
+            envelope = entry.envelope
+            self._log(logline.new_message(entry.message))
+            self._log(
+                logline.info_message(entry.message, entry.size, envelope.sender, envelope.pid, envelope.uid),
+            )
+            self._notices.put(pack_classified(Classified(entry.message, entry.local, entry.remote)))
+        for message, why in outcome.parked:
+            self._pending.park(message)
+            self._log(logline.corrupt_message(message, why))
+            self._log(logline.alert(f"msg {message} cannot be read and is parked in corrupt: {why}"))
+        for message, _ in outcome.deferred:
+            self._pending.defer(message, now)
+        if outcome.deferred:
+            # One line for the group: a full disk would otherwise fill the log too.
+            message, why = outcome.deferred[0]
+            others = f" (and {len(outcome.deferred) - 1} more)" if len(outcome.deferred) > 1 else ""
+            self._log(logline.warning(f"unable to classify msg {message}{others}: {why}; will try again later"))
+
+    def _log(self, line: bytes) -> None:
+        self._notices.put(pack_log(line))
+
+
+def loop(classifier: Classifier) -> None:
+    """Turn until told to exit, or until queue-send is gone."""
+    while not classifier.leaving:
+        poll = select.poll()
+        wait = classifier.prepare(poll, time.monotonic())
+        classifier.run(dict(poll.poll(wait * 1000)), time.monotonic())
+
+
+def main(argv: list[str]) -> int:
+    """Run the daemon; return 0 after X or the end of fd 0, else an exit code of queue_base.errors."""
+    try:
+        home, rest = take_home(argv[1:])
+        if rest:
+            raise Usage("usage: queue-todo [--home HOME]; it is started by queue-start")
+        ignore(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        os.umask(0o027)
+        loop(Classifier(home, open_layout(home.queue)))
+    except PeerLost:
+        return 0
+    except Failure as error:
+        complain("queue-todo", f"fatal: {error}")
+        return error.exit_code
+    except OSError as error:
+        complain("queue-todo", f"fatal: unable to go on: {error.filename or ''} {reason(error)}")
+        return 111
+    return 0

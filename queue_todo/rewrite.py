@@ -1,0 +1,67 @@
+"""Which channel a recipient goes to, and under which name: qmail-send(8)'s rules, as a pure function.
+
+1. An address without a host gets `@envnoathost`.
+2. While the host is in percenthack, `user%there@here` becomes `user@there`.
+3. A host in locals is local.
+4. virtualdomains, the most specific entry first (user@host, host, .suffixes, the empty catch-all):
+   `prepend` makes it local as `prepend-address`, an empty prepend makes it remote.
+5. Everything else is remote.
+Hosts and entries compare without regard to case (ASCII); the address itself keeps its case.
+"""
+
+from collections.abc import Iterator, Mapping, Set
+from typing import NamedTuple
+
+LOCAL = True
+REMOTE = False
+
+
+class Rules(NamedTuple):
+    """The control files that classification depends on; sets and keys in lower case."""
+
+    envnoathost: bytes
+    locals: Set[bytes]
+    percenthack: Set[bytes]
+    virtualdomains: Mapping[bytes, bytes]
+
+
+def rewrite(address: bytes, rules: Rules) -> tuple[bool, bytes]:
+    """Return (LOCAL or REMOTE, the address to deliver to)."""
+    if b"@" not in address:
+        address += b"@" + rules.envnoathost
+    user, _, host = address.rpartition(b"@")
+    while host.lower() in rules.percenthack and b"%" in user:
+        user, _, host = user.rpartition(b"%")
+        address = user + b"@" + host
+        # What was left of the `%` may hold an `@` of its own; the last one divides, as ever.
+        user, _, host = address.rpartition(b"@")
+    if host.lower() in rules.locals:
+        return LOCAL, address
+    if rules.virtualdomains:
+        for key in _keys(address, host):
+            prepend = rules.virtualdomains.get(key)
+            if prepend is not None:
+                return (LOCAL, prepend + b"-" + address) if prepend else (REMOTE, address)
+    return REMOTE, address
+
+
+def _keys(address: bytes, host: bytes) -> Iterator[bytes]:
+    """Yield what virtualdomains may list for an address, the most specific first, in lower case."""
+    yield address.lower()
+    host = host.lower()
+    yield host
+    dot = host.find(b".", 1) if host[:1] != b"." else 0
+    while dot >= 0:
+        if dot:
+            yield host[dot:]
+        dot = host.find(b".", dot + 1)
+    yield b""
+
+
+def split_recipients(recipients: list[bytes], rules: Rules) -> tuple[list[bytes], list[bytes]]:
+    """Return (local, remote) recipients, each rewritten, in their order."""
+    sides: tuple[list[bytes], list[bytes]] = ([], [])
+    for recipient in recipients:
+        channel, address = rewrite(recipient, rules)
+        sides[channel is REMOTE].append(address)
+    return sides

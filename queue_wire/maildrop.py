@@ -1,0 +1,63 @@
+"""Mail that a user who may not write to the queue leaves in maildrop/, for queue-pickup to take.
+
+    queue-maildrop 1 <length, 20 digits>\\n     HEADER_LENGTH bytes
+    the message                                <length> bytes
+    F<sender>\\0 T<recipient>\\0 ... \\0           the envelope, as on queue-enqueue's fd 1, to the end
+
+The length comes first and is filled in last, the envelope comes last because a client sends it last;
+so a file that was cut short or written over is never taken for whole. `tmp.X` is a file under
+construction, `mail.X` a finished one, X being 32 hexadecimal digits that nobody can guess.
+"""
+
+from queue_wire.envelope import EnvelopeReader, check_address
+from queue_wire.errors import FormatError, quoted
+
+TEMPORARY_PREFIX = "tmp."
+FINISHED_PREFIX = "mail."
+HEADER_LENGTH = 38
+_MAGIC = b"queue-maildrop 1 "
+_HEX = frozenset("0123456789abcdef")
+
+
+def _has_form(name: str, prefix: str) -> bool:
+    rest = name.removeprefix(prefix)
+    return rest != name and len(rest) == 32 and _HEX.issuperset(rest)
+
+
+def is_temporary(name: str) -> bool:
+    """Return whether a file of this name is under construction."""
+    return _has_form(name, TEMPORARY_PREFIX)
+
+
+def is_finished(name: str) -> bool:
+    """Return whether a file of this name is to be taken."""
+    return _has_form(name, FINISHED_PREFIX)
+
+
+def pack_header(length: int) -> bytes:
+    """Return the first HEADER_LENGTH bytes, for a message of `length` bytes."""
+    return b"%s%020d\n" % (_MAGIC, length)
+
+
+def unpack_header(data: bytes) -> int:
+    """Return the message's length in bytes. Raises FormatError."""
+    digits = data[len(_MAGIC) : -1]
+    if len(data) != HEADER_LENGTH or not data.startswith(_MAGIC) or data[-1:] != b"\n" or not digits.isdigit():
+        raise FormatError(f"maildrop: no header: {quoted(data)}")
+    return int(digits)
+
+
+def pack_envelope(sender: bytes, recipients: list[bytes]) -> bytes:
+    """Return the envelope with its closing NUL. Raises AddressTooLong, FormatError."""
+    tail = b"".join([b"T%s\0" % check_address(recipient) for recipient in recipients])
+    return b"F%s\0%s\0" % (check_address(sender), tail)
+
+
+def unpack_envelope(data: bytes) -> tuple[bytes, list[bytes]]:
+    """Return (sender, recipients) from a whole envelope with nothing after it. Raises FormatError."""
+    reader = EnvelopeReader()
+    envelope = reader.feed(data)
+    if envelope is None or reader.rest:
+        where = "is not ended" if envelope is None else "has bytes after its end"
+        raise FormatError(f"maildrop: envelope {where}: {quoted(data[-40:])}")
+    return envelope

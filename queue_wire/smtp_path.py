@@ -1,0 +1,49 @@
+"""Envelope addresses on the wire: the `<path>` of MAIL FROM and RCPT TO (RFC 5321 section 4.1.2).
+
+Envelopes hold addresses unquoted; here a local part that is not a Dot-string becomes a Quoted-string.
+Nothing that could end a command early or start another one gets through: such an address raises
+FormatError, and its delivery fails for good.
+"""
+
+import re
+
+from queue_wire.address import DOUBLE_BOUNCE_SENDER
+from queue_wire.errors import FormatError, quoted
+
+_DOT_STRING = re.compile(rb"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?:\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*")
+# Domains are judged loosely, since the server at the other end decides what it knows; but no space,
+# no control character and none of the characters that have a meaning in a path.
+_DOMAIN = re.compile(rb"[!#-'*+\-./0-9=?A-Z^_`a-z{|}~]+|\[[0-9A-Za-z.:_-]+\]")
+_PRINTABLE = re.compile(rb"[ -~]*")
+_SPECIAL = re.compile(rb'(["\\])')
+
+
+class NotAscii(FormatError):
+    """The address has 8-bit bytes, which only an SMTPUTF8 transaction may carry (RFC 6531)."""
+
+
+def pack_path(address: bytes) -> bytes:
+    """Return the address as a path in angle brackets. Raises FormatError, NotAscii.
+
+    The empty sender is `<>`, and so is qmail's sender of double bounces, `#@[]`: that is not an address
+    to anybody else, and both mean that nothing may come back (RFC 5321 section 4.5.5). An address
+    without an `@` (`postmaster`) stays so.
+    """
+    if not address or address == DOUBLE_BOUNCE_SENDER:
+        return b"<>"
+    if not address.isascii():
+        raise NotAscii(f"address is not ASCII: {quoted(address)}")
+    if not _PRINTABLE.fullmatch(address):
+        raise FormatError(f"address holds a control character: {quoted(address)}")
+    local, at, domain = address.rpartition(b"@")
+    if not at:
+        return b"<%s>" % _pack_local(domain)
+    if not _DOMAIN.fullmatch(domain):
+        raise FormatError(f"address has an impossible domain: {quoted(address)}")
+    return b"<%s@%s>" % (_pack_local(local), domain)
+
+
+def _pack_local(local: bytes) -> bytes:
+    if _DOT_STRING.fullmatch(local):
+        return local
+    return b'"%s"' % _SPECIAL.sub(rb"\\\1", local)

@@ -1,0 +1,90 @@
+"""SMTP replies (RFC 5321 section 4.2): bytes as they arrive in, whole replies out.
+
+A reply is one or more lines `CODE-text`, the last one `CODE text` or `CODE`. A line may end in LF alone,
+and the text may be in any bytes: servers in the field do both. What cannot be a reply raises FormatError;
+after that the stream has no meaning and the connection must be closed.
+"""
+
+import re
+from collections import deque
+
+from queue_wire.errors import FormatError, quoted
+
+# RFC 5321 section 4.5.3.1.5 allows 512 bytes; servers that quote a policy go over it.
+LINE_MAX = 8192
+# All lines of one reply. Only the first TEXT_MAX bytes are kept (as much as qmail-remote keeps).
+REPLY_MAX = 65536
+TEXT_MAX = 5000
+
+_LINE = re.compile(rb"([2-5][0-9][0-9])(?:([ -])(.*))?", re.DOTALL)
+
+
+class Reply:
+    """One reply: its code, 200 to 599, and its lines joined by newlines, codes included, no CR, no NUL."""
+
+    __slots__ = ("code", "text")
+
+    def __init__(self, code: int, text: bytes) -> None:
+        self.code = code
+        self.text = text
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Reply) and (self.code, self.text) == (other.code, other.text)
+
+    def __repr__(self) -> str:
+        return f"Reply({self.code}, {self.text!r})"
+
+    @property
+    def accepted(self) -> bool:
+        """2xx: the command was done."""
+        return self.code < 300
+
+    @property
+    def permanent(self) -> bool:
+        """5xx: the same command will fail again."""
+        return self.code >= 500
+
+
+class ReplyReader:
+    """`feed` stores bytes, `next` returns a Reply or None for "need more" and raises FormatError."""
+
+    __slots__ = ("_lines", "_rest", "_text", "_total")
+
+    def __init__(self) -> None:
+        self._lines: deque[bytes] = deque()
+        self._rest = b""
+        self._text: list[bytes] = []
+        self._total = 0
+
+    def feed(self, data: bytes) -> None:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        self._lines.extend(lines)
+
+    def next(self) -> Reply | None:
+        while self._lines:
+            line = self._lines.popleft().replace(b"\r", b"")
+            match = _LINE.fullmatch(line)
+            if match is None or len(line) > LINE_MAX:
+                raise FormatError(f"not an SMTP reply: {quoted(line)}")
+            self._keep(line)
+            if match[2] != b"-":
+                return self._reply(int(match[1]))
+        if len(self._rest) > LINE_MAX:
+            raise FormatError(f"SMTP reply line over {LINE_MAX} bytes: {quoted(self._rest)}")
+        return None
+
+    def _keep(self, line: bytes) -> None:
+        # A server that changes its mind between lines has said nothing that can be relied on. A
+        # change within one class (250, then 251) is common and harmless: the last line counts.
+        if self._text and self._text[0][:1] != line[:1]:
+            raise FormatError(f"SMTP reply of two codes: {quoted(self._text[0])}, then {quoted(line)}")
+        self._total += len(line) + 1
+        if self._total > REPLY_MAX:
+            raise FormatError(f"SMTP reply over {REPLY_MAX} bytes: {quoted(line)}")
+        self._text.append(line)
+
+    def _reply(self, code: int) -> Reply:
+        text = b"\n".join(self._text)[:TEXT_MAX].replace(b"\0", b"?")
+        self._text = []
+        self._total = 0
+        return Reply(code, text)

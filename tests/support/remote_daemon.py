@@ -1,0 +1,116 @@
+"""queue-remote as a real process on pipes, and the home that it works in."""
+
+import os
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Self
+
+from queue_wire.job import Job, pack_job
+from queue_wire.netstring import NetstringReader
+from queue_wire.report import Ready, Report, unpack_report
+
+PROGRAM = Path(__file__).parents[2] / "bin" / "queue-remote"
+
+
+class RemoteHome:
+    """A home with what queue-remote looks at: control files and messages."""
+
+    def __init__(self, path: Path, **controls: str) -> None:
+        self.path = path
+        (path / "control").mkdir()
+        (path / "queue" / "mess" / "0").mkdir(parents=True)
+        self.control("me", "client.example")
+        for name, text in controls.items():
+            self.control(name, text)
+
+    def control(self, name: str, text: str) -> None:
+        (self.path / "control" / name).write_text(text + "\n")
+
+    def route_all_to(self, port: int) -> None:
+        self.control("smtproutes", f":127.0.0.1:{port}")
+
+    def message(self, content: bytes, number: int = 23) -> bytes:
+        """Store a message; return its path as a job names it."""
+        name = f"mess/0/{number}"
+        (self.path / "queue" / name).write_bytes(content)
+        return name.encode()
+
+
+class RemoteDaemon:
+    """The daemon, from `with` on. Reports are kept by job number; `ready` is its greeting."""
+
+    def __init__(self, home: RemoteHome) -> None:
+        self._reader = NetstringReader()
+        self._reports: dict[int, Report] = {}
+        self._errors = b""
+        self._number = 0
+        self.process = subprocess.Popen(
+            [sys.executable, str(PROGRAM), "--home", str(home.path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def __enter__(self) -> Self:
+        greeting = self._next(time.monotonic() + 20)
+        assert isinstance(greeting, Ready)
+        self.ready = greeting.jobs
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.process.kill()
+        self.process.communicate(timeout=20)
+
+    def write(self, data: bytes) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(data)
+        self.process.stdin.flush()
+
+    def start(self, path: bytes, *recipients: bytes, sender: bytes = b"from@a.example", nexthop: bytes = b"") -> int:
+        """Start a job; return its number. The nexthop is the first recipient's domain where not given."""
+        self._number += 1
+        nexthop = nexthop or recipients[0].rpartition(b"@")[2]
+        self.write(pack_job(Job(self._number, path, sender, nexthop, list(recipients))))
+        return self._number
+
+    def report(self, number: int, seconds: float = 20) -> Report:
+        """Return the report of a job, once it is there."""
+        deadline = time.monotonic() + seconds
+        while number not in self._reports:
+            found = self._next(deadline)
+            assert isinstance(found, Report)
+            self._reports[found.number] = found
+        return self._reports.pop(number)
+
+    def deliver(self, path: bytes, *recipients: bytes, **options: bytes) -> Report:
+        """Run one job; return its report."""
+        return self.report(self.start(path, *recipients, **options))
+
+    def end(self) -> tuple[int, bytes]:
+        """Close the job pipe; return the exit code and everything on stderr."""
+        _, errors = self.process.communicate(timeout=20)
+        return self.process.returncode, self._errors + errors
+
+    def wait_for_error(self, text: bytes, seconds: float = 20) -> bytes:
+        """Return what is on stderr, once it holds `text`."""
+        deadline = time.monotonic() + seconds
+        assert self.process.stderr is not None
+        while text not in self._errors:
+            self._errors += self._read(self.process.stderr.fileno(), deadline)
+        return self._errors
+
+    def _next(self, deadline: float) -> Report | Ready:
+        assert self.process.stdout is not None
+        while (payload := self._reader.next()) is None:
+            self._reader.feed(self._read(self.process.stdout.fileno(), deadline))
+        return unpack_report(payload)
+
+    def _read(self, descriptor: int, deadline: float) -> bytes:
+        ready, _, _ = select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))
+        assert ready, f"nothing came in time; stderr: {self._errors!r}"
+        data = os.read(descriptor, 65536)
+        assert data, "the daemon closed its pipe"
+        return data

@@ -1,0 +1,128 @@
+"""Reads what strace(1) wrote: the system calls that change files, in the order in which they ended.
+
+`strace_command` is how a process must be traced; `read_trace` turns the file into Call values. Strings
+are in hex there (-xx), so that no path and no data can look like anything else. A call that failed is
+left out. A call that another process interrupted (`unfinished`, `resumed`) gives two values: one with
+`began` when it started and the whole one when it ended.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+CALLS = (
+    "openat,open,creat,link,linkat,unlink,unlinkat,rename,renameat,renameat2,write,pwrite64,writev,pwritev,pwritev2,"
+    "ftruncate,truncate,mkdir,mkdirat,rmdir,symlink,symlinkat,mknod,mknodat,fsync,fdatasync,sync_file_range,syncfs,"
+    "sync,close,dup,dup2,dup3,fcntl,lseek,sendfile,copy_file_range,splice,fallocate,exit_group,newfstatat,fstat,statx,"
+    "chdir,fchdir,clone,clone3,fork,vfork,execve"
+)
+
+_LINE = re.compile(r"^(\d+) +(.*)$")
+_CALL = re.compile(r"^(\w+)\((.*)\) += (\S+)(.*)$", re.DOTALL)
+_UNFINISHED = re.compile(r"^(\w+)\((.*) <unfinished \.\.\.>$")
+_RESUMED = re.compile(r"^<\.\.\. \w+ resumed>(.*)$")
+_EXITED = re.compile(r"^\+\+\+ exited with (\d+) \+\+\+$")
+_HEX = re.compile(r"((?:\\x[0-9a-f]{2})+)")
+_DESCRIPTOR = re.compile(r"^(-?\d+|AT_FDCWD)(?:<(.*)>(?:\(deleted\))?)?$")
+_INODE = re.compile(r"\bstx?_ino=(\d+)")
+
+
+class Call(NamedTuple):
+    """One call of process `pid`: its arguments as strace shows them, and what it returned."""
+
+    pid: int
+    name: str
+    arguments: list[str]
+    result: str
+    began: bool = False
+
+    def data(self, index: int) -> bytes:
+        """Return the bytes of a string argument."""
+        text = self.arguments[index]
+        if not (text.startswith('"') and text.endswith('"')):
+            raise ValueError(f"strace cut an argument short: {self}")
+        return bytes.fromhex(text[1:-1].replace("\\x", ""))
+
+    def path(self, index: int) -> str:
+        """Return a string argument as a path."""
+        return self.data(index).decode("utf-8", "surrogateescape")
+
+    def descriptor(self, index: int) -> tuple[int, str]:
+        """Return (number, path) of a descriptor argument; AT_FDCWD is -100."""
+        return _descriptor(self.arguments[index])
+
+    def opened(self) -> tuple[int, str]:
+        """Return (number, path) of the descriptor that the call returned."""
+        return _descriptor(self.result)
+
+    def inode(self) -> int:
+        """Return the inode number that a stat call reported, 0 where there is none."""
+        found = _INODE.search(self.arguments[-1] if self.name == "fstat" else " ".join(self.arguments))
+        return int(found[1]) if found else 0
+
+    def shown(self) -> str:
+        """Return the call as a person wants to read it."""
+        arguments = ", ".join(unhex(argument)[:120] for argument in self.arguments)
+        return f"{self.name}({arguments}) = {unhex(self.result)}"
+
+
+def strace_command(output: Path, command: list[str], fault: str = "") -> list[str]:
+    """Return the command that runs `command` and all its children under strace.
+
+    `fault` makes system calls fail, as strace's --inject has it: `fsync:error=EIO:when=2`.
+    """
+    options = ["-f", "-y", "-xx", "-v", "-s", "10000000", "--seccomp-bpf", "-e", "signal=none"]
+    if fault:
+        options += ["-e", f"inject={fault}"]
+    return ["strace", *options, "-e", f"trace={CALLS}", "-o", str(output), "--", *command]
+
+
+def unhex(text: str) -> str:
+    """Return strace's text with its hex strings made readable."""
+    return _HEX.sub(lambda found: bytes.fromhex(found[1].replace("\\x", "")).decode("utf-8", "backslashreplace"), text)
+
+
+def read_trace(output: Path) -> Iterator[Call]:
+    """Yield the successful calls; an exit of a process is a call named `exited` with the code as its result."""
+    waiting: dict[int, str] = {}
+    for line in output.read_text("ascii").splitlines():
+        pid, text = _whole(line, waiting)
+        if exited := _EXITED.match(text):
+            yield Call(pid, "exited", [], exited[1])
+        elif unfinished := _UNFINISHED.match(text):
+            waiting[pid] = text.removesuffix(" <unfinished ...>")
+            yield Call(pid, unfinished[1], split_arguments(unfinished[2]), "?", began=True)
+        elif (call := _CALL.match(text)) and call[3] != "-1":
+            yield Call(pid, call[1], split_arguments(call[2]), call[3] + call[4])
+
+
+def _whole(line: str, waiting: dict[int, str]) -> tuple[int, str]:
+    found = _LINE.match(line)
+    if not found:
+        raise ValueError(f"not a line of strace -f -o: {line!r}")
+    pid, text = int(found[1]), found[2]
+    resumed = _RESUMED.match(text)
+    return pid, waiting.pop(pid) + resumed[1] if resumed else text
+
+
+def split_arguments(text: str) -> list[str]:
+    """Return the arguments of a call; commas inside braces, brackets and parentheses do not divide."""
+    parts, depth, start = [], 0, 0
+    for index, letter in enumerate(text):
+        if letter in "([{":
+            depth += 1
+        elif letter in ")]}":
+            depth -= 1
+        elif letter == "," and depth == 0:
+            parts.append(text[start:index].strip())
+            start = index + 1
+    last = text[start:].strip()
+    return [*parts, last] if last or parts else []
+
+
+def _descriptor(text: str) -> tuple[int, str]:
+    found = _DESCRIPTOR.match(text.split(" ")[0])
+    if not found:
+        return -1, ""
+    return -100 if found[1] == "AT_FDCWD" else int(found[1]), unhex(found[2] or "")

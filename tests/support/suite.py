@@ -1,0 +1,163 @@
+"""The whole suite as real processes: queue-start on a home, its log as it comes, and its end."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from queue_base.home import Home
+
+BIN = Path(__file__).resolve().parents[2] / "bin"
+DEADLINE = 30.0
+
+
+def program(name: str) -> list[str]:
+    """Return the words that run a program of this checkout under this interpreter."""
+    return [sys.executable, str(BIN / name)]
+
+
+def wait_until(what: Callable[[], object], deadline: float = DEADLINE, why: str = "the event") -> None:
+    """Return once `what()` is true; fail after `deadline` seconds. Polls, for events that no descriptor tells."""
+    end = time.monotonic() + deadline
+    while not what():
+        assert time.monotonic() < end, f"waited {deadline} s in vain for {why}"
+        threading.Event().wait(0.01)
+
+
+class Suite:
+    """A running suite. Use it as a context manager: it is stopped with TERM, and killed if that takes too long."""
+
+    def __init__(self, home: Home, *, user: int | None = None) -> None:
+        self.home = home
+        self.lines: list[str] = []
+        self._more = threading.Condition()
+        self.process = subprocess.Popen(
+            [*program("queue-start"), "--home", home.path],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            user=user,
+            start_new_session=True,
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def __enter__(self) -> "Suite":
+        self.wait_for(r"status: local 0/\d+ remote 0/\d+")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            with self._more:
+                self.lines.append(line.decode("utf-8", "replace").rstrip("\n"))
+                self._more.notify_all()
+        with self._more:
+            self._more.notify_all()
+
+    def count(self, pattern: str) -> int:
+        """Return how many log lines so far match."""
+        with self._more:
+            return sum(1 for line in self.lines if re.search(pattern, line))
+
+    def wait_for(self, pattern: str, times: int = 1, deadline: float = DEADLINE) -> str:
+        """Return the log line that is the `times`-th match; fail with the log after `deadline` seconds."""
+        end = time.monotonic() + deadline
+        with self._more:
+            while True:
+                found = [line for line in self.lines if re.search(pattern, line)]
+                if len(found) >= times:
+                    return found[times - 1]
+                left = end - time.monotonic()
+                tail = "\n".join(self.lines[-40:])
+                assert left > 0, f"no line {times} like {pattern!r} in {deadline} s; the log ends:\n{tail}"
+                self._more.wait(min(left, 0.5))
+                ended = not self._reader.is_alive() and len(found) == self._matches(pattern)
+                assert not ended, f"the suite ended before a line like {pattern!r}:\n{tail}"
+
+    def _matches(self, pattern: str) -> int:
+        return sum(1 for line in self.lines if re.search(pattern, line))
+
+    def signal(self, number: signal.Signals) -> None:
+        """Signal the supervised process, queue-send."""
+        self.process.send_signal(number)
+
+    def daemon(self, name: str) -> int:
+        """Return the pid of a daemon that queue-start made."""
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                try:
+                    words = (entry / "cmdline").read_bytes().split(b"\0")
+                    parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+                except (OSError, IndexError, ValueError):
+                    continue
+                if parent == self.process.pid and any(word.endswith(b"/" + name.encode()) for word in words):
+                    return int(entry.name)
+        raise AssertionError(f"no {name} under {self.process.pid}")
+
+    def stop(self, deadline: float = DEADLINE) -> int:
+        """TERM, wait, and return the exit code; kill the whole session if it does not end."""
+        if self.process.poll() is None:
+            self.process.terminate()
+        try:
+            return self.process.wait(deadline)
+        finally:
+            self.kill()
+            self._reader.join(5)
+            if self.process.stdout is not None:
+                self.process.stdout.close()
+
+    def kill(self) -> None:
+        """SIGKILL everything that queue-start started."""
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self.process.wait(10)
+
+
+def inject(home: Home, sender: str, recipients: list[str], message: bytes) -> subprocess.CompletedProcess[bytes]:
+    """Run queue-inject -a with a sender and recipients; return its end."""
+    return subprocess.run(
+        [*program("queue-inject"), "--home", home.path, "-a", "-f", sender, *recipients],
+        input=message,
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def enqueue(home: Home, sender: bytes, recipients: list[bytes], message: bytes) -> subprocess.CompletedProcess[bytes]:
+    """Run queue-enqueue, message on fd 0 and envelope on fd 1; return its end."""
+    envelope = b"F%s\0" % sender + b"".join(b"T%s\0" % recipient for recipient in recipients) + b"\0"
+    reader, writer = os.pipe()
+    feeder = threading.Thread(target=_feed, args=(writer, envelope))
+    feeder.start()
+    try:
+        return subprocess.run(
+            [*program("queue-enqueue"), "--home", home.path],
+            input=message,
+            stdout=reader,
+            stderr=subprocess.PIPE,
+            check=False,
+            timeout=120,
+        )
+    finally:
+        os.close(reader)
+        feeder.join(10)
+
+
+def _feed(writer: int, data: bytes) -> None:
+    with os.fdopen(writer, "wb") as pipe:
+        try:
+            pipe.write(data)
+        except BrokenPipeError:
+            return  # It refused before it had read everything.

@@ -1,0 +1,88 @@
+"""Runs the project's programs under strace, for the crash model."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from support.crash_model import CrashModel
+from support.strace import strace_command
+
+BIN = Path(__file__).resolve().parents[2] / "bin"
+SECONDS = 60.0
+
+
+def program(name: str) -> list[str]:
+    """Return the command that starts one of bin/."""
+    return [sys.executable, str(BIN / name)]
+
+
+def run_traced(
+    model: CrashModel,
+    trace: Path,
+    command: list[str],
+    *,
+    stdin: bytes = b"",
+    envelope: bytes | None = None,
+    fault: str = "",
+) -> int:
+    """Run a command to its end, add its trace to the model, return its exit code.
+
+    `envelope` is what it can read from descriptor 1; without it, descriptor 1 takes output. `fault` is an
+    expression of strace's --inject.
+    """
+    command = strace_command(trace, command, fault)
+    if envelope is None:
+        done = subprocess.run(command, input=stdin, stdout=subprocess.PIPE, timeout=SECONDS, check=False)
+    else:
+        reader, writer = os.pipe()
+        # A thread, since what does not fit the pipe must be written while the command runs.
+        thread = threading.Thread(target=_fill, args=(writer, envelope))
+        thread.start()
+        try:
+            done = subprocess.run(command, input=stdin, stdout=reader, timeout=SECONDS, check=False)
+        finally:
+            os.close(reader)
+            thread.join()
+    model.load(trace)
+    return done.returncode
+
+
+def _fill(descriptor: int, data: bytes) -> None:
+    try:
+        while data:
+            data = data[os.write(descriptor, data) :]
+    except BrokenPipeError:
+        pass  # The command gave up before it had read everything.
+    finally:
+        os.close(descriptor)
+
+
+def converse_traced(
+    model: CrashModel, trace: Path, command: list[str], request: bytes, enough: Callable[[bytes], bool]
+) -> bytes:
+    """Run a daemon that talks on descriptors 0 and 1 until `enough` of its output; end its input, return the output.
+
+    It must then exit with 0.
+    """
+    with subprocess.Popen(strace_command(trace, command), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(request)
+        process.stdin.flush()
+        output, deadline = b"", time.monotonic() + SECONDS
+        timer = threading.Timer(SECONDS, process.kill)
+        timer.start()
+        try:
+            while not enough(output):
+                data = os.read(process.stdout.fileno(), 65536)
+                assert data and time.monotonic() < deadline, f"the daemon stopped after {output!r}"
+                output += data
+            process.stdin.close()
+            assert process.wait(SECONDS) == 0
+        finally:
+            timer.cancel()
+    model.load(trace)
+    return output

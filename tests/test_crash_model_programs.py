@@ -1,0 +1,272 @@
+"""The programs under the crash model: what a power cut may leave at any moment of a real run is a good queue."""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from queue_base.home import Home
+from queue_base.layout import FILE_MODE, MESS_MODE, Layout, open_layout
+from queue_wire.cleaning import pack_clean
+from queue_wire.envelope import pack_info
+from queue_wire.failures import pack_failure
+from support.crash_checks import CLASSIFIED, QUEUED, Check, Message, check_queue
+from support.crash_model import Crash, CrashModel
+from support.home import make_home
+from support.traced import converse_traced, program, run_traced
+
+BODY = b"Subject: hello\n\n" + b"This is a line of the body.\n" * 40
+SENDER = b"a@example.org"
+RECIPIENTS = {b"b@example.net", b"c@me.example.org", b"d@example.com"}
+ENVELOPE = b"Fa@example.org\0Tb@example.net\0Tc@me.example.org\0Td@example.com\0\0"
+GONE_OR_SWEPT = (1, 2)
+
+
+class Place:
+    """A home, its layout as the model sees it (`layout`) and on the disk (`disk`), and the model of its queue."""
+
+    def __init__(self, path: Path, flat: bool = False) -> None:
+        self.home: Home = make_home(path / "home", split=3, flat=flat)
+        (path / "home" / "control" / "locals").write_bytes(b"me.example.org\n")
+        self.disk = open_layout(self.home.queue)
+        self.layout = Layout("", self.disk.split, self.disk.flat_todo, self.disk.flat_intd)
+        self.trace = path / "trace"
+        self.model = CrashModel(Path(self.home.queue))
+
+    def restart(self) -> None:
+        """Take the disk as it is now for safe."""
+        self.model = CrashModel(Path(self.home.queue))
+
+    def run(self, name: str, *, envelope: bytes | None = None, stdin: bytes = b"", fault: str = "") -> int:
+        command = [*program(name), "--home", self.home.path]
+        return run_traced(self.model, self.trace, command, stdin=stdin, envelope=envelope, fault=fault)
+
+    def converse(self, name: str, request: bytes, enough: Callable[[bytes], bool]) -> bytes:
+        command = [*program(name), "--home", self.home.path]
+        return converse_traced(self.model, self.trace, command, request, enough)
+
+    def enqueue(self, count: int) -> None:
+        """Put messages in the queue with one process, in one group."""
+        script = (
+            "import sys; from queue_base.home import Home; from queue_inject.writer import open_writer\n"
+            "writer = open_writer(Home(sys.argv[1])); drafts = [writer.begin() for n in range(int(sys.argv[2]))]\n"
+            f"for draft in drafts: draft.write({BODY!r}); draft.finish({SENDER!r}, {sorted(RECIPIENTS)!r})\n"
+            "writer.commit(drafts)\n"
+        )
+        command = [sys.executable, "-c", script, self.home.path, str(count)]
+        assert run_traced(self.model, self.trace, command) == 0
+
+    def numbers(self) -> list[int]:
+        return [int(name) for bucket in self.disk.directories("mess") for name in os.listdir(bucket)]
+
+    def classified(self, count: int) -> list[int]:
+        """Make messages in S5, every recipient done, with a bounce record; return their numbers."""
+        numbers = []
+        for _ in range(count):
+            number = make_file(self.disk.queue + "/pid/x", BODY, MESS_MODE)
+            os.rename(self.disk.queue + "/pid/x", self.disk.mess(number))
+            make_file(self.disk.hashed("info", number), pack_info(SENDER), FILE_MODE)
+            make_file(self.disk.hashed("local", number), b"Dc@me.example.org\0", FILE_MODE)
+            make_file(self.disk.hashed("remote", number), b"Db@example.net\0Dd@example.com\0", FILE_MODE)
+            make_file(self.disk.bounce(number), pack_failure(b"b@example.net", b"No such user."), FILE_MODE)
+            numbers.append(number)
+        self.restart()
+        return numbers
+
+
+def make_file(path: str, data: bytes, mode: int) -> int:
+    """Make a file, return its inode number."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    try:
+        os.write(handle, data)
+        return os.fstat(handle).st_ino
+    finally:
+        os.close(handle)
+
+
+def queued_when_exit_code_is_0(count: int) -> Check:
+    """After exit 0 there are `count` messages in S4 or S5, whole, with everything that was asked for."""
+
+    def check(crash: Crash, found: dict[int, Message]) -> list[str]:
+        if crash.exit_code != 0:
+            return []
+        wrong = [] if len(found) == count else [f"exit 0, and {len(found)} messages"]
+        for number, message in found.items():
+            if message.state not in (QUEUED, CLASSIFIED):
+                wrong.append(f"exit 0, and message {number} is in S{message.state}")
+            elif message.sender() != SENDER or message.owed() != RECIPIENTS:
+                wrong.append(f"exit 0, and the envelope of {number} is {message.sender()!r} {message.owed()!r}")
+            elif not message.files["mess"].content.endswith(BODY):
+                wrong.append(f"exit 0, and mess of {number} is not what was given")
+        return wrong
+
+    return check
+
+
+def nobody_is_forgotten(crash: Crash, found: dict[int, Message]) -> list[str]:
+    """Every message is in S4 or S5 and still owes every recipient."""
+    return [
+        f"message {number} is in S{message.state} and owes {message.owed()!r}"
+        for number, message in found.items()
+        if message.state not in (QUEUED, CLASSIFIED) or message.owed() != RECIPIENTS
+    ]
+
+
+def announced(said: bytes) -> list[int]:
+    """Return the ids in the whole D records of what queue-todo said."""
+    return [int(record[2:]) for record in said.split(b"\0")[:-1] if record[:1] == b"D"]
+
+
+def classified_when_announced(crash: Crash, found: dict[int, Message]) -> list[str]:
+    """What queue-send was told of stays classified: it may be delivered and removed at once."""
+    return [
+        f"message {number} was announced and is in S{found[number].state if number in found else 1}"
+        for number in announced(crash.said)
+        if number not in found or found[number].state != CLASSIFIED
+    ]
+
+
+def gone_when_answered(numbers: list[int]) -> Check:
+    """A message for which queue-clean has said + never comes back, but as S2."""
+
+    def check(crash: Crash, found: dict[int, Message]) -> list[str]:
+        done = [number for number, answer in zip(numbers, crash.said, strict=False) if answer == ord("+")]
+        return [
+            f"message {number} was removed and is in S{found[number].state}"
+            for number in done
+            if number in found and found[number].state not in GONE_OR_SWEPT
+        ]
+
+    return check
+
+
+@pytest.mark.parametrize("flat", [False, True], ids=["hashed", "flat"])
+def test_what_queue_enqueue_accepts_survives_every_power_cut(tmp_path: Path, flat: bool) -> None:
+    place = Place(tmp_path, flat)
+
+    assert place.run("queue-enqueue", stdin=BODY, envelope=ENVELOPE) == 0
+    assert check_queue(place.model, place.layout, queued_when_exit_code_is_0(1)) > 20
+
+
+def test_a_message_of_many_writes_survives_every_power_cut(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+
+    assert place.run("queue-enqueue", stdin=b"x" * 200000 + b"\n" + BODY, envelope=ENVELOPE) == 0
+    assert check_queue(place.model, place.layout, queued_when_exit_code_is_0(1)) > 20
+
+
+@pytest.mark.parametrize("count", [3, 9])
+def test_a_group_of_messages_survives_every_power_cut(tmp_path: Path, count: int) -> None:
+    place = Place(tmp_path)
+
+    place.enqueue(count)
+
+    assert check_queue(place.model, place.layout, queued_when_exit_code_is_0(count), most=128) > 200
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        *[f"fsync:error=EIO:when={number}" for number in range(1, 6)],
+        *[f"link,linkat:error=ENOSPC:when={number}" for number in (1, 2)],
+    ],
+)
+def test_an_injection_that_fails_is_refused_and_leaves_a_good_queue_at(tmp_path: Path, fault: str) -> None:
+    place = Place(tmp_path)
+
+    code = place.run("queue-enqueue", stdin=BODY, envelope=ENVELOPE, fault=fault)
+
+    assert 51 <= code <= 66 or (fault.endswith("5") and code == 0)
+    check_queue(place.model, place.layout, queued_when_exit_code_is_0(1))
+
+
+@pytest.mark.parametrize("flat", [False, True], ids=["hashed", "flat"])
+@pytest.mark.parametrize("count", [1, 4])
+def test_queue_todo_leaves_each_message_queued_or_classified(tmp_path: Path, flat: bool, count: int) -> None:
+    place = Place(tmp_path, flat)
+    place.enqueue(count)
+    place.restart()
+
+    said = place.converse("queue-todo", b"", lambda output: len(announced(output)) == count)
+
+    assert sorted(announced(said)) == sorted(place.numbers())
+    looked = check_queue(place.model, place.layout, nobody_is_forgotten, classified_when_announced, most=256)
+    assert looked > 20
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_queue_clean_never_leaves_files_of_a_message_without_its_mess(tmp_path: Path, count: int) -> None:
+    place = Place(tmp_path)
+    numbers = place.classified(count)
+    request = b"".join(map(pack_clean, numbers))
+
+    place.converse("queue-clean", request, lambda output: output == b"+" * count)
+
+    assert check_queue(place.model, place.layout, gone_when_answered(numbers), most=512) > 20
+    assert place.numbers() == []
+
+
+def test_a_message_that_is_removed_as_soon_as_it_is_classified_never_comes_back(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.enqueue(1)
+    place.restart()
+    numbers = place.numbers()
+
+    place.converse("queue-todo", b"", lambda output: announced(output) == numbers)
+    place.converse("queue-clean", pack_clean(numbers[0]), lambda output: output == b"+")
+
+    def stays_gone(crash: Crash, found: dict[int, Message]) -> list[str]:
+        done = crash.said.endswith(b"\0+")
+        return [f"message {number} came back" for number in found if done and found[number].state not in GONE_OR_SWEPT]
+
+    assert check_queue(place.model, place.layout, classified_until_cleaned, stays_gone) > 20
+
+
+def classified_until_cleaned(crash: Crash, found: dict[int, Message]) -> list[str]:
+    """Once it was announced a message is never S4 again, whatever queue-clean is doing to it."""
+    return [f"message {number} is in S4 again" for number in announced(crash.said) if number in found and found[number].state == QUEUED]
+
+
+MAILDIR = """
+import os, sys
+from queue_local.maildir import deliver_maildir
+message = os.open(sys.argv[2], os.O_RDONLY)
+deliver_maildir(sys.argv[1], b"Return-Path: <a@example.org>\\n", message)
+os.write(1, b"K")
+"""
+
+
+def test_a_maildir_delivery_that_was_reported_survives_every_power_cut(tmp_path: Path) -> None:
+    maildir = tmp_path / "home" / "Maildir"
+    for name in ("tmp", "new", "cur"):
+        (maildir / name).mkdir(parents=True)
+    (tmp_path / "message").write_bytes(BODY)
+    model = CrashModel(tmp_path / "home")
+    command = [sys.executable, "-c", MAILDIR, f"{maildir}/", str(tmp_path / "message")]
+
+    assert run_traced(model, tmp_path / "trace", command) == 0
+
+    looked = 0
+    for crash in model.crashes():
+        looked += 1
+        new = [file for path, file in crash.files.items() if path.startswith("Maildir/new/")]
+        assert all(file.content == b"Return-Path: <a@example.org>\n" + BODY for file in new), crash.call
+        assert new or crash.said != b"K", crash.call
+    assert looked > 10
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("count", [2, 8, 40])
+def test_groups_survive_every_power_cut_with_many_samples(tmp_path: Path, count: int) -> None:
+    place = Place(tmp_path)
+    place.enqueue(count)
+    check_queue(place.model, place.layout, queued_when_exit_code_is_0(count), most=20000 // count)
+    place.restart()
+    numbers = place.numbers()
+    place.converse("queue-todo", b"", lambda output: len(announced(output)) == count)
+    check_queue(place.model, place.layout, nobody_is_forgotten, classified_when_announced, most=20000 // count)
+    place.restart()
+    place.converse("queue-clean", b"".join(map(pack_clean, numbers)), lambda output: output == b"+" * count)
+    check_queue(place.model, place.layout, gone_when_answered(numbers), most=20000 // count)

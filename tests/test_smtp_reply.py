@@ -1,0 +1,78 @@
+"""SMTP replies: whole, in pieces, with bytes after, and what is no reply."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from queue_wire.errors import FormatError
+from queue_wire.smtp_reply import LINE_MAX, REPLY_MAX, TEXT_MAX, Reply, ReplyReader
+
+STREAM = b"220 hello\r\n250-one\r\n250-two\r\n250 three\r\n354\r\n"
+REPLIES = [Reply(220, b"220 hello"), Reply(250, b"250-one\n250-two\n250 three"), Reply(354, b"354")]
+
+
+def read_all(*pieces: bytes) -> list[Reply]:
+    reader, found = ReplyReader(), []
+    for piece in pieces:
+        reader.feed(piece)
+        while (reply := reader.next()) is not None:
+            found.append(reply)
+    return found
+
+
+def test_replies_are_read_whole() -> None:
+    assert read_all(STREAM) == REPLIES
+
+
+def test_replies_are_read_byte_by_byte() -> None:
+    assert read_all(*[bytes([byte]) for byte in STREAM]) == REPLIES
+
+
+@given(st.lists(st.integers(0, len(STREAM)), max_size=6))
+def test_replies_do_not_depend_on_how_they_arrive(cuts: list[int]) -> None:
+    places = [0, *sorted(cuts), len(STREAM)]
+    assert read_all(*[STREAM[start:end] for start, end in zip(places, places[1:], strict=False)]) == REPLIES
+
+
+def test_a_reply_without_its_line_end_is_not_yet_a_reply() -> None:
+    assert read_all(b"250 ok\r") == []
+    assert read_all(b"250-ok\r\n") == []
+
+
+def test_a_line_may_end_in_lf_alone_and_hold_any_bytes() -> None:
+    assert read_all(b"250 \xff\0 ok\n") == [Reply(250, b"250 \xff? ok")]
+
+
+@pytest.mark.parametrize("line", [b"", b"hello", b"25", b"2500", b"150 ok", b"650 ok", b"250_ok", b"250-a\r\n550 b"])
+def test_what_cannot_be_a_reply_is_refused(line: bytes) -> None:
+    with pytest.raises(FormatError):
+        read_all(line + b"\r\n")
+
+
+def test_codes_of_one_class_may_be_mixed_and_the_last_one_counts() -> None:
+    assert read_all(b"250-a\r\n251 b\r\n") == [Reply(251, b"250-a\n251 b")]
+
+
+def test_a_line_that_never_ends_is_refused() -> None:
+    with pytest.raises(FormatError):
+        read_all(*[b"2" * 1000] * (LINE_MAX // 1000 + 1))
+
+
+def test_a_reply_that_never_ends_is_refused() -> None:
+    with pytest.raises(FormatError):
+        read_all(*[b"250-" + b"x" * 996 + b"\r\n"] * (REPLY_MAX // 1000 + 1))
+
+
+def test_the_text_of_a_long_reply_is_cut() -> None:
+    [reply] = read_all(b"250-" + b"x" * 8000 + b"\r\n250 ok\r\n")
+    assert reply.code == 250
+    assert len(reply.text) == TEXT_MAX
+
+
+@given(st.lists(st.binary(max_size=60), max_size=6))
+def test_any_bytes_make_replies_or_a_format_error(pieces: list[bytes]) -> None:
+    try:
+        replies = read_all(*pieces)
+    except FormatError:
+        return
+    assert all(200 <= reply.code < 600 for reply in replies)
