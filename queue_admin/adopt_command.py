@@ -16,13 +16,13 @@ from queue_base.home import find_home
 @click.argument("home", required=False)
 @click.option("--undo", "back", is_flag=True, help="Give the home back to qmail, with what is in the queue now.")
 @click.option("--as-me", is_flag=True, help="Also as root: own the queue yourself, make no accounts.")
-@click.option("--todo", type=click.Choice(["flat", "hashed"]), help="With --undo: what becomes of a hashed todo/ and intd/.")
+@click.option("--todo", type=click.Choice(["flat", "hashed"]), help="With --undo: what a hashed todo/ becomes.")
 @click.option("--force", is_flag=True, help="With --undo: drop the marks of held and corrupt messages.")
 @click.pass_context
 def command(context: click.Context, home: str | None, back: bool, as_me: bool, todo: str | None, force: bool) -> None:
-    """Take over the qmail home HOME (default: --home, QUEUE_HOME, /var/queue), or give it back.
+    """Take over a qmail home, or give it back.
 
-    Stop qmail-send (with --undo: queue-send) first. Owners and modes change and what is missing is made; no
+    HOME is by default that of --home, else QUEUE_HOME, else /var/queue. Stop qmail-send (with --undo: queue-send) first. Owners and modes change and what is missing is made; no
     message is touched. If it is cut off, run it again, in either direction.
 
     \b

@@ -7,7 +7,7 @@ was cut off is finished, or undone, by running it again.
 
 from queue_admin.closing import ClosedQueue
 from queue_admin.create import create_queue
-from queue_admin.flatten import flatten, is_half_flat
+from queue_admin.flatten import check_names, flatten, is_half_flat
 from queue_admin.make import Maker, naming
 from queue_admin.modes import ALIAS_MODE, BUCKETED, EITHER, OURS, QUEUE_MODE, SENDMUTEX_MODE, TRIGGER_MODE
 from queue_admin.ownership import Giver
@@ -22,14 +22,15 @@ def adopt(home: Home, owner: Owner) -> list[str]:
     commit = Commit()
     maker = Maker(owner, commit)
     giver = Giver(commit)
-    done = []
+    done: list[str] = []
     with ClosedQueue(home, commit) as closed:
         layout = open_layout(home.queue)
+        # An undo was cut off in there. Flat is a layout of ours as well.
+        half = [kind for kind in EITHER if is_half_flat(home.queue, kind, layout.split)]
+        for kind in half:
+            check_names(home.queue, kind, layout.split)
         closed.begin(None)
-        for kind in EITHER:
-            # An undo was cut off in there. Flat is a layout of ours as well.
-            if is_half_flat(home.queue, kind, layout.split):
-                done.append(f"made {kind}/ flat: {flatten(home.queue, kind, layout.split, commit)} files moved")
+        done += [f"made {kind}/ flat: {flatten(home.queue, kind, layout.split, commit)} files moved" for kind in half]
         create_queue(maker, home, layout.split)
         maker.directory(home.alias, ALIAS_MODE)
         for kind, (directory_mode, file_mode) in OURS.items():

@@ -19,7 +19,7 @@ ADVICE = "; the queue stays closed until queuectl adopt, with or without --undo,
 
 
 class ClosedQueue:
-    """A context in which nobody else uses the queue. A Failure inside before `begin` opens it as it was."""
+    """A context in which nobody else uses the queue. An exception before `begin` opens it as it was."""
 
     def __init__(self, home: Home, commit: Commit) -> None:
         self._home = home
@@ -34,9 +34,13 @@ class ClosedQueue:
             if not os.path.isdir(path):
                 raise Permanent(f"unable to use {self._home.path}: {path} is not there; queuectl init makes a home")
         self._lock = take_sendmutex(self._home)
-        self._before = stat.S_IMODE(os.stat(self._home.queue).st_mode)
-        if os.geteuid() == 0:
-            self._set(None, 0)
+        try:
+            self._before = stat.S_IMODE(os.stat(self._home.queue).st_mode)
+            if os.geteuid() == 0:
+                self._set(None, 0)
+        except BaseException:
+            os.close(self._lock)
+            raise
         return self
 
     def begin(self, owner: Owner | None) -> None:
@@ -53,7 +57,7 @@ class ClosedQueue:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         try:
-            if isinstance(error, Failure) and not self._begun:
+            if error is not None and not self._begun:
                 self._set(None, self._before)
         finally:
             os.close(self._lock)

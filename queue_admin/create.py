@@ -1,8 +1,9 @@
 """Makes a home, or what a home lacks. Nothing that is there is changed; a message is never touched."""
 
 import os
+import stat
 
-from queue_admin.make import Maker, naming
+from queue_admin.make import Maker, is_there, naming
 from queue_admin.modes import (
     ALIAS_MODE,
     BUCKETED,
@@ -27,16 +28,20 @@ DEFAULT_SPLIT = 23
 
 
 def create_home(
-    home: Home, owner: Owner, top: Owner, *, me: str | None = None, local: tuple[str, ...] = (), split: int | None = None
+    home: Home,
+    owner: Owner,
+    top: Owner,
+    *,
+    me: str | None = None,
+    local: tuple[str, ...] = (),
+    split: int | None = None,
 ) -> list[str]:
     """Make what is missing of a home, durably, and return the paths made.
 
     `owner` owns queue/ and alias/, `top` the home and control/. `me` is needed where control/me is
     missing; `me`, `local` and `split` must agree with what is there. Raises Usage, Permanent, Temporary.
     """
-    buckets = choose_split(home, split)
-    for name, wanted in (("me", {me} if me else set()), ("locals", set(local))):
-        _check_agrees(f"{home.control}/{name}", wanted)
+    buckets = check_wishes(home, me, local, split)
     above = Maker(top)
     above.directory(home.path, HOME_MODE)
     above.directory(home.control, CONTROL_MODE)
@@ -62,8 +67,14 @@ def create_queue(maker: Maker, home: Home, split: int) -> None:
     maker.fifo(f"{home.queue}/lock/trigger", TRIGGER_MODE)
 
 
-def choose_split(home: Home, wanted: int | None) -> int:
-    """Return the split to use: what the queue has, else `wanted`, else 23. Raises Usage or Permanent."""
+def check_wishes(home: Home, me: str | None, local: tuple[str, ...], split: int | None) -> int:
+    """Return the split that create_home would use. Raises as it does for what does not agree, changing nothing."""
+    for name, wanted in (("me", {me} if me else set()), ("locals", set(local))):
+        _check_agrees(f"{home.control}/{name}", wanted)
+    return _choose_split(home, split)
+
+
+def _choose_split(home: Home, wanted: int | None) -> int:
     if wanted is not None and not is_prime(wanted):
         below, above = nearest_primes(wanted)
         nearest = f"the nearest are {below} and {above}" if below != above else f"the nearest is {above}"
@@ -79,7 +90,7 @@ def _buckets(home: Home, kind: str) -> int:
 
 
 def _check_agrees(path: str, wanted: set[str]) -> None:
-    if not wanted or not os.path.exists(path):
+    if not is_there(path, stat.S_ISREG, "file") or not wanted:
         return
     with naming("read", path):
         data = read_file(path)

@@ -39,7 +39,7 @@ class Channel:
 
 
 class Detail:
-    """A message's envelope; `sender` is None where it cannot be read, `unsorted` holds a queued message's recipients."""
+    """A message's envelope; `sender` is None where it cannot be read, `unsorted` is for a queued message."""
 
     __slots__ = ("channels", "sender", "trouble", "uid", "unsorted")
 

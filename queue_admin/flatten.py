@@ -21,7 +21,7 @@ def is_half_flat(queue: str, kind: str, split: int) -> bool:
         names = os.listdir(top)
     buckets = [name for name in names if name.isdigit() and os.path.isdir(f"{top}/{name}")]
     waiting = [name for name in names if name[:1] == "." and name[1:].isdigit()]
-    return bool(waiting) or bool(buckets) and (len(buckets) != split or len(names) > len(buckets))
+    return bool(waiting or (buckets and (len(buckets) != split or len(names) > len(buckets))))
 
 
 def flatten(queue: str, kind: str, split: int, commit: Commit) -> int:
@@ -31,14 +31,14 @@ def flatten(queue: str, kind: str, split: int, commit: Commit) -> int:
     """
     top = f"{queue}/{kind}"
     with naming("flatten", top):
-        buckets = sorted((name for name in os.listdir(top) if os.path.isdir(f"{top}/{name}")), key=len)
-        files = [(name, bucket) for bucket in buckets for name in os.listdir(f"{top}/{bucket}")]
-        _check(top, split, buckets, files)
+        buckets, files = check_names(queue, kind, split)
         for name, bucket in files:
             _link(commit, f"{top}/{bucket}/{name}", f"{top}/.{name}" if name == bucket else f"{top}/{name}")
         commit.sync()
         for name, bucket in files:
             commit.unlink(f"{top}/{bucket}/{name}")
+        # Before the directories go that the commit has to sync.
+        commit.sync()
         for bucket in buckets:
             os.rmdir(f"{top}/{bucket}")
         commit.contents(top)
@@ -53,7 +53,12 @@ def flatten(queue: str, kind: str, split: int, commit: Commit) -> int:
     return len(files)
 
 
-def _check(top: str, split: int, buckets: list[str], files: list[tuple[str, str]]) -> None:
+def check_names(queue: str, kind: str, split: int) -> tuple[list[str], list[tuple[str, str]]]:
+    """Return the numbered directories left and the (name, directory) of the files in them. Raises as flatten does."""
+    top = f"{queue}/{kind}"
+    with naming("read", top):
+        buckets = [name for name in os.listdir(top) if os.path.isdir(f"{top}/{name}")]
+        files = [(name, bucket) for bucket in buckets for name in os.listdir(f"{top}/{bucket}")]
     for bucket in buckets:
         if not bucket.isdigit() or int(bucket) >= split:
             raise Permanent(f"unable to flatten {top}: directory {bucket} is not one of its {split}; move it away")
@@ -64,6 +69,7 @@ def _check(top: str, split: int, buckets: list[str], files: list[tuple[str, str]
             right = False
         if not right:
             raise Permanent(f"unable to flatten {top}: {bucket}/{name} is not a message's name; move it away")
+    return buckets, files
 
 
 def _link(commit: Commit, old: str, new: str) -> None:

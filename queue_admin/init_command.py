@@ -3,23 +3,23 @@
 import os
 import shutil
 import socket
-import sys
 
 import click
 
 from queue_admin.accounts import account_uid, choose_owner, myself
-from queue_admin.create import create_home
+from queue_admin.create import check_wishes, create_home
 from queue_admin.hostname import check_domain, check_host_name
 from queue_admin.service import write_service
 from queue_base.accounts import QUEUE_ACCOUNT, Owner
 from queue_base.errors import Permanent
 from queue_base.home import Home, find_home
+from queue_base.programs import program_path
 
 
 @click.command("init")
 @click.argument("home", required=False)
 @click.option("--me", help="This host's full name, for control/me; the default is what the system says.")
-@click.option("--local", multiple=True, metavar="DOMAIN", help="A domain delivered here, for control/locals; repeatable.")
+@click.option("--local", multiple=True, metavar="DOMAIN", help="A domain delivered here, for control/locals.")
 @click.option("--split", type=click.IntRange(1, 100_000), help="Directories per kind of file, a prime; default 23.")
 @click.option("--as-me", is_flag=True, help="Also as root: own everything yourself, make no accounts.")
 @click.option("--service", metavar="DIR", help="Also write a service directory for daemontools or runit.")
@@ -35,9 +35,9 @@ def command(
     service: str | None,
     force: bool,
 ) -> None:
-    """Make HOME (default: --home, QUEUE_HOME, /var/queue), or what it lacks.
+    """Make a home, or what it lacks.
 
-    Run by root, it also makes the accounts `queue` and `queuer` where they are missing. Run again, it
+    HOME is by default that of --home, else QUEUE_HOME, else /var/queue. Run by root, it also makes the accounts `queue` and `queuer` where they are missing. Run again, it
     makes what is missing and changes nothing else.
 
     \b
@@ -49,12 +49,14 @@ def command(
     where = find_home(home or context.obj)
     name = check_host_name(me) if me else _default_name(where)
     domains = tuple(check_domain(domain) for domain in local)
+    # Before any account is made for a home that cannot be.
+    check_wishes(where, name, domains, split)
     owner, accounts = choose_owner(where, as_me)
     report(accounts, "made")
     report(create_home(where, owner, myself(), me=name, local=domains, split=split), "made")
     if service:
-        written = write_service(where, os.path.abspath(service), _start_program(), myself(), _log_account(where, owner), force)
-        report(written, "wrote")
+        logger = _log_account(where, owner)
+        report(write_service(where, os.path.abspath(service), _start_program(), myself(), logger, force), "wrote")
 
 
 def report(items: list[str], verb: str) -> None:
@@ -71,15 +73,12 @@ def _default_name(home: Home) -> str | None:
 
 
 def _start_program() -> str:
-    # queue-start is installed beside queuectl; a link to queuectl alone is followed.
-    for place in (os.path.abspath(sys.argv[0]), os.path.realpath(sys.argv[0])):
-        found = os.path.join(os.path.dirname(place), "queue-start")
-        if os.access(found, os.X_OK):
-            return found
-    found_on_path = shutil.which("queue-start")
-    if found_on_path is None:
-        raise Permanent("unable to find queue-start: it is neither beside queuectl nor on PATH; install the whole suite")
-    return os.path.abspath(found_on_path)
+    """Return the path of queue-start: beside queuectl, or on PATH. Raises Permanent."""
+    beside = program_path("queue-start")
+    found = beside if os.access(beside, os.X_OK) else shutil.which("queue-start")
+    if found is None:
+        raise Permanent(f"unable to find queue-start: it is neither at {beside} nor on PATH; install the whole suite")
+    return os.path.abspath(found)
 
 
 def _log_account(home: Home, owner: Owner) -> tuple[str | None, Owner]:

@@ -11,15 +11,19 @@ from queue_admin.text import moment, span, visible, word
 from queue_base.home import find_home
 from queue_base.layout import Layout, open_layout
 
+CHOICES = ["queued", "classified", "incoming", "unknown"]
+
 
 @click.command("list")
-@click.option("--state", type=click.Choice(["queued", "classified", "incoming", "unknown"]), help="Only messages in this state.")
+@click.option("--state", type=click.Choice(CHOICES), help="Only messages in this state.")
 @click.option("--held", is_flag=True, help="Only messages that are on hold.")
 @click.option("--corrupt", is_flag=True, help="Only messages parked as corrupt.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Default text.")
 @click.pass_context
 def command(context: click.Context, state: str | None, held: bool, corrupt: bool, form: str) -> None:
-    """List the messages in the queue, one a line; needs no lock and changes nothing.
+    """List the messages in the queue, one a line.
+
+    It needs no lock and changes nothing.
 
     \b
     Columns: id, state, age, bytes, <sender>, then recipients done/left for each
@@ -66,7 +70,8 @@ def message_line(layout: Layout, sight: Sight, form: str, now: float) -> str:
 
 def message_facts(layout: Layout, sight: Sight, detail: Detail, now: float) -> dict[str, object]:
     """Return the JSON object of a message: times in seconds since the epoch, but birth in microseconds."""
-    facts: dict[str, object] = {"id": sight.long_id, "message": sight.message, "state": sight.state, "birth": sight.birth}
+    facts: dict[str, object] = {"id": sight.long_id, "message": sight.message, "state": sight.state}
+    facts["birth"] = sight.birth
     facts["age"] = None if sight.birth is None else max(int(now - sight.birth / 1e6), 0)
     facts["bytes"] = sight.size
     facts["sender"] = None if detail.sender is None else visible(detail.sender)

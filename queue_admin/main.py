@@ -28,7 +28,7 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.option("--home", metavar="HOME", help="The home to work on; default QUEUE_HOME, else /var/queue.")
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Show the version.")
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Show it.")
 @click.pass_context
 def group(context: click.Context, home: str | None) -> None:
     """Make, take over and look at a mail queue.

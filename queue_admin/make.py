@@ -25,7 +25,7 @@ class Maker:
 
     def directory(self, path: str, mode: int, buckets: int = 0) -> None:
         """Make a directory, with subdirectories 0 to buckets-1 of the same mode."""
-        if _exists(path, stat.S_ISDIR, "directory"):
+        if is_there(path, stat.S_ISDIR, "directory"):
             for number in range(buckets):
                 self.directory(f"{path}/{number}", mode)
             return
@@ -44,7 +44,7 @@ class Maker:
 
     def file(self, path: str, data: bytes, mode: int) -> None:
         """Make a file of `data`; one that is there stays as it is."""
-        if not _exists(path, stat.S_ISREG, "file"):
+        if not is_there(path, stat.S_ISREG, "file"):
             self.replace(path, data, mode)
 
     def replace(self, path: str, data: bytes, mode: int) -> None:
@@ -61,7 +61,7 @@ class Maker:
 
     def fifo(self, path: str, mode: int) -> None:
         """Make a FIFO."""
-        if _exists(path, stat.S_ISFIFO, "FIFO"):
+        if is_there(path, stat.S_ISFIFO, "FIFO"):
             return
         with naming("make", path):
             new = path + ".new"
@@ -92,7 +92,8 @@ def naming(verb: str, path: str) -> Iterator[None]:
         raise Temporary(f"unable to {verb} {path}: {reason(error)}") from error
 
 
-def _exists(path: str, right_kind: Callable[[int], bool], kind: str) -> bool:
+def is_there(path: str, right_kind: Callable[[int], bool], kind: str) -> bool:
+    """Return whether a path is there. Raises Permanent where it is not of the right kind, Temporary."""
     try:
         found = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):

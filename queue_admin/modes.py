@@ -15,11 +15,11 @@ QUEUE_MODE = 0o711
 SENDMUTEX_MODE = 0o600
 TRIGGER_MODE = 0o622
 
-# The order matters to whoever walks it: a name that a crash left in pid/ may be a second name of a
-# file in mess/, so mess/ comes after pid/ and has the last word. For init, mess/ comes after every
-# other hashed directory: it tells the split, so once it is there, the others are.
+# A message is begun in pid/, and after a crash a name there may be a second name of a file in mess/, so
+# both have one mode. mess/ comes after every other hashed directory: it tells the split, so once init
+# has made it, the others are there.
 OURS: dict[str, tuple[int, int | None]] = {
-    "pid": (0o2700, FILE_MODE),
+    "pid": (0o2700, MESS_MODE),
     "intd": (0o2700, FILE_MODE),
     "todo": (0o2700, FILE_MODE),
     "info": (0o2700, FILE_MODE),

@@ -26,7 +26,7 @@ class Giver:
         self.left: list[str] = []
 
     def tree(self, top: str, owner: Owner, directory_mode: int, file_mode: int | None, bucketed: bool) -> None:
-        """Give a directory, its files, and where it is bucketed its numbered directories and theirs. Raises Temporary."""
+        """Give a directory and its files; where bucketed, its numbered directories and theirs too. Raises Temporary."""
         self.one(top, owner, directory_mode)
         if file_mode is None:
             return

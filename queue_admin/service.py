@@ -46,7 +46,9 @@ exit 111
 """.encode()
 
 
-def write_service(home: Home, directory: str, start: str, top: Owner, log: tuple[str | None, Owner], force: bool) -> list[str]:
+def write_service(
+    home: Home, directory: str, start: str, top: Owner, log: tuple[str | None, Owner], force: bool
+) -> list[str]:
     """Make or complete the service directory; return the paths written. Raises Permanent or Temporary.
 
     `top` owns the scripts; `log` is the account (None: whoever runs it) and ids that own log/main.

@@ -27,8 +27,9 @@ KINDS = ("mess", "intd", "todo", "info", "local", "remote", "bounce")
 @click.option("--raw", is_flag=True, help="Print the message itself, byte for byte, and nothing else.")
 @click.pass_context
 def command(context: click.Context, name: str, raw: bool) -> None:
-    """Show one message: state, files, envelope, each recipient, failures, and its header.
+    """Show everything about one message.
 
+    That is its state, files, envelope, each recipient, failures so far, and its header.
     ID is a long id as `queuectl list` prints it, or a bare inode number. A long id never shows a later
     message that has the same number.
 
@@ -47,7 +48,7 @@ def command(context: click.Context, name: str, raw: bool) -> None:
 
 
 def find_message(layout: Layout, name: str) -> Sight:
-    """Return the message that a person named. Raises Usage for what is no id, Permanent where there is no such message."""
+    """Return the message that a person named. Raises Usage for no id, Permanent where there is none such."""
     try:
         message, birth = unpack_long_id(name)
     except FormatError as error:
@@ -101,8 +102,8 @@ def _recipients(detail: Detail, now: float) -> Iterator[str]:
 
 
 def _files(layout: Layout, sight: Sight) -> list[str]:
-    paths = {kind: layout.hashed(kind, sight.message) for kind in KINDS}
-    paths |= {"todo": layout.todo(sight.message), "intd": layout.intd(sight.message), "bounce": layout.bounce(sight.message)}
+    own = {"todo": layout.todo, "intd": layout.intd, "bounce": layout.bounce}
+    paths = {kind: own[kind](sight.message) if kind in own else layout.hashed(kind, sight.message) for kind in KINDS}
     return [os.path.relpath(path, layout.queue) for kind, path in paths.items() if getattr(sight.presence, kind)]
 
 

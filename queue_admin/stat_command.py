@@ -10,6 +10,7 @@ from queue_admin.survey import Stray, survey
 from queue_admin.text import span
 from queue_base.home import Home, find_home
 from queue_base.layout import Layout, open_layout
+from queue_wire.maildrop import is_finished
 
 
 class Totals:
@@ -37,9 +38,9 @@ class Totals:
 @click.command("stat")
 @click.pass_context
 def command(context: click.Context) -> None:
-    """Count the messages in the queue; needs no lock and changes nothing.
+    """Count the messages in the queue.
 
-    The first two lines are those of qmail-qstat. `maildrop` is left out where it may not be read.
+    It needs no lock and changes nothing. The first two lines are those of qmail-qstat. `maildrop` is left out where it may not be read.
 
     \b
     Example:
@@ -68,6 +69,7 @@ def command(context: click.Context) -> None:
 
 def _maildrop(home: Home) -> list[str]:
     try:
-        return [f"maildrop: {len(os.listdir(f'{home.queue}/maildrop'))}"]
+        names = os.listdir(f"{home.queue}/maildrop")
     except OSError:
         return []
+    return [f"maildrop: {sum(map(is_finished, names))}"]

@@ -9,7 +9,7 @@ import os
 import stat
 
 from queue_admin.closing import ClosedQueue
-from queue_admin.flatten import flatten, is_half_flat
+from queue_admin.flatten import check_names, flatten, is_half_flat
 from queue_admin.make import Maker, naming
 from queue_admin.modes import (
     ALIAS_MODE,
@@ -31,6 +31,7 @@ from queue_base.durable import Commit
 from queue_base.errors import Permanent
 from queue_base.home import Home
 from queue_base.layout import Layout, open_layout
+from queue_wire.maildrop import is_temporary
 
 _NAMED = 5
 
@@ -49,9 +50,11 @@ def undo(home: Home, accounts: QmailAccounts, *, todo: str | None = None, force:
         half = [kind for kind in EITHER if is_half_flat(home.queue, kind, layout.split)]
         hashed = [kind for kind, flat in (("todo", layout.flat_todo), ("intd", layout.flat_intd)) if not flat]
         _refuse(home, layout, force, [kind for kind in hashed if kind not in half] if todo is None else [])
+        flat = [kind for kind in EITHER if kind in half or (kind in hashed and todo == "flat")]
+        for kind in flat:
+            check_names(home.queue, kind, layout.split)
         # From here the owner says whose it is going to be: queue-start names queuectl adopt.
         closed.begin(qmailq)
-        flat = [kind for kind in EITHER if kind in half or (kind in hashed and todo == "flat")]
         done = [f"made {kind}/ flat: {flatten(home.queue, kind, layout.split, commit)} files moved" for kind in flat]
         done += _remove_extra(home, layout, commit)
         maker = Maker(qmailq, commit)
@@ -71,24 +74,28 @@ def undo(home: Home, accounts: QmailAccounts, *, todo: str | None = None, force:
     return done
 
 
-def _marks(home: Home, kind: str, layout: Layout) -> list[str]:
+def _marks(kind: str, layout: Layout) -> list[str]:
     """Return what hold/ or corrupt/ holds, as paths."""
-    found = []
-    for directory in layout.directories(kind):
-        if os.path.isdir(directory):
-            with naming("read", directory):
-                found += [f"{directory}/{name}" for name in sorted(os.listdir(directory))]
-    return found
+    return [f"{directory}/{name}" for directory in layout.directories(kind) for name in _listed(directory)]
+
+
+def _listed(directory: str) -> list[str]:
+    if not os.path.isdir(directory):
+        return []
+    with naming("read", directory):
+        return sorted(os.listdir(directory))
 
 
 def _refuse(home: Home, layout: Layout, force: bool, undecided: list[str]) -> None:
     maildrop = f"{home.queue}/maildrop"
-    if os.path.isdir(maildrop) and (mail := sorted(os.listdir(maildrop))):
+    # A file under construction was accepted from nobody, and the closed queue keeps it from being finished.
+    mail = [name for name in _listed(maildrop) if not is_temporary(name)]
+    if mail:
         raise Permanent(f"unable to undo: {maildrop} has {_named(mail)}; run the suite until it is empty")
-    marks = [path for kind in ("hold", "corrupt") for path in _marks(home, kind, layout)]
+    marks = [path for kind in ("hold", "corrupt") for path in _marks(kind, layout)]
     if marks and not force:
         shown = _named([os.path.relpath(path, home.queue) for path in marks])
-        raise Permanent(f"unable to undo: qmail has no word for {shown}; release them, or say --force to drop these marks")
+        raise Permanent(f"unable to undo: qmail has no word for {shown}; release them, or say --force to drop them")
     if undecided:
         kinds = " and ".join(f"{kind}/" for kind in undecided)
         raise Permanent(
@@ -104,7 +111,7 @@ def _named(names: list[str]) -> str:
 
 def _remove_extra(home: Home, layout: Layout, commit: Commit) -> list[str]:
     done = []
-    for path in (path for kind in ("hold", "corrupt") for path in _marks(home, kind, layout)):
+    for path in (path for kind in ("hold", "corrupt") for path in _marks(kind, layout)):
         with naming("remove", path):
             commit.unlink(path)
         done.append(f"dropped the mark {os.path.relpath(path, home.queue)}")
@@ -112,7 +119,15 @@ def _remove_extra(home: Home, layout: Layout, commit: Commit) -> list[str]:
     with naming("remove", control):
         if os.path.lexists(control) and stat.S_ISSOCK(os.lstat(control).st_mode):
             commit.unlink(control)
-    for kind in EXTRA:
+    for name in _listed(f"{home.queue}/maildrop"):
+        with naming("remove", f"{home.queue}/maildrop/{name}"):
+            if is_temporary(name):
+                commit.unlink(f"{home.queue}/maildrop/{name}")
+    with naming("sync", home.queue):
+        # Before the directories go that the commit has to sync.
+        commit.sync()
+    # NAME.new is what an adoption that was cut off left.
+    for kind in (*EXTRA, *(f"{kind}.new" for kind in EXTRA)):
         top = f"{home.queue}/{kind}"
         with naming("remove", top):
             if not os.path.isdir(top):

@@ -9,6 +9,7 @@ and reports its errors like fsync (since 5.8); one of few files is an fsync for 
 Every method raises OSError as the system call gave it, with the path in it.
 """
 
+import errno
 import os
 
 # Above this many files and directories one syncfs costs less than the fsyncs.
@@ -41,7 +42,7 @@ class Commit:
     def written(self, path: str) -> None:
         """Take note of a file that the caller made and wrote by itself."""
         self._files.add(path)
-        self._directories.add(os.path.dirname(path))
+        self._name_changed(path)
 
     def contents(self, path: str) -> None:
         """Take note of a file whose contents alone changed."""
@@ -50,13 +51,19 @@ class Commit:
     def link(self, old: str, new: str) -> None:
         """Give a file a second name; FileExistsError where it is there."""
         os.link(old, new)
-        self._directories.add(os.path.dirname(new))
+        self._name_changed(new)
+        if old in self._files:
+            # The contents are still to be synced, should the old name go before that.
+            self._files.add(new)
 
     def rename(self, old: str, new: str) -> None:
         """Move a name; what `new` named before is gone."""
         os.rename(old, new)
-        self._directories.add(os.path.dirname(old))
-        self._directories.add(os.path.dirname(new))
+        self._name_changed(old)
+        self._name_changed(new)
+        if old in self._files:
+            self._files.discard(old)
+            self._files.add(new)
 
     def unlink(self, path: str) -> bool:
         """Remove a name; return False where it was not there.
@@ -64,7 +71,7 @@ class Commit:
         Its directory is synced in either case: a removal before a crash that nobody synced may
         have been seen by us and still be undone by a second crash.
         """
-        self._directories.add(os.path.dirname(path))
+        self._name_changed(path)
         self._files.discard(path)
         try:
             os.unlink(path)
@@ -75,18 +82,27 @@ class Commit:
     def sync(self) -> None:
         """Make everything since the last sync safe. On an error nothing is forgotten; it may be called again."""
         if len(self._files) + len(self._directories) > GROUP:
-            handle = os.open(next(iter(self._directories or self._files)), os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                sync_filesystem(handle)
-            finally:
-                os.close(handle)
-            self.syncs += 1
+            for path in self._filesystems():
+                handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                try:
+                    sync_filesystem(handle)
+                finally:
+                    os.close(handle)
+                self.syncs += 1
         else:
             for path in [*self._files, *self._directories]:
                 sync_path(path)
                 self.syncs += 1
         self._files.clear()
         self._directories.clear()
+
+    def _name_changed(self, path: str) -> None:
+        self._directories.add(os.path.dirname(path) or ".")
+
+    def _filesystems(self) -> list[str]:
+        """Return one path on each file system that was changed; usually that is one."""
+        apart = {path for path in self._files if os.path.dirname(path) not in self._directories}
+        return list({os.stat(path).st_dev: path for path in self._directories | apart}.values())
 
 
 def write_all(handle: int, data: bytes) -> None:
@@ -115,18 +131,18 @@ def sync_filesystem(handle: int) -> None:
         raise OSError(error, os.strerror(error))
 
 
-def read_file(path: str, most: int = 64 * 1024 * 1024) -> bytes:
-    """Return a file's bytes, at most `most` and one more. Raises OSError."""
+def read_file(path: str, most: int = 128 * 1024 * 1024) -> bytes:
+    """Return a file's bytes. Raises OSError, EFBIG for a file of more than `most` bytes."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        data = os.read(handle, 65536)
-        if len(data) < 65536:
-            return data
-        parts = [data]
-        while data and most > 0:
-            data = os.read(handle, 1 << 20)
-            parts.append(data)
-            most -= len(data)
+        parts = [os.read(handle, 65536)]
+        length = len(parts[0])
+        # A first piece that is not full is the whole of a regular file; that spares most files a read.
+        while length >= 65536 and parts[-1] and length <= most:
+            parts.append(os.read(handle, 1 << 20))
+            length += len(parts[-1])
+        if length > most:
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
         return b"".join(parts)
     finally:
         os.close(handle)

@@ -32,5 +32,7 @@ def take_home(arguments: list[str]) -> tuple[Home, list[str]]:
             raise Usage("--home needs a directory")
         return find_home(arguments[1]), arguments[2:]
     if arguments and arguments[0].startswith("--home="):
+        if arguments[0] == "--home=":
+            raise Usage("--home needs a directory")
         return find_home(arguments[0][len("--home=") :]), arguments[1:]
     return find_home(), arguments

@@ -54,15 +54,15 @@ def open_layout(queue: str) -> Layout:
     if split == 0:
         raise Permanent(f"unable to use {queue}/mess: it has no numbered directories; queuectl init makes a queue")
     for kind in HASHED[1:]:
-        if not os.path.isdir(f"{queue}/{kind}/{split - 1}"):
-            raise Permanent(f"unable to use {queue}/{kind}: it lacks directory {split - 1}, which mess/ has")
-    return Layout(queue, split, _is_flat(queue, "todo"), _is_flat(queue, "intd"))
+        _check_buckets(queue, kind, split)
+    return Layout(queue, split, _is_flat(queue, "todo", split), _is_flat(queue, "intd", split))
 
 
 def count_buckets(queue: str, kind: str) -> int:
     """Return the number of numbered directories in queue/kind. Raises Temporary, and Permanent where one is missing."""
     try:
-        names = {name for name in os.listdir(f"{queue}/{kind}") if name.isdigit()}
+        with os.scandir(f"{queue}/{kind}") as entries:
+            names = {entry.name for entry in entries if entry.name.isdigit() and entry.is_dir()}
     except OSError as error:
         raise Temporary(f"unable to read {queue}/{kind}: {reason(error)}") from error
     missing = [number for number in range(len(names)) if str(number) not in names]
@@ -71,6 +71,20 @@ def count_buckets(queue: str, kind: str) -> int:
     return len(names)
 
 
-def _is_flat(queue: str, kind: str) -> bool:
-    # A flat directory holds files named by inode number, and no inode has the number 0.
-    return not os.path.isdir(f"{queue}/{kind}/0")
+def _check_buckets(queue: str, kind: str, split: int) -> None:
+    found = count_buckets(queue, kind)
+    if found < split:
+        raise Permanent(f"unable to use {queue}/{kind}: it lacks directory {found}, which mess/ has")
+    if found > split:
+        raise Permanent(f"unable to use {queue}/{kind}: it has directory {split}, which mess/ lacks")
+
+
+def _is_flat(queue: str, kind: str, split: int) -> bool:
+    top = f"{queue}/{kind}"
+    # A flat directory may hold very many files, so it is not listed: only a hashed one has directories in it.
+    if any(os.path.isdir(f"{top}/{number}") for number in (0, split - 1)):
+        _check_buckets(queue, kind, split)
+        return False
+    if not os.path.isdir(top):
+        raise Permanent(f"unable to use {top}: it is not a directory that is there; queuectl init makes a queue")
+    return True

@@ -16,6 +16,7 @@ class OutPipe:
         self.descriptor = descriptor
         self._parts: list[bytes] = []
         self._rest = b""
+        self._at = 0
         self._held = 0
         os.set_blocking(descriptor, False)
 
@@ -32,16 +33,16 @@ class OutPipe:
     def flush(self) -> None:
         """Write what the pipe takes. Raises PeerLost."""
         while self._held:
-            if self._parts:
-                self._rest = b"".join([self._rest, *self._parts])
-                self._parts = []
+            if self._at == len(self._rest):
+                self._rest, self._at, self._parts = b"".join(self._parts), 0, []
             try:
-                done = os.write(self.descriptor, self._rest)
+                # A slice no larger than a pipe: what is held behind a slow peer is not copied at each write.
+                done = os.write(self.descriptor, self._rest[self._at : self._at + _CHUNK])
             except BlockingIOError:
                 return
             except OSError as error:
                 raise PeerLost(str(error)) from error
-            self._rest = self._rest[done:]
+            self._at += done
             self._held -= done
 
 

@@ -5,6 +5,10 @@ import os
 from queue_base.durable import write_all
 from queue_base.errors import PERMANENT, TEMPORARY, Failure, reason
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 # 11 to 40 are permanent, all others may pass.
 TOO_LONG = 11
 NO_MEMORY = 51
@@ -79,7 +83,7 @@ class Writer:
         """Return a new, empty draft. Raises QueueTrouble."""
         raise NotImplementedError
 
-    def commit(self, drafts: list[Draft]) -> None:
+    def commit(self, drafts: "Sequence[Draft]") -> None:
         """Make finished drafts safe, all or, where QueueTrouble is raised, those whose `queued` says so."""
         raise NotImplementedError
 

@@ -14,6 +14,10 @@ from queue_base.home import Home
 from queue_inject.draft import QUEUE_TROUBLE, TODO_TROUBLE, WRITE, Draft, QueueTrouble, Writer
 from queue_wire.maildrop import FINISHED_PREFIX, HEADER_LENGTH, TEMPORARY_PREFIX, pack_envelope, pack_header
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 _MODE = 0o644
 
 
@@ -69,8 +73,10 @@ class DropWriter(Writer):
     def begin(self) -> DropDraft:
         return DropDraft(self._directory)
 
-    def commit(self, drafts: list[Draft]) -> None:
+    def commit(self, drafts: "Sequence[Draft]") -> None:
         drops = [draft for draft in drafts if isinstance(draft, DropDraft)]
+        if not drops:
+            return
         try:
             # The descriptor is for later, too: once a file has its name, queue-pickup may take it away.
             handle = os.open(drops[0].path, os.O_RDONLY | os.O_CLOEXEC)

@@ -5,19 +5,20 @@ or waiting, must be a regular file with one name, and is parsed before it is cop
 be taken is reported once and left for the administrator.
 """
 
+import errno
 import os
 import stat
 
 from queue_base.durable import sync_path
 from queue_base.errors import reason
-from queue_inject.draft import WRITE, Draft, QueueTrouble
-from queue_inject.writer import QueueWriter
+from queue_inject.draft import READ, QueueTrouble
+from queue_inject.writer import QueueDraft, QueueWriter
 from queue_wire.errors import FormatError, quoted
 from queue_wire.maildrop import HEADER_LENGTH, is_finished, is_temporary, unpack_envelope, unpack_header
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 # So many messages, or so many bytes, share the syncs of one commit.
 GROUP = 100
@@ -26,6 +27,8 @@ GROUP_BYTES = 64 * 1024 * 1024
 ABANDONED_SECONDS = 36 * 3600
 ENVELOPE_MAX = 64 * 1024 * 1024
 _CHUNK = 1 << 18
+# A link, a socket, a file that its owner has closed to us: nothing that passes by itself.
+_UNFIT = frozenset((errno.ELOOP, errno.ENXIO, errno.EACCES, errno.EPERM))
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
 
@@ -34,23 +37,25 @@ class Unfit(Exception):
 
 
 class Maildrop:
-    """`fresh`: names not tried yet; `pending`: those and the ones to try again. `warn` is told of each trouble once."""
+    """`fresh`: names not tried yet; `deferred`: those to try again. `warn` is told of each trouble.
+
+    `queued` are those that are in the queue but could not be removed here.
+    """
 
     def __init__(self, directory: str, writer: QueueWriter, warn: "Callable[[str], None]") -> None:
-        self.fresh = False
-        self.pending: dict[str, None] = {}
+        self.fresh: dict[str, None] = {}
+        self.deferred: dict[str, None] = {}
+        self.queued: dict[str, None] = {}
         self._directory = directory
         self._writer = writer
         self._warn = warn
-        # What has been reported, and what is queued but could not be removed; as long as it is there.
         self._reported: set[str] = set()
-        self._taken: set[str] = set()
 
     def add(self, name: str) -> None:
         """Note a name that has appeared, if it is a finished file's."""
-        if is_finished(name) and name not in self._reported:
-            self.pending[name] = None
-            self.fresh = True
+        known = name in self._reported or name in self.deferred or name in self.queued
+        if is_finished(name) and not known:
+            self.fresh[name] = None
 
     def scan(self, now: float) -> None:
         """Note every file there is, and remove what was abandoned; `now` in seconds since the epoch."""
@@ -60,7 +65,6 @@ class Maildrop:
             self._warn(f"unable to read {self._directory}: {reason(error)}; trying again later")
             return
         self._reported.intersection_update(names)
-        self._taken.intersection_update(names)
         for name in names:
             if is_finished(name):
                 self.add(name)
@@ -80,55 +84,116 @@ class Maildrop:
             self._report(name, reason(error))
 
     def _report(self, name: str, why: str) -> None:
-        if name not in self._reported:
-            self._reported.add(name)
-            path = f"{self._directory}/{quoted(os.fsencode(name))[1:-1]}"
-            self._warn(f"unable to take {path} of uid {self._owner(name)}: {why}; it stays there, untouched")
-
-    def _owner(self, name: str) -> str:
+        if name in self._reported:
+            return
+        self._reported.add(name)
         try:
-            return str(os.lstat(f"{self._directory}/{name}").st_uid)
+            owner = str(os.lstat(f"{self._directory}/{name}").st_uid)
         except OSError:
-            return "unknown"
+            owner = "unknown"
+        shown = quoted(os.fsencode(name))[1:].replace("'", "")
+        self._warn(f"unable to take {self._directory}/{shown} of uid {owner}: {why}; it stays there untouched")
 
-    def take(self) -> bool:
-        """Queue every pending file; return whether none of them has to be tried again."""
-        self.fresh = False
-        todo = list(self.pending)
-        troubles: list[str] = []
-        while todo:
-            todo = self._take_group(todo, troubles)
+    def take(self, again: bool) -> bool:
+        """Queue the fresh files, with `again` the deferred ones too; return whether there was no trouble."""
+        names = [*self.deferred, *self.fresh] if again else list(self.fresh)
+        troubles = self._remove_queued() if again else []
+        while names:
+            names = self._take_group(names, troubles)
         if troubles:
             others = f", and {len(troubles) - 1} more" if len(troubles) > 1 else ""
-            self._warn(f"{troubles[0]}{others}; the mail stays in {self._directory} and is tried again")
-        return not self.pending
+            self._warn(f"{troubles[0]}{others}; it stays in {self._directory} and is tried again")
+        return not troubles
 
     def _take_group(self, names: list[str], troubles: list[str]) -> list[str]:
         """Queue the first of the names, as many as share a commit; return the rest."""
-        drafts: dict[str, Draft] = {}
-        size = 0
-        for number, name in enumerate(names):
-            if len(drafts) == GROUP or size >= GROUP_BYTES:
-                names = names[number:]
-                break
-            if name in self._taken:
-                drafts[name] = _Taken(name)
-                continue
+        drafts: dict[str, QueueDraft] = {}
+        size = place = 0
+        while place < len(names) and len(drafts) < GROUP and size < GROUP_BYTES:
+            name = names[place]
+            place += 1
+            self.fresh.pop(name, None)
+            self.deferred.pop(name, None)
             try:
-                drafts[name], length = self._copy(name)
+                drafts[name], length = self._copy(f"{self._directory}/{name}")
                 size += length
             except FileNotFoundError:
-                self.pending.pop(name)
+                pass
             except Unfit as error:
-                self.pending.pop(name)
                 self._report(name, str(error))
             except QueueTrouble as error:
+                self.deferred[name] = None
                 troubles.append(str(error))
-        else:
-            names = []
         try:
-            self._writer.commit([draft for name, draft in drafts.items() if name not in self._taken])
+            self._writer.commit(list(drafts.values()))
         except QueueTrouble as error:
             troubles.append(str(error))
-        self._remove([name for name, draft in drafts.items() if draft.queued], troubles)
-        return names
+        for name, draft in drafts.items():
+            (self.queued if draft.queued else self.deferred)[name] = None
+        troubles += self._remove_queued()
+        return names[place:]
+
+    def _remove_queued(self) -> list[str]:
+        """Remove what is in the queue now; return what went wrong."""
+        if not self.queued:
+            return []
+        try:
+            for name in list(self.queued):
+                if os.path.lexists(f"{self._directory}/{name}"):
+                    os.unlink(f"{self._directory}/{name}")
+                del self.queued[name]
+            # A power cut may not bring back many messages that are queued already.
+            sync_path(self._directory)
+        except OSError as error:
+            return [f"unable to remove queued mail from {self._directory}: {reason(error)}"]
+        return []
+
+    def _copy(self, path: str) -> tuple[QueueDraft, int]:
+        """Return a finished draft of a file, and its length. Raises Unfit, QueueTrouble, FileNotFoundError."""
+        try:
+            handle = os.open(path, _OPEN)
+        except OSError as error:
+            if error.errno in _UNFIT:
+                raise Unfit(reason(error)) from error
+            if error.errno == errno.ENOENT:
+                raise
+            raise QueueTrouble(READ, f"unable to open {path}: {reason(error)}") from error
+        try:
+            status = os.fstat(handle)
+            if not stat.S_ISREG(status.st_mode):
+                raise Unfit("it is not a regular file")
+            if status.st_nlink > 1:
+                raise Unfit("it has a second name")
+            return self._copy_open(handle, status)
+        except FormatError as error:
+            raise Unfit(str(error)) from error
+        except OSError as error:
+            raise QueueTrouble(READ, f"unable to read {path}: {reason(error)}") from error
+        finally:
+            os.close(handle)
+
+    def _copy_open(self, handle: int, status: os.stat_result) -> tuple[QueueDraft, int]:
+        length = unpack_header(os.pread(handle, HEADER_LENGTH, 0))
+        end = HEADER_LENGTH + length
+        if not end < status.st_size <= end + ENVELOPE_MAX:
+            raise Unfit(f"it has {status.st_size} bytes, and its message alone should have {length}")
+        sender, recipients = unpack_envelope(b"".join(_pieces(handle, end, status.st_size)))
+        draft = self._writer.begin(status.st_uid)
+        try:
+            for piece in _pieces(handle, HEADER_LENGTH, end):
+                draft.write(piece)
+            draft.finish(sender, recipients)
+        except BaseException:
+            draft.discard()
+            raise
+        return draft, status.st_size
+
+
+def _pieces(handle: int, start: int, end: int) -> "Iterator[bytes]":
+    """Yield a file's bytes from start to end. Raises Unfit where it has become shorter."""
+    while start < end:
+        data = os.pread(handle, min(_CHUNK, end - start), start)
+        if not data:
+            raise Unfit("it has become shorter while it was read")
+        start += len(data)
+        yield data

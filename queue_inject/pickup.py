@@ -9,14 +9,13 @@ message, but never loses one.
 import os
 import select
 import signal
-import sys
 import time
 
 from queue_base.accounts import become, queue_owner
 from queue_base.errors import Failure, Permanent, complain
 from queue_base.home import Home, take_home
 from queue_base.layout import open_layout
-from queue_base.pipes import OutPipe, PeerLost
+from queue_base.pipes import OutPipe, PeerLost, read_available
 from queue_base.signals import ignore
 from queue_base.watch import Watch
 from queue_inject.maildrop import Maildrop
@@ -36,7 +35,7 @@ LOG_MOST = 1 << 20
 class Pickup:
     """The loop's state: the drop, its watch, the log, and when to look again (monotonic seconds)."""
 
-    def __init__(self, home: Home, retry: float = RETRY_SECONDS) -> None:
+    def __init__(self, home: Home) -> None:
         owner = queue_owner(home)
         if os.geteuid() == 0 and owner.uid != 0:
             become(owner)
@@ -49,7 +48,7 @@ class Pickup:
         self._watch = Watch([directory])
         if self._watch.problem:
             self.warn(f"unable to watch {directory}: {self._watch.problem}; it is scanned every {SCAN_SECONDS} s")
-        self._first_retry = self._retry = retry
+        self._retry = RETRY_SECONDS
         self._next_scan = self._next_try = 0.0
 
     def warn(self, text: str) -> None:
@@ -57,10 +56,10 @@ class Pickup:
         if self._log.held < LOG_MOST:
             self._log.put(pack_log(warning(f"queue-pickup: {text}")))
 
-    def poll(self) -> bool:
-        """Wait until there is something to do; return False when queue-send has gone."""
+    def poll(self) -> None:
+        """Wait until there is something to do. Raises PeerLost when queue-send has gone."""
         due = self._next_scan
-        if self._drop.pending:
+        if self._drop.deferred or self._drop.queued:
             due = min(due, self._next_try)
         poller = select.poll()
         poller.register(0, select.POLLIN)
@@ -69,26 +68,26 @@ class Pickup:
         if self._log.held:
             poller.register(1, select.POLLOUT)
         ready = {descriptor for descriptor, _ in poller.poll(max(0.0, due - time.monotonic()) * 1000)}
+        if 0 in ready:
+            read_available(0)
         if self._watch.descriptor in ready:
             for name in self._watch.take():
                 self._drop.add(name)
-        # What queue-send could say on this pipe is nothing: only its end counts.
-        return 0 not in ready or bool(os.read(0, 65536))
 
     def run(self) -> None:
-        """Do what is due."""
+        """Do what is due. Raises PeerLost."""
         now = time.monotonic()
         if now >= self._next_scan or self._watch.lost:
             self._watch.lost = False
             self._next_scan = now + SCAN_SECONDS
             self._drop.scan(time.time())
-        if self._drop.fresh or (self._drop.pending and now >= self._next_try):
-            if self._drop.take():
-                self._retry = self._first_retry
-                self._next_try = 0.0
-            else:
-                self._next_try = time.monotonic() + self._retry
-                self._retry = min(self._retry * 2, RETRY_MOST)
+        again = now >= self._next_try
+        if self._drop.take(again):
+            if again:
+                self._retry, self._next_try = RETRY_SECONDS, 0.0
+        elif again:
+            self._next_try = time.monotonic() + self._retry
+            self._retry = min(self._retry * 2, RETRY_MOST)
         self._log.flush()
 
 
@@ -96,11 +95,11 @@ def serve(home: Home) -> None:
     """Run until descriptor 0 ends. Raises a Failure."""
     pickup = Pickup(home)
     try:
-        pickup.run()
-        while pickup.poll():
+        while True:
             pickup.run()
+            pickup.poll()
     except PeerLost:
-        pass  # queue-send has gone, and descriptor 0 would have said so next.
+        pass  # queue-send has gone: the end, as intended.
 
 
 def main(argv: list[str]) -> int:
@@ -116,7 +115,3 @@ def main(argv: list[str]) -> int:
         complain(PROGRAM, f"fatal: {failure}")
         return failure.exit_code
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv))

@@ -35,6 +35,10 @@ from queue_inject.draft import (
 )
 from queue_wire.envelope import Envelope, pack_todo
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
@@ -123,8 +127,10 @@ class QueueWriter(Writer):
             remove(name)
         return draft
 
-    def commit(self, drafts: list[Draft]) -> None:
+    def commit(self, drafts: "Sequence[Draft]") -> None:
         messages = [draft for draft in drafts if isinstance(draft, QueueDraft)]
+        if not messages:
+            return
         try:
             for message in messages:
                 self._commit.written(message.path)

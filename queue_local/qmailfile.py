@@ -64,16 +64,18 @@ def _read(name: bytes) -> tuple[bytes, bool] | None:
         if error.errno in _ABSENT:
             return None
         raise _unreadable(name, error) from error
-    with open(handle, "rb") as file:
+    try:
         mode = os.fstat(handle).st_mode
         if not stat.S_ISREG(mode):
             return None
         if mode & _WRITABLE:
             raise Temporary("Uh-oh: .qmail file is writable. (#4.7.0)")
-        try:
+        with open(handle, "rb", closefd=False) as file:
             data = file.read(_MOST + 1)
-        except OSError as error:
-            raise _unreadable(name, error) from error
+    except OSError as error:
+        raise _unreadable(name, error) from error
+    finally:
+        os.close(handle)
     if len(data) > _MOST:
         raise Temporary(f"Unable to read {os.fsdecode(name)}: it is over {_MOST} bytes. (#4.3.0)")
     return data, bool(mode & stat.S_IXUSR)

@@ -121,11 +121,11 @@ class Connection(asyncio.Protocol):
                 self.client.fail(TEMPORARY, no_message(reason(error)))
                 self._end()
                 return
-            if chunk:
-                self._write(self._stuffer.feed(chunk))
-            else:
-                self._write(self._stuffer.finish())
+            wire = self._stuffer.feed(chunk)
+            if self._message.ended:
+                wire += self._stuffer.finish()
                 self.client.message_sent()
+            self._write(wire)
 
     def _closing(self) -> bool:
         return self._transport is None or self._transport.is_closing()

@@ -38,6 +38,18 @@ DESCRIPTORS_A_JOB = 2
 DESCRIPTORS_KEPT = 50
 
 
+def fill_standard_descriptors() -> None:
+    """Put something on 0, 1 and 2 where they are closed, so that no socket gets the number of a pipe.
+
+    What is put there fails when it is used: an empty message on fd 0 would be sent to somebody.
+    """
+    for descriptor, mode in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, mode)
+
+
 def raise_limit() -> int:
     """Allow as many open files as we may have; return how many deliveries at once that makes."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -77,6 +89,7 @@ def run_alone(home: Home, operands: list[str]) -> int:
 
 
 def main(argv: list[str]) -> int:
+    fill_standard_descriptors()
     try:
         if argv[1:] == ["--help"]:
             sys.stdout.write(USAGE)

@@ -8,19 +8,25 @@ CHUNK = 65536
 
 
 class Message:
-    """An open message. `size` is in bytes as stored, 0 where it is not known (a pipe)."""
+    """An open message. `size` is in bytes as stored, 0 where it is not known (a pipe); `ended` once all is read."""
 
-    __slots__ = ("_descriptor", "size")
+    __slots__ = ("_descriptor", "_left", "ended", "size")
 
     def __init__(self, descriptor: int) -> None:
         """Take over an open descriptor. Raises OSError."""
         self._descriptor = descriptor
         found = os.fstat(descriptor)
         self.size = found.st_size if stat.S_ISREG(found.st_mode) else 0
+        self.ended = False
+        self._left = self.size
 
     def read(self) -> bytes:
-        """Return the next chunk, empty at the end. Raises OSError."""
-        return os.read(self._descriptor, CHUNK)
+        """Return the next chunk, which may be empty at the end. Raises OSError."""
+        chunk = os.read(self._descriptor, CHUNK)
+        self._left -= len(chunk)
+        # A stored message does not grow, so one whose size is known needs no last read that finds nothing.
+        self.ended = not chunk or self._left == 0
+        return chunk
 
     def close(self) -> None:
         os.close(self._descriptor)

@@ -90,7 +90,7 @@ class Bouncer:
             return
         controls = self._run.controls
         bouncer, recipient = b"", bounce_recipient(sender)
-        if not sender:
+        if not recipient:
             bouncer, recipient = DOUBLE_BOUNCE_SENDER, controls.doublebounceto
         unique = f"{now}.{message}.{os.getpid()}.bounce"
         facts = BounceFacts(

@@ -2,7 +2,7 @@
 
 import os
 
-from queue_base.durable import Commit, read_file
+from queue_base.durable import Commit, read_file, write_all
 from queue_base.layout import FILE_MODE, Layout
 from queue_wire.envelope import unpack_info
 from queue_wire.failures import END, pack_failure, unpack_failures, whole_length
@@ -84,7 +84,8 @@ class Store:
                     # A piece that a crash left behind the last whole paragraph was promised to nobody.
                     end = whole_length(read_file(path))
                     os.ftruncate(handle, end)
-                os.pwrite(handle, pack_failure(failure.recipient, failure.text), end)
+                os.lseek(handle, end, os.SEEK_SET)
+                write_all(handle, pack_failure(failure.recipient, failure.text))
             finally:
                 os.close(handle)
             commit.written(path)

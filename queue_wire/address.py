@@ -22,16 +22,16 @@ def is_verp(sender: bytes) -> bool:
 
 def verp_sender(sender: bytes, recipient: bytes) -> bytes:
     """Return the sender to use for one recipient: `owner-@host-@[]` to x@y is `owner-x=y@host`."""
-    local, domain = split_address(recipient)
-    if not is_verp(sender) or not domain:
+    if not is_verp(sender) or b"@" not in recipient:
         return sender
+    local, domain = split_address(recipient)
     owner, host = split_address(sender[: -len(VERP_SUFFIX)])
     return b"%s%s=%s@%s" % (owner, local, domain, host)
 
 
 def bounce_recipient(sender: bytes) -> bytes:
-    """Return the address that a bounce for `sender` goes to: a VERP sender loses its suffix."""
-    return sender[: -len(VERP_SUFFIX)] if is_verp(sender) else sender
+    """Return the address that a bounce for `sender` goes to: any `-@[]` at the end goes, as qmail-send has it."""
+    return sender.removesuffix(VERP_SUFFIX)
 
 
 def strip_prepend(recipient: bytes, virtualdomains: "Mapping[bytes, bytes]") -> bytes:

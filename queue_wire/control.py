@@ -32,13 +32,9 @@ def unpack_set(data: bytes) -> frozenset[bytes]:
 
 
 def unpack_map(data: bytes) -> dict[bytes, bytes]:
-    """Return {key in lower case: value}; the first colon divides, the first of two equal keys wins.
+    """Return {key in lower case: value}; the first colon divides.
 
-    A line without a colon is skipped, as qmail's constmap does.
+    As in qmail's constmap, the last of two equal keys wins, and a line without a colon is skipped.
     """
-    found: dict[bytes, bytes] = {}
-    for line in unpack_lines(data):
-        key, colon, value = line.partition(b":")
-        if colon:
-            found.setdefault(key.lower(), value)
-    return found
+    divided = (line.partition(b":") for line in unpack_lines(data))
+    return {key.lower(): value for key, colon, value in divided if colon}

@@ -121,18 +121,21 @@ class EnvelopeReader:
                 self.rest = b"\0".join([*records[number + 1 :], self.rest])
                 return self._sender, self._recipients
             self._take(record)
-        self._check(self.rest)
+        if self.rest:
+            self._check(self.rest)
         return None
 
     def _take(self, record: bytes) -> None:
         self._check(record)
-        if self._sender is None and record[:1] == b"F":
+        if self._sender is None:
             self._sender = record[1:]
-        elif self._sender is not None and record[:1] == b"T":
-            self._recipients.append(record[1:])
         else:
-            raise FormatError(f"envelope: expected {'F' if self._sender is None else 'T'}, got {quoted(record)}")
+            self._recipients.append(record[1:])
 
     def _check(self, record: bytes) -> None:
+        expected = b"F" if self._sender is None else b"T"
+        # The kind first, as qmail-queue does: what is no address cannot be too long a one.
+        if record[:1] != expected:
+            raise FormatError(f"envelope: expected {expected.decode()}, got {quoted(record)}")
         if len(record) > ADDRESS_MAX + 1:
             raise AddressTooLong(f"address over {ADDRESS_MAX} bytes: {quoted(record[1:])}")

@@ -7,6 +7,7 @@ and back, one byte each: H reread the control files, X exit.
 
 from queue_wire.errors import FormatError, quoted
 from queue_wire.ids import unpack_id
+from queue_wire.logline import LINE_MAX
 
 REREAD = b"H"
 EXIT = b"X"
@@ -48,8 +49,8 @@ def unpack_notice(record: bytes) -> Classified | bytes:
     """Return Classified, or the log line of an L record, from one record without its NUL. Raises FormatError."""
     kind = record[:1]
     if kind == b"L":
-        if b"\n" in record:
-            raise FormatError(f"notice: log line holds a newline: {quoted(record)}")
+        if b"\n" in record or len(record) > LINE_MAX + 1:
+            raise FormatError(f"notice: log line holds a newline or over {LINE_MAX} bytes: {quoted(record)}")
         return record[1:]
     channel = record[1:2]
     if kind != b"D" or not channel or channel not in CHANNELS:

@@ -11,10 +11,13 @@ class RecordReader:
         self._rest = b""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Return the records that `data` completes, without their NULs. Raises FormatError over the cap."""
-        *records, rest = (self._rest + data).split(b"\0")
-        if len(rest) > self._cap:
+        """Return the records that `data` completes, without their NULs. Raises FormatError over the cap.
+
+        What `data` held is then lost; the caller may go on with what comes next, or give up.
+        """
+        records = (self._rest + data).split(b"\0")
+        if max(map(len, records)) > self._cap:
             self._rest = b""
             raise FormatError(f"record over {self._cap} bytes")
-        self._rest = rest
+        self._rest = records.pop()
         return records

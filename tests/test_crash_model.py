@@ -17,7 +17,7 @@ from support.strace import strace_command
 
 HEAD = """
 import os, sys
-from queue_base.durable import Commit, sync_path
+from queue_base.durable import Commit, sync_filesystem, sync_path
 """
 # A message the right way: mess whole, then intd whole, then todo's name.
 INJECT = (
@@ -42,49 +42,71 @@ envelope(); commit.sync()
 commit.link(intd, todo); commit.sync()
 os.write(1, b"queued")
 """
+# A wrong order, and what the model finds wrong with it.
 WRONG = {
-    "todo's directory is never synced": """
+    "todo's directory is never synced": (
+        "queued was said, and the states are [3]",
+        """
 enter(); commit.written(mess); commit.sync()
 envelope(); commit.sync()
 os.link(intd, todo)
 os.write(1, b"queued")
 """,
-    "mess's directory is never synced": """
+    ),
+    "mess's directory is never synced": (
+        "is in no state: it has intd",
+        """
 enter(); sync_path(mess)
 envelope(); commit.sync()
 commit.link(intd, todo); commit.sync()
 os.write(1, b"queued")
 """,
-    "mess's contents are never synced": """
+    ),
+    "mess's contents are never synced": (
+        "is in S4 and its mess is not whole",
+        """
 enter(); sync_path(os.path.dirname(mess))
 envelope(); commit.sync()
 commit.link(intd, todo); commit.sync()
 os.write(1, b"queued")
 """,
-    "intd is made before mess is safe": """
+    ),
+    "intd is made before mess is safe": (
+        "is in no state: it has intd",
+        """
 enter(); commit.written(mess)
 envelope(); commit.sync()
 commit.link(intd, todo); commit.sync()
 os.write(1, b"queued")
 """,
-    "todo is linked before its contents are safe": """
+    ),
+    "todo is linked before its contents are safe": (
+        "is in S4 and its todo is not whole",
+        """
 enter(); commit.written(mess); commit.sync()
 envelope()
 commit.link(intd, todo); commit.sync()
 os.write(1, b"queued")
 """,
-    "queued is said before the last sync": """
+    ),
+    "queued is said before the last sync": (
+        "queued was said, and the states are [3]",
+        """
 enter(); commit.written(mess); commit.sync()
 envelope(); commit.sync()
 commit.link(intd, todo)
 os.write(1, b"queued")
 commit.sync()
 """,
-    "mess is named after another inode": """
+    ),
+    "mess is named after another inode": (
+        "has the inode number",
+        """
 enter(); commit.written(mess); commit.sync()
 os.rename(mess, mess + "3"); commit.written(mess + "3"); commit.sync()
 os.write(1, b"")
 """,
+    ),
 }
 
 
@@ -118,9 +140,12 @@ def test_the_right_order_of_an_injection_survives_every_power_cut(tmp_path: Path
 
 @pytest.mark.parametrize("order", WRONG)
 def test_a_wrong_order_of_an_injection_is_caught_where(tmp_path: Path, order: str) -> None:
-    model, layout = inject(tmp_path, WRONG[order])
+    wrong, steps = WRONG[order]
+    model, layout = inject(tmp_path, steps)
 
-    assert broken(model, layout, said_queued)[1]
+    lines = broken(model, layout, said_queued)[1]
+
+    assert any(wrong in line for line in lines), lines
 
 
 def disks(root: Path, script: str) -> list[dict[str, bytes]]:
@@ -153,7 +178,7 @@ def test_a_synced_directory_keeps_the_name_but_not_the_contents(tmp_path: Path) 
     assert {"a": b""} in found
 
 
-@pytest.mark.parametrize("sync", ["os.sync()", "from queue_base.durable import sync_filesystem; sync_filesystem(os.open('.', os.O_RDONLY))"])
+@pytest.mark.parametrize("sync", ["os.sync()", "sync_filesystem(os.open('.', os.O_RDONLY))"])
 def test_a_sync_of_the_file_system_keeps_everything(tmp_path: Path, sync: str) -> None:
     found = disks(tmp_path / "r", f"Commit().create('./a', b'abcd', 0o600); os.rename('a', 'b'); {sync}")
 
@@ -198,7 +223,9 @@ def test_what_was_appended_may_be_missing_or_a_piece_and_what_was_there_stays(tm
 
 
 def test_files_in_a_directory_whose_own_name_is_lost_are_lost(tmp_path: Path) -> None:
-    found = disks(tmp_path / "r", "os.mkdir('d'); Commit().create('d/a', b'1', 0o600); sync_path('d/a'); sync_path('d')")
+    script = "os.mkdir('d'); Commit().create('d/a', b'1', 0o600); sync_path('d/a'); sync_path('d')"
+
+    found = disks(tmp_path / "r", script)
 
     assert found == [{}, {"d/a": b"1"}]
 

@@ -169,7 +169,7 @@ def test_a_group_of_messages_survives_every_power_cut(tmp_path: Path, count: int
 @pytest.mark.parametrize(
     "fault",
     [
-        *[f"fsync:error=EIO:when={number}" for number in range(1, 6)],
+        *[f"fsync:error=EIO:when={number}" for number in range(1, 5)],
         *[f"link,linkat:error=ENOSPC:when={number}" for number in (1, 2)],
     ],
 )
@@ -178,7 +178,7 @@ def test_an_injection_that_fails_is_refused_and_leaves_a_good_queue_at(tmp_path:
 
     code = place.run("queue-enqueue", stdin=BODY, envelope=ENVELOPE, fault=fault)
 
-    assert 51 <= code <= 66 or (fault.endswith("5") and code == 0)
+    assert 51 <= code <= 66
     check_queue(place.model, place.layout, queued_when_exit_code_is_0(1))
 
 
@@ -226,7 +226,8 @@ def test_a_message_that_is_removed_as_soon_as_it_is_classified_never_comes_back(
 
 def classified_until_cleaned(crash: Crash, found: dict[int, Message]) -> list[str]:
     """Once it was announced a message is never S4 again, whatever queue-clean is doing to it."""
-    return [f"message {number} is in S4 again" for number in announced(crash.said) if number in found and found[number].state == QUEUED]
+    again = [number for number in announced(crash.said) if number in found and found[number].state == QUEUED]
+    return [f"message {number} is in S4 again" for number in again]
 
 
 MAILDIR = """

@@ -77,7 +77,7 @@ def test_a_blank_first_line_is_refused(data: bytes) -> None:
 
 
 def test_a_nul_is_refused_with_its_line() -> None:
-    with pytest.raises(FormatError, match="line 2 of .qmail file holds a NUL"):
+    with pytest.raises(FormatError, match=r"line 2 of \.qmail file holds a NUL"):
         unpack_dotqmail(b"./Maildir/\n./a\0b/\n")
 
 

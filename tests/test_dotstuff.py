@@ -18,7 +18,7 @@ def stuff(*chunks: bytes) -> bytes:
 
 def receive(wire: bytes) -> tuple[bytes, bytes]:
     """A strict receiver (RFC 5321 section 4.5.2): return the message with LF line ends, and what is left over."""
-    lines = []
+    lines: list[bytes] = []
     while True:
         line, _, wire = wire.partition(b"\r\n")
         if line == b".":

@@ -38,9 +38,7 @@ def run(client: SmtpClient, asked: Transaction, *replies: bytes) -> bytes:
 def test_a_message_is_taken_with_pipelining() -> None:
     client, asked = ready(), transaction(b"a@b", b"c@d")
     said = run(client, asked, b"250 ok\r\n250 ok\r\n250 ok\r\n", b"354 go\r\n", b"250 queued\r\n")
-    assert said == (
-        b"MAIL FROM:<from@a.example> SIZE=500\r\nRCPT TO:<a@b>\r\nRCPT TO:<c@d>\r\nDATA\r\n<message>"
-    )
+    assert said == (b"MAIL FROM:<from@a.example> SIZE=500\r\nRCPT TO:<a@b>\r\nRCPT TO:<c@d>\r\nDATA\r\n<message>")
     assert asked.verdicts() == [(b"K", b"192.0.2.1 accepted message.\nRemote host said: 250 queued\n")] * 2
     assert client.phase is Phase.READY
     assert client.quit() == b"QUIT\r\n"
@@ -201,7 +199,9 @@ def test_a_recipient_refused_before_the_connection_died_stays_refused() -> None:
     assert [verdict[0] for verdict in asked.verdicts()] == [b"D", b"Z"]
 
 
-@pytest.mark.parametrize(("reply", "letter"), [(b"552 too big\r\n", b"D"), (b"421 bye\r\n", b"Z"), (b"250 ?\r\n", b"Z")])
+@pytest.mark.parametrize(
+    ("reply", "letter"), [(b"552 too big\r\n", b"D"), (b"421 bye\r\n", b"Z"), (b"250 ?\r\n", b"Z")]
+)
 def test_an_answer_in_the_middle_of_a_message_ends_it(reply: bytes, letter: bytes) -> None:
     client, asked = ready(), transaction()
     client.begin(asked)

@@ -1,5 +1,7 @@
 """SMTP replies: whole, in pieces, with bytes after, and what is no reply."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,7 +33,7 @@ def test_replies_are_read_byte_by_byte() -> None:
 @given(st.lists(st.integers(0, len(STREAM)), max_size=6))
 def test_replies_do_not_depend_on_how_they_arrive(cuts: list[int]) -> None:
     places = [0, *sorted(cuts), len(STREAM)]
-    assert read_all(*[STREAM[start:end] for start, end in zip(places, places[1:], strict=False)]) == REPLIES
+    assert read_all(*[STREAM[start:end] for start, end in pairwise(places)]) == REPLIES
 
 
 def test_a_reply_without_its_line_end_is_not_yet_a_reply() -> None:

@@ -43,11 +43,11 @@ class DnsServer:
             data, client = self._socket.recvfrom(4096)
             if not data:
                 return
-            self._socket.sendto(self._answer(dns.message.from_wire(data)).to_wire(), client)
+            self._socket.sendto(self._answer(dns.message.from_wire(data)).to_wire(want_shuffle=False), client)
 
     def _answer(self, query: dns.message.Message) -> dns.message.Message:
         question = query.question[0]
-        name, kind = question.name.to_text(omit_final_dot=True), dns.rdatatype.to_text(question.rdtype)
+        name, kind = question.name.to_text(omit_final_dot=True).lower(), dns.rdatatype.to_text(question.rdtype)
         self.questions.append((name, kind))
         response = dns.message.make_response(query)
         response.flags |= dns.flags.RA

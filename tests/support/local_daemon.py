@@ -33,7 +33,7 @@ class LocalDaemon:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
-            preexec_fn=limit,  # noqa: PLW1509
+            preexec_fn=limit,
         )
         assert self.process.stdin and self.process.stdout and self.process.stderr
         self.stdin, self.stdout, self.stderr = self.process.stdin, self.process.stdout, self.process.stderr

@@ -30,7 +30,7 @@ class Peer:
 
     def hear_message(self) -> bytes:
         """Return what comes up to and with the closing dot."""
-        lines = []
+        lines: list[bytes] = []
         while lines[-1:] != [b".\r\n"]:
             lines.append(self._stream.readline())
             assert lines[-1], "the connection ended in the message"

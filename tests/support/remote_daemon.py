@@ -13,6 +13,7 @@ from queue_wire.netstring import NetstringReader
 from queue_wire.report import Ready, Report, unpack_report
 
 PROGRAM = Path(__file__).parents[2] / "bin" / "queue-remote"
+COMMAND = [sys.executable, str(PROGRAM), "--home"]
 
 
 class RemoteHome:
@@ -42,13 +43,14 @@ class RemoteHome:
 class RemoteDaemon:
     """The daemon, from `with` on. Reports are kept by job number; `ready` is its greeting."""
 
-    def __init__(self, home: RemoteHome) -> None:
+    def __init__(self, home: RemoteHome, command: list[str] | None = None) -> None:
+        """`command` is what to run in place of the program, with the home's path as its last argument."""
         self._reader = NetstringReader()
         self._reports: dict[int, Report] = {}
         self._errors = b""
         self._number = 0
         self.process = subprocess.Popen(
-            [sys.executable, str(PROGRAM), "--home", str(home.path)],
+            [*(command or COMMAND), str(home.path)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -80,10 +82,15 @@ class RemoteDaemon:
         """Return the report of a job, once it is there."""
         deadline = time.monotonic() + seconds
         while number not in self._reports:
-            found = self._next(deadline)
-            assert isinstance(found, Report)
+            found = self.report_of_any(deadline - time.monotonic())
             self._reports[found.number] = found
         return self._reports.pop(number)
+
+    def report_of_any(self, seconds: float = 20) -> Report:
+        """Return the next report, whichever job it is about."""
+        found = self._next(time.monotonic() + seconds)
+        assert isinstance(found, Report)
+        return found
 
     def deliver(self, path: bytes, *recipients: bytes, **options: bytes) -> Report:
         """Run one job; return its report."""

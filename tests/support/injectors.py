@@ -1,0 +1,213 @@
+"""queue-enqueue, queue-inject and queue-pickup as real processes, as other users too, and what they leave behind."""
+
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple
+
+from queue_base.home import Home
+from queue_base.layout import open_layout
+from queue_base.states import Presence
+from queue_wire.envelope import Envelope, unpack_todo
+from support.home import make_home
+from support.suite import program
+
+SECONDS = 60.0
+# Accounts that need no passwd entry. A test run that is not root's uses its own.
+ROOT = os.geteuid() == 0
+OWNER = 12345 if ROOT else os.geteuid()
+USER = 12346 if ROOT else os.geteuid()
+
+# Changes user when everything is imported already: the tests may be where that user may not read.
+_AS_USER = """
+import ctypes, os, sys
+import queue_base.accounts as accounts, queue_inject.drop, queue_inject.enqueue, queue_inject.main
+uid = int(sys.argv[1])
+if os.geteuid() == 0:
+    os.setgroups([]), os.setgid(uid), os.setuid(uid)
+else:
+    queue_inject.writer.queue_owner = lambda home: accounts.Owner(0, 0)
+os._exit(sys.modules[sys.argv[2]].main(sys.argv[2:]))
+"""
+
+
+class Outcome(NamedTuple):
+    """How a process ended; a failure must have said why in one line, a success nothing."""
+
+    code: int
+    output: bytes
+    error: bytes
+
+
+class Queued(NamedTuple):
+    """A message in the queue, without its first Received: line, which is `received`."""
+
+    number: int
+    received: bytes
+    message: bytes
+    envelope: Envelope
+
+
+def as_user(uid: int, module: str) -> list[str]:
+    """Return the command that runs a program's module as another user."""
+    return [sys.executable, "-c", _AS_USER, str(uid), module]
+
+
+def file_limit(size: int) -> Callable[[], None]:
+    """Return a preexec_fn: a write beyond this many bytes of a file fails as on a full disk."""
+    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+
+def run(command: list[str], message: bytes = b"", preexec: Callable[[], None] | None = None, **more: str) -> Outcome:
+    """Run a program with a message on its stdin; `more` is added to its environment."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("QMAIL", "MAIL", "NAME"))}
+    done = subprocess.run(
+        command,
+        input=message,
+        capture_output=True,
+        check=False,
+        timeout=SECONDS,
+        env={**environment, "USER": "ann", **more},
+        preexec_fn=preexec,
+    )
+    return _checked(Outcome(done.returncode, done.stdout, done.stderr))
+
+
+def inject(home: Home, *arguments: str, message: bytes = b"", **more: str) -> Outcome:
+    """Run queue-inject."""
+    return run([*program("queue-inject"), "--home", home.path, *arguments], message, **more)
+
+
+def enqueue(
+    home: Home,
+    message: bytes = b"",
+    envelope: bytes = b"Fa@example.org\0Tb@example.net\0\0",
+    preexec: Callable[[], None] | None = None,
+    command: list[str] | None = None,
+) -> Outcome:
+    """Run queue-enqueue, its message and envelope in files."""
+    with tempfile.TemporaryFile() as text, tempfile.TemporaryFile() as addresses:
+        for file, data in ((text, message), (addresses, envelope)):
+            file.write(data)
+            file.seek(0)
+        done = subprocess.run(
+            [*(command or program("queue-enqueue")), "--home", home.path],
+            stdin=text,
+            stdout=addresses,
+            stderr=subprocess.PIPE,
+            check=False,
+            timeout=SECONDS,
+            preexec_fn=preexec,
+        )
+    return _checked(Outcome(done.returncode, b"", done.stderr))
+
+
+def _checked(outcome: Outcome) -> Outcome:
+    assert outcome.error.count(b"\n") == (outcome.code != 0), outcome
+    return outcome
+
+
+def queued(home: Home) -> list[Queued]:
+    """Return the messages in S4, oldest name first."""
+    layout = open_layout(home.queue)
+    found = []
+    for directory in layout.directories("todo"):
+        for name in os.listdir(directory):
+            received, _, message = Path(layout.mess(int(name))).read_bytes().partition(b"\n")
+            envelope = unpack_todo(Path(layout.todo(int(name))).read_bytes())
+            found.append(Queued(int(name), received, message, envelope))
+    return sorted(found)
+
+
+def only(home: Home) -> Queued:
+    """Return the one message that is in the queue."""
+    (message,) = queued(home)
+    return message
+
+
+def states(home: Home) -> Counter[int | None]:
+    """Return how many messages are in each state, None for one that no crash may leave."""
+    layout = open_layout(home.queue)
+    numbers = {
+        int(name)
+        for kind in ("mess", "intd", "todo", "info", "local", "remote")
+        for directory in layout.directories(kind)
+        for name in os.listdir(directory)
+    }
+    return Counter(Presence(layout, number).state() for number in numbers)
+
+
+def is_empty(home: Home) -> bool:
+    """Return whether there is no message, and no name in pid/."""
+    return not states(home) and not os.listdir(home.queue + "/pid")
+
+
+def wrong_inodes(home: Home) -> list[str]:
+    """Return the names in mess/ that are not their own inode's number."""
+    found = [path for path in Path(home.queue, "mess").glob("*/*") if int(path.name) != path.stat().st_ino]
+    return [str(path) for path in found]
+
+
+@contextmanager
+def shared_home(owner: int = OWNER) -> Iterator[Home]:
+    """A home that every user can reach, its queue/ an owner's, maildrop/ open for all."""
+    top = Path(tempfile.mkdtemp())
+    try:
+        top.chmod(0o755)
+        home = make_home(top / "home")
+        if ROOT:
+            for directory, _, files in os.walk(home.queue):
+                os.chown(directory, owner, owner)
+                for name in files:
+                    os.chown(f"{directory}/{name}", owner, owner)
+        os.chmod(home.queue + "/maildrop", 0o1733)
+        yield home
+    finally:
+        shutil.rmtree(top)
+
+
+class PickupDaemon:
+    """A running queue-pickup; `log` is what it had queue-send print."""
+
+    def __init__(self, home: Home, preexec: Callable[[], None] | None = None) -> None:
+        script = "import sys, queue_inject.pickup as p; p.RETRY_SECONDS = 0.1; sys.exit(p.main(sys.argv))"
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", script, "--home", home.path],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            preexec_fn=preexec,
+        )
+        assert self.process.stdin and self.process.stdout and self.process.stderr
+        self._stdin, self._stdout, self._stderr = self.process.stdin, self.process.stdout, self.process.stderr
+        os.set_blocking(self._stdout.fileno(), False)
+        self.log = b""
+
+    def __enter__(self) -> "PickupDaemon":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.process.kill()
+        self.process.wait(SECONDS)
+        for stream in (self._stdin, self._stdout, self._stderr):
+            stream.close()
+
+    def said(self, text: bytes) -> bool:
+        """Return whether it has had a line with this text printed."""
+        while data := self._stdout.read(65536):
+            self.log += data
+        return text in self.log
+
+    def end(self) -> tuple[int, bytes]:
+        """Close its fd 0; return its exit code and what it wrote on stderr."""
+        self._stdin.close()
+        error = self._stderr.read()
+        return self.process.wait(SECONDS), error

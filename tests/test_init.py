@@ -1,0 +1,269 @@
+"""queuectl init: what it makes, with which owners and modes, and what it leaves alone or refuses."""
+
+import grp
+import os
+import pwd
+import stat
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from queue_admin import accounts
+from queue_admin.accounts import choose_owner, ensure_accounts, myself
+from queue_admin.create import create_home
+from queue_admin.hostname import check_host_name
+from queue_admin.main import main
+from queue_base.accounts import Owner
+from queue_base.errors import Permanent, Usage
+from queue_base.home import Home
+from queue_base.layout import open_layout
+from support.qmail_queue import our_owner, snapshot
+
+HASHED = {
+    "intd": 0o2700,
+    "todo": 0o2700,
+    "info": 0o2700,
+    "local": 0o2700,
+    "remote": 0o2700,
+    "hold": 0o2700,
+    "corrupt": 0o2700,
+    "mess": 0o2750,
+}
+FLAT = {"pid": 0o2700, "bounce": 0o2700, "maildrop": 0o1733, "lock": 0o700}
+
+
+def init(path: Path, *options: str) -> int:
+    return main(["queuectl", "init", str(path), "--as-me", "--me", "mail.example.org", *options])
+
+
+def expected(split: int) -> dict[str, int]:
+    queue = {"queue": 0o711, "queue/lock/sendmutex": 0o600, "queue/lock/trigger": 0o622}
+    queue |= {f"queue/{kind}": mode for kind, mode in (HASHED | FLAT).items()}
+    return queue | {f"queue/{kind}/{number}": mode for kind, mode in HASHED.items() for number in range(split)}
+
+
+def test_every_path_has_its_documented_owner_and_mode(tmp_path: Path) -> None:
+    home, owner = Home(str(tmp_path / "home")), our_owner()
+    before = os.umask(0o077)
+    create_home(home, owner, myself(), me="mail.example.org")
+    os.umask(before)
+    below = {**expected(23), "alias": 0o2755}
+    above = {".": 0o755, "control": 0o755, "control/me": 0o644, "control/locals": 0o644}
+    found = snapshot(Path(home.path))
+    assert {name for name in found if not name.endswith("/.")} == {*below, *above}
+    for modes, whose in ((below, owner), (above, myself())):
+        for name, mode in modes.items():
+            facts = os.stat(f"{home.path}/{name}")
+            assert (name, oct(stat.S_IMODE(facts.st_mode))) == (name, oct(mode))
+            assert (name, facts.st_uid, facts.st_gid) == (name, whose.uid, whose.gid)
+    assert stat.S_ISFIFO(os.stat(f"{home.queue}/lock/trigger").st_mode)
+
+
+def test_controls_hold_the_host_name_and_the_local_domains(tmp_path: Path) -> None:
+    assert init(tmp_path / "one") == 0
+    assert (tmp_path / "one/control/me").read_bytes() == b"mail.example.org\n"
+    assert (tmp_path / "one/control/locals").read_bytes() == b"mail.example.org\n"
+    assert init(tmp_path / "two", "--local", "Example.ORG.", "--local", "localhost") == 0
+    assert (tmp_path / "two/control/locals").read_bytes() == b"example.org\nlocalhost\n"
+
+
+def test_a_second_init_changes_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert init(tmp_path / "home", "--split", "7") == 0
+    message = tmp_path / "home/queue/mess/3/3"
+    message.write_bytes(b"precious")
+    os.chmod(tmp_path / "home/queue/bounce", 0o2770)
+    before = snapshot(tmp_path)
+    capfd.readouterr()
+    assert init(tmp_path / "home") == 0
+    assert snapshot(tmp_path) == before
+    assert capfd.readouterr().out == ""
+
+
+def test_a_second_init_makes_what_is_missing_and_only_that(tmp_path: Path) -> None:
+    assert init(tmp_path / "home", "--split", "7") == 0
+    whole = {name for name in snapshot(tmp_path)}
+    queue = tmp_path / "home/queue"
+    (queue / "maildrop").rmdir()
+    (queue / "info/4").rmdir()
+    (queue / "lock/trigger").unlink()
+    (tmp_path / "home/control/locals").unlink()
+    assert init(tmp_path / "home") == 0
+    assert set(snapshot(tmp_path)) == whole
+    assert stat.S_IMODE((queue / "info/4").stat().st_mode) == 0o2700
+
+
+def test_an_init_that_was_cut_off_is_finished_by_the_next(tmp_path: Path) -> None:
+    assert init(tmp_path / "home", "--split", "7") == 0
+    queue = tmp_path / "home/queue"
+    for kind in ("mess", "corrupt"):
+        os.rename(queue / kind, queue / f"{kind}.new")
+    (queue / "mess.new/6").rmdir()
+    (queue / "lock/trigger").rename(queue / "lock/trigger.new")
+    assert init(tmp_path / "home") == 0
+    assert open_layout(str(queue)).split == 7
+    assert not [name for name in snapshot(tmp_path) if name.endswith(".new")]
+
+
+def test_a_flat_todo_stays_flat(tmp_path: Path) -> None:
+    assert init(tmp_path / "home") == 0
+    todo = tmp_path / "home/queue/todo"
+    for number in range(23):
+        (todo / str(number)).rmdir()
+    assert init(tmp_path / "home") == 0
+    assert list(todo.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("split", "nearest"), [("24", "23 and 29"), ("1", "nearest is 2"), ("4", "3 and 5"), ("100", "97 and 101")]
+)
+def test_a_split_that_is_not_prime_is_refused_with_the_nearest_primes(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], split: str, nearest: str
+) -> None:
+    assert init(tmp_path / "home", "--split", split) == 100
+    assert nearest in capfd.readouterr().err
+    assert not (tmp_path / "home").exists()
+
+
+def test_a_split_other_than_the_queues_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert init(tmp_path / "home", "--split", "7") == 0
+    before = snapshot(tmp_path)
+    assert init(tmp_path / "home", "--split", "23") == 100
+    assert "split 7" in capfd.readouterr().err
+    assert snapshot(tmp_path) == before
+
+
+@pytest.mark.parametrize("option", [("--me", "other.example.org"), ("--local", "other.example.org")])
+def test_a_control_that_says_otherwise_is_refused(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], option: tuple[str, str]
+) -> None:
+    assert init(tmp_path / "home") == 0
+    assert main(["queuectl", "init", str(tmp_path / "home"), "--as-me", *option]) == 100
+    assert "says otherwise" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["localhost", "10.0.0.1", "a..b", "-a.example.org", "a b.org", "x" * 64 + ".org", ""])
+def test_a_name_that_is_no_full_host_name_is_refused(name: str) -> None:
+    with pytest.raises(Usage):
+        check_host_name(name)
+
+
+def test_the_default_host_name_must_do_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("socket.getfqdn", lambda: "shorty")
+    assert main(["queuectl", "init", str(tmp_path / "home"), "--as-me"]) == 100
+    assert "'shorty'" in capfd.readouterr().err
+    monkeypatch.setattr("socket.getfqdn", lambda: "Shorty.Example.org")
+    assert main(["queuectl", "init", str(tmp_path / "home"), "--as-me"]) == 0
+    assert (tmp_path / "home/control/me").read_bytes() == b"shorty.example.org\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [("queue", "directory"), ("queue/mess", "directory"), ("queue/lock/trigger", "FIFO"), ("control/me", "file")],
+)
+def test_something_else_in_the_place_of_a_path_is_named(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], path: str, kind: str
+) -> None:
+    wrong = tmp_path / "home" / path
+    wrong.parent.mkdir(parents=True)
+    if kind == "file":
+        wrong.mkdir()
+    else:
+        wrong.write_bytes(b"")
+    assert init(tmp_path / "home") == 100
+    assert f"unable to make {kind} {wrong}" in capfd.readouterr().err
+
+
+def test_a_home_that_may_not_be_made_is_temporary_trouble(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert init(tmp_path / "missing" / "home") == 111
+    assert capfd.readouterr().err == (
+        f"queuectl: fatal: unable to make {tmp_path}/missing/home: no such file or directory\n"
+    )
+
+
+class FakeSystem:
+    """passwd and group databases that groupadd and useradd, as called, add to."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.groups: dict[str, int] = {}
+        self.users: dict[str, tuple[int, int]] = {}
+        self.calls: list[list[str]] = []
+        monkeypatch.setattr(grp, "getgrnam", lambda name: SimpleNamespace(gr_gid=self.groups[name]))
+        monkeypatch.setattr(pwd, "getpwnam", self.getpwnam)
+        monkeypatch.setattr(accounts.shutil, "which", lambda name, path: f"/sbin/{name}")
+        monkeypatch.setattr(accounts.subprocess, "run", self.run)
+
+    def getpwnam(self, name: str) -> SimpleNamespace:
+        return SimpleNamespace(pw_uid=self.users[name][0], pw_gid=self.users[name][1])
+
+    def run(self, words: list[str], **_: object) -> subprocess.CompletedProcess[bytes]:
+        self.calls.append(words)
+        if words[0].endswith("groupadd"):
+            self.groups[words[-1]] = 900
+        else:
+            self.users[words[-1]] = (900 + len(self.users), self.groups[words[words.index("--gid") + 1]])
+        return subprocess.CompletedProcess(words, 0, b"", b"")
+
+
+def test_missing_accounts_are_made_as_system_accounts_without_home_or_shell(monkeypatch: pytest.MonkeyPatch) -> None:
+    system = FakeSystem(monkeypatch)
+    owner, made = ensure_accounts()
+    assert (owner.uid, owner.gid) == (900, 900)
+    assert made == ["group queue", "account queue", "account queuer"]
+    user = ["/sbin/useradd", "--system", "--home-dir", "/nonexistent", "--no-create-home"]
+    user += ["--shell", "/usr/sbin/nologin", "--gid", "queue"]
+    assert system.calls == [["/sbin/groupadd", "--system", "queue"], [*user, "queue"], [*user, "queuer"]]
+
+
+def test_accounts_that_are_there_are_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    system = FakeSystem(monkeypatch)
+    ensure_accounts()
+    system.calls.clear()
+    assert ensure_accounts()[1] == []
+    assert system.calls == []
+
+
+def test_an_account_with_the_wrong_group_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    system = FakeSystem(monkeypatch)
+    system.groups = {"queue": 900}
+    system.users = {"queue": (900, 900), "queuer": (901, 901)}
+    with pytest.raises(Permanent, match="account queuer"):
+        ensure_accounts()
+
+
+def test_what_useradd_says_when_it_fails_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    FakeSystem(monkeypatch)
+    monkeypatch.setattr(
+        accounts.subprocess, "run", lambda words, **_: subprocess.CompletedProcess(words, 1, b"", b"no space\n")
+    )
+    with pytest.raises(Permanent, match="unable to make account queue: groupadd: no space"):
+        ensure_accounts()
+
+
+def test_a_queue_of_qmails_is_refused_and_adopt_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home, owner = Home(str(tmp_path / "home")), our_owner()
+    create_home(home, owner, myself(), me="mail.example.org")
+    system = FakeSystem(monkeypatch)
+    system.users = {"qmailq": (owner.uid, owner.gid)}
+    with pytest.raises(Permanent, match="queuectl adopt"):
+        choose_owner(home, False)
+
+
+def test_a_queue_keeps_its_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home, owner = Home(str(tmp_path / "home")), Owner(our_owner().uid, our_owner().gid)
+    create_home(home, owner, myself(), me="mail.example.org")
+    FakeSystem(monkeypatch)
+    found, made = choose_owner(home, False)
+    assert (found.uid, found.gid, made) == (owner.uid, owner.gid, [])
+
+
+def test_the_queue_of_somebody_else_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = Home(str(tmp_path / "home"))
+    create_home(home, myself(), myself(), me="mail.example.org")
+    FakeSystem(monkeypatch)
+    monkeypatch.setattr(accounts, "myself", lambda: Owner(12345, 12345))
+    with pytest.raises(Permanent, match="not to you"):
+        choose_owner(home, False)

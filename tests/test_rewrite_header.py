@@ -1,0 +1,186 @@
+"""The header reader finds where the body begins; rewriting adds, removes and completes as qmail-inject does."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from queue_inject.compose import Identity, make_author, make_message_id, make_sender, show_address
+from queue_inject.header import HEADER_MAX, HeaderReader, field_name
+from queue_inject.rewrite import FieldError, missing_fields, rewrite_header
+from queue_wire.errors import FormatError
+
+
+def names(kind: str) -> bytes:
+    return {"defaulthost": b"host.example", "defaultdomain": b"dom.example", "plusdomain": b"plus.example"}[kind]
+
+
+def read(*pieces: bytes) -> tuple[list[bytes], bytes]:
+    """Return a message's fields and its body, however it arrives."""
+    reader = HeaderReader()
+    for number, piece in enumerate(pieces):
+        if reader.feed(piece):
+            return [field.data for field in reader.fields], reader.body + b"".join(pieces[number + 1 :])
+    reader.end()
+    return [field.data for field in reader.fields], reader.body
+
+
+CASES = [
+    (b"", [], b""),
+    (b"A: 1\n", [b"A: 1\n"], b""),
+    (b"A: 1", [b"A: 1\n"], b""),
+    (b"A: 1\n\nbody", [b"A: 1\n"], b"\nbody"),
+    (b"A: 1\n 2\n\t3\nB: 4\n\n", [b"A: 1\n 2\n\t3\n", b"B: 4\n"], b"\n"),
+    (b"A: 1\n 2", [b"A: 1\n 2\n"], b""),
+    (b"A: 1\nno field\nbody", [b"A: 1\n"], b"\nno field\nbody"),
+    (b"A: 1\nno field", [b"A: 1\n"], b"\nno field"),
+    (b"just a body", [], b"\njust a body"),
+    (b"\nbody", [], b"\nbody"),
+    (b" indented\n", [], b"\n indented\n"),
+    (b"From me today\nA: 1\n\n", [b"MBOX-Line: From me today\n", b"A: 1\n"], b"\n"),
+    (b"A : 1\n\n", [b"A : 1\n"], b"\n"),
+    (b"A b: 1\n\n", [], b"\nA b: 1\n\n"),
+    (b": 1\n\n", [], b"\n: 1\n\n"),
+    (b"A: 1\r\nB: 2\r\n\r\nbody\r\n", [b"A: 1\r\n", b"B: 2\r\n"], b"\r\nbody\r\n"),
+    (b"A\xff: 1\n", [], b"\nA\xff: 1\n"),
+]
+
+
+@pytest.mark.parametrize(("message", "fields", "body"), CASES, ids=[repr(case[0]) for case in CASES])
+def test_the_header_ends_where_qmail_inject_says(message: bytes, fields: list[bytes], body: bytes) -> None:
+    assert read(message) == (fields, body)
+    assert read(*[message[at : at + 1] for at in range(len(message))]) == (fields, body)
+
+
+@given(st.lists(st.sampled_from([b"A: 1", b"\n", b" x", b"From ", b"y", b"\r\n", b"\0", b"To: a"]), max_size=12))
+def test_no_byte_of_a_message_is_lost_however_it_arrives(pieces: list[bytes]) -> None:
+    message = b"".join(pieces)
+    fields, body = read(message)
+    assert read(*pieces) == (fields, body)
+
+    whole = b"".join(field.removeprefix(b"MBOX-Line: ") for field in fields) + body
+    added = (b"\n" if body[:1] == b"\n" else b"")
+    head = b"".join(field.removeprefix(b"MBOX-Line: ") for field in fields)
+    assert whole == message or head + body.removeprefix(added) == message or whole == message + b"\n"
+
+
+def test_a_header_without_end_is_refused_at_its_limit() -> None:
+    reader = HeaderReader()
+    with pytest.raises(FormatError, match="over"):
+        for _ in range(HEADER_MAX // 65536 + 1):
+            reader.feed(b"A: " + b"x" * 65532 + b"\n")
+
+
+def rewrite(message: bytes, ignored: frozenset[bytes] = frozenset()) -> tuple[list[bytes], list[bytes]]:
+    """Return the lines of the header, the added ones first, and the recipients."""
+    reader = HeaderReader()
+    reader.feed(message)
+    reader.end()
+    header = rewrite_header(reader.fields, names, ignored)
+    added = missing_fields(header, b"DATE", lambda: b"<ID>", lambda: b"AUTHOR")
+    return [*added, *header.lines], header.recipients
+
+
+def test_a_message_lacks_date_message_id_from_and_recipients() -> None:
+    assert rewrite(b"Subject: x\n")[0] == [
+        b"Date: DATE\n",
+        b"Message-ID: <ID>\n",
+        b"From: AUTHOR\n",
+        b"Cc: recipient list not shown: ;\n",
+        b"Subject: x\n",
+    ]
+
+
+def test_nothing_is_added_that_is_there_in_any_case() -> None:
+    message = b"DATE: x\nmessage-id : y\nFrOm: a@b.c\ncC: d@e.f\n"
+
+    assert rewrite(message) == (message.splitlines(keepends=True), [b"d@e.f"])
+
+
+def test_recipients_are_those_of_to_cc_bcc_and_apparently_to_in_order() -> None:
+    message = b"To: a\nCc: b, c\nBcc: d\nApparently-To: e\nReply-To: f\n"
+
+    assert rewrite(message)[1] == [each + b"@host.example" for each in (b"a", b"b", b"c", b"d", b"e")]
+
+
+def test_bcc_return_path_and_content_length_go() -> None:
+    message = b"To: a@b.c\nBcc: b@c.d\nReturn-Path: <x@y.z>\nContent-Length: 7\nResent-Bcc: c@d.e\nX: 1\n"
+
+    lines, _ = rewrite(message)
+    assert [line for line in lines if b"DATE" not in line and b"ID" not in line and b"AUTHOR" not in line] == [
+        b"Resent-Cc: recipient list not shown: ;\n",
+        b"To: a@b.c\n",
+        b"X: 1\n",
+    ]
+
+
+@pytest.mark.parametrize("field", [b"Sender", b"From", b"Reply-To", b"To", b"Cc", b"Bcc", b"Date", b"Message-ID"])
+def test_any_resent_field_makes_it_resent(field: bytes) -> None:
+    lines, recipients = rewrite(b"To: a@b.c\nResent-" + field + b": d@e.f\n")
+
+    assert recipients == ([b"d@e.f"] if field in (b"To", b"Cc", b"Bcc") else [])
+    assert all(line.startswith((b"Resent-", b"To:")) for line in lines)
+    assert {line.partition(b":")[0] for line in lines} >= {b"Resent-Date", b"Resent-Message-ID", b"Resent-From"}
+
+
+def test_a_field_that_cannot_be_parsed_is_named() -> None:
+    with pytest.raises(FieldError, match=r"a \( without its \)") as caught:
+        rewrite(b"Reply-To : (x\n")
+    assert caught.value.field == "Reply-To"
+
+
+def test_fields_to_be_ignored_are_removed_unread() -> None:
+    lines, _ = rewrite(b"From: (broken\nMessage-ID: <old>\n", frozenset((b"from", b"message-id")))
+
+    assert b"From: AUTHOR\n" in lines and b"Message-ID: <ID>\n" in lines and len(lines) == 4
+
+
+@given(st.binary(max_size=200))
+def test_random_bytes_as_a_message_never_crash(message: bytes) -> None:
+    try:
+        rewrite(b"To: " + message)
+    except FieldError:
+        pass
+    rewrite(b"Subject: " + message.replace(b"\n", b""))
+
+
+def test_a_field_name_is_printable_and_before_a_colon() -> None:
+    assert field_name(b"Resent-To \t: x\n") == b"resent-to"
+    assert [field_name(line) for line in (b"x", b":", b" a: b", b"a b: c", b"\x7f: x", b"")] == [None] * 6
+
+
+@pytest.mark.parametrize(
+    ("environment", "author", "sender"),
+    [
+        ({}, b"anonymous@host.example", b"anonymous@host.example"),
+        ({b"LOGNAME": b"l", b"USER": b"u"}, b"u@host.example", b"u@host.example"),
+        ({b"USER": b"u", b"MAILUSER": b"m"}, b"m@host.example", b"m@host.example"),
+        ({b"MAILUSER": b"m", b"QMAILUSER": b"q"}, b"q@host.example", b"q@host.example"),
+        ({b"USER": b"u", b"MAILHOST": b"h.x"}, b"u@h.x", b"u@h.x"),
+        ({b"USER": b"u", b"MAILHOST": b"h.x", b"QMAILHOST": b"q"}, b"u@q.dom.example", b"u@q.dom.example"),
+        ({b"USER": b"u", b"QMAILSUSER": b"s", b"QMAILSHOST": b"s.x"}, b"u@host.example", b"s@s.x"),
+        ({b"USER": b"u", b"NAME": b"N", b"MAILNAME": b"A (B)"}, b'"A (B)" <u@host.example>', b"u@host.example"),
+        ({b"USER": b"u", b"NAME": b'A "B"\nTo: x'}, b'"A \\"B\\" To: x" <u@host.example>', b"u@host.example"),
+        ({b"USER": b"u", b"NAME": b"A (B)", b"QMAILINJECT": b"c"}, b"u@host.example (A \\(B\\))", b"u@host.example"),
+        ({b"USER": b"u v"}, b'"u v"@host.example', b"u v@host.example"),
+        ({b"USER": b"u", b"QMAILINJECT": b"r"}, b"u@host.example", b"u-@host.example-@[]"),
+        ({b"USER": b"u", b"QMAILINJECT": b"m"}, b"u@host.example", b"u-1000.77@host.example"),
+        ({b"USER": b"u", b"QMAILINJECT": b"rm"}, b"u@host.example", b"u-1000.77-@host.example-@[]"),
+    ],
+)
+def test_the_environment_says_who_sends(environment: dict[bytes, bytes], author: bytes, sender: bytes) -> None:
+    identity = Identity(environment)
+
+    assert make_author(identity, names) == author
+    assert make_sender(identity, names, 1000, 77) == sender
+
+
+def test_a_message_id_has_time_process_and_host() -> None:
+    assert make_message_id("20261120124500.000001", 77, b"id.example") == b"<20261120124500.000001.77.qmail@id.example>"
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [(b"", b""), (b"a@b.c", b"a@b.c"), (b"a b@c.d", b'"a b"@c.d'), (b'a"@b.c', b'"a\\""@b.c'), (b"a", b"a"), (b".a@b", b'".a"@b')],
+)
+def test_an_envelope_address_is_shown_as_a_header_has_it(address: bytes, shown: bytes) -> None:
+    assert show_address(address) == shown

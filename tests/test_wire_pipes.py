@@ -1,0 +1,234 @@
+"""What travels on pipes: netstrings, records, notices, jobs, reports, removals."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from queue_wire.cleaning import ANSWERS, pack_clean
+from queue_wire.errors import FormatError
+from queue_wire.job import Job, pack_job, unpack_job
+from queue_wire.netstring import NetstringReader, pack_netstring
+from queue_wire.notice import Classified, pack_classified, pack_log, unpack_notice
+from queue_wire.records import RecordReader
+from queue_wire.report import Ready, Report, pack_ready, pack_report, unpack_report
+from support import strategies
+
+
+def payloads(pieces: list[bytes], cap: int = 1 << 20) -> list[bytes]:
+    """Return what a new NetstringReader hands over."""
+    reader, found = NetstringReader(cap), []
+    for piece in pieces:
+        reader.feed(piece)
+        while (payload := reader.next()) is not None:
+            found.append(payload)
+    return found
+
+
+def test_a_netstring_is_length_colon_bytes_comma() -> None:
+    assert pack_netstring(b"hello world!") == b"12:hello world!,"
+    assert pack_netstring(b"") == b"0:,"
+
+
+@given(st.lists(st.binary(max_size=30), max_size=5))
+def test_netstrings_are_read_however_they_arrive(sent: list[bytes]) -> None:
+    data = b"".join(map(pack_netstring, sent))
+
+    for pieces in strategies.arrivals(data):
+        assert payloads(pieces) == sent
+
+
+def test_a_netstring_is_handed_over_before_what_follows_is_whole() -> None:
+    for pieces in strategies.arrivals(b"2:ab,"):
+        assert payloads([*pieces, b"3:x"]) == [b"ab"]
+
+
+@pytest.mark.parametrize(
+    "data", [b":", b"x", b"-1:a,", b"01:a,", b"00:,", b"1:ab", b"3:abcd", b"1234567890", b"12 :", b"\n3:abc,"]
+)
+def test_what_is_not_a_netstring_is_refused_however_it_arrives(data: bytes) -> None:
+    for pieces in strategies.arrivals(data):
+        with pytest.raises(FormatError):
+            payloads(pieces)
+
+
+def test_a_netstring_over_the_cap_is_refused_before_it_arrives() -> None:
+    assert payloads([b"10:" + b"x" * 10 + b","], cap=10) == [b"x" * 10]
+    with pytest.raises(FormatError, match="limit 10"):
+        payloads([b"11:"], cap=10)
+
+
+@given(strategies.garbage)
+def test_garbage_for_netstrings_is_refused_alike_however_it_arrives(data: bytes) -> None:
+    outcomes = set()
+    for pieces in ([data], [data[at : at + 1] for at in range(len(data))]):
+        try:
+            outcomes.add(str(payloads(pieces)))
+        except FormatError:
+            outcomes.add("refused")
+    assert len(outcomes) == 1
+
+
+def test_records_are_read_however_they_arrive() -> None:
+    for pieces in strategies.arrivals(b"DR457\0\0Lnew msg 457\0DL4"):
+        reader = RecordReader()
+        assert [record for piece in pieces for record in reader.feed(piece)] == [b"DR457", b"", b"Lnew msg 457"]
+        assert reader.feed(b"58\0") == [b"DL458"]
+
+
+@pytest.mark.parametrize("ending", [b"", b"\0", b"\0more"])
+def test_a_record_over_the_cap_is_refused_however_it_arrives(ending: bytes) -> None:
+    assert RecordReader(cap=20).feed(b"x" * 20 + b"\0") == [b"x" * 20]
+    for pieces in strategies.arrivals(b"x" * 21 + ending):
+        reader = RecordReader(cap=20)
+        with pytest.raises(FormatError):
+            for piece in pieces:
+                reader.feed(piece)
+
+
+@pytest.mark.parametrize(
+    ("local", "remote", "record"),
+    [(False, False, b"DX457"), (True, False, b"DL457"), (False, True, b"DR457"), (True, True, b"DB457")],
+)
+def test_a_notice_is_the_record_of_the_exttodo_patch(local: bool, remote: bool, record: bytes) -> None:
+    assert pack_classified(Classified(457, local, remote)) == record + b"\0"
+    assert unpack_notice(record) == Classified(457, local, remote)
+
+
+@given(strategies.ids, st.booleans(), st.booleans())
+def test_a_notice_comes_back_as_it_was_packed(message: int, local: bool, remote: bool) -> None:
+    notice = Classified(message, local, remote)
+
+    assert unpack_notice(pack_classified(notice).removesuffix(b"\0")) == notice
+
+
+def test_a_log_line_travels_as_it_is() -> None:
+    assert pack_log(b"new msg 457") == b"Lnew msg 457\0"
+    assert unpack_notice(b"Lnew msg 457") == b"new msg 457"
+
+
+@pytest.mark.parametrize(
+    "record",
+    [b"", b"D", b"DL", b"DLx", b"DL0", b"D457", b"DLR457", b"DQ1", b"X1", b"Lone\ntwo", b"L" + b"x" * 1001],
+)
+def test_a_notice_that_is_garbage_is_refused(record: bytes) -> None:
+    with pytest.raises(FormatError):
+        unpack_notice(record)
+
+
+@given(strategies.garbage)
+def test_garbage_for_a_notice_raises_nothing_but_a_format_error(data: bytes) -> None:
+    try:
+        notice = unpack_notice(data)
+    except FormatError:
+        return
+    assert isinstance(notice, Classified) or (b"\n" not in notice and len(notice) <= 1000)
+
+
+JOB = Job(9, b"mess/20/457", b"a@example.org", b"example.net", [b"b@example.net", b"c@example.net"])
+
+
+def test_a_job_is_one_netstring_of_nul_separated_fields() -> None:
+    packed = b"9\0mess/20/457\0a@example.org\0example.net\0b@example.net\0c@example.net"
+
+    assert pack_job(JOB) == b"%d:%s," % (len(packed), packed)
+    assert unpack_job(packed) == JOB
+
+
+@given(strategies.numbers, strategies.ids, strategies.addresses, strategies.texts, strategies.some_recipients)
+def test_a_job_comes_back_as_it_was_packed(
+    number: int, message: int, sender: bytes, nexthop: bytes, recipients: list[bytes]
+) -> None:
+    job = Job(number, b"mess/%d/%d" % (message % 23, message), sender, nexthop, recipients)
+
+    assert [unpack_job(payload) for payload in payloads([pack_job(job)])] == [job]
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b"9",
+        b"9\0mess/20/457\0s\0h",
+        b"x\0mess/20/457\0s\0h\0r",
+        b"-1\0mess/20/457\0s\0h\0r",
+        b"\0mess/20/457\0s\0h\0r",
+        b"1" * 19 + b"\0mess/20/457\0s\0h\0r",
+        b"9\0mess/20/../../../etc/passwd\0s\0h\0r",
+        b"9\0/mess/20/457\0s\0h\0r",
+        b"9\0info/20/457\0s\0h\0r",
+        b"9\0mess/20\0s\0h\0r",
+        b"9\0mess/20/457/\0s\0h\0r",
+        b"9\0mess//457\0s\0h\0r",
+        b"9\0mess/20/-457\0s\0h\0r",
+    ],
+)
+def test_a_job_that_is_garbage_is_refused(payload: bytes) -> None:
+    with pytest.raises(FormatError):
+        unpack_job(payload)
+
+
+@given(strategies.garbage)
+def test_garbage_for_a_job_raises_nothing_but_a_format_error(data: bytes) -> None:
+    for payload in (data, b"9\0mess/20/457\0s\0" + data):
+        try:
+            job = unpack_job(payload)
+        except FormatError:
+            continue
+        assert job.recipients
+
+
+verdict_lists = st.lists(st.tuples(st.sampled_from([b"K", b"Z", b"D"]), strategies.texts), min_size=1)
+
+
+@given(strategies.numbers, st.sampled_from([b"m", b"h"]), verdict_lists)
+def test_a_report_comes_back_as_it_was_packed(number: int, scope: bytes, verdicts: list[tuple[bytes, bytes]]) -> None:
+    report = Report(number, scope, verdicts)
+
+    assert [unpack_report(payload) for payload in payloads([pack_report(report)])] == [report]
+
+
+def test_a_report_is_one_netstring_with_a_verdict_for_each_recipient() -> None:
+    report = Report(9, b"m", [(b"K", b"192.0.2.1 accepted"), (b"D", b"no such user")])
+    packed = b"9\0m\0K192.0.2.1 accepted\0Dno such user"
+
+    assert pack_report(report) == b"%d:%s," % (len(packed), packed)
+    assert unpack_report(packed) == report
+    assert pack_ready(20) == b"8:ready\00020,"
+    assert unpack_report(b"ready\00020") == Ready(20)
+
+
+def test_a_nul_in_a_verdict_never_makes_a_second_verdict() -> None:
+    packed = pack_report(Report(9, b"m", [(b"Z", b"a\0Kb")]))
+
+    assert [unpack_report(payload) for payload in payloads([packed])] == [Report(9, b"m", [(b"Z", b"a_Kb")])]
+
+
+def test_a_verdict_of_an_unknown_letter_is_kept_for_the_caller_to_call_mangled() -> None:
+    assert unpack_report(b"9\0h\0Qtext\0") == Report(9, b"h", [(b"Q", b"text"), (b"", b"")])
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        *(b"", b"9", b"9\0m", b"9\0x\0K", b"9\0\0K", b"x\0m\0K", b"\0m\0K", b"1" * 19 + b"\0m\0K"),
+        *(b"ready", b"ready\0", b"ready\0x", b"ready\0-1"),
+    ],
+)
+def test_a_report_that_is_garbage_is_refused(payload: bytes) -> None:
+    with pytest.raises(FormatError):
+        unpack_report(payload)
+
+
+@given(strategies.garbage)
+def test_garbage_for_a_report_raises_nothing_but_a_format_error(data: bytes) -> None:
+    for payload in (data, b"9\0m\0" + data, b"ready\0" + data):
+        try:
+            report = unpack_report(payload)
+        except FormatError:
+            continue
+        assert isinstance(report, Ready) or report.verdicts
+
+
+def test_a_removal_is_an_id_and_its_answer_one_of_three_bytes() -> None:
+    assert pack_clean(457) == b"457\0"
+    assert ANSWERS == b"+!x"
