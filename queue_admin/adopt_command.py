@@ -22,7 +22,9 @@ from queue_base.home import find_home
 def command(context: click.Context, home: str | None, back: bool, as_me: bool, todo: str | None, force: bool) -> None:
     """Take over a qmail home, or give it back.
 
-    HOME is by default that of --home, else QUEUE_HOME, else /var/queue. Stop qmail-send (with --undo: queue-send) first. Owners and modes change and what is missing is made; no
+    HOME is by default that of --home, else QUEUE_HOME, else /var/queue.
+
+    Stop qmail-send (with --undo: queue-send) first. Owners and modes change and what is missing is made; no
     message is touched. If it is cut off, run it again, in either direction.
 
     \b

@@ -7,7 +7,7 @@ are not in their format make `trouble`, and the rest is still shown.
 import os
 from collections.abc import Callable
 
-from queue_admin.survey import Sight, read_regular
+from queue_admin.survey import Sight, read_head, read_regular
 from queue_base.errors import reason
 from queue_base.layout import Layout
 from queue_wire.envelope import unpack_info, unpack_todo
@@ -90,7 +90,7 @@ class Detail:
 def mark_reason(layout: Layout, kind: str, message: int) -> bytes:
     """Return the reason in hold/B/I or corrupt/B/I, one line; what failed where it cannot be read."""
     try:
-        return read_regular(layout.hashed(kind, message), 4096).split(b"\n", 1)[0]
+        return read_head(layout.hashed(kind, message), 4096).split(b"\n", 1)[0]
     except OSError as error:
         return f"its reason: {reason(error)}".encode()
 

@@ -37,7 +37,9 @@ def command(
 ) -> None:
     """Make a home, or what it lacks.
 
-    HOME is by default that of --home, else QUEUE_HOME, else /var/queue. Run by root, it also makes the accounts `queue` and `queuer` where they are missing. Run again, it
+    HOME is by default that of --home, else QUEUE_HOME, else /var/queue.
+
+    Run by root, it also makes the accounts `queue` and `queuer` where they are missing. Run again, it
     makes what is missing and changes nothing else.
 
     \b

@@ -51,8 +51,13 @@ def main(argv: list[str]) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        code = group.main(argv[1:], prog_name=PROGRAM, standalone_mode=False)
+        # Not group.main, which has exit codes of its own.
+        with group.make_context(PROGRAM, argv[1:]) as context:
+            group.invoke(context)
         sys.stdout.flush()
+        return 0
+    except click.exceptions.Exit as ended:
+        return ended.exit_code
     except Failure as failure:
         complain(PROGRAM, f"fatal: {failure}")
         return failure.exit_code
@@ -73,4 +78,3 @@ def main(argv: list[str]) -> int:
     except OSError as error:
         complain(PROGRAM, f"fatal: unable to use {error.filename or 'the queue'}: {reason(error)}")
         return TEMPORARY
-    return code if isinstance(code, int) else 0

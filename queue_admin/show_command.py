@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import click
 
 from queue_admin.detail import CHANNELS, Detail, failures, mark_reason
-from queue_admin.survey import Sight, look, read_regular
+from queue_admin.survey import Sight, look, open_regular, read_head
 from queue_admin.text import moment, span, visible, word
 from queue_base.errors import Permanent, Temporary, Usage, reason
 from queue_base.home import find_home
@@ -109,19 +109,18 @@ def _files(layout: Layout, sight: Sight) -> list[str]:
 
 def _header(layout: Layout, sight: Sight) -> Iterator[str]:
     try:
-        data = read_regular(layout.mess(sight.message), 0)[:HEADER_MAX]
+        data = read_head(layout.mess(sight.message), HEADER_MAX)
     except OSError:
         return
     yield "header:"
-    for line in (NEWLINE + data).split(NEWLINE * 2, 1)[0].split(NEWLINE)[1:]:
+    for line in (NEWLINE + data).split(NEWLINE * 2, 1)[0].removesuffix(NEWLINE).split(NEWLINE)[1:]:
         yield "  " + visible(line.replace(b"\t", b" "))
 
 
 def _copy(path: str) -> None:
     sys.stdout.flush()
     try:
-        # Not blocking, so that a FIFO by that name is empty and not a wait for ever.
-        source = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        source = open_regular(path)
     except OSError as error:
         raise Temporary(f"unable to read {path}: {reason(error)}") from error
     with os.fdopen(source, "rb") as message:

@@ -40,7 +40,9 @@ class Totals:
 def command(context: click.Context) -> None:
     """Count the messages in the queue.
 
-    It needs no lock and changes nothing. The first two lines are those of qmail-qstat. `maildrop` is left out where it may not be read.
+    It needs no lock and changes nothing.
+
+    The first two lines are those of qmail-qstat. `maildrop` is left out where it may not be read.
 
     \b
     Example:

@@ -17,7 +17,6 @@ from queue_wire.errors import FormatError
 from queue_wire.ids import pack_long_id, unpack_id
 
 STATES = {1: "gone", 2: "incoming", 3: "incoming", 4: "queued", 5: "classified", None: "unknown"}
-FLAT = ("bounce",)
 HASHED_KINDS = ("mess", "info", "local", "remote", "hold", "corrupt")
 
 
@@ -30,7 +29,7 @@ class Sight:
 
     __slots__ = ("birth", "corrupt", "held", "message", "presence", "size", "state", "trouble")
 
-    def __init__(self, layout: Layout, message: int, presence: Presence) -> None:
+    def __init__(self, layout: Layout, message: int, presence: Presence, held: bool, corrupt: bool) -> None:
         self.message = message
         self.presence = presence
         self.state = STATES[presence.state()]
@@ -38,8 +37,8 @@ class Sight:
         info = _lstat(layout.hashed("info", message)) if presence.info and not presence.todo else mess
         self.birth = info.st_mtime_ns // 1000 if info else None
         self.size = mess.st_size if mess else None
-        self.held = os.path.lexists(layout.hashed("hold", message))
-        self.corrupt = os.path.lexists(layout.hashed("corrupt", message))
+        self.held = held
+        self.corrupt = corrupt
         self.trouble = "files that make no state" if self.state == "unknown" else ""
         if self.state == "gone":
             self.state, self.trouble = "unknown", "held or corrupt, but there is no message"
@@ -71,40 +70,58 @@ def look(layout: Layout, message: int) -> Sight | None:
         presence = Presence(layout, message)
         if presence.state() is not None:
             break
-    marks = (layout.hashed("hold", message), layout.hashed("corrupt", message))
-    if presence.state() == 1 and not any(os.path.lexists(mark) for mark in marks):
+    held, corrupt = (os.path.lexists(layout.hashed(kind, message)) for kind in ("hold", "corrupt"))
+    if presence.state() == 1 and not held and not corrupt:
         return None
-    return Sight(layout, message, presence)
+    return Sight(layout, message, presence, held, corrupt)
+
+
+class Listed(Presence):
+    """A Presence from the names that directories were found to hold, which spares a system call for each file."""
+
+    __slots__ = ()
+
+    def __init__(self, names: dict[str, set[int]], message: int) -> None:
+        for kind in Presence.__slots__:
+            setattr(self, kind, message in names[kind])
 
 
 def survey(layout: Layout) -> Iterator[Sight | Stray]:
     """Yield every message and every stray name. Raises Temporary for a directory that may not be read."""
-    hashed = [*HASHED_KINDS, *(kind for kind, flat in _either(layout) if not flat)]
+    flat_kinds = ["bounce", *(kind for kind, flat in _either(layout) if flat)]
+    hashed_kinds = [*HASHED_KINDS, *(kind for kind, flat in _either(layout) if not flat)]
+    flat: dict[str, set[int]] = {kind: set() for kind in flat_kinds}
+    for kind, ids in flat.items():
+        yield from _names(f"{layout.queue}/{kind}", ids, None, layout.split)
     for number in range(layout.split):
-        found: set[int] = set()
-        for kind in hashed:
-            yield from _names(f"{layout.queue}/{kind}/{number}", found, number, layout.split)
-        yield from _looks(layout, found)
-    found = set()
-    for kind in (*FLAT, *(kind for kind, flat in _either(layout) if flat)):
-        yield from _names(f"{layout.queue}/{kind}", found, None, layout.split)
+        names: dict[str, set[int]] = {kind: set() for kind in hashed_kinds} | flat
+        for kind in hashed_kinds:
+            yield from _names(f"{layout.queue}/{kind}/{number}", names[kind], number, layout.split)
+        for message in sorted(set().union(*(names[kind] for kind in hashed_kinds))):
+            yield from _seen(layout, names, message)
     # Those with a file in a numbered directory were seen with it.
-    yield from _looks(layout, {message for message in found if not _has_hashed(layout, message)})
+    for message in sorted(set().union(*flat.values())):
+        if not any(os.path.lexists(layout.hashed(kind, message)) for kind in HASHED_KINDS):
+            yield from _seen(layout, None, message)
 
 
 def _either(layout: Layout) -> tuple[tuple[str, bool], tuple[str, bool]]:
     return ("todo", layout.flat_todo), ("intd", layout.flat_intd)
 
 
-def _has_hashed(layout: Layout, message: int) -> bool:
-    return any(os.path.lexists(layout.hashed(kind, message)) for kind in HASHED_KINDS)
-
-
-def _looks(layout: Layout, messages: set[int]) -> Iterator[Sight]:
-    for message in sorted(messages):
-        sight = look(layout, message)
-        if sight is not None:
-            yield sight
+def _seen(layout: Layout, names: dict[str, set[int]] | None, message: int) -> Iterator[Sight]:
+    if names is not None:
+        presence = Listed(names, message)
+        if presence.state() in (4, 5):
+            sight = Sight(layout, message, presence, message in names["hold"], message in names["corrupt"])
+            if sight.size is not None:
+                yield sight
+                return
+    # The directories were listed one after the other, and what they say together does not fit or is about
+    # to change. So look at this one by itself.
+    looked = look(layout, message)
+    if looked is not None:
+        yield looked
 
 
 def _names(directory: str, found: set[int], number: int | None, split: int) -> Iterator[Stray]:
@@ -134,8 +151,26 @@ def _lstat(path: str) -> os.stat_result | None:
         return None
 
 
-def read_regular(path: str, most: int = 64 * 1024 * 1024) -> bytes:
-    """Return a file's bytes; OSError also for what is not a regular file, which could make a reader wait for ever."""
+def open_regular(path: str) -> int:
+    """Return a descriptor to read a regular file. Raises OSError, also for what could make a reader wait for ever."""
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError("not a regular file")
+    return handle
+
+
+def read_regular(path: str) -> bytes:
+    """Return a regular file's bytes. Raises OSError."""
     if not stat.S_ISREG(os.lstat(path).st_mode):
         raise OSError("not a regular file")
-    return read_file(path, most)
+    return read_file(path)
+
+
+def read_head(path: str, most: int) -> bytes:
+    """Return the first `most` bytes of a regular file. Raises OSError."""
+    handle = open_regular(path)
+    try:
+        return os.read(handle, most)
+    finally:
+        os.close(handle)

@@ -60,5 +60,5 @@ def guard_descriptors(needed: int) -> None:
             os.fstat(descriptor)
         except OSError as error:
             if descriptor < needed:
-                raise QueueTrouble(READ, f"unable to read descriptor {descriptor}: {reason(error)}") from error
+                raise QueueTrouble(READ, f"unable to use descriptor {descriptor}: {reason(error)}") from error
             os.open("/dev/null", os.O_RDWR)

@@ -3,10 +3,11 @@
 It stops for one thing: the end of fd 0. Then nobody is left to write down a verdict, so the deliveries in
 flight are dropped at once; one that is cut before its closing dot is not delivered, and all of them are
 tried again. Signals do not stop it, since queue-send wants the reports of what is in flight; HUP makes it
-read the control files again. A bad job is logged and left out; a job that goes wrong is a temporary failure.
+read the control files again. A job that cannot be understood, or that goes wrong, is logged and deferred.
 """
 
 import asyncio
+import contextlib
 import os
 import signal
 import traceback
@@ -14,10 +15,9 @@ import traceback
 from queue_base.errors import Temporary, complain, reason
 from queue_base.home import Home
 from queue_base.pipes import OutPipe, PeerLost, read_available
+from queue_remote.controls import Controls
 from queue_remote.delivery import deliver
 from queue_remote.message import open_message
-from queue_remote.route import Router
-from queue_remote.settings import read_settings
 from queue_wire.errors import FormatError
 from queue_wire.job import Job, unpack_job
 from queue_wire.netstring import NetstringReader
@@ -38,11 +38,11 @@ class Daemon:
     def __init__(self, home: Home, loop: asyncio.AbstractEventLoop) -> None:
         self.exit_code: int | None = None
         self._home = home
+        self._controls = Controls(home, PROGRAM)
         self._loop = loop
         self._reader = NetstringReader(JOB_MAX)
         self._reports = OutPipe(REPORTS)
         self._flushing = False
-        self._router: Router | None = None
         # The event loop itself holds its tasks only weakly.
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -50,21 +50,16 @@ class Daemon:
         """Watch fd 0 and the signals, and say that `jobs` are taken at once. Raises OSError."""
         os.set_blocking(JOBS, False)
         self._loop.add_reader(JOBS, self._on_jobs)
-        self._loop.add_signal_handler(signal.SIGHUP, self.reread)
+        self._loop.add_signal_handler(signal.SIGHUP, self._controls.reread)
         self._loop.set_exception_handler(_on_stray_exception)
-        self.reread()
+        self._controls.reread()
         self._put(pack_ready(jobs))
-
-    def reread(self) -> None:
-        """Read the control files again; trouble is logged now, and each job tries once more."""
-        self._router = None
-        try:
-            self._router = Router(read_settings(self._home))
-        except Temporary as error:
-            complain(PROGRAM, f"alert: {error}; mail is deferred until it can be read")
 
     def _stop(self, exit_code: int) -> None:
         self.exit_code = exit_code
+        # Verdicts that are known already may still find their reader.
+        with contextlib.suppress(PeerLost):
+            self._reports.flush()
         self._loop.remove_reader(JOBS)
         self._loop.stop()
 
@@ -88,11 +83,19 @@ class Daemon:
         try:
             job = unpack_job(payload)
         except FormatError as error:
-            complain(PROGRAM, f"alert: unable to read a job: {error}; it is left out")
+            complain(PROGRAM, f"alert: unable to read a job: {error}; it is deferred")
+            self._answer_bad_job(payload)
             return
         task = self._loop.create_task(self._run_job(job))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    def _answer_bad_job(self, payload: bytes) -> None:
+        """Defer what there is in a bad job, if it says its number; without an answer it would stay in flight."""
+        number, *fields = payload.split(b"\0")
+        if number.isdigit() and len(number) <= 18:
+            verdicts = [(TEMPORARY, internal_error("unable to understand the job"))] * max(1, len(fields) - 3)
+            self._put(pack_report(Report(int(number), MESSAGE_SCOPE, verdicts)))
 
     async def _run_job(self, job: Job) -> None:
         try:
@@ -106,10 +109,10 @@ class Daemon:
 
     async def _deliver(self, job: Job) -> Report:
         try:
-            router = self._router or Router(read_settings(self._home))
+            router = self._controls.router()
         except Temporary as error:
+            self._controls.complain(error)
             return _temporary(job, no_controls(str(error)))
-        self._router = router
         try:
             message = open_message(f"{self._home.queue}/{os.fsdecode(job.path)}")
         except OSError as error:

@@ -5,6 +5,8 @@ import stat
 
 # Large enough that a usual message is one read, small enough for thousands of deliveries at once.
 CHUNK = 65536
+# Without waiting for a FIFO's writer, and without following a link out of the queue.
+_OPEN = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Message:
@@ -33,9 +35,11 @@ class Message:
 
 
 def open_message(path: str) -> Message:
-    """Open a message for one delivery. Raises OSError."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    """Open a message for one delivery. Raises OSError, also where something else than a file is in its place."""
+    descriptor = os.open(path, _OPEN)
     try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError("not a regular file")
         return Message(descriptor)
     except OSError:
         os.close(descriptor)

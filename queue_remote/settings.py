@@ -1,4 +1,4 @@
-"""queue-remote's control files, read together and used together until the next HUP.
+"""queue-remote's control files, read together and used together (queue_remote.controls says how long).
 
     me              this host's name; must be there
     helohost        what EHLO says; default: me
@@ -19,6 +19,7 @@ from queue_base.home import Home
 from queue_wire.errors import FormatError, quoted
 from queue_wire.smtproutes import Relay, Routes, unpack_relay, unpack_routes
 
+FILES = ("me", "helohost", "smtproutes", "timeoutconnect", "timeoutremote", "nameservers")
 DNS_PORT = 53
 
 

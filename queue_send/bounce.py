@@ -2,7 +2,7 @@
 
 1. text/plain for people. It begins `Hi. This is the`, and has one paragraph a recipient that begins
    with `<`, as QSBMF asks (cr.yp.to/proto/qsbmf.txt), so that mailing list programs understand it.
-2. message/delivery-status (RFC 3464).
+2. message/delivery-status (RFC 3464), in ASCII as it must be; addresses beyond that as RFC 6533 writes them.
 3. text/rfc822-headers: the header of the message (RFC 6522).
 """
 
@@ -10,9 +10,9 @@ import re
 from email.utils import formatdate
 from typing import NamedTuple
 
-LINE_MOST = 900  # Bytes of one line of a reason; RFC 5322 allows 998.
+LINE_MOST = 900  # Bytes of what strangers wrote in one line; RFC 5322 allows 998 with our own words.
 
-_STATUS = re.compile(rb"(?<![\d.])([245]\.\d{1,3}\.\d{1,3})(?![\d.])")
+_STATUS = re.compile(rb"(?<![\d.])([45]\.\d{1,3}\.\d{1,3})(?![\d.])")
 _REPLY = re.compile(rb"Remote host said: ([2345]\d\d[^\n]*)")
 
 
@@ -78,27 +78,43 @@ def _text(facts: BounceFacts) -> bytes:
 
 def _status(facts: BounceFacts) -> bytes:
     fields = [
-        b"Reporting-MTA: dns; %s\nArrival-Date: %s\n" % (_token(facts.me), formatdate(facts.birth).encode()),
+        b"Reporting-MTA: dns; %s\nArrival-Date: %s\n" % (_ascii(_token(facts.me)), formatdate(facts.birth).encode()),
     ]
     for recipient, reason in facts.failures:
         found = _STATUS.search(reason)
         reply = _REPLY.search(reason)
         kind, text = (b"smtp", reply[1]) if reply else (b"x-queue-suite", reason.strip().replace(b"\n", b" "))
         fields.append(
-            b"Final-Recipient: rfc822; %s\nAction: failed\nStatus: %s\nDiagnostic-Code: %s; %s\n"
-            % (_token(recipient), found[1] if found else b"5.0.0", kind, _readable(text)),
+            b"Final-Recipient: %s\nAction: failed\nStatus: %s\nDiagnostic-Code: %s; %s\n"
+            % (_typed_address(recipient), found[1] if found else b"5.0.0", kind, _ascii(_readable(text))),
         )
     return b"\n".join(fields)
 
 
 def _clean_header(header: bytes) -> bytes:
     """Return the header with nothing in it that could end its part early or be no line of a message."""
-    return b"".join(line[:LINE_MOST] + b"\n" for line in header.split(b"\n") if line).replace(b"\0", b"_")
+    lines = header.replace(b"\r", b"").replace(b"\0", b"_").split(b"\n")
+    return b"".join(line[:LINE_MOST] + b"\n" for line in lines if line)
 
 
 def _token(value: bytes) -> bytes:
-    """Return an address or host as it may stand in a header field: control characters become `_`."""
-    return bytes(byte if byte > 32 and byte != 127 else 0x5F for byte in value)
+    """Return an address or host as it may stand in a header field: control characters become `_`, cut at LINE_MOST."""
+    return bytes(byte if byte > 32 and byte != 127 else 0x5F for byte in value[:LINE_MOST])
+
+
+def _typed_address(address: bytes) -> bytes:
+    """Return `type; address` for a status field: rfc822, or utf-8 with embedded characters (RFC 6533, section 3)."""
+    token = _token(address)
+    if token.isascii():
+        return b"rfc822; " + token
+    chars = token.decode("utf-8", "replace")
+    embedded = "".join(char if char.isascii() and char != "\\" else f"\\x{{{ord(char):X}}}" for char in chars)
+    return b"utf-8; " + embedded.encode()[:LINE_MOST]
+
+
+def _ascii(value: bytes) -> bytes:
+    """Return text with a `?` for each character that is not ASCII."""
+    return value.decode("utf-8", "replace").encode("ascii", "replace")
 
 
 def _readable(value: bytes) -> bytes:

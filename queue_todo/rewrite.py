@@ -31,10 +31,10 @@ def rewrite(address: bytes, rules: Rules) -> tuple[bool, bytes]:
         address += b"@" + rules.envnoathost
     user, _, host = address.rpartition(b"@")
     while host.lower() in rules.percenthack and b"%" in user:
+        # What stands behind the `%` is the next host, even where it holds an `@` (as in qmail-send).
         user, _, host = user.rpartition(b"%")
-        address = user + b"@" + host
-        # What was left of the `%` may hold an `@` of its own; the last one divides, as ever.
-        user, _, host = address.rpartition(b"@")
+    address = user + b"@" + host
+    host = address.rpartition(b"@")[2]
     if host.lower() in rules.locals:
         return LOCAL, address
     if rules.virtualdomains:

@@ -146,8 +146,8 @@ def test_what_an_injector_promised_arrives_and_what_bounces_is_told_when_injecto
                 share = letters[number * 80 : number * 80 + 80]
                 works = [Bulk(site.home, share[part::4], group=part + 1, pace=60) for part in range(4)]
                 rounds.kill(supervisor, name)
+                rounds.kill_injectors(works)
                 for work in works:
-                    work.process.kill()
                     queued = {each.token for each in work.wait()}
                     promised |= {pair for pair in possible if pair[0] in queued}
             drain(supervisor, site.is_empty)

@@ -35,10 +35,6 @@ class Place:
         self.trace = path / "trace"
         self.model = CrashModel(Path(self.home.queue))
 
-    def restart(self) -> None:
-        """Take the disk as it is now for safe."""
-        self.model = CrashModel(Path(self.home.queue))
-
     def run(self, name: str, *, envelope: bytes | None = None, stdin: bytes = b"", fault: str = "") -> int:
         command = [*program(name), "--home", self.home.path]
         return run_traced(self.model, self.trace, command, stdin=stdin, envelope=envelope, fault=fault)
@@ -72,7 +68,7 @@ class Place:
             make_file(self.disk.hashed("remote", number), b"Db@example.net\0Dd@example.com\0", FILE_MODE)
             make_file(self.disk.bounce(number), pack_failure(b"b@example.net", b"No such user."), FILE_MODE)
             numbers.append(number)
-        self.restart()
+        self.model.restart()
         return numbers
 
 
@@ -187,7 +183,7 @@ def test_an_injection_that_fails_is_refused_and_leaves_a_good_queue_at(tmp_path:
 def test_queue_todo_leaves_each_message_queued_or_classified(tmp_path: Path, flat: bool, count: int) -> None:
     place = Place(tmp_path, flat)
     place.enqueue(count)
-    place.restart()
+    place.model.restart()
 
     said = place.converse("queue-todo", b"", lambda output: len(announced(output)) == count)
 
@@ -211,7 +207,7 @@ def test_queue_clean_never_leaves_files_of_a_message_without_its_mess(tmp_path: 
 def test_a_message_that_is_removed_as_soon_as_it_is_classified_never_comes_back(tmp_path: Path) -> None:
     place = Place(tmp_path)
     place.enqueue(1)
-    place.restart()
+    place.model.restart()
     numbers = place.numbers()
 
     place.converse("queue-todo", b"", lambda output: announced(output) == numbers)
@@ -264,10 +260,10 @@ def test_groups_survive_every_power_cut_with_many_samples(tmp_path: Path, count:
     place = Place(tmp_path)
     place.enqueue(count)
     check_queue(place.model, place.layout, queued_when_exit_code_is_0(count), most=20000 // count)
-    place.restart()
+    place.model.restart()
     numbers = place.numbers()
     place.converse("queue-todo", b"", lambda output: len(announced(output)) == count)
     check_queue(place.model, place.layout, nobody_is_forgotten, classified_when_announced, most=20000 // count)
-    place.restart()
+    place.model.restart()
     place.converse("queue-clean", b"".join(map(pack_clean, numbers)), lambda output: output == b"+" * count)
     check_queue(place.model, place.layout, gone_when_answered(numbers), most=20000 // count)

@@ -127,7 +127,7 @@ def test_an_envelope_in_another_form_is_91(home: Home, envelope: bytes) -> None:
 
 @pytest.mark.parametrize("descriptor", [0, 1])
 def test_a_closed_descriptor_is_54(home: Home, descriptor: int) -> None:
-    refused(home, enqueue(home, b"x", preexec=lambda: os.close(descriptor)), 54, b"unable to read")
+    refused(home, enqueue(home, b"x", preexec=lambda: os.close(descriptor)), 54, b"unable to use descriptor")
 
 
 def test_a_descriptor_that_cannot_be_read_is_54(home: Home, tmp_path: Path) -> None:

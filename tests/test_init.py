@@ -3,12 +3,14 @@
 import grp
 import os
 import pwd
+import shutil
 import stat
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from support.qmail_queue import our_owner, snapshot
 
 from queue_admin import accounts
 from queue_admin.accounts import choose_owner, ensure_accounts, myself
@@ -19,7 +21,6 @@ from queue_base.accounts import Owner
 from queue_base.errors import Permanent, Usage
 from queue_base.home import Home
 from queue_base.layout import open_layout
-from support.qmail_queue import our_owner, snapshot
 
 HASHED = {
     "intd": 0o2700,
@@ -83,7 +84,7 @@ def test_a_second_init_changes_nothing(tmp_path: Path, capfd: pytest.CaptureFixt
 
 def test_a_second_init_makes_what_is_missing_and_only_that(tmp_path: Path) -> None:
     assert init(tmp_path / "home", "--split", "7") == 0
-    whole = {name for name in snapshot(tmp_path)}
+    whole = set(snapshot(tmp_path))
     queue = tmp_path / "home/queue"
     (queue / "maildrop").rmdir()
     (queue / "info/4").rmdir()
@@ -193,8 +194,8 @@ class FakeSystem:
         self.calls: list[list[str]] = []
         monkeypatch.setattr(grp, "getgrnam", lambda name: SimpleNamespace(gr_gid=self.groups[name]))
         monkeypatch.setattr(pwd, "getpwnam", self.getpwnam)
-        monkeypatch.setattr(accounts.shutil, "which", lambda name, path: f"/sbin/{name}")
-        monkeypatch.setattr(accounts.subprocess, "run", self.run)
+        monkeypatch.setattr(shutil, "which", lambda name, path: f"/sbin/{name}")
+        monkeypatch.setattr(subprocess, "run", self.run)
 
     def getpwnam(self, name: str) -> SimpleNamespace:
         return SimpleNamespace(pw_uid=self.users[name][0], pw_gid=self.users[name][1])
@@ -237,7 +238,7 @@ def test_an_account_with_the_wrong_group_is_refused(monkeypatch: pytest.MonkeyPa
 def test_what_useradd_says_when_it_fails_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     FakeSystem(monkeypatch)
     monkeypatch.setattr(
-        accounts.subprocess, "run", lambda words, **_: subprocess.CompletedProcess(words, 1, b"", b"no space\n")
+        subprocess, "run", lambda words, **_: subprocess.CompletedProcess(words, 1, b"", b"no space\n")
     )
     with pytest.raises(Permanent, match="unable to make account queue: groupadd: no space"):
         ensure_accounts()

@@ -9,14 +9,14 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from support.qmail_queue import snapshot
+from support.suite import program
 
 from queue_admin.accounts import myself
 from queue_admin.main import main
 from queue_admin.service import log_script, run_script, write_service
 from queue_base.errors import Permanent
 from queue_base.home import Home
-from support.qmail_queue import snapshot
-from support.suite import program
 
 STAMP = re.compile(rb"@[0-9a-f]{24} ")
 
@@ -30,7 +30,8 @@ def make(path: Path, *options: str) -> Path:
 
 
 def write(path: Path, force: bool = False) -> list[str]:
-    return write_service(Home(str(path / "home")), str(path / "sv"), "/opt/queue-start", myself(), (None, myself()), force)
+    home, logger = Home(str(path / "home")), (None, myself())
+    return write_service(home, str(path / "sv"), "/opt/queue-start", myself(), logger, force)
 
 
 def with_only(path: Path, name: str) -> dict[str, str]:

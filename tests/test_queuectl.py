@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 import pytest
-
-from queue_admin.main import COMMANDS, group, main
 from support.home import make_home
 from support.suite import program
+
+from queue_admin.main import COMMANDS, group, main
 
 NAMES = ["adopt", "init", "list", "show", "stat"]
 
@@ -24,7 +24,7 @@ def test_every_command_has_help_with_an_example(capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize(
-    "words", [["nonsense"], ["list", "--nonsense"], ["show"], ["list", "--state", "lost"], ["--home"], ["stat", "extra"]]
+    "words", [["nonsense"], ["list", "--lost"], ["show"], ["list", "--state", "lost"], ["--home"], ["stat", "extra"]]
 )
 def test_a_usage_error_is_one_line_and_exit_100(words: list[str], capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["queuectl", *words]) == 100
@@ -66,7 +66,9 @@ def test_a_queue_that_is_not_there_is_temporary_trouble(
     )
 
 
-def test_an_interruption_is_temporary_trouble(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_interruption_is_temporary_trouble(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     @click.command("sleepy")
     def sleepy() -> None:
         raise KeyboardInterrupt

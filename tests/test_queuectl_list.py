@@ -5,6 +5,8 @@ import os
 from pathlib import Path
 
 import pytest
+from support.home import make_home
+from support.qmail_queue import snapshot
 
 from queue_admin import list_command
 from queue_admin.list_command import message_line
@@ -13,8 +15,6 @@ from queue_admin.survey import Sight, look
 from queue_base.home import Home
 from queue_base.layout import Layout, open_layout
 from queue_wire.ids import pack_long_id
-from support.home import make_home
-from support.qmail_queue import snapshot
 
 BIRTH = 1_700_000_000_123_456
 SOON = 4_000_000_000
@@ -218,7 +218,8 @@ def test_list_stat_and_show_change_nothing(queue: Queue, capsys: pytest.CaptureF
     message = queue.classified(remote=b"Tr@s\0")
     queue.queued()
     before = snapshot(Path(queue.home.path))
-    for words in (["list"], ["list", "--format", "json"], ["stat"], ["show", str(message)], ["show", "--raw", str(message)]):
+    shows = (["show", str(message)], ["show", "--raw", str(message)])
+    for words in (["list"], ["list", "--format", "json"], ["stat"], *shows):
         assert queue.run(*words) == 0
     assert snapshot(Path(queue.home.path)) == before
     capsys.readouterr()

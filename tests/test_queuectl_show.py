@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.suite import program
+from test_queuectl_list import BIRTH, SOON, Queue
 
 from queue_admin.text import span, visible, word
 from queue_wire.failures import pack_failure
 from queue_wire.ids import pack_long_id
-from support.suite import program
-from test_queuectl_list import BIRTH, SOON, Queue
 
 
 @pytest.fixture
@@ -100,7 +100,9 @@ def test_the_long_id_is_the_same_before_and_after_classification(
     capsys.readouterr()
 
 
-@pytest.mark.parametrize(("name", "text"), [("12345", "no such message"), ("x", "not a message id"), ("5-", "INODE-BIRTH")])
+@pytest.mark.parametrize(
+    ("name", "text"), [("12345", "no such message"), ("x", "not a message id"), ("5-", "INODE-BIRTH")]
+)
 def test_what_is_no_message_is_exit_100(
     queue: Queue, capfd: pytest.CaptureFixture[str], name: str, text: str
 ) -> None:

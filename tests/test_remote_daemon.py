@@ -1,11 +1,13 @@
 """queue-remote as a daemon: its pipes, its signals, its control files, and nonsense on any of them."""
 
+import os
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -62,14 +64,16 @@ def test_a_control_file_that_makes_no_sense_defers(home: RemoteHome, name: str, 
     assert f"control/{name}".encode() in report.verdicts[0][1]
 
 
-def test_hup_rereads_the_control_files(home: RemoteHome) -> None:
+@pytest.mark.parametrize("hup", [True, False])
+def test_changed_control_files_are_read_again_with_and_without_hup(home: RemoteHome, hup: bool) -> None:
     with SmtpServer() as old, SmtpServer() as new:
         home.route_all_to(old.port)
         path = home.message(TEXT)
         with RemoteDaemon(home) as daemon:
             assert daemon.deliver(path, b"to@b.example").verdicts[0][0] == b"K"
             home.route_all_to(new.port)
-            daemon.process.send_signal(signal.SIGHUP)
+            if hup:
+                daemon.process.send_signal(signal.SIGHUP)
             deadline = time.monotonic() + 20
             while not new.received:
                 assert daemon.deliver(path, b"to@b.example").verdicts[0][0] == b"K"
@@ -112,7 +116,7 @@ def test_bytes_that_are_no_netstring_end_it_with_111_and_an_alert(home: RemoteHo
 
 
 @pytest.mark.parametrize(
-    "payload", [b"", b"x\0mess/0/23\0f@a\0b\0t@b", b"1\0../../etc/passwd\0f@a\0b\0t@b", b"1\0mess/0/23\0f@a\0b"]
+    "payload", [b"", b"x\0mess/0/23\0f@a\0b\0t@b", b"900\0../../etc/passwd\0f@a\0b\0t@b", b"900\0mess/0/23\0f@a\0b"]
 )
 def test_a_job_that_makes_no_sense_is_logged_and_the_next_one_done(home: RemoteHome, payload: bytes) -> None:
     with SmtpServer() as server:
@@ -124,6 +128,22 @@ def test_a_job_that_makes_no_sense_is_logged_and_the_next_one_done(home: RemoteH
     assert code == 0
     assert errors.startswith(b"queue-remote: alert: unable to read a job: ")
     assert errors.count(b"\n") == 1
+
+
+def test_a_bad_job_with_a_number_is_deferred(home: RemoteHome) -> None:
+    with RemoteDaemon(home) as daemon:
+        daemon.write(pack_netstring(b"7\0mess/../23\0f@a\0b\0to@b\0also@b"))
+        report = daemon.report(7)
+    assert [letter for letter, _ in report.verdicts] == [b"Z", b"Z"]
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("/etc/hostname")])
+def test_what_is_no_file_is_not_sent(home: RemoteHome, make: Callable[[Path], None]) -> None:
+    make(home.path / "queue/mess/0/24")
+    with RemoteDaemon(home) as daemon:
+        report = daemon.deliver(b"mess/0/24", b"to@b.example")
+    assert report.verdicts[0][0] == b"Z"
+    assert report.verdicts[0][1].startswith(b"Unable to read message. (#4.3.0)\nmess/0/24: ")
 
 
 def test_jobs_may_arrive_in_pieces(home: RemoteHome) -> None:

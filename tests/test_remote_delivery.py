@@ -89,10 +89,7 @@ def test_a_message_of_30_megabytes_arrives_and_is_not_held_in_memory(home: Remot
 
 def test_a_server_that_drops_us_in_the_middle_of_the_message_defers_it(home: RemoteHome) -> None:
     def script(peer: Peer) -> None:
-        peer.greet()
-        for answer in (b"250 ok", b"250 ok", b"354 go"):
-            peer.hear()
-            peer.say(answer)
+        peer.take_envelope()
         peer.hear()
 
     with RawServer(script) as server:
@@ -105,10 +102,7 @@ def test_a_server_that_drops_us_in_the_middle_of_the_message_defers_it(home: Rem
 
 def test_a_server_that_is_lost_after_the_dot_may_have_the_message(home: RemoteHome) -> None:
     def script(peer: Peer) -> None:
-        peer.greet()
-        for answer in (b"250 ok", b"250 ok", b"354 go"):
-            peer.hear()
-            peer.say(answer)
+        peer.take_envelope()
         peer.hear_message()
 
     with RawServer(script) as server:
@@ -207,10 +201,7 @@ def test_a_server_that_does_not_read_the_message_costs_timeoutremote(home: Remot
     home.control("timeoutremote", "1")
 
     def script(peer: Peer) -> None:
-        peer.greet()
-        for answer in (b"250 ok", b"250 ok", b"354 go"):
-            peer.hear()
-            peer.say(answer)
+        peer.take_envelope()
         reported.wait(20)
 
     reported = threading.Event()

@@ -13,6 +13,7 @@ from collections import Counter
 from pathlib import Path
 
 from queue_base.home import Home
+from support.feeding import Bulk
 from support.suite import Suite, wait_until
 
 DAEMONS = ("queue-send", "queue-todo", "queue-clean", "queue-remote", "queue-local", "queue-pickup")
@@ -37,7 +38,17 @@ class Supervisor:
         self._stopping.set()
         self._thread.join(60)
         for run in self.runs:
+            self._close(run)
+
+    @staticmethod
+    def _close(run: Suite) -> None:
+        """Make an end of a run. Every process of it holds its log open, so a log that has ended tells of them all."""
+        if run._reader.is_alive():
             run.kill()
+        run._reader.join(30)
+        run.process.wait(30)
+        assert run.process.stdout is not None
+        run.process.stdout.close()
 
     def _watch(self) -> None:
         while not self._stopping.is_set():
@@ -96,7 +107,6 @@ class Supervisor:
         self._thread.join(60)
         assert self.current.stop() == 0
         for run in self.runs:
-            # Every process of a run holds its log open.
             run._reader.join(30)
             assert not run._reader.is_alive(), "a process of the suite outlives it"
 
@@ -115,6 +125,12 @@ class Rounds:
         self.random = random.Random(seed)
         self.names = [*DAEMONS * each, *[ALL] * together]
         self.killed: Counter[str] = Counter()
+
+    def kill_injectors(self, works: list[Bulk]) -> None:
+        """Kill injectors, each at a random moment."""
+        for work in works:
+            threading.Event().wait(self.random.uniform(0, LATEST / len(works)))
+            work.process.kill()
 
     def kill(self, supervisor: Supervisor, name: str) -> None:
         """Kill one daemon, or all of them, at a random moment."""

@@ -27,7 +27,7 @@ __all__ = ["Crash", "CrashModel", "File", "Unsupported"]
 
 
 class File(NamedTuple):
-    """A file after the crash: its inode, its contents, and whether these are all that was ever written to it."""
+    """A file after the crash: its inode, its contents, and whether these have the file's full length and no hole."""
 
     inode: Inode
     content: bytes
@@ -53,6 +53,10 @@ class CrashModel:
 
     def __init__(self, root: Path) -> None:
         self._root = root.resolve()
+        self.restart()
+
+    def restart(self) -> None:
+        """Take the files as they are now for safe, and forget what was loaded."""
         self._start = Replay.of_directory(self._root)
         self._calls: list[Call] = []
 
@@ -109,8 +113,13 @@ def _disks(disk: Disk, final: dict[int, bytes], most: int, source: random.Random
             if inode is None or path in disk.directories or (gone and path.startswith(gone)):
                 continue
             content = contents[inode.key][chosen_contents.get(inode.key, 0)]
-            files[path] = File(inode, content, content == final[inode.key])
+            files[path] = File(inode, content, _is_whole(inode, content, final[inode.key]))
         yield files
+
+
+def _is_whole(inode: Inode, content: bytes, final: bytes) -> bool:
+    # A file that only changed in place, as by DONE marks, was whole before each change, too.
+    return content == final or (len(content) == len(final) and content in inode.contents.values)
 
 
 def _choices(sizes: list[int], most: int, source: random.Random) -> Iterator[tuple[int, ...]]:

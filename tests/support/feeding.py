@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,18 +26,25 @@ class Bulk:
     """A process of support.bulk_inject at work on some letters."""
 
     def __init__(self, home: Home, letters: list[Letter], group: int = 1, pace: float = 0) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "support.bulk_inject", home.path, str(group), str(pace)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": str(TESTS)},
-            cwd=TESTS.parent,
-        )
-        self._text = "".join(letter.pack() + "\n" for letter in letters).encode()
+        # Files, because nobody reads or writes pipes while it works.
+        self._said = tempfile.TemporaryFile()
+        with tempfile.TemporaryFile() as asked:
+            asked.write("".join(letter.pack() + "\n" for letter in letters).encode())
+            asked.seek(0)
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "support.bulk_inject", home.path, str(group), str(pace)],
+                stdin=asked,
+                stdout=self._said,
+                env={**os.environ, "PYTHONPATH": str(TESTS)},
+                cwd=TESTS.parent,
+            )
 
     def wait(self, deadline: float = 120.0) -> list[Queued]:
         """Return what it said is queued, once it has ended; it may have been killed."""
-        output, _ = self.process.communicate(self._text, timeout=deadline)
+        self.process.wait(deadline)
+        with self._said:
+            self._said.seek(0)
+            output = self._said.read()
         # A last line without its newline was cut off by a kill.
         lines = [line.split() for line in output.decode().splitlines(keepends=True) if line.endswith("\n")]
         return [Queued(token, int(message), float(time)) for token, message, time in lines]

@@ -83,7 +83,7 @@ def run(command: list[str], message: bytes = b"", preexec: Callable[[], None] | 
 
 def inject(home: Home, *arguments: str, message: bytes = b"", **more: str) -> Outcome:
     """Run queue-inject."""
-    return run([*program("queue-inject"), "--home", home.path, *arguments], message, **more)
+    return run([*program("queue-inject"), "--home", home.path, *arguments], message, None, **more)
 
 
 def enqueue(

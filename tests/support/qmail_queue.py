@@ -49,7 +49,8 @@ class QmailQueue:
         for kind, mode in (("pid", 0o700), ("intd", 0o700), ("todo", 0o750), ("lock", 0o750)):
             self._make(self.queue / kind, "qmailq", mode)
         self._make(self.queue / "bounce", "qmails", 0o700)
-        for kind, account, mode in (("mess", "qmailq", 0o750), *((kind, "qmails", 0o700) for kind in ("info", "local", "remote"))):
+        hashed = [("mess", "qmailq", 0o750), *((kind, "qmails", 0o700) for kind in ("info", "local", "remote"))]
+        for kind, account, mode in hashed:
             self._make(self.queue / kind, account, mode)
             for number in range(SPLIT):
                 self._make(self.queue / kind / str(number), account, mode)

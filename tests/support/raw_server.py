@@ -43,6 +43,13 @@ class Peer:
         names = [b"raw.example", *extensions]
         self.say(*[b"250%s%s" % (b" " if name is names[-1] else b"-", name) for name in names])
 
+    def take_envelope(self) -> None:
+        """Greet, and take one recipient and DATA; the message comes next."""
+        self.greet()
+        for answer in (b"250 ok", b"250 ok", b"354 go"):
+            self.hear()
+            self.say(answer)
+
     def wait_for_end(self) -> bytes:
         """Return what still comes until the other side closes."""
         return self._stream.read()

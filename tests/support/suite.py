@@ -16,9 +16,9 @@ BIN = Path(__file__).resolve().parents[2] / "bin"
 DEADLINE = 30.0
 
 
-def program(name: str) -> list[str]:
-    """Return the words that run a program of this checkout under this interpreter."""
-    return [sys.executable, str(BIN / name)]
+def program(name: str, programs: Path = BIN) -> list[str]:
+    """Return the words that run a program, by default of this checkout, under this interpreter."""
+    return [sys.executable, str(programs / name)]
 
 
 def wait_until(what: Callable[[], object], deadline: float = DEADLINE, why: str = "the event") -> None:
@@ -30,14 +30,25 @@ def wait_until(what: Callable[[], object], deadline: float = DEADLINE, why: str 
 
 
 class Suite:
-    """A running suite. Use it as a context manager: it is stopped with TERM, and killed if that takes too long."""
+    """A running suite. Use it as a context manager: it is stopped with TERM, and killed if that takes too long.
 
-    def __init__(self, home: Home, *, user: int | None = None) -> None:
+    `on_line` is called with each line of the log as it comes, in a thread of its own.
+    """
+
+    def __init__(
+        self,
+        home: Home,
+        *,
+        user: int | None = None,
+        programs: Path = BIN,
+        on_line: Callable[[str], None] | None = None,
+    ) -> None:
         self.home = home
+        self._on_line = on_line
         self.lines: list[str] = []
         self._more = threading.Condition()
         self.process = subprocess.Popen(
-            [*program("queue-start"), "--home", home.path],
+            [*program("queue-start", programs), "--home", home.path],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -56,9 +67,12 @@ class Suite:
 
     def _read(self) -> None:
         assert self.process.stdout is not None
-        for line in self.process.stdout:
+        for data in self.process.stdout:
+            line = data.decode("utf-8", "replace").rstrip("\n")
+            if self._on_line is not None:
+                self._on_line(line)
             with self._more:
-                self.lines.append(line.decode("utf-8", "replace").rstrip("\n"))
+                self.lines.append(line)
                 self._more.notify_all()
         with self._more:
             self._more.notify_all()

@@ -1,0 +1,66 @@
+"""The control files as they are now: read again when one of them has changed, or after HUP.
+
+qmail-remote reads them for every delivery; here a look at their times once a second is enough. Files that
+cannot be read or parsed make every job a deferral, and each job tries them again; the log hears of it once.
+"""
+
+import os
+import time
+
+from queue_base.errors import Temporary, complain
+from queue_base.home import Home
+from queue_remote.route import Router
+from queue_remote.settings import FILES, read_settings
+
+LOOK_SECONDS = 1.0
+
+_Stamp = tuple[int, int, int]
+
+
+class Controls:
+    """Hands out a Router that goes by the current control files."""
+
+    def __init__(self, home: Home, program: str) -> None:
+        self._home = home
+        self._program = program
+        self._router: Router | None = None
+        self._stamps: list[_Stamp | None] = []
+        self._looked = 0.0
+        self._complained = False
+
+    def router(self) -> Router:
+        """Return the router to use for a job. Raises Temporary, naming the file."""
+        now = time.monotonic()
+        if self._router is None or now - self._looked >= LOOK_SECONDS:
+            self._looked = now
+            stamps = [_stamp(f"{self._home.control}/{name}") for name in FILES]
+            if self._router is None or stamps != self._stamps:
+                self._router = None
+                # Taken before reading: a change during it is seen at the next look.
+                self._stamps = stamps
+                self._router = Router(read_settings(self._home))
+                self._complained = False
+        return self._router
+
+    def reread(self) -> None:
+        """Read the files now; trouble is logged."""
+        self._router = None
+        self._complained = False
+        try:
+            self.router()
+        except Temporary as error:
+            self.complain(error)
+
+    def complain(self, error: Temporary) -> None:
+        """Log trouble with the control files, unless that is known already."""
+        if not self._complained:
+            self._complained = True
+            complain(self._program, f"alert: {error}; mail is deferred until it can be read")
+
+
+def _stamp(path: str) -> _Stamp | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ino, found.st_size

@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""The demo: a home, the suite and a receiving SMTP server, four messages, and a check of everything that came out.
+
+usage: bin/demo [--keep]      (which sets up .venv and runs this with its Python)
+
+A local message, one with three remote recipients, one that the server refuses and that bounces, and one
+that it first defers. Nothing leaves this machine: all remote mail goes to a server on 127.0.0.1. Exit 0
+if every check came out right; 1 if not, and then the home stays and is named; 130 for Ctrl-C.
+"""
+
+import argparse
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import FrameType
+
+from support.demo_home import DemoHome
+from support.demo_screen import Screen
+from support.demo_story import ANSWERS, DEADLINE, Demo
+from support.smtp_server import SmtpServer
+from support.suite import Suite
+
+# Beside the interpreter, where pip puts them.
+PROGRAMS = Path(sys.executable).parent
+
+
+def tell(screen: Screen, path: Path) -> None:
+    """Make the home, start what is needed, tell the story, stop everything again."""
+    home = DemoHome(path, PROGRAMS, screen)
+    with SmtpServer() as server:
+        server.recipient_answers.update(ANSWERS)
+        screen.title(f"0. A home in {path}, an SMTP server on 127.0.0.1 port {server.port}, and the suite")
+        home.make(server.port)
+        screen.command("queue-start")
+        suite = Suite(home.home, programs=PROGRAMS, on_line=screen.log)
+        try:
+            suite.wait_for(r"^status: local 0/\d+ remote 0/\d+$", 1, DEADLINE)
+            Demo(screen, home, server, suite).tell()
+        finally:
+            # A second Ctrl-C must not keep the processes from being stopped.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            suite.stop(DEADLINE)
+            (path / "log").write_text("".join(f"{line}\n" for line in suite.lines))
+
+
+def show_kept(path: Path) -> None:
+    """Print how to look around in a home that stays."""
+    queuectl, start, home = PROGRAMS / "queuectl", PROGRAMS / "queue-start", shlex.quote(str(path / "home"))
+    print(f"""
+The home is {path / "home"}, the log {path / "log"}. To look around:
+    find {home}/alias -type f
+    {shlex.quote(str(queuectl))} --home {home} stat
+    {shlex.quote(str(start))} --home {home}      (runs until Ctrl-\\ or TERM; the SMTP server is gone)
+    rm -r {shlex.quote(str(path))}""")
+
+
+def _leave(number: int, _: FrameType | None) -> None:
+    raise SystemExit(128 + number)
+
+
+def main(argv: list[str]) -> int:
+    """Return 0 if everything came out right, 1 if not."""
+    parser = argparse.ArgumentParser(prog="bin/demo", description="Shows the whole suite at work, and checks it.")
+    parser.add_argument("--keep", action="store_true", help="leave the home, and say how to look around in it")
+    keep = parser.parse_args(argv[1:]).keep
+    if not (PROGRAMS / "queue-start").exists():
+        sys.stderr.write("demo: fatal: unable to find queue-start beside this Python; start bin/demo, which sets up\n")
+        return 1
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _leave)
+    began = time.monotonic()
+    screen, path = Screen(), Path(tempfile.mkdtemp(prefix="queue-demo-"))
+    try:
+        tell(screen, path)
+    except (AssertionError, OSError, IndexError, subprocess.SubprocessError) as error:
+        screen.check(f"the demo comes to its end: {error}", False)
+    except SystemExit as left:
+        if not keep:
+            shutil.rmtree(path, ignore_errors=True)
+        screen.say("\nStopped; nothing is left running.")
+        return int(str(left.code))
+    seconds = time.monotonic() - began
+    if screen.failed:
+        screen.say(f"\nNOT OK: {len(screen.failed)} of {len(screen.failed) + screen.passed} checks, in {seconds:.1f} s")
+    else:
+        screen.say(f"\nAll {screen.passed} checks are ok, in {seconds:.1f} s.")
+    if keep or screen.failed:
+        show_kept(path)
+    else:
+        shutil.rmtree(path)
+    return 1 if screen.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

@@ -1,0 +1,99 @@
+"""A daemon on pipes, as queue-send sees it: its fd 0 to write to, its fd 1 to read from, and its end."""
+
+import os
+import resource
+import select
+import subprocess
+import time
+from types import TracebackType
+
+from queue_base.home import Home
+from support.suite import program
+
+SECONDS = 30.0
+
+
+def read_soon(descriptor: int, deadline: float) -> bytes:
+    """Return what can be read before the deadline (monotonic seconds), empty at the end of file; fail after it."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    assert poll.poll(max(0.0, deadline - time.monotonic()) * 1000), "nothing to read within the deadline"
+    return os.read(descriptor, 65536)
+
+
+def is_readable(descriptor: int) -> bool:
+    """Return whether there is something to read, or an end, at this moment."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+class Piped:
+    """A running daemon. It is killed at the end of the `with` block if it still runs."""
+
+    def __init__(self, name: str, home: Home, *, wrapper: tuple[str, ...] = ()) -> None:
+        self.process = subprocess.Popen(
+            [*wrapper, *program(name), "--home", home.path],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert self.process.stdin and self.process.stdout and self.process.stderr
+        self.stdin, self.stdout, self.stderr = self.process.stdin, self.process.stdout, self.process.stderr
+        self._rest = b""
+
+    def __enter__(self) -> "Piped":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.process.kill()
+        self.process.wait(SECONDS)
+        for stream in (self.stdin, self.stdout, self.stderr):
+            try:
+                stream.close()
+            except BrokenPipeError:
+                pass  # The test wrote to a process that had ended.
+
+    def write(self, data: bytes) -> None:
+        """Write bytes to the daemon's fd 0."""
+        self.stdin.write(data)
+        self.stdin.flush()
+
+    def record(self, deadline: float = SECONDS) -> bytes:
+        """Return the next NUL-terminated record, without its NUL."""
+        end = time.monotonic() + deadline
+        while b"\0" not in self._rest:
+            data = read_soon(self.stdout.fileno(), end)
+            assert data, f"the daemon has closed its output after {self._rest!r}"
+            self._rest += data
+        record, _, self._rest = self._rest.partition(b"\0")
+        return record
+
+    def bytes(self, count: int) -> bytes:
+        """Return the next `count` bytes."""
+        end = time.monotonic() + SECONDS
+        while len(self._rest) < count:
+            data = read_soon(self.stdout.fileno(), end)
+            assert data, f"the daemon has closed its output after {self._rest!r}"
+            self._rest += data
+        found, self._rest = self._rest[:count], self._rest[count:]
+        return found
+
+    @property
+    def silent(self) -> bool:
+        """Whether it has said nothing that was not read."""
+        return not self._rest and not is_readable(self.stdout.fileno())
+
+    def limit_files(self, size: int) -> None:
+        """Let it write no more than `size` bytes into a file (RLIMIT_FSIZE); -1 takes the limit away."""
+        most = resource.RLIM_INFINITY
+        resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, (most if size < 0 else size, most))
+
+    def complaint(self) -> bytes:
+        """Return the next piece of stderr."""
+        return read_soon(self.stderr.fileno(), time.monotonic() + SECONDS)
+
+    def end(self) -> int:
+        """Close fd 0; return the exit code."""
+        self.stdin.close()
+        return self.process.wait(SECONDS)
