@@ -6,7 +6,6 @@ import stat
 from pathlib import Path
 
 import pytest
-from support.qmail_queue import ROOT, SPLIT, QmailQueue, messages_only, our_owner, snapshot
 
 from queue_admin import adopt_command
 from queue_admin.adoption import adopt
@@ -16,6 +15,7 @@ from queue_base.errors import Permanent, Temporary
 from queue_base.home import Home
 from queue_base.layout import open_layout
 from queue_base.states import Presence
+from support.qmail_queue import ROOT, SPLIT, QmailQueue, messages_only, our_owner, snapshot
 
 
 @pytest.fixture

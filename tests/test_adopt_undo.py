@@ -6,15 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.qmail_queue import (
-    ROOT,
-    SPLIT,
-    QmailQueue,
-    messages_only,
-    our_owner,
-    qmail_accounts,
-    snapshot,
-)
 
 from queue_admin import accounts
 from queue_admin.accounts import find_qmail_accounts, myself
@@ -27,6 +18,15 @@ from queue_base.errors import Permanent
 from queue_base.home import Home
 from queue_base.layout import open_layout
 from queue_base.states import Presence
+from support.qmail_queue import (
+    ROOT,
+    SPLIT,
+    QmailQueue,
+    messages_only,
+    our_owner,
+    qmail_accounts,
+    snapshot,
+)
 
 
 @pytest.fixture

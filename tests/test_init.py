@@ -10,7 +10,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from support.qmail_queue import our_owner, snapshot
 
 from queue_admin import accounts
 from queue_admin.accounts import choose_owner, ensure_accounts, myself
@@ -21,6 +20,7 @@ from queue_base.accounts import Owner
 from queue_base.errors import Permanent, Usage
 from queue_base.home import Home
 from queue_base.layout import open_layout
+from support.qmail_queue import our_owner, snapshot
 
 HASHED = {
     "intd": 0o2700,

@@ -9,14 +9,14 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.qmail_queue import snapshot
-from support.suite import program
 
 from queue_admin.accounts import myself
 from queue_admin.main import main
 from queue_admin.service import log_script, run_script, write_service
 from queue_base.errors import Permanent
 from queue_base.home import Home
+from support.qmail_queue import snapshot
+from support.suite import program
 
 STAMP = re.compile(rb"@[0-9a-f]{24} ")
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 import pytest
-from support.home import make_home
-from support.suite import program
 
 from queue_admin.main import COMMANDS, group, main
+from support.home import make_home
+from support.suite import program
 
 NAMES = ["adopt", "init", "list", "show", "stat"]
 

@@ -5,8 +5,6 @@ import os
 from pathlib import Path
 
 import pytest
-from support.home import make_home
-from support.qmail_queue import snapshot
 
 from queue_admin import list_command
 from queue_admin.list_command import message_line
@@ -15,6 +13,8 @@ from queue_admin.survey import Sight, look
 from queue_base.home import Home
 from queue_base.layout import Layout, open_layout
 from queue_wire.ids import pack_long_id
+from support.home import make_home
+from support.qmail_queue import snapshot
 
 BIRTH = 1_700_000_000_123_456
 SOON = 4_000_000_000

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.suite import program
-from test_queuectl_list import BIRTH, SOON, Queue
 
 from queue_admin.text import span, visible, word
 from queue_wire.failures import pack_failure
 from queue_wire.ids import pack_long_id
+from support.suite import program
+from test_queuectl_list import BIRTH, SOON, Queue
 
 
 @pytest.fixture

@@ -103,8 +103,9 @@ def running() -> Iterator[Running]:
 
 
 def on_the_wire(message: bytes) -> bytes:
-    """Return a stored message as SMTP carries it: CRLF for every LF, and at the end."""
-    return message.replace(b"\n", b"\r\n") + (b"" if message.endswith(b"\n") else b"\r\n")
+    """Return what stands below a line on top as SMTP carries it: CRLF for every LF, and at the end."""
+    whole = not message or message.endswith(b"\n")
+    return message.replace(b"\n", b"\r\n") + (b"" if whole else b"\r\n")
 
 
 def strip_lines(message: bytes, *names: bytes) -> bytes:
