@@ -30,9 +30,10 @@ from queue_base.accounts import Owner
 from queue_base.durable import Commit
 from queue_base.errors import Permanent
 from queue_base.home import Home
-from queue_base.layout import Layout, open_layout
+from queue_base.layout import open_layout
 from queue_wire.maildrop import is_temporary
 
+MARKS = ("hold", "corrupt")
 _NAMED = 5
 
 
@@ -49,14 +50,14 @@ def undo(home: Home, accounts: QmailAccounts, *, todo: str | None = None, force:
         layout = open_layout(home.queue)
         half = [kind for kind in EITHER if is_half_flat(home.queue, kind, layout.split)]
         hashed = [kind for kind, flat in (("todo", layout.flat_todo), ("intd", layout.flat_intd)) if not flat]
-        _refuse(home, layout, force, [kind for kind in hashed if kind not in half] if todo is None else [])
+        _refuse(home, force, [kind for kind in hashed if kind not in half] if todo is None else [])
         flat = [kind for kind in EITHER if kind in half or (kind in hashed and todo == "flat")]
         for kind in flat:
             check_names(home.queue, kind, layout.split)
         # From here the owner says whose it is going to be: queue-start names queuectl adopt.
         closed.begin(qmailq)
         done = [f"made {kind}/ flat: {flatten(home.queue, kind, layout.split, commit)} files moved" for kind in flat]
-        done += _remove_extra(home, layout, commit)
+        done += _remove_extra(home, commit)
         maker = Maker(qmailq, commit)
         for kind, (account, directory_mode, file_mode) in QMAIL.items():
             owner = accounts.owner(account)
@@ -74,9 +75,18 @@ def undo(home: Home, accounts: QmailAccounts, *, todo: str | None = None, force:
     return done
 
 
-def _marks(kind: str, layout: Layout) -> list[str]:
+def _marks(home: Home, kind: str) -> list[str]:
     """Return what hold/ or corrupt/ holds, as paths."""
-    return [f"{directory}/{name}" for directory in layout.directories(kind) for name in _listed(directory)]
+    found = []
+    for name in _listed(f"{home.queue}/{kind}"):
+        path = f"{home.queue}/{kind}/{name}"
+        found += [f"{path}/{mark}" for mark in _listed(path)] if os.path.isdir(path) else [path]
+    return found
+
+
+def _is_stale(home: Home, mark: str) -> bool:
+    """Return whether the mark's message is gone; nobody misses such a mark."""
+    return not os.path.lexists("/".join([home.queue, "mess", *mark.split("/")[-2:]]))
 
 
 def _listed(directory: str) -> list[str]:
@@ -86,13 +96,13 @@ def _listed(directory: str) -> list[str]:
         return sorted(os.listdir(directory))
 
 
-def _refuse(home: Home, layout: Layout, force: bool, undecided: list[str]) -> None:
+def _refuse(home: Home, force: bool, undecided: list[str]) -> None:
     maildrop = f"{home.queue}/maildrop"
     # A file under construction was accepted from nobody, and the closed queue keeps it from being finished.
     mail = [name for name in _listed(maildrop) if not is_temporary(name)]
     if mail:
         raise Permanent(f"unable to undo: {maildrop} has {_named(mail)}; run the suite until it is empty")
-    marks = [path for kind in ("hold", "corrupt") for path in _marks(kind, layout)]
+    marks = [path for kind in MARKS for path in _marks(home, kind) if not _is_stale(home, path)]
     if marks and not force:
         shown = _named([os.path.relpath(path, home.queue) for path in marks])
         raise Permanent(f"unable to undo: qmail has no word for {shown}; release them, or say --force to drop them")
@@ -109,9 +119,9 @@ def _named(names: list[str]) -> str:
     return ascii(", ".join(names[:_NAMED]))[1:-1] + more
 
 
-def _remove_extra(home: Home, layout: Layout, commit: Commit) -> list[str]:
+def _remove_extra(home: Home, commit: Commit) -> list[str]:
     done = []
-    for path in (path for kind in ("hold", "corrupt") for path in _marks(kind, layout)):
+    for path in (path for kind in MARKS for path in _marks(home, kind)):
         with naming("remove", path):
             commit.unlink(path)
         done.append(f"dropped the mark {os.path.relpath(path, home.queue)}")

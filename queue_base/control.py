@@ -10,16 +10,22 @@ from queue_wire.errors import FormatError
 
 
 def read_control(home: Home, name: str) -> bytes | None:
-    """Return a control file's bytes, None where there is none. Raises Temporary, naming the file."""
+    """Return a control file's bytes, None where there is none. Raises Temporary, naming the file.
+
+    A NUL in it is garbage: records on the disk and on pipes end with one.
+    """
     path = f"{home.control}/{name}"
     try:
-        return read_file(path)
+        data = read_file(path)
     except FileNotFoundError as error:
         if os.path.isdir(home.control):
             return None
         raise Temporary(f"unable to read {path}: {home.control} is not there; queuectl init makes a home") from error
     except OSError as error:
         raise Temporary(f"unable to read {path}: {reason(error)}") from error
+    if b"\0" in data:
+        raise Temporary(f"unable to parse {path}: it holds a NUL byte")
+    return data
 
 
 def read_line(home: Home, name: str, default: bytes) -> bytes:

@@ -1,13 +1,15 @@
 """A message being taken in, wherever it goes, and how that fails: qmail-queue's exit codes (qmail-queue(8))."""
 
 import os
+import sys
 
 from queue_base.durable import write_all
-from queue_base.errors import PERMANENT, TEMPORARY, Failure, reason
+from queue_base.errors import PERMANENT, TEMPORARY, Failure, complain, reason
+from queue_wire.errors import AddressTooLong, FormatError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 # 11 to 40 are permanent, all others may pass.
 TOO_LONG = 11
@@ -87,6 +89,18 @@ class Writer:
         """Make finished drafts safe, all or, where QueueTrouble is raised, those whose `queued` says so."""
         raise NotImplementedError
 
+    def put(self, message: "Iterable[bytes]", envelope: "Callable[[], tuple[bytes, list[bytes]]]") -> None:
+        """Take in one message; `envelope` is asked for sender and recipients when it is read. Raises QueueTrouble."""
+        draft = self.begin()
+        try:
+            for data in message:
+                draft.write(data)
+            draft.finish(*envelope())
+        except BaseException:
+            draft.discard()
+            raise
+        self.commit([draft])
+
 
 def remove(path: str) -> bool:
     """Remove a name; return whether it is gone."""
@@ -97,3 +111,21 @@ def remove(path: str) -> bool:
     except OSError:
         return False
     return True
+
+
+def explain(program: str, error: BaseException) -> int:
+    """Say on stderr, in one line, why a message could not be taken; return qmail-queue's exit code for it."""
+    if isinstance(error, Failure):
+        code, text = (error.code if isinstance(error, QueueTrouble) else QUEUE_TROUBLE), str(error)
+    elif isinstance(error, FormatError):
+        code = TOO_LONG if isinstance(error, AddressTooLong) else BAD_ENVELOPE
+        text = f"unable to use the envelope: {error}; nothing was queued"
+    elif isinstance(error, MemoryError):
+        code, text = NO_MEMORY, "unable to take the message: out of memory; nothing was queued"
+    elif isinstance(error, KeyboardInterrupt):
+        code, text = READ, "unable to take the message: interrupted"
+    else:
+        sys.excepthook(type(error), error, error.__traceback__)
+        code, text = BUG, "unable to take the message: this is a bug; please report it with the lines above"
+    complain(program, f"fatal: {text}")
+    return code

@@ -5,15 +5,13 @@ other that it may be taken later. For each failure there is one line on stderr a
 """
 
 import os
-import sys
 
-from queue_base.errors import Failure, Usage, complain
+from queue_base.errors import Usage
 from queue_base.home import Home, take_home
-from queue_inject.draft import BAD_ENVELOPE, BUG, NO_MEMORY, QUEUE_TROUBLE, READ, TOO_LONG, QueueTrouble
+from queue_inject.draft import READ, QueueTrouble, explain
 from queue_inject.source import Deadline, Source, guard_descriptors
 from queue_inject.writer import open_writer
 from queue_wire.envelope import EnvelopeReader
-from queue_wire.errors import AddressTooLong, FormatError
 
 PROGRAM = "queue-enqueue"
 
@@ -21,7 +19,7 @@ PROGRAM = "queue-enqueue"
 def read_envelope(source: Source) -> tuple[bytes, list[bytes]]:
     """Return (sender, recipients); what follows the closing NUL is not read. Raises QueueTrouble, FormatError."""
     reader = EnvelopeReader()
-    while data := source.read():
+    for data in source:
         envelope = reader.feed(data)
         if envelope is not None:
             return envelope
@@ -32,17 +30,9 @@ def enqueue(home: Home) -> None:
     """Put one message in the queue. Raises QueueTrouble, FormatError."""
     deadline = Deadline()
     guard_descriptors(needed=2)
-    writer = open_writer(home)
-    draft = writer.begin()
-    try:
-        message = Source(0, "the message on descriptor 0", deadline)
-        while data := message.read():
-            draft.write(data)
-        draft.finish(*read_envelope(Source(1, "the envelope on descriptor 1", deadline)))
-    except BaseException:
-        draft.discard()
-        raise
-    writer.commit([draft])
+    message = Source(0, "the message on descriptor 0", deadline)
+    addresses = Source(1, "the envelope on descriptor 1", deadline)
+    open_writer(home).put(message, lambda: read_envelope(addresses))
 
 
 def main(argv: list[str]) -> int:
@@ -53,22 +43,6 @@ def main(argv: list[str]) -> int:
         if rest:
             raise Usage(f"{rest[0]} is not an option; usage: queue-enqueue [--home HOME] 0<message 1<envelope")
         enqueue(home)
-    except QueueTrouble as failure:
-        code, text = failure.code, str(failure)
-    except Failure as failure:
-        code, text = QUEUE_TROUBLE, str(failure)
-    except AddressTooLong as error:
-        code, text = TOO_LONG, f"unable to use the envelope: {error}; nothing was queued"
-    except FormatError as error:
-        code, text = BAD_ENVELOPE, f"unable to use the envelope: {error}; nothing was queued"
-    except MemoryError:
-        code, text = NO_MEMORY, "unable to take the message: out of memory; nothing was queued"
-    except KeyboardInterrupt:
-        code, text = READ, "unable to take the message: interrupted"
-    except Exception:
-        sys.excepthook(*sys.exc_info())
-        code, text = BUG, "unable to take the message: a bug in queue-enqueue; please report the lines above"
-    else:
-        return 0
-    complain(PROGRAM, f"fatal: {text}")
-    return code
+    except BaseException as error:
+        return explain(PROGRAM, error)
+    return 0

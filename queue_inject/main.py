@@ -5,8 +5,8 @@ there is trouble that may pass. Each failure is one line on stderr.
 """
 
 import os
-import sys
 import time
+from itertools import chain
 
 from queue_base.control import read_line, read_me
 from queue_base.durable import write_all
@@ -14,11 +14,16 @@ from queue_base.errors import PERMANENT, TEMPORARY, Failure, Permanent, Temporar
 from queue_base.home import Home, take_home
 from queue_inject.addresses import complete_argument
 from queue_inject.compose import Identity, make_author, make_message_id, make_sender, per_recipient, show_address
+from queue_inject.draft import explain
 from queue_inject.header import HeaderReader
 from queue_inject.rewrite import FieldError, Header, missing_fields, rewrite_header
 from queue_inject.source import Deadline, Source, guard_descriptors
 from queue_inject.writer import mail_date, open_writer
 from queue_wire.errors import FormatError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 PROGRAM = "queue-inject"
 USAGE = "usage: queue-inject [--home HOME] [-aAhHnN] [-f SENDER] [RECIPIENT ...]"
@@ -96,7 +101,7 @@ def complete(what: str, address: bytes, names: ControlNames) -> bytes:
 def read_header(source: Source) -> HeaderReader:
     """Return the header, and as much of the body as came with it. Raises FormatError, QueueTrouble."""
     reader = HeaderReader()
-    while data := source.read():
+    for data in source:
         if reader.feed(data):
             return reader
     reader.end()
@@ -131,38 +136,22 @@ def inject(home: Home, options: Options) -> None:
         sender = per_recipient(header.return_path, identity)
     if sender is None:
         sender = make_sender(identity, names, now // 10**9, os.getpid())
-    lines = [*new_fields(header, identity, names, now), *header.lines, message.body]
+    begin = b"".join([*new_fields(header, identity, names, now), *header.lines, message.body])
     if options.show:
-        show(b"Return-Path: <%s>\n" % show_address(sender) + b"".join(lines), source)
+        show(chain((b"Return-Path: <%s>\n" % show_address(sender), begin), source))
     elif not recipients:
         raise Permanent("unable to send the message: it has no recipients; name them as arguments or in To, Cc or Bcc")
     else:
-        queue(home, b"".join(lines), source, sender, recipients)
+        open_writer(home).put(chain((begin,), source), lambda: (sender, recipients))
 
 
-def show(data: bytes, source: Source) -> None:
+def show(message: "Iterable[bytes]") -> None:
     """Print the message on stdout. Raises Temporary."""
-    while data:
+    for data in message:
         try:
             write_all(1, data)
         except OSError as error:
             raise Temporary(f"unable to write standard output: {reason(error)}") from error
-        data = source.read()
-
-
-def queue(home: Home, data: bytes, source: Source, sender: bytes, recipients: list[bytes]) -> None:
-    """Put the message in the queue: `data`, and what is left to read. Raises QueueTrouble, FormatError."""
-    writer = open_writer(home)
-    draft = writer.begin()
-    try:
-        while data:
-            draft.write(data)
-            data = source.read()
-        draft.finish(sender, recipients)
-    except BaseException:
-        draft.discard()
-        raise
-    writer.commit([draft])
 
 
 def main(argv: list[str]) -> int:
@@ -172,20 +161,13 @@ def main(argv: list[str]) -> int:
         home, rest = take_home(argv[1:])
         inject(home, Options(rest))
     except Failure as failure:
-        code, text = failure.exit_code, str(failure)
-    except FieldError as error:
-        code = PERMANENT
-        text = f"unable to parse the {error.field} field: {error}; correct it and send again, nothing was queued"
+        complain(PROGRAM, f"fatal: {failure}")
+        return failure.exit_code
     except FormatError as error:
-        code, text = PERMANENT, f"unable to send the message: {error}; nothing was queued"
-    except MemoryError:
-        code, text = TEMPORARY, "unable to send the message: out of memory; nothing was queued"
-    except KeyboardInterrupt:
-        code, text = TEMPORARY, "unable to send the message: interrupted"
-    except Exception:
-        sys.excepthook(*sys.exc_info())
-        code, text = TEMPORARY, "unable to send the message: a bug in queue-inject; please report the lines above"
-    else:
-        return 0
-    complain(PROGRAM, f"fatal: {text}")
-    return code
+        what = f"parse the {error.field} field" if isinstance(error, FieldError) else "send the message"
+        complain(PROGRAM, f"fatal: unable to {what}: {error}; correct it and send again, nothing was queued")
+        return PERMANENT
+    except BaseException as error:
+        explain(PROGRAM, error)
+        return TEMPORARY
+    return 0

@@ -12,6 +12,10 @@ import time
 from queue_base.errors import reason
 from queue_inject.draft import READ, TIMEOUT, QueueTrouble
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 SECONDS = 24 * 3600
 _CHUNK = 65536
 
@@ -48,6 +52,11 @@ class Source:
             return os.read(self._descriptor, _CHUNK)
         except OSError as error:
             raise QueueTrouble(READ, f"unable to read {self._what}: {reason(error)}; nothing was queued") from error
+
+    def __iter__(self) -> "Iterator[bytes]":
+        """Yield the bytes up to the end, as they come."""
+        while data := self.read():
+            yield data
 
 
 def guard_descriptors(needed: int) -> None:

@@ -61,7 +61,9 @@ class Classifier:
         return RULES_RETRY if self._notices.held > HELD_MOST else self._pending.wait(now)
 
     def run(self, ready: dict[int, int], now: float) -> None:
-        """One turn: commands, names, one group of messages, notices."""
+        """One turn: commands, names, one group of messages, notices. Raises PeerLost where nobody is left to tell."""
+        if ready.get(1, 0) & (select.POLLERR | select.POLLHUP):
+            raise PeerLost("nobody reads the notices")
         if 0 in ready:
             self._obey()
         if self._rules is None and now >= self._next_rules:

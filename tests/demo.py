@@ -12,7 +12,6 @@ import argparse
 import shlex
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -27,6 +26,7 @@ from support.suite import Suite
 
 # Beside the interpreter, where pip puts them.
 PROGRAMS = Path(sys.executable).parent
+STOPPERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def tell(screen: Screen, path: Path) -> None:
@@ -43,19 +43,20 @@ def tell(screen: Screen, path: Path) -> None:
             Demo(screen, home, server, suite).tell()
         finally:
             # A second Ctrl-C must not keep the processes from being stopped.
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            for number in STOPPERS:
+                signal.signal(number, signal.SIG_IGN)
             suite.stop(DEADLINE)
             (path / "log").write_text("".join(f"{line}\n" for line in suite.lines))
 
 
-def show_kept(path: Path) -> None:
+def show_kept(screen: Screen, path: Path) -> None:
     """Print how to look around in a home that stays."""
-    queuectl, start, home = PROGRAMS / "queuectl", PROGRAMS / "queue-start", shlex.quote(str(path / "home"))
-    print(f"""
+    queuectl, home = shlex.quote(str(PROGRAMS / "queuectl")), shlex.quote(str(path / "home"))
+    screen.say(f"""
 The home is {path / "home"}, the log {path / "log"}. To look around:
     find {home}/alias -type f
-    {shlex.quote(str(queuectl))} --home {home} stat
-    {shlex.quote(str(start))} --home {home}      (runs until Ctrl-\\ or TERM; the SMTP server is gone)
+    {queuectl} --home {home} list
+    {queuectl} --home {home} stat
     rm -r {shlex.quote(str(path))}""")
 
 
@@ -71,14 +72,14 @@ def main(argv: list[str]) -> int:
     if not (PROGRAMS / "queue-start").exists():
         sys.stderr.write("demo: fatal: unable to find queue-start beside this Python; start bin/demo, which sets up\n")
         return 1
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in STOPPERS:
         signal.signal(number, _leave)
     began = time.monotonic()
     screen, path = Screen(), Path(tempfile.mkdtemp(prefix="queue-demo-"))
     try:
         tell(screen, path)
-    except (AssertionError, OSError, IndexError, subprocess.SubprocessError) as error:
-        screen.check(f"the demo comes to its end: {error}", False)
+    except Exception as error:
+        screen.check(f"the demo comes to its end; {type(error).__name__}: {error}", False)
     except SystemExit as left:
         if not keep:
             shutil.rmtree(path, ignore_errors=True)
@@ -90,7 +91,7 @@ def main(argv: list[str]) -> int:
     else:
         screen.say(f"\nAll {screen.passed} checks are ok, in {seconds:.1f} s.")
     if keep or screen.failed:
-        show_kept(path)
+        show_kept(screen, path)
     else:
         shutil.rmtree(path)
     return 1 if screen.failed else 0

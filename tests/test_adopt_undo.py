@@ -141,6 +141,14 @@ def test_held_and_corrupt_messages_are_refused_by_name_unless_forced(qmail: Qmai
     assert snapshot(Path(qmail.home.path)) == before
 
 
+def test_the_mark_of_a_message_that_is_gone_is_no_reason_to_refuse(qmail: QmailQueue) -> None:
+    before = snapshot(Path(qmail.home.path))
+    adopt(qmail.home, our_owner())
+    (qmail.queue / "corrupt/5/5").write_bytes(b"why\n")
+    assert "dropped the mark corrupt/5/5" in undo(qmail.home, qmail_accounts())
+    assert snapshot(Path(qmail.home.path)) == before
+
+
 def test_mail_in_maildrop_is_refused_even_when_forced(qmail: QmailQueue) -> None:
     adopt(qmail.home, our_owner())
     (qmail.queue / "maildrop" / f"mail.{'0' * 32}").write_bytes(b"accepted")

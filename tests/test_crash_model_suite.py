@@ -17,8 +17,7 @@ from support.crash_checks import CLASSIFIED, QUEUED, Message, broken, messages
 from support.crash_model import Crash, CrashModel
 from support.mailboxes import MailHome, mail_home, new_mail
 from support.strace import strace_command
-from support.suite import wait_until
-from support.traced import program
+from support.suite import program, wait_until
 
 BODY = b"Subject: hello\n\nThis is the body.\n"
 MISSING = b"missing@me.example.org"

@@ -176,12 +176,12 @@ def test_a_message_typed_in_s_nail_comes_out_as_s_nail_wrote_it(
     typed = "Dear all,\n.\n..\n.dots\n\nGr\u00fc\u00dfe \u2026\nFrom here on\n"
     subprocess.run(
         [
-            "s-nail", "-n", "-:/", "-S", f"mta={script}", "-S", "mta-no-default-arguments", "-S", "ttycharset=utf-8",
+            "s-nail", "-n", "-S", f"mta={script}", "-S", "mta-no-default-arguments", "-S", "ttycharset=utf-8",
             "-S", "sendcharsets=utf-8", "-S", f"mime-encoding={encoding}", "-S", "from=joe@me.example.org",
             "-S", "sendwait", "-s", "typed by hand", local, remote,
         ],
         input=typed.encode(),
-        env={**os.environ, "LC_ALL": "C.UTF-8"},
+        env={**os.environ, "LC_ALL": "C.UTF-8", "HOME": str(tmp_path)},
         check=True,
         timeout=60,
     )

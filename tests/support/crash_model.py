@@ -130,11 +130,16 @@ def _choices(sizes: list[int], most: int, source: random.Random) -> Iterator[tup
     if total <= most:
         yield from itertools.product(*(range(size) for size in sizes))
         return
-    oldest, newest = [0] * len(sizes), [size - 1 for size in sizes]
-    for base in (oldest, newest):
-        yield tuple(base)
-        for place, size in enumerate(sizes):
-            for other in range(size):
-                yield (*base[:place], other, *base[place + 1 :])
+    oldest, newest = (0,) * len(sizes), tuple(size - 1 for size in sizes)
+    yield from (oldest, newest)
+    # One name or file unlike all the others is what most wrong orders need.
+    single = [
+        (*base[:place], other, *base[place + 1 :])
+        for base in (oldest, newest)
+        for place, size in enumerate(sizes)
+        for other in range(size)
+        if base[place] != other
+    ]
+    yield from single if len(single) <= most else source.sample(single, most)
     for _ in range(most):
         yield tuple(source.randrange(size) for size in sizes)

@@ -4,6 +4,8 @@ import os
 import sys
 import threading
 
+from queue_base.durable import write_all
+
 _BOLD, _DIM, _RED, _GREEN = "1", "2", "31", "32"
 
 
@@ -55,5 +57,7 @@ class Screen:
 
     def _write(self, text: str) -> None:
         with self._lock:
-            sys.stdout.write(text + "\n")
-            sys.stdout.flush()
+            try:
+                write_all(1, f"{text}\n".encode("utf-8", "backslashreplace"))
+            except OSError:
+                pass  # Nobody reads any more (`| head`); the exit code still tells.

@@ -55,6 +55,11 @@ class Demo:
         """Return what the server took for a recipient."""
         return [each for each in self.server.received if recipient in each.recipients]
 
+    def signal(self, number: signal.Signals) -> None:
+        """Signal queue-send."""
+        self.screen.command(f"kill -{number.name[3:]} {self.suite.process.pid}")
+        self.suite.signal(number)
+
     def local(self) -> None:
         """A message to a Maildir."""
         self.screen.title("1. A message for a mailbox on this host")
@@ -68,7 +73,7 @@ class Demo:
         self.screen.check("it is what was sent, byte for byte", stored == LOCAL and not rest, found[0])
         names = [line.partition(b":")[0].decode() for line in head.splitlines()]
         wanted = ["Return-Path", "Delivered-To", "Received", "Date", "Message-ID"]
-        self.screen.equal("below the header lines that the suite adds", sorted(names), sorted(wanted))
+        self.screen.equal("above it are the header lines that the suite adds", sorted(names), sorted(wanted))
         sender = head.partition(b"\n")[0].decode()
         self.screen.equal("the first of which names the sender", sender, f"Return-Path: <{AUTHOR}>")
 
@@ -123,8 +128,7 @@ class Demo:
         self.screen.check("the message waits, its recipient not done", " remote 0/1 next " in listed, listed)
         self.screen.block(self.home.run("queuectl", "stat"))
         self.screen.say("The next attempt would be 400 s after the first. ALRM makes everything due now:")
-        self.screen.command("kill -ALRM PID-OF-QUEUE-SEND")
-        self.suite.signal(signal.SIGALRM)
+        self.signal(signal.SIGALRM)
         self.check_outcome(LATER, "success", attempt=2)
         self.ended(5)
         taken = self.taken(LATER)
@@ -137,8 +141,7 @@ class Demo:
         # The log's `end msg` comes before the files go; a process of its own removes them.
         wait_until(lambda: not self.home.left_over(), DEADLINE, "the queue to be empty")
         self.screen.equal("queuectl lists no message", self.home.run("queuectl", "list"), b"")
-        self.screen.command("kill -TERM PID-OF-QUEUE-SEND")
-        self.suite.signal(signal.SIGTERM)
+        self.signal(signal.SIGTERM)
         self.screen.equal("queue-send exits 0", self.suite.process.wait(DEADLINE), 0)
         wait_until(lambda: not _running(self.suite.process.pid), DEADLINE, "every daemon to end")
         self.suite.stop()
@@ -154,7 +157,7 @@ class Demo:
             ("no trouble", r"^(alert|warning|corrupt)|Traceback", 0),
         ):
             self.screen.equal(f"the log shows {what}", self.suite.count(pattern), count)
-        self.screen.equal("and ends with", self.suite.lines[-1:], ["status: exiting"])
+        self.screen.equal("the log ends with `status: exiting`", self.suite.lines[-1:], ["status: exiting"])
 
 
 def _parts(report: Message) -> tuple[str, str, str]:

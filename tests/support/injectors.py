@@ -159,7 +159,7 @@ def wrong_inodes(home: Home) -> list[str]:
 @contextmanager
 def shared_home(owner: int = OWNER) -> Iterator[Home]:
     """A home that every user can reach, its queue/ an owner's, maildrop/ open for all."""
-    top = Path(tempfile.mkdtemp())
+    top = Path(tempfile.mkdtemp(prefix="queue-suite-"))
     try:
         top.chmod(0o755)
         home = make_home(top / "home")

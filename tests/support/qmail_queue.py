@@ -30,9 +30,13 @@ def qmail_accounts() -> QmailAccounts:
 
 
 class QmailQueue:
-    """A stock qmail home at `path`; `home` is its Home. `messages` names the messages put into it by state."""
+    """A stock qmail home at `path`; `home` is its Home. `messages` names the messages put into it by state.
 
-    def __init__(self, path: Path) -> None:
+    Every file's mtime is `birth_ns`.
+    """
+
+    def __init__(self, path: Path, birth_ns: int = BIRTH_NS) -> None:
+        self._birth_ns = birth_ns
         self.home = Home(str(path))
         self.queue = path / "queue"
         self.messages: dict[str, int] = {}
@@ -69,7 +73,7 @@ class QmailQueue:
         """Make a file as one of qmail's programs would, with an old mtime that has nanoseconds."""
         path.write_bytes(data)
         _own(path, self._accounts.owner(account), mode)
-        os.utime(path, ns=(BIRTH_NS, BIRTH_NS))
+        os.utime(path, ns=(self._birth_ns, self._birth_ns))
         return path
 
     def mess(self, data: bytes) -> int:

@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -10,14 +9,9 @@ from pathlib import Path
 
 from support.crash_model import CrashModel
 from support.strace import strace_command
+from support.suite import wait_until
 
-BIN = Path(__file__).resolve().parents[2] / "bin"
 SECONDS = 60.0
-
-
-def program(name: str) -> list[str]:
-    """Return the command that starts one of bin/."""
-    return [sys.executable, str(BIN / name)]
 
 
 def run_traced(
@@ -62,11 +56,16 @@ def _fill(descriptor: int, data: bytes) -> None:
 
 
 def converse_traced(
-    model: CrashModel, trace: Path, command: list[str], request: bytes, enough: Callable[[bytes], bool]
+    model: CrashModel,
+    trace: Path,
+    command: list[str],
+    request: bytes,
+    enough: Callable[[bytes], bool],
+    done: Callable[[], bool] = lambda: True,
 ) -> bytes:
-    """Run a daemon that talks on descriptors 0 and 1 until `enough` of its output; end its input, return the output.
+    """Run a daemon that talks on descriptors 0 and 1 until `enough` of its output has come and `done` is true.
 
-    It must then exit with 0.
+    Then end its input, and return the output. It must exit with 0.
     """
     with subprocess.Popen(strace_command(trace, command), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None and process.stdout is not None
@@ -80,6 +79,7 @@ def converse_traced(
                 data = os.read(process.stdout.fileno(), 65536)
                 assert data and time.monotonic() < deadline, f"the daemon stopped after {output!r}"
                 output += data
+            wait_until(done, SECONDS, "the daemon's work")
             process.stdin.close()
             assert process.wait(SECONDS) == 0
         finally:

@@ -1,0 +1,63 @@
+"""queue-todo on pipes: what it says, sorted into notices and log lines."""
+
+import os
+from pathlib import Path
+
+from queue_base.home import Home
+from queue_base.layout import open_layout
+from queue_wire.notice import EXIT, REREAD, Classified, unpack_notice
+from support.home import make_home
+from support.piped import Piped
+
+
+def todo_home(path: Path, *, flat: bool = False, split: int = 3) -> Home:
+    """Make a home whose only local host is me.example.org."""
+    home = make_home(path, split=split, flat=flat)
+    Path(home.control, "locals").write_bytes(b"me.example.org\n")
+    return home
+
+
+class TodoDaemon(Piped):
+    """A running queue-todo; `lines` are the log lines that were read so far."""
+
+    def __init__(self, home: Home, *, wrapper: tuple[str, ...] = ()) -> None:
+        super().__init__("queue-todo", home, wrapper=wrapper)
+        self.home = home
+        self.layout = open_layout(home.queue)
+        self.lines: list[str] = []
+
+    def notice(self) -> Classified:
+        """Return the next D record; log lines before it go to `lines`."""
+        while True:
+            found = unpack_notice(self.record())
+            if isinstance(found, Classified):
+                return found
+            self.lines.append(found.decode())
+
+    def notices(self, count: int) -> dict[int, Classified]:
+        """Return the next `count` notices by id; no id may come twice."""
+        found = [self.notice() for _ in range(count)]
+        assert len({notice.message for notice in found}) == count
+        return {notice.message: notice for notice in found}
+
+    def line(self) -> str:
+        """Return the next record, which must be a log line."""
+        found = unpack_notice(self.record())
+        assert isinstance(found, bytes), f"a notice instead of a log line: {found!r}"
+        self.lines.append(found.decode())
+        return self.lines[-1]
+
+    def reread(self) -> None:
+        """Send the command of a HUP."""
+        self.write(REREAD)
+
+    def exit(self) -> int:
+        """Send the command to exit; return the exit code."""
+        self.write(EXIT)
+        return self.process.wait(30)
+
+    def pull(self) -> None:
+        """Pull the trigger."""
+        trigger = os.open(self.home.queue + "/lock/trigger", os.O_WRONLY | os.O_NONBLOCK)
+        os.write(trigger, b"\0")
+        os.close(trigger)

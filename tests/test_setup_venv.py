@@ -1,0 +1,141 @@
+"""bin/setup-venv, with a stand-in for Python that notes what it is asked to do: what it says, and when it installs."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+TOOLS = ("sh", "cat", "chmod", "cksum", "dirname", "flock", "id", "ln", "mkdir", "mktemp", "rm", "sed", "tail")
+
+# Answers a one-line program itself, but for one that needs what is told to be missing; makes .venv; notes pip's calls.
+PYTHON = """#!/bin/sh
+here=CHECKOUT
+case "$1 ${2:-}" in
+    *"MISSING"*) exit 1 ;;
+    "-c print"* | "-c import sys; print"*) echo 3.11 ;;
+    "-m venv")
+        echo venv >>HERE/calls
+        mkdir -p "$here/.venv/bin"
+        ln -sf HERE/tools/python3 "$here/.venv/bin/python3" ;;
+    "-m pip") echo pip >>HERE/calls; [ ! -f HERE/offline ] || { echo "Connection refused"; exit 1; } ;;
+esac
+"""
+
+
+class Checkout:
+    """A checkout with nothing but what setup-venv looks at, and a PATH with nothing but what it needs."""
+
+    def __init__(self, top: Path, name: str = "checkout") -> None:
+        self.top = top
+        self.path = top / name
+        self.path.mkdir(parents=True)
+        shutil.copytree(ROOT / "bin", self.path / "bin")
+        for file in ("setup.cfg", "pyproject.toml"):
+            shutil.copy(ROOT / file, self.path / file)
+        self.tools = top / "tools"
+        self.tools.mkdir()
+        for tool in TOOLS:
+            found = shutil.which(tool)
+            assert found is not None, tool
+            (self.tools / tool).symlink_to(found)
+
+    def python(self, missing: str = "nothing of the kind", name: str = "python3") -> None:
+        """Put the stand-in on PATH; a program that holds `missing` fails."""
+        text = PYTHON.replace("MISSING", missing).replace("CHECKOUT", f"'{self.path}'")
+        (self.tools / name).write_text(text.replace("HERE", f"'{self.top}'"))
+        (self.tools / name).chmod(0o755)
+
+    def calls(self) -> list[str]:
+        """Return what was done with Python."""
+        return (self.top / "calls").read_text().split() if (self.top / "calls").exists() else []
+
+    def set_up(self) -> subprocess.CompletedProcess[str]:
+        """Run it."""
+        environment = {**os.environ, "PATH": str(self.tools), "CI": ""}
+        words = [str(self.path / "bin" / "setup-venv")]
+        return subprocess.run(words, env=environment, capture_output=True, text=True, check=False, timeout=60)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    return Checkout(tmp_path)
+
+
+def test_a_machine_without_a_recent_python_is_told_so(checkout: Checkout) -> None:
+    checkout.python(missing="3, 11")
+    end = checkout.set_up()
+    assert end.returncode == 1
+    assert end.stderr.startswith("setup-venv: fatal: unable to find Python 3.11 or later")
+    assert "apt-get install python3 python3-venv" in end.stderr
+
+
+def test_a_machine_without_the_venv_module_is_told_what_to_install(checkout: Checkout) -> None:
+    checkout.python(missing="ensurepip")
+    end = checkout.set_up()
+    assert end.returncode == 1
+    assert "setup-venv: fatal: unable to make .venv: python3 lacks the module venv or ensurepip" in end.stderr
+    assert "apt-get install python3-venv" in end.stderr
+    assert checkout.calls() == []
+
+
+def test_a_second_python_that_will_do_is_taken(checkout: Checkout) -> None:
+    checkout.python(missing="ensurepip")
+    checkout.python(name="python3.12")
+    assert checkout.set_up().returncode == 0
+    assert checkout.calls() == ["venv", "pip"]
+
+
+def test_a_package_index_that_cannot_be_reached_is_told_and_tried_again_by_the_next_run(checkout: Checkout) -> None:
+    checkout.python()
+    (checkout.top / "offline").touch()
+    end = checkout.set_up()
+    assert end.returncode == 1
+    assert "Connection refused" in end.stderr
+    assert "setup-venv: fatal: unable to install the Python packages" in end.stderr
+    (checkout.top / "offline").unlink()
+    assert checkout.set_up().returncode == 0
+
+
+def test_a_second_run_does_nothing_and_says_nothing(checkout: Checkout) -> None:
+    checkout.python()
+    assert checkout.set_up().returncode == 0
+    end = checkout.set_up()
+    assert (end.returncode, end.stdout, end.stderr) == (0, "", "")
+    assert checkout.calls() == ["venv", "pip"]
+
+
+@pytest.mark.parametrize("changed", ["setup.cfg", "bin/queue-inject"])
+def test_a_changed_file_is_installed_into_the_environment_that_is_there(checkout: Checkout, changed: str) -> None:
+    checkout.python()
+    checkout.set_up()
+    with open(checkout.path / changed, "a") as file:
+        file.write("# changed\n")
+    assert checkout.set_up().returncode == 0
+    assert checkout.calls() == ["venv", "pip", "pip"]
+
+
+def test_a_checkout_that_was_moved_gets_a_new_environment(checkout: Checkout) -> None:
+    checkout.python()
+    checkout.set_up()
+    checkout.path = checkout.path.rename(checkout.top / "elsewhere")
+    checkout.python()
+    assert checkout.set_up().returncode == 0
+    assert checkout.calls() == ["venv", "pip", "venv", "pip"]
+
+
+def test_programs_start_also_in_a_path_with_spaces(tmp_path: Path) -> None:
+    checkout = Checkout(tmp_path, "a mail queue")
+    checkout.python()
+    assert checkout.set_up().returncode == 0
+    program = checkout.path / ".venv" / "bin" / "queue-inject"
+    python = checkout.path / ".venv" / "bin" / "python3"
+    python.unlink()
+    python.symlink_to(sys.executable)
+    program.chmod(0o755)
+    program.write_text("".join(program.read_text().splitlines(keepends=True)[:3]) + "import sys\nprint(sys.argv[1:])\n")
+    end = subprocess.run([str(program), "two words"], capture_output=True, text=True, check=True, timeout=60)
+    assert end.stdout == "['two words']\n"
