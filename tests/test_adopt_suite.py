@@ -45,7 +45,7 @@ def test_an_adopted_queue_is_finished(tmp_path: Path) -> None:
         qmail = stock(tmp_path / "qmail", server, 1_700_000_000_123_456_789)
         adopt(qmail.home, myself())
         with Suite(qmail.home) as suite:
-            suite.wait_for(r"^bounce msg %d " % qmail.messages["S5"])
+            suite.wait_for(rf"^bounce msg {qmail.messages['S5']} ")
             wait_until(lambda: left_in(qmail) == [], why="an empty queue")
             suite.stop()
         remote = sorted((message.recipients, message.stored) for message in server.received)
@@ -95,5 +95,6 @@ def assert_is_qmails(tmp_path: Path, qmail: QmailQueue, accounts: QmailAccounts)
     for name, known in expected.items():
         assert (name, found[name][:3]) == (name, known[:3])
     for name in found.keys() - expected.keys():
-        account, mode = ("qmailq", 0o644) if name.split("/")[0] in ("mess", "pid", "intd", "todo") else ("qmails", 0o600)
+        is_qmailqs = name.split("/")[0] in ("mess", "pid", "intd", "todo")
+        account, mode = ("qmailq", 0o644) if is_qmailqs else ("qmails", 0o600)
         assert (name, found[name][:3]) == (name, (oct(stat.S_IFREG | mode), accounts.uids[account], accounts.gid))

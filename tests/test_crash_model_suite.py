@@ -50,7 +50,7 @@ def run_suite(model: CrashModel, place: MailHome, trace: Path) -> None:
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as strace:
         try:
             wait_until(lambda: new_mail(ann) and new_mail(clara), SECONDS, "both mailboxes")
-            wait_until(lambda: not any(path.is_file() for path in mess.glob("*/*")), SECONDS, "the end of both messages")
+            wait_until(lambda: not any(path.is_file() for path in mess.glob("*/*")), SECONDS, "their end")
             children = Path(f"/proc/{strace.pid}/task/{strace.pid}/children").read_text().split()
             os.kill(int(children[0]), signal.SIGTERM)
             strace.communicate(timeout=SECONDS)

@@ -15,7 +15,12 @@ from queue_wire.ids import (
     unpack_id,
     unpack_long_id,
 )
-from queue_wire.recipients import DONE_MARK, pack_recipients, unpack_pending, unpack_recipients
+from queue_wire.recipients import (
+    DONE_MARK,
+    pack_recipients,
+    unpack_pending,
+    unpack_recipients,
+)
 from support import strategies
 
 

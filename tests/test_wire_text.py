@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 
 from queue_wire import logline
 from queue_wire.address import bounce_recipient, is_verp, split_address, verp_sender
-from queue_wire.control import unpack_line, unpack_lines, unpack_map, unpack_number, unpack_set
+from queue_wire.control import (
+    unpack_line,
+    unpack_lines,
+    unpack_map,
+    unpack_number,
+    unpack_set,
+)
 from queue_wire.errors import FormatError, quoted
 from queue_wire.failures import pack_failure, unpack_failures, whole_length
 from support import strategies

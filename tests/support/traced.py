@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -12,6 +13,11 @@ from support.strace import strace_command
 from support.suite import wait_until
 
 SECONDS = 60.0
+# How the scripts begin that are traced instead of a program.
+HEAD = """
+import os, sys
+from queue_base.durable import Commit, sync_filesystem, sync_path
+"""
 
 
 def run_traced(
@@ -86,3 +92,13 @@ def converse_traced(
             timer.cancel()
     model.load(trace)
     return output
+
+
+def traced_script(root: Path, script: str, *arguments: str) -> CrashModel:
+    """Return the model of `root` after a Python script was run and traced; fail where the script does."""
+    model = CrashModel(root)
+    output = root.parent / "trace"
+    command = [sys.executable, "-c", script, *arguments]
+    subprocess.run(strace_command(output, command), check=True, timeout=60, stdout=subprocess.PIPE)
+    model.load(output)
+    return model
