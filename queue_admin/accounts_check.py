@@ -33,7 +33,8 @@ def plan_accounts(home: Home) -> Plan:
     if name == QMAIL_ACCOUNT:
         raise Permanent(f"unable to use {home.queue}: it is qmail's; queuectl adopt {home.path} takes it over")
     if me != 0:
-        raise Permanent(f"unable to use {home.queue}: it is {name}'s and we are {_name(me)}; start as root or as {name}")
+        who = _name(me)
+        raise Permanent(f"unable to use {home.queue}: it is {name}'s and we are {who}; start as root or as {name}")
     if name != QUEUE_ACCOUNT:
         raise Permanent(
             f"unable to use {home.queue}: its owner is {name}; start as {name}, or give it to account {QUEUE_ACCOUNT}",

@@ -57,8 +57,12 @@ def loop(layout: Layout) -> None:
         if poll.poll(wait * 1000):
             records = reader.feed(read_available(0) or b"")
             if records:
-                # The answer may wait for queue-send, which reads it in every turn of its loop.
-                write_all(1, answer(layout, records))
+                answers = answer(layout, records)
+                try:
+                    # This may wait for queue-send, which reads answers in every turn of its loop.
+                    write_all(1, answers)
+                except BrokenPipeError:
+                    pass  # queue-send has ended. What it asked for goes all the same, up to the end of fd 0.
         elif sweeping is None:
             sweeping = sweep(layout, time.time())
             next_sweep = time.monotonic() + SWEEP_EVERY
@@ -75,7 +79,7 @@ def main(argv: list[str]) -> int:
         ignore(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
         os.umask(0o027)
         loop(open_layout(home.queue))
-    except (PeerLost, BrokenPipeError):
+    except PeerLost:
         return 0
     except FormatError as error:
         complain("queue-clean", f"fatal: request from queue-send: {error}")

@@ -43,10 +43,13 @@ def left_in(qmail: QmailQueue) -> list[str]:
 def test_an_adopted_queue_is_finished(tmp_path: Path) -> None:
     with SmtpServer() as server:
         qmail = stock(tmp_path / "qmail", server, 1_700_000_000_123_456_789)
+        finished = {str(qmail.messages["S4"]), str(qmail.messages["S5"])}
+        # Never queued, so not mail; swept when 36 hours have passed since their last change, which was just now.
+        rest = sorted(path for path in left_in(qmail) if not set(path.split("/")) & finished)
         adopt(qmail.home, myself())
         with Suite(qmail.home) as suite:
             suite.wait_for(rf"^bounce msg {qmail.messages['S5']} ")
-            wait_until(lambda: left_in(qmail) == [], why="an empty queue")
+            wait_until(lambda: sorted(left_in(qmail)) == rest, why="a queue with no mail")
             suite.stop()
         remote = sorted((message.recipients, message.stored) for message in server.received)
     new = [path.read_bytes() for path in (tmp_path / "qmail/alias/Maildir/new").iterdir()]

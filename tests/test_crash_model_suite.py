@@ -24,6 +24,7 @@ MISSING = b"missing@me.example.org"
 CLARA = b"clara@me.example.org"
 ENVELOPE = b"Fann@me.example.org\0T" + CLARA + b"\0T" + MISSING + b"\0\0"
 SECONDS = 60.0
+SWEPT = 2
 
 
 def prepared(place: MailHome) -> tuple[Path, Path]:
@@ -109,4 +110,4 @@ def test_no_power_cut_on_the_way_to_a_mailbox_or_a_bounce_loses_a_recipient(tmp_
     assert not lines, "\n".join(lines)
     assert looked > 200
     last = list(model.crashes(1))[-1]
-    assert messages(last, layout) == {}
+    assert {message.state for message in messages(last, layout).values()} <= {SWEPT}

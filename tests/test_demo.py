@@ -50,7 +50,8 @@ class RunningDemo:
         for process in psutil.process_iter():
             try:
                 words = process.cmdline()
-                if any(each.startswith(str(self.top)) for each in words) and any(each.endswith(program) for each in words):
+                ours = any(word.startswith(str(self.top)) for word in words)
+                if ours and any(word.endswith(program) for word in words):
                     found.append(process)
             except psutil.Error:
                 continue

@@ -12,10 +12,10 @@ ROOT = Path(__file__).resolve().parent.parent
 TOOLS = ("sh", "cat", "chmod", "cksum", "dirname", "flock", "id", "ln", "mkdir", "mktemp", "rm", "sed", "tail")
 
 # Answers a one-line program itself, but for one that needs what is told to be missing; makes .venv; notes pip's calls.
-PYTHON = """#!/bin/sh
+PYTHON = """
 here=CHECKOUT
 case "$1 ${2:-}" in
-    *"MISSING"*) exit 1 ;;
+    *"MISSING"*) [ -f HERE/installed ] || exit 1 ;;
     "-c print"* | "-c import sys; print"*) echo 3.11 ;;
     "-m venv")
         echo venv >>HERE/calls
@@ -45,17 +45,21 @@ class Checkout:
 
     def python(self, missing: str = "nothing of the kind", name: str = "python3") -> None:
         """Put the stand-in on PATH; a program that holds `missing` fails."""
-        text = PYTHON.replace("MISSING", missing).replace("CHECKOUT", f"'{self.path}'")
-        (self.tools / name).write_text(text.replace("HERE", f"'{self.top}'"))
-        (self.tools / name).chmod(0o755)
+        self.tool(name, PYTHON.replace("MISSING", missing).replace("CHECKOUT", f"'{self.path}'"))
 
     def calls(self) -> list[str]:
         """Return what was done with Python."""
         return (self.top / "calls").read_text().split() if (self.top / "calls").exists() else []
 
-    def set_up(self) -> subprocess.CompletedProcess[str]:
+    def tool(self, name: str, text: str) -> None:
+        """Put a shell script on PATH, in place of what has the name."""
+        (self.tools / name).unlink(missing_ok=True)
+        (self.tools / name).write_text(f"#!/bin/sh\n{text}\n".replace("HERE", f"'{self.top}'"))
+        (self.tools / name).chmod(0o755)
+
+    def set_up(self, ci: str = "") -> subprocess.CompletedProcess[str]:
         """Run it."""
-        environment = {**os.environ, "PATH": str(self.tools), "CI": ""}
+        environment = {**os.environ, "PATH": str(self.tools), "CI": ci}
         words = [str(self.path / "bin" / "setup-venv")]
         return subprocess.run(words, env=environment, capture_output=True, text=True, check=False, timeout=60)
 
@@ -80,6 +84,17 @@ def test_a_machine_without_the_venv_module_is_told_what_to_install(checkout: Che
     assert "setup-venv: fatal: unable to make .venv: python3 lacks the module venv or ensurepip" in end.stderr
     assert "apt-get install python3-venv" in end.stderr
     assert checkout.calls() == []
+
+
+@pytest.mark.parametrize(("ci", "uid", "installs"), [("true", 0, True), ("true", 1000, False), ("", 0, False)])
+def test_only_root_under_ci_gets_the_package_installed(checkout: Checkout, ci: str, uid: int, installs: bool) -> None:
+    checkout.python(missing="ensurepip")
+    checkout.tool("id", f"echo {uid}")
+    checkout.tool("apt-get", '[ "$1" = update ] || { echo "$*" >>HERE/asked; : >HERE/installed; }')
+    assert checkout.set_up(ci).returncode == (0 if installs else 1)
+    asked = checkout.top / "asked"
+    assert installs == asked.exists()
+    assert not installs or asked.read_text().endswith(" python3-venv\n")
 
 
 def test_a_second_python_that_will_do_is_taken(checkout: Checkout) -> None:

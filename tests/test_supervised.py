@@ -73,8 +73,9 @@ def install(supervisor: Supervisor, top: Path) -> Iterator[Installed]:
         directory.mkdir(exist_ok=True)
         give(directory)
     (alias / ".qmail-default").write_text("./Maildir/\n")
+    # Before it starts: svscan looks for new services every five seconds.
+    supervisor.add()
     with supervisor:
-        supervisor.add()
         supervisor.wait_for(r"status: local 0/10 remote 0/120$")
         yield Installed(supervisor, home)
 

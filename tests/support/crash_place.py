@@ -149,7 +149,8 @@ def dropped_or_queued(count: int) -> Check:
         wrong = [f"a piece in maildrop: {file.content[:40]!r}" for file in finished if not file.whole]
         wrong += ["a wrong envelope" for message in queued if message.owed() != RECIPIENTS]
         wrong += ["a wrong message" for message in queued if not message.files["mess"].content.endswith(BODY)]
-        return wrong if len(finished) + len(queued) >= count else [*wrong, f"{len(finished)} left, {len(queued)} queued"]
+        enough = len(finished) + len(queued) >= count
+        return wrong if enough else [*wrong, f"{len(finished)} left, {len(queued)} queued"]
 
     return check
 

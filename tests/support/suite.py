@@ -32,7 +32,7 @@ def wait_until(what: Callable[[], object], deadline: float = DEADLINE, why: str 
 class Suite:
     """A running suite. Use it as a context manager: it is stopped with TERM, and killed if that takes too long.
 
-    `on_line` is called with each line of the log as it comes, in a thread of its own.
+    `wrapper` are words before the command, which must exec it; `on_line` is called with each line of the log as it comes, in a thread of its own.
     """
 
     def __init__(
@@ -40,6 +40,7 @@ class Suite:
         home: Home,
         *,
         user: int | None = None,
+        wrapper: tuple[str, ...] = (),
         programs: Path = BIN,
         on_line: Callable[[str], None] | None = None,
     ) -> None:
@@ -48,7 +49,7 @@ class Suite:
         self.lines: list[str] = []
         self._more = threading.Condition()
         self.process = subprocess.Popen(
-            [*program("queue-start", programs), "--home", home.path],
+            [*wrapper, *program("queue-start", programs), "--home", home.path],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -1,0 +1,94 @@
+"""Trouble on purpose: processes without root's way around permissions, full disks, programs that talk nonsense."""
+
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from queue_base.home import Home
+from queue_base.layout import open_layout
+from support.suite import BIN, program
+
+# What root is allowed regardless of permissions. Without it, root is an owner like any other.
+_WRAPPER = ("setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all", "--")
+
+
+def held_to_permissions() -> tuple[str, ...]:
+    """Return the words before a command that is to obey modes, whoever runs the tests."""
+    return _WRAPPER if os.geteuid() == 0 else ()
+
+
+def run_enqueue(
+    home: Home,
+    message: bytes,
+    envelope: bytes,
+    *,
+    wrapper: tuple[str, ...] = (),
+    largest_file: int | None = None,
+) -> subprocess.CompletedProcess[bytes]:
+    """Run queue-enqueue on the bytes of an envelope, which need not be one; return its end."""
+    pipe, writer = os.pipe()
+    with os.fdopen(writer, "wb") as stream:
+        stream.write(envelope)
+
+    def limit() -> None:
+        if largest_file is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
+
+    try:
+        return subprocess.run(
+            [*wrapper, *program("queue-enqueue"), "--home", home.path],
+            input=message,
+            stdout=pipe,
+            stderr=subprocess.PIPE,
+            check=False,
+            timeout=60,
+            preexec_fn=limit,
+        )
+    finally:
+        os.close(pipe)
+
+
+def disk_full(pid: int) -> None:
+    """Let a process write no file any more, as on a full disk; pipes go on."""
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+
+
+def disk_free(pid: int) -> None:
+    """Let it write again."""
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+
+def put_in_todo(home: Home, message: bytes, todo: bytes) -> int:
+    """Queue a message by hand with any bytes for its todo/ file; return its id."""
+    layout = open_layout(home.queue)
+    name = Path(home.queue, "pid", "by-hand")
+    name.write_bytes(message)
+    number = name.stat().st_ino
+    name.rename(layout.mess(number))
+    made = Path(layout.intd(number))
+    made.write_bytes(todo)
+    os.link(made, layout.todo(number))
+    return number
+
+
+def nonsense_program(top: Path, name: str, said: bytes, *, answer: bool = False) -> Path:
+    """Copy bin/ so that one daemon says `said` on fd 1 first, and then goes on as the real one.
+
+    With `answer` it says so only when it has been sent something, which is lost. Return the copy.
+    """
+    directory = top / "bin"
+    shutil.copytree(BIN, directory)
+    program_file = directory / name
+    program_file.write_text(
+        "import os, sys\n"
+        f"if {answer}:\n"
+        # Its greeting, and then the first thing that it is asked.
+        "    os.write(1, b'8:ready\\x0020,')\n"
+        "    os.read(0, 65536)\n"
+        f"os.write(1, {said!r})\n"
+        f"os.execv({sys.executable!r}, [{sys.executable!r}, {str(BIN / name)!r}, *sys.argv[1:]])\n"
+    )
+    return directory
