@@ -1,7 +1,8 @@
 """Takes a group of messages from S4 to S5: reads todo/, writes info/, local/ and remote/, removes intd/ and todo/.
 
-Two commits serve the whole group. The first makes the new files, and the removal of intd/, safe; only
-then does todo/ go, which the second makes safe; only then is anybody told. So a power cut leaves
+Three commits serve the whole group. The first makes the names in todo/ safe: their injectors may not have come
+to that yet, and info/ without todo/ would be S5. The second makes the new files, and the removal of intd/,
+safe; only then does todo/ go, which the third makes safe; only then is anybody told. So a power cut leaves
 S4 (and the message is classified again) or S5, and no message that was done comes back.
 
 A message that cannot be read is Parked; one that the disk refuses for now stays in S4 and is returned as
@@ -48,6 +49,14 @@ def classify(layout: Layout, rules: Rules, messages: Iterable[int], parked: Iter
     """
     outcome = Outcome()
     commit = Commit()
+    messages = list(messages)
+    for message in messages:
+        commit.contents(os.path.dirname(layout.todo(message)))
+    try:
+        commit.sync()
+    except OSError as error:
+        outcome.deferred += [(message, f"sync of todo: {reason(error)}") for message in messages]
+        return outcome
     for message in parked:
         try:
             commit.unlink(layout.hashed("corrupt", message))

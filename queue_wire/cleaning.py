@@ -1,6 +1,6 @@
 """queue-send to queue-clean: `<id>\\0` for a finished message. Back, one byte an id, in order.
 
-    +  every file of the message is gone, durably
+    +  every file of the message is gone; a power cut may bring back mess/ alone, which is swept (S2)
     !  something could not be removed; ask again later
     x  not an id
 """

@@ -22,6 +22,7 @@ from support.crash_place import (
     nobody_is_forgotten,
     queued_when_exit_code_is_0,
 )
+from support.suite import program
 from support.traced import run_traced
 
 
@@ -77,6 +78,36 @@ def test_queue_todo_leaves_each_message_queued_or_classified(tmp_path: Path, fla
     assert sorted(announced(said)) == sorted(place.numbers())
     looked = check_queue(place.model, place.layout, nobody_is_forgotten, classified_when_announced, most=256)
     assert looked > 20
+
+
+BOTH = """
+import subprocess, sys
+python, todo, enqueue, home, body, envelope = sys.argv[1:]
+classifier = subprocess.Popen([python, todo, "--home", home], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+with open(body) as body, open(envelope) as envelope:
+    injector = subprocess.Popen([python, enqueue, "--home", home], stdin=body, stdout=envelope)
+said = b""
+while b"\\0D" not in said:
+    said += classifier.stdout.read1()
+code = injector.wait()
+classifier.stdin.close()
+sys.exit(code or classifier.wait())
+"""
+
+
+def test_a_message_that_is_classified_before_its_injector_has_synced_it_is_never_half_there(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    (tmp_path / "body").write_bytes(BODY)
+    (tmp_path / "envelope").write_bytes(ENVELOPE)
+    programs = [program("queue-todo")[1], program("queue-enqueue")[1]]
+    command = [sys.executable, "-c", BOTH, sys.executable, *programs, place.home.path]
+    command += [str(tmp_path / "body"), str(tmp_path / "envelope")]
+
+    # The injector's fourth sync is that of todo/, which it has already linked then; the delay is in microseconds.
+    code = run_traced(place.model, place.trace, command, fault="fsync:delay_enter=700000:when=4")
+
+    assert code == 0
+    assert check_queue(place.model, place.layout, queued_when_exit_code_is_0(1)) > 20
 
 
 @pytest.mark.parametrize("count", [1, 4])

@@ -132,7 +132,7 @@ class Noticing(Peer):
 class ScriptedSend:
     """A running queue-send. `local`, `remote`, `clean`, `todo` and `pickup` are its peers, `lines` its log so far."""
 
-    def __init__(self, home: Home, *, lock: int | None = None, ready: bool = True) -> None:
+    def __init__(self, home: Home, *, lock: int | None = None, ready: bool = True, wrapper: tuple[str, ...] = ()) -> None:
         """Start it; `lock` is a descriptor for SENDMUTEX, `ready` whether both delivery daemons greet at once."""
         self.home = home
         self.lines: list[str] = []
@@ -150,8 +150,8 @@ class ScriptedSend:
         self._theirs[2] = self._stderr
         if lock is not None:
             self._theirs[wiring.SENDMUTEX] = lock
-        words = [*program("queue-send"), "--home", home.path]
-        self.pid = os.posix_spawn(
+        words = [*wrapper, *program("queue-send"), "--home", home.path]
+        self.pid = os.posix_spawnp(
             words[0], words, os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, end, number) for number, end in self._theirs.items()]
         )
         self._pidfd = os.pidfd_open(self.pid)
@@ -174,8 +174,7 @@ class ScriptedSend:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self._code is None:
-            self.signal(signal.SIGKILL)
-            self.wait(read_log=False)
+            self.kill()
         for peer in (self.local, self.remote, self.clean, self.todo, self.pickup):
             peer.die()
         for descriptor in (self.stdout, self._stderr, self._pidfd):
@@ -222,6 +221,11 @@ class ScriptedSend:
         assert select.select([self._pidfd], [], [], max(0.0, end - time.monotonic()))[0], "queue-send did not end"
         self._code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         return self._code
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.signal(signal.SIGKILL)
+        self.wait(read_log=False)
 
     def stderr(self) -> bytes:
         """Return what it has written on stderr."""

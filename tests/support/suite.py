@@ -32,7 +32,8 @@ def wait_until(what: Callable[[], object], deadline: float = DEADLINE, why: str 
 class Suite:
     """A running suite. Use it as a context manager: it is stopped with TERM, and killed if that takes too long.
 
-    `wrapper` are words before the command, which must exec it; `on_line` is called with each line of the log as it comes, in a thread of its own.
+    `wrapper` are words before the command, which must exec it. `on_line` is called with each line of the log as it
+    comes, in a thread of its own.
     """
 
     def __init__(
