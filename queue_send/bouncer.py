@@ -31,14 +31,16 @@ class Bouncer:
         self._run = run
         self._store: Store
         self._end: Callable[[int], None]
+        self._park: Callable[[int, str], None]
         self._waiting: deque[int] = deque()
         self._again: list[tuple[float, int]] = []
         self._children: dict[int, tuple[int, int]] = {}  # pidfd: (message, pid)
 
-    def attach(self, store: Store, end: Callable[[int], None]) -> None:
-        """Name the store, and the function that ends a message whose bounce is out."""
+    def attach(self, store: Store, end: Callable[[int], None], park: Callable[[int, str], None]) -> None:
+        """Name the store, and what ends a message whose bounce is out, and what parks one that cannot be read."""
         self._store = store
         self._end = end
+        self._park = park
 
     def wants(self, message: int) -> bool:
         """Take a message whose recipients are all done, if it has failures; return whether it has."""
@@ -75,7 +77,7 @@ class Bouncer:
             except OSError as error:
                 self._later(message, f"{error.filename or ''} {reason(error)}".strip(), now)
             except FormatError as error:
-                self._later(message, str(error), now)
+                self._park(message, str(error))
 
     def _later(self, message: int, why: str, now: float) -> None:
         self._run.log.warning(f"trouble injecting bounce message of msg {message}: {why}; will try later")
@@ -84,6 +86,11 @@ class Bouncer:
     def _start(self, message: int, now: int) -> None:
         sender, birth = self._store.load(message)
         self._store.sync_marks(message)
+        failures = self._store.failures(message)
+        if not failures:
+            # All that a crash left there is a piece of a failure that never counted.
+            self._over(message)
+            return
         if sender == DOUBLE_BOUNCE_SENDER:
             self._run.log.put(logline.triple_bounce(message))
             self._over(message)
@@ -94,7 +101,7 @@ class Bouncer:
             bouncer, recipient = DOUBLE_BOUNCE_SENDER, controls.doublebounceto
         unique = f"{now}.{message}.{os.getpid()}.bounce"
         facts = BounceFacts(
-            controls.me, controls.bouncefrom, recipient, sender, self._store.failures(message),
+            controls.me, controls.bouncefrom, recipient, sender, failures,
             self._store.header(message), birth, now, unique,
         )
         files = [_memory_file(compose_bounce(facts)), _memory_file(b"F%s\0T%s\0\0" % (bouncer, recipient))]

@@ -70,6 +70,8 @@ class Log:
             self._lines = []
         try:
             done = os.write(self._descriptor, self._rest[:PIPE_BUF])
+        except BlockingIOError:
+            return  # Somebody who shares stdout made it non-blocking, and it is fuller than poll knows.
         except OSError:
             done = len(self._rest)  # The logger is gone. Nobody can be told; mail goes on.
         self._held -= done
@@ -78,4 +80,5 @@ class Log:
     def finish(self) -> None:
         """Write everything, waiting as long as it takes: the last words before the exit."""
         while self._held:
+            self._poll.poll()
             self._write()

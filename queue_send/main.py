@@ -76,8 +76,7 @@ class Sender:
         if signals & {signal.SIGTERM, signal.SIGINT}:
             self._run.leave()
         if signal.SIGALRM in signals:
-            for policy in self._messages.policies.values():
-                policy.flush()
+            self._messages.flush()
         if signal.SIGHUP in signals:
             self._run.reread()
             self._messages.apply_limits()

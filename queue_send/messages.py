@@ -34,7 +34,8 @@ class Messages:
         self._left: dict[int, int] = {}
         self._bouncer = bouncer
         self._cleaner = cleaner
-        bouncer.attach(self.store, self.end)
+        self._all_due = False
+        bouncer.attach(self.store, self.end, self._park)
         cleaner.attach(self.arrive)
         self.policies = {
             "local": Policy(run.controls.concurrencylocal),
@@ -46,6 +47,12 @@ class Messages:
         self.policies["local"].limit = self._run.controls.concurrencylocal
         self.policies["remote"].limit = self._run.controls.concurrencyremote
 
+    def flush(self) -> None:
+        """ALRM: everything is due now, also what the backlog has yet to find."""
+        self._all_due = True
+        for policy in self.policies.values():
+            policy.flush()
+
     def status(self) -> bytes:
         """Return the status line as of now."""
         local, remote = self.policies["local"], self.policies["remote"]
@@ -56,20 +63,25 @@ class Messages:
         return b"mess/%d/%d" % (message % self._split, message)
 
     def arrive(self, notice: Classified, now: float) -> None:
-        """queue-todo has classified a message. A notice that is late, or about one that is known, changes nothing."""
+        """queue-todo has classified a message. A notice that is late, or about one that is known, changes nothing.
+
+        What the notice says of channels is not believed: it may be about an earlier message of this number, which was
+        found at start and is gone by now. The disk knows.
+        """
         message = notice.message
         if self._cleaner.defer(notice):
             return  # The old message of this number is being removed; the notice comes back after that.
-        if message in self._left or self.store.is_waiting_in_todo(message):
-            return  # Found at start already; or a new message of this number, whose own notice will come.
-        there = {"local": notice.local, "remote": notice.remote}
-        self._add(message, {kind: now for kind in CHANNELS if there[kind]})
+        if message in self._left or not self.store.is_classified(message):
+            return  # Found at start already; gone; or a new message of this number, whose own notice will come.
+        self._add(message, {kind: now for kind in CHANNELS if self.store.due(message, kind) is not None})
 
     def discover(self, message: int) -> None:
         """Found at start, with its info file: take it on as the last run left it, if it is whole and classified."""
-        if message in self._left or self._cleaner.holds(message) or self.store.is_waiting_in_todo(message):
+        if message in self._left or self._cleaner.holds(message) or not self.store.is_classified(message):
             return
         dues = {kind: due for kind in CHANNELS if (due := self.store.due(message, kind)) is not None}
+        if self._all_due:
+            dues = dict.fromkeys(dues, 0.0)
         self._add(message, dues)
 
     def _add(self, message: int, dues: dict[str, float]) -> None:
@@ -81,6 +93,8 @@ class Messages:
 
     def open(self, message: int, kind: str, now: int) -> None:
         """Load a message that is due and give the policy its pass; park one that cannot be read."""
+        if message not in self._left:
+            return  # Its other channel could not be read, and it is parked.
         try:
             sender, birth = self.store.load(message)
             recipients = self.store.pending(message, kind)

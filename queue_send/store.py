@@ -1,6 +1,7 @@
 """What queue-send reads and writes of classified messages on the disk. Methods raise OSError or FormatError."""
 
 import os
+import re
 
 from queue_base.durable import Commit, read_file, write_all
 from queue_base.layout import FILE_MODE, Layout
@@ -9,6 +10,7 @@ from queue_wire.failures import END, pack_failure, unpack_failures, whole_length
 from queue_wire.recipients import DONE_MARK, unpack_pending
 
 HEADER_MOST = 65536  # Bytes of a message in which its header is looked for.
+_HEADER_END = re.compile(rb"(^|\n)\r?\n")
 
 
 class Failure:
@@ -52,6 +54,11 @@ class Store:
         """Return whether the message is not classified yet."""
         return os.path.lexists(self.layout.todo(message))
 
+    def is_classified(self, message: int) -> bool:
+        """Return whether the message is in S5: with info/, and not in todo/ any more."""
+        # In this order: where info/ was there before todo/ was gone, its classification is over.
+        return os.path.lexists(self.layout.hashed("info", message)) and not self.is_waiting_in_todo(message)
+
     def set_due(self, message: int, kind: str, when: int) -> None:
         """Keep the next attempt on disk."""
         os.utime(self.layout.hashed(kind, message), (when, when))
@@ -73,23 +80,32 @@ class Store:
             pass
 
     def append_failures(self, failures: list[Failure]) -> None:
-        """Add failures to bounce/ files and sync them all, before anybody marks their recipients done."""
+        """Add failures to bounce/ files and sync them all, before anybody marks their recipients done.
+
+        On an error the files get back their old lengths: what does not count as a failure is not bounced later.
+        """
         commit = Commit()
-        for failure in failures:
-            path = self.layout.bounce(failure.message)
-            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
-            try:
-                end = os.fstat(handle).st_size
-                if end and os.pread(handle, len(END), end - len(END)) != END:
-                    # A piece that a crash left behind the last whole paragraph was promised to nobody.
-                    end = whole_length(read_file(path))
-                    os.ftruncate(handle, end)
-                os.lseek(handle, end, os.SEEK_SET)
-                write_all(handle, pack_failure(failure.recipient, failure.text))
-            finally:
-                os.close(handle)
-            commit.written(path)
-        commit.sync()
+        ends: dict[str, int] = {}
+        try:
+            for failure in failures:
+                path = self.layout.bounce(failure.message)
+                handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+                try:
+                    end = _cut(handle, path)
+                    ends.setdefault(path, end)
+                    os.lseek(handle, end, os.SEEK_SET)
+                    write_all(handle, pack_failure(failure.recipient, failure.text))
+                finally:
+                    os.close(handle)
+                commit.written(path)
+            commit.sync()
+        except OSError:
+            for path, end in ends.items():
+                try:
+                    os.truncate(path, end)
+                except OSError:
+                    continue
+            raise
 
     def failures(self, message: int) -> list[tuple[bytes, bytes]]:
         """Return the (recipient, text) pairs of bounce/I; empty where there is no file."""
@@ -110,16 +126,18 @@ class Store:
         commit.sync()
 
     def header(self, message: int) -> bytes:
-        """Return the message's header, without the empty line, cut at HEADER_MOST."""
-        handle = os.open(self.layout.mess(message), os.O_RDONLY | os.O_CLOEXEC)
+        """Return the message's header, without the empty line, cut at HEADER_MOST; empty where the message is gone."""
+        try:
+            handle = os.open(self.layout.mess(message), os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return b""
         try:
             data = os.read(handle, HEADER_MOST)
         finally:
             os.close(handle)
-        if data[:1] == b"\n":
-            return b""
-        end = data.find(b"\n\n")
-        return data[: end + 1] if end >= 0 else data[: data.rfind(b"\n") + 1]
+        # Clients that end their lines with CRLF end their header so, too.
+        found = _HEADER_END.search(data)
+        return data[: found.end(1)] if found else data[: data.rfind(b"\n") + 1]
 
     def park(self, message: int, reason: str) -> None:
         """Leave a message to a person: corrupt/B/I with the reason; its other files stay."""
@@ -133,3 +151,11 @@ class Store:
         """Return whether corrupt/B/I exists."""
         return os.path.lexists(self.layout.hashed("corrupt", message))
 
+
+def _cut(handle: int, path: str) -> int:
+    """Return the length of the whole paragraphs in a bounce file; a piece that a crash left behind them goes."""
+    end = os.fstat(handle).st_size
+    if end and os.pread(handle, len(END), max(0, end - len(END))) != END:
+        end = whole_length(read_file(path))
+        os.ftruncate(handle, end)
+    return end

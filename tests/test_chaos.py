@@ -6,15 +6,15 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
-from queue_base.layout import open_layout
-from queue_clean.sweep import OLD, sweep
-
 from support.chaos import Rounds, Supervisor, drain
 from support.feeding import Bulk, bulk, by_enqueue, by_inject
 from support.letters import Letter, added_lines, delivered_to, token_of
 from support.sink import Sink
 from support.site import LOCAL, Site, mail_site
 from support.suite import wait_until
+
+from queue_base.layout import open_layout
+from queue_clean.sweep import OLD, sweep
 
 BOUNCING = "bounces-"
 
@@ -34,7 +34,8 @@ def make_letters(count: int, chance: random.Random) -> list[Letter]:
         kind = chance.choices(("local", "remote", "both"), (4, 4, 2))[0]
         remote = [f"{token}-{each}@host{chance.randrange(3)}.example" for each in range(chance.randint(1, 3))]
         local = [f"{token}@{LOCAL}"]
-        letters.append(Letter(token, f"sender@{LOCAL}", {"local": local, "remote": remote, "both": local + remote}[kind]))
+        recipients = {"local": local, "remote": remote, "both": local + remote}[kind]
+        letters.append(Letter(token, f"sender@{LOCAL}", recipients))
     return letters
 
 
@@ -52,8 +53,8 @@ def arrivals(site: Site, sink: Sink) -> Counter[tuple[str, str]]:
     for taken in sink.taken:
         lines = added_lines(taken.content)
         assert [line.split()[0] for line in lines] == [b"Received:"], lines
-        for recipient in taken.recipients:
-            found[token_of(taken.content), recipient.decode()] += 1
+        for address in taken.recipients:
+            found[token_of(taken.content), address.decode()] += 1
     return found
 
 

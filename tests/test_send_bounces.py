@@ -61,7 +61,7 @@ def test_a_failure_goes_back_to_the_sender_from_nobody(home: Home) -> None:
         assert (envelope.sender, envelope.recipients, envelope.uid) == (b"", [b"a@example.org"], os.getuid())
         assert b"\nTo: <a@example.org>\n" in text
         assert "<b@c>:\nRemote host said: 550 5.1.1 no such user\n" in text_part(text)
-        assert b"Subject: the one\nX-A: b\n" in text and b"body" not in text
+        assert b"Subject: the one\nX-A: b\n" in text and b"\nbody\n" not in text
         assert not os.path.exists(open_layout(home.queue).bounce(message))
 
 

@@ -1,8 +1,8 @@
-"""Injects many letters from one process, as a daemon that takes mail does: `python -m support.bulk_inject HOME GROUP PACE`.
+"""Injects many letters from one process, as a daemon that takes mail does.
 
-Letters come on stdin, one a line (support.letters). GROUP letters share a commit; PACE is how many are
-injected in a second, 0 for as many as can be. Once a letter is queued, its line goes to stdout:
-token, message id, and the monotonic time in seconds.
+`python -m support.bulk_inject HOME GROUP PACE`: letters come on stdin, one a line (support.letters); GROUP
+letters share a commit; PACE is how many are injected in a second, 0 for as many as can be. Once a letter
+is queued, its line goes to stdout: token, message id, and the monotonic time in seconds.
 """
 
 import os
@@ -10,9 +10,10 @@ import select
 import sys
 import time
 
+from support.letters import letter_text, unpack_letter
+
 from queue_base.home import Home
 from queue_inject.writer import QueueDraft, open_writer
-from support.letters import letter_text, unpack_letter
 
 
 def main() -> None:

@@ -10,11 +10,13 @@ import signal
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
-from queue_base.home import Home
 from support.feeding import Bulk
 from support.suite import Suite, wait_until
+
+from queue_base.home import Home
 
 DAEMONS = ("queue-send", "queue-todo", "queue-clean", "queue-remote", "queue-local", "queue-pickup")
 ALL = "all at once"
@@ -96,10 +98,9 @@ class Supervisor:
     def flush(self) -> None:
         """Make everything due now, as an administrator would."""
         pid = self.pid_of("queue-send")
-        if pid is not None:
-            # Before its handlers are there, ALRM would end it.
-            if any(line.startswith("status:") for line in self.current.lines):
-                os.kill(pid, signal.SIGALRM)
+        # Before its handlers are there, ALRM would end it.
+        if pid is not None and any(line.startswith("status:") for line in self.current.lines):
+            os.kill(pid, signal.SIGALRM)
 
     def stop(self) -> None:
         """End the last run with TERM; fail where a process of any run is left after that."""
@@ -138,9 +139,8 @@ class Rounds:
         self.killed[name] += 1
 
 
-def drain(supervisor: Supervisor, is_empty: "object", deadline: float = 90.0) -> None:
+def drain(supervisor: Supervisor, is_empty: Callable[[], bool], deadline: float = 90.0) -> None:
     """Flush until the queue is empty."""
-    assert callable(is_empty)
     end = time.monotonic() + deadline
     while not is_empty():
         assert time.monotonic() < end, "\n".join(supervisor.lines()[-60:])

@@ -7,9 +7,10 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from queue_base.home import Home
 from support.letters import Letter, letter_text
 from support.suite import enqueue, inject
+
+from queue_base.home import Home
 
 TESTS = Path(__file__).resolve().parents[1]
 
@@ -27,7 +28,7 @@ class Bulk:
 
     def __init__(self, home: Home, letters: list[Letter], group: int = 1, pace: float = 0) -> None:
         # Files, because nobody reads or writes pipes while it works.
-        self._said = tempfile.TemporaryFile()
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115
         with tempfile.TemporaryFile() as asked:
             asked.write("".join(letter.pack() + "\n" for letter in letters).encode())
             asked.seek(0)

@@ -2,9 +2,11 @@
 
 import re
 import time
+from typing import Self
+
+from support.suite import Suite
 
 from queue_base.home import Home
-from support.suite import Suite
 
 
 class TimedSuite(Suite):
@@ -13,6 +15,10 @@ class TimedSuite(Suite):
     def __init__(self, home: Home) -> None:
         self.heard: list[tuple[float, str]] = []
         super().__init__(home, on_line=lambda line: self.heard.append((time.monotonic(), line)))
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        return self
 
     def first_times(self, pattern: str) -> dict[int, float]:
         """Return when a line about each message first came; the pattern's group is the message's id."""

@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+from support.suite import BIN, program
+
 from queue_base.home import Home
 from queue_base.layout import open_layout
-from support.suite import BIN, program
+
+GOOD_ENVELOPE = b"Fjoe@me.example.org\0Tsomebody@me.example.org\0\0"
 
 # What root is allowed regardless of permissions. Without it, root is an owner like any other.
 _WRAPPER = ("setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all", "--")
