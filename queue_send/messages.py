@@ -9,7 +9,7 @@ from queue_base.errors import reason
 from queue_base.layout import Layout
 from queue_send.bouncer import Bouncer
 from queue_send.cleaner import Cleaner
-from queue_send.policy import Pass, Policy, Recipient
+from queue_send.policy import LONG_AGO, Pass, Policy, Recipient
 from queue_send.retry import SKIP_LOCAL, SKIP_REMOTE, is_expired, next_attempt
 from queue_send.run import Run
 from queue_send.store import Store
@@ -81,7 +81,7 @@ class Messages:
             return
         dues = {kind: due for kind in CHANNELS if (due := self.store.due(message, kind)) is not None}
         if self._all_due:
-            dues = dict.fromkeys(dues, 0.0)
+            dues = {kind: due - LONG_AGO for kind, due in dues.items()}
         self._add(message, dues)
 
     def _add(self, message: int, dues: dict[str, float]) -> None:

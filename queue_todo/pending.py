@@ -46,7 +46,7 @@ class Pending:
     def unpark(self, messages: Iterable[int]) -> list[int]:
         """Return those of the messages that have a mark in corrupt/; they are parked no more.
 
-        The disk is asked, since queue-send makes marks too, and the number of a message that was parked may be used again.
+        The disk is asked, since queue-send makes marks too, and the number of a parked message may be used again.
         """
         found = [message for message in messages if os.path.lexists(self._layout.hashed("corrupt", message))]
         self._parked.difference_update(found)

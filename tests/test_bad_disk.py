@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.good_mail import GoodMail, good_mail
 from support.letters import letter_text
-from support.suite import Suite, wait_until
+from support.suite import Suite, enqueue, wait_until
 from support.trouble import GOOD_ENVELOPE, disk_free, disk_full, held_to_permissions, run_enqueue
 
 
@@ -78,3 +78,20 @@ def test_mail_waits_with_a_warning_where_queue_todo_may_not_write(mail: GoodMail
         mail.check_alive(suite, "beside-barred")
     with Suite(mail.home):
         mail.check("barred")
+
+
+def test_a_failure_that_cannot_be_written_down_is_tried_again_and_bounced_later(mail: GoodMail) -> None:
+    with Suite(mail.home) as suite:
+        disk_full(suite.process.pid)
+        done = enqueue(mail.home, b"joe@me.example.org", [b"refused@remote.example"], letter_text("refused"))
+        assert done.returncode == 0
+        suite.wait_for(r"^delivery 1: failure: ")
+        suite.wait_for(r"warning: unable to append to .*bounce.*: file too large; will try again later")
+        disk_free(suite.process.pid)
+        suite.signal(signal.SIGALRM)
+        suite.wait_for(r"^delivery 2: failure: ")
+        suite.wait_for(r"^bounce msg \d+ qp \d+")
+        wait_until(lambda: mail.site.delivered_to("joe@me.example.org"), why="the bounce")
+        [bounce] = mail.site.delivered_to("joe@me.example.org")
+        assert b"<refused@remote.example>:\n" in bounce
+        mail.check_alive(suite, "after-refused")

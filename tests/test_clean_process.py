@@ -27,7 +27,9 @@ def finished(home: Home) -> int:
 def files(home: Home) -> list[str]:
     """Return the files in queue/ but those in lock/."""
     top = Path(home.queue)
-    return sorted(str(path.relative_to(top)) for path in top.rglob("*") if path.is_file() and path.parent.name != "lock")
+    return sorted(
+        str(path.relative_to(top)) for path in top.rglob("*") if path.is_file() and path.parent.name != "lock"
+    )
 
 
 def test_every_file_of_a_message_goes_and_no_other(tmp_path: Path) -> None:
@@ -37,7 +39,7 @@ def test_every_file_of_a_message_goes_and_no_other(tmp_path: Path) -> None:
     other = finished(home)
     with Piped("queue-clean", home) as clean:
         clean.write(pack_clean(message))
-        assert clean.bytes(1) == REMOVED
+        assert clean.take(1) == REMOVED
         assert before.isdisjoint(files(home))
         assert len(files(home)) == len(before)
         assert Presence(open_layout(home.queue), other).bounce
@@ -49,7 +51,7 @@ def test_a_flat_queue_is_cleaned_too(tmp_path: Path) -> None:
     message = finished(home)
     with Piped("queue-clean", home) as clean:
         clean.write(pack_clean(message))
-        assert clean.bytes(1) == REMOVED
+        assert clean.take(1) == REMOVED
     assert files(home) == []
 
 
@@ -59,7 +61,7 @@ def test_the_files_go_in_the_order_that_a_crash_cannot_turn_against_anybody(tmp_
     trace = tmp_path / "trace"
     with Piped("queue-clean", home, wrapper=tuple(strace_command(trace, []))) as clean:
         clean.write(pack_clean(message))
-        assert clean.bytes(1) == REMOVED
+        assert clean.take(1) == REMOVED
         assert clean.end() == 0
     steps = []
     for call in read_trace(trace):
@@ -68,7 +70,16 @@ def test_the_files_go_in_the_order_that_a_crash_cannot_turn_against_anybody(tmp_
         elif call.name in ("fsync", "syncfs") and not call.began:
             steps.append("sync " + call.descriptor(0)[1].removeprefix(home.queue + "/").split("/")[0])
     info, mess = steps.index("info"), steps.index("mess")
-    assert set(steps[:info]) == {"intd", "local", "remote", "bounce", "sync intd", "sync local", "sync remote", "sync bounce"}
+    assert set(steps[:info]) == {
+        "intd",
+        "local",
+        "remote",
+        "bounce",
+        "sync intd",
+        "sync local",
+        "sync remote",
+        "sync bounce",
+    }
     assert all(steps.index(kind) < steps.index(f"sync {kind}") < info for kind in ("intd", "local", "remote", "bounce"))
     assert steps[info:mess] == ["info", "sync info"]
     assert mess == len(steps) - 1
@@ -83,13 +94,13 @@ def test_a_step_that_fails_keeps_the_later_files_and_may_be_asked_for_again(tmp_
     blocked.mkdir()
     with Piped("queue-clean", home) as clean:
         clean.write(pack_clean(message) + pack_clean(good))
-        assert clean.bytes(2) == TROUBLE + REMOVED
+        assert clean.take(2) == TROUBLE + REMOVED
         assert b"warning: unable to remove " + os.fsencode(blocked) in clean.complaint()
         assert os.path.exists(layout.mess(message))
         assert not os.path.exists(layout.hashed("local", message))
         blocked.rmdir()
         clean.write(pack_clean(message))
-        assert clean.bytes(1) == REMOVED
+        assert clean.take(1) == REMOVED
     assert files(home) == []
 
 
@@ -100,7 +111,7 @@ def test_a_first_step_that_fails_leaves_info_as_well(tmp_path: Path) -> None:
     Path(layout.bounce(message)).mkdir()
     with Piped("queue-clean", home) as clean:
         clean.write(pack_clean(message))
-        assert clean.bytes(1) == TROUBLE
+        assert clean.take(1) == TROUBLE
     assert Presence(layout, message).state() == 5
 
 
@@ -113,18 +124,18 @@ def test_answers_come_in_the_order_of_the_requests(tmp_path: Path) -> None:
     requests = [b"x\0", pack_clean(blocked), b"\0", pack_clean(good), b"007\0", pack_clean(blocked), pack_clean(4711)]
     with Piped("queue-clean", home) as clean:
         clean.write(b"".join(requests))
-        assert clean.bytes(len(requests)) == b"x!x+x!+"
+        assert clean.take(len(requests)) == b"x!x+x!+"
         assert NOT_UNDERSTOOD == b"x"
         for request in requests:
             clean.write(request)
-        assert clean.bytes(len(requests)) == b"x!x+x!+"
+        assert clean.take(len(requests)) == b"x!x+x!+"
 
 
 def test_a_message_that_has_gone_already_is_removed(tmp_path: Path) -> None:
     home = make_home(tmp_path / "home", split=3)
     with Piped("queue-clean", home) as clean:
         clean.write(pack_clean(123456789))
-        assert clean.bytes(1) == REMOVED
+        assert clean.take(1) == REMOVED
 
 
 def test_a_group_shares_its_syncs(tmp_path: Path) -> None:
@@ -133,7 +144,7 @@ def test_a_group_shares_its_syncs(tmp_path: Path) -> None:
     trace = tmp_path / "trace"
     with Piped("queue-clean", home, wrapper=tuple(strace_command(trace, []))) as clean:
         clean.write(b"".join(map(pack_clean, messages)))
-        assert clean.bytes(100) == REMOVED * 100
+        assert clean.take(100) == REMOVED * 100
         assert clean.end() == 0
     assert files(home) == []
     syncs = [call for call in read_trace(trace) if call.name in ("fsync", "syncfs") and not call.began]
@@ -145,7 +156,7 @@ def test_what_was_asked_for_is_removed_even_when_nobody_reads_the_answers(tmp_pa
     first, second = finished(home), finished(home)
     with Piped("queue-clean", home) as clean:
         clean.write(pack_clean(4711))
-        assert clean.bytes(1) == REMOVED
+        assert clean.take(1) == REMOVED
         clean.stdout.close()
         # In two pieces, of which the second comes after an answer that could not be written.
         clean.write(pack_clean(first))

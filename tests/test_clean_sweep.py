@@ -24,6 +24,16 @@ def swept(home: Home, age: float = LATER) -> int:
     return sum(sweep(open_layout(home.queue), time.time() + age))
 
 
+def put_mess_anywhere(home: Home) -> int:
+    """Make an S2 without pid/; return its id."""
+    layout = open_layout(home.queue)
+    path = Path(home.queue, "mess", "new")
+    path.write_bytes(b"x")
+    message = path.stat().st_ino
+    path.rename(layout.mess(message))
+    return message
+
+
 @pytest.mark.parametrize("flat", [False, True])
 def test_messages_that_were_never_queued_are_swept_after_36_hours(tmp_path: Path, flat: bool) -> None:
     home = make_home(tmp_path / "home", flat=flat)
@@ -88,20 +98,12 @@ def test_a_directory_that_cannot_be_read_does_not_end_the_sweep(tmp_path: Path) 
     assert Presence(layout, message).state() == 1
 
 
-def put_mess_anywhere(home: Home) -> int:
-    """Make an S2 without pid/; return its id."""
-    layout = open_layout(home.queue)
-    path = Path(home.queue, "mess", "new")
-    path.write_bytes(b"x")
-    message = path.stat().st_ino
-    path.rename(layout.mess(message))
-    return message
-
-
 def test_the_daemon_sweeps_when_it_starts_and_serves_requests_all_the_same(tmp_path: Path) -> None:
     home = make_home(tmp_path / "home", split=3)
     trace = tmp_path / "trace"
     with Piped("queue-clean", home, wrapper=("strace", "-f", "-o", str(trace), "-e", "trace=openat")) as clean:
-        wait_until(lambda: trace.exists() and "queue/mess/2" in trace.read_text(), why="the sweep of the last directory")
+        wait_until(
+            lambda: trace.exists() and "queue/mess/2" in trace.read_text(), why="the sweep of the last directory"
+        )
         clean.write(b"4711\0")
-        assert clean.bytes(1) == b"+"
+        assert clean.take(1) == b"+"

@@ -5,6 +5,7 @@ import email.message
 import email.policy
 import re
 from email.utils import parsedate_to_datetime
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -18,7 +19,7 @@ NOW = 1_700_000_500
 REASON = b"192.0.2.1 does not like recipient.\nRemote host said: 550 5.1.1 no such user\nGiving up on 192.0.2.1.\n"
 
 
-def facts(**others: object) -> BounceFacts:
+def facts(**others: Any) -> BounceFacts:
     """Return the facts of an ordinary bounce, with some of them changed."""
     base = BounceFacts(
         me=b"me.example.org",
@@ -34,36 +35,37 @@ def facts(**others: object) -> BounceFacts:
     return base._replace(**others)
 
 
-def parse(data: bytes) -> email.message.Message:
+Part = email.message.Message
+
+
+def parse(data: bytes) -> Part:
     """Return the bounce as the standard library reads it; it must have no defects in its structure."""
     message = email.message_from_bytes(data, policy=email.policy.compat32)
     assert [part.defects for part in message.walk()] == [[]] * len(list(message.walk()))
     return message
 
 
-def parts(data: bytes) -> list[email.message.Message]:
+def parts(data: bytes) -> list[Part]:
     """Return the three parts, which must be of RFC 3464's kinds."""
     message = parse(data)
     assert message.get_content_type() == "multipart/report"
     assert message.get_param("report-type") == "delivery-status"
-    found = message.get_payload()
-    assert isinstance(found, list)
+    found = cast(list[Part], message.get_payload())
     kinds = [part.get_content_type() for part in found]
     assert kinds == ["text/plain", "message/delivery-status", "text/rfc822-headers"]
     return found
 
 
-def body(part: email.message.Message) -> bytes:
+def body(part: Part) -> bytes:
     """Return a part's bytes."""
     found = part.get_payload(decode=True)
     assert isinstance(found, bytes)
     return found
 
 
-def status_blocks(data: bytes) -> list[email.message.Message]:
+def status_blocks(data: bytes) -> list[Part]:
     """Return the blocks of fields of the delivery-status part: the message's, then one a recipient."""
-    found = parts(data)[1].get_payload()
-    assert isinstance(found, list)
+    found = cast(list[Part], parts(data)[1].get_payload())
     # The parser takes the newline that ends the part for an empty block.
     return [block for block in found if block.items()]
 
@@ -145,9 +147,28 @@ hostile = st.one_of(
     st.binary(max_size=80),
     st.lists(
         st.sampled_from(
-            [b"--report-1700000500.457.99.bounce-0", b"--report-1700000500.457.99.bounce-0--", b"\n", b"\r\n", b"\n\n", b"\0"]
-            + [b"<", b">:\n", b"Content-Type: text/html", b"Remote host said: 5", b"5.1.1", b"\xff", b"\xc3\xa9", b"x" * 1200]
-            + [b"\x0b\x0c\x1c\x85", b"\xe2\x80\xa8", b"Final-Recipient: rfc822; x", b" ", b"\t", b"."]
+            [
+                b"--report-1700000500.457.99.bounce-0",
+                b"--report-1700000500.457.99.bounce-0--",
+                b"\n",
+                b"\r\n",
+                b"\n\n",
+                b"\x00",
+                b"<",
+                b">:\n",
+                b"Content-Type: text/html",
+                b"Remote host said: 5",
+                b"5.1.1",
+                b"\xff",
+                b"\xc3\xa9",
+                b"x" * 1200,
+                b"\x0b\x0c\x1c\x85",
+                b"\xe2\x80\xa8",
+                b"Final-Recipient: rfc822; x",
+                b" ",
+                b"\t",
+                b".",
+            ]
         ),
         max_size=10,
     ).map(b"".join),
@@ -156,7 +177,9 @@ hostile = st.one_of(
 
 @settings(max_examples=300, deadline=None)
 @given(
-    failures=st.lists(st.tuples(addresses, hostile), min_size=1, max_size=4, unique_by=lambda pair: pair[0].replace(b"\n", b"_")),
+    failures=st.lists(
+        st.tuples(addresses, hostile), min_size=1, max_size=4, unique_by=lambda pair: pair[0].replace(b"\n", b"_")
+    ),
     sender=addresses,
     header=hostile,
 )

@@ -1,9 +1,11 @@
 """queue-send with scripted peers: failures become bounces, double bounces and, at last, a line in the log."""
 
 import email
+import email.message
 import os
 import time
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -29,7 +31,8 @@ def injected(home: Home) -> list[tuple[Envelope, bytes]]:
     layout = open_layout(home.queue)
     ids = [int(name) for directory in layout.directories("todo") for name in os.listdir(directory)]
     return [
-        (unpack_todo(Path(layout.todo(message)).read_bytes()), Path(layout.mess(message)).read_bytes()) for message in ids
+        (unpack_todo(Path(layout.todo(message)).read_bytes()), Path(layout.mess(message)).read_bytes())
+        for message in ids
     ]
 
 
@@ -46,8 +49,7 @@ def bounced(send: ScriptedSend, message: int) -> tuple[Envelope, bytes]:
 
 def text_part(bounce: bytes) -> str:
     """Return the part of a bounce that people read."""
-    parts = email.message_from_bytes(bounce).get_payload()
-    assert isinstance(parts, list)
+    parts = cast(list[email.message.Message], email.message_from_bytes(bounce).get_payload())
     text = parts[0].get_payload(decode=True)
     assert isinstance(text, bytes)
     return text.decode()
@@ -106,7 +108,8 @@ def test_a_double_bounce_that_fails_is_discarded_with_a_line(home: Home) -> None
         assert send.clean.removed() == message
         send.wait_for(f"end msg {message}")
         assert send.found(r"(triple|bounce|end) .*") == [
-            f"triple bounce: discarding bounce/{message}", f"end msg {message}",
+            f"triple bounce: discarding bounce/{message}",
+            f"end msg {message}",
         ]
         assert injected(home) == []
 
@@ -199,7 +202,9 @@ def test_a_queue_that_takes_no_bounce_now_is_asked_again_and_nothing_is_lost(hom
         job = send.remote.job()
         pid.rmdir()
         send.remote.report(job, HARD)
-        send.wait_for(rf"warning: trouble injecting bounce message of msg {message}: queue-enqueue exited \d+; will try later")
+        send.wait_for(
+            rf"warning: trouble injecting bounce message of msg {message}: queue-enqueue exited \d+; will try later"
+        )
         send.fence()
         assert not send.found(f"end msg {message}")
         assert Path(open_layout(home.queue).bounce(message)).read_bytes().startswith(b"<b@c>:\n")

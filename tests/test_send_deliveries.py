@@ -31,7 +31,9 @@ def test_a_delivered_message_has_the_log_lines_of_qmail_to_the_letter(home: Home
         send.todo.log(b"info msg %d: bytes 42 from <a@example.org> qp 8 uid 7" % message)
         send.todo.classified(message, "R")
         job = send.remote.job()
-        assert job == Job(1, b"mess/%d/%d" % (message % 3, message), b"a@example.org", b"example.net", [b"b@example.net"])
+        assert job == Job(
+            1, b"mess/%d/%d" % (message % 3, message), b"a@example.org", b"example.net", [b"b@example.net"]
+        )
         send.wait_for(r"status: local 0/10 remote 1/120")
         send.remote.report(job, b"K192.0.2.1 accepted message.\nRemote host said: 250 100% ok\n")
         assert send.clean.removed() == message
@@ -52,7 +54,9 @@ def test_a_delivered_message_has_the_log_lines_of_qmail_to_the_letter(home: Home
 
 
 def test_delivery_numbers_count_recipients_from_one_over_both_channels(home: Home) -> None:
-    message = classified_message(home, local=[b"x@me.example.org", b"y@me.example.org"], remote=[b"b@c", b"d@c", b"e@f"])
+    message = classified_message(
+        home, local=[b"x@me.example.org", b"y@me.example.org"], remote=[b"b@c", b"d@c", b"e@f"]
+    )
     with ScriptedSend(home, ready=False) as send:
         send.remote.ready()
         first, second = send.remote.job(), send.remote.job()
@@ -96,7 +100,9 @@ def test_a_mark_is_at_the_offset_of_its_recipient(home: Home) -> None:
         for number in (3, 0, 4):
             send.local.report(jobs[number], b"Kok")
         send.wait_for(r"delivery \d+: success: ok", times=3)
-        marks = b"".join((b"D" if number in (0, 3, 4) else b"T") + address + b"\0" for number, address in enumerate(addresses))
+        marks = b"".join(
+            (b"D" if number in (0, 3, 4) else b"T") + address + b"\0" for number, address in enumerate(addresses)
+        )
         assert path.read_bytes() == marks
 
 
@@ -110,34 +116,6 @@ def test_recipients_that_are_done_are_not_tried_again_after_a_restart(home: Home
         send.remote.report(job, b"Kok")
         assert send.clean.removed() == message
         assert not path.exists()
-
-
-@pytest.mark.parametrize(("kind", "skip"), [("remote", 20), ("local", 10)])
-def test_a_deferral_sets_the_next_attempt_on_the_disk_by_qmails_curve(home: Home, kind: str, skip: int) -> None:
-    birth = int(time.time()) - 5000
-    recipients = {"local": [b"b@me.example.org"]} if kind == "local" else {"remote": [b"b@c"]}
-    message = classified_message(home, **recipients, birth=birth + 0.75)  # type: ignore[arg-type]
-    with ScriptedSend(home) as send:
-        peer = send.local if kind == "local" else send.remote
-        before = int(time.time())
-        peer.deliver(b"Zlater")
-        send.wait_for("delivery 1: deferral: later")
-        send.fence()
-        after = int(time.time())
-        due = recipients_file(home, kind, message).stat().st_mtime
-        assert due in {birth + (int((now - birth) ** 0.5) + skip) ** 2 for now in range(before, after + 1)}
-        assert peer.silent
-
-
-def test_what_is_not_due_yet_waits_and_what_falls_due_is_started(home: Home) -> None:
-    classified_message(home, remote=[b"later@c"], due=time.time() + 3600)
-    soon = classified_message(home, remote=[b"soon@c"], due=time.time() + 1.0)
-    with ScriptedSend(home) as send:
-        send.fence()
-        assert send.remote.silent
-        assert send.remote.job().recipients == [b"soon@c"]
-        assert send.wait_for(r"starting delivery 1: .*").endswith(f"msg {soon} to remote soon@c")
-        assert send.remote.silent
 
 
 def test_a_report_with_the_wrong_number_of_verdicts_is_mangled_and_deferred(home: Home) -> None:
@@ -169,7 +147,10 @@ def test_one_job_takes_no_more_recipients_than_destinationrecipients(home: Home)
     with ScriptedSend(home) as send:
         jobs = [send.remote.job() for _ in range(4)]
         assert sorted((job.nexthop, len(job.recipients)) for job in jobs) == [
-            (b"big.example", 1), (b"big.example", 3), (b"big.example", 3), (b"small.example", 1),
+            (b"big.example", 1),
+            (b"big.example", 3),
+            (b"big.example", 3),
+            (b"small.example", 1),
         ]
         assert [job.number for job in jobs] == [1, 4, 7, 8]
 
@@ -218,26 +199,6 @@ def test_a_message_without_recipients_ends_at_once(home: Home) -> None:
         send.todo.classified(message, "X")
         assert send.clean.removed() == message
         send.wait_for(f"end msg {message}")
-
-
-def test_an_expired_message_is_tried_once_more_and_then_bounced(home: Home) -> None:
-    message = classified_message(home, remote=[b"b@c"], birth=time.time() - 604800 - 10)
-    with ScriptedSend(home) as send:
-        send.remote.deliver(b"ZConnected but greeting failed. (#4.4.1)\n")
-        send.wait_for(
-            r"delivery 1: failure: Connected_but_greeting_failed._\(#4.4.1\)/"
-            r"I'm_not_going_to_try_again;_this_message_has_been_in_the_queue_too_long./"
-        )
-        send.wait_for(f"end msg {message}")
-        assert [line.split()[0] for line in send.found(r"(bounce|end) msg .*")] == ["bounce", "end"]
-
-
-@pytest.mark.parametrize(("sender", "age", "expired"), [(b"", 86410, True), (b"#@[]", 86410, True), (b"", 86000, False)])
-def test_a_bounce_expires_after_its_own_lifetime(home: Home, sender: bytes, age: int, expired: bool) -> None:
-    classified_message(home, remote=[b"b@c"], sender=sender, birth=time.time() - age)
-    with ScriptedSend(home) as send:
-        send.remote.deliver(b"Zlater\n")
-        send.wait_for(r"delivery 1: failure: later/I'm_not.*" if expired else r"delivery 1: deferral: later/")
 
 
 def test_a_disk_that_refuses_the_mark_is_a_warning_and_mail_goes_on(home: Home) -> None:

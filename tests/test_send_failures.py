@@ -1,7 +1,6 @@
 """Failures reach bounce/ whole and safe before their recipients are marked done, also where the disk is full."""
 
 import os
-import resource
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ from queue_base.home import Home
 from queue_base.layout import open_layout
 from queue_send.store import Failure, Store
 from support.home import make_home
+from support.piped import limit_files
 from support.queued import classified_message
 from support.scripted_send import ScriptedSend
 from support.strace import read_trace, strace_command
@@ -20,12 +20,6 @@ LONG = b"Remote host said: 550 " + b"no " * 1000 + b"\n"
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
     return make_home(tmp_path / "home", split=3)
-
-
-def limit_files(pid: int, size: int) -> None:
-    """Let a process write no more than `size` bytes into a file; -1 takes the limit away."""
-    most = resource.RLIM_INFINITY
-    resource.prlimit(pid, resource.RLIMIT_FSIZE, (most if size < 0 else size, most))
 
 
 def test_a_failure_that_fits_only_in_part_is_no_failure_and_leaves_no_piece(home: Home) -> None:
@@ -74,5 +68,5 @@ def test_failures_are_synced_before_any_of_their_recipients_is_marked_done(home:
     mark = "pwrite64 remote False"
     assert steps.count(mark) == 2
     before = steps[: steps.index(mark)]
-    last_write = max(number for number, step in enumerate(before) if step == "pwrite64 bounce False")
+    last_write = max(number for number, step in enumerate(before) if step == "write bounce False")
     assert {"fsync bounce False", "fsync bounce True"} <= set(before[last_write:])

@@ -54,7 +54,10 @@ def test_a_classified_message_has_its_sender_its_recipients_and_its_birth(tmp_pa
         todo.notice()
     info, local, remote = (Path(layout.hashed(kind, message)) for kind in ("info", "local", "remote"))
     assert unpack_info(info.read_bytes()) == b"s@example.org"
-    assert [address for _, address in unpack_pending(local.read_bytes())] == [b"joe@me.example.org", b"c@me.example.org"]
+    assert [address for _, address in unpack_pending(local.read_bytes())] == [
+        b"joe@me.example.org",
+        b"c@me.example.org",
+    ]
     assert [address for _, address in unpack_pending(remote.read_bytes())] == [b"B@Example.net", b"d@example.net"]
     assert info.stat().st_mtime_ns == 1_600_000_000_123_456_000
     assert {path.stat().st_mode & 0o777 for path in (info, local, remote)} == {0o600}
@@ -116,7 +119,9 @@ def test_a_burst_becomes_a_few_large_groups(tmp_path: Path) -> None:
     count = 600
     trace = tmp_path / "trace"
     expected = {queue_message(home, REMOTE) for _ in range(count)}
-    with TodoDaemon(home, wrapper=("strace", "-f", "-o", str(trace), "-e", "trace=fsync,fdatasync,syncfs,sync,write")) as todo:
+    with TodoDaemon(
+        home, wrapper=("strace", "-f", "-o", str(trace), "-e", "trace=fsync,fdatasync,syncfs,sync,write")
+    ) as todo:
         assert set(todo.notices(count)) == expected
         assert todo.exit() == 0
     calls = trace.read_text().splitlines()

@@ -129,7 +129,9 @@ def naive(address: bytes, rules: Rules) -> tuple[bool, bytes]:
 
 
 hosts = st.sampled_from([b"a", b"b.a", b"c.b.a", b".a", b"a.", b"b..a", b"", b"A", b"B.a"])
-addresses = st.lists(st.sampled_from([b"u", b"@", b"%", b".", b"a", b"b.a", b"A", b"c", b"\xff"]), max_size=9).map(b"".join)
+addresses = st.lists(st.sampled_from([b"u", b"@", b"%", b".", b"a", b"b.a", b"A", b"c", b"\xff"]), max_size=9).map(
+    b"".join
+)
 
 
 @given(

@@ -12,6 +12,7 @@ from queue_base.states import Presence
 from queue_todo.classify import classify
 from queue_todo.pending import RETRY_AFTER, Pending
 from queue_todo.rewrite import Rules
+from support.piped import limit_files
 from support.queued import put_mess, put_todo, queue_message
 from support.suite import wait_until
 from support.todo_daemon import TodoDaemon, todo_home
@@ -129,7 +130,9 @@ def test_a_reread_changes_the_rules_for_what_comes_after(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["me", "locals", "virtualdomains", "percenthack", "envnoathost"])
-def test_controls_that_cannot_be_read_at_the_start_stop_classification_until_they_can(tmp_path: Path, name: str) -> None:
+def test_controls_that_cannot_be_read_at_the_start_stop_classification_until_they_can(
+    tmp_path: Path, name: str
+) -> None:
     home = todo_home(tmp_path / "home")
     bad = Path(home.control, name)
     kept = bad.read_bytes() if bad.exists() else None
@@ -151,8 +154,12 @@ def test_controls_that_cannot_be_read_at_the_start_stop_classification_until_the
         assert set(todo.notices(2)) == {first, second}
 
 
-@pytest.mark.parametrize(("name", "content"), [("me", b"\n"), ("virtualdomains", b"new.example:a\0b\n"), ("locals", b"new\0x\n")])
-def test_controls_that_cannot_be_parsed_at_a_reread_leave_the_old_ones(tmp_path: Path, name: str, content: bytes) -> None:
+@pytest.mark.parametrize(
+    ("name", "content"), [("me", b"\n"), ("virtualdomains", b"new.example:a\0b\n"), ("locals", b"new\0x\n")]
+)
+def test_controls_that_cannot_be_parsed_at_a_reread_leave_the_old_ones(
+    tmp_path: Path, name: str, content: bytes
+) -> None:
     home = todo_home(tmp_path / "home")
     with TodoDaemon(home) as todo:
         queue_message(home, [b"c@me.example.org"])
@@ -172,13 +179,13 @@ def test_a_full_disk_is_one_warning_and_the_mail_is_classified_when_there_is_roo
     layout = open_layout(home.queue)
     with TodoDaemon(home) as todo:
         assert queue_message(home, REMOTE) == todo.notice().message
-        todo.limit_files(0)
+        limit_files(todo.process.pid, 0)
         message = queue_message(home, REMOTE)
         line = todo.line()
         assert line.startswith("warning: unable to classify msg ") and line.endswith("; will try again later")
         assert "file too large" in line
         assert Presence(layout, message).state() == 4
-        todo.limit_files(-1)
+        limit_files(todo.process.pid, -1)
         # Its retry is 30 seconds away; that somebody names it again is as good.
         away = Path(home.queue, "pid", "away")
         Path(layout.todo(message)).rename(away)

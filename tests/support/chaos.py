@@ -6,6 +6,7 @@ here waits for a time.
 
 import os
 import random
+import select
 import signal
 import threading
 import time
@@ -17,10 +18,13 @@ from support.feeding import Bulk
 from support.suite import Suite, wait_until
 
 from queue_base.home import Home
+from queue_base.layout import open_layout
 
 DAEMONS = ("queue-send", "queue-todo", "queue-clean", "queue-remote", "queue-local", "queue-pickup")
 ALL = "all at once"
 LATEST = 0.6  # Seconds after the start of a process in which it is killed.
+# Half of the kills wait for a new message, and come this many seconds after it: then something is going on everywhere.
+STRIKE = 0.003
 
 
 class Supervisor:
@@ -28,6 +32,7 @@ class Supervisor:
 
     def __init__(self, home: Home) -> None:
         self._home = home
+        self._directories = open_layout(home.queue).directories("todo")
         self.runs: list[Suite] = [Suite(home)]
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._watch)
@@ -82,34 +87,60 @@ class Supervisor:
         except AssertionError:
             return None
 
-    def kill(self, name: str, moment: float) -> None:
-        """Wait for a daemon, let it live for `moment` seconds, kill it, and wait for the suite's end."""
+    def kill(self, name: str, moment: float, strike: float | None) -> None:
+        """Wait for a daemon, let it live for `moment` seconds, kill it, and wait for the suite's end.
+
+        With `strike` it is killed that many seconds after the next new message, if one comes soon.
+        """
         wait_until(lambda: self.pid_of("queue-send" if name == ALL else name), why=f"{name} to run")
         suite = self.current
-        threading.Event().wait(moment)
+        wait(moment)
+        pid = self.pid_of(name)
+        if strike is not None:
+            self._wait_for_message()
+            wait(strike)
         if name == ALL:
             suite.kill()
             return
-        pid = self.pid_of(name)
-        if pid is not None and suite is self.current:
+        if pid is not None and suite is self.current and suite.process.poll() is None:
             os.kill(pid, signal.SIGKILL)
             wait_until(lambda: suite.process.poll() is not None, why=f"the end of the suite after the loss of {name}")
 
+    def _wait_for_message(self) -> None:
+        """Return as soon as todo/ has a file that it had not, or after LATEST seconds."""
+        before, end = self._todo(), time.monotonic() + LATEST
+        while time.monotonic() < end and not self._todo() - before:
+            wait(0.0002)
+
+    def _todo(self) -> set[str]:
+        return {name for directory in self._directories for name in os.listdir(directory)}
+
+    @property
+    def is_up(self) -> bool:
+        """Whether queue-send runs and listens to signals; before that, ALRM would end it."""
+        lines = self.current.lines
+        return self.pid_of("queue-send") is not None and any(line.startswith("status:") for line in lines)
+
     def flush(self) -> None:
         """Make everything due now, as an administrator would."""
-        pid = self.pid_of("queue-send")
-        # Before its handlers are there, ALRM would end it.
-        if pid is not None and any(line.startswith("status:") for line in self.current.lines):
-            os.kill(pid, signal.SIGALRM)
+        if self.is_up:
+            self.current.signal(signal.SIGALRM)
 
     def stop(self) -> None:
         """End the last run with TERM; fail where a process of any run is left after that."""
+        wait_until(lambda: self.is_up, why="the suite to be up after the last kill")
         self._stopping.set()
         self._thread.join(60)
-        assert self.current.stop() == 0
+        code = self.current.stop()
+        assert code == 0, "\n".join([f"exit code {code}", *self.current.lines[-30:]])
         for run in self.runs:
             run._reader.join(30)
             assert not run._reader.is_alive(), "a process of the suite outlives it"
+
+
+def wait(seconds: float) -> None:
+    """Let a random time pass."""
+    select.select([], [], [], seconds)
 
 
 def _read(path: Path) -> bytes:
@@ -119,23 +150,29 @@ def _read(path: Path) -> bytes:
         return b""
 
 
+def in_turn(each: int, together: int) -> list[str]:
+    """Return every daemon in turn, `each` times, and then all at once, `together` times."""
+    return [*DAEMONS * each, *[ALL] * together]
+
+
 class Rounds:
     """What is killed in which order, and when; counts what was done."""
 
-    def __init__(self, seed: int, each: int, together: int) -> None:
+    def __init__(self, seed: int, names: list[str]) -> None:
         self.random = random.Random(seed)
-        self.names = [*DAEMONS * each, *[ALL] * together]
+        self.names = names
         self.killed: Counter[str] = Counter()
 
     def kill_injectors(self, works: list[Bulk]) -> None:
         """Kill injectors, each at a random moment."""
         for work in works:
-            threading.Event().wait(self.random.uniform(0, LATEST / len(works)))
+            wait(self.random.uniform(0, LATEST / len(works)))
             work.process.kill()
 
     def kill(self, supervisor: Supervisor, name: str) -> None:
         """Kill one daemon, or all of them, at a random moment."""
-        supervisor.kill(name, self.random.uniform(0, LATEST))
+        strike = self.random.uniform(0, STRIKE) if self.random.random() < 0.5 else None
+        supervisor.kill(name, self.random.uniform(0, LATEST), strike)
         self.killed[name] += 1
 
 

@@ -6,6 +6,7 @@ import select
 import subprocess
 import time
 from types import TracebackType
+from typing import Self
 
 from queue_base.home import Home
 from support.suite import program
@@ -28,6 +29,12 @@ def is_readable(descriptor: int) -> bool:
     return bool(poll.poll(0))
 
 
+def limit_files(pid: int, size: int) -> None:
+    """Let a process write no more than `size` bytes into a file (RLIMIT_FSIZE); -1 takes the limit away."""
+    most = resource.RLIM_INFINITY
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (most if size < 0 else size, most))
+
+
 class Piped:
     """A running daemon. It is killed at the end of the `with` block if it still runs."""
 
@@ -42,7 +49,7 @@ class Piped:
         self.stdin, self.stdout, self.stderr = self.process.stdin, self.process.stdout, self.process.stderr
         self._rest = b""
 
-    def __enter__(self) -> "Piped":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -69,7 +76,7 @@ class Piped:
         record, _, self._rest = self._rest.partition(b"\0")
         return record
 
-    def bytes(self, count: int) -> bytes:
+    def take(self, count: int) -> bytes:
         """Return the next `count` bytes."""
         end = time.monotonic() + SECONDS
         while len(self._rest) < count:
@@ -83,11 +90,6 @@ class Piped:
     def silent(self) -> bool:
         """Whether it has said nothing that was not read."""
         return not self._rest and not is_readable(self.stdout.fileno())
-
-    def limit_files(self, size: int) -> None:
-        """Let it write no more than `size` bytes into a file (RLIMIT_FSIZE); -1 takes the limit away."""
-        most = resource.RLIM_INFINITY
-        resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, (most if size < 0 else size, most))
 
     def complaint(self) -> bytes:
         """Return the next piece of stderr."""

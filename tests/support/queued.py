@@ -27,7 +27,12 @@ def put_todo(layout: Layout, message: int, envelope: bytes) -> None:
 
 
 def queue_message(
-    home: Home, recipients: list[bytes], sender: bytes = b"a@example.org", data: bytes = MESSAGE, uid: int = 7, pid: int = 8
+    home: Home,
+    recipients: list[bytes],
+    sender: bytes = b"a@example.org",
+    data: bytes = MESSAGE,
+    uid: int = 7,
+    pid: int = 8,
 ) -> int:
     """Put in a message that waits to be classified (S4); return its id. Nobody pulls the trigger."""
     layout = open_layout(home.queue)
