@@ -17,7 +17,7 @@ from queue_wire.address import verp_sender
 from queue_wire.errors import FormatError
 from queue_wire.job import Job, pack_job
 from queue_wire.netstring import NetstringReader
-from queue_wire.report import Ready, Report, unpack_report
+from queue_wire.report import MESSAGE_SCOPE, Ready, Report, unpack_report
 
 STARTS_A_TURN = 100
 HELD_MOST = 1 << 20  # Bytes of jobs that the daemon has not read; over it, none is started.
@@ -126,6 +126,10 @@ class Channel:
             report = unpack_report(payload)
         except FormatError as error:
             self._run.log.warning(f"internal error: {self._peer} sent something impossible: {error}")
+            number = payload.split(b"\0", 1)[0]
+            if number.isdigit() and len(number) <= 18 and int(number) in self._flights:
+                # It was about this job, which would otherwise be in flight for ever: no verdict is a mangled one.
+                self._land(Report(int(number), MESSAGE_SCOPE, []))
             return
         if isinstance(report, Ready):
             self._ready = report.jobs

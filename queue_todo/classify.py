@@ -33,10 +33,15 @@ class Entry(NamedTuple):
 
 
 class Outcome:
-    """What became of a group: entries classified, (id, reason) parked, (id, reason) deferred."""
+    """What became of a group: entries classified, (id, reason) parked, (id, reason) deferred.
+
+    `unsure` are entries that are classified as far as anybody can see, but a power cut could undo it. They may
+    not be announced before `confirm` has returned: a message that was delivered must not be back in todo/.
+    """
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
+        self.unsure: list[Entry] = []
         self.parked: list[tuple[int, str]] = []
         self.deferred: list[tuple[int, str]] = []
 
@@ -131,9 +136,16 @@ def _finish(layout: Layout, commit: Commit, outcome: Outcome) -> None:
     try:
         commit.sync()
     except OSError as error:
-        # The names are gone as far as anybody can see, so the messages are classified. Should they
-        # come back after a power cut, they are classified again.
+        outcome.unsure, outcome.entries = kept, []
         outcome.deferred.append((0, f"sync of todo: {reason(error)}"))
+
+
+def confirm(layout: Layout, entries: list[Entry]) -> None:
+    """Make the removal from todo/ of unsure entries safe. Raises OSError."""
+    commit = Commit()
+    for entry in entries:
+        commit.contents(os.path.dirname(layout.todo(entry.message)))
+    commit.sync()
 
 
 def _park(layout: Layout, commit: Commit, outcome: Outcome) -> None:

@@ -2,7 +2,7 @@
 
 fd 0 takes one-byte commands from queue-send (H reread the control files, X exit; its end is X), fd 1
 gives notices and log lines (queue_wire.notice). New messages are found by inotify, by lock/trigger and by scans;
-they are classified in groups that share two commits. Unreadable control files stop classification,
+they are classified in groups that share three commits. Unreadable control files stop classification,
 with an alert, until they can be read; no message is ever judged by rules that are not known.
 """
 
@@ -18,9 +18,9 @@ from queue_base.pipes import OutPipe, PeerLost, read_available
 from queue_base.signals import ignore
 from queue_base.trigger import Trigger
 from queue_base.watch import Watch
-from queue_todo.classify import Outcome, classify
+from queue_todo.classify import Entry, Outcome, classify, confirm
 from queue_todo.controls import read_rules
-from queue_todo.pending import Pending
+from queue_todo.pending import RETRY_AFTER, Pending
 from queue_todo.rewrite import Rules
 from queue_wire import logline
 from queue_wire.errors import FormatError
@@ -46,6 +46,8 @@ class Classifier:
         self._named = 0
         self._rules: Rules | None = None
         self._next_rules = 0.0
+        self._unsure: list[Entry] = []
+        self._next_confirm = 0.0
         self.leaving = False
         if self._watch.problem:
             self._log(logline.alert(f"unable to watch todo: {self._watch.problem}; the trigger and scans do its work"))
@@ -58,7 +60,8 @@ class Classifier:
         poll.register(1, select.POLLOUT if self._notices.held else 0)
         if self._rules is None:
             return max(0.0, self._next_rules - now)
-        return RULES_RETRY if self._notices.held > HELD_MOST else self._pending.wait(now)
+        wait = RULES_RETRY if self._notices.held > HELD_MOST else self._pending.wait(now)
+        return min(wait, max(0.0, self._next_confirm - now)) if self._unsure else wait
 
     def run(self, ready: dict[int, int], now: float) -> None:
         """One turn: commands, names, one group of messages, notices. Raises PeerLost where nobody is left to tell."""
@@ -77,6 +80,8 @@ class Classifier:
             group = self._pending.take(GROUP)
             if group:
                 self._report(classify(self._layout, self._rules, group, self._pending.unpark(group)), now)
+        if self._unsure and now >= self._next_confirm:
+            self._confirm(now)
         self._notices.flush()
 
     def _obey(self) -> None:
@@ -118,14 +123,29 @@ class Classifier:
             self._pending.scan_soon()
         self._named = max(0, self._named - pulls)
 
-    def _report(self, outcome: Outcome, now: float) -> None:
-        for entry in outcome.entries:
+    def _confirm(self, now: float) -> None:
+        try:
+            confirm(self._layout, self._unsure)
+        except OSError:
+            self._next_confirm = now + RETRY_AFTER
+        else:
+            self._announce(self._unsure)
+            self._unsure = []
+
+    def _announce(self, entries: list[Entry]) -> None:
+        for entry in entries:
             envelope = entry.envelope
             self._log(logline.new_message(entry.message))
             self._log(
                 logline.info_message(entry.message, entry.size, envelope.sender, envelope.pid, envelope.uid),
             )
             self._notices.put(pack_classified(Classified(entry.message, entry.local, entry.remote)))
+
+    def _report(self, outcome: Outcome, now: float) -> None:
+        self._announce(outcome.entries)
+        if outcome.unsure:
+            self._unsure += outcome.unsure
+            self._next_confirm = now + RETRY_AFTER
         for message, why in outcome.parked:
             self._pending.park(message)
             self._log(logline.corrupt_message(message, why))

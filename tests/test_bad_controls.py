@@ -4,6 +4,7 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+
 from support.good_mail import GoodMail, good_mail
 from support.site import LOCAL
 from support.suite import Suite, wait_until

@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from support.good_mail import GoodMail, good_mail
 from support.letters import letter_text
 from support.suite import Suite, enqueue, wait_until
-from support.trouble import GOOD_ENVELOPE, disk_free, disk_full, held_to_permissions, run_enqueue
+from support.trouble import GOOD_ENVELOPE, disk_free, disk_full, held_to_permissions, held_to_size, run_enqueue
 
 
 @pytest.fixture
@@ -19,7 +20,7 @@ def mail() -> Iterator[GoodMail]:
 
 def test_an_injector_on_a_full_disk_exits_53_and_leaves_nothing(mail: GoodMail) -> None:
     with Suite(mail.home) as suite:
-        done = run_enqueue(mail.home, b"Subject: large\n\n" + b"x" * 100_000, GOOD_ENVELOPE, largest_file=50_000)
+        done = run_enqueue(mail.home, b"Subject: large\n\n" + b"x" * 100_000, GOOD_ENVELOPE, held_to_size(50_000))
         assert done.returncode == 53
         assert b"unable to write" in done.stderr
         assert b"file too large" in done.stderr
@@ -57,7 +58,7 @@ def test_an_injector_that_may_not_write_to_the_queue_says_so_and_exits_with_a_te
     pid = Path(mail.home.queue, "pid")
     pid.chmod(0o555)
     with Suite(mail.home) as suite:
-        done = run_enqueue(mail.home, letter_text("shut"), GOOD_ENVELOPE, wrapper=held_to_permissions())
+        done = run_enqueue(mail.home, letter_text("shut"), GOOD_ENVELOPE, held_to_permissions())
         assert done.returncode == 63
         assert done.stderr.startswith(f"queue-enqueue: fatal: unable to create {pid}/".encode())
         assert b"permission denied" in done.stderr

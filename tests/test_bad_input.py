@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from support.good_mail import GoodMail, good_mail
 from support.letters import letter_text
 from support.suite import Suite, program, wait_until

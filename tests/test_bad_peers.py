@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from queue_wire.netstring import pack_netstring
 from support.good_mail import GoodMail, good_mail
 from support.suite import Suite, program
 from support.trouble import nonsense_program
-
-from queue_wire.netstring import pack_netstring
 
 
 @pytest.fixture

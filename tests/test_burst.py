@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from support.feeding import bulk
 from support.letters import Letter
 from support.sink import Sink, Tarpit

@@ -6,15 +6,15 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
+
+from queue_base.layout import open_layout
+from queue_clean.sweep import OLD, sweep
 from support.chaos import Rounds, Supervisor, drain, in_turn
 from support.feeding import Bulk, bulk, by_enqueue, by_inject
 from support.letters import Letter, added_lines, delivered_to, token_of
 from support.sink import Sink
 from support.site import LOCAL, Site, mail_site
 from support.suite import wait_until
-
-from queue_base.layout import open_layout
-from queue_clean.sweep import OLD, sweep
 
 BOUNCING = "bounces-"
 

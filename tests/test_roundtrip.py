@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+
 from support.site import LOCAL, Site, mail_site
 from support.smtp_server import SmtpServer
 from support.suite import Suite, enqueue, inject, program, wait_until

@@ -39,7 +39,7 @@ def test_reports_without_framing_are_a_lost_connection(home: Home, nonsense: byt
 
 
 @pytest.mark.parametrize(
-    "payload", [b"", b"x", b"1", b"1\0", b"1\0z\0Kok", b"-1\0m\0Kok", b"ready\0many", b"ready", b"\xff\0m\0Kok"]
+    "payload", [b"", b"x", b"2", b"2\0z\0Kok", b"-1\0m\0Kok", b"ready\0many", b"ready", b"\xff\0m\0Kok"]
 )
 def test_a_report_that_means_nothing_is_a_warning_and_mail_goes_on(home: Home, payload: bytes) -> None:
     message = classified_message(home, remote=[b"b@c"])
@@ -49,6 +49,17 @@ def test_a_report_that_means_nothing_is_a_warning_and_mail_goes_on(home: Home, p
         send.wait_for(r"warning: internal error: queue-remote sent something impossible: .*")
         send.remote.report(job, b"Kok")
         assert send.clean.removed() == message
+
+
+@pytest.mark.parametrize("payload", [b"1", b"1\0", b"1\0z\0Kok", b"1\0m"])
+def test_a_report_that_means_nothing_for_a_job_in_flight_is_a_deferral(home: Home, payload: bytes) -> None:
+    message = classified_message(home, remote=[b"b@c"])
+    with ScriptedSend(home) as send:
+        send.remote.job()
+        send.remote.send(pack_netstring(payload))
+        send.wait_for("delivery 1: report mangled, will defer")
+        send.wait_for("status: local 0/10 remote 0/.*", times=2)
+        assert recipients_of(home, "remote", message) == b"Tb@c\0"
 
 
 @pytest.mark.parametrize("number", [0, 2, 99, 10**17])

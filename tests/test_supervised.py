@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from queue_base.home import Home
 from support.mailboxes import give
 from support.site import LOCAL
 from support.suite import inject, program, wait_until
 from support.supervision import Daemontools, Runit, Supervisor
-
-from queue_base.home import Home
 
 STAMP = re.compile(r"@4[0-9a-f]{23} ")
 

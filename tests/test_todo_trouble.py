@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from queue_base.durable import Commit
 from queue_base.layout import open_layout
 from queue_base.states import Presence
-from queue_todo.classify import classify
+from queue_todo.classify import classify, confirm
 from queue_todo.pending import RETRY_AFTER, Pending
 from queue_todo.rewrite import Rules
 from support.piped import limit_files
@@ -236,3 +237,24 @@ def test_no_message_is_missed_when_inotify_loses_events(tmp_path: Path) -> None:
         lost = {queue_message(home, REMOTE) for _ in range(20)}
         todo.process.send_signal(signal.SIGCONT)
         assert set(todo.notices(20)) == lost
+
+
+def test_a_message_is_not_announced_before_its_removal_from_todo_is_safe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = todo_home(tmp_path / "home")
+    layout = open_layout(home.queue)
+    message = queue_message(home, REMOTE)
+    syncs = itertools.count(1)
+    real = Commit.sync
+
+    def third_fails(commit: Commit) -> None:
+        if next(syncs) == 3:
+            raise OSError(5, "Input/output error")
+        real(commit)
+
+    monkeypatch.setattr(Commit, "sync", third_fails)
+    outcome = classify(layout, Rules(b"me", frozenset(), frozenset(), {}), [message])
+    assert outcome.entries == [] and [entry.message for entry in outcome.unsure] == [message]
+    assert Presence(layout, message).state() == 5
+    confirm(layout, outcome.unsure)

@@ -10,10 +10,9 @@ import select
 import sys
 import time
 
-from support.letters import letter_text, unpack_letter
-
 from queue_base.home import Home
 from queue_inject.writer import QueueDraft, open_writer
+from support.letters import letter_text, unpack_letter
 
 
 def main() -> None:

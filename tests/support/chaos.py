@@ -14,11 +14,10 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from support.feeding import Bulk
-from support.suite import Suite, wait_until
-
 from queue_base.home import Home
 from queue_base.layout import open_layout
+from support.feeding import Bulk
+from support.suite import Suite, wait_until
 
 DAEMONS = ("queue-send", "queue-todo", "queue-clean", "queue-remote", "queue-local", "queue-pickup")
 ALL = "all at once"

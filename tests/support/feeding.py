@@ -7,10 +7,9 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
+from queue_base.home import Home
 from support.letters import Letter, letter_text
 from support.suite import enqueue, inject
-
-from queue_base.home import Home
 
 TESTS = Path(__file__).resolve().parents[1]
 

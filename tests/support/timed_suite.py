@@ -4,9 +4,8 @@ import re
 import time
 from typing import Self
 
-from support.suite import Suite
-
 from queue_base.home import Home
+from support.suite import Suite
 
 
 class TimedSuite(Suite):

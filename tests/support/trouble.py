@@ -7,10 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from support.suite import BIN, program
-
 from queue_base.home import Home
 from queue_base.layout import open_layout
+from support.suite import BIN, program
 
 GOOD_ENVELOPE = b"Fjoe@me.example.org\0Tsomebody@me.example.org\0\0"
 
@@ -23,23 +22,18 @@ def held_to_permissions() -> tuple[str, ...]:
     return _WRAPPER if os.geteuid() == 0 else ()
 
 
+def held_to_size(most: int) -> tuple[str, ...]:
+    """Return the words before a command that may write no file beyond `most` bytes, as on a disk that gets full."""
+    return ("prlimit", f"--fsize={most}", "--")
+
+
 def run_enqueue(
-    home: Home,
-    message: bytes,
-    envelope: bytes,
-    *,
-    wrapper: tuple[str, ...] = (),
-    largest_file: int | None = None,
+    home: Home, message: bytes, envelope: bytes, wrapper: tuple[str, ...] = ()
 ) -> subprocess.CompletedProcess[bytes]:
     """Run queue-enqueue on the bytes of an envelope, which need not be one; return its end."""
     pipe, writer = os.pipe()
     with os.fdopen(writer, "wb") as stream:
         stream.write(envelope)
-
-    def limit() -> None:
-        if largest_file is not None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
-
     try:
         return subprocess.run(
             [*wrapper, *program("queue-enqueue"), "--home", home.path],
@@ -48,7 +42,6 @@ def run_enqueue(
             stderr=subprocess.PIPE,
             check=False,
             timeout=60,
-            preexec_fn=limit,
         )
     finally:
         os.close(pipe)
