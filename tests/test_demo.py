@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+
 from support.suite import wait_until
 
 DEMO = Path(__file__).parent / "demo.py"

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.suite import Suite, program, wait_until
 
 from queue_base.home import Home
+from support.suite import Suite, program, wait_until
 
 NOBODY = 65534
 DAEMONS = {

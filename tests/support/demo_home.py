@@ -4,9 +4,8 @@ import os
 import subprocess
 from pathlib import Path
 
-from support.demo_screen import Screen
-
 from queue_base.home import Home
+from support.demo_screen import Screen
 
 ME = "demo.example"
 AUTHOR, READER = f"author@{ME}", f"reader@{ME}"

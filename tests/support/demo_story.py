@@ -7,6 +7,7 @@ from email import message_from_bytes
 from email.message import Message
 
 import psutil
+
 from support.demo_home import AUTHOR, BCC, DEFERRED, GONE, LATER, LOCAL, READER, REFUSED, REMOTE, THREE, DemoHome
 from support.demo_screen import Screen
 from support.smtp_server import Received, SmtpServer
