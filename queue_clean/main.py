@@ -17,7 +17,7 @@ from queue_base.home import take_home
 from queue_base.layout import Layout, open_layout
 from queue_base.pipes import PeerLost, read_available
 from queue_base.signals import ignore
-from queue_clean.remove import remove_messages
+from queue_clean.remove import finish_removals, remove_messages
 from queue_clean.sweep import sweep
 from queue_wire.cleaning import NOT_UNDERSTOOD, REMOVED, TROUBLE
 from queue_wire.errors import FormatError
@@ -78,7 +78,12 @@ def main(argv: list[str]) -> int:
             raise Usage("usage: queue-clean [--home HOME]; it is started by queue-start")
         ignore(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
         os.umask(0o027)
-        loop(open_layout(home.queue))
+        layout = open_layout(home.queue)
+        try:
+            finish_removals(layout)
+        except OSError as error:
+            complain("queue-clean", f"warning: unable to remove {error.filename}: {reason(error)}; the sweep will")
+        loop(layout)
     except PeerLost:
         return 0
     except FormatError as error:

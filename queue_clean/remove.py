@@ -1,19 +1,25 @@
 """Removes finished messages, a group at a time, in the order that a crash cannot turn against anybody.
 
-    1. intd, local, remote, bounce     sync     now info is the last that names the message classified
-    2. info                            sync     now the message is S2: nobody will try it again
-    3. mess                                     now its inode number may be used by a new message
+    1. intd, local, remote, bounce; a second name, pid/finished.I     sync     now info is the last that names it
+    2. info                                                           sync     now nobody will try it again
+    3. mess, then the second name                                              now its number may be used again
 
 Had mess/ gone before the others were safely gone, a power cut could bring back an old local/ or remote/
-file under the number of a new message, whose mail would then go to the old one's recipients.
+file under the number of a new message, whose mail would then go to the old one's recipients. The second
+name tells a message that was finished when we died from one that somebody is just injecting, which looks
+the same (S2); `finish_removals` looks for it at the next start. While it is there the number stays taken.
 """
 
-from collections.abc import Callable, Iterable
+import os
+from collections.abc import Iterable
 
 from queue_base.durable import Commit
 from queue_base.layout import Layout
+from queue_base.states import Presence
+from queue_wire.errors import FormatError
+from queue_wire.ids import unpack_id
 
-Paths = Callable[[int], list[str]]
+FINISHED_PREFIX = "finished."
 
 
 def remove_messages(layout: Layout, messages: Iterable[int]) -> dict[int, OSError]:
@@ -22,31 +28,61 @@ def remove_messages(layout: Layout, messages: Iterable[int]) -> dict[int, OSErro
     A message that failed keeps the files of the later steps, so that it can be asked for again.
     """
     failed: dict[int, OSError] = {}
-    left = list(dict.fromkeys(messages))
-    steps: tuple[Paths, ...] = (
-        lambda message: [
-            layout.intd(message),
-            layout.hashed("local", message),
-            layout.hashed("remote", message),
-            layout.bounce(message),
-        ],
-        lambda message: [layout.hashed("info", message)],
-        lambda message: [layout.mess(message)],
-    )
     commit = Commit()
-    for number, paths in enumerate(steps):
+    left = list(dict.fromkeys(messages))
+    for step in (_remove_work, _remove_info):
         for message in left:
             try:
-                for path in paths(message):
-                    commit.unlink(path)
+                step(layout, message, commit)
             except OSError as error:
                 failed[message] = error
         left = [message for message in left if message not in failed]
-        if number == len(steps) - 1:
-            break  # Should the last removal be undone by a power cut, it leaves S2, which is swept.
         try:
             commit.sync()
         except OSError as error:
             failed.update(dict.fromkeys(left, error))
-            break
+            return failed
+    for message in left:
+        try:
+            # Should this be undone by a power cut, it leaves S2, which is swept.
+            commit.unlink(layout.mess(message))
+            commit.unlink(_second_name(layout, message))
+        except OSError as error:
+            failed[message] = error
     return failed
+
+
+def _remove_work(layout: Layout, message: int, commit: Commit) -> None:
+    for kind in ("local", "remote"):
+        commit.unlink(layout.hashed(kind, message))
+    commit.unlink(layout.intd(message))
+    commit.unlink(layout.bounce(message))
+    try:
+        commit.link(layout.mess(message), _second_name(layout, message))
+    except (FileExistsError, FileNotFoundError):
+        pass  # Asked for again, or the message itself is gone.
+
+
+def _remove_info(layout: Layout, message: int, commit: Commit) -> None:
+    commit.unlink(layout.hashed("info", message))
+
+
+def _second_name(layout: Layout, message: int) -> str:
+    return f"{layout.queue}/pid/{FINISHED_PREFIX}{message}"
+
+
+def finish_removals(layout: Layout) -> None:
+    """Finish what we were doing when we died: messages with a second name whose info/ is gone.
+
+    One that still has its info/ is S5: queue-send finds it, and asks for its removal again. Raises OSError.
+    """
+    for name in os.listdir(layout.queue + "/pid"):
+        if not name.startswith(FINISHED_PREFIX):
+            continue
+        try:
+            message = unpack_id(os.fsencode(name[len(FINISHED_PREFIX) :]))
+        except FormatError:
+            continue  # Not ours: a person's file.
+        if Presence(layout, message).state() == 2:
+            os.unlink(layout.mess(message))
+        os.unlink(f"{layout.queue}/pid/{name}")

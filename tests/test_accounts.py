@@ -17,6 +17,7 @@ LIBRARIES = ("pyinotify", "dns", "uvloop", "psutil", "click")
 
 # The namespace is private to these processes, so the real /etc keeps its accounts.
 ENTER = 'mount --bind "$1" /etc && shift && exec "$@"'
+UNSHARE = ["unshare", "--mount", "--propagation", "private", "sh", "-c", ENTER, "sh"]
 
 
 @pytest.fixture
@@ -53,8 +54,7 @@ def test_each_daemon_gets_only_what_it_needs(readable_code: Path) -> None:
     # The real interpreter, not the link in an environment that only we may be able to read.
     inside = [os.path.realpath(sys.executable), "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     done = subprocess.run(
-        ["unshare", "--mount", "--propagation", "private", "sh", "-c", ENTER, "sh", str(readable_code / "etc")]
-        + [*inside, str(readable_code / "tests/namespaced")],
+        [*UNSHARE, str(readable_code / "etc"), *inside, str(readable_code / "tests/namespaced")],
         env={**os.environ, "PYTHONPATH": search, "PYTHONDONTWRITEBYTECODE": "1", "QUEUE_NAMESPACED": "1"},
         cwd=readable_code,
         capture_output=True,

@@ -9,7 +9,7 @@ from queue_base.states import Presence
 from queue_wire.cleaning import NOT_UNDERSTOOD, REMOVED, TROUBLE, pack_clean
 from support.home import make_home
 from support.piped import Piped
-from support.queued import classified_message
+from support.queued import classified_message, put_mess
 from support.strace import read_trace, strace_command
 from support.suite import wait_until
 
@@ -169,3 +169,33 @@ def test_what_was_asked_for_is_removed_even_when_nobody_reads_the_answers(tmp_pa
 def test_the_end_of_its_input_ends_it(tmp_path: Path) -> None:
     with Piped("queue-clean", make_home(tmp_path / "home", split=3)) as clean:
         assert clean.end() == 0
+
+
+def test_what_was_being_removed_when_it_died_is_removed_at_the_next_start(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "home", split=3)
+    layout = open_layout(home.queue)
+    finished_message, injected, classified = put_mess(layout), put_mess(layout), classified_message(home, remote=REMOTE)
+    for message in (finished_message, classified):
+        os.link(layout.mess(message), f"{home.queue}/pid/finished.{message}")
+    Path(home.queue, "pid", "finished.by-hand").touch()
+    with Piped("queue-clean", home) as clean:
+        clean.write(b"x\0")
+        assert clean.take(1) == NOT_UNDERSTOOD  # It has started.
+        assert Presence(layout, finished_message).state() == 1
+        # Somebody may be injecting this one; that one is queue-send's to finish.
+        assert Presence(layout, injected).state() == 2
+        assert Presence(layout, classified).state() == 5
+        assert [path.name for path in Path(home.queue, "pid").iterdir()] == ["finished.by-hand"]
+
+
+def test_a_message_half_removed_by_a_killed_queue_clean_goes_at_the_next_start(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "home", split=3)
+    message = finished(home)
+    # It is killed as it enters the unlink of mess/, its sixth.
+    kill = ("strace", "-o", "/dev/null", "-e", "trace=unlink", "-e", "inject=unlink:signal=KILL:when=6")
+    with Piped("queue-clean", home, wrapper=kill) as clean:
+        clean.write(pack_clean(message))
+        wait_until(lambda: clean.process.poll() is not None, why="queue-clean to be killed")
+    assert not Presence(open_layout(home.queue), message).info
+    with Piped("queue-clean", home):
+        wait_until(lambda: files(home) == [], why="the rest to be removed")

@@ -104,7 +104,8 @@ def readable_by(account: str, path: str) -> bool:
     """Return whether an account can read a path."""
     entry = pwd.getpwnam(account)
     words = ["cat" if os.path.isfile(path) else "ls", path]
-    done = subprocess.run(words, user=entry.pw_uid, group=entry.pw_gid, extra_groups=[], capture_output=True, check=False)
+    uid, gid = entry.pw_uid, entry.pw_gid
+    done = subprocess.run(words, user=uid, group=gid, extra_groups=[], capture_output=True, check=False)
     return done.returncode == 0
 
 
