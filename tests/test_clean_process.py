@@ -79,6 +79,7 @@ def test_the_files_go_in_the_order_that_a_crash_cannot_turn_against_anybody(tmp_
         "sync local",
         "sync remote",
         "sync bounce",
+        "sync pid",
     }
     assert all(steps.index(kind) < steps.index(f"sync {kind}") < info for kind in ("intd", "local", "remote", "bounce"))
     assert steps[info:mess] == ["info", "sync info"]
