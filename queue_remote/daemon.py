@@ -134,9 +134,9 @@ class Daemon:
     def _flush(self) -> None:
         try:
             self._reports.flush()
-        except PeerLost as error:
-            complain(PROGRAM, f"alert: unable to write reports: {error}; stopping, deliveries are tried again")
-            self._stop(111)
+        except PeerLost:
+            # queue-send is gone, as at the end of fd 0; its successor tries again what it has not heard of.
+            self._stop(0)
             return
         if self._reports.held:
             self._loop.add_writer(REPORTS, self._flush)

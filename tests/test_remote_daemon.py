@@ -219,14 +219,16 @@ def test_too_many_open_files_defers_and_is_not_the_hosts_trouble(home: RemoteHom
             assert daemon.end()[0] == 0
 
 
-def test_a_closed_report_pipe_ends_it_with_111(home: RemoteHome) -> None:
+def test_a_closed_report_pipe_ends_it_without_a_word(home: RemoteHome) -> None:
     with SmtpServer() as server:
         home.route_all_to(server.port)
         with RemoteDaemon(home) as daemon:
             assert daemon.process.stdout is not None
             daemon.process.stdout.close()
             daemon.start(home.message(TEXT), b"to@b.example")
-            assert daemon.process.wait(20) == 111
+            assert daemon.process.wait(20) == 0
+            assert daemon.process.stderr is not None
+            assert daemon.process.stderr.read() == b""
 
 
 def test_without_a_pipe_for_jobs_it_says_so(home: RemoteHome) -> None:
