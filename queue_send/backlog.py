@@ -5,8 +5,6 @@ New mail is delivered from the first turn on, however long the queue.
 
 import os
 import select
-from collections.abc import Iterator
-from itertools import islice
 
 from queue_base.errors import reason
 from queue_base.layout import Layout
@@ -23,38 +21,44 @@ class Backlog:
 
     def __init__(self, run: Run, layout: Layout, messages: Messages) -> None:
         self._run = run
-        self._layout = layout
         self._messages = messages
-        self._rest: Iterator[int] | None = self._ids()
+        self._buckets = enumerate(layout.directories("info"))
+        self._bucket = -1
+        self._names: list[str] = []
+        self._done = False
 
     def prepare(self, poll: "select.poll", now: float) -> float:
         """Do not wait while there is more to read."""
-        return 3600.0 if self._rest is None or self._run.leaving else 0.0
+        return 3600.0 if self._done or self._run.leaving else 0.0
 
     def run(self, ready: dict[int, int], now: float) -> None:
         """Take on one slice."""
-        if self._rest is None or self._run.leaving:
+        if self._done or self._run.leaving:
             return
-        found = list(islice(self._rest, SLICE))
-        if len(found) < SLICE:
-            self._rest = None
-        for message in found:
+        if not self._names:
+            self._next_bucket()
+        slice_, self._names = self._names[:SLICE], self._names[SLICE:]
+        for name in slice_:
             try:
-                if not self._messages.store.is_parked(message):
-                    self._messages.discover(message)
+                message = unpack_id(os.fsencode(name))
+            except FormatError:
+                continue  # Not a message: a person's file.
+            try:
+                if self._messages.discover(message):
+                    self._messages.known.note(message)
             except OSError as error:
-                name = error.filename or message
-                self._run.log.warning(f"unable to look at {name}: {reason(error)}; it waits for the next start")
+                path = error.filename or name
+                self._run.log.warning(f"unable to look at {path}: {reason(error)}; it waits for the next start")
 
-    def _ids(self) -> Iterator[int]:
-        for directory in self._layout.directories("info"):
-            try:
-                names = os.listdir(directory)
-            except OSError as error:
-                self._run.log.warning(f"unable to read {directory}: {reason(error)}; its mail waits for the next start")
-                continue
-            for name in names:
-                try:
-                    yield unpack_id(os.fsencode(name))
-                except FormatError:
-                    continue  # Not a message: a person's file.
+    def _next_bucket(self) -> None:
+        if self._bucket >= 0:
+            self._messages.known.seal(self._bucket)
+        self._bucket, directory = next(self._buckets, (-1, ""))
+        if self._bucket < 0:
+            self._done = True
+            self._messages.all_found()
+            return
+        try:
+            self._names = os.listdir(directory)
+        except OSError as error:
+            self._run.log.warning(f"unable to read {directory}: {reason(error)}; its mail waits for the next start")

@@ -8,12 +8,11 @@ marked done. A daemon that is gone, or whose reports have no framing, makes queu
 import select
 
 from queue_base.pipes import OutPipe, PeerLost, read_available
+from queue_send.attempt import Group
 from queue_send.messages import Messages
-from queue_send.policy import Pass, Recipient
 from queue_send.run import Run
-from queue_send.verdicts import Verdicts
 from queue_wire import logline
-from queue_wire.address import verp_sender
+from queue_wire.address import split_address, verp_sender
 from queue_wire.errors import FormatError
 from queue_wire.job import Job, pack_job
 from queue_wire.netstring import NetstringReader
@@ -21,17 +20,6 @@ from queue_wire.report import MESSAGE_SCOPE, Ready, Report, unpack_report
 
 STARTS_A_TURN = 100
 HELD_MOST = 1 << 20  # Bytes of jobs that the daemon has not read; over it, none is started.
-
-
-class Flight:
-    """A job that is out: its pass, its recipients, and the delivery number of the first of them."""
-
-    __slots__ = ("attempt", "first", "recipients")
-
-    def __init__(self, attempt: Pass, recipients: list[Recipient], first: int) -> None:
-        self.attempt = attempt
-        self.recipients = recipients
-        self.first = first
 
 
 class Channel:
@@ -42,12 +30,12 @@ class Channel:
         self._messages = messages
         self.kind = kind
         self._peer = peer
-        self._policy = messages.policies[kind]
+        self._scheduler = messages.schedulers[kind]
+        self._decisions = messages.decisions[kind]
         self._jobs = OutPipe(jobs)
         self._reports = reports
         self._reader = NetstringReader()
-        self._flights: dict[int, Flight] = {}
-        self._verdicts = Verdicts(run, messages, kind)
+        self._flights: dict[int, Group] = {}  # by the number of the job, which is that of its first delivery
         self._ready = 0  # Jobs that the daemon takes at once; it says so when it has started.
         self.lost = False
 
@@ -63,7 +51,7 @@ class Channel:
         poll.register(self._reports, select.POLLIN)
         if self._jobs.held:
             poll.register(self._jobs.descriptor, select.POLLOUT)
-        due = self._policy.next_time()
+        due = self._scheduler.next_time(now)
         return 3600.0 if due is None or not self._may_start() else max(0.0, due - now)
 
     def run(self, ready: dict[int, int], now: float) -> None:
@@ -76,6 +64,7 @@ class Channel:
             for _ in range(STARTS_A_TURN):
                 if not self._may_start() or not self._start(now):
                     break
+            self._decisions.apply(now)
             self._jobs.flush()
         except PeerLost:
             self._lose()
@@ -89,39 +78,36 @@ class Channel:
         )
 
     def _start(self, now: float) -> bool:
-        """Load a message that is due, then start a job; return whether there was one to start."""
-        message = self._policy.next_message(now)
-        if message is not None:
-            self._messages.open(message, self.kind, int(now))
-        found = self._policy.next_job(self._run.controls.destinationrecipients)
-        if found is None:
-            return message is not None
-        attempt, nexthop, recipients = found
-        first = self._run.deliveries + 1
-        self._run.deliveries += len(recipients)
-        path = self._messages.job_path(attempt.message)
-        addresses = [address for _, address in recipients]
-        sender = verp_sender(attempt.sender, addresses[0])
-        self._flights[first] = Flight(attempt, recipients, first)
+        """Load a message, if one may be, then start a job; return whether there was anything to do."""
+        loaded = self._messages.load(self.kind, now)
+        group = self._scheduler.next_job(now)
+        if group is None:
+            return loaded
+        addresses = [address for _, address in group.recipients]
+        first = self._run.number_deliveries(len(addresses))
+        path = self._messages.job_path(group.attempt.message)
+        sender = verp_sender(group.attempt.sender, addresses[0])
+        # The group's own name may be a relay's; queue-remote looks the route up by itself.
+        nexthop = addresses[0] if self.kind == "local" else split_address(addresses[0])[1].lower()
+        self._flights[first] = group
         self._jobs.put(pack_job(Job(first, path, sender, nexthop, addresses)))
         channel = self.kind.encode()
         for delivery, address in enumerate(addresses, first):
-            self._run.log.put(logline.starting_delivery(delivery, attempt.message, channel, address))
+            self._run.log.put(logline.starting_delivery(delivery, group.attempt.message, channel, address))
         return True
 
     def _take_reports(self, data: bytes, now: float) -> None:
         self._reader.feed(data)
         try:
             while (payload := self._reader.next()) is not None:
-                self._take(payload)
+                self._take(payload, now)
         except FormatError as error:
             self._run.log.warning(f"internal error: {self._peer} sent something impossible: {error}")
             raise PeerLost(str(error)) from error
         finally:
-            for attempt in self._verdicts.apply(now):
-                self._messages.close(attempt, self.kind, int(now))
+            self._decisions.apply(now)
 
-    def _take(self, payload: bytes) -> None:
+    def _take(self, payload: bytes, now: float) -> None:
         try:
             report = unpack_report(payload)
         except FormatError as error:
@@ -129,20 +115,19 @@ class Channel:
             number = payload.split(b"\0", 1)[0]
             if number.isdigit() and len(number) <= 18 and int(number) in self._flights:
                 # It was about this job, which would otherwise be in flight for ever: no verdict is a mangled one.
-                self._land(Report(int(number), MESSAGE_SCOPE, []))
+                self._land(Report(int(number), MESSAGE_SCOPE, []), now)
             return
         if isinstance(report, Ready):
             self._ready = report.jobs
         else:
-            self._land(report)
+            self._land(report, now)
 
-    def _land(self, report: Report) -> None:
-        flight = self._flights.pop(report.number, None)
-        if flight is None:
+    def _land(self, report: Report, now: float) -> None:
+        group = self._flights.pop(report.number, None)
+        if group is None:
             self._run.log.warning("internal error: delivery report out of range")
             return
-        self._policy.ended(flight.attempt, len(flight.recipients))
-        self._verdicts.add(flight.attempt, flight.recipients, flight.first, report.verdicts)
+        self._decisions.verdicts.add(group, report.number, report, now)
 
     def _lose(self) -> None:
         self.lost = True

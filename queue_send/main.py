@@ -76,10 +76,10 @@ class Sender:
         if signals & {signal.SIGTERM, signal.SIGINT}:
             self._run.leave()
         if signal.SIGALRM in signals:
-            self._messages.flush()
+            self._messages.flush(time.time())
         if signal.SIGHUP in signals:
             self._run.reread()
-            self._messages.apply_limits()
+            self._messages.apply_controls()
             self._todo.reread()
 
     @property

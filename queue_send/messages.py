@@ -1,62 +1,79 @@
-"""The life of classified messages: waiting, open, finished, bounced, handed to queue-clean.
+"""The life of classified messages: found or announced, loaded, finished, bounced, handed to queue-clean.
 
-Each message that is known has an entry in `_left`: its channels with recipients left. When the last one
-is gone, its failures, if any, become a bounce, and then its files go. Nothing here waits; what the disk
-refuses is tried again later.
+What is known of a message that waits is its number and its next attempt; everything else is on the disk
+and is read when its turn comes. Nothing here waits; what the disk refuses is tried again later.
 """
 
 from queue_base.errors import reason
 from queue_base.layout import Layout
+from queue_send.attempt import Attempt
 from queue_send.bouncer import Bouncer
 from queue_send.cleaner import Cleaner
-from queue_send.policy import LONG_AGO, Pass, Policy, Recipient
-from queue_send.retry import SKIP_LOCAL, SKIP_REMOTE, is_expired, next_attempt
+from queue_send.decisions import Decisions
+from queue_send.events import Settings
+from queue_send.known import Known
+from queue_send.nexthop import group_recipients
 from queue_send.run import Run
+from queue_send.scheduler import Scheduler
 from queue_send.store import Store
 from queue_wire import logline
-from queue_wire.address import DOUBLE_BOUNCE_SENDER, is_verp, split_address
+from queue_wire.address import DOUBLE_BOUNCE_SENDER
 from queue_wire.errors import FormatError
 from queue_wire.notice import Classified
 
 TROUBLE_AFTER = 123  # Seconds until something that the disk refused is tried again (qmail's SLEEP_SYSFAIL).
+RECIPIENTS_MOST = 1000  # Recipients of one message that are in memory at once.
 CHANNELS = ("local", "remote")
-_BITS = {"local": 1, "remote": 2}
-_SKIPS = {"local": SKIP_LOCAL, "remote": SKIP_REMOTE}
 
 
 class Messages:
-    """All classified messages of the queue that this run knows of."""
+    """All classified messages of the queue."""
 
     def __init__(self, run: Run, layout: Layout, bouncer: Bouncer, cleaner: Cleaner) -> None:
         self._run = run
         self.store = Store(layout)
         self._split = layout.split
-        self._left: dict[int, int] = {}
         self._bouncer = bouncer
         self._cleaner = cleaner
         self._all_due = False
-        bouncer.attach(self.store, self.end, self._park)
+        self.known = Known(layout.split)
+        # Ids that were announced while the backlog is being read, which must not take them on again.
+        self._announced: set[int] | None = set()
+        self._parked = self.store.parked()
+        self._held = self.store.held()
+        # (kind, message): the offset of the next recipients of a message that has more than are loaded at once.
+        self.slices: dict[tuple[str, int], int] = {}
+        bouncer.attach(self.store, self.end, self.park)
         cleaner.attach(self.arrive)
-        self.policies = {
-            "local": Policy(run.controls.concurrencylocal),
-            "remote": Policy(run.controls.concurrencyremote),
-        }
+        self.decisions = {kind: Decisions(run, self, kind) for kind in CHANNELS}
+        self.schedulers = {kind: Scheduler(self._settings(kind), self.decisions[kind]) for kind in CHANNELS}
 
-    def apply_limits(self) -> None:
-        """Take the concurrency limits from the controls."""
-        self.policies["local"].limit = self._run.controls.concurrencylocal
-        self.policies["remote"].limit = self._run.controls.concurrencyremote
+    def _settings(self, kind: str) -> Settings:
+        controls = self._run.controls
+        return Settings(
+            concurrency=controls.concurrencylocal if kind == "local" else controls.concurrencyremote,
+            active=controls.activelimit,
+            recipients=controls.destinationrecipients,
+            limits=controls.destinations,
+            rates=controls.destinationrate,
+        )
 
-    def flush(self) -> None:
+    def apply_controls(self) -> None:
+        """Take the limits from the controls, after HUP."""
+        for kind, scheduler in self.schedulers.items():
+            scheduler.change(self._settings(kind))
+
+    def flush(self, now: float) -> None:
         """ALRM: everything is due now, also what the backlog has yet to find."""
-        self._all_due = True
-        for policy in self.policies.values():
-            policy.flush()
+        self._all_due = self._announced is not None
+        for scheduler in self.schedulers.values():
+            scheduler.flush(now)
 
     def status(self) -> bytes:
         """Return the status line as of now."""
-        local, remote = self.policies["local"], self.policies["remote"]
-        return logline.status(local.running, local.limit, remote.running, remote.limit, self._run.leaving)
+        local, remote = self.schedulers["local"], self.schedulers["remote"]
+        limits = local.settings.concurrency, remote.settings.concurrency
+        return logline.status(local.running, limits[0], remote.running, limits[1], self._run.leaving)
 
     def job_path(self, message: int) -> bytes:
         """Return mess/B/I, relative to queue/."""
@@ -71,55 +88,79 @@ class Messages:
         message = notice.message
         if self._cleaner.defer(notice):
             return  # The old message of this number is being removed; the notice comes back after that.
-        if message in self._left or not self.store.is_classified(message):
+        if self.known.holds(message) or not self.store.is_classified(message):
             return  # Found at start already; gone; or a new message of this number, whose own notice will come.
-        self._add(message, {kind: now for kind in CHANNELS if self.store.due(message, kind) is not None})
+        if self._announced is not None:
+            self._announced.add(message)
+        kinds = [kind for kind in CHANNELS if self.store.due(message, kind) is not None]
+        for kind in kinds:
+            self.schedulers[kind].arrived(message)
+        if not kinds:
+            self.finish(message)
 
-    def discover(self, message: int) -> None:
+    def discover(self, message: int) -> bool:
         """Found at start, with its info file: take it on as the last run left it, if it is whole and classified."""
-        if message in self._left or self._cleaner.holds(message) or not self.store.is_classified(message):
-            return
+        announced = self._announced is not None and message in self._announced
+        if announced or self._cleaner.holds(message) or not self.store.is_classified(message):
+            return False
+        if message in self._parked:
+            return False
         dues = {kind: due for kind in CHANNELS if (due := self.store.due(message, kind)) is not None}
-        if self._all_due:
-            dues = {kind: due - LONG_AGO for kind, due in dues.items()}
-        self._add(message, dues)
-
-    def _add(self, message: int, dues: dict[str, float]) -> None:
-        self._left[message] = sum(_BITS[kind] for kind in dues)
         for kind, due in dues.items():
-            self.policies[kind].wait(message, due)
+            self.schedulers[kind].found(message, due, self._all_due)
         if not dues:
-            self._finish(message)
+            self.finish(message)
+        return bool(dues)
 
-    def open(self, message: int, kind: str, now: int) -> None:
-        """Load a message that is due and give the policy its pass; park one that cannot be read."""
-        if message not in self._left:
-            return  # Its other channel could not be read, and it is parked.
+    def all_found(self) -> None:
+        """The backlog has been read."""
+        self._announced = None
+        self._all_due = False
+
+    def load(self, kind: str, now: float) -> bool:
+        """Load the next message of a channel, if one may be; return whether there was one."""
+        scheduler = self.schedulers[kind]
+        found = scheduler.next_load(now)
+        if found is None:
+            return False
+        message, stamp = found
         try:
-            sender, birth = self.store.load(message)
-            recipients = self.store.pending(message, kind)
+            attempt, recipients = self._read(message, kind, stamp)
         except FormatError as error:
-            self._park(message, str(error))
-            return
-        except FileNotFoundError:
-            self._left.pop(message, None)  # A late notice of a message that is gone.
-            return
+            scheduler.absent(message)
+            self.park(message, str(error))
         except OSError as error:
             self._run.log.warning(f"unable to open {error.filename or message}: {reason(error)}; will try again later")
-            self.policies[kind].wait(message, now + TROUBLE_AFTER)
-            return
+            scheduler.later(message, int(now) + TROUBLE_AFTER)
+        else:
+            if attempt is None:
+                scheduler.absent(message)
+            else:
+                groups = group_recipients(kind, attempt.sender, recipients, self._run.controls.routes)
+                scheduler.open(attempt, groups, now)
+        return True
+
+    def _read(self, message: int, kind: str, stamp: int | None) -> tuple[Attempt | None, list[tuple[int, bytes]]]:
+        """Return an attempt and its recipients, None where it is not to be tried. Raises FormatError, OSError."""
+        if message in self._parked or message in self._held:
+            return None, []
+        try:
+            sender, birth = self.store.load(message)
+        except FileNotFoundError:
+            return None, []  # It has ended: an entry of a message that had two.
+        due, recipients = self.store.pending(message, kind)
+        if stamp is not None and recipients and due != stamp:
+            return None, []  # It was tried in between; its next attempt has an entry of its own.
+        start = self.slices.get((kind, message), 0)
+        recipients = [recipient for recipient in recipients if recipient[0] >= start]
+        rest = recipients[RECIPIENTS_MOST][0] if len(recipients) > RECIPIENTS_MOST else None
         bounce = sender in (b"", DOUBLE_BOUNCE_SENDER)
         lifetime = self._run.controls.bouncelifetime if bounce else self._run.controls.queuelifetime
-        attempt = Pass(message, sender, birth, is_expired(birth, now, lifetime))
-        for nexthop, group in _groups(kind, sender, recipients):
-            attempt.add_group(nexthop, group)
-        if attempt.left:
-            self.policies[kind].open(attempt)
-        else:
-            self.close(attempt, kind, now)
+        return Attempt(message, sender, birth, birth + lifetime, rest), recipients[:RECIPIENTS_MOST]
 
-    def _park(self, message: int, why: str) -> None:
-        self._left.pop(message, None)
+    def park(self, message: int, why: str) -> None:
+        """Leave a message that cannot be read to a person: a mark in corrupt/, and an alert."""
+        self._parked.add(message)
         self._run.log.put(logline.corrupt_message(message, why))
         try:
             self.store.park(message, why)
@@ -127,46 +168,26 @@ class Messages:
             why += f"; unable to write {error.filename or 'corrupt'}: {reason(error)}"
         self._run.log.alert(f"msg {message} cannot be read and is parked in corrupt: {why}")
 
-    def close(self, attempt: Pass, kind: str, now: int) -> None:
-        """A pass is over: the channel is done, or it waits for its next attempt."""
-        message = attempt.message
+    def channel_finished(self, message: int, kind: str) -> None:
+        """No recipient is left on a channel. If none is on the other either, the message is finished."""
+        other = CHANNELS[kind == "local"]
         try:
-            if attempt.left:
-                due = next_attempt(attempt.birth, now, _SKIPS[kind])
-                self.policies[kind].wait(message, due)
-                self.store.set_due(message, kind, due)
-                return
             self.store.drop(self.store.layout.hashed(kind, message))
+            last = self.store.due(message, other) is None
         except OSError as error:
-            self._run.log.warning(f"unable to change {error.filename or message}: {reason(error)}; mail goes on")
-            if attempt.left:
-                return
-        left = self._left.get(message, 0) & ~_BITS[kind]
-        if message in self._left:
-            self._left[message] = left
-            if not left:
-                self._finish(message)
+            path = error.filename or message
+            self._run.log.warning(f"unable to change {path}: {reason(error)}; will try again later")
+            return
+        if last and message not in self._parked:
+            self.finish(message)
 
-    def _finish(self, message: int) -> None:
+    def finish(self, message: int) -> None:
         """No recipient is left: bounce what failed, then end."""
         if not self._bouncer.wants(message):
             self.end(message)
 
     def end(self, message: int) -> None:
         """Nothing is left to do: the files go to queue-clean."""
-        self._left.pop(message, None)
+        self.known.forget(message)
         self._run.log.put(logline.end_message(message))
         self._cleaner.remove(message)
-
-
-def _groups(kind: str, sender: bytes, recipients: list[Recipient]) -> list[tuple[bytes, list[Recipient]]]:
-    """Return (nexthop, recipients) for each job: remote ones by domain, local ones and VERP senders' one by one."""
-    if kind == "local":
-        return [(recipient[1], [recipient]) for recipient in recipients]
-    nexthops = [split_address(address)[1].lower() for _, address in recipients]
-    if is_verp(sender):
-        return [(nexthop, [recipient]) for nexthop, recipient in zip(nexthops, recipients, strict=True)]
-    groups: dict[bytes, list[Recipient]] = {}
-    for nexthop, recipient in zip(nexthops, recipients, strict=True):
-        groups.setdefault(nexthop, []).append(recipient)
-    return list(groups.items())

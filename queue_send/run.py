@@ -1,5 +1,7 @@
 """What the parts of the loop share: the controls, the log, the count of deliveries, and whether we are leaving."""
 
+import random
+
 from queue_base.errors import Failure
 from queue_base.home import Home
 from queue_send.controls import Controls, read_controls
@@ -15,6 +17,7 @@ class Run:
         self.log = log
         self.controls: Controls = read_controls(home)
         self.deliveries = 0
+        self.random = random.Random()
         self.leaving = False
         self.broken = False
 
@@ -24,6 +27,12 @@ class Run:
             self.controls = read_controls(self.home)
         except Failure as error:
             self.log.alert(f"unable to reread controls: {error}; the old ones stay")
+
+    def number_deliveries(self, count: int) -> int:
+        """Return the number of the first of `count` deliveries that start now."""
+        first = self.deliveries + 1
+        self.deliveries += count
+        return first
 
     def leave(self) -> None:
         """TERM: start nothing new, wait for what is in flight."""

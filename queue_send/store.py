@@ -2,11 +2,14 @@
 
 import os
 import re
+from math import ceil
 
 from queue_base.durable import Commit, read_file, write_all
 from queue_base.layout import FILE_MODE, Layout
 from queue_wire.envelope import unpack_info
+from queue_wire.errors import FormatError
 from queue_wire.failures import END, pack_failure, unpack_failures, whole_length
+from queue_wire.ids import unpack_id
 from queue_wire.recipients import DONE_MARK, unpack_pending
 
 HEADER_MOST = 65536  # Bytes of a message in which its header is looked for.
@@ -36,17 +39,40 @@ class Store:
         sender = unpack_info(read_file(path))
         return sender, int(os.stat(path).st_mtime)
 
-    def pending(self, message: int, kind: str) -> list[tuple[int, bytes]]:
-        """Return (offset, address) of the recipients that are not done; nobody where the file is gone."""
-        try:
-            return unpack_pending(read_file(self.layout.hashed(kind, message)))
-        except FileNotFoundError:
-            return []
+    def pending(self, message: int, kind: str) -> tuple[int, list[tuple[int, bytes]]]:
+        """Return (next attempt in seconds, (offset, address) of the recipients that are not done).
 
-    def due(self, message: int, kind: str) -> float | None:
-        """Return the next attempt in seconds since the epoch, None where the channel has no recipients left."""
+        Where the file is gone, nobody is left.
+        """
+        path = self.layout.hashed(kind, message)
         try:
-            return os.stat(self.layout.hashed(kind, message)).st_mtime
+            data = read_file(path)
+            return ceil(os.stat(path).st_mtime), unpack_pending(data)
+        except FileNotFoundError:
+            return 0, []
+
+    def held(self) -> set[int]:
+        """Return the ids that have a mark in hold/."""
+        return self._marked("hold")
+
+    def parked(self) -> set[int]:
+        """Return the ids that have a mark in corrupt/."""
+        return self._marked("corrupt")
+
+    def _marked(self, kind: str) -> set[int]:
+        found = set()
+        for directory in self.layout.directories(kind):
+            for name in os.listdir(directory) if os.path.isdir(directory) else []:
+                try:
+                    found.add(unpack_id(os.fsencode(name)))
+                except FormatError:
+                    continue  # Not a message: a person's file.
+        return found
+
+    def due(self, message: int, kind: str) -> int | None:
+        """Return the next attempt in whole seconds since the epoch, None where the channel has no recipients left."""
+        try:
+            return ceil(os.stat(self.layout.hashed(kind, message)).st_mtime)
         except FileNotFoundError:
             return None
 
@@ -146,10 +172,6 @@ class Store:
         commit.unlink(path)
         commit.create(path, reason.replace("\n", " ").encode("utf-8", "replace") + b"\n", FILE_MODE)
         commit.sync()
-
-    def is_parked(self, message: int) -> bool:
-        """Return whether corrupt/B/I exists."""
-        return os.path.lexists(self.layout.hashed("corrupt", message))
 
 
 def _cut(handle: int, path: str) -> int:

@@ -1,77 +1,113 @@
 """What a delivery's verdict does: a line in the log, a record in bounce/ for a failure, a DONE mark.
 
 Verdicts are collected while reports are read, then applied together: first every failure of the turn is
-written to bounce/ and synced, and only then are recipients marked done (DESIGN: scheduling, bounces).
-A failure that cannot be written is no failure: the recipient stays, and is tried again.
+written to bounce/ and synced, and only then are recipients marked done, and the scheduler is told (DESIGN:
+scheduling, bounces). A failure that cannot be written is no failure: the recipient stays, and is tried again.
 """
 
+from collections.abc import Callable
+
 from queue_base.errors import reason
-from queue_send.messages import Messages
-from queue_send.policy import Pass, Recipient
+from queue_send.attempt import Attempt, Group
 from queue_send.run import Run
-from queue_send.store import Failure
+from queue_send.store import Failure, Store
 from queue_wire import logline
 from queue_wire.address import strip_prepend
-from queue_wire.report import PERMANENT, SUCCESS, TEMPORARY
+from queue_wire.report import HOST_SCOPE, PERMANENT, SUCCESS, TEMPORARY, Report
 
 MANGLED = b""
 TOO_LONG = b"I'm not going to try again; this message has been in the queue too long.\n"
+NOT_TRIED = b"The destination could not be tried: it is dead, or its rate allows no more. (#4.4.7)\n"
+
+
+class Landed:
+    """A group with its verdicts: how many of its recipients are done, and whether its host was not there."""
+
+    __slots__ = ("done", "group", "host_failed", "started")
+
+    def __init__(self, group: Group, host_failed: bool, started: bool) -> None:
+        self.group = group
+        self.host_failed = host_failed
+        self.started = started
+        self.done = 0
 
 
 class Verdicts:
     """The verdicts of one turn of one channel."""
 
-    def __init__(self, run: Run, messages: Messages, kind: str) -> None:
+    def __init__(self, run: Run, store: Store, kind: str) -> None:
         self._run = run
-        self._messages = messages
+        self._store = store
         self._kind = kind
-        self._touched: dict[Pass, None] = {}
-        self._done: dict[Pass, list[int]] = {}
-        self._failed: list[tuple[Pass, int, Failure]] = []
+        self._landed: list[Landed] = []
+        self._done: dict[Attempt, list[int]] = {}
+        self._failed: list[tuple[Landed, int, Failure]] = []
 
-    def add(
-        self, attempt: Pass, recipients: list[Recipient], first: int, verdicts: list[tuple[bytes, bytes]]
-    ) -> None:
+    def add(self, group: Group, first: int, report: Report, now: float) -> None:
         """Log the verdicts of one job and keep what they ask for. A wrong number of them is a mangled report."""
-        self._touched[attempt] = None
-        if len(verdicts) != len(recipients):
-            verdicts = [(MANGLED, b"")] * len(recipients)
-        for delivery, (offset, address), (letter, text) in zip(
-            range(first, first + len(recipients)), recipients, verdicts, strict=True
-        ):
-            if letter == TEMPORARY and attempt.dying:
+        verdicts = report.verdicts
+        if len(verdicts) != len(group.recipients):
+            verdicts = [(MANGLED, b"")] * len(group.recipients)
+        host_failed = report.scope == HOST_SCOPE and any(letter == TEMPORARY for letter, _ in verdicts)
+        landed = Landed(group, host_failed, started=True)
+        self._landed.append(landed)
+        expired = now > group.attempt.expires
+        for number, (letter, text) in enumerate(verdicts):
+            if letter == TEMPORARY and expired:
                 letter = PERMANENT
                 text += (b"" if text.endswith(b"\n") else b"\n") + TOO_LONG
-            self._run.log.put(logline.delivery_result(delivery, letter, text))
-            if letter == SUCCESS:
-                self._done.setdefault(attempt, []).append(offset)
-            elif letter == PERMANENT:
-                shown = strip_prepend(address, self._run.controls.virtualdomains) if self._kind == "local" else address
-                self._failed.append((attempt, offset, Failure(attempt.message, shown, text)))
+            self._take(landed, number, first + number, letter, text)
 
-    def apply(self, now: float) -> list[Pass]:
-        """Write failures, mark what is done; return the passes that are over."""
-        if self._failed:
-            try:
-                self._messages.store.append_failures([failure for _, _, failure in self._failed])
-            except OSError as error:
-                self._run.log.warning(
-                    f"unable to append to {error.filename or 'bounce'}: {reason(error)}; will try again later"
-                )
-            else:
-                for attempt, offset, _ in self._failed:
-                    self._done.setdefault(attempt, []).append(offset)
-            self._failed = []
-        for attempt, offsets in self._done.items():
-            attempt.left -= len(offsets)
-            self._mark(attempt, offsets)
-        self._done = {}
-        touched, self._touched = self._touched, {}
-        return [attempt for attempt in touched if attempt.over]
+    def expire(self, group: Group) -> None:
+        """Fail a group that cannot be tried before it is too late; in the log each is a delivery that ends at once."""
+        landed = Landed(group, host_failed=False, started=False)
+        self._landed.append(landed)
+        first = self._run.number_deliveries(len(group.recipients))
+        for number, (_, address) in enumerate(group.recipients):
+            channel = self._kind.encode()
+            self._run.log.put(logline.starting_delivery(first + number, group.attempt.message, channel, address))
+            self._take(landed, number, first + number, PERMANENT, NOT_TRIED + TOO_LONG)
 
-    def _mark(self, attempt: Pass, offsets: list[int]) -> None:
+    def _take(self, landed: Landed, number: int, delivery: int, letter: bytes, text: bytes) -> None:
+        attempt = landed.group.attempt
+        offset, address = landed.group.recipients[number]
+        self._run.log.put(logline.delivery_result(delivery, letter, text))
+        if letter == SUCCESS:
+            landed.done += 1
+            self._done.setdefault(attempt, []).append(offset)
+        elif letter == PERMANENT:
+            shown = strip_prepend(address, self._run.controls.virtualdomains) if self._kind == "local" else address
+            self._failed.append((landed, offset, Failure(attempt.message, shown, text)))
+
+    def apply(self, tell: Callable[[Landed], None]) -> None:
+        """Write failures, mark what is done, and tell of each group. `tell` may make groups expire: those too."""
+        while self._landed:
+            self._write_failures()
+            for attempt, offsets in self._done.items():
+                attempt.left -= len(offsets)
+                self._mark(attempt, offsets)
+            self._done = {}
+            landed, self._landed = self._landed, []
+            for each in landed:
+                tell(each)
+
+    def _write_failures(self) -> None:
+        if not self._failed:
+            return
         try:
-            self._messages.store.mark_done(attempt.message, self._kind, offsets)
+            self._store.append_failures([failure for _, _, failure in self._failed])
+        except OSError as error:
+            name = error.filename or "bounce"
+            self._run.log.warning(f"unable to append to {name}: {reason(error)}; will try again later")
+        else:
+            for landed, offset, _ in self._failed:
+                landed.done += 1
+                self._done.setdefault(landed.group.attempt, []).append(offset)
+        self._failed = []
+
+    def _mark(self, attempt: Attempt, offsets: list[int]) -> None:
+        try:
+            self._store.mark_done(attempt.message, self._kind, offsets)
         except OSError as error:
             path = error.filename or f"{self._kind}/{attempt.message}"
             self._run.log.warning(f"trouble marking {path}: {reason(error)}; message will be delivered twice!")

@@ -75,6 +75,16 @@ def corrupt_message(message: int, reason: str) -> bytes:
     return _spaced(b"corrupt msg %d: " % message, reason)
 
 
+def destination_dead(nexthop: bytes, probe: int, turned_away: int) -> bytes:
+    """A nexthop is dead: its mail is deferred without an attempt; the next probe is in `probe` seconds."""
+    return _line(b"dest ", nexthop, b" dead: probe in %d s, %d recipients deferred" % (probe, turned_away))
+
+
+def destination_alive(nexthop: bytes, turned_away: int) -> bytes:
+    """A dead nexthop took a probe; so many recipients were deferred without an attempt in between."""
+    return _line(b"dest ", nexthop, b" alive: %d recipients were deferred without an attempt" % turned_away)
+
+
 def alert(text: str) -> bytes:
     """Something that needs a person."""
     return _spaced(b"alert: ", text)

@@ -170,6 +170,8 @@ def test_after_a_death_the_deliveries_of_the_other_channel_are_waited_for(home: 
 def test_a_daemon_that_does_not_read_its_jobs_does_not_stop_the_other_channel(home: Home) -> None:
     Path(home.control, "concurrencyremote").write_text("5000\n")
     Path(home.control, "destinationrecipients").write_text("1\n")
+    Path(home.control, "destinationinitial").write_text("400\n")
+    Path(home.control, "destinationconcurrency").write_text("400\n")
     classified_message(home, remote=[b"%d@%s" % (number, b"x" * 900) for number in range(400)])
     with ScriptedSend(home, ready=False) as send:
         send.remote.ready(5000)
@@ -184,13 +186,13 @@ def test_a_daemon_that_does_not_read_its_jobs_does_not_stop_the_other_channel(ho
 
 def test_a_logger_that_does_not_read_stops_no_report_and_loses_no_line(home: Home) -> None:
     Path(home.control, "concurrencyremote").write_text("5000\n")
-    count = 2000
+    count = 1000
     with ScriptedSend(home, ready=False) as send:
         send.remote.ready(5000)
         message = classified_message(home, remote=[b"%d@%d.example" % (number, number) for number in range(count)])
         send.todo.classified(message)
         jobs = [send.remote.job() for _ in range(count)]
-        # 2,000 lines of 1,000 bytes: far more than the pipe holds, and nobody has read one yet.
+        # 1,000 lines of 1,000 bytes: far more than the pipe holds, and nobody has read one yet.
         for job in jobs:
             send.remote.report(job, b"K" + b"x" * 2000)
         assert send.clean.removed() == message

@@ -93,6 +93,7 @@ def test_hup_takes_new_limits_and_is_passed_on(home: Home) -> None:
         classified_message(home, remote=[b"%d@c" % number])
     send_controls = Path(home.control, "concurrencyremote")
     send_controls.write_text("1\n")
+    Path(home.control, "destinationinitial").write_text("5\n")
     with ScriptedSend(home) as send:
         job = send.remote.job()
         send.wait_for(r"status: local 0/10 remote 1/1")

@@ -1,0 +1,45 @@
+"""One try at those recipients of one message that are left on one channel, and its pieces. Pure."""
+
+Recipient = tuple[int, bytes]  # offset of its record in local/ or remote/, address
+
+
+class Attempt:
+    """A message in the active set. birth and expires are in seconds; recipients are counted, not kept.
+
+    `queued` wait in a destination, `flying` are in flight, `deferred` are to be tried again, and `aside`
+    were not tried because their destination had no room. `left` are not done; whoever marks them counts it.
+    `rest` is the offset from which on there are recipients that were not loaded, None where these are all.
+    """
+
+    __slots__ = (
+        "aside", "birth", "deferred", "expires", "flying", "left", "message", "queued", "rest", "sender", "withdrawn",
+    )  # fmt: skip
+
+    def __init__(self, message: int, sender: bytes, birth: int, expires: int, rest: int | None = None) -> None:
+        self.message = message
+        self.sender = sender
+        self.birth = birth
+        self.expires = expires
+        self.queued = 0
+        self.flying = 0
+        self.deferred = 0
+        self.left = 0
+        self.aside: bytes | None = None
+        self.rest = rest
+        self.withdrawn = False
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing of it is queued or in flight."""
+        return not self.queued and not self.flying
+
+
+class Group:
+    """Recipients of one message with the same nexthop: one job, or several where they are many."""
+
+    __slots__ = ("attempt", "nexthop", "recipients")
+
+    def __init__(self, attempt: Attempt, nexthop: bytes, recipients: list[Recipient]) -> None:
+        self.attempt = attempt
+        self.nexthop = nexthop
+        self.recipients = recipients

@@ -1,0 +1,117 @@
+"""One nexthop as the scheduler sees it: its queue, its concurrency window, whether it is dead. Pure.
+
+The window is Postfix's: it begins at `initial`, grows by one per window of successes, shrinks by one per
+failure of the host itself, and is never above `most` nor below one. `cohorts` counts windows of host failures
+without a success between them; at the limit the destination is dead until a probe succeeds.
+"""
+
+from array import array
+from collections import deque
+from typing import NamedTuple
+
+from queue_send.attempt import Group
+
+
+class Limits(NamedTuple):
+    """What holds for every destination: jobs, windows of failures, seconds between probes."""
+
+    initial: int = 2
+    most: int = 20
+    cohorts: int = 3
+    probe_first: int = 60
+    probe_most: int = 3600
+
+
+class Destination:
+    """`queue` are groups that may start, `aside` keys of messages that wait on disk for a place in it."""
+
+    __slots__ = (
+        "_in", "_out", "cohorts", "dead", "flying", "interval", "listed", "looked_at",
+        "name", "probe_at", "probing", "queue", "rate", "starts", "turned_away", "window",
+    )  # fmt: skip
+
+    def __init__(self, name: bytes, limits: Limits, rate: tuple[int, float] | None) -> None:
+        self.name = name
+        self.queue: deque[Group] = deque()
+        self.flying = 0
+        self.window = float(min(limits.initial, limits.most))
+        self.cohorts = 0.0
+        self.dead = False
+        self.probing = False
+        self.probe_at = 0.0
+        self.interval = limits.probe_first
+        self.turned_away = 0
+        self.listed = False
+        self.looked_at = 0.0
+        self.rate = rate
+        self.starts: deque[float] = deque()
+        self._in = array("q")
+        self._out = array("q")
+
+    @property
+    def room(self) -> int:
+        """Groups that the queue takes beside those that are in flight: as many as the window, so none runs dry."""
+        return max(2, int(self.window)) - len(self.queue)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing would be forgotten with it."""
+        return not (self.queue or self.flying or self.dead or self.cohorts or self._in or self._out or self.starts)
+
+    def put_aside(self, key: int) -> None:
+        """A message is to be loaded again when there is room."""
+        self._in.append(key)
+
+    def take_aside(self) -> int | None:
+        """Return the key that has been aside for longest, None where there is none."""
+        if not self._out:
+            self._in.reverse()
+            self._in, self._out = self._out, self._in
+        return self._out.pop() if self._out else None
+
+    def next_start(self, now: float) -> float:
+        """Return when the rate allows another message, in seconds since the epoch; now or earlier is at once."""
+        if self.rate is None:
+            return now
+        messages, seconds = self.rate
+        while self.starts and self.starts[0] <= now - seconds:
+            self.starts.popleft()
+        return self.starts[0] + seconds if len(self.starts) >= messages else now
+
+    def started(self, now: float) -> None:
+        """A job was started."""
+        self.flying += 1
+        if self.rate is not None:
+            self.starts.append(now)
+
+    def succeeded(self, limits: Limits) -> bool:
+        """A job ended and the host was there; return whether it was dead."""
+        self.cohorts = 0.0
+        if self.dead:
+            self.dead = self.probing = False
+            self.window = float(min(limits.initial, limits.most))
+            self.interval = limits.probe_first
+            return True
+        self.window = min(float(limits.most), self.window + 1.0 / self.window)
+        return False
+
+    def failed(self, limits: Limits, now: float) -> bool:
+        """A job ended because the host was not there; return whether the destination is dead from now on."""
+        if self.dead:
+            if self.probing:
+                self.probing = False
+                self.interval = min(self.interval * 2, limits.probe_most)
+                self.probe_at = now + self.interval
+            return False
+        self.cohorts += 1.0 / self.window
+        self.window = max(1.0, self.window - 1.0)
+        if self.cohorts + 1e-9 < limits.cohorts:
+            return False
+        self.dead = True
+        self.probing = False
+        self.probe_at = now + self.interval
+        return True
+
+    def refuses(self, now: float) -> bool:
+        """Whether mail is turned away without an attempt: it is dead, and this is not the time for a probe."""
+        return self.dead and (self.probing or now < self.probe_at)

@@ -1,0 +1,284 @@
+"""Who is next on one channel: destinations in turn, new and deferred mail one and one. Pure.
+
+No I/O and no clock: events come in with the time, work goes out. The caller asks `next_load` which message to
+read, gives it back with `open`, `absent` or `later`, asks `next_job` what to start, and tells the outcome
+with `ended`. What is decided about a message comes back as the calls of `Events`.
+
+- Only `activelimit` messages are loaded. New mail and due deferred mail enter one and one.
+- Destinations take turns; each has its window, and no more groups loaded than that window can use. What has
+  no room waits on disk, as a key aside in its destination, and is loaded again when there is.
+- Mail for a dead destination is deferred without an attempt; one group is the probe.
+- A message that has expired gets a last attempt where that is possible at once, and fails where it is not.
+"""
+
+from collections import deque
+from heapq import heappop, heappush
+
+from queue_send.admission import Admission
+from queue_send.attempt import Attempt, Group, Recipient
+from queue_send.destination import Destination
+from queue_send.events import Events, Settings
+
+
+class Scheduler:
+    """The waiting, active and flying messages of one channel."""
+
+    def __init__(self, settings: Settings, events: Events) -> None:
+        self.settings = settings
+        self.running = 0
+        self._events = events
+        self._admission = Admission()
+        self._active: dict[int, Attempt | None] = {}
+        self._destinations: dict[bytes, Destination] = {}
+        self._ready: deque[Destination] = deque()
+        self._later: list[tuple[float, bytes]] = []
+
+    def change(self, settings: Settings) -> None:
+        """Take new limits; destinations that are known keep their windows."""
+        self.settings = settings
+        for destination in self._destinations.values():
+            destination.rate = settings.rates.get(destination.name)
+
+    # Waiting messages
+
+    def arrived(self, message: int) -> None:
+        """A new message."""
+        self._admission.arrived(message)
+
+    def found(self, message: int, due: int, flushed: bool = False) -> None:
+        """A deferred message, with the next attempt that its file has, in seconds since the epoch.
+
+        `flushed` is for one that is found after everything was made due.
+        """
+        self._admission.found(message, due, flushed)
+
+    def wake(self, message: int) -> None:
+        """Try a message now, whatever its file says."""
+        self._admission.wake(message, 0)
+
+    def later(self, message: int, due: int) -> None:
+        """Try a message at `due`, whatever its file says; also one that `next_load` named and could not be read."""
+        self.absent(message)
+        self._admission.wake(message, due)
+
+    def absent(self, message: int) -> None:
+        """A message that `next_load` named is not there, or not to be tried."""
+        if self._active.get(message, False) is None:
+            del self._active[message]
+
+    def flush(self, now: float) -> None:
+        """Everything that waits is due, in its order. Each dead destination is probed once, not overrun."""
+        self._admission.flush()
+        for destination in self._destinations.values():
+            if destination.dead:
+                destination.probe_at = now
+
+    def probe(self, nexthop: bytes, now: float) -> None:
+        """Probe a destination with the next message for it, if it is dead."""
+        destination = self._destinations.get(nexthop)
+        if destination is not None and destination.dead:
+            destination.probe_at = now
+
+    # Loading
+
+    @property
+    def _has_room(self) -> bool:
+        """Whether another message may be loaded, and something of it started."""
+        return len(self._active) < self.settings.active and self.running < self.settings.concurrency
+
+    def next_load(self, now: float) -> tuple[int, int | None] | None:
+        """Return the message to read now, as Admission.next does; then `open`, `absent` or `later` must follow."""
+        while self._has_room:
+            found = self._admission.next(now)
+            if found is None:
+                return None
+            if found[0] not in self._active:
+                self._active[found[0]] = None
+                return found
+        return None
+
+    def open(self, attempt: Attempt, groups: list[tuple[bytes, list[Recipient]]], now: float) -> None:
+        """A message that `next_load` named was loaded: its groups go to their destinations."""
+        self._active[attempt.message] = attempt
+        for nexthop, recipients in groups:
+            self._place(Group(attempt, nexthop, recipients), now)
+        self._close_if_over(attempt, now)
+
+    def _place(self, group: Group, now: float) -> None:
+        attempt, count = group.attempt, len(group.recipients)
+        destination = self._destination(group.nexthop)
+        expired = now > attempt.expires
+        attempt.left += count
+        if destination.refuses(now) or (expired and destination.next_start(now) > now):
+            self._turn_away(group, destination, now)
+        elif destination.dead or expired or destination.room > 0:
+            destination.probing = destination.dead
+            destination.queue.append(group)
+            attempt.queued += count
+            self._list(destination, now)
+        else:
+            attempt.aside = group.nexthop
+
+    def _destination(self, nexthop: bytes) -> Destination:
+        destination = self._destinations.get(nexthop)
+        if destination is None:
+            destination = Destination(nexthop, self.settings.limits, self.settings.rates.get(nexthop))
+            self._destinations[nexthop] = destination
+        return destination
+
+    # Starting
+
+    def next_job(self, now: float) -> Group | None:
+        """Return the group to start now, already cut to what may start, or None where nothing may."""
+        while self._later and self._later[0][0] <= now:
+            waiting = self._destinations.get(heappop(self._later)[1])
+            if waiting is not None:
+                self._list(waiting, now)
+        while self._ready and self.running < self.settings.concurrency:
+            destination = self._ready.popleft()
+            destination.listed = False
+            group = self._take(destination, now)
+            if group is not None:
+                return group
+        return None
+
+    def _take(self, destination: Destination, now: float) -> Group | None:
+        """Return the next group of a destination whose turn it is; None where it has none that may start."""
+        while destination.queue and destination.queue[0].attempt.withdrawn:
+            destination.queue.popleft()
+            if destination.dead and not destination.queue and not destination.flying:
+                destination.probing = False  # The probe was withdrawn; the next message is one.
+        if not destination.queue or not self._may_start(destination, now):
+            return None
+        group = destination.queue.popleft()
+        most = min(self.settings.recipients, self.settings.concurrency - self.running)
+        if len(group.recipients) > most:
+            rest = Group(group.attempt, group.nexthop, group.recipients[most:])
+            destination.queue.appendleft(rest)
+            group = Group(group.attempt, group.nexthop, group.recipients[:most])
+        count = len(group.recipients)
+        group.attempt.queued -= count
+        group.attempt.flying += count
+        self.running += count
+        destination.started(now)
+        self._list(destination, now)
+        return group
+
+    def _may_start(self, destination: Destination, now: float) -> bool:
+        """Whether the window and the rate allow a start; a rate that does not is looked at again in time."""
+        if destination.flying >= (1 if destination.dead else int(destination.window)):
+            return False
+        start = destination.next_start(now)
+        if start > now:
+            if destination.looked_at < start:
+                destination.looked_at = start
+                heappush(self._later, (start, destination.name))
+            return False
+        return True
+
+    def _list(self, destination: Destination, now: float) -> None:
+        """Give a destination a turn, if it has something to start; have more loaded if it has room."""
+        if destination.queue and not destination.listed and self._may_start(destination, now):
+            destination.listed = True
+            self._ready.append(destination)
+        if not destination.dead:
+            self._load_more(destination)
+
+    def _load_more(self, destination: Destination) -> None:
+        for _ in range(destination.room):
+            message = destination.take_aside()
+            if message is None:
+                break
+            self._admission.refill(message)
+
+    # Ending
+
+    def ended(self, group: Group, deferred: int, host_failed: bool, now: float) -> None:
+        """A job has its verdicts: `deferred` recipients are to be tried again; `host_failed`: the host was not there."""
+        attempt, count = group.attempt, len(group.recipients)
+        self.running -= count
+        attempt.flying -= count
+        attempt.deferred += deferred
+        destination = self._destination(group.nexthop)
+        destination.flying -= 1
+        if not host_failed:
+            if destination.succeeded(self.settings.limits):
+                self._events.revived(destination)
+                destination.turned_away = 0
+        elif destination.failed(self.settings.limits, now):
+            while destination.queue:
+                queued = destination.queue.popleft()
+                if not queued.attempt.withdrawn:
+                    queued.attempt.queued -= len(queued.recipients)
+                    self._turn_away(queued, destination, now)
+                    self._close_if_over(queued.attempt, now)
+            self._events.died(destination)
+        self._list(destination, now)
+        self._close_if_over(attempt, now)
+        if destination.idle:
+            del self._destinations[destination.name]
+
+    def settled(self, group: Group, now: float) -> None:
+        """What `expired` named has been dealt with."""
+        group.attempt.flying -= len(group.recipients)
+        self._close_if_over(group.attempt, now)
+
+    def withdraw(self, message: int, now: float) -> bool:
+        """Start no more of a message; return False where it is not active. `withdrawn` follows, perhaps at once."""
+        attempt = self._active.get(message)
+        if attempt is None:
+            return False
+        attempt.withdrawn = True
+        attempt.queued = 0  # Its groups are passed over when their turn comes.
+        self._close_if_over(attempt, now)
+        return True
+
+    def _turn_away(self, group: Group, destination: Destination, now: float) -> None:
+        """A group is not tried this time: it waits for its next attempt, or fails if it has expired."""
+        attempt, count = group.attempt, len(group.recipients)
+        if now > attempt.expires:
+            attempt.flying += count
+            self._events.expired(group)
+        else:
+            destination.turned_away += 1
+            attempt.deferred += count
+
+    def _close_if_over(self, attempt: Attempt, now: float) -> None:
+        message = attempt.message
+        if not attempt.over or self._active.get(message) is not attempt:
+            return
+        del self._active[message]
+        if attempt.withdrawn:
+            self._events.withdrawn(attempt)
+        elif not attempt.left:
+            self._events.finished(attempt, now)
+        elif attempt.aside is not None:
+            # Recipients that were deferred are tried again with those that had no room: rather that than
+            # have these wait for them.
+            self._destination(attempt.aside).put_aside(message)
+            self._admission.wake(message, attempt.expires + 1)
+            self._load_more(self._destination(attempt.aside))
+        else:
+            self._events.deferred(attempt, now)
+
+    # Waiting
+
+    def next_time(self, now: float) -> float | None:
+        """Return when there will be something to load or to start, None where only a report can bring it."""
+        times = [self._later[0][0]] if self._later else []
+        if self._ready and self.running < self.settings.concurrency:
+            return now
+        if self._has_room:
+            first = self._admission.next_time(now)
+            if first is not None:
+                times.append(first)
+        return max(now, min(times)) if times else None
+
+    @property
+    def active(self) -> int:
+        """Messages that are loaded."""
+        return len(self._active)
+
+    def __len__(self) -> int:
+        """Messages that wait or are loaded, at the most: a key may be there twice."""
+        return len(self._admission) + len(self._active)
