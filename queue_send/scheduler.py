@@ -194,7 +194,7 @@ class Scheduler:
     # Ending
 
     def ended(self, group: Group, deferred: int, host_failed: bool, now: float) -> None:
-        """A job has its verdicts: `deferred` recipients are to be tried again; `host_failed`: the host was not there."""
+        """A job has its verdicts: `deferred` recipients are to be tried again; `host_failed`: no host there."""
         attempt, count = group.attempt, len(group.recipients)
         self.running -= count
         attempt.flying -= count
