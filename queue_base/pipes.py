@@ -45,6 +45,11 @@ class OutPipe:
             self._at += done
             self._held -= done
 
+    def finish(self) -> None:
+        """Write everything, waiting as long as it takes. Raises PeerLost."""
+        os.set_blocking(self.descriptor, True)
+        self.flush()
+
 
 def read_available(descriptor: int, most: int = _CHUNK) -> bytes | None:
     """Return what can be read now, None where nothing can yet. Raises PeerLost at the end."""

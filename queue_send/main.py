@@ -26,6 +26,9 @@ from queue_send.peers import Notices
 from queue_send.run import Run
 from queue_wire import logline
 
+# Seconds for queue-todo to finish its group after X; a disk that hangs must not keep us from ending.
+TODO_WAIT = 60.0
+
 
 class Part(Protocol):
     """A part of the loop: says what it waits for, then does a bounded amount of work."""
@@ -56,6 +59,7 @@ class Sender:
         self._pickup = Notices(self._run, "queue-pickup", wiring.PICKUP_NOTICES, None, arrive)
         backlog = Backlog(self._run, layout, self._messages)
         self._parts: list[Part] = [self._todo, self._pickup, backlog, *self._channels, self._bouncer, self._cleaner]
+        self._patience = 0.0
         self._run.log.status(self._messages.status())
 
     def turn(self) -> None:
@@ -64,6 +68,8 @@ class Sender:
         poll.register(self._signals.descriptor, select.POLLIN)
         parts = [*self._parts, self._run.log]
         wait = min([part.prepare(poll, time.time()) for part in parts])
+        if self._patience:
+            wait = min(wait, max(0.0, self._patience - time.monotonic()))
         ready = dict(poll.poll(wait * 1000))
         if self._signals.descriptor in ready:
             self._obey(self._signals.take())
@@ -84,14 +90,20 @@ class Sender:
 
     @property
     def finished(self) -> bool:
-        """Whether we are to leave, and nothing is in flight."""
+        """Whether we are to leave, nothing is in flight, and queue-todo has told us all that it has classified.
+
+        Its log lines must not be lost: the next run knows the messages from the disk, and does not announce them.
+        """
+        if not self._run.leaving:
+            return False
+        self._todo.leave()
+        self._patience = self._patience or time.monotonic() + TODO_WAIT
         flying = any(channel.busy for channel in self._channels)
-        return self._run.leaving and not (flying or self._bouncer.busy or self._cleaner.busy)
+        told = self._todo.lost or time.monotonic() > self._patience
+        return told and not (flying or self._bouncer.busy or self._cleaner.busy)
 
     def finish(self) -> int:
         """Say the last words; return the exit code: 111 where a peer was lost."""
-        self._todo.leave()
-        self._todo.run({}, time.time())
         self._run.log.put(logline.EXITING)
         self._run.log.finish()
         return 111 if self._run.broken else 0

@@ -32,6 +32,7 @@ class Notices:
         self._commands = OutPipe(commands) if commands is not None else None
         self._arrive = arrive
         self._reader = RecordReader()
+        self._told_to_leave = False
         self.lost = False
 
     def reread(self) -> None:
@@ -40,14 +41,17 @@ class Notices:
             self._commands.put(REREAD)
 
     def leave(self) -> None:
-        """Tell the peer to exit."""
-        if self._commands is not None:
+        """Tell the peer to exit, once; its end will follow what it has to tell."""
+        if self._commands is not None and not self._told_to_leave:
+            self._told_to_leave = True
             self._commands.put(EXIT)
 
     def prepare(self, poll: "select.poll", now: float) -> float:
         """Wait for notices, unless the log is so full that their lines would only pile up."""
         if not self.lost and not self._run.log.full:
             poll.register(self._notices, select.POLLIN)
+        if not self.lost and self._commands is not None and self._commands.held:
+            poll.register(self._commands.descriptor, select.POLLOUT)
         return 3600.0
 
     def run(self, ready: dict[int, int], now: float) -> None:
@@ -55,11 +59,14 @@ class Notices:
         if self.lost:
             return
         try:
+            if self._commands is not None:
+                self._commands.flush()
+        except PeerLost:
+            self._commands = None  # It is gone; what it said before that is still to be read.
+        try:
             if self._notices in ready:
                 for record in self._reader.feed(read_available(self._notices, NOTICES_A_TURN) or b""):
                     self._take(record, now)
-            if self._commands is not None:
-                self._commands.flush()
         except FormatError as error:
             self._run.log.warning(f"internal error: {self._peer} sent something impossible: {error}")
         except PeerLost:

@@ -84,6 +84,10 @@ class Classifier:
             self._confirm(now)
         self._notices.flush()
 
+    def finish(self) -> None:
+        """Write the notices that queue-send has not read yet, however long that takes. Raises PeerLost."""
+        self._notices.finish()
+
     def _obey(self) -> None:
         for command in read_available(0) or b"":
             if command == REREAD[0]:
@@ -168,6 +172,7 @@ def loop(classifier: Classifier) -> None:
         poll = select.poll()
         wait = classifier.prepare(poll, time.monotonic())
         classifier.run(dict(poll.poll(wait * 1000)), time.monotonic())
+    classifier.finish()
 
 
 def main(argv: list[str]) -> int:

@@ -2,7 +2,6 @@
 
 import os
 import stat
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,9 +10,7 @@ from queue_admin import accounts
 from queue_admin.accounts import find_qmail_accounts, myself
 from queue_admin.adoption import adopt
 from queue_admin.create import create_home
-from queue_admin.flatten import flatten
 from queue_admin.undoing import undo
-from queue_base.durable import Commit
 from queue_base.errors import Permanent
 from queue_base.home import Home
 from queue_base.layout import open_layout
@@ -34,45 +31,6 @@ def qmail(tmp_path: Path) -> QmailQueue:
     found = QmailQueue(tmp_path / "qmail")
     found.fill()
     return found
-
-
-class Cut(BaseException):
-    """The power goes."""
-
-
-def cut_after(monkeypatch: pytest.MonkeyPatch, calls: int) -> None:
-    """Let the given number of system calls that change the disk go through, then stop everything."""
-    left = [calls]
-
-    def counted(function: Callable[..., object]) -> Callable[..., object]:
-        def call(*arguments: object, **named: object) -> object:
-            if left[0] == 0:
-                raise Cut
-            left[0] -= 1
-            return function(*arguments, **named)
-
-        return call
-
-    for name in ("chown", "chmod", "fchown", "fchmod", "rename", "link", "unlink", "rmdir", "mkdir", "mkfifo"):
-        monkeypatch.setattr(os, name, counted(getattr(os, name)))
-
-
-def how_many(work: Callable[[], object]) -> int:
-    """Run `work` and return how many of those calls it makes."""
-    with pytest.MonkeyPatch.context() as patch:
-        done = [0]
-
-        def counted(function: Callable[..., object]) -> Callable[..., object]:
-            def call(*arguments: object, **named: object) -> object:
-                done[0] += 1
-                return function(*arguments, **named)
-
-            return call
-
-        for name in ("chown", "chmod", "fchown", "fchmod", "rename", "link", "unlink", "rmdir", "mkdir", "mkfifo"):
-            patch.setattr(os, name, counted(getattr(os, name)))
-        work()
-    return done[0]
 
 
 def hashed_home(path: Path) -> tuple[Home, dict[str, int]]:
@@ -206,40 +164,6 @@ def test_a_hashed_todo_stays_for_a_qmail_that_has_it_so(tmp_path: Path) -> None:
     assert Presence(layout, messages["S4"]).state() == 4
 
 
-def test_a_file_whose_id_is_its_directorys_number_is_flattened_too(tmp_path: Path) -> None:
-    for number in range(7):
-        (tmp_path / "todo" / str(number)).mkdir(parents=True)
-    for message in (3, 10, 5):
-        (tmp_path / "todo" / str(message % 7) / str(message)).write_bytes(b"%d" % message)
-    assert flatten(str(tmp_path), "todo", 7, Commit()) == 3
-    assert {entry.name: entry.read_bytes() for entry in (tmp_path / "todo").iterdir()} == {
-        "3": b"3",
-        "10": b"10",
-        "5": b"5",
-    }
-
-
-def test_a_flattening_cut_off_anywhere_is_finished_by_the_next(tmp_path: Path) -> None:
-    def build(top: Path) -> None:
-        for number in range(5):
-            (top / "todo" / str(number)).mkdir(parents=True)
-        for message in (3, 13, 6):
-            (top / "todo" / str(message % 5) / str(message)).write_bytes(b"%d" % message)
-
-    build(tmp_path / "whole")
-    steps = how_many(lambda: flatten(str(tmp_path / "whole"), "todo", 5, Commit()))
-    for step in range(steps):
-        top = tmp_path / str(step)
-        build(top)
-        with pytest.MonkeyPatch.context() as patch:
-            cut_after(patch, step)
-            with pytest.raises(Cut):
-                flatten(str(top), "todo", 5, Commit())
-        flatten(str(top), "todo", 5, Commit())
-        left = {entry.name: entry.read_bytes() for entry in (top / "todo").iterdir()}
-        assert left == {"3": b"3", "13": b"13", "6": b"6"}, f"cut after {step}"
-
-
 def test_a_stray_name_in_a_hashed_todo_stops_undo_before_anything_changes(tmp_path: Path) -> None:
     home, _ = hashed_home(tmp_path / "home")
     Path(home.queue, "todo/4/notes").write_bytes(b"")
@@ -247,43 +171,6 @@ def test_a_stray_name_in_a_hashed_todo_stops_undo_before_anything_changes(tmp_pa
     with pytest.raises(Permanent, match="4/notes is not a message's name"):
         undo(home, qmail_accounts(), todo="flat")
     assert snapshot(tmp_path) == before
-
-
-@pytest.mark.parametrize("part", [0.0, 0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98, 0.999])
-@pytest.mark.parametrize("first", ["adopt", "undo"])
-@pytest.mark.parametrize("second", ["adopt", "undo"])
-def test_cut_off_anywhere_either_direction_finishes(tmp_path: Path, first: str, second: str, part: float) -> None:
-    def run(which: str, home: Home) -> None:
-        if which == "adopt":
-            adopt(home, our_owner())
-        else:
-            undo(home, qmail_accounts(), todo="flat")
-
-    def build(path: Path) -> QmailQueue:
-        found = QmailQueue(path)
-        found.fill()
-        if first == "undo":
-            adopt(found.home, our_owner())
-        return found
-
-    spare = build(tmp_path / "spare")
-    steps = how_many(lambda: run(first, spare.home))
-    qmail = build(tmp_path / "qmail")
-    before = snapshot(Path(qmail.home.path))
-    with pytest.MonkeyPatch.context() as patch:
-        cut_after(patch, int(steps * part))
-        with pytest.raises(Cut):
-            run(first, qmail.home)
-    run(second, qmail.home)
-    after = snapshot(Path(qmail.home.path))
-    assert messages_only(after) == messages_only(before)
-    run("undo", qmail.home)
-    run("adopt", qmail.home)
-    adopted = snapshot(Path(qmail.home.path))
-    run("undo", qmail.home)
-    stock = snapshot(Path(qmail.home.path))
-    ours = {name: known[:3] for name, known in after.items()}
-    assert ours == {name: known[:3] for name, known in (adopted if second == "adopt" else stock).items()}
 
 
 def test_a_missing_qmail_account_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from queue_admin.text import span, visible, word
 from queue_wire.failures import pack_failure
 from queue_wire.ids import pack_long_id
+from support.listed_queue import BIRTH, SOON, Queue
 from support.suite import program
-from test_queuectl_list import BIRTH, SOON, Queue
 
 
 @pytest.fixture

@@ -220,12 +220,17 @@ def test_a_logger_that_is_gone_does_not_stop_the_mail(home: Home) -> None:
         assert send.wait(read_log=False) == 0
 
 
-def test_queue_todo_is_told_to_exit_at_the_end(home: Home) -> None:
+def test_what_queue_todo_classified_before_the_end_is_in_the_log(home: Home) -> None:
     with ScriptedSend(home) as send:
         send.fence()
         send.signal(signal.SIGTERM)
-        assert send.wait() == 0
         assert send.todo.receive() == EXIT
+        for number in range(3000):
+            send.todo.log(b"new msg %d" % number)
+        send.todo.die()
+        assert send.wait() == 0
+        assert send.found("new msg .*") == [f"new msg {number}" for number in range(3000)]
+        assert send.lines[-1] == "status: exiting"
 
 
 def test_a_stdout_that_takes_nothing_after_all_loses_no_line(monkeypatch: pytest.MonkeyPatch) -> None:

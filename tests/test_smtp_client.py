@@ -6,33 +6,7 @@ from hypothesis import strategies as st
 
 from queue_wire.smtp_client import Phase, SmtpClient
 from queue_wire.smtp_transaction import Transaction
-
-PEER = b"192.0.2.1"
-PLAIN = b"220 hi\r\n250 raw.example\r\n"
-PIPELINING = b"220 hi\r\n250-raw.example\r\n250-SIZE 1000\r\n250-8bitmime\r\n250 PIPELINING\r\n"
-DIED = b"Connected to 192.0.2.1 but connection died. (#4.4.2)\n"
-
-
-def ready(replies: bytes = PIPELINING) -> SmtpClient:
-    client = SmtpClient(PEER, b"client.example")
-    assert client.feed(replies).startswith(b"EHLO client.example\r\n")
-    assert client.phase is Phase.READY
-    return client
-
-
-def transaction(*recipients: bytes, size: int = 500) -> Transaction:
-    return Transaction(b"from@a.example", list(recipients or [b"to@b.example"]), size)
-
-
-def run(client: SmtpClient, asked: Transaction, *replies: bytes) -> bytes:
-    """Play the replies, sending the message as soon as it is wanted; return everything the client said."""
-    said = client.begin(asked)
-    for reply in replies:
-        said += client.feed(reply)
-        if client.phase is Phase.MESSAGE:
-            said += b"<message>"
-            client.message_sent()
-    return said
+from support.smtp_script import PEER, PIPELINING, PLAIN, ready, run, transaction
 
 
 def test_a_message_is_taken_with_pipelining() -> None:
@@ -151,74 +125,6 @@ def test_extensions_are_noted_in_upper_case_with_their_parameters() -> None:
     assert ready().extensions == {b"SIZE": b"1000", b"8BITMIME": b"", b"PIPELINING": b""}
 
 
-@pytest.mark.parametrize(
-    ("replies", "text"),
-    [
-        (b"421 busy\r\n", b"but greeting failed.\nRemote host said: 421 busy\n"),
-        (b"554-no\r\n554 mail\r\n", b"but greeting failed.\nRemote host said: 554-no\n554 mail\n"),
-        (b"220 hi\r\n450 no\r\n", b"but my name was rejected.\nRemote host said: 450 no\n"),
-        (b"220 hi\r\n500 no\r\n550 bad name\r\n", b"but my name was rejected.\nRemote host said: 550 bad name\n"),
-    ],
-)
-def test_a_host_that_does_not_greet_us_is_a_temporary_failure_ended_by_quit(replies: bytes, text: bytes) -> None:
-    client = SmtpClient(PEER, b"client.example")
-    assert client.feed(replies).endswith(b"QUIT\r\n")
-    assert client.phase is Phase.CLOSED
-    assert client.failure == (b"Z", b"Connected to 192.0.2.1 " + text)
-
-
-@pytest.mark.parametrize("garbage", [b"hello\r\n", b"\r\n", b"\xff\xfe\0\r\n", b"HTTP/1.1 400 Bad Request\r\n"])
-def test_garbage_is_temporary_wherever_it_comes(garbage: bytes) -> None:
-    client = SmtpClient(PEER, b"client.example")
-    client.feed(garbage)
-    assert client.failure is not None
-    assert client.failure[0] == b"Z"
-    for replies in ([], [b"250 ok\r\n"], [b"250 ok\r\n250 ok\r\n"], [b"250 ok\r\n250 ok\r\n", b"354 go\r\n"]):
-        client, asked = ready(), transaction()
-        run(client, asked, *replies, garbage)
-        assert [verdict[0] for verdict in asked.verdicts()] == [b"Z"]
-        assert client.phase is Phase.CLOSED
-
-
-def test_a_lost_connection_says_when_the_message_may_have_arrived() -> None:
-    client, asked = ready(), transaction()
-    run(client, asked, b"250 ok\r\n")
-    client.lost()
-    assert asked.verdicts() == [(b"Z", DIED)]
-    client, asked = ready(), transaction()
-    run(client, asked, b"250 ok\r\n250 ok\r\n", b"354 go\r\n")
-    client.lost()
-    text = b"Connected to 192.0.2.1 but connection died. Possible duplicate! (#4.4.2)\n"
-    assert asked.verdicts() == [(b"Z", text)]
-
-
-def test_a_recipient_refused_before_the_connection_died_stays_refused() -> None:
-    client, asked = ready(), transaction(b"a@b", b"c@d")
-    run(client, asked, b"250 ok\r\n550 no\r\n")
-    client.lost()
-    assert [verdict[0] for verdict in asked.verdicts()] == [b"D", b"Z"]
-
-
-@pytest.mark.parametrize(
-    ("reply", "letter"), [(b"552 too big\r\n", b"D"), (b"421 bye\r\n", b"Z"), (b"250 ?\r\n", b"Z")]
-)
-def test_an_answer_in_the_middle_of_a_message_ends_it(reply: bytes, letter: bytes) -> None:
-    client, asked = ready(), transaction()
-    client.begin(asked)
-    client.feed(b"250 ok\r\n250 ok\r\n")
-    client.feed(b"354 go\r\n")
-    assert client.feed(reply) == b""
-    assert asked.verdicts()[0][0] == letter
-    assert client.cut
-    assert client.quit() == b""
-
-
-def test_a_goodbye_between_messages_closes_the_connection() -> None:
-    client = ready()
-    client.feed(b"421 idle too long\r\n")
-    assert client.phase is Phase.CLOSED
-
-
 def test_addresses_that_cannot_be_sent_fail_without_a_word_on_the_wire() -> None:
     asked = transaction(b"a@b\r\nRSET", b"ok@b", b"\xc3\xa9@b")
     client = ready()
@@ -252,20 +158,3 @@ def test_a_session_in_pieces_is_the_same_session(size: int) -> None:
         if client.phase is Phase.MESSAGE:
             client.message_sent()
     assert [verdict[0] for verdict in asked.verdicts()] == [b"K", b"D"]
-
-
-LINES = st.sampled_from([b"220 a", b"250 b", b"250-c", b"354 d", b"421 e", b"452 f", b"550 g", b"554-h", b"x", b""])
-
-
-@given(st.lists(LINES, max_size=15), st.integers(1, 3), st.booleans())
-def test_whatever_a_server_says_every_recipient_gets_one_verdict(lines: list[bytes], count: int, plain: bool) -> None:
-    client = ready(PLAIN if plain else PIPELINING)
-    asked = transaction(*[b"r%d@b" % number for number in range(count)])
-    run(client, asked, *[line + b"\r\n" for line in lines])
-    client.lost()
-    verdicts = asked.verdicts()
-    assert len(verdicts) == count
-    assert all(letter in b"KZD" and text.endswith(b"\n") for letter, text in verdicts)
-    if any(letter == b"K" for letter, _ in verdicts):
-        assert b"354 d" in lines
-        assert b"250 b" in lines

@@ -6,7 +6,7 @@ import time
 from queue_wire.cleaning import REMOVED
 from queue_wire.job import Job, unpack_job
 from queue_wire.netstring import NetstringReader
-from queue_wire.notice import Classified, pack_classified, pack_log
+from queue_wire.notice import EXIT, Classified, pack_classified, pack_log
 from queue_wire.records import RecordReader
 from queue_wire.report import Report, pack_ready, pack_report
 from support.piped import is_readable, read_soon
@@ -104,6 +104,18 @@ class Cleaning(Peer):
 
 class Noticing(Peer):
     """queue-todo or queue-pickup, as the test plays it."""
+
+    @property
+    def from_send(self) -> int:
+        """The descriptor that commands come on; -1 once this end is closed."""
+        return self._from_send
+
+    def end_when_told(self) -> bool:
+        """Take what has come; after X end as queue-todo does, and return whether that was so."""
+        told = EXIT in self.receive()
+        if told:
+            self.die()
+        return told
 
     def classified(self, message: int, channels: str = "R") -> None:
         """Send a notice: channels L, R, B or X."""

@@ -126,11 +126,22 @@ class ScriptedSend:
             self.wait_for(f"fence {self._fences}")
 
     def wait(self, *, read_log: bool = True) -> int:
-        """Return the exit code of queue-send, once it has ended; its whole log is then in `lines`."""
+        """Return the exit code of queue-send, once it has ended; its whole log is then in `lines`.
+
+        queue-todo ends when it is told to.
+        """
         end = time.monotonic() + SECONDS
-        while read_log and self._read_log(end):
-            pass
-        assert select.select([self._pidfd], [], [], max(0.0, end - time.monotonic()))[0], "queue-send did not end"
+        while True:
+            waited = [self._pidfd, *([self.stdout] if read_log else [])]
+            waited += [self.todo.from_send] if self.todo.from_send >= 0 else []
+            ready = select.select(waited, [], [], max(0.0, end - time.monotonic()))[0]
+            assert ready, "queue-send did not end"
+            if self.todo.from_send in ready and self._pidfd not in ready:
+                self.todo.end_when_told()
+            if self.stdout in ready:
+                read_log = self._read_log(end)
+            elif self._pidfd in ready and not read_log:
+                break
         self._code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         return self._code
 

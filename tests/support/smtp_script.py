@@ -1,0 +1,34 @@
+"""An SMTP client's state machine, ready for mail, and scripted replies to play to it."""
+
+from queue_wire.smtp_client import Phase, SmtpClient
+from queue_wire.smtp_transaction import Transaction
+
+PEER = b"192.0.2.1"
+
+
+PLAIN = b"220 hi\r\n250 raw.example\r\n"
+
+
+PIPELINING = b"220 hi\r\n250-raw.example\r\n250-SIZE 1000\r\n250-8bitmime\r\n250 PIPELINING\r\n"
+
+
+def ready(replies: bytes = PIPELINING) -> SmtpClient:
+    client = SmtpClient(PEER, b"client.example")
+    assert client.feed(replies).startswith(b"EHLO client.example\r\n")
+    assert client.phase is Phase.READY
+    return client
+
+
+def transaction(*recipients: bytes, size: int = 500) -> Transaction:
+    return Transaction(b"from@a.example", list(recipients or [b"to@b.example"]), size)
+
+
+def run(client: SmtpClient, asked: Transaction, *replies: bytes) -> bytes:
+    """Play the replies, sending the message as soon as it is wanted; return everything the client said."""
+    said = client.begin(asked)
+    for reply in replies:
+        said += client.feed(reply)
+        if client.phase is Phase.MESSAGE:
+            said += b"<message>"
+            client.message_sent()
+    return said

@@ -1,0 +1,68 @@
+"""queue-todo and its control files: reread on request; rules that are not known judge nobody."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from queue_base.layout import open_layout
+from support.queued import queue_message
+from support.todo_daemon import TodoDaemon, todo_home
+
+REMOTE = [b"b@example.net"]
+
+
+def test_a_reread_changes_the_rules_for_what_comes_after(tmp_path: Path) -> None:
+    home = todo_home(tmp_path / "home")
+    with TodoDaemon(home) as todo:
+        queue_message(home, [b"c@new.example.org"])
+        assert todo.notice().remote
+        Path(home.control, "locals").write_bytes(b"new.example.org\n")
+        todo.reread()
+        queue_message(home, [b"c@new.example.org"])
+        assert todo.notice().local
+
+
+@pytest.mark.parametrize("name", ["me", "locals", "virtualdomains", "percenthack", "envnoathost"])
+def test_controls_that_cannot_be_read_at_the_start_stop_classification_until_they_can(
+    tmp_path: Path, name: str
+) -> None:
+    home = todo_home(tmp_path / "home")
+    bad = Path(home.control, name)
+    kept = bad.read_bytes() if bad.exists() else None
+    bad.unlink(missing_ok=True)
+    bad.mkdir()
+    first = queue_message(home, REMOTE)
+    with TodoDaemon(home) as todo:
+        line = todo.line()
+        assert line.startswith(f"alert: unable to reread controls: unable to read {bad}: ")
+        assert line.endswith("; nothing is classified; trying again in 60 s")
+        second = queue_message(home, REMOTE)
+        todo.reread()
+        assert todo.line() == line
+        assert not os.path.exists(open_layout(home.queue).hashed("info", first))
+        bad.rmdir()
+        if kept is not None:
+            bad.write_bytes(kept)
+        todo.reread()
+        assert set(todo.notices(2)) == {first, second}
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("me", b"\n"), ("virtualdomains", b"new.example:a\0b\n"), ("locals", b"new\0x\n")]
+)
+def test_controls_that_cannot_be_parsed_at_a_reread_leave_the_old_ones(
+    tmp_path: Path, name: str, content: bytes
+) -> None:
+    home = todo_home(tmp_path / "home")
+    with TodoDaemon(home) as todo:
+        queue_message(home, [b"c@me.example.org"])
+        assert todo.notice().local
+        Path(home.control, name).write_bytes(content)
+        todo.reread()
+        line = todo.line()
+        assert line.startswith("alert: unable to reread controls: ") and line.endswith("; the old ones stay")
+        assert f"{home.control}/{name}" in line
+        queue_message(home, [b"c@me.example.org", b"joe@new.example"])
+        notice = todo.notice()
+        assert notice.local and notice.remote
