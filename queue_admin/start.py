@@ -13,6 +13,7 @@ from typing import NamedTuple
 from queue_admin.accounts_check import Plan, check_code, plan_accounts
 from queue_base import wiring
 from queue_base.accounts import Owner, become
+from queue_base.control import read_me
 from queue_base.errors import Failure, Temporary, Usage, complain, reason
 from queue_base.home import Home, take_home
 from queue_base.layout import open_layout
@@ -84,6 +85,7 @@ def _child(home: Home, daemon: Daemon, its_input: int, its_output: int, lock: in
 def run(home: Home) -> None:
     """Check, start, and become queue-send. Raises Failure; returns never."""
     plan = plan_accounts(home)
+    read_me(home)
     open_layout(home.queue)
     check_code(plan)
     lock = fcntl.fcntl(take_sendmutex(home), fcntl.F_DUPFD_CLOEXEC, HIGH)

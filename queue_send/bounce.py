@@ -7,13 +7,22 @@
 """
 
 import re
+from collections.abc import Generator, Iterator
 from email.utils import formatdate
 from typing import NamedTuple
 
-LINE_MOST = 900  # Bytes of what strangers wrote in one line; RFC 5322 allows 998 with our own words.
+from queue_wire.failures import TEXT_MOST
 
-_STATUS = re.compile(rb"(?<![\d.])([45]\.\d{1,3}\.\d{1,3})(?![\d.])")
+LINE_MOST = 900  # Bytes of what strangers wrote in one line; RFC 5322 allows 998 with our own words.
+REASONS_MOST = 500_000  # Bytes of reasons in each of the two lists of a bounce.
+STEP = 100  # Failures that are put into words at a time.
+LEFT_OUT = b"Reason left out."
+
+# The look behind comes after the first digit, because a pattern that begins with a digit is searched for faster.
+_STATUS = re.compile(rb"([45](?<![\d.].)\.\d{1,3}\.\d{1,3})(?![\d.])", re.DOTALL)
 _REPLY = re.compile(rb"Remote host said: ([2345]\d\d[^\n]*)")
+_TOKEN = bytes(byte if byte > 32 and byte != 127 else ord("_") for byte in range(256))
+_PRINTED = bytes(byte if (byte >= 32 and byte != 127) or byte == 10 else ord(" ") for byte in range(256))
 
 
 class BounceFacts(NamedTuple):
@@ -32,8 +41,44 @@ class BounceFacts(NamedTuple):
 
 def compose_bounce(facts: BounceFacts) -> bytes:
     """Return the bounce as a message with LF line ends."""
-    text, status, header = _text(facts), _status(facts), _clean_header(facts.header)
-    boundary = _boundary(facts.unique, text + status + header)
+    return b"".join(compose_steps(facts))
+
+
+def compose_steps(facts: BounceFacts) -> Iterator[bytes]:
+    """Yield the bounce in pieces, some of them empty; between two of them lies work for STEP failures at most.
+
+    Every address is in both lists, with its status. Each list has REASONS_MOST bytes of reasons; the addresses
+    after that stand without theirs, so that a host's long replies to many recipients make no huge bounce.
+    """
+    texts, statuses = [b""], [_status_head(facts)]
+    text_room = status_room = REASONS_MOST
+    left_out = 0
+    for start in range(0, len(facts.failures), STEP):
+        text, status = [], []
+        for recipient, whole in facts.failures[start : start + STEP]:
+            reason = whole[:TEXT_MOST]
+            shown = _readable(reason) if text_room else b""
+            text_room = max(0, text_room - len(shown))
+            left_out += not text_room
+            text.append(b"\n<%s>:\n%s\n" % (_readable(recipient), shown if text_room else LEFT_OUT))
+            said = _diagnostic(reason) if status_room else b""
+            status_room = max(0, status_room - len(said))
+            status.append(_status_of(recipient, reason, said if status_room else b""))
+        texts.append(b"".join(text))
+        statuses.append(b"".join(status))
+        yield b""
+    texts[0] = _greeting(facts, left_out)
+    header = _clean_header(facts.header)
+    boundary = yield from _boundary(facts.unique, [*texts, *statuses, header])
+    yield _head(facts, boundary)
+    yield _part(boundary, b"text/plain; charset=utf-8")
+    yield from texts
+    yield _part(boundary, b"message/delivery-status")
+    yield from statuses
+    yield _part(boundary, b"text/rfc822-headers") + header + b"\n--%s--\n" % boundary
+
+
+def _head(facts: BounceFacts, boundary: bytes) -> bytes:
     head = [
         b"Date: " + formatdate(facts.now).encode(),
         b"From: Mail Delivery System <%s>" % _token(facts.bouncefrom),
@@ -48,47 +93,46 @@ def compose_bounce(facts: BounceFacts) -> bytes:
         b"",
         b"This is a delivery report in MIME format (RFC 3464).",
     ]
-    parts = [
-        (b"text/plain; charset=utf-8", text),
-        (b"message/delivery-status", status),
-        (b"text/rfc822-headers", header),
-    ]
-    body = b"".join(
-        b"\n--%s\nContent-Type: %s\nContent-Transfer-Encoding: 8bit\n\n%s" % (boundary, kind, part)
-        for kind, part in parts
-    )
-    return b"\n".join(head) + b"\n" + body + b"\n--%s--\n" % boundary
+    return b"\n".join(head) + b"\n"
 
 
-def _text(facts: BounceFacts) -> bytes:
+def _part(boundary: bytes, kind: bytes) -> bytes:
+    return b"\n--%s\nContent-Type: %s\nContent-Transfer-Encoding: 8bit\n\n" % (boundary, kind)
+
+
+def _greeting(facts: BounceFacts, left_out: int) -> bytes:
+    lines = [b"Hi. This is the queue-send program at %s." % _token(facts.me)]
     if facts.sender:
-        lines = [
-            b"Hi. This is the queue-send program at %s." % _token(facts.me),
+        lines += [
             b"Your message could not be delivered to the addresses below. This is final:",
             b"nobody will try them again. The reason stands under each address.",
         ]
     else:
-        lines = [
-            b"Hi. This is the queue-send program at %s." % _token(facts.me),
-            b"A bounce could not be delivered to the address below, so it comes to you.",
-        ]
-    paragraphs = [b"<%s>:\n%s" % (_readable(recipient), _readable(reason)) for recipient, reason in facts.failures]
-    return b"\n".join(lines) + b"\n\n" + b"\n\n".join(paragraphs) + b"\n"
+        lines.append(b"A bounce could not be delivered to the address below, so it comes to you.")
+    if left_out:
+        lines.append(b"To keep this report short, the last %d addresses stand without their reasons." % left_out)
+    return b"\n".join(lines) + b"\n"
 
 
-def _status(facts: BounceFacts) -> bytes:
-    fields = [
-        b"Reporting-MTA: dns; %s\nArrival-Date: %s\n" % (_ascii(_token(facts.me)), formatdate(facts.birth).encode()),
-    ]
-    for recipient, reason in facts.failures:
-        found = _STATUS.search(reason)
-        reply = _REPLY.search(reason)
-        kind, text = (b"smtp", reply[1]) if reply else (b"x-queue-suite", reason.strip().replace(b"\n", b" "))
-        fields.append(
-            b"Final-Recipient: %s\nAction: failed\nStatus: %s\nDiagnostic-Code: %s; %s\n"
-            % (_typed_address(recipient), found[1] if found else b"5.0.0", kind, _ascii(_readable(text))),
-        )
-    return b"\n".join(fields)
+def _status_head(facts: BounceFacts) -> bytes:
+    me, birth = _ascii(_token(facts.me)), formatdate(facts.birth).encode()
+    return b"Reporting-MTA: dns; %s\nArrival-Date: %s\n" % (me, birth)
+
+
+def _status_of(recipient: bytes, reason: bytes, said: bytes) -> bytes:
+    """Return the fields for one recipient; Diagnostic-Code is left out where `said` is empty (RFC 3464 allows it)."""
+    found = _STATUS.search(reason)
+    return b"\nFinal-Recipient: %s\nAction: failed\nStatus: %s\n%s" % (
+        _typed_address(recipient),
+        found[1] if found else b"5.0.0",
+        b"Diagnostic-Code: %s\n" % said if said else b"",
+    )
+
+
+def _diagnostic(reason: bytes) -> bytes:
+    reply = _REPLY.search(reason)
+    kind, text = (b"smtp", reply[1]) if reply else (b"x-queue-suite", reason.strip().replace(b"\n", b" "))
+    return b"%s; %s" % (kind, _ascii(_readable(text)))
 
 
 def _clean_header(header: bytes) -> bytes:
@@ -99,7 +143,7 @@ def _clean_header(header: bytes) -> bytes:
 
 def _token(value: bytes) -> bytes:
     """Return an address or host as it may stand in a header field: control characters become `_`, cut at LINE_MOST."""
-    return bytes(byte if byte > 32 and byte != 127 else 0x5F for byte in value[:LINE_MOST])
+    return value[:LINE_MOST].translate(_TOKEN)
 
 
 def _typed_address(address: bytes) -> bytes:
@@ -114,23 +158,28 @@ def _typed_address(address: bytes) -> bytes:
 
 def _ascii(value: bytes) -> bytes:
     """Return text with a `?` for each character that is not ASCII."""
-    return value.decode("utf-8", "replace").encode("ascii", "replace")
+    return value if value.isascii() else value.decode("utf-8", "replace").encode("ascii", "replace")
 
 
 def _readable(value: bytes) -> bytes:
     """Return text as UTF-8, without control characters, its lines cut at LINE_MOST."""
-    lines = []
-    for line in value.decode("utf-8", "replace").split("\n"):
-        shown = "".join(char if char >= " " and char != "\x7f" else " " for char in line.replace("\r", ""))
-        lines.append(shown.encode()[:LINE_MOST].decode("utf-8", "ignore").encode())
-    return b"\n".join(lines)
+    shown = value.translate(_PRINTED, b"\r")
+    if not shown.isascii():
+        shown = shown.decode("utf-8", "replace").encode()
+    if len(shown) <= LINE_MOST:
+        return shown
+    return b"\n".join(line[:LINE_MOST].decode("utf-8", "ignore").encode() for line in shown.split(b"\n"))
 
 
-def _boundary(unique: str, content: bytes) -> bytes:
-    """Return a boundary that does not stand in the content."""
+def _boundary(unique: str, pieces: list[bytes]) -> Generator[bytes, None, bytes]:
+    """Return a boundary that stands in no piece, each of which is whole lines; yield as compose_steps does."""
     number = 0
     while True:
         boundary = b"report-%s-%d" % (unique.encode(), number)
-        if boundary not in content:
+        for piece in pieces:
+            if boundary in piece:
+                break
+            yield b""
+        else:
             return boundary
         number += 1

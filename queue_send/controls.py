@@ -8,11 +8,13 @@ from queue_base.errors import Temporary
 from queue_base.home import Home
 from queue_send.destination import Limits
 from queue_send.rates import Rate, unpack_rates
-from queue_send.retry import Schedule, unpack_schedule
+from queue_send.retry import QUADRATIC, Schedule, unpack_schedule
 from queue_wire.errors import FormatError
 from queue_wire.smtproutes import Routes, unpack_routes
 
 Value = TypeVar("Value")
+
+RECIPIENTS_MOST = 1000  # In one job; with addresses of 1,002 bytes that is a job of 1 MB.
 
 
 class Controls(NamedTuple):
@@ -34,43 +36,54 @@ class Controls(NamedTuple):
     virtualdomains: Mapping[bytes, bytes]
 
 
-def read_controls(home: Home) -> Controls:
-    """Return the values, with qmail's defaults where it has them."""
+def read_controls(home: Home, trouble: Callable[[str], None] | None = None) -> Controls:
+    """Return the values, with qmail's defaults where it has them.
+
+    A file that cannot be read or parsed is Temporary; or, where `trouble` is given, it is told of it and the default
+    counts, so that a slip in one file keeps no mail from moving. Without `me` there is nothing to go on with.
+    """
     me = read_me(home)
-    rates = read_lines(home, "destinationrate") or []
-    bouncehost = read_line(home, "bouncehost", me)
-    doublebouncehost = read_line(home, "doublebouncehost", me)
+
+    def value(name: str, read: Callable[[str], Value], default: Value) -> Value:
+        try:
+            return read(name)
+        except FormatError as error:
+            failure = Temporary(f"unable to parse {home.control}/{name}: {error}")
+        except Temporary as error:
+            failure = error
+        if trouble is None:
+            raise failure
+        trouble(f"{failure}; the default is used until it is mended and HUP comes")
+        return default
+
+    def line(name: str, default: bytes) -> bytes:
+        return value(name, lambda name: read_line(home, name, default), default)
+
+    def number(name: str, default: int, least: int = 0) -> int:
+        return max(least, value(name, lambda name: read_number(home, name, default), default))
+
+    def schedule(name: str) -> Schedule:
+        jitter = number("retryjitter", -1, -1)
+        return unpack_schedule(read_line(home, name, b"quadratic"), None if jitter < 0 else jitter)
+
+    bouncehost, doublebouncehost = line("bouncehost", me), line("doublebouncehost", me)
     return Controls(
         me=me,
-        bouncefrom=read_line(home, "bouncefrom", b"MAILER-DAEMON") + b"@" + bouncehost,
-        doublebounceto=read_line(home, "doublebounceto", b"postmaster") + b"@" + doublebouncehost,
-        concurrencylocal=read_number(home, "concurrencylocal", 10),
-        concurrencyremote=read_number(home, "concurrencyremote", 120),
-        queuelifetime=read_number(home, "queuelifetime", 604800),
-        bouncelifetime=read_number(home, "bouncelifetime", 86400),
-        destinationrecipients=max(1, read_number(home, "destinationrecipients", 50)),
-        destinationrate=_parse(home, "destinationrate", lambda: unpack_rates(rates)),
+        bouncefrom=line("bouncefrom", b"MAILER-DAEMON") + b"@" + bouncehost,
+        doublebounceto=line("doublebounceto", b"postmaster") + b"@" + doublebouncehost,
+        concurrencylocal=number("concurrencylocal", 10),
+        concurrencyremote=number("concurrencyremote", 120),
+        queuelifetime=number("queuelifetime", 604800),
+        bouncelifetime=number("bouncelifetime", 86400),
+        destinationrecipients=min(number("destinationrecipients", 50, 1), RECIPIENTS_MOST),
+        destinationrate=value("destinationrate", lambda name: unpack_rates(read_lines(home, name) or []), {}),
         destinations=Limits(
-            initial=max(1, read_number(home, "destinationinitial", 2)),
-            most=max(1, read_number(home, "destinationconcurrency", 20)),
-            cohorts=max(1, read_number(home, "destinationcohorts", 3)),
+            initial=number("destinationinitial", 2, 1),
+            most=number("destinationconcurrency", 20, 1),
+            cohorts=number("destinationcohorts", 3, 1),
         ),
-        activelimit=max(1, read_number(home, "activelimit", 20000)),
-        retry=_read_schedule(home),
-        routes=_parse(home, "smtproutes", lambda: unpack_routes(read_map(home, "smtproutes") or {})),
-        virtualdomains=read_map(home, "virtualdomains") or {},
+        activelimit=number("activelimit", 20000, 1),
+        retry=value("retryschedule", schedule, QUADRATIC),
+        routes=value("smtproutes", lambda name: unpack_routes(read_map(home, name) or {}), {}),
+        virtualdomains=value("virtualdomains", lambda name: read_map(home, name) or {}, {}),
     )
-
-
-def _read_schedule(home: Home) -> Schedule:
-    jitter = read_number(home, "retryjitter", -1)
-    line = read_line(home, "retryschedule", b"quadratic")
-    return _parse(home, "retryschedule", lambda: unpack_schedule(line, None if jitter < 0 else jitter))
-
-
-def _parse(home: Home, name: str, parse: Callable[[], Value]) -> Value:
-    """Return what `parse` does; a file that cannot be parsed is Temporary and is named."""
-    try:
-        return parse()
-    except FormatError as error:
-        raise Temporary(f"unable to parse {home.control}/{name}: {error}") from error

@@ -12,10 +12,10 @@ class Run:
     """One run of queue-send. `deliveries` is the number of the last delivery that was started."""
 
     def __init__(self, home: Home, log: Log) -> None:
-        """Read the controls. Raises Temporary, naming the file."""
+        """Read the controls. Raises Temporary where there is no `me`; another file's trouble is an alert."""
         self.home = home
         self.log = log
-        self.controls: Controls = read_controls(home)
+        self.controls: Controls = read_controls(home, log.alert)
         self.deliveries = 0
         self.random = random.Random()
         self.leaving = False

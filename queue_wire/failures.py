@@ -5,16 +5,34 @@
 
 Each paragraph ends with an empty line, and holds none. Appending is the only change, so after a
 crash the file is whole paragraphs and then, perhaps, a piece that was never promised to anyone.
+
+The text of one failure is at most TEXT_MOST bytes, as it is written and as it is read: a host that
+says a lot to each of many recipients must not fill the disk, nor the memory of whoever reads the file.
 """
 
 END = b"\n\n"
+TEXT_MOST = 1000  # Bytes of text that are kept of one failure.
+_TAIL_MOST = 200  # Bytes of them for its last lines, which say what was decided: "Giving up", "too long".
+_CUT = b" [...]\n"
+_PARAGRAPH_MOST = 65536  # Bytes of one paragraph that the reader looks at; ours have 2,010 at most.
 
 
 def pack_failure(recipient: bytes, text: bytes) -> bytes:
-    """Return the paragraph for one recipient: newlines in the address become `_`, empty lines in the text go."""
+    """Return the paragraph for one recipient: newlines in the address become `_`, empty lines in the text go.
+
+    Of a text over TEXT_MOST bytes the beginning and the last whole lines are kept, with `[...]` between them.
+    """
     lines = [line for line in text.split(b"\n") if line.strip(b"\r")]
-    body = b"\n".join(lines) or b"No reason was reported."
+    body = _shorten(b"\n".join(lines)) or b"No reason was reported."
     return b"<%s>:\n%s%s" % (recipient.replace(b"\n", b"_"), body, END)
+
+
+def _shorten(body: bytes) -> bytes:
+    if len(body) <= TEXT_MOST:
+        return body
+    tail = body[-_TAIL_MOST:].partition(b"\n")[2]
+    head = body[: TEXT_MOST - len(_CUT) - len(tail)].rstrip(b"\n")
+    return head + (_CUT + tail).rstrip(b"\n")
 
 
 def whole_length(data: bytes) -> int:
@@ -23,17 +41,42 @@ def whole_length(data: bytes) -> int:
     return end + len(END) if end >= 0 else 0
 
 
-def unpack_failures(data: bytes) -> list[tuple[bytes, bytes]]:
-    """Return (recipient, text) of each whole paragraph, the last one of a recipient that is there twice.
+class FailureReader:
+    """Takes the bytes of bounce/I in pieces of any size; `failures` are those of the whole paragraphs so far.
 
     Nothing is refused: a paragraph without its first line, as other tools may write, has the empty
     recipient and all of itself as the text.
     """
-    found: dict[bytes, bytes] = {}
-    for number, paragraph in enumerate(data[: whole_length(data)].split(END)[:-1]):
+
+    def __init__(self) -> None:
+        self._found: dict[bytes, bytes] = {}
+        self._rest = b""
+        self._count = 0
+
+    def feed(self, data: bytes) -> None:
+        *whole, rest = (self._rest + data).split(END)
+        for paragraph in whole:
+            self._take(paragraph)
+        if len(rest) > _PARAGRAPH_MOST:
+            # The last byte stays, as it may be the first one of an END.
+            rest = rest[:_PARAGRAPH_MOST] + _CUT.rstrip(b"\n") + rest[-1:]
+        self._rest = rest
+
+    def _take(self, paragraph: bytes) -> None:
+        self._count += 1
         head, colon, text = paragraph.partition(b">:\n")
         if head[:1] == b"<" and colon:
-            found[head[1:]] = text
+            self._found[head[1:]] = text[:TEXT_MOST]
         elif paragraph.strip():
-            found[b"\0%d" % number] = paragraph
-    return [(b"" if key[:1] == b"\0" else key, text) for key, text in found.items()]
+            self._found[b"\0%d" % self._count] = paragraph[:TEXT_MOST]
+
+    def failures(self) -> list[tuple[bytes, bytes]]:
+        """Return (recipient, text) of each whole paragraph, the last one of a recipient that is there twice."""
+        return [(b"" if key[:1] == b"\0" else key, text) for key, text in self._found.items()]
+
+
+def unpack_failures(data: bytes) -> list[tuple[bytes, bytes]]:
+    """Return what a FailureReader makes of a whole file."""
+    reader = FailureReader()
+    reader.feed(data)
+    return reader.failures()

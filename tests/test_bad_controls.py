@@ -17,31 +17,33 @@ def mail() -> Iterator[GoodMail]:
         yield found
 
 
-def test_queue_send_does_not_start_with_a_control_file_that_it_cannot_parse(mail: GoodMail) -> None:
+def test_a_control_file_that_cannot_be_parsed_at_the_start_is_an_alert_and_mail_moves(mail: GoodMail) -> None:
     path = mail.control("concurrencyremote", "many\n")
+    with Suite(mail.home) as suite:
+        suite.wait_for(rf"alert: unable to parse {path}: not a number: 'many'; the default is used")
+        assert suite.count(r"status: local 0/\d+ remote 0/120$")
+        mail.check_alive(suite, "default")
+        path.write_text("5\n")
+        suite.signal(signal.SIGHUP)
+        suite.wait_for(r"status: local 0/\d+ remote 0/5$")
+
+
+def test_a_control_file_that_may_not_be_read_at_the_start_is_an_alert_and_mail_moves(mail: GoodMail) -> None:
+    path = mail.control("concurrencyremote", "5\n")
+    path.chmod(0)
+    with Suite(mail.home, wrapper=held_to_permissions()) as suite:
+        suite.wait_for(rf"alert: unable to read {path}: permission denied; the default is used")
+        mail.check_alive(suite, "default")
+
+
+def test_without_a_name_for_this_host_nothing_is_started(mail: GoodMail) -> None:
+    path = mail.control("me", "\n")
     suite = Suite(mail.home)
     assert suite.process.wait(30) == 111
     suite.stop()
-    assert [line for line in suite.lines if "queue-send" in line] == [
-        f"queue-send: alert: cannot start: unable to parse {path}: not a number: 'many'"
+    assert suite.lines == [
+        f"queue-start: alert: cannot start: unable to read {path}: it is missing or empty; write this host's name into it"
     ]
-    path.write_text("5\n")
-    with Suite(mail.home) as suite:
-        mail.check_alive(suite, "parsed")
-
-
-def test_queue_send_does_not_start_with_a_control_file_that_it_may_not_read(mail: GoodMail) -> None:
-    path = mail.control("concurrencyremote", "5\n")
-    path.chmod(0)
-    suite = Suite(mail.home, wrapper=held_to_permissions())
-    assert suite.process.wait(30) == 111
-    suite.stop()
-    assert [line for line in suite.lines if "queue-send" in line] == [
-        f"queue-send: alert: cannot start: unable to read {path}: permission denied"
-    ]
-    path.chmod(0o644)
-    with Suite(mail.home) as suite:
-        mail.check_alive(suite, "readable")
 
 
 def test_control_files_that_cannot_be_read_at_hup_leave_the_old_ones_in_force(mail: GoodMail) -> None:

@@ -105,6 +105,16 @@ def test_a_step_that_fails_keeps_the_later_files_and_may_be_asked_for_again(tmp_
     assert files(home) == []
 
 
+def test_a_message_goes_even_where_it_cannot_have_its_second_name(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "home", split=3)
+    message = finished(home)
+    refuse = ("strace", "-o", "/dev/null", "-e", "trace=link,linkat", "-e", "inject=link,linkat:error=EDQUOT")
+    with Piped("queue-clean", home, wrapper=refuse) as clean:
+        clean.write(pack_clean(message))
+        assert clean.take(1) == REMOVED
+    assert files(home) == []
+
+
 def test_a_first_step_that_fails_leaves_info_as_well(tmp_path: Path) -> None:
     home = make_home(tmp_path / "home", split=3)
     layout = open_layout(home.queue)

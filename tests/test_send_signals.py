@@ -135,15 +135,27 @@ def test_hup_with_a_control_that_cannot_be_parsed_is_an_alert_and_the_old_values
         ("concurrencyremote", "-1\n"),
         ("queuelifetime", ""),
         ("bouncelifetime", "1d\n"),
-        ("me", ""),
+        ("destinationrate", "example.org:fast\n"),
+        ("retryschedule", "now and then\n"),
+        ("smtproutes", ":not a host\n"),
     ],
 )
-def test_a_control_that_cannot_be_parsed_at_the_start_ends_it_by_name(home: Home, name: str, content: str) -> None:
+def test_a_control_that_cannot_be_parsed_at_the_start_is_named_and_the_default_used(
+    home: Home, name: str, content: str
+) -> None:
     Path(home.control, name).write_text(content)
+    classified_message(home, remote=[b"b@c"])
+    with ScriptedSend(home) as send:
+        send.wait_for(rf"alert: unable to parse {home.control}/{name}: .*; the default is used until .*")
+        send.wait_for(r"status: local 0/10 remote 1/120")
+
+
+def test_without_a_name_for_this_host_it_does_not_start(home: Home) -> None:
+    Path(home.control, "me").write_text("")
     with ScriptedSend(home, ready=False) as send:
         assert send.wait() == 111
-        assert send.stderr().startswith(b"queue-send: alert: cannot start: unable to ")
-        assert f"{home.control}/{name}".encode() in send.stderr()
+        assert send.stderr().startswith(b"queue-send: alert: cannot start: unable to read ")
+        assert f"{home.control}/me".encode() in send.stderr()
         assert send.stderr().count(b"\n") == 1
 
 

@@ -15,12 +15,11 @@ from support.injectors import (
 from support.suite import wait_until
 
 NAME = "0123456789abcdef" * 2
-
-
 ENVELOPE = pack_envelope(b"a@b", [b"c@d"])
 
 
 def maildrop(home: Home) -> list[str]:
+    """Return the names in maildrop/."""
     return os.listdir(home.queue + "/maildrop")
 
 

@@ -1,0 +1,53 @@
+"""Every program says its usage on stdout when it is asked for help, and does nothing else."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from support.suite import BIN, program
+
+PROGRAMS = sorted(path.name for path in BIN.iterdir() if path.name.startswith("queue"))
+
+
+def ask(name: str, *words: str, **more: int) -> subprocess.CompletedProcess[bytes]:
+    environment = {**os.environ, "QUEUE_HOME": "/nowhere"}
+    options = {"stdout": subprocess.PIPE, **more}
+    return subprocess.run(
+        [*program(name), *words], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment, timeout=60, **options
+    )
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_help_is_the_usage_on_stdout_and_exit_0(name: str) -> None:
+    shown = ask(name, "--help")
+    assert (shown.returncode, shown.stderr) == (0, b"")
+    assert shown.stdout.lower().startswith(f"usage: {name} ".encode())
+    assert shown.stdout.endswith(b"\n") and shown.stdout.count(b"\n") >= 2
+    assert max(map(len, shown.stdout.splitlines())) <= 120
+    after_home = ask(name, "--home", "/nowhere", "--help")
+    assert (after_home.returncode, after_home.stdout) == (0, shown.stdout)
+
+
+@pytest.mark.parametrize("name", [name for name in PROGRAMS if name != "queue-inject"])
+def test_the_short_option_for_help_says_the_same(name: str) -> None:
+    assert ask(name, "-h").stdout == ask(name, "--help").stdout
+    assert ask(name, "-h").returncode == 0
+
+
+def test_h_alone_is_an_option_of_queue_inject_and_no_help(tmp_path: Path) -> None:
+    shown = ask("queue-inject", "-h")
+    assert shown.returncode != 0 and shown.stdout == b""
+
+
+@pytest.mark.parametrize("name", ["queue-inject", "queue-todo", "queue-remote"])
+def test_help_that_cannot_be_written_is_temporary_trouble_in_one_line(name: str) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        shown = ask(name, "--help", stdout=writer)
+    finally:
+        os.close(writer)
+    assert shown.returncode == 111
+    assert shown.stderr.startswith(name.encode()) and shown.stderr.count(b"\n") == 1
