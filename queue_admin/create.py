@@ -45,7 +45,9 @@ def create_home(
     above = Maker(top)
     above.directory(home.path, HOME_MODE)
     above.directory(home.control, CONTROL_MODE)
-    for name, lines in (("me", (me,) if me else ()), ("locals", local or ((me,) if me else ()))):
+    names = _own_name(home, me)
+    # Mail to this host itself, such as bounces to its users, is never for the relay.
+    for name, lines in (("me", names), ("locals", dict.fromkeys((*names, *local)) if me or local else ())):
         if lines:
             above.file(f"{home.control}/{name}", "".join(f"{line}\n" for line in lines).encode(), CONTROL_FILE_MODE)
     below = Maker(owner, above.commit)
@@ -69,9 +71,20 @@ def create_queue(maker: Maker, home: Home, split: int) -> None:
 
 def check_wishes(home: Home, me: str | None, local: tuple[str, ...], split: int | None) -> int:
     """Return the split that create_home would use. Raises as it does for what does not agree, changing nothing."""
-    for name, wanted in (("me", {me} if me else set()), ("locals", set(local))):
-        _check_agrees(f"{home.control}/{name}", wanted)
+    names = _own_name(home, me)
+    _check_agrees(f"{home.control}/me", {me} if me else set(), ())
+    _check_agrees(f"{home.control}/locals", set(local), names)
     return _choose_split(home, split)
+
+
+def _own_name(home: Home, me: str | None) -> tuple[str, ...]:
+    """Return this host's name, as wanted or as it is in control/me; nothing where neither is there."""
+    path = f"{home.control}/me"
+    if me or not is_there(path, stat.S_ISREG, "file"):
+        return (me,) if me else ()
+    with naming("read", path):
+        found = unpack_line(read_file(path)).decode("ascii", "replace").lower()
+    return (found,) if found else ()
 
 
 def _choose_split(home: Home, wanted: int | None) -> int:
@@ -89,11 +102,13 @@ def _buckets(home: Home, kind: str) -> int:
     return count_buckets(home.queue, kind) if os.path.isdir(f"{home.queue}/{kind}") else 0
 
 
-def _check_agrees(path: str, wanted: set[str]) -> None:
+def _check_agrees(path: str, wanted: set[str], also: tuple[str, ...]) -> None:
+    """Refuse a file that does not say what is wanted; `also` may be there besides."""
     if not is_there(path, stat.S_ISREG, "file") or not wanted:
         return
     with naming("read", path):
         data = read_file(path)
     found = {unpack_line(data)} if path.endswith("/me") else set(unpack_set(data))
-    if {name.lower() for name in found} != {name.encode() for name in wanted}:
+    said = {name.lower().decode("ascii", "replace") for name in found}
+    if said not in (wanted, wanted | set(also)):
         raise Permanent(f"unable to set {path}: it is there and says otherwise; edit it by hand")

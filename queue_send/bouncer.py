@@ -3,17 +3,23 @@
 A bounce goes to the sender; a bounce of a bounce to doublebounceto, from `#@[]`; one that fails again is discarded
 with a line in the log (qmail-send(8)). bounce/I goes as soon as queue-enqueue has said that the bounce is
 queued; a crash between the two sends the bounce once more, and that is the only way to a second one.
+
+A bounce of many failures is read and composed in steps, TURN seconds of them in a turn of the loop. One that
+cannot be read is parked, not retried; a message whose header cannot be read is bounced without it.
 """
 
+import errno
 import os
 import select
+import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
 
+from queue_base.durable import write_all
 from queue_base.errors import reason
 from queue_base.programs import command
-from queue_send.bounce import BounceFacts, compose_bounce
+from queue_send.bounce import BounceFacts, compose_steps
 from queue_send.run import Run
 from queue_send.store import Store
 from queue_wire import logline
@@ -22,6 +28,35 @@ from queue_wire.errors import FormatError
 
 AT_ONCE = 4  # Processes; each syncs, and they share the disk with the mail.
 AGAIN_AFTER = 123.0  # Seconds until a bounce that could not be injected is tried again.
+TURN = 0.02  # Seconds of work on a bounce in one turn of the loop; one step of it, some milliseconds, comes on top.
+LOOK_AFTER = 0.1  # Seconds between looks at children that have no pidfd.
+
+# What passes by itself. Anything else that keeps a file from being read is there again at the next try.
+_PASSING = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR}
+
+
+class _Child:
+    """A queue-enqueue that runs for a message; `pidfd` is None where the system gave none."""
+
+    __slots__ = ("message", "pid", "pidfd")
+
+    def __init__(self, message: int, pid: int) -> None:
+        self.message = message
+        self.pid = pid
+        try:
+            self.pidfd: int | None = os.pidfd_open(pid)
+        except OSError:
+            # It runs, and will queue the bounce: it must not be forgotten, or there will be a second one.
+            self.pidfd = None
+
+    def ended(self) -> int | None:
+        """Return its exit code, None while it runs."""
+        pid, status = os.waitpid(self.pid, os.WNOHANG)
+        if not pid:
+            return None
+        if self.pidfd is not None:
+            os.close(self.pidfd)
+        return os.waitstatus_to_exitcode(status)
 
 
 class Bouncer:
@@ -34,7 +69,8 @@ class Bouncer:
         self._park: Callable[[int, str], None]
         self._waiting: deque[int] = deque()
         self._again: list[tuple[float, int]] = []
-        self._children: dict[int, tuple[int, int]] = {}  # pidfd: (message, pid)
+        self._composing: tuple[int, Iterator[None]] | None = None  # A message, and the steps of its bounce.
+        self._children: list[_Child] = []
 
     def attach(self, store: Store, end: Callable[[int], None], park: Callable[[int, str], None]) -> None:
         """Name the store, and what ends a message whose bounce is out, and what parks one that cannot be read."""
@@ -56,37 +92,60 @@ class Bouncer:
 
     def prepare(self, poll: "select.poll", now: float) -> float:
         """Wait for children, and for the next bounce that can be started."""
-        for pidfd in self._children:
-            poll.register(pidfd, select.POLLIN)
+        wait = 3600.0
+        for child in self._children:
+            if child.pidfd is None:
+                wait = LOOK_AFTER
+            else:
+                poll.register(child.pidfd, select.POLLIN)
         if self._run.leaving:
-            return 3600.0
-        if self._waiting and len(self._children) < AT_ONCE:
+            return wait
+        if self._composing or (self._waiting and len(self._children) < AT_ONCE):
             return 0.0
-        return max(0.0, self._again[0][0] - now) if self._again else 3600.0
+        return min(wait, max(0.0, self._again[0][0] - now)) if self._again else wait
 
     def run(self, ready: dict[int, int], now: float) -> None:
-        """One turn: children that ended, bounces to start."""
-        for pidfd in [pidfd for pidfd in self._children if pidfd in ready]:
-            self._reap(pidfd, now)
+        """One turn: children that ended, work on a bounce."""
+        for child in [child for child in self._children if child.pidfd is None or child.pidfd in ready]:
+            self._reap(child, now)
+        if self._run.leaving:
+            self._composing = None  # Its steps close what they opened. bounce/I is there for the next run.
+            return
         while self._again and self._again[0][0] <= now:
             self._waiting.append(heappop(self._again)[1])
-        if self._waiting and len(self._children) < AT_ONCE and not self._run.leaving:
+        if not self._composing and self._waiting and len(self._children) < AT_ONCE:
             message = self._waiting.popleft()
-            try:
-                self._start(message, int(now))
-            except OSError as error:
-                self._later(message, f"{error.filename or ''} {reason(error)}".strip(), now)
-            except FormatError as error:
-                self._park(message, str(error))
+            self._composing = message, self._steps(message, int(now))
+        if self._composing:
+            self._work(*self._composing, now)
+
+    def _work(self, message: int, steps: Iterator[None], now: float) -> None:
+        """Do steps of a bounce until the turn's time is over, or the bounce is on its way."""
+        until = time.monotonic() + TURN
+        try:
+            for _ in steps:
+                if time.monotonic() >= until:
+                    return
+        except OSError as error:
+            self._later(message, f"{error.filename or ''} {reason(error)}".strip(), now)
+        except FormatError as error:
+            self._park(message, str(error))
+        self._composing = None
 
     def _later(self, message: int, why: str, now: float) -> None:
         self._run.log.warning(f"trouble injecting bounce message of msg {message}: {why}; will try later")
         heappush(self._again, (now + AGAIN_AFTER, message))
 
-    def _start(self, message: int, now: int) -> None:
-        sender, birth = self._store.load(message)
+    def _steps(self, message: int, now: int) -> Iterator[None]:
+        """Read the failures of a message, compose their bounce, start queue-enqueue. Raises OSError, FormatError."""
+        try:
+            sender, birth = self._store.load(message)
+            failures = yield from self._store.failures(message)
+        except OSError as error:
+            if error.errno in _PASSING:
+                raise
+            raise FormatError(f"{error.filename or f'bounce/{message}'}: {reason(error)}") from error
         self._store.sync_marks(message)
-        failures = self._store.failures(message)
         if not failures:
             # All that a crash left there is a piece of a failure that never counted.
             self._over(message)
@@ -101,31 +160,45 @@ class Bouncer:
             bouncer, recipient = DOUBLE_BOUNCE_SENDER, controls.doublebounceto
         unique = f"{now}.{message}.{os.getpid()}.bounce"
         facts = BounceFacts(
-            controls.me, controls.bouncefrom, recipient, sender, failures,
-            self._store.header(message), birth, now, unique,
+            controls.me, controls.bouncefrom, recipient, sender, failures, self._header(message), birth, now, unique
         )
-        files = [_memory_file(compose_bounce(facts)), _memory_file(b"F%s\0T%s\0\0" % (bouncer, recipient))]
+        files: list[int] = []
         try:
-            pid = os.posix_spawn(
-                (words := command("queue-enqueue", self._run.home))[0],
-                words,
-                os.environ,
-                file_actions=[(os.POSIX_SPAWN_DUP2, handle, number) for number, handle in enumerate(files)],
-            )
+            for pieces in compose_steps(facts), [b"F%s\0T%s\0\0" % (bouncer, recipient)]:
+                files.append(os.memfd_create("bounce"))
+                for piece in pieces:
+                    write_all(files[-1], piece)
+                    yield
+                os.lseek(files[-1], 0, os.SEEK_SET)
+            self._children.append(_Child(message, self._spawn(files)))
         finally:
             for handle in files:
                 os.close(handle)
-        self._children[os.pidfd_open(pid)] = message, pid
 
-    def _reap(self, pidfd: int, now: float) -> None:
-        message, pid = self._children.pop(pidfd)
-        os.close(pidfd)
-        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        if code != 0:
-            self._later(message, f"queue-enqueue exited {code}", now)
+    def _header(self, message: int) -> bytes:
+        try:
+            return self._store.header(message)
+        except OSError as error:
+            if error.errno in _PASSING:
+                raise
+            return b""
+
+    def _spawn(self, files: list[int]) -> int:
+        words = command("queue-enqueue", self._run.home)
+        # The files' numbers are above 1, as 0 and 1 are open in every daemon: no dup2 hits what a later one needs.
+        actions = [(os.POSIX_SPAWN_DUP2, handle, number) for number, handle in enumerate(files)]
+        return os.posix_spawn(words[0], words, os.environ, file_actions=actions)
+
+    def _reap(self, child: _Child, now: float) -> None:
+        code = child.ended()
+        if code is None:
             return
-        self._run.log.put(logline.bounce_message(message, pid))
-        self._over(message)
+        self._children.remove(child)
+        if code != 0:
+            self._later(child.message, f"queue-enqueue exited {code}", now)
+            return
+        self._run.log.put(logline.bounce_message(child.message, child.pid))
+        self._over(child.message)
 
     def _over(self, message: int) -> None:
         """The failures have been told, or never will be: the record goes, and the message ends."""
@@ -135,12 +208,3 @@ class Bouncer:
         except OSError as error:
             self._run.log.warning(f"unable to remove {path}: {reason(error)}; queue-clean will")
         self._end(message)
-
-
-def _memory_file(data: bytes) -> int:
-    """Return a descriptor of an anonymous file that holds `data`, at its start; above 2, so that no dup2 hits it."""
-    handle = os.memfd_create("bounce")
-    while data:
-        data = data[os.write(handle, data) :]
-    os.lseek(handle, 0, os.SEEK_SET)
-    return handle

@@ -64,7 +64,7 @@ class Channel:
             for _ in range(STARTS_A_TURN):
                 if not self._may_start() or not self._start(now):
                     break
-            self._decisions.apply(now)
+            self._decisions.apply()
             self._jobs.flush()
         except PeerLost:
             self._lose()
@@ -105,7 +105,7 @@ class Channel:
             self._run.log.warning(f"internal error: {self._peer} sent something impossible: {error}")
             raise PeerLost(str(error)) from error
         finally:
-            self._decisions.apply(now)
+            self._decisions.apply()
 
     def _take(self, payload: bytes, now: float) -> None:
         try:

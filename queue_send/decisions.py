@@ -1,5 +1,6 @@
 """Carries out what the scheduler of one channel decides about messages and destinations."""
 
+import time
 from typing import TYPE_CHECKING
 
 from queue_base.errors import reason
@@ -26,18 +27,17 @@ class Decisions:
         self._kind = kind
         self.verdicts = Verdicts(run, messages.store, kind)
 
-    def apply(self, now: float) -> None:
-        """Write down the verdicts of this turn, then tell the scheduler."""
-        scheduler = self._messages.schedulers[self._kind]
+    def apply(self) -> None:
+        """Write down the verdicts of this turn; the scheduler is told of each when that is done."""
+        self.verdicts.apply(self._tell)
 
-        def tell(landed: Landed) -> None:
-            if landed.started:
-                deferred = len(landed.group.recipients) - landed.done
-                scheduler.ended(landed.group, deferred, landed.host_failed, now)
-            else:
-                scheduler.settled(landed.group, now)
-
-        self.verdicts.apply(tell)
+    def _tell(self, landed: Landed) -> None:
+        scheduler, now = self._messages.schedulers[self._kind], time.time()
+        if landed.started:
+            deferred = len(landed.group.recipients) - landed.done
+            scheduler.ended(landed.group, deferred, landed.host_failed, now)
+        else:
+            scheduler.settled(landed.group, now)
 
     def deferred(self, attempt: Attempt, now: float) -> None:
         """Go on with the recipients that were not loaded yet, or keep the next attempt on disk and wait for it."""

@@ -58,7 +58,9 @@ class Sender:
         self._todo = Notices(self._run, "queue-todo", wiring.TODO_NOTICES, wiring.TODO_COMMANDS, arrive)
         self._pickup = Notices(self._run, "queue-pickup", wiring.PICKUP_NOTICES, None, arrive)
         backlog = Backlog(self._run, layout, self._messages)
-        self._parts: list[Part] = [self._todo, self._pickup, backlog, *self._channels, self._bouncer, self._cleaner]
+        self._parts: list[Part] = [
+            self._todo, self._pickup, backlog, self._run.syncing, *self._channels, self._bouncer, self._cleaner,
+        ]  # fmt: skip
         self._patience = 0.0
         self._run.log.status(self._messages.status())
 
@@ -100,7 +102,7 @@ class Sender:
         self._patience = self._patience or time.monotonic() + TODO_WAIT
         flying = any(channel.busy for channel in self._channels)
         told = self._todo.lost or time.monotonic() > self._patience
-        return told and not (flying or self._bouncer.busy or self._cleaner.busy)
+        return told and not (flying or self._run.syncing.busy or self._bouncer.busy or self._cleaner.busy)
 
     def finish(self) -> int:
         """Say the last words; return the exit code: 111 where a peer was lost."""

@@ -6,6 +6,7 @@ from queue_base.errors import Failure
 from queue_base.home import Home
 from queue_send.controls import Controls, read_controls
 from queue_send.log import Log
+from queue_send.syncing import Syncing
 
 
 class Run:
@@ -16,6 +17,7 @@ class Run:
         self.home = home
         self.log = log
         self.controls: Controls = read_controls(home, log.alert)
+        self.syncing = Syncing()
         self.deliveries = 0
         self.random = random.Random()
         self.leaving = False

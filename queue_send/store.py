@@ -1,18 +1,22 @@
 """What queue-send reads and writes of classified messages on the disk. Methods raise OSError or FormatError."""
 
+import errno
 import os
 import re
+from collections.abc import Generator
 from math import ceil
 
 from queue_base.durable import Commit, read_file, write_all
 from queue_base.layout import FILE_MODE, Layout
 from queue_wire.envelope import unpack_info
 from queue_wire.errors import FormatError
-from queue_wire.failures import END, pack_failure, unpack_failures, whole_length
+from queue_wire.failures import END, FailureReader, pack_failure, whole_length
 from queue_wire.ids import unpack_id
 from queue_wire.recipients import DONE_MARK, unpack_pending
 
 HEADER_MOST = 65536  # Bytes of a message in which its header is looked for.
+BOUNCE_MOST = 128 * 1024 * 1024  # Bytes of bounce/I: over 60,000 failures of the longest addresses and texts.
+BOUNCE_PIECE = 256 * 1024  # Bytes of it that are read at a time.
 _HEADER_END = re.compile(rb"(^|\n)\r?\n")
 
 
@@ -117,7 +121,7 @@ class Store:
                 path = self.layout.bounce(failure.message)
                 handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
                 try:
-                    end = _cut(handle, path)
+                    end = _cut(handle)
                     ends.setdefault(path, end)
                     os.lseek(handle, end, os.SEEK_SET)
                     write_all(handle, pack_failure(failure.recipient, failure.text))
@@ -133,12 +137,27 @@ class Store:
                     continue
             raise
 
-    def failures(self, message: int) -> list[tuple[bytes, bytes]]:
-        """Return the (recipient, text) pairs of bounce/I; empty where there is no file."""
+    def failures(self, message: int) -> Generator[None, None, list[tuple[bytes, bytes]]]:
+        """Return the (recipient, text) pairs of bounce/I, none where there is no file; yield between its pieces.
+
+        EFBIG for a file of more than BOUNCE_MOST bytes.
+        """
+        reader = FailureReader()
+        path = self.layout.bounce(message)
         try:
-            return unpack_failures(read_file(self.layout.bounce(message)))
+            # O_NONBLOCK: should somebody have put a FIFO there, this does not wait for a writer.
+            handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except FileNotFoundError:
             return []
+        try:
+            if os.fstat(handle).st_size > BOUNCE_MOST:
+                raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
+            while data := os.read(handle, BOUNCE_PIECE):
+                reader.feed(data)
+                yield
+        finally:
+            os.close(handle)
+        return reader.failures()
 
     def sync_marks(self, message: int) -> None:
         """Make the DONE marks and removals of a message safe, before its bounce goes out."""
@@ -174,10 +193,22 @@ class Store:
         commit.sync()
 
 
-def _cut(handle: int, path: str) -> int:
+def _cut(handle: int) -> int:
     """Return the length of the whole paragraphs in a bounce file; a piece that a crash left behind them goes."""
     end = os.fstat(handle).st_size
     if end and os.pread(handle, len(END), max(0, end - len(END))) != END:
-        end = whole_length(read_file(path))
+        end = _whole_end(handle, end)
         os.ftruncate(handle, end)
     return end
+
+
+def _whole_end(handle: int, end: int) -> int:
+    """Return where the last whole paragraph before `end` ends, looking back from there: the file may be large."""
+    while end:
+        start = max(0, end - BOUNCE_PIECE)
+        whole = whole_length(os.pread(handle, end - start, start))
+        if whole:
+            return start + whole
+        # One byte more than what was looked at, since an END may lie across.
+        end = start + len(END) - 1 if start else 0
+    return 0

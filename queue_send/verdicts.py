@@ -80,30 +80,43 @@ class Verdicts:
             self._failed.append((landed, offset, Failure(attempt.message, shown, text)))
 
     def apply(self, tell: Callable[[Landed], None]) -> None:
-        """Write failures, mark what is done, and tell of each group. `tell` may make groups expire: those too."""
-        while self._landed:
-            self._write_failures()
-            for attempt, offsets in self._done.items():
-                attempt.left -= len(offsets)
-                self._mark(attempt, offsets)
-            self._done = {}
-            landed, self._landed = self._landed, []
-            for each in landed:
-                tell(each)
+        """Mark what is done and tell of each group; of one with failures once those are safe on the disk.
 
-    def _write_failures(self) -> None:
-        if not self._failed:
-            return
-        try:
-            self._store.append_failures([failure for _, _, failure in self._failed])
-        except OSError as error:
-            name = error.filename or "bounce"
-            self._run.log.warning(f"unable to append to {name}: {reason(error)}; will try again later")
-        else:
-            for landed, offset, _ in self._failed:
-                landed.done += 1
-                self._done.setdefault(landed.group.attempt, []).append(offset)
-        self._failed = []
+        `tell` may make groups expire: those too.
+        """
+        while self._landed:
+            landed, self._landed = self._landed, []
+            failed, self._failed = self._failed, []
+            done, self._done = self._done, {}
+            waiting = {each for each, _, _ in failed}
+            self._settle(done, [each for each in landed if each not in waiting], tell)
+            if failed:
+                self._write(failed, tell)
+
+    def _settle(self, done: dict[Attempt, list[int]], landed: list[Landed], tell: Callable[[Landed], None]) -> None:
+        for attempt, offsets in done.items():
+            attempt.left -= len(offsets)
+            self._mark(attempt, offsets)
+        for each in landed:
+            tell(each)
+
+    def _write(self, failed: list[tuple[Landed, int, Failure]], tell: Callable[[Landed], None]) -> None:
+        """Write failures to bounce/ in the thread that may wait for the disk; go on when they are safe."""
+        landed = list(dict.fromkeys(each for each, _, _ in failed))
+
+        def written(trouble: OSError | None) -> None:
+            done: dict[Attempt, list[int]] = {}
+            if trouble is not None:
+                name = trouble.filename or "bounce"
+                self._run.log.warning(f"unable to append to {name}: {reason(trouble)}; will try again later")
+            else:
+                for each, offset, _ in failed:
+                    each.done += 1
+                    done.setdefault(each.group.attempt, []).append(offset)
+            self._settle(done, landed, tell)
+
+        failures = [failure for _, _, failure in failed]
+        self._run.syncing.submit(lambda: self._store.append_failures(failures), written)
 
     def _mark(self, attempt: Attempt, offsets: list[int]) -> None:
         try:

@@ -11,18 +11,22 @@ from pathlib import Path
 
 import pytest
 
+from support.tools import need, need_private_mounts, need_shared_python
+
 ROOT = Path(__file__).resolve().parents[1]
 CODE = ("bin", "tests", "setup.cfg", "README.md")
 LIBRARIES = ("pyinotify", "dns", "uvloop", "psutil", "click")
 
 # The namespace is private to these processes, so the real /etc keeps its accounts.
 ENTER = 'mount --bind "$1" /etc && shift && exec "$@"'
-UNSHARE = ["unshare", "--mount", "--propagation", "private", "sh", "-c", ENTER, "sh"]
+UNSHARE = ["--mount", "--propagation", "private", "sh", "-c", ENTER, "sh"]
 
 
 @pytest.fixture
 def readable_code() -> Iterator[Path]:
     """A copy of the code and its libraries where every account may read it; a checkout may be where none may."""
+    need_private_mounts()
+    need("useradd")
     place = Path(tempfile.mkdtemp(prefix="queue-suite-", dir="/var/tmp"))
     place.chmod(0o755)
     try:
@@ -47,14 +51,12 @@ def readable_code() -> Iterator[Path]:
         shutil.rmtree(place)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: makes accounts in a mount namespace")
 def test_each_daemon_gets_only_what_it_needs(readable_code: Path) -> None:
     site = [path for path in sys.path if path.endswith("site-packages")]
     search = ":".join([str(readable_code), str(readable_code / "libraries"), *site])
-    # The real interpreter, not the link in an environment that only we may be able to read.
-    inside = [os.path.realpath(sys.executable), "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    inside = [need_shared_python(), "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     done = subprocess.run(
-        [*UNSHARE, str(readable_code / "etc"), *inside, str(readable_code / "tests/namespaced")],
+        [need("unshare"), *UNSHARE, str(readable_code / "etc"), *inside, str(readable_code / "tests/namespaced")],
         env={**os.environ, "PYTHONPATH": search, "PYTHONDONTWRITEBYTECODE": "1", "QUEUE_NAMESPACED": "1"},
         cwd=readable_code,
         capture_output=True,

@@ -12,6 +12,7 @@ from support.piped import Piped
 from support.queued import classified_message, put_mess
 from support.strace import read_trace, strace_command
 from support.suite import wait_until
+from support.tools import need
 
 REMOTE = [b"b@example.net"]
 FAILED = b"<b@example.net>:\nno\n\n"
@@ -108,7 +109,7 @@ def test_a_step_that_fails_keeps_the_later_files_and_may_be_asked_for_again(tmp_
 def test_a_message_goes_even_where_it_cannot_have_its_second_name(tmp_path: Path) -> None:
     home = make_home(tmp_path / "home", split=3)
     message = finished(home)
-    refuse = ("strace", "-o", "/dev/null", "-e", "trace=link,linkat", "-e", "inject=link,linkat:error=EDQUOT")
+    refuse = (need("strace"), "-o", "/dev/null", "-e", "trace=link,linkat", "-e", "inject=link,linkat:error=EDQUOT")
     with Piped("queue-clean", home, wrapper=refuse) as clean:
         clean.write(pack_clean(message))
         assert clean.take(1) == REMOVED
@@ -203,7 +204,7 @@ def test_a_message_half_removed_by_a_killed_queue_clean_goes_at_the_next_start(t
     home = make_home(tmp_path / "home", split=3)
     message = finished(home)
     # It is killed as it enters the unlink of mess/, its sixth.
-    kill = ("strace", "-o", "/dev/null", "-e", "trace=unlink", "-e", "inject=unlink:signal=KILL:when=6")
+    kill = (need("strace"), "-o", "/dev/null", "-e", "trace=unlink", "-e", "inject=unlink:signal=KILL:when=6")
     with Piped("queue-clean", home, wrapper=kill) as clean:
         clean.write(pack_clean(message))
         wait_until(lambda: clean.process.poll() is not None, why="queue-clean to be killed")

@@ -14,6 +14,7 @@ from support.home import make_home
 from support.piped import Piped
 from support.queued import classified_message, put_mess, queue_message
 from support.suite import wait_until
+from support.tools import need
 
 # No program can set a ctime, so the tests move the clock that the sweep is given.
 LATER = OLD + 60
@@ -101,7 +102,7 @@ def test_a_directory_that_cannot_be_read_does_not_end_the_sweep(tmp_path: Path) 
 def test_the_daemon_sweeps_when_it_starts_and_serves_requests_all_the_same(tmp_path: Path) -> None:
     home = make_home(tmp_path / "home", split=3)
     trace = tmp_path / "trace"
-    with Piped("queue-clean", home, wrapper=("strace", "-f", "-o", str(trace), "-e", "trace=openat")) as clean:
+    with Piped("queue-clean", home, wrapper=(need("strace"), "-f", "-o", str(trace), "-e", "trace=openat")) as clean:
         wait_until(
             lambda: trace.exists() and "queue/mess/2" in trace.read_text(), why="the sweep of the last directory"
         )

@@ -60,7 +60,23 @@ def test_controls_hold_the_host_name_and_the_local_domains(tmp_path: Path) -> No
     assert (tmp_path / "one/control/me").read_bytes() == b"mail.example.org\n"
     assert (tmp_path / "one/control/locals").read_bytes() == b"mail.example.org\n"
     assert init(tmp_path / "two", "--local", "Example.ORG.", "--local", "localhost") == 0
-    assert (tmp_path / "two/control/locals").read_bytes() == b"example.org\nlocalhost\n"
+    assert (tmp_path / "two/control/locals").read_bytes() == b"mail.example.org\nexample.org\nlocalhost\n"
+
+
+def test_locals_written_later_hold_the_host_name_that_is_there(tmp_path: Path) -> None:
+    assert init(tmp_path / "home") == 0
+    (tmp_path / "home/control/locals").unlink()
+    assert main(["queuectl", "init", str(tmp_path / "home"), "--as-me", "--local", "example.org"]) == 0
+    assert (tmp_path / "home/control/locals").read_bytes() == b"mail.example.org\nexample.org\n"
+
+
+@pytest.mark.parametrize("said", [b"example.org\n", b"Example.org\nmail.example.org\n"])
+def test_locals_that_say_the_same_with_or_without_the_host_name_stay(tmp_path: Path, said: bytes) -> None:
+    assert init(tmp_path / "home") == 0
+    locals_file = tmp_path / "home/control/locals"
+    locals_file.write_bytes(said)
+    assert init(tmp_path / "home", "--local", "example.org") == 0
+    assert locals_file.read_bytes() == said
 
 
 def test_a_second_init_changes_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

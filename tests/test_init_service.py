@@ -3,7 +3,6 @@
 import os
 import re
 import shlex
-import shutil
 import stat
 import subprocess
 from pathlib import Path
@@ -17,6 +16,7 @@ from queue_base.errors import Permanent
 from queue_base.home import Home
 from support.qmail_queue import snapshot
 from support.suite import program
+from support.tools import need
 
 STAMP = re.compile(rb"@[0-9a-f]{24} ")
 
@@ -38,9 +38,7 @@ def with_only(path: Path, name: str) -> dict[str, str]:
     """Return an environment whose PATH has one logger and what the script itself needs."""
     path.mkdir()
     for each in (name, "mkdir", "sleep"):
-        found = shutil.which(each)
-        assert found is not None, f"{each} is not installed"
-        (path / each).symlink_to(found)
+        (path / each).symlink_to(need(each))
     return {"PATH": str(path)}
 
 
@@ -116,7 +114,7 @@ def test_with_an_account_the_logger_runs_as_it_in_a_directory_of_its_own(tmp_pat
         fake.parent.mkdir(exist_ok=True)
         fake.write_text(f'#!/bin/sh\necho {name} "$@" >>{shlex.quote(str(tmp_path / "calls"))}\n')
         fake.chmod(0o755)
-    (tmp_path / "bin/mkdir").symlink_to(shutil.which("mkdir") or "")
+    (tmp_path / "bin/mkdir").symlink_to(need("mkdir"))
     (tmp_path / "run").write_bytes(log_script("queue"))
     subprocess.run(["/bin/sh", "./run"], cwd=tmp_path, env={"PATH": str(tmp_path / "bin")}, check=True, timeout=10)
     asked, ran = (tmp_path / "calls").read_text().splitlines()

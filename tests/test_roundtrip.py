@@ -23,6 +23,7 @@ import pytest
 from support.site import LOCAL, Site, mail_site
 from support.smtp_server import SmtpServer
 from support.suite import Suite, enqueue, inject, program, wait_until
+from support.tools import need
 
 MEGABYTE = 1_000_000
 
@@ -177,7 +178,7 @@ def test_a_message_typed_in_s_nail_comes_out_as_s_nail_wrote_it(
     typed = "Dear all,\n.\n..\n.dots\n\nGr\u00fc\u00dfe \u2026\nFrom here on\n"
     subprocess.run(
         [
-            "s-nail", "-n", "-S", f"mta={script}", "-S", "mta-no-default-arguments", "-S", "ttycharset=utf-8",
+            need("s-nail"), "-n", "-S", f"mta={script}", "-S", "mta-no-default-arguments", "-S", "ttycharset=utf-8",
             "-S", "sendcharsets=utf-8", "-S", f"mime-encoding={encoding}", "-S", "from=joe@me.example.org",
             "-S", "sendwait", "-s", "typed by hand", local, remote,
         ],

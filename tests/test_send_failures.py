@@ -13,6 +13,7 @@ from support.piped import limit_files
 from support.queued import classified_message
 from support.scripted_send import ScriptedSend
 from support.strace import read_trace, strace_command
+from support.suite import wait_until
 
 LONG = b"Remote host said: 550 " + b"no " * 1000 + b"\n"
 
@@ -36,9 +37,9 @@ def test_a_failure_that_fits_only_in_part_is_no_failure_and_leaves_no_piece(home
         limit_files(send.pid, -1)
         send.remote.report(jobs[1], b"Dno\n")
         send.wait_for(r"delivery 2: failure: no/")
-        send.fence()
+        marked = Path(layout.hashed("remote", message))
+        wait_until(lambda: marked.read_bytes() == b"Tb@c\0Dd@e\0Tf@g\0", why="the mark")
         assert Path(layout.bounce(message)).read_bytes() == b"<x@c>:\nnever\n\n<d@e>:\nno\n\n"
-        assert Path(layout.hashed("remote", message)).read_bytes() == b"Tb@c\0Dd@e\0Tf@g\0"
 
 
 def test_a_group_of_failures_is_written_whole_or_not_at_all(home: Home) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 TOOLS = ("sh", "cat", "chmod", "cksum", "dirname", "flock", "id", "ln", "mkdir", "mktemp", "rm", "sed", "tail")
+SYSTEM = "python-of-the-system"
 
 # Answers a one-line program itself, but for one that needs what is told to be missing; makes .venv; notes pip's calls.
 PYTHON = """
@@ -18,9 +19,9 @@ case "$1 ${2:-}" in
     *"MISSING"*) [ -f HERE/installed ] || exit 1 ;;
     "-c print"* | "-c import sys; print"*) echo 3.11 ;;
     "-m venv")
-        echo venv >>HERE/calls
+        echo NOTE >>HERE/calls
         mkdir -p "$here/.venv/bin"
-        ln -sf HERE/tools/python3 "$here/.venv/bin/python3" ;;
+        ln -sf HERE/tools/NAME "$here/.venv/bin/python3" ;;
     "-m pip") echo pip >>HERE/calls; [ ! -f HERE/offline ] || { echo "Connection refused"; exit 1; } ;;
 esac
 """
@@ -43,9 +44,18 @@ class Checkout:
             assert found is not None, tool
             (self.tools / tool).symlink_to(found)
 
-    def python(self, missing: str = "nothing of the kind", name: str = "python3") -> None:
-        """Put the stand-in on PATH; a program that holds `missing` fails."""
-        self.tool(name, PYTHON.replace("MISSING", missing).replace("CHECKOUT", f"'{self.path}'"))
+    def python(self, missing: str = "nothing of the kind", name: str = "python3", note: str = "venv") -> None:
+        """Put the stand-in on PATH; a program that holds `missing` fails, and making .venv leaves a note."""
+        text = PYTHON.replace("MISSING", missing).replace("CHECKOUT", f"'{self.path}'")
+        self.tool(name, text.replace("NAME", name).replace("NOTE", note))
+
+    def system_python(self, missing: str = "nothing of the kind") -> None:
+        """Make the one that the system would have."""
+        self.python(missing, SYSTEM, "system-venv")
+
+    def be(self, uid: int) -> None:
+        """Let `id -u` say this."""
+        self.tool("id", f"echo {uid}")
 
     def calls(self) -> list[str]:
         """Return what was done with Python."""
@@ -59,7 +69,8 @@ class Checkout:
 
     def set_up(self, ci: str = "") -> subprocess.CompletedProcess[str]:
         """Run it."""
-        environment = {**os.environ, "PATH": str(self.tools), "CI": ci}
+        environment = {**os.environ, "PATH": str(self.tools), "CI": ci, "SYSTEM_PYTHON": str(self.tools / SYSTEM)}
+        environment.pop("PYTHON", None)
         words = [str(self.path / "bin" / "setup-venv")]
         return subprocess.run(words, env=environment, capture_output=True, text=True, check=False, timeout=60)
 
@@ -89,12 +100,52 @@ def test_a_machine_without_the_venv_module_is_told_what_to_install(checkout: Che
 @pytest.mark.parametrize(("ci", "uid", "installs"), [("true", 0, True), ("true", 1000, False), ("", 0, False)])
 def test_only_root_under_ci_gets_the_package_installed(checkout: Checkout, ci: str, uid: int, installs: bool) -> None:
     checkout.python(missing="ensurepip")
-    checkout.tool("id", f"echo {uid}")
+    checkout.be(uid)
     checkout.tool("apt-get", '[ "$1" = update ] || { echo "$*" >>HERE/asked; : >HERE/installed; }')
     assert checkout.set_up(ci).returncode == (0 if installs else 1)
     asked = checkout.top / "asked"
     assert installs == asked.exists()
     assert not installs or asked.read_text().endswith(" python3-venv\n")
+
+
+@pytest.mark.parametrize(("uid", "note"), [(0, "system-venv"), (1000, "venv")])
+def test_root_gets_the_systems_python_because_other_accounts_must_run_it(
+    checkout: Checkout, uid: int, note: str
+) -> None:
+    checkout.python()
+    checkout.system_python()
+    checkout.be(uid)
+    assert checkout.set_up().returncode == 0
+    assert checkout.calls() == [note, "pip"]
+
+
+def test_root_takes_the_python_on_path_where_the_systems_will_not_do(checkout: Checkout) -> None:
+    checkout.python()
+    checkout.system_python(missing="3, 11")
+    checkout.be(0)
+    assert checkout.set_up().returncode == 0
+    assert checkout.set_up().stderr == ""
+    assert checkout.calls() == ["venv", "pip"]
+
+
+def test_root_under_ci_has_the_systems_python_made_complete_though_another_would_do(checkout: Checkout) -> None:
+    checkout.python()
+    checkout.system_python(missing="ensurepip")
+    checkout.be(0)
+    checkout.tool("apt-get", "[ \"$1\" = update ] || : >HERE/installed")
+    assert checkout.set_up("true").returncode == 0
+    assert checkout.calls() == ["system-venv", "pip"]
+
+
+def test_an_environment_of_another_python_is_made_again_for_root_and_root_s_will_do_for_others(
+    checkout: Checkout,
+) -> None:
+    checkout.python()
+    checkout.system_python()
+    for uid in (1000, 0, 0, 1000):
+        checkout.be(uid)
+        assert checkout.set_up().returncode == 0
+    assert checkout.calls() == ["venv", "pip", "system-venv", "pip"]
 
 
 def test_a_second_python_that_will_do_is_taken(checkout: Checkout) -> None:

@@ -17,6 +17,7 @@ from support.mailboxes import give
 from support.site import LOCAL
 from support.suite import inject, program, wait_until
 from support.supervision import Daemontools, Runit, Supervisor
+from support.tools import need
 
 STAMP = re.compile(r"@4[0-9a-f]{23} ")
 
@@ -106,7 +107,7 @@ def test_the_log_has_stamps_that_tai64nlocal_reads(installed: Installed) -> None
     lines = installed.supervisor.log()
     assert [line for line in lines if not STAMP.match(line)] == []
     shown = subprocess.run(
-        ["tai64nlocal"],
+        [need("tai64nlocal")],
         input="\n".join(lines) + "\n",
         env={**os.environ, "TZ": "UTC"},
         capture_output=True,

@@ -12,6 +12,7 @@ from queue_wire.recipients import unpack_pending
 from support.piped import Piped
 from support.queued import MESSAGE, put_mess, put_todo, queue_message
 from support.todo_daemon import TodoDaemon, todo_home
+from support.tools import need
 
 REMOTE = [b"b@example.net"]
 LOCAL = [b"c@me.example.org"]
@@ -120,7 +121,7 @@ def test_a_burst_becomes_a_few_large_groups(tmp_path: Path) -> None:
     trace = tmp_path / "trace"
     expected = {queue_message(home, REMOTE) for _ in range(count)}
     with TodoDaemon(
-        home, wrapper=("strace", "-f", "-o", str(trace), "-e", "trace=fsync,fdatasync,syncfs,sync,write")
+        home, wrapper=(need("strace"), "-f", "-o", str(trace), "-e", "trace=fsync,fdatasync,syncfs,sync,write")
     ) as todo:
         assert set(todo.notices(count)) == expected
         assert todo.exit() == 0

@@ -11,6 +11,7 @@ import pytest
 
 from queue_base.home import Home
 from support.suite import Suite, program, wait_until
+from support.tools import need
 
 NOBODY = 65534
 DAEMONS = {
@@ -33,7 +34,7 @@ def place() -> Iterator[Path]:
 @pytest.fixture
 def home(place: Path) -> Home:
     """A home that root made with `queuectl init`, accounts and all, and a user, alice."""
-    subprocess.run(["useradd", "-m", "-d", place / "alice", "-s", "/bin/sh", "alice"], check=True)
+    subprocess.run([need("useradd"), "-m", "-d", place / "alice", "-s", "/bin/sh", "alice"], check=True)
     words = [*program("queuectl"), "init", str(place / "home"), "--me", "me.example", "--local", "me.example"]
     subprocess.run(words, check=True, capture_output=True)
     for box in ("new", "cur", "tmp"):

@@ -11,8 +11,6 @@ from queue_base.layout import Layout, open_layout
 from support.home import make_home
 
 BIRTH = 1_700_000_000_123_456
-
-
 SOON = 4_000_000_000
 
 

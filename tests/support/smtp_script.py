@@ -4,11 +4,7 @@ from queue_wire.smtp_client import Phase, SmtpClient
 from queue_wire.smtp_transaction import Transaction
 
 PEER = b"192.0.2.1"
-
-
 PLAIN = b"220 hi\r\n250 raw.example\r\n"
-
-
 PIPELINING = b"220 hi\r\n250-raw.example\r\n250-SIZE 1000\r\n250-8bitmime\r\n250 PIPELINING\r\n"
 
 

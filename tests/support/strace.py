@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from support.tools import need
+
 CALLS = (
     "openat,open,creat,link,linkat,unlink,unlinkat,rename,renameat,renameat2,write,pwrite64,writev,pwritev,pwritev2,"
     "ftruncate,truncate,mkdir,mkdirat,rmdir,symlink,symlinkat,mknod,mknodat,fsync,fdatasync,sync_file_range,syncfs,"
@@ -75,7 +77,7 @@ def strace_command(output: Path, command: list[str], fault: str = "") -> list[st
     options = ["-f", "-y", "-xx", "-v", "-s", "10000000", "--seccomp-bpf", "-e", "signal=none"]
     if fault:
         options += ["-e", f"inject={fault}"]
-    return ["strace", *options, "-e", f"trace={CALLS}", "-o", str(output), "--", *command]
+    return [need("strace"), *options, "-e", f"trace={CALLS}", "-o", str(output), "--", *command]
 
 
 def unhex(text: str) -> str:

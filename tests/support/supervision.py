@@ -2,13 +2,13 @@
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 from support.suite import wait_until
+from support.tools import need
 
 # What the scripts of a service directory call; each supervisor's PATH has these, and its own logger only.
 _COMMON = ("sh", "env", "mkdir", "sleep", "chown")
@@ -27,9 +27,7 @@ class Supervisor:
         programs = top / "programs"
         programs.mkdir()
         for tool in (*_COMMON, *self.tools):
-            found = shutil.which(tool)
-            assert found, f"{tool} is not installed; it is in Debian's package {self.name}"
-            (programs / tool).symlink_to(found)
+            (programs / tool).symlink_to(need(tool))
         # A link to the interpreter of a virtual environment would not be one, so this one is a script.
         (programs / "python3").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
         (programs / "python3").chmod(0o755)

@@ -10,21 +10,22 @@ from pathlib import Path
 from queue_base.home import Home
 from queue_base.layout import open_layout
 from support.suite import BIN, program
+from support.tools import need
 
 GOOD_ENVELOPE = b"Fjoe@me.example.org\0Tsomebody@me.example.org\0\0"
 
 # What root is allowed regardless of permissions. Without it, root is an owner like any other.
-_WRAPPER = ("setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all", "--")
+_OPTIONS = ("--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all", "--")
 
 
 def held_to_permissions() -> tuple[str, ...]:
     """Return the words before a command that is to obey modes, whoever runs the tests."""
-    return _WRAPPER if os.geteuid() == 0 else ()
+    return (need("setpriv"), *_OPTIONS) if os.geteuid() == 0 else ()
 
 
 def held_to_size(most: int) -> tuple[str, ...]:
     """Return the words before a command that may write no file beyond `most` bytes, as on a disk that gets full."""
-    return ("prlimit", f"--fsize={most}", "--")
+    return (need("prlimit"), f"--fsize={most}", "--")
 
 
 def run_enqueue(

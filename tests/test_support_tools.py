@@ -1,0 +1,39 @@
+"""What a test does about a tool that the machine lacks, or root: it fails under CI, elsewhere it is skipped and says so."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from support import tools
+
+
+def test_a_tool_that_is_missing_is_a_skip_that_names_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CI", raising=False)
+    monkeypatch.setattr(tools, "PACKAGES", {"no-such-command": "some-package"})
+    with pytest.raises(pytest.skip.Exception, match="needs no-such-command: apt-get install some-package"):
+        tools.need("no-such-command")
+
+
+def test_under_ci_a_missing_tool_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(pytest.fail.Exception, match="needs no-such-command"):
+        tools.need("no-such-command")
+
+
+@pytest.mark.parametrize(("ci", "outcome"), [("true", pytest.fail.Exception), ("", pytest.skip.Exception)])
+def test_a_missing_root_is_a_failure_under_ci_and_a_skip_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, ci: str, outcome: type[BaseException]
+) -> None:
+    monkeypatch.setenv("CI", ci)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(outcome, match="needs root"):
+        tools.need_root()
+
+
+def test_a_tool_that_only_root_has_on_path_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    tool = tmp_path / "for-root"
+    tool.write_text("#!/bin/sh\n")
+    tool.chmod(0o755)
+    monkeypatch.setattr(tools, "_ALSO", str(tmp_path))
+    assert tools.need("for-root") == str(tool)
