@@ -7,7 +7,7 @@ processes, accounts). Everything that can be wrong is looked at before the first
 
 import fcntl
 import os
-import sys
+import signal
 from typing import NamedTuple
 
 from queue_admin.accounts_check import Plan, check_code, plan_accounts
@@ -15,11 +15,15 @@ from queue_base import wiring
 from queue_base.accounts import Owner, become
 from queue_base.control import read_me
 from queue_base.errors import Failure, Temporary, Usage, complain, reason
-from queue_base.home import Home, take_home
+from queue_base.home import Home, take_help, take_home
 from queue_base.layout import open_layout
 from queue_base.lock import take_sendmutex
 from queue_base.programs import command
 
+USAGE = "usage: queue-start [--home HOME]"
+HELP = f"""{USAGE}
+Starts the whole suite and becomes queue-send; run it under supervise or runsv.
+"""
 # Our own pipe ends are kept above this, out of the way of the numbers that are handed over.
 HIGH = 64
 
@@ -67,6 +71,7 @@ def _pipe() -> tuple[int, int]:
 def _child(home: Home, daemon: Daemon, its_input: int, its_output: int, lock: int) -> None:
     """Become the daemon; never returns."""
     try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, wiring.KEPT_SIGNALS)
         os.dup2(its_input, 0)
         os.dup2(its_output, 1)
         os.closerange(3, HIGH)
@@ -109,13 +114,13 @@ def run(home: Home) -> None:
 
 def main(argv: list[str]) -> int:
     """Become queue-send, or return an exit code of queue_base.errors with a line on stderr."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, wiring.KEPT_SIGNALS)
     try:
         home, rest = take_home(argv[1:])
-        if rest in (["--help"], ["-h"]):
-            sys.stdout.write("usage: queue-start [--home HOME]\nStarts the suite; run it under supervise or runsv.\n")
+        if take_help(rest, HELP):
             return 0
         if rest:
-            raise Usage("usage: queue-start [--home HOME]")
+            raise Usage(USAGE)
         run(home)
     except Failure as error:
         complain("queue-start", f"alert: cannot start: {error}")

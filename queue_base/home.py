@@ -1,8 +1,11 @@
-"""The home: where control/, queue/ and alias/ are. `--home`, else QUEUE_HOME, else /var/queue."""
+"""The home: where control/, queue/ and alias/ are. `--home`, else QUEUE_HOME, else /var/queue.
+
+Here too is the other option that every program has: --help.
+"""
 
 import os
 
-from queue_base.errors import Usage
+from queue_base.errors import Temporary, Usage, reason
 
 DEFAULT_HOME = "/var/queue"
 
@@ -36,3 +39,18 @@ def take_home(arguments: list[str]) -> tuple[Home, list[str]]:
             raise Usage("--home needs a directory")
         return find_home(arguments[0][len("--home=") :]), arguments[1:]
     return find_home(), arguments
+
+
+def take_help(arguments: list[str], text: str, short: bool = True) -> bool:
+    """Print a program's help on stdout if that is asked for, also as -h where `short`; return whether it was.
+
+    `arguments` are what `take_home` has left. Raises Temporary.
+    """
+    if arguments != ["--help"] and not (short and arguments == ["-h"]):
+        return False
+    try:
+        # Not through sys.stdout: the injectors end without flushing it.
+        os.write(1, text.encode("ascii"))
+    except OSError as error:
+        raise Temporary(f"unable to write standard output: {reason(error)}") from error
+    return True

@@ -1,7 +1,8 @@
 """inotify, through pyinotify: the very names that appear in directories, so that a burst costs no scans.
 
 A link or a new file makes IN_CREATE, a rename IN_MOVED_TO. Where the kernel refuses a watch,
-`descriptor` is None and `problem` says why; the caller's scans then do the work.
+or has no inotify instance left, `descriptor` is None and `problem` says why; the caller's scans then do
+the work.
 """
 
 import logging
@@ -22,16 +23,17 @@ class Watch:
         self.lost = False
         self.problem = ""
         self._names: list[str] = []
-        self._manager = pyinotify.WatchManager()
-        self._notifier = pyinotify.Notifier(self._manager, self._note)
-        self.descriptor: int | None = self._manager.get_fd()
+        self.descriptor: int | None = None
         self._poll = select.poll()
-        self._poll.register(self._manager.get_fd(), select.POLLIN)
         try:
-            self._manager.add_watch(directories, mask, quiet=False)
-        except pyinotify.WatchManagerError as error:
+            manager = pyinotify.WatchManager()
+            self._notifier = pyinotify.Notifier(manager, self._note)
+            self._poll.register(manager.get_fd(), select.POLLIN)
+            manager.add_watch(directories, mask, quiet=False)
+        except (OSError, pyinotify.WatchManagerError) as error:
             self.problem = str(error).replace("\n", " ")
-            self.descriptor = None
+        else:
+            self.descriptor = manager.get_fd()
 
     def _note(self, event: pyinotify.Event) -> None:
         if event.mask & pyinotify.IN_Q_OVERFLOW:
@@ -42,7 +44,7 @@ class Watch:
     def take(self) -> list[str]:
         """Return the names that the kernel has for us now. Never waits."""
         # pyinotify reads even where there is nothing to be read, and would wait for it.
-        if not self._poll.poll(0):
+        if self.descriptor is None or not self._poll.poll(0):
             return []
         try:
             self._notifier.read_events()

@@ -1,8 +1,13 @@
-"""The descriptors that queue-start hands to queue-send. Every other daemon has its pipe on 0 and 1.
+"""What queue-start hands to queue-send: descriptors, and signals. Every other daemon has its pipe on 0 and 1.
 
 The lock's descriptor is shared with queue-todo and queue-clean: as long as one of those who change
 the queue lives, no second set can start.
 """
+
+import signal
+
+# Blocked by queue-start, so that one that comes before queue-send can obey it neither kills nor is lost.
+KEPT_SIGNALS = (signal.SIGHUP, signal.SIGALRM)
 
 LOCAL_JOBS = 3
 LOCAL_REPORTS = 4

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from queue_base.durable import write_all
 from queue_base.errors import Failure, Usage, complain, reason
-from queue_base.home import take_home
+from queue_base.home import take_help, take_home
 from queue_base.layout import Layout, open_layout
 from queue_base.pipes import PeerLost, read_available
 from queue_base.signals import ignore
@@ -24,6 +24,10 @@ from queue_wire.errors import FormatError
 from queue_wire.ids import unpack_id
 from queue_wire.records import RecordReader
 
+USAGE = "usage: queue-clean [--home HOME]"
+HELP = f"""{USAGE}
+Removes finished messages, and what injectors that died have left. It is started by queue-start.
+"""
 SWEEP_EVERY = 76431.0  # Seconds between sweeps, qmail's SLEEP_CLEANUP: 21 hours.
 
 
@@ -74,8 +78,10 @@ def main(argv: list[str]) -> int:
     """Run the daemon; return 0 at the end of fd 0, else an exit code of queue_base.errors."""
     try:
         home, rest = take_home(argv[1:])
+        if take_help(rest, HELP):
+            return 0
         if rest:
-            raise Usage("usage: queue-clean [--home HOME]; it is started by queue-start")
+            raise Usage(f"{USAGE}; it is started by queue-start")
         ignore(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
         os.umask(0o027)
         layout = open_layout(home.queue)

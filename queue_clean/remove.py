@@ -59,8 +59,10 @@ def _remove_work(layout: Layout, message: int, commit: Commit) -> None:
     commit.unlink(layout.bounce(message))
     try:
         commit.link(layout.mess(message), _second_name(layout, message))
-    except (FileExistsError, FileNotFoundError):
-        pass  # Asked for again, or the message itself is gone.
+    except OSError:
+        # Asked for again, or the message itself is gone. Or it cannot be made: it is only a hint for our next
+        # start, and without it what we leave when we die is S2, which is swept.
+        pass
 
 
 def _remove_info(layout: Layout, message: int, commit: Commit) -> None:

@@ -11,12 +11,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-# 11 to 40 are permanent, all others may pass.
+# 11 to 40 are permanent, all others may pass. 31, refused for good, is never used: no message is judged here.
 TOO_LONG = 11
 NO_MEMORY = 51
 TIMEOUT = 52
 WRITE = 53
 READ = 54
+CONFIG = 55
 HOME_TROUBLE = 61
 QUEUE_TROUBLE = 62
 PID_TROUBLE = 63
@@ -116,7 +117,7 @@ def remove(path: str) -> bool:
 def explain(program: str, error: BaseException) -> int:
     """Say on stderr, in one line, why a message could not be taken; return qmail-queue's exit code for it."""
     if isinstance(error, Failure):
-        code, text = (error.code if isinstance(error, QueueTrouble) else QUEUE_TROUBLE), str(error)
+        code, text = (error.code if isinstance(error, QueueTrouble) else CONFIG), str(error)
     elif isinstance(error, FormatError):
         code = TOO_LONG if isinstance(error, AddressTooLong) else BAD_ENVELOPE
         text = f"unable to use the envelope: {error}; nothing was queued"

@@ -7,13 +7,18 @@ other that it may be taken later. For each failure there is one line on stderr a
 import os
 
 from queue_base.errors import Usage
-from queue_base.home import Home, take_home
+from queue_base.home import Home, take_help, take_home
 from queue_inject.draft import READ, QueueTrouble, explain
 from queue_inject.source import Deadline, Source, guard_descriptors
 from queue_inject.writer import open_writer
 from queue_wire.envelope import EnvelopeReader
 
 PROGRAM = "queue-enqueue"
+USAGE = "usage: queue-enqueue [--home HOME] 0<message 1<envelope"
+HELP = f"""{USAGE}
+Puts a message in the queue: F<sender>, T<recipient> ... on descriptor 1, each with a NUL, and a NUL at the end.
+Exit code 0 queued, 11 to 40 it can never be taken, any other: later perhaps. They are qmail-queue's.
+"""
 
 
 def read_envelope(source: Source) -> tuple[bytes, list[bytes]]:
@@ -40,8 +45,10 @@ def main(argv: list[str]) -> int:
     os.umask(0o027)
     try:
         home, rest = take_home(argv[1:])
+        if take_help(rest, HELP):
+            return 0
         if rest:
-            raise Usage(f"{rest[0]} is not an option; usage: queue-enqueue [--home HOME] 0<message 1<envelope")
+            raise Usage(f"{rest[0]} is not an option; {USAGE}")
         enqueue(home)
     except BaseException as error:
         return explain(PROGRAM, error)

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 # So many messages, or so many bytes, share the syncs of one commit.
 GROUP = 100
 GROUP_BYTES = 64 * 1024 * 1024
+# A larger file that takes up less than this share of its size on the disk is made of holes: it costs its owner
+# nothing, and us all that we copy. No file system compresses mail that much.
+HOLES_FROM = 16 * 1024 * 1024
+SMALLEST_SHARE = 64
 # A file under construction that is older than this has no writer any more: the writer's limit is 24 hours.
 ABANDONED_SECONDS = 36 * 3600
 ENVELOPE_MAX = 64 * 1024 * 1024
@@ -50,6 +54,7 @@ class Maildrop:
         self._writer = writer
         self._warn = warn
         self._reported: set[str] = set()
+        self._readable = True
 
     def add(self, name: str) -> None:
         """Note a name that has appeared, if it is a finished file's."""
@@ -62,8 +67,11 @@ class Maildrop:
         try:
             names = os.listdir(self._directory)
         except OSError as error:
-            self._warn(f"unable to read {self._directory}: {reason(error)}; trying again later")
+            if self._readable:
+                self._warn(f"unable to read {self._directory}: {reason(error)}; trying again later")
+            self._readable = False
             return
+        self._readable = True
         self._reported.intersection_update(names)
         for name in names:
             if is_finished(name):
@@ -111,6 +119,8 @@ class Maildrop:
         size = place = 0
         while place < len(names) and len(drafts) < GROUP and size < GROUP_BYTES:
             name = names[place]
+            if drafts and size + self._size(name) > GROUP_BYTES:
+                break
             place += 1
             self.fresh.pop(name, None)
             self.deferred.pop(name, None)
@@ -132,6 +142,12 @@ class Maildrop:
             (self.queued if draft.queued else self.deferred)[name] = None
         troubles += self._remove_queued()
         return names[place:]
+
+    def _size(self, name: str) -> int:
+        try:
+            return os.lstat(f"{self._directory}/{name}").st_size
+        except OSError:
+            return 0  # Opening it will tell.
 
     def _remove_queued(self) -> list[str]:
         """Remove what is in the queue now; return what went wrong."""
@@ -173,6 +189,9 @@ class Maildrop:
             os.close(handle)
 
     def _copy_open(self, handle: int, status: os.stat_result) -> tuple[QueueDraft, int]:
+        held = status.st_blocks * 512
+        if status.st_size > HOLES_FROM and held * SMALLEST_SHARE < status.st_size:
+            raise Unfit(f"it claims to be of {status.st_size} bytes but takes up {held} on the disk")
         length = unpack_header(os.pread(handle, HEADER_LENGTH, 0))
         end = HEADER_LENGTH + length
         if not end < status.st_size <= end + ENVELOPE_MAX:

@@ -11,7 +11,7 @@ from itertools import chain
 from queue_base.control import read_line, read_me
 from queue_base.durable import write_all
 from queue_base.errors import PERMANENT, TEMPORARY, Failure, Permanent, Temporary, Usage, complain, reason
-from queue_base.home import Home, take_home
+from queue_base.home import Home, take_help, take_home
 from queue_inject.addresses import complete_argument
 from queue_inject.compose import Identity, make_author, make_message_id, make_sender, per_recipient, show_address
 from queue_inject.draft import explain
@@ -27,6 +27,13 @@ if TYPE_CHECKING:
 
 PROGRAM = "queue-inject"
 USAGE = "usage: queue-inject [--home HOME] [-aAhHnN] [-f SENDER] [RECIPIENT ...]"
+HELP = f"""{USAGE} <message
+Completes a message with a header and puts it in the queue.
+  -a, -h, -H, -A  recipients: arguments; header; both; arguments, else header (default)
+  -f SENDER       envelope sender
+  -n, -N          print the message instead; queue it (default)
+Exit code 0 queued, 100 it cannot be sent, 111 trouble that may pass.
+"""
 
 
 class Options:
@@ -159,7 +166,9 @@ def main(argv: list[str]) -> int:
     os.umask(0o027)
     try:
         home, rest = take_home(argv[1:])
-        inject(home, Options(rest))
+        # -h is an option of its own.
+        if not take_help(rest, HELP, short=False):
+            inject(home, Options(rest))
     except Failure as failure:
         complain(PROGRAM, f"fatal: {failure}")
         return failure.exit_code

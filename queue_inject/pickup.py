@@ -2,8 +2,8 @@
 
 Descriptor 0 is a pipe that only ever ends; then it exits 0. Descriptor 1 takes log lines for
 queue-send to print. maildrop/ is watched with inotify, and scanned at start, where names were lost,
-and every 25 minutes. Trouble leaves mail where it is, and it is tried again; a crash may repeat a
-message, but never loses one.
+and every 25 minutes; without inotify, every few seconds. Trouble leaves mail where it is, and it is
+tried again; a crash may repeat a message, but never loses one.
 """
 
 import os
@@ -12,19 +12,25 @@ import signal
 import time
 
 from queue_base.accounts import become, queue_owner
-from queue_base.errors import Failure, Permanent, complain
-from queue_base.home import Home, take_home
+from queue_base.errors import Failure, Permanent, Usage, complain
+from queue_base.home import Home, take_help, take_home
 from queue_base.layout import open_layout
 from queue_base.pipes import OutPipe, PeerLost, read_available
 from queue_base.signals import ignore
 from queue_base.watch import Watch
 from queue_inject.maildrop import Maildrop
 from queue_inject.writer import QueueWriter
-from queue_wire.logline import warning
+from queue_wire.logline import alert, warning
 from queue_wire.notice import pack_log
 
 PROGRAM = "queue-pickup"
+USAGE = "usage: queue-pickup [--home HOME]"
+HELP = f"""{USAGE}
+Copies mail that users left in maildrop/ into the queue. It is started by queue-start.
+"""
 SCAN_SECONDS = 25 * 60
+# Where there is no inotify.
+BLIND_SECONDS = 5
 # After trouble: twice as long each time, until it is over.
 RETRY_SECONDS = 5.0
 RETRY_MOST = 600.0
@@ -46,15 +52,18 @@ class Pickup:
         writer = QueueWriter(home, open_layout(home.queue), os.getuid())
         self._drop = Maildrop(directory, writer, self.warn)
         self._watch = Watch([directory])
+        self._scan_every = SCAN_SECONDS
         if self._watch.problem:
-            self.warn(f"unable to watch {directory}: {self._watch.problem}; it is scanned every {SCAN_SECONDS} s")
+            self._scan_every = BLIND_SECONDS
+            what = f"unable to watch {directory}: {self._watch.problem}; it is scanned every {BLIND_SECONDS} s"
+            self._log.put(pack_log(alert(f"{PROGRAM}: {what}")))
         self._retry = RETRY_SECONDS
         self._next_scan = self._next_try = 0.0
 
     def warn(self, text: str) -> None:
         """Have queue-send print a warning."""
         if self._log.held < LOG_MOST:
-            self._log.put(pack_log(warning(f"queue-pickup: {text}")))
+            self._log.put(pack_log(warning(f"{PROGRAM}: {text}")))
 
     def poll(self) -> None:
         """Wait until there is something to do. Raises PeerLost when queue-send has gone."""
@@ -79,7 +88,7 @@ class Pickup:
         now = time.monotonic()
         if now >= self._next_scan or self._watch.lost:
             self._watch.lost = False
-            self._next_scan = now + SCAN_SECONDS
+            self._next_scan = now + self._scan_every
             self._drop.scan(time.time())
         again = now >= self._next_try
         if self._drop.take(again):
@@ -108,8 +117,10 @@ def main(argv: list[str]) -> int:
     ignore(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE)
     try:
         home, rest = take_home(argv[1:])
+        if take_help(rest, HELP):
+            return 0
         if rest:
-            raise Permanent(f"{rest[0]} is not an option; usage: queue-pickup [--home HOME]")
+            raise Usage(f"{USAGE}; it is started by queue-start")
         serve(home)
     except Failure as failure:
         complain(PROGRAM, f"fatal: {failure}")

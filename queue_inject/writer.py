@@ -21,6 +21,7 @@ from queue_base.home import Home
 from queue_base.layout import FILE_MODE, MESS_MODE, Layout, open_layout
 from queue_base.trigger import pull_trigger
 from queue_inject.draft import (
+    CONFIG,
     HOME_TROUBLE,
     INTD_TROUBLE,
     MESS_TROUBLE,
@@ -203,13 +204,16 @@ def open_writer(home: Home) -> Writer:
         owner = queue_owner(home)
         if effective == 0 and owner.uid != 0:
             become(owner)
-        elif effective != owner.uid:
-            # Imported here because only a user who may not write to the queue needs it.
-            from queue_inject.drop import DropWriter
-
-            return DropWriter(home)
-        return QueueWriter(home, open_layout(home.queue), uid)
-    except QueueTrouble:
-        raise
     except Failure as failure:
         raise QueueTrouble(QUEUE_TROUBLE, str(failure)) from failure
+    if effective not in (0, owner.uid):
+        # Imported here because only a user who may not write to the queue needs it.
+        from queue_inject.drop import DropWriter
+
+        return DropWriter(home)
+    try:
+        layout = open_layout(home.queue)
+    except Failure as failure:
+        # How many directories there are is the queue's configuration.
+        raise QueueTrouble(CONFIG, str(failure)) from failure
+    return QueueWriter(home, layout, uid)

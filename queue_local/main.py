@@ -14,7 +14,7 @@ import signal
 from collections.abc import Iterator
 
 from queue_base.errors import TEMPORARY, Failure, Temporary, Usage, complain
-from queue_base.home import Home, take_home
+from queue_base.home import Home, take_help, take_home
 from queue_base.pipes import OutPipe, PeerLost
 from queue_base.signals import ignore
 from queue_local import settings
@@ -27,6 +27,10 @@ from queue_wire.job import Job
 from queue_wire.report import MESSAGE_SCOPE, Report, pack_ready, pack_report
 
 PROGRAM = "queue-local"
+USAGE = "usage: queue-local [--home HOME]"
+HELP = f"""{USAGE}
+Delivers into Maildirs, mailboxes, programs and forwards. It is started by queue-start.
+"""
 
 
 def start(home: Home, deliveries: Deliveries, job: Job) -> Report | None:
@@ -119,8 +123,10 @@ def main(argv: list[str]) -> int:
     """Run the daemon; return 0 at the end of fd 0, else an exit code of queue_base.errors."""
     try:
         home, rest = take_home(argv[1:])
+        if take_help(rest, HELP):
+            return 0
         if rest:
-            raise Usage("usage: queue-local [--home HOME]; it is started by queue-start")
+            raise Usage(f"{USAGE}; it is started by queue-start")
         ignore(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
         return serve(home)
     except Failure as error:

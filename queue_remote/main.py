@@ -13,15 +13,14 @@ import gc
 import os
 import resource
 import signal
-import sys
 
 import uvloop
 
 from queue_base.durable import write_all
 from queue_base.errors import PERMANENT as EXIT_PERMANENT
 from queue_base.errors import TEMPORARY as EXIT_TEMPORARY
-from queue_base.errors import Usage, complain, reason
-from queue_base.home import Home, take_home
+from queue_base.errors import Failure, Usage, complain, reason
+from queue_base.home import Home, take_help, take_home
 from queue_base.signals import ignore
 from queue_remote.alone import deliver_alone, pack_alone
 from queue_remote.daemon import PROGRAM, Daemon
@@ -91,15 +90,17 @@ def run_alone(home: Home, operands: list[str]) -> int:
 def main(argv: list[str]) -> int:
     fill_standard_descriptors()
     try:
-        if argv[1:] == ["--help"]:
-            sys.stdout.write(USAGE)
-            return 0
         home, operands = take_home(argv[1:])
+        if take_help(operands, USAGE):
+            return 0
         if operands and operands[0].startswith("--") and operands[0] != "--":
             raise Usage(f"unknown option {operands[0]}; try --help")
     except Usage as error:
         complain(PROGRAM, f"usage: {error}")
         return EXIT_PERMANENT
+    except Failure as error:
+        complain(PROGRAM, f"fatal: {error}")
+        return error.exit_code
     if operands[:1] == ["--"]:
         operands = operands[1:]
     return run_alone(home, operands) if operands else run_daemon(home)

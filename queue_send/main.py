@@ -12,7 +12,7 @@ from typing import Protocol
 
 from queue_base import wiring
 from queue_base.errors import Failure, Temporary, Usage, complain
-from queue_base.home import Home, take_home
+from queue_base.home import Home, take_help, take_home
 from queue_base.layout import open_layout
 from queue_base.lock import take_sendmutex
 from queue_base.signals import Signals
@@ -29,6 +29,12 @@ from queue_wire import logline
 # Seconds for queue-todo to finish its group after X; a disk that hangs must not keep us from ending.
 TODO_WAIT = 60.0
 
+USAGE = "usage: queue-send [--home HOME]"
+HELP = f"""{USAGE}
+The scheduler; its stdout is the log. TERM ends it, ALRM makes all mail due, HUP rereads the control files.
+It is started by queue-start.
+"""
+
 
 class Part(Protocol):
     """A part of the loop: says what it waits for, then does a bounded amount of work."""
@@ -44,9 +50,11 @@ class Sender:
     """The parts of the loop, and what signals do to them."""
 
     def __init__(self, home: Home) -> None:
+        self._signals = Signals(signal.SIGTERM, signal.SIGINT, signal.SIGALRM, signal.SIGHUP)
+        # queue-start has kept these for us.
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, wiring.KEPT_SIGNALS)
         layout = open_layout(home.queue)
         self._run = Run(home, Log())
-        self._signals = Signals(signal.SIGTERM, signal.SIGINT, signal.SIGALRM, signal.SIGHUP)
         self._bouncer = Bouncer(self._run)
         self._cleaner = Cleaner(self._run, wiring.CLEAN_IDS, wiring.CLEAN_ANSWERS)
         self._messages = Messages(self._run, layout, self._bouncer, self._cleaner)
@@ -129,8 +137,10 @@ def main(argv: list[str]) -> int:
     """Run the scheduler; return 0 after TERM, 111 after the loss of a peer, else a code of queue_base.errors."""
     try:
         home, rest = take_home(argv[1:])
+        if take_help(rest, HELP):
+            return 0
         if rest:
-            raise Usage("usage: queue-send [--home HOME]; it is started by queue-start")
+            raise Usage(f"{USAGE}; it is started by queue-start")
         os.umask(0o027)
         take_descriptors(home)
         try:

@@ -12,7 +12,7 @@ import signal
 import time
 
 from queue_base.errors import Failure, Usage, complain, reason
-from queue_base.home import Home, take_home
+from queue_base.home import Home, take_help, take_home
 from queue_base.layout import Layout, open_layout
 from queue_base.pipes import OutPipe, PeerLost, read_available
 from queue_base.signals import ignore
@@ -27,9 +27,15 @@ from queue_wire.errors import FormatError
 from queue_wire.ids import unpack_id
 from queue_wire.notice import EXIT, REREAD, Classified, pack_classified, pack_log
 
+PROGRAM = "queue-todo"
+USAGE = "usage: queue-todo [--home HOME]"
+HELP = f"""{USAGE}
+The classifier: splits each new envelope into local and remote recipients. It is started by queue-start.
+"""
 GROUP = 250  # Messages that share a commit at the most.
 HELD_MOST = 4 << 20  # Bytes of notices that queue-send has not read; over it, classification waits.
 RULES_RETRY = 60.0  # Seconds between tries to read control files that could not be read at start.
+BLIND_SCAN = 5.0  # Seconds between scans where there is neither inotify nor a trigger.
 
 
 class Classifier:
@@ -42,7 +48,8 @@ class Classifier:
         self._pending = Pending(layout)
         # Watch first, scan after: what arrives in between is then seen twice, never not at all.
         self._watch = Watch(layout.directories("todo"))
-        self._trigger = Trigger(home)
+        self._trigger: Trigger | None = None
+        self._next_scan = 0.0
         self._named = 0
         self._rules: Rules | None = None
         self._next_rules = 0.0
@@ -50,17 +57,23 @@ class Classifier:
         self._next_confirm = 0.0
         self.leaving = False
         if self._watch.problem:
-            self._log(logline.alert(f"unable to watch todo: {self._watch.problem}; the trigger and scans do its work"))
+            self._alert(f"unable to watch todo: {self._watch.problem}; the trigger and scans do its work")
+        try:
+            self._trigger = Trigger(home)
+        except OSError as error:
+            self._alert(f"unable to use {home.queue}/lock/trigger: {reason(error)}; inotify and scans do its work")
 
     def prepare(self, poll: "select.poll", now: float) -> float:
         """Register what to wait for; return the seconds to wait at the most."""
-        for descriptor in (0, self._trigger.descriptor, self._watch.descriptor):
+        for descriptor in (0, self._trigger and self._trigger.descriptor, self._watch.descriptor):
             if descriptor is not None:
                 poll.register(descriptor, select.POLLIN)
         poll.register(1, select.POLLOUT if self._notices.held else 0)
         if self._rules is None:
             return max(0.0, self._next_rules - now)
         wait = RULES_RETRY if self._notices.held > HELD_MOST else self._pending.wait(now)
+        if self._blind:
+            wait = min(wait, max(0.0, self._next_scan - now))
         return min(wait, max(0.0, self._next_confirm - now)) if self._unsure else wait
 
     def run(self, ready: dict[int, int], now: float) -> None:
@@ -73,8 +86,11 @@ class Classifier:
             self._reread(now)
         if self._watch.descriptor in ready:
             self._take_names()
-        if self._trigger.descriptor in ready:
-            self._take_trigger()
+        if self._trigger is not None and self._trigger.descriptor in ready:
+            self._take_trigger(self._trigger.clear())
+        if self._blind and now >= self._next_scan:
+            self._next_scan = now + BLIND_SCAN
+            self._pending.scan_soon()
         if self._rules is not None and self._notices.held <= HELD_MOST and not self.leaving:
             self._pending.run(now)
             group = self._pending.take(GROUP)
@@ -95,7 +111,7 @@ class Classifier:
             elif command == EXIT[0]:
                 self.leaving = True
             else:
-                self._log(logline.warning(f"queue-todo: unknown command {command}"))
+                self._warn(f"unknown command {command}")
 
     def _reread(self, now: float) -> None:
         try:
@@ -103,7 +119,7 @@ class Classifier:
         except Failure as error:
             self._next_rules = now + RULES_RETRY
             fate = "the old ones stay" if self._rules else f"nothing is classified; trying again in {RULES_RETRY:.0f} s"
-            self._log(logline.alert(f"unable to reread controls: {error}; {fate}"))
+            self._alert(f"unable to reread controls: {error}; {fate}")
 
     def _take_names(self) -> None:
         found = []
@@ -118,9 +134,12 @@ class Classifier:
             self._watch.lost = False
             self._pending.scan_soon()
 
-    def _take_trigger(self) -> None:
+    @property
+    def _blind(self) -> bool:
+        return self._watch.descriptor is None and self._trigger is None
+
+    def _take_trigger(self, pulls: int) -> None:
         """Scan if somebody pulled the trigger whose message inotify did not name."""
-        pulls = self._trigger.clear()
         if self._watch.descriptor is not None:
             self._take_names()
         if pulls > self._named:
@@ -153,14 +172,20 @@ class Classifier:
         for message, why in outcome.parked:
             self._pending.park(message)
             self._log(logline.corrupt_message(message, why))
-            self._log(logline.alert(f"msg {message} cannot be read and is parked in corrupt: {why}"))
+            self._alert(f"msg {message} cannot be read and is parked in corrupt: {why}")
         for message, _ in outcome.deferred:
             self._pending.defer(message, now)
         if outcome.deferred:
             # One line for the group: a full disk would otherwise fill the log too.
             message, why = outcome.deferred[0]
             others = f" (and {len(outcome.deferred) - 1} more)" if len(outcome.deferred) > 1 else ""
-            self._log(logline.warning(f"unable to classify msg {message}{others}: {why}; will try again later"))
+            self._warn(f"unable to classify msg {message}{others}: {why}; will try again later")
+
+    def _alert(self, text: str) -> None:
+        self._log(logline.alert(f"{PROGRAM}: {text}"))
+
+    def _warn(self, text: str) -> None:
+        self._log(logline.warning(f"{PROGRAM}: {text}"))
 
     def _log(self, line: bytes) -> None:
         self._notices.put(pack_log(line))
@@ -179,17 +204,19 @@ def main(argv: list[str]) -> int:
     """Run the daemon; return 0 after X or the end of fd 0, else an exit code of queue_base.errors."""
     try:
         home, rest = take_home(argv[1:])
+        if take_help(rest, HELP):
+            return 0
         if rest:
-            raise Usage("usage: queue-todo [--home HOME]; it is started by queue-start")
+            raise Usage(f"{USAGE}; it is started by queue-start")
         ignore(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
         os.umask(0o027)
         loop(Classifier(home, open_layout(home.queue)))
     except PeerLost:
         return 0
     except Failure as error:
-        complain("queue-todo", f"fatal: {error}")
+        complain(PROGRAM, f"fatal: {error}")
         return error.exit_code
     except OSError as error:
-        complain("queue-todo", f"fatal: unable to go on: {error.filename or ''} {reason(error)}")
+        complain(PROGRAM, f"fatal: unable to go on: {error.filename or ''} {reason(error)}")
         return 111
     return 0
