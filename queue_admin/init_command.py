@@ -19,7 +19,7 @@ from queue_base.programs import program_path
 @click.command("init")
 @click.argument("home", required=False)
 @click.option("--me", help="This host's full name, for control/me; the default is what the system says.")
-@click.option("--local", multiple=True, metavar="DOMAIN", help="A domain delivered here, as this host's name is; for control/locals.")
+@click.option("--local", multiple=True, metavar="DOMAIN", help="A domain delivered here besides this host's name.")
 @click.option("--split", type=click.IntRange(1, 100_000), help="Directories per kind of file, a prime; default 23.")
 @click.option("--as-me", is_flag=True, help="Also as root: own everything yourself, make no accounts.")
 @click.option("--service", metavar="DIR", help="Also write a service directory for daemontools or runit.")

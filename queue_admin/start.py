@@ -116,6 +116,15 @@ def main(argv: list[str]) -> int:
     """Become queue-send, or return an exit code of queue_base.errors with a line on stderr."""
     signal.pthread_sigmask(signal.SIG_BLOCK, wiring.KEPT_SIGNALS)
     try:
+        return prepare(argv)
+    finally:
+        # Nothing was started.
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, wiring.KEPT_SIGNALS)
+
+
+def prepare(argv: list[str]) -> int:
+    """Read the command line and run; return an exit code where nothing was started."""
+    try:
         home, rest = take_home(argv[1:])
         if take_help(rest, HELP):
             return 0

@@ -65,7 +65,8 @@ class Classifier:
 
     def prepare(self, poll: "select.poll", now: float) -> float:
         """Register what to wait for; return the seconds to wait at the most."""
-        for descriptor in (0, self._trigger and self._trigger.descriptor, self._watch.descriptor):
+        trigger = None if self._trigger is None else self._trigger.descriptor
+        for descriptor in (0, trigger, self._watch.descriptor):
             if descriptor is not None:
                 poll.register(descriptor, select.POLLIN)
         poll.register(1, select.POLLOUT if self._notices.held else 0)

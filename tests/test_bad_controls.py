@@ -53,7 +53,7 @@ def test_control_files_that_cannot_be_read_at_hup_leave_the_old_ones_in_force(ma
         hosts.chmod(0)
         suite.signal(signal.SIGHUP)
         suite.wait_for(
-            rf"alert: unable to reread controls: unable to read {hosts}: permission denied; the old"
+            rf"alert: queue-todo: unable to reread controls: unable to read {hosts}: permission denied; the old"
         )
         limit.write_text("-1\n")
         suite.signal(signal.SIGHUP)
@@ -66,13 +66,22 @@ def test_control_files_that_cannot_be_read_at_hup_leave_the_old_ones_in_force(ma
         mail.check_alive(suite, "new-controls")
 
 
+def test_a_control_file_that_two_programs_cannot_read_is_an_alert_of_each_under_its_name(mail: GoodMail) -> None:
+    with Suite(mail.home) as suite:
+        mail.check_alive(suite, "before")
+        mail.control("me", "")
+        suite.signal(signal.SIGHUP)
+        suite.wait_for(r"^alert: unable to reread controls: .*/me: .*; the old ones stay$")
+        suite.wait_for(r"^alert: queue-todo: unable to reread controls: .*/me: .*; the old ones stay$")
+
+
 def test_nothing_is_classified_by_rules_that_cannot_be_read_until_they_can(mail: GoodMail) -> None:
     hosts = mail.control("locals", f"{LOCAL}\n")
     hosts.chmod(0)
     with Suite(mail.home, wrapper=held_to_permissions()) as suite:
         mail.send("patient")
         suite.wait_for(
-            rf"alert: unable to reread controls: unable to read {hosts}: permission denied; nothing"
+            rf"alert: queue-todo: unable to reread controls: unable to read {hosts}: permission denied; nothing"
         )
         assert suite.count("new msg") == 0
         hosts.chmod(0o644)

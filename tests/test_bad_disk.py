@@ -32,7 +32,7 @@ def test_queue_todo_on_a_full_disk_defers_with_a_warning_and_loses_nothing(mail:
     with Suite(mail.home) as suite:
         disk_full(suite.daemon("queue-todo"))
         mail.send("waits")
-        suite.wait_for(r"warning: unable to classify msg \d+: .*file too large; will try again later")
+        suite.wait_for(r"warning: queue-todo: unable to classify msg \d+: .*file too large; will try again later")
         assert suite.count("new msg") == 0
         disk_free(suite.daemon("queue-todo"))
         mail.check_alive(suite, "beside-waits")
@@ -73,7 +73,7 @@ def test_mail_waits_with_a_warning_where_queue_todo_may_not_write(mail: GoodMail
         for bucket in buckets:
             bucket.chmod(0o555)
         mail.send("barred")
-        suite.wait_for(r"warning: unable to classify msg \d+: .*/info/.*: permission denied; will try again later")
+        suite.wait_for(r"warning: queue-todo: unable to classify msg \d+: .*/info/.*: permission denied; will try again")
         for bucket in buckets:
             bucket.chmod(0o755)
         mail.check_alive(suite, "beside-barred")

@@ -84,7 +84,7 @@ def test_a_todo_file_of_garbage_is_parked_with_an_alert_and_others_go_on(
         number = put_in_todo(mail.home, letter_text("garbage"), todo)
         mail.send(token)
         suite.wait_for(rf"corrupt msg {number}: ")
-        suite.wait_for(rf"alert: msg {number} cannot be read and is parked in corrupt: ")
+        suite.wait_for(rf"alert: queue-todo: msg {number} cannot be read and is parked in corrupt: ")
         mail.check(token)
         suite.wait_for(r"end msg")
     # Nothing of it was touched, and nobody tried it.

@@ -20,6 +20,8 @@ BURST = 5000
 PACE = 500
 HANGING = 20
 LIMIT = 0.1  # Seconds from the end of an injection to the `new msg` line.
+# The same for the slowest: on a busy machine one turn of something else can take longer than LIMIT.
+WORST = 2.0
 
 
 @pytest.fixture
@@ -38,10 +40,11 @@ def waiting(site: Site) -> int:
     return sum(len(names) for _, _, names in os.walk(Path(site.home.queue, "todo")))
 
 
-def test_a_burst_of_5000_messages_is_classified_within_100_ms_each_while_every_delivery_hangs(
+def test_of_a_burst_of_5000_messages_99_percent_are_classified_within_100_ms_while_every_delivery_hangs(
     site: Site, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    site.control("concurrencyremote", f"{HANGING}\n")
+    for name in ("concurrencyremote", "destinationinitial"):
+        site.control(name, f"{HANGING}\n")
     tarpit = Tarpit()
     site.route(tarpit.port)
     with TimedSuite(site.home) as suite, tarpit:
@@ -56,14 +59,14 @@ def test_a_burst_of_5000_messages_is_classified_within_100_ms_each_while_every_d
         assert site.kinds()["info"] == HANGING + BURST
         assert waiting(site) == 0
     delays = sorted(told[each.message] - each.time for each in queued)
-    median, most_of_all, worst = delays[BURST // 2], delays[BURST * 95 // 100], delays[-1]
+    median, most, worst = delays[BURST // 2], delays[BURST * 99 // 100], delays[-1]
     with capsys.disabled():
         print(
             f"\n{BURST} messages at {PACE}/s while {HANGING} deliveries hang: classified after "
-            f"{median * 1000:.1f} ms (median), {most_of_all * 1000:.1f} ms (95 %), {worst * 1000:.1f} ms (worst)"
+            f"{median * 1000:.1f} ms (median), {most * 1000:.1f} ms (99 %), {worst * 1000:.1f} ms (worst)"
         )
-    assert median < LIMIT
-    assert most_of_all < LIMIT
+    assert most < LIMIT
+    assert worst < WORST
 
 
 def deliver(suite: TimedSuite, sink: Sink, count: int, limit: Path) -> float:
@@ -87,6 +90,8 @@ def test_deliveries_start_and_finish_while_5000_messages_wait_in_todo_and_while_
     count = 500
     # No deliveries yet, so that there are classified messages to deliver.
     limit = site.control("concurrencyremote", "0\n")
+    # The same window from the first delivery on, so that the two runs are alike.
+    site.control("destinationinitial", "20\n")
     sink = Sink()
     site.route(sink.port)
     with sink, TimedSuite(site.home) as suite:
@@ -106,14 +111,17 @@ def test_deliveries_start_and_finish_while_5000_messages_wait_in_todo_and_while_
         suite.wait_for(r"status: local 0/\d+ remote 0/20", times=1 + suite.count(r"remote 0/20$"))
         os.kill(todo, signal.SIGCONT)
         suite.wait_for(r"new msg", times=2 * count + BURST)
-        lines = list(suite.lines)
-    last_new = max(number for number, line in enumerate(lines) if line.startswith("new msg"))
-    meanwhile = sum(1 for line in lines[:last_new] if line.startswith("delivery ")) - 2 * count
+        heard = list(suite.heard)
+    news = [moment for moment, line in heard if line.startswith("new msg")]
+    first, last = news[2 * count], news[-1]
+    meanwhile = sum(1 for moment, line in heard if line.startswith("delivery ") and first < moment < last)
+    usual, busy = count / alone, meanwhile / (last - first)
     with capsys.disabled():
         print(
             f"\n{count} deliveries: {alone:.2f} s with todo/ empty, {beside:.2f} s with {BURST} messages in todo/; "
-            f"{meanwhile} deliveries ended while those were classified"
+            f"{busy:.0f} deliveries/s in the {last - first:.2f} s in which those were classified, else {usual:.0f}/s"
         )
-    assert meanwhile > 0
     # The two are the same but for the noise of a busy machine.
-    assert beside < 4 * alone + 2
+    assert beside < 1.5 * alone + 0.3
+    # The processes share what cores there are, so the rate falls; if queue-send waited for queue-todo it would be 0.
+    assert busy > usual / 5

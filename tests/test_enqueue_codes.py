@@ -46,7 +46,13 @@ def remove(home: Home, kind: str) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "spoil"),
-    [("mess", remove_bucket), ("mess", remove_buckets), ("info", add_bucket), ("todo", remove_bucket), ("intd", remove)],
+    [
+        ("mess", remove_bucket),
+        ("mess", remove_buckets),
+        ("info", add_bucket),
+        ("todo", remove_bucket),
+        ("intd", remove),
+    ],
 )
 def test_a_queue_whose_directories_do_not_fit_together_is_55(home: Home, kind: str, spoil: object) -> None:
     assert callable(spoil)
@@ -57,8 +63,7 @@ def test_a_queue_whose_directories_do_not_fit_together_is_55(home: Home, kind: s
 
 
 def test_a_queue_whose_layout_cannot_be_read_is_55(home: Home) -> None:
-    remove_buckets(home, "mess")
-    Path(home.queue, "mess").rmdir()
+    remove(home, "mess")
     Path(home.queue, "mess").touch()
     outcome = enqueue(home, b"x", ENVELOPE)
     assert outcome.code == 55 and b"unable to read" in outcome.error

@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -11,11 +10,15 @@ from support.suite import BIN, program
 PROGRAMS = sorted(path.name for path in BIN.iterdir() if path.name.startswith("queue"))
 
 
-def ask(name: str, *words: str, **more: int) -> subprocess.CompletedProcess[bytes]:
-    environment = {**os.environ, "QUEUE_HOME": "/nowhere"}
-    options = {"stdout": subprocess.PIPE, **more}
+def ask(name: str, *words: str, stdout: int = subprocess.PIPE) -> subprocess.CompletedProcess[bytes]:
+    """Run a program where there is no home; return its end."""
     return subprocess.run(
-        [*program(name), *words], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment, timeout=60, **options
+        [*program(name), *words],
+        stdin=subprocess.DEVNULL,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "QUEUE_HOME": "/nowhere"},
+        timeout=60,
     )
 
 
@@ -36,7 +39,7 @@ def test_the_short_option_for_help_says_the_same(name: str) -> None:
     assert ask(name, "-h").returncode == 0
 
 
-def test_h_alone_is_an_option_of_queue_inject_and_no_help(tmp_path: Path) -> None:
+def test_h_alone_is_an_option_of_queue_inject_and_no_help() -> None:
     shown = ask("queue-inject", "-h")
     assert shown.returncode != 0 and shown.stdout == b""
 

@@ -1,6 +1,5 @@
 """queue-send and peers that send nonsense, die, or are slow: it says so, and no mail is lost."""
 
-import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +8,6 @@ import pytest
 
 from queue_base.home import Home
 from queue_base.layout import open_layout
-from queue_send.log import Log
 from queue_wire.netstring import pack_netstring
 from queue_wire.notice import EXIT
 from support.home import make_home
@@ -184,42 +182,6 @@ def test_a_daemon_that_does_not_read_its_jobs_does_not_stop_the_other_channel(ho
         assert [send.remote.job().recipients[0][:3] for _ in range(400)][::399] == [b"0@x", b"399"]
 
 
-def test_a_logger_that_does_not_read_stops_no_report_and_loses_no_line(home: Home) -> None:
-    Path(home.control, "concurrencyremote").write_text("5000\n")
-    count = 1000
-    with ScriptedSend(home, ready=False) as send:
-        send.remote.ready(5000)
-        message = classified_message(home, remote=[b"%d@%d.example" % (number, number) for number in range(count)])
-        send.todo.classified(message)
-        jobs = [send.remote.job() for _ in range(count)]
-        # 1,000 lines of 1,000 bytes: far more than the pipe holds, and nobody has read one yet.
-        for job in jobs:
-            send.remote.report(job, b"K" + b"x" * 2000)
-        assert send.clean.removed() == message
-        send.signal(signal.SIGTERM)
-        assert send.wait() == 0
-        assert send.found(r"starting delivery .*") == [
-            f"starting delivery {number + 1}: msg {message} to remote {number}@{number}.example"
-            for number in range(count)
-        ]
-        results = [line for line in send.lines if line.startswith("delivery ")]
-        assert [int(line.split()[1][:-1]) for line in results] == list(range(1, count + 1))
-        assert {len(line) for line in results} == {1000}
-
-
-def test_a_logger_that_is_gone_does_not_stop_the_mail(home: Home) -> None:
-    with ScriptedSend(home) as send:
-        send.fence()
-        os.close(send.stdout)
-        send.stdout = os.open(os.devnull, os.O_RDONLY)
-        message = classified_message(home, remote=[b"b@c"])
-        send.todo.classified(message)
-        send.remote.deliver(b"Kok")
-        assert send.clean.removed() == message
-        send.signal(signal.SIGTERM)
-        assert send.wait(read_log=False) == 0
-
-
 def test_what_queue_todo_classified_before_the_end_is_in_the_log(home: Home) -> None:
     with ScriptedSend(home) as send:
         send.fence()
@@ -231,21 +193,3 @@ def test_what_queue_todo_classified_before_the_end_is_in_the_log(home: Home) -> 
         assert send.wait() == 0
         assert send.found("new msg .*") == [f"new msg {number}" for number in range(3000)]
         assert send.lines[-1] == "status: exiting"
-
-
-def test_a_stdout_that_takes_nothing_after_all_loses_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Another process that shares stdout may have made it non-blocking.
-    def refuse(descriptor: int, data: bytes) -> int:
-        raise BlockingIOError
-
-    reader, writer = os.pipe()
-    log = Log(writer)
-    log.put(b"status: one")
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "write", refuse)
-        log.run({}, 0.0)
-    log.put(b"status: two")
-    log.finish()
-    assert os.read(reader, 100) == b"status: one\nstatus: two\n"
-    os.close(reader)
-    os.close(writer)

@@ -1,4 +1,4 @@
-"""What a test does about a tool that the machine lacks, or root: it fails under CI, elsewhere it is skipped and says so."""
+"""What a test does about a tool or a right that is missing: it fails under CI, elsewhere it is skipped and says so."""
 
 import os
 from pathlib import Path

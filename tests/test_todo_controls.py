@@ -35,7 +35,7 @@ def test_controls_that_cannot_be_read_at_the_start_stop_classification_until_the
     first = queue_message(home, REMOTE)
     with TodoDaemon(home) as todo:
         line = todo.line()
-        assert line.startswith(f"alert: unable to reread controls: unable to read {bad}: ")
+        assert line.startswith(f"alert: queue-todo: unable to reread controls: unable to read {bad}: ")
         assert line.endswith("; nothing is classified; trying again in 60 s")
         second = queue_message(home, REMOTE)
         todo.reread()
@@ -61,7 +61,8 @@ def test_controls_that_cannot_be_parsed_at_a_reread_leave_the_old_ones(
         Path(home.control, name).write_bytes(content)
         todo.reread()
         line = todo.line()
-        assert line.startswith("alert: unable to reread controls: ") and line.endswith("; the old ones stay")
+        assert line.startswith("alert: queue-todo: unable to reread controls: ")
+        assert line.endswith("; the old ones stay")
         assert f"{home.control}/{name}" in line
         queue_message(home, [b"c@me.example.org", b"joe@new.example"])
         notice = todo.notice()

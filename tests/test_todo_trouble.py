@@ -43,7 +43,7 @@ def test_a_todo_file_that_cannot_be_read_is_parked_and_the_others_go_on(tmp_path
     with TodoDaemon(home) as todo:
         assert todo.notice().message == good
         assert todo.line().startswith(f"corrupt msg {bad}: ")
-        assert todo.line().startswith(f"alert: msg {bad} cannot be read and is parked in corrupt: ")
+        assert todo.line().startswith(f"alert: queue-todo: msg {bad} cannot be read and is parked in corrupt: ")
         reason = Path(layout.hashed("corrupt", bad)).read_bytes()
         assert reason.endswith(b"\n") and reason.count(b"\n") == 1
         assert Path(layout.todo(bad)).read_bytes() == garbage
@@ -127,7 +127,8 @@ def test_a_full_disk_is_one_warning_and_the_mail_is_classified_when_there_is_roo
         limit_files(todo.process.pid, 0)
         message = queue_message(home, REMOTE)
         line = todo.line()
-        assert line.startswith("warning: unable to classify msg ") and line.endswith("; will try again later")
+        assert line.startswith("warning: queue-todo: unable to classify msg ")
+        assert line.endswith("; will try again later")
         assert "file too large" in line
         assert Presence(layout, message).state() == 4
         limit_files(todo.process.pid, -1)

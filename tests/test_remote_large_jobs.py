@@ -1,0 +1,31 @@
+"""queue-remote takes the largest job that queue-send makes, and queue-send makes none that is larger."""
+
+from pathlib import Path
+
+import pytest
+
+from queue_base.home import Home
+from queue_send.controls import read_controls
+from queue_wire.envelope import ADDRESS_MAX
+from support.home import make_home
+from support.remote_daemon import RemoteDaemon, RemoteHome
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return make_home(tmp_path / "home")
+
+
+def test_a_job_of_the_most_and_longest_recipients_is_answered(tmp_path: Path) -> None:
+    home = RemoteHome(tmp_path)
+    home.control("smtproutes", ":127.0.0.1:1")
+    recipients = [b"%04d" % number + b"a" * (ADDRESS_MAX - 14) + b"@b.example" for number in range(1100)]
+    with RemoteDaemon(home) as daemon:
+        report = daemon.deliver(home.message(b"Subject: x\n\ny\n"), *recipients)
+        assert [letter for letter, _ in report.verdicts] == [b"Z"] * 1100
+        assert daemon.end() == (0, b"")
+
+
+def test_a_job_has_no_more_than_1000_recipients_whatever_the_control_file_says(home: Home) -> None:
+    Path(home.control, "destinationrecipients").write_text("5000\n")
+    assert read_controls(home).destinationrecipients == 1000
