@@ -1,11 +1,23 @@
-"""What every test run needs: tests marked `exhaustive` run only with --exhaustive."""
+"""What every test run needs: tests marked `exhaustive` run only with --exhaustive, and none changes our umask."""
 
 import os
+from collections.abc import Iterator
+from collections.abc import Iterator
 
 import pytest
 
 # Those need a namespace of their own, which test_accounts.py makes.
 collect_ignore = [] if os.environ.get("QUEUE_NAMESPACED") else ["namespaced"]
+
+
+@pytest.fixture(autouse=True)
+def same_umask() -> Iterator[None]:
+    """Fail a test that leaves another umask, as a program's main() called in this process may: later tests would fail."""
+    before = os.umask(0o022)
+    os.umask(before)
+    yield
+    after = os.umask(before)
+    assert after == before, f"the test left umask {after:03o}; run the program as a process"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -19,3 +31,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
+
+
+@pytest.fixture(autouse=True)
+def same_umask() -> Iterator[None]:
+    """A program's main() that a test calls in its own process sets the umask; the next test has the old one."""
+    before = os.umask(0o022)
+    os.umask(before)
+    yield
+    os.umask(before)

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
-from queue_inject.enqueue import main
 from support.home import make_home
-from support.injectors import enqueue, inject, is_empty
+from support.injectors import enqueue, inject, is_empty, run
+from support.suite import program
 
 ENVELOPE = b"Fa@example.org\0Tb@example.net\0\0"
 WITH_A_BUG = """
@@ -70,10 +70,9 @@ def test_a_queue_whose_layout_cannot_be_read_is_55(home: Home) -> None:
     assert inject(home, "b@example.net", message=b"\nx").code == 111
 
 
-def test_an_option_that_is_none_is_55(capfd: pytest.CaptureFixture[str]) -> None:
-    assert main(["queue-enqueue", "--foo"]) == 55
-    assert main(["queue-enqueue", "--home"]) == 55
-    assert capfd.readouterr().err.count("\n") == 2
+@pytest.mark.parametrize("word", ["--foo", "--home"])
+def test_an_option_that_is_none_is_55(word: str) -> None:
+    assert run([*program("queue-enqueue"), word]).code == 55
 
 
 def test_a_bug_is_81_with_its_traceback_and_leaves_nothing(home: Home) -> None:
