@@ -31,12 +31,3 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
-
-
-@pytest.fixture(autouse=True)
-def same_umask() -> Iterator[None]:
-    """A program's main() that a test calls in its own process sets the umask; the next test has the old one."""
-    before = os.umask(0o022)
-    os.umask(before)
-    yield
-    os.umask(before)
