@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator
-from collections.abc import Iterator
 
 import pytest
 
@@ -12,7 +11,7 @@ collect_ignore = [] if os.environ.get("QUEUE_NAMESPACED") else ["namespaced"]
 
 @pytest.fixture(autouse=True)
 def same_umask() -> Iterator[None]:
-    """Fail a test that leaves another umask, as a program's main() called in this process may: later tests would fail."""
+    """Fail a test that leaves another umask, as a program's main() called in this process may; later ones suffer."""
     before = os.umask(0o022)
     os.umask(before)
     yield
