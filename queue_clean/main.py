@@ -16,8 +16,8 @@ from queue_base.errors import Failure, Usage, complain, reason
 from queue_base.home import take_help, take_home
 from queue_base.layout import Layout, open_layout
 from queue_base.pipes import PeerLost, read_available
+from queue_base.removal import finish_removals, remove_messages
 from queue_base.signals import ignore
-from queue_clean.remove import finish_removals, remove_messages
 from queue_clean.sweep import sweep
 from queue_wire.cleaning import NOT_UNDERSTOOD, REMOVED, TROUBLE
 from queue_wire.errors import FormatError

@@ -8,8 +8,8 @@ import os
 from collections.abc import Iterator
 
 from queue_base.layout import Layout
+from queue_base.removal import remove_messages
 from queue_base.states import Presence
-from queue_clean.remove import remove_messages
 from queue_wire.errors import FormatError
 from queue_wire.ids import unpack_id
 

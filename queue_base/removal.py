@@ -1,7 +1,7 @@
 """Removes finished messages, a group at a time, in the order that a crash cannot turn against anybody.
 
     1. intd, local, remote, bounce; a second name, pid/finished.I     sync     now info is the last that names it
-    2. info                                                           sync     now nobody will try it again
+    2. info, and the marks in hold and corrupt                        sync     now nobody will try it again
     3. mess, then the second name                                              now its number may be used again
 
 Had mess/ gone before the others were safely gone, a power cut could bring back an old local/ or remote/
@@ -67,6 +67,14 @@ def _remove_work(layout: Layout, message: int, commit: Commit) -> None:
 
 def _remove_info(layout: Layout, message: int, commit: Commit) -> None:
     commit.unlink(layout.hashed("info", message))
+    _remove_marks(layout, message, commit)
+
+
+def _remove_marks(layout: Layout, message: int, commit: Commit) -> None:
+    """A mark must not be there for the next message of the number. Few messages have one: the others cost no sync."""
+    for kind in ("hold", "corrupt"):
+        if os.path.lexists(layout.hashed(kind, message)):
+            commit.unlink(layout.hashed(kind, message))
 
 
 def _second_name(layout: Layout, message: int) -> str:
@@ -86,5 +94,8 @@ def finish_removals(layout: Layout) -> None:
         except FormatError:
             continue  # Not ours: a person's file.
         if Presence(layout, message).state() == 2:
+            commit = Commit()
+            _remove_marks(layout, message, commit)
+            commit.sync()
             os.unlink(layout.mess(message))
         os.unlink(f"{layout.queue}/pid/{name}")

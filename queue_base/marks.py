@@ -1,0 +1,87 @@
+"""Marks on messages, hold/B/I and corrupt/B/I, and what else an administrator changes on the disk.
+
+A mark holds a reason, one line. Two reasons in hold/ are orders, and queue-send carries them out as soon as
+nothing of the message is in flight, after a crash as well: DELETED and RETURNED. Whoever calls these functions is
+the one that may change classified messages (lock/sendmutex). They raise OSError; nothing is safe before the
+Commit's sync.
+"""
+
+import os
+
+from queue_base.durable import Commit, read_file
+from queue_base.layout import FILE_MODE, Layout
+
+DELETED = b"deleted by the administrator; it ends when nothing of it is in flight"
+RETURNED = b"returned by the administrator; it bounces when nothing of it is in flight"
+ORDERS = (DELETED, RETURNED)
+REASON_MOST = 500  # Bytes.
+KINDS = ("hold", "corrupt")
+_CONTROLS = bytes(32 if byte < 32 or byte == 127 else byte for byte in range(256))
+
+
+def clean_reason(reason: bytes) -> bytes:
+    """Return a reason as a mark holds it: control characters become spaces, and there is an end to it."""
+    return reason.translate(_CONTROLS)[:REASON_MOST].strip()
+
+
+def birth_of(layout: Layout, message: int) -> int | None:
+    """Return a message's birth in microseconds, None where there is no such message."""
+    classified = not os.path.lexists(layout.todo(message))
+    for path in [layout.hashed("info", message)] if classified else [layout.mess(message)]:
+        try:
+            return os.lstat(path).st_mtime_ns // 1000
+        except FileNotFoundError:
+            continue
+    return None
+
+
+def is_marked(layout: Layout, kind: str, message: int) -> bool:
+    """Return whether a message has a mark in hold/ or corrupt/."""
+    return os.path.lexists(layout.hashed(kind, message))
+
+
+def read_mark(layout: Layout, message: int) -> bytes | None:
+    """Return the reason in hold/B/I, None where there is no mark."""
+    try:
+        return read_file(layout.hashed("hold", message), 65536).split(b"\n", 1)[0]
+    except FileNotFoundError:
+        return None
+
+
+def mark(layout: Layout, message: int, reason: bytes, commit: Commit) -> None:
+    """Put a mark in hold/, in the place of one that is there."""
+    passing = f"{layout.queue}/pid/mark.{message}"
+    commit.unlink(passing)
+    commit.create(passing, clean_reason(reason) + b"\n", FILE_MODE)
+    commit.rename(passing, layout.hashed("hold", message))
+
+
+def unmark(layout: Layout, message: int, commit: Commit) -> None:
+    """Remove a message's marks."""
+    for kind in KINDS:
+        if is_marked(layout, kind, message):
+            commit.unlink(layout.hashed(kind, message))
+
+
+def make_due(layout: Layout, message: int, now: int, commit: Commit) -> None:
+    """Make the next attempts now, in whole seconds since the epoch."""
+    for kind in ("local", "remote"):
+        path = layout.hashed(kind, message)
+        try:
+            os.utime(path, (now, now))
+        except FileNotFoundError:
+            continue
+        commit.contents(path)
+
+
+def give_birth(layout: Layout, message: int, birth: int, commit: Commit) -> None:
+    """Make a classified message one that was born at `birth`, in microseconds since the epoch, and is due."""
+    path = layout.hashed("info", message)
+    os.utime(path, ns=(birth * 1000, birth * 1000))
+    commit.contents(path)
+    make_due(layout, message, birth // 1_000_000, commit)
+
+
+def leave_todo(layout: Layout, message: int, commit: Commit) -> None:
+    """Take a message out of todo/, so that it is never classified. It is S2 or S3 then."""
+    commit.unlink(layout.todo(message))
