@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import click
 
-from queue_admin import adopt_command, init_command, list_command, show_command, stat_command
+from queue_admin import adopt_command, change_commands, init_command, list_command, show_command, stat_command
 from queue_base.errors import PERMANENT, TEMPORARY, Failure, complain, reason
 
 PROGRAM = "queuectl"
@@ -31,19 +31,22 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Show it.")
 @click.pass_context
 def group(context: click.Context, home: str | None) -> None:
-    """Make, take over and look at a mail queue.
+    """Make, take over, look at and change a mail queue.
 
     \b
     Examples:
       queuectl init /var/queue --me mail.example.org
       queuectl list --state classified
       queuectl --home /srv/queue show 457-h5x3k2j1z9
+      queuectl flush --domain example.net
     """
     context.obj = home
 
 
 for _module in COMMANDS:
     group.add_command(_module.command)
+for _command in change_commands.commands:
+    group.add_command(_command)
 
 
 def main(argv: list[str]) -> int:

@@ -68,6 +68,7 @@ class Bouncer:
         self._end: Callable[[int], None]
         self._park: Callable[[int, str], None]
         self._waiting: deque[int] = deque()
+        self._taken: set[int] = set()
         self._again: list[tuple[float, int]] = []
         self._composing: tuple[int, Iterator[None]] | None = None  # A message, and the steps of its bounce.
         self._children: list[_Child] = []
@@ -82,7 +83,22 @@ class Bouncer:
         """Take a message whose recipients are all done, if it has failures; return whether it has."""
         if not os.path.lexists(self._store.layout.bounce(message)):
             return False
-        self._waiting.append(message)
+        if message not in self._taken:
+            self._taken.add(message)
+            self._waiting.append(message)
+        return True
+
+    def holds(self, message: int) -> bool:
+        """Return whether a message's bounce waits or is on its way."""
+        return message in self._taken
+
+    def drop(self, message: int) -> bool:
+        """Make no bounce of a message; return False where queue-enqueue has it already."""
+        if any(child.message == message for child in self._children):
+            return False
+        self._taken.discard(message)
+        if self._composing and self._composing[0] == message:
+            self._composing = None
         return True
 
     @property
@@ -115,6 +131,8 @@ class Bouncer:
             self._waiting.append(heappop(self._again)[1])
         if not self._composing and self._waiting and len(self._children) < AT_ONCE:
             message = self._waiting.popleft()
+            if message not in self._taken:
+                return  # It was dropped.
             self._composing = message, self._steps(message, int(now))
         if self._composing:
             self._work(*self._composing, now)
@@ -129,6 +147,7 @@ class Bouncer:
         except OSError as error:
             self._later(message, f"{error.filename or ''} {reason(error)}".strip(), now)
         except FormatError as error:
+            self._taken.discard(message)
             self._park(message, str(error))
         self._composing = None
 
@@ -202,6 +221,7 @@ class Bouncer:
 
     def _over(self, message: int) -> None:
         """The failures have been told, or never will be: the record goes, and the message ends."""
+        self._taken.discard(message)
         path = self._store.layout.bounce(message)
         try:
             self._store.drop(path)

@@ -85,6 +85,7 @@ class Decisions:
     def withdrawn(self, attempt: Attempt) -> None:
         """A message that was to be withdrawn has nothing in flight any more."""
         self._messages.slices.pop((self._kind, attempt.message), None)
+        self._messages.withdrawn(attempt.message, self._kind)
 
     def expired(self, group: Group) -> None:
         """Fail recipients that cannot be tried before it is too late; applied with the verdicts of the turn."""

@@ -20,6 +20,7 @@ from queue_send.backlog import Backlog
 from queue_send.bouncer import Bouncer
 from queue_send.channel import Channel
 from queue_send.cleaner import Cleaner
+from queue_send.control import Control
 from queue_send.log import Log
 from queue_send.messages import Messages
 from queue_send.peers import Notices
@@ -66,8 +67,10 @@ class Sender:
         self._todo = Notices(self._run, "queue-todo", wiring.TODO_NOTICES, wiring.TODO_COMMANDS, arrive)
         self._pickup = Notices(self._run, "queue-pickup", wiring.PICKUP_NOTICES, None, arrive)
         backlog = Backlog(self._run, layout, self._messages)
+        self._control = Control(self._run, self._messages.orders)
         self._parts: list[Part] = [
             self._todo, self._pickup, backlog, self._run.syncing, *self._channels, self._bouncer, self._cleaner,
+            self._control,
         ]  # fmt: skip
         self._patience = 0.0
         self._run.log.status(self._messages.status())
@@ -114,6 +117,7 @@ class Sender:
 
     def finish(self) -> int:
         """Say the last words; return the exit code: 111 where a peer was lost."""
+        self._control.close()
         self._run.log.put(logline.EXITING)
         self._run.log.finish()
         return 111 if self._run.broken else 0

@@ -4,8 +4,11 @@ What is known of a message that waits is its number and its next attempt; everyt
 and is read when its turn comes. Nothing here waits; what the disk refuses is tried again later.
 """
 
+import time
+
 from queue_base.errors import reason
 from queue_base.layout import Layout
+from queue_base.marks import is_marked
 from queue_send.attempt import Attempt
 from queue_send.bouncer import Bouncer
 from queue_send.cleaner import Cleaner
@@ -13,6 +16,7 @@ from queue_send.decisions import Decisions
 from queue_send.events import Settings
 from queue_send.known import Known
 from queue_send.nexthop import group_recipients
+from queue_send.orders import Orders
 from queue_send.run import Run
 from queue_send.scheduler import Scheduler
 from queue_send.store import Store
@@ -39,10 +43,11 @@ class Messages:
         self.known = Known(layout.split)
         # Ids that were announced while the backlog is being read, which must not take them on again.
         self._announced: set[int] | None = set()
-        self._parked = self.store.parked()
-        self._held = self.store.held()
+        self.parked = self.store.parked()
+        self.held = self.store.held()
         # (kind, message): the offset of the next recipients of a message that has more than are loaded at once.
         self.slices: dict[tuple[str, int], int] = {}
+        self.orders = Orders(run, self, bouncer, cleaner, self.store.orders(self.held))
         bouncer.attach(self.store, self.end, self.park)
         cleaner.attach(self.arrive)
         self.decisions = {kind: Decisions(run, self, kind) for kind in CHANNELS}
@@ -92,23 +97,35 @@ class Messages:
             return  # Found at start already; gone; or a new message of this number, whose own notice will come.
         if self._announced is not None:
             self._announced.add(message)
+        self._forget_old_marks(message)
+        if self.orders.carry_out(message, now):
+            return
         kinds = [kind for kind in CHANNELS if self.store.due(message, kind) is not None]
         for kind in kinds:
             self.schedulers[kind].arrived(message)
-        if not kinds:
+        if not kinds and message not in self.held:
             self.finish(message)
+
+    def _forget_old_marks(self, message: int) -> None:
+        """What we know of marks was about an earlier message of this number, if they are gone from the disk."""
+        for kind, marked in (("hold", self.held), ("corrupt", self.parked)):
+            if message in marked and not is_marked(self.store.layout, kind, message):
+                marked.discard(message)
+                self.orders.forget(message)
 
     def discover(self, message: int) -> bool:
         """Found at start, with its info file: take it on as the last run left it, if it is whole and classified."""
         announced = self._announced is not None and message in self._announced
         if announced or self._cleaner.holds(message) or not self.store.is_classified(message):
             return False
-        if message in self._parked:
+        if message in self.parked:
             return False
+        if self.orders.carry_out(message, time.time()):
+            return not self._cleaner.holds(message)
         dues = {kind: due for kind in CHANNELS if (due := self.store.due(message, kind)) is not None}
         for kind, due in dues.items():
             self.schedulers[kind].found(message, due, self._all_due)
-        if not dues:
+        if not dues and message not in self.held:
             self.finish(message)
         return bool(dues)
 
@@ -142,7 +159,7 @@ class Messages:
 
     def _read(self, message: int, kind: str, stamp: int | None) -> tuple[Attempt | None, list[tuple[int, bytes]]]:
         """Return an attempt and its recipients, None where it is not to be tried. Raises FormatError, OSError."""
-        if message in self._parked or message in self._held:
+        if message in self.parked or message in self.held:
             return None, []
         try:
             sender, birth = self.store.load(message)
@@ -160,7 +177,7 @@ class Messages:
 
     def park(self, message: int, why: str) -> None:
         """Leave a message that cannot be read to a person: a mark in corrupt/, and an alert."""
-        self._parked.add(message)
+        self.parked.add(message)
         self._run.log.put(logline.corrupt_message(message, why))
         try:
             self.store.park(message, why)
@@ -178,16 +195,48 @@ class Messages:
             path = error.filename or message
             self._run.log.warning(f"unable to change {path}: {reason(error)}; will try again later")
             return
-        if last and message not in self._parked:
+        if last and message not in self.parked:
             self.finish(message)
 
     def finish(self, message: int) -> None:
         """No recipient is left: bounce what failed, then end."""
-        if not self._bouncer.wants(message):
+        if not (self._cleaner.holds(message) or self._bouncer.holds(message) or self._bouncer.wants(message)):
             self.end(message)
+
+    def wake(self, message: int) -> bool:
+        """Try a message that waits now; return whether that is anything new. One without recipients is finished."""
+        kinds = [kind for kind in CHANNELS if self.store.due(message, kind) is not None]
+        if not kinds and message not in self.held:
+            self.finish(message)
+        waiting = [kind for kind in kinds if not self.schedulers[kind].holds(message)]
+        for kind in waiting:
+            self.schedulers[kind].wake(message)
+        return bool(waiting)
+
+    def withdraw(self, message: int, now: float) -> bool:
+        """Start nothing more of a message; return whether something of it is in flight. `withdrawn` follows then."""
+        for scheduler in self.schedulers.values():
+            scheduler.withdraw(message, now)
+        return self.is_loaded(message)
+
+    def is_loaded(self, message: int) -> bool:
+        """Return whether something of a message is queued or in flight."""
+        return any(scheduler.holds(message) for scheduler in self.schedulers.values())
+
+    def withdrawn(self, message: int, kind: str) -> None:
+        """Nothing of a message is in flight any more on one channel, after `withdraw`."""
+        if message in self.held:
+            self.orders.carry_out(message, time.time())
+        elif message not in self.parked:
+            self.schedulers[kind].wake(message)  # Released meanwhile, or it has a new birth.
 
     def end(self, message: int) -> None:
         """Nothing is left to do: the files go to queue-clean."""
+        if self.orders.puts_off(message):
+            return
+        self.held.discard(message)
+        self.parked.discard(message)
+        self.orders.forget(message)
         self.known.forget(message)
         self._run.log.put(logline.end_message(message))
         self._cleaner.remove(message)

@@ -233,6 +233,10 @@ class Scheduler:
         self._close_if_over(attempt, now)
         return True
 
+    def holds(self, message: int) -> bool:
+        """Return whether a message is loaded: something of it is queued or in flight."""
+        return message in self._active
+
     def _turn_away(self, group: Group, destination: Destination, now: float) -> None:
         """A group is not tried this time: it waits for its next attempt, or fails if it has expired."""
         attempt, count = group.attempt, len(group.recipients)

@@ -49,7 +49,7 @@ class Note(NamedTuple):
 class Reply(NamedTuple):
     """How many messages were changed, and notes; `error`, where it is not empty, says why nothing was done."""
 
-    count: int
+    touched: int
     notes: list[Note]
     error: bytes = b""
 
@@ -80,7 +80,7 @@ def pack_reply(reply: Reply) -> bytes:
     if reply.error:
         return pack_netstring(b"error\0" + reply.error)
     notes = [note.letter + note.text for note in reply.notes]
-    return pack_netstring(b"\0".join([b"ok", b"%d" % reply.count, *notes]))
+    return pack_netstring(b"\0".join([b"ok", b"%d" % reply.touched, *notes]))
 
 
 def unpack_reply(payload: bytes) -> Reply:

@@ -75,6 +75,16 @@ def corrupt_message(message: int, reason: str) -> bytes:
     return _spaced(b"corrupt msg %d: " % message, reason)
 
 
+def hold_message(message: int, reason: bytes) -> bytes:
+    """The message is frozen, or is to end without another delivery; the reason keeps its spaces."""
+    return _spaced(b"hold msg %d: " % message, reason.decode("utf-8", "backslashreplace"))
+
+
+def release_message(message: int) -> bytes:
+    """The message is no longer held or parked."""
+    return b"release msg %d" % message
+
+
 def destination_dead(nexthop: bytes, probe: int, turned_away: int) -> bytes:
     """A nexthop is dead: its mail is deferred without an attempt; the next probe is in `probe` seconds."""
     return _line(b"dest ", nexthop, b" dead: probe in %d s, %d recipients deferred" % (probe, turned_away))

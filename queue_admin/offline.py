@@ -1,0 +1,115 @@
+"""Carries out orders on the disk while queue-send does not run; we hold its lock meanwhile.
+
+What queue-send would do at once it does at its next start: a message that is to bounce gets the mark for it.
+Nothing is answered before it is safe. A crash leaves an order done, or not begun, or with the mark by which
+queue-send ends the message.
+"""
+
+import os
+import time
+
+from queue_base import marks
+from queue_base.durable import Commit
+from queue_base.errors import reason
+from queue_base.layout import Layout
+from queue_base.removal import remove_messages
+from queue_wire import control_socket as wire
+from queue_wire.control_socket import GONE, NEWS, TROUBLE, Note, Reply, Request
+from queue_wire.errors import FormatError
+from queue_wire.ids import pack_long_id, unpack_long_id
+
+
+class Offline:
+    """`lock` is a descriptor that holds sendmutex."""
+
+    def __init__(self, layout: Layout, lock: int) -> None:
+        self._layout = layout
+        self._lock = lock
+        self._notes: list[Note] = []
+
+    def ask(self, request: Request) -> Reply:
+        """Carry out a request; return the reply."""
+        self._notes = []
+        if request.command == wire.PROBE:
+            return Reply(0, [])
+        touched: list[int] = []
+        commit = Commit()
+        try:
+            for name in request.names:
+                message = self._find(name)
+                if message is not None and self._begin(request, message, name.decode(), commit):
+                    touched.append(message)
+            commit.sync()
+            if request.command == wire.DELETE:
+                touched = self._remove(touched)
+        except OSError as error:
+            text = f"unable to change {error.filename or 'the disk'}: {reason(error)}"
+            return Reply(0, [*self._notes, Note(TROUBLE, text.encode("utf-8", "replace"))])
+        return Reply(len(touched), self._notes)
+
+    def _note(self, letter: bytes, name: str, text: str) -> None:
+        self._notes.append(Note(letter, f"{name}: {text}".encode()))
+
+    def _find(self, name: bytes) -> int | None:
+        """Return the id of the message with a long id, None with a note where there is none."""
+        try:
+            message, birth = unpack_long_id(name.decode("ascii", "replace"))
+        except FormatError as error:
+            self._notes.append(Note(TROUBLE, str(error).encode("utf-8", "replace")))
+            return None
+        if birth is None or marks.birth_of(self._layout, message) != birth:
+            self._note(GONE, name.decode("ascii", "replace"), "no such message")
+            return None
+        return message
+
+    def _begin(self, request: Request, message: int, name: str, commit: Commit) -> bool:
+        """Do what goes before the sync; return whether the message is changed."""
+        layout, command = self._layout, request.command
+        queued = os.path.lexists(layout.todo(message))
+        held = marks.read_mark(layout, message)
+        corrupt = marks.is_marked(layout, "corrupt", message)
+        now = time.time()
+        if command == wire.HOLD:
+            if held is None:
+                marks.mark(layout, message, marks.clean_reason(request.reason), commit)
+            elif held in marks.ORDERS:
+                self._note(TROUBLE, name, held.decode())
+            return held is None
+        if command == wire.RELEASE:
+            marks.unmark(layout, message, commit)
+            if held is not None or corrupt:
+                marks.make_due(layout, message, int(now), commit)
+            return held is not None or corrupt
+        if command == wire.DELETE:
+            marks.mark(layout, message, marks.DELETED, commit)
+            return True
+        if command == wire.BOUNCE:
+            if corrupt:
+                self._note(TROUBLE, name, "it is corrupt and cannot be bounced; release or delete it")
+            elif held != marks.RETURNED:
+                marks.mark(layout, message, marks.RETURNED, commit)
+                self._note(NEWS, name, "bounces when queue-send starts")
+            return not corrupt and held != marks.RETURNED
+        if queued or corrupt or (held is not None and command == wire.FLUSH):
+            if command == wire.REQUEUE:
+                self._note(TROUBLE, name, "it is not classified, or corrupt, and cannot have a new birth")
+            return False
+        if command == wire.FLUSH:
+            marks.make_due(layout, message, int(now), commit)
+        else:
+            birth = int(now * 1_000_000)
+            marks.give_birth(layout, message, birth, commit)
+            self._note(NEWS, name, f"is {pack_long_id(message, birth)} now")
+        return True
+
+    def _remove(self, messages: list[int]) -> list[int]:
+        """Remove messages that have the mark for it; return those that are gone. Raises OSError."""
+        commit = Commit()
+        for message in messages:
+            marks.leave_todo(self._layout, message, commit)
+        commit.sync()
+        failed = remove_messages(self._layout, messages)
+        for message, error in failed.items():
+            text = f"unable to remove {error.filename or message}: {reason(error)}; queue-send will"
+            self._notes.append(Note(TROUBLE, text.encode("utf-8", "replace")))
+        return [message for message in messages if message not in failed]

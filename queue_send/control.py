@@ -1,0 +1,173 @@
+"""lock/control: a Unix socket on which queuectl gives its orders (queue_wire.control_socket).
+
+Only root and the owner of the queue get to it (0600, in a directory of 0700). A turn reads a piece from each client,
+and takes one request of each; while a request is worked on nothing more is read from its client. What is no
+request gets an error and is closed; so is a client that says nothing for IDLE seconds.
+"""
+
+import os
+import select
+import socket
+import time
+
+from queue_base.errors import reason
+from queue_base.pipes import OutPipe, PeerLost, read_available
+from queue_send.orders import Orders
+from queue_send.run import Run
+from queue_wire.control_socket import REQUEST_MOST, Reply, pack_reply, unpack_request
+from queue_wire.errors import FormatError
+from queue_wire.netstring import NetstringReader
+
+CLIENTS_MOST = 8  # At once; more wait until one has gone.
+IDLE = 30.0
+_LEAVING = b"queue-send is about to end; try again"
+
+
+class _Client:
+    """One connection: `working` from a request on until its reply, `closing` when only the reply is left to write.
+
+    `unread` is whether what it sent may hold another request.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self.reader = NetstringReader(REQUEST_MOST)
+        self.out = OutPipe(connection.fileno())
+        self.working = False
+        self.unread = False
+        self.closing = False
+        self.gone = False
+        self.since = time.monotonic()
+
+    def answer(self, reply: Reply) -> None:
+        """Take the reply to the request that is worked on."""
+        self.working = False
+        self.since = time.monotonic()
+        if not self.gone:
+            self.out.put(pack_reply(reply))
+
+    def refuse(self, text: bytes) -> None:
+        """Answer with an error, and have no more of this client."""
+        self.answer(Reply(0, [], text))
+        self.closing = True
+
+    @property
+    def listens(self) -> bool:
+        """Whether another request of it may be taken: it has read the last reply."""
+        return not (self.working or self.closing or self.out.held)
+
+    @property
+    def deadline(self) -> float:
+        """When it has been silent for too long."""
+        return float("inf") if self.working else self.since + IDLE
+
+
+class Control:
+    """Listens from the start on. Where it cannot, that is an alert, and mail goes on without it."""
+
+    def __init__(self, run: Run, orders: Orders) -> None:
+        self._run = run
+        self._orders = orders
+        self._clients: list[_Client] = []
+        self._listener: socket.socket | None = None
+        self._path = run.home.queue + "/lock/control"
+        try:
+            self._listen()
+        except OSError as error:
+            run.log.alert(f"unable to listen on {self._path}: {reason(error)}; queuectl cannot reach this queue-send")
+
+    def _listen(self) -> None:
+        try:
+            os.unlink(self._path)  # We hold the lock, so nobody listens on it.
+        except FileNotFoundError:
+            pass
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        # A socket's path has 107 bytes at the most; a descriptor's is always short enough.
+        directory = os.open(os.path.dirname(self._path), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            listener.bind(f"/proc/self/fd/{directory}/control")
+            os.chmod(self._path, 0o600)
+            listener.listen(64)
+        finally:
+            os.close(directory)
+        self._listener = listener
+
+    def prepare(self, poll: "select.poll", now: float) -> float:
+        """Wait for clients, requests, room for replies, and the end of somebody's patience."""
+        if self._listener is not None and len(self._clients) < CLIENTS_MOST:
+            poll.register(self._listener, select.POLLIN)
+        for client in self._clients:
+            if client.listens and client.unread:
+                return 0.0
+            wanted = select.POLLOUT if client.out.held else select.POLLIN if client.listens else 0
+            if wanted:
+                poll.register(client.connection, wanted)
+        first = min([client.deadline for client in self._clients], default=float("inf"))
+        return max(0.0, min(3600.0, first - time.monotonic()))
+
+    def run(self, ready: dict[int, int], now: float) -> None:
+        """One turn: new clients, one request of each, replies."""
+        if self._run.leaving:
+            self._stop_listening()
+        if self._listener is not None and self._listener.fileno() in ready and len(self._clients) < CLIENTS_MOST:
+            self._accept()
+        for client in self._clients:
+            try:
+                if client.listens and (client.unread or client.connection.fileno() in ready):
+                    self._serve(client, now)
+                client.out.flush()
+            except PeerLost:
+                client.gone = True
+            done = client.closing and not client.out.held
+            if client.gone or done or client.deadline <= time.monotonic():
+                client.gone = True
+                client.connection.close()
+        self._clients = [client for client in self._clients if not client.gone]
+
+    def _accept(self) -> None:
+        try:
+            assert self._listener is not None
+            connection, _ = self._listener.accept()
+        except OSError:
+            return  # It has gone again, or there are no descriptors left: it waits.
+        self._clients.append(_Client(connection))
+
+    def _serve(self, client: _Client, now: float) -> None:
+        if not client.unread:
+            client.reader.feed(read_available(client.connection.fileno(), REQUEST_MOST) or b"")
+            client.since = time.monotonic()
+            client.unread = True
+        try:
+            payload = client.reader.next()
+            if payload is None:
+                client.unread = False
+                return
+            request = unpack_request(payload)
+        except FormatError as error:
+            client.refuse(str(error).encode("utf-8", "replace").replace(b"\0", b"_"))
+            return
+        if self._run.leaving:
+            client.refuse(_LEAVING)
+            return
+        client.working = True
+        self._orders.obey(request, client.answer, now)
+
+    def _stop_listening(self) -> None:
+        if self._listener is None:
+            return
+        self._listener.close()
+        self._listener = None
+        try:
+            os.unlink(self._path)
+        except OSError:
+            pass  # The next start replaces it.
+
+    def close(self) -> None:
+        """Stop, with what replies fit; who waits for another one finds the connection closed."""
+        self._stop_listening()
+        for client in self._clients:
+            try:
+                client.out.flush()
+            except PeerLost:
+                continue
+            client.connection.close()

@@ -1,0 +1,233 @@
+"""What the administrator orders through lock/control: hold, release, requeue, delete, bounce, flush, probe.
+
+An order is on the disk, safe, before it is answered, and before anything comes of it. hold, delete and bounce are
+marks in hold/ (queue_base.marks); the last two are carried out once nothing of the message is in flight,
+in this run or, after a crash, in the next one. The disk is waited for in the thread of Run.syncing.
+"""
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from queue_base import marks
+from queue_base.durable import Commit
+from queue_base.errors import reason as why
+from queue_base.trigger import pull_trigger
+from queue_send.bouncer import Bouncer
+from queue_send.cleaner import Cleaner
+from queue_send.nexthop import name_nexthop
+from queue_send.returning import Returning
+from queue_send.run import Run
+from queue_send.selection import Chosen, choose
+from queue_wire import control_socket as wire
+from queue_wire import logline
+from queue_wire.control_socket import NEWS, TROUBLE, Note, Reply, Request
+from queue_wire.ids import pack_long_id
+
+if TYPE_CHECKING:
+    from queue_send.messages import Messages
+
+Answer = Callable[[Reply], None]
+
+
+class Orders:
+    """`given` are the orders that earlier runs left."""
+
+    def __init__(
+        self, run: Run, messages: "Messages", bouncer: Bouncer, cleaner: Cleaner, given: dict[int, bytes]
+    ) -> None:
+        self._run = run
+        self._messages = messages
+        self._layout = messages.store.layout
+        self._bouncer = bouncer
+        self._cleaner = cleaner
+        self._given = given
+        self._returning = Returning(run, messages)
+        # Messages that the thread is at, and whether they have ended meanwhile.
+        self._busy: dict[int, bool] = {}
+
+    def obey(self, request: Request, answer: Answer, now: float) -> None:
+        """Do what a request says; `answer` is called with the reply, perhaps later."""
+        if request.command == wire.PROBE:
+            answer(self._probe(request.names, now))
+            return
+        chosen = choose(request.names, self._birth_of)
+        if request.command == wire.FLUSH:
+            answer(self._flush(chosen))
+        elif request.command == wire.RELEASE:
+            self._release(chosen, answer)
+        elif request.command == wire.REQUEUE:
+            self._requeue(chosen, answer, now)
+        else:
+            orders = {wire.DELETE: marks.DELETED, wire.BOUNCE: marks.RETURNED}
+            reason = orders.get(request.command) or marks.clean_reason(request.reason)
+            self._mark(chosen, reason, answer)
+
+    def _birth_of(self, message: int) -> int | None:
+        """Return the birth of a message that has not ended."""
+        return None if self._cleaner.holds(message) else marks.birth_of(self._layout, message)
+
+    # What needs no disk
+
+    def _probe(self, domains: list[bytes], now: float) -> Reply:
+        for domain in domains:
+            nexthop = name_nexthop(domain.lower(), self._run.controls.routes)
+            self._messages.schedulers["remote"].probe(nexthop, now)
+        return Reply(0, [])
+
+    def _flush(self, chosen: Chosen) -> Reply:
+        messages = self._messages
+        free = [one for one in chosen.messages if one not in messages.held and one not in messages.parked]
+        classified = [message for message in free if not messages.store.is_waiting_in_todo(message)]
+        return Reply(sum(messages.wake(message) for message in classified), chosen.notes)
+
+    # What does
+
+    def _submit(
+        self, chosen: list[int], notes: list[Note], answer: Answer, work: Callable[[Commit], None],
+        then: Callable[[int], None],
+    ) -> None:  # fmt: skip
+        """Have `work` done and made safe for the chosen messages, then `then` called for each; answer."""
+        if not chosen:
+            answer(Reply(0, notes))
+            return
+
+        def whole() -> None:
+            commit = Commit()
+            work(commit)
+            commit.sync()
+
+        def done(trouble: OSError | None) -> None:
+            ended = [message for message in chosen if self._busy.pop(message)]
+            if trouble is None:
+                left = [message for message in chosen if message not in ended]
+                for message in left:
+                    then(message)
+                answer(Reply(len(left), notes))
+            else:
+                path = trouble.filename or "the disk"
+                answer(Reply(0, [*notes, Note(TROUBLE, f"unable to change {path}: {why(trouble)}".encode())]))
+            for message in ended:
+                self._messages.end(message)
+
+        self._busy.update(dict.fromkeys(chosen, False))
+        self._run.syncing.submit(whole, done)
+
+    def puts_off(self, message: int) -> bool:
+        """Return whether a message must not end yet: the thread is at it. It ends after that."""
+        if message not in self._busy:
+            return False
+        self._busy[message] = True
+        return True
+
+    def _free(self, chosen: Chosen) -> list[int]:
+        """Return the chosen messages that the thread is not at; the others get a note."""
+        for message in chosen.messages:
+            if message in self._busy:
+                chosen.note(TROUBLE, message, "another command is at it; try again")
+        return [message for message in chosen.messages if message not in self._busy]
+
+    def _mark(self, chosen: Chosen, reason: bytes, answer: Answer) -> None:
+        work = [message for message in self._free(chosen) if self._may_mark(message, reason, chosen)]
+
+        def write(commit: Commit) -> None:
+            for message in work:
+                marks.mark(self._layout, message, reason, commit)
+
+        def then(message: int) -> None:
+            self._messages.held.add(message)
+            self._run.log.put(logline.hold_message(message, reason))
+            if reason in marks.ORDERS:
+                self._given[message] = reason
+                self.carry_out(message, time.time())
+            else:
+                self._messages.withdraw(message, time.time())
+
+        self._submit(work, chosen.notes, answer, write, then)
+
+    def _may_mark(self, message: int, reason: bytes, chosen: Chosen) -> bool:
+        given = self._given.get(message)
+        if given == reason or (message in self._messages.held and reason not in marks.ORDERS):
+            if given == reason:
+                self.carry_out(message, time.time())
+            elif given is not None:
+                chosen.note(TROUBLE, message, given.decode())
+            return False
+        if reason != marks.DELETED:
+            if self._bouncer.holds(message):
+                chosen.note(NEWS, message, "nothing is left of it but its bounce, which is on its way")
+                return False
+            if reason == marks.RETURNED and marks.is_marked(self._layout, "corrupt", message):
+                chosen.note(TROUBLE, message, "it is corrupt and cannot be bounced; release or delete it")
+                return False
+        elif not self._bouncer.drop(message):
+            chosen.note(TROUBLE, message, "its bounce is being injected")
+            return False
+        return True
+
+    def carry_out(self, message: int, now: float) -> bool:
+        """End a message that is to be deleted or returned, if nothing is in flight; return whether it is such a one."""
+        order = self._given.get(message)
+        if order is None:
+            return False
+        if self._messages.withdraw(message, now) or self._cleaner.holds(message):
+            return True
+        if self._messages.store.is_waiting_in_todo(message):
+            if order == marks.DELETED and marks.is_marked(self._layout, "corrupt", message):
+                # queue-todo leaves it alone. What is not corrupt is classified first, and comes back here then.
+                def leave(commit: Commit) -> None:
+                    marks.leave_todo(self._layout, message, commit)
+
+                self._submit([message], [], lambda reply: None, leave, self._messages.end)
+        elif order == marks.RETURNED:
+            self._returning.take(message)
+        elif self._bouncer.drop(message):
+            self._messages.end(message)
+        return True
+
+    def forget(self, message: int) -> None:
+        """The message has ended."""
+        self._given.pop(message, None)
+
+    def _release(self, chosen: Chosen, answer: Answer) -> None:
+        free = [message for message in self._free(chosen) if not self._returning.holds(message)]
+        work = [one for one in free if any(marks.is_marked(self._layout, kind, one) for kind in ("hold", "corrupt"))]
+
+        def write(commit: Commit) -> None:
+            for message in work:
+                marks.unmark(self._layout, message, commit)
+
+        def then(message: int) -> None:
+            self._messages.held.discard(message)
+            self._messages.parked.discard(message)
+            self._given.pop(message, None)
+            self._run.log.put(logline.release_message(message))
+            if self._messages.store.is_waiting_in_todo(message):
+                pull_trigger(self._run.home)
+            else:
+                self._messages.wake(message)
+
+        self._submit(work, chosen.notes, answer, write, then)
+
+    def _requeue(self, chosen: Chosen, answer: Answer, now: float) -> None:
+        birth = int(now * 1_000_000)
+        work = []
+        for message in self._free(chosen):
+            if message in self._messages.parked or self._messages.store.is_waiting_in_todo(message):
+                chosen.note(TROUBLE, message, "it is not classified, or corrupt, and cannot have a new birth")
+            elif message in self._given or self._bouncer.holds(message):
+                chosen.note(TROUBLE, message, "it is about to end")
+            else:
+                work.append(message)
+
+        def write(commit: Commit) -> None:
+            for message in work:
+                marks.give_birth(self._layout, message, birth, commit)
+
+        def then(message: int) -> None:
+            chosen.note(NEWS, message, f"is {pack_long_id(message, birth)} now")
+            if message not in self._messages.held:
+                self._messages.wake(message)
+                self._messages.withdraw(message, time.time())
+
+        self._submit(work, chosen.notes, answer, write, then)

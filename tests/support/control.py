@@ -1,0 +1,85 @@
+"""queuectl run on a home, and lock/control spoken to directly."""
+
+import os
+import socket
+import subprocess
+from pathlib import Path
+
+from queue_base.home import Home
+from queue_base.layout import open_layout
+from queue_base.marks import birth_of
+from queue_wire.control_socket import Reply, Request, pack_request, unpack_reply
+from queue_wire.ids import pack_long_id
+from queue_wire.netstring import NetstringReader
+from support.suite import program
+
+
+def queuectl(home: Home, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run queuectl to its end."""
+    return subprocess.run(
+        [*program("queuectl"), "--home", home.path, *words],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+
+
+def order(home: Home, *words: str) -> str:
+    """Run a command that must succeed; return what it printed."""
+    done = queuectl(home, *words)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.rstrip("\n")
+
+
+def long_id(home: Home, message: int) -> str:
+    """Return a message's long id."""
+    birth = birth_of(open_layout(home.queue), message)
+    assert birth is not None
+    return pack_long_id(message, birth)
+
+
+def file(home: Home, kind: str, message: int) -> Path:
+    """Return the path of a message's file."""
+    layout = open_layout(home.queue)
+    return Path(layout.bounce(message) if kind == "bounce" else layout.hashed(kind, message))
+
+
+def files(home: Home) -> list[str]:
+    """Return every file of queue/ but those of lock/."""
+    top = Path(home.queue)
+    found = [path.relative_to(top) for path in top.rglob("*") if not path.is_dir()]
+    return sorted(str(path) for path in found if path.parts[0] != "lock")
+
+
+class Client:
+    """A connection to lock/control."""
+
+    def __init__(self, home: Home) -> None:
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.settimeout(30)
+        directory = os.open(f"{home.queue}/lock", os.O_PATH)
+        self.socket.connect(f"/proc/self/fd/{directory}/control")
+        os.close(directory)
+        self._reader = NetstringReader()
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+    def send(self, request: Request) -> None:
+        """Send a request."""
+        self.socket.sendall(pack_request(request))
+
+    def reply(self) -> Reply | None:
+        """Return the next reply, None at the end of the connection."""
+        while (payload := self._reader.next()) is None:
+            data = self.socket.recv(65536)
+            if not data:
+                return None
+            self._reader.feed(data)
+        return unpack_reply(payload)
+
+    def ask(self, request: Request) -> Reply | None:
+        """Send a request; return its reply."""
+        self.send(request)
+        return self.reply()
