@@ -84,8 +84,9 @@ def _run(context: click.Context, verb: str, ids: tuple[str, ...], options: dict[
     chosen = find(layout, check_names(layout, ids)) if ids else choose(layout, wishes, time.time())
     if options["dry_run"]:
         count = 0
-        for count, (name, _) in enumerate(chosen, 1):
+        for name, _ in chosen:
             print(name)
+            count += 1
         print(f"would have {_COMMANDS[verb][0]} {_messages(count)}")
         return
     peer = reach(home, layout)

@@ -1,8 +1,8 @@
 """lock/control: a Unix socket on which queuectl gives its orders (queue_wire.control_socket).
 
-Only root and the owner of the queue get to it (0600, in a directory of 0700). A turn reads a piece from each client,
-and takes one request of each; while a request is worked on nothing more is read from its client. What is no
-request gets an error and is closed; so is a client that says nothing for IDLE seconds.
+Only root and the owner of the queue get to it (0600, in a directory of 0700). Requests are worked on one after the
+other; while one is, nothing is read from anybody. What is no request gets an error and is closed; a client
+that says nothing, or reads nothing, for IDLE seconds is closed.
 """
 
 import os
@@ -59,7 +59,7 @@ class _Client:
     @property
     def deadline(self) -> float:
         """When it has been silent for too long."""
-        return float("inf") if self.working else self.since + IDLE
+        return float("inf") if self.working or self.unread else self.since + IDLE
 
 
 class Control:
@@ -97,9 +97,10 @@ class Control:
         if self._listener is not None and len(self._clients) < CLIENTS_MOST:
             poll.register(self._listener, select.POLLIN)
         for client in self._clients:
-            if client.listens and client.unread:
+            listens = client.listens and not self._is_working
+            if listens and client.unread:
                 return 0.0
-            wanted = select.POLLOUT if client.out.held else select.POLLIN if client.listens else 0
+            wanted = select.POLLOUT if client.out.held else select.POLLIN if listens else 0
             if wanted:
                 poll.register(client.connection, wanted)
         first = min([client.deadline for client in self._clients], default=float("inf"))
@@ -113,7 +114,7 @@ class Control:
             self._accept()
         for client in self._clients:
             try:
-                if client.listens and (client.unread or client.connection.fileno() in ready):
+                if not self._is_working and client.listens and (client.unread or client.connection.fileno() in ready):
                     self._serve(client, now)
                 client.out.flush()
             except PeerLost:
@@ -123,6 +124,10 @@ class Control:
                 client.gone = True
                 client.connection.close()
         self._clients = [client for client in self._clients if not client.gone]
+
+    @property
+    def _is_working(self) -> bool:
+        return any(client.working for client in self._clients)
 
     def _accept(self) -> None:
         try:

@@ -60,7 +60,10 @@ def test_a_request_is_taken_however_it_arrives(home: Home, send: ScriptedSend) -
             assert [client.reply(), client.reply()] == wanted
 
 
-@pytest.mark.parametrize("garbage", [b"GET / HTTP/1.0\r\n\r\n", b"4:stop,", b"999999999:", b"4:holdx", b"0:,", b"\0" * 9])
+GARBAGE = [b"GET / HTTP/1.0\r\n\r\n", b"4:stop,", b"999999999:", b"4:holdx", b"0:,", b"\0" * 9]
+
+
+@pytest.mark.parametrize("garbage", GARBAGE)
 def test_garbage_gets_an_error_and_is_closed(home: Home, send: ScriptedSend, garbage: bytes) -> None:
     with Client(home) as client:
         client.socket.sendall(garbage)
@@ -136,12 +139,13 @@ def test_a_reply_that_nobody_reads_stops_that_client_alone(home: Home, send: Scr
         send.fence()
 
 
-def test_without_the_right_to_talk_to_queue_send_the_command_says_so(home: Home, send: ScriptedSend) -> None:
+def test_a_socket_of_another_kind_in_its_place_is_named(home: Home, send: ScriptedSend) -> None:
     path = Path(home.queue, "lock", "control")
     path.unlink()
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
-        os.chdir(path.parent)
-        other.bind("control")
+        directory = os.open(path.parent, os.O_PATH)
+        other.bind(f"/proc/self/fd/{directory}/control")
+        os.close(directory)
         done = queuectl(home, "flush", "--all")
     assert done.returncode == 111
     assert "lock/control" in done.stderr
