@@ -74,6 +74,12 @@ def choose(layout: Layout, wishes: Wishes, now: float) -> Iterator[tuple[str, se
         if isinstance(sight, Stray) or sight.birth is None or sight.state not in ("queued", "classified"):
             continue
         detail = Detail(layout, sight)
+        if detail.trouble:
+            # Classified or finished between the look and the reading: what counts is what is there now.
+            again = look(layout, sight.message)
+            if again is None or again.birth is None:
+                continue
+            sight, detail = again, Detail(layout, again)
         if wishes.fit(sight, detail, now):
             yield sight.long_id, pending(detail)
 

@@ -67,6 +67,7 @@ class Sender:
         self._todo = Notices(self._run, "queue-todo", wiring.TODO_NOTICES, wiring.TODO_COMMANDS, arrive)
         self._pickup = Notices(self._run, "queue-pickup", wiring.PICKUP_NOTICES, None, arrive)
         backlog = Backlog(self._run, layout, self._messages)
+        self._messages.orders.attach(self._todo.reread)
         self._control = Control(self._run, self._messages.orders)
         self._parts: list[Part] = [
             self._todo, self._pickup, backlog, self._run.syncing, *self._channels, self._bouncer, self._cleaner,

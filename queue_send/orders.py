@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from queue_base import marks
 from queue_base.durable import Commit
 from queue_base.errors import reason as why
-from queue_base.trigger import pull_trigger
 from queue_send.bouncer import Bouncer
 from queue_send.cleaner import Cleaner
 from queue_send.nexthop import name_nexthop
@@ -43,8 +42,13 @@ class Orders:
         self._cleaner = cleaner
         self._given = given
         self._returning = Returning(run, messages)
+        self._rescan: Callable[[], None] = lambda: None
         # Messages that the thread is at, and whether they have ended meanwhile.
         self._busy: dict[int, bool] = {}
+
+    def attach(self, rescan: Callable[[], None]) -> None:
+        """Name the function that has queue-todo look through todo/."""
+        self._rescan = rescan
 
     def obey(self, request: Request, answer: Answer, now: float) -> None:
         """Do what a request says; `answer` is called with the reply, perhaps later."""
@@ -203,7 +207,7 @@ class Orders:
             self._given.pop(message, None)
             self._run.log.put(logline.release_message(message))
             if self._messages.store.is_waiting_in_todo(message):
-                pull_trigger(self._run.home)
+                self._rescan()
             else:
                 self._messages.wake(message)
 

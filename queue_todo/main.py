@@ -109,6 +109,8 @@ class Classifier:
         for command in read_available(0) or b"":
             if command == REREAD[0]:
                 self._reread(time.monotonic())
+                # A corrupt message may have been released, of which nothing else tells us.
+                self._pending.scan_soon()
             elif command == EXIT[0]:
                 self.leaving = True
             else:

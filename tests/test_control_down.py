@@ -13,6 +13,7 @@ from support.control import file, files, long_id, order, queuectl
 from support.home import make_home
 from support.queued import classified_message, queue_message
 from support.scripted_send import ScriptedSend
+from support.tools import need_root
 
 
 @pytest.fixture
@@ -125,8 +126,7 @@ def test_a_lock_that_somebody_holds_without_listening_is_a_temporary_failure(hom
 
 
 def test_what_root_makes_belongs_to_the_owner_of_the_queue(tmp_path: Path) -> None:
-    if os.geteuid() != 0:
-        pytest.fail("this test needs root")
+    need_root()
     home = make_home(tmp_path / "home", split=3)
     message = waiting(home)
     for path in (Path(home.queue), *Path(home.queue).rglob("*")):
