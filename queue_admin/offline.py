@@ -43,7 +43,7 @@ class Offline:
             if request.command == wire.DELETE:
                 touched = self._remove(touched)
         except OSError as error:
-            text = f"unable to change {error.filename or 'the disk'}: {reason(error)}"
+            text = f"unable to change {error.filename2 or error.filename or 'the disk'}: {reason(error)}"
             return Reply(0, [*self._notes, Note(TROUBLE, text.encode("utf-8", "replace"))])
         return Reply(len(touched), self._notes)
 

@@ -47,7 +47,7 @@ class Messages:
         self.held = self.store.held()
         # (kind, message): the offset of the next recipients of a message that has more than are loaded at once.
         self.slices: dict[tuple[str, int], int] = {}
-        self.orders = Orders(run, self, bouncer, cleaner, self.store.orders(self.held))
+        self.orders = Orders(run, self, bouncer, cleaner, self.held)
         bouncer.attach(self.store, self.end, self.park)
         cleaner.attach(self.arrive)
         self.decisions = {kind: Decisions(run, self, kind) for kind in CHANNELS}
@@ -202,6 +202,10 @@ class Messages:
         """No recipient is left: bounce what failed, then end."""
         if not (self._cleaner.holds(message) or self._bouncer.holds(message) or self._bouncer.wants(message)):
             self.end(message)
+
+    def may_be_tried(self, message: int) -> bool:
+        """Return whether a message is classified, and neither held nor parked."""
+        return message not in self.held and message not in self.parked and not self.store.is_waiting_in_todo(message)
 
     def wake(self, message: int) -> bool:
         """Try a message that waits now; return whether that is anything new. One without recipients is finished."""

@@ -30,17 +30,18 @@ Answer = Callable[[Reply], None]
 
 
 class Orders:
-    """`given` are the orders that earlier runs left."""
+    """`held` are the messages with a mark that earlier runs left; which are orders is looked at in time."""
 
     def __init__(
-        self, run: Run, messages: "Messages", bouncer: Bouncer, cleaner: Cleaner, given: dict[int, bytes]
+        self, run: Run, messages: "Messages", bouncer: Bouncer, cleaner: Cleaner, held: set[int]
     ) -> None:
         self._run = run
         self._messages = messages
         self._layout = messages.store.layout
         self._bouncer = bouncer
         self._cleaner = cleaner
-        self._given = given
+        self._given: dict[int, bytes] = {}
+        self._unread = set(held)
         self._returning = Returning(run, messages)
         self._rescan: Callable[[], None] = lambda: None
         # Messages that the thread is at, and whether they have ended meanwhile.
@@ -71,8 +72,6 @@ class Orders:
         """Return the birth of a message that has not ended."""
         return None if self._cleaner.holds(message) else marks.birth_of(self._layout, message)
 
-    # What needs no disk
-
     def _probe(self, domains: list[bytes], now: float) -> Reply:
         for domain in domains:
             nexthop = name_nexthop(domain.lower(), self._run.controls.routes)
@@ -81,36 +80,38 @@ class Orders:
 
     def _flush(self, chosen: Chosen) -> Reply:
         messages = self._messages
-        free = [one for one in chosen.messages if one not in messages.held and one not in messages.parked]
-        classified = [message for message in free if not messages.store.is_waiting_in_todo(message)]
-        return Reply(sum(messages.wake(message) for message in classified), chosen.notes)
-
-    # What does
+        free = [message for message in chosen.messages if messages.may_be_tried(message)]
+        return Reply(sum(messages.wake(message) for message in free), chosen.notes)
 
     def _submit(
-        self, chosen: list[int], notes: list[Note], answer: Answer, work: Callable[[Commit], None],
+        self, chosen: list[int], notes: list[Note], answer: Answer, work: Callable[[int, Commit], None],
         then: Callable[[int], None],
     ) -> None:  # fmt: skip
-        """Have `work` done and made safe for the chosen messages, then `then` called for each; answer."""
+        """Have `work` done and made safe for the chosen messages, then `then` called for each; answer.
+
+        Where the disk refuses, `then` is called for those that it was done for: what we know is what is there.
+        """
         if not chosen:
             answer(Reply(0, notes))
             return
+        made: list[int] = []
 
         def whole() -> None:
             commit = Commit()
-            work(commit)
+            for message in chosen:
+                work(message, commit)
+                made.append(message)
             commit.sync()
 
         def done(trouble: OSError | None) -> None:
-            ended = [message for message in chosen if self._busy.pop(message)]
-            if trouble is None:
-                left = [message for message in chosen if message not in ended]
-                for message in left:
-                    then(message)
-                answer(Reply(len(left), notes))
-            else:
-                path = trouble.filename or "the disk"
-                answer(Reply(0, [*notes, Note(TROUBLE, f"unable to change {path}: {why(trouble)}".encode())]))
+            ended = {message for message in chosen if self._busy.pop(message)}
+            left = [message for message in made if message not in ended]
+            for message in left:
+                then(message)
+            if trouble is not None:
+                text = f"unable to change {trouble.filename2 or trouble.filename or 'the disk'}: {why(trouble)}"
+                notes.append(Note(TROUBLE, text.encode("utf-8", "replace")))
+            answer(Reply(len(left), notes))
             for message in ended:
                 self._messages.end(message)
 
@@ -134,14 +135,14 @@ class Orders:
     def _mark(self, chosen: Chosen, reason: bytes, answer: Answer) -> None:
         work = [message for message in self._free(chosen) if self._may_mark(message, reason, chosen)]
 
-        def write(commit: Commit) -> None:
-            for message in work:
-                marks.mark(self._layout, message, reason, commit)
+        def write(message: int, commit: Commit) -> None:
+            marks.mark(self._layout, message, reason, commit)
 
         def then(message: int) -> None:
             self._messages.held.add(message)
             self._run.log.put(logline.hold_message(message, reason))
             if reason in marks.ORDERS:
+                self._unread.discard(message)
                 self._given[message] = reason
                 self.carry_out(message, time.time())
             else:
@@ -150,7 +151,7 @@ class Orders:
         self._submit(work, chosen.notes, answer, write, then)
 
     def _may_mark(self, message: int, reason: bytes, chosen: Chosen) -> bool:
-        given = self._given.get(message)
+        given = self._order_of(message)
         if given == reason or (message in self._messages.held and reason not in marks.ORDERS):
             if given == reason:
                 self.carry_out(message, time.time())
@@ -171,7 +172,7 @@ class Orders:
 
     def carry_out(self, message: int, now: float) -> bool:
         """End a message that is to be deleted or returned, if nothing is in flight; return whether it is such a one."""
-        order = self._given.get(message)
+        order = self._order_of(message)
         if order is None:
             return False
         if self._messages.withdraw(message, now) or self._cleaner.holds(message):
@@ -179,32 +180,44 @@ class Orders:
         if self._messages.store.is_waiting_in_todo(message):
             if order == marks.DELETED and marks.is_marked(self._layout, "corrupt", message):
                 # queue-todo leaves it alone. What is not corrupt is classified first, and comes back here then.
-                def leave(commit: Commit) -> None:
-                    marks.leave_todo(self._layout, message, commit)
-
-                self._submit([message], [], lambda reply: None, leave, self._messages.end)
+                self._submit(
+                    [message], [], lambda _: None,
+                    lambda one, commit: marks.leave_todo(self._layout, one, commit), self._messages.end,
+                )  # fmt: skip
         elif order == marks.RETURNED:
             self._returning.take(message)
         elif self._bouncer.drop(message):
             self._messages.end(message)
         return True
 
+    def _order_of(self, message: int) -> bytes | None:
+        """Return the order that a message's mark is, None where it is none."""
+        if message in self._unread:
+            self._unread.discard(message)
+            try:
+                reason = marks.read_mark(self._layout, message)
+            except OSError:
+                reason = None  # It stays on hold, as every message with a mark does.
+            if reason is not None and reason in marks.ORDERS:
+                self._given[message] = reason
+        return self._given.get(message)
+
     def forget(self, message: int) -> None:
-        """The message has ended."""
+        """The message has ended, or its mark is gone."""
+        self._unread.discard(message)
         self._given.pop(message, None)
 
     def _release(self, chosen: Chosen, answer: Answer) -> None:
         free = [message for message in self._free(chosen) if not self._returning.holds(message)]
         work = [one for one in free if any(marks.is_marked(self._layout, kind, one) for kind in ("hold", "corrupt"))]
 
-        def write(commit: Commit) -> None:
-            for message in work:
-                marks.unmark(self._layout, message, commit)
+        def write(message: int, commit: Commit) -> None:
+            marks.unmark(self._layout, message, commit)
 
         def then(message: int) -> None:
             self._messages.held.discard(message)
             self._messages.parked.discard(message)
-            self._given.pop(message, None)
+            self.forget(message)
             self._run.log.put(logline.release_message(message))
             if self._messages.store.is_waiting_in_todo(message):
                 self._rescan()
@@ -219,14 +232,13 @@ class Orders:
         for message in self._free(chosen):
             if message in self._messages.parked or self._messages.store.is_waiting_in_todo(message):
                 chosen.note(TROUBLE, message, "it is not classified, or corrupt, and cannot have a new birth")
-            elif message in self._given or self._bouncer.holds(message):
+            elif self._order_of(message) is not None or self._bouncer.holds(message):
                 chosen.note(TROUBLE, message, "it is about to end")
             else:
                 work.append(message)
 
-        def write(commit: Commit) -> None:
-            for message in work:
-                marks.give_birth(self._layout, message, birth, commit)
+        def write(message: int, commit: Commit) -> None:
+            marks.give_birth(self._layout, message, birth, commit)
 
         def then(message: int) -> None:
             chosen.note(NEWS, message, f"is {pack_long_id(message, birth)} now")

@@ -8,7 +8,6 @@ from math import ceil
 
 from queue_base.durable import Commit, read_file, write_all
 from queue_base.layout import FILE_MODE, Layout
-from queue_base.marks import ORDERS, read_mark
 from queue_wire.envelope import unpack_info
 from queue_wire.errors import FormatError
 from queue_wire.failures import END, FailureReader, pack_failure, whole_length
@@ -59,18 +58,6 @@ class Store:
     def held(self) -> set[int]:
         """Return the ids that have a mark in hold/."""
         return self._marked("hold")
-
-    def orders(self, held: set[int]) -> dict[int, bytes]:
-        """Return those of the held messages whose mark is an order, with the order."""
-        found = {}
-        for message in held:
-            try:
-                reason = read_mark(self.layout, message)
-            except OSError:
-                continue  # It stays on hold, as every message with a mark does.
-            if reason in ORDERS and reason is not None:
-                found[message] = reason
-        return found
 
     def parked(self) -> set[int]:
         """Return the ids that have a mark in corrupt/."""

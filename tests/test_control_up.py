@@ -164,3 +164,21 @@ def test_a_failed_report_after_a_hold_is_kept_for_the_bounce(home: Home, send: S
     send.wait_for(f"end msg {message}")
 
 
+
+
+def test_a_disk_that_refuses_is_a_temporary_failure_and_the_mail_goes_on(home: Home, send: ScriptedSend) -> None:
+    message = arrived(home, send, remote=[b"a@c.example"])
+    job = send.remote.job()
+    for bucket in Path(home.queue, "hold").iterdir():
+        bucket.rmdir()
+    for command in ("hold", "delete", "bounce"):
+        done = queuectl(home, command, long_id(home, message))
+        assert (done.returncode, done.stdout) == (111, f"{'held' if command == 'hold' else command + 'd'} 0 messages\n")
+        assert f"unable to change {file(home, 'hold', message)}: no such file" in done.stderr
+    send.fence()
+    assert not send.found("hold msg .*")
+    send.remote.report(job, b"Zlater")
+    send.wait_for("delivery 1: deferral: later")
+    assert order(home, "flush", "--all") == "flushed 1 message"
+    send.remote.deliver(b"Kok")
+    send.wait_for(f"end msg {message}")
