@@ -116,8 +116,8 @@ class Scheduler:
             destination.queue.append(group)
             attempt.queued += count
             self._list(destination, now)
-        else:
-            attempt.aside = group.nexthop
+        elif attempt.aside is None or destination.waiting < self._destination(attempt.aside).waiting:
+            attempt.aside = group.nexthop  # The one that will have room first, as far as anybody knows.
 
     def _destination(self, nexthop: bytes) -> Destination:
         destination = self._destinations.get(nexthop)
@@ -253,10 +253,13 @@ class Scheduler:
         elif not attempt.left:
             self._events.finished(attempt, now)
         elif attempt.aside is not None:
-            # Recipients that were deferred are tried again with those that had no room: rather that than
-            # have these wait for them.
+            # Loaded again when there is room, or when those that were deferred are due: neither waits for the
+            # other. All that are left are tried then.
             self._destination(attempt.aside).put_aside(message)
-            self._admission.wake(message, attempt.expires + 1)
+            if attempt.deferred and attempt.rest is None:
+                self._events.deferred(attempt, now)
+            else:
+                self._admission.wake(message, attempt.expires + 1)
             self._load_more(self._destination(attempt.aside))
         else:
             self._events.deferred(attempt, now)

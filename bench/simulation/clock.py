@@ -8,7 +8,7 @@ from typing import Protocol
 
 from simulation.traffic import Traffic
 from simulation.watch import Watch
-from simulation.world import DEAD, FLAPPING, HEALTHY, Host
+from simulation.world import DEAD, FLAPPING, KINDS, Host
 
 
 class Job:
@@ -40,11 +40,10 @@ class Sender(Protocol):
 
 
 class Result:
-    """What one run has shown; delays in seconds, sorted."""
+    """What one run has shown; delays in seconds, sorted, by the kind of the host."""
 
     def __init__(self) -> None:
-        self.delays = array("f")
-        self.sick_delays = array("f")
+        self.delays = {kind: array("f") for kind in KINDS}
         self.attempts = self.failures = self.refused = 0
         self.most_waiting = 0
         self.wall = self.last = 0.0
@@ -55,10 +54,9 @@ def run(sender: Sender, traffic: Traffic, world: list[Host], result: Result) -> 
     """Run until every recipient is done. Raises RuntimeError where the scheduler waits for nothing with mail left."""
     begun = time.perf_counter()
     flights: list[tuple[float, int, Job, bool]] = []
-    delays, sick_delays = array("f"), array("f")
     times, arriving, total, left, now = traffic.times, 0, len(traffic), len(traffic.hosts), 0.0
     number = 0
-    while left:
+    while True:
         while arriving < total and times[arriving] <= now:
             sender.arrived(arriving, now)
             arriving += 1
@@ -67,8 +65,8 @@ def run(sender: Sender, traffic: Traffic, world: list[Host], result: Result) -> 
             if (watch := result.watches.get(job.host)) is not None:
                 watch.ended(good, now)
             if good:
-                kept = delays if world[job.host].kind == HEALTHY else sick_delays
-                kept.extend([now - times[job.message]] * len(job.recipients))
+                delays = result.delays[world[job.host].kind]
+                delays.extend([now - times[job.message]] * len(job.recipients))
                 left -= len(job.recipients)
             sender.ended(job, good, now)
         for job in sender.jobs(now):
@@ -82,9 +80,11 @@ def run(sender: Sender, traffic: Traffic, world: list[Host], result: Result) -> 
                 result.refused += 1
             heappush(flights, (now + seconds, number, job, good))
         result.most_waiting = max(result.most_waiting, left - (len(traffic.hosts) - traffic.firsts[arriving]))
+        if not left:
+            break
         now = _next(now, [flights[0][0] if flights else None, times[arriving] if arriving < total else None,
                           sender.next_time(now)])  # fmt: skip
-    result.delays, result.sick_delays = array("f", sorted(delays)), array("f", sorted(sick_delays))
+    result.delays = {kind: array("f", sorted(delays)) for kind, delays in result.delays.items()}
     result.attempts, result.last, result.wall = number, now, time.perf_counter() - begun
     return result
 

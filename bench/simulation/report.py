@@ -11,7 +11,7 @@ from simulation.memory import measure
 from simulation.ours import Ours
 from simulation.plain import Plain
 from simulation.traffic import Traffic, build_traffic, healthy_only
-from simulation.world import Host, Shape, build_world, rates
+from simulation.world import HEALTHY, KINDS, Host, Shape, build_world, rates
 
 HOUR = 3600.0
 DELAY_GOAL = 1.5
@@ -27,7 +27,7 @@ class Pair(NamedTuple):
     @property
     def ratio(self) -> float:
         """How much longer the slowest hundredth of the healthy hosts' mail takes because of the sick ones."""
-        return percentile(self.sick.delays, 99) / percentile(self.well.delays, 99)
+        return percentile(self.sick.delays[HEALTHY], 99) / percentile(self.well.delays[HEALTHY], 99)
 
 
 def percentile(ordered: "array[float]", percent: float) -> float:
@@ -87,13 +87,10 @@ def show(name: str, pair: Pair) -> None:
     starts = max(watch.burst_starts for watch in sick.watches.values())
     print(f"\n{name}")
     for label, result in (("with the sick", sick), ("without them", well)):
-        print(
-            f"  healthy mail {label:14} p50 {percentile(result.delays, 50):10.2f} s   "
-            f"p99 {percentile(result.delays, 99):10.2f} s   max {result.delays[-1]:10.2f} s"
-        )
-    print(f"  ratio of the p99         {pair.ratio:.2f}")
-    print(f"  mail of sick hosts       p50 {percentile(sick.sick_delays, 50):.0f} s, "
-          f"p99 {percentile(sick.sick_delays, 99):.0f} s")  # fmt: skip
+        show_delays(f"healthy mail {label}", result.delays[HEALTHY])
+    print(f"  ratio of the p99            {pair.ratio:.2f}")
+    for kind in KINDS[1:]:
+        show_delays(f"mail for {kind} hosts", sick.delays[kind])
     print(f"  attempts                 {sick.attempts:,}, of them failed {sick.failures:,} "
           f"({sick.refused:,} over a host's rate); all done after {sick.last / HOUR:.1f} h")  # fmt: skip
     print(f"  hosts known to be dead   {len(seen):,}; then attempts in vain {wasted:,}, probes due {probes:,}, "
@@ -102,6 +99,13 @@ def show(name: str, pair: Pair) -> None:
           f"{starts:,} attempts")  # fmt: skip
     print(f"  most recipients waiting  {sick.most_waiting:,}")
     print(f"  wall time                {sick.wall:.1f} s + {well.wall:.1f} s", flush=True)
+
+
+def show_delays(label: str, delays: "array[float]") -> None:
+    """Print the percentiles of some delays."""
+    if delays:
+        p50, p99 = percentile(delays, 50), percentile(delays, 99)
+        print(f"  {label:26}  p50 {p50:9.2f} s   p99 {p99:9.2f} s   max {delays[-1]:9.2f} s")
 
 
 def show_memory(settings: Settings, count: int) -> None:

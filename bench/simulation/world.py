@@ -6,6 +6,7 @@ from random import Random
 from typing import NamedTuple
 
 HEALTHY, DEAD, SLOW, LIMITED, FLAPPING = "healthy", "dead", "slow", "limited", "flapping"
+KINDS = (HEALTHY, DEAD, SLOW, LIMITED, FLAPPING)
 TIMEOUT = 60.0  # Seconds until queue-remote gives up a connection (timeoutconnect).
 REFUSAL = 0.2
 EACH_MORE = 0.02  # Seconds for each further recipient of the same message.
@@ -92,7 +93,7 @@ def _host(
         every = random.uniform(0.01, 0.04) * seconds
         host.go_down(random.random() * every, every * random.uniform(0.2, 0.5), every)
     elif kind == LIMITED:
-        host.rate = (max(2, int(demand * 60.0 * 1.2)), 60.0)
+        host.rate = (max(10, int(demand * 60.0 * 1.2)), 60.0)
     return host
 
 
