@@ -205,14 +205,12 @@ class Scheduler:
             if destination.succeeded(self.settings.limits):
                 self._events.revived(destination)
                 destination.turned_away = 0
-        elif destination.failed(self.settings.limits, now):
-            while destination.queue:
-                queued = destination.queue.popleft()
-                if not queued.attempt.withdrawn:
-                    queued.attempt.queued -= len(queued.recipients)
-                    self._turn_away(queued, destination, now)
-                    self._close_if_over(queued.attempt, now)
-            self._events.died(destination)
+        else:
+            died = destination.failed(self.settings.limits, now)
+            if destination.dead:
+                self._turn_all_away(destination, now)  # Also what a probe in vain has left of its message.
+            if died:
+                self._events.died(destination)
         self._list(destination, now)
         self._close_if_over(attempt, now)
         if destination.idle:
@@ -232,6 +230,14 @@ class Scheduler:
         attempt.queued = 0  # Its groups are passed over when their turn comes.
         self._close_if_over(attempt, now)
         return True
+
+    def _turn_all_away(self, destination: Destination, now: float) -> None:
+        while destination.queue:
+            queued = destination.queue.popleft()
+            if not queued.attempt.withdrawn:
+                queued.attempt.queued -= len(queued.recipients)
+                self._turn_away(queued, destination, now)
+                self._close_if_over(queued.attempt, now)
 
     def _turn_away(self, group: Group, destination: Destination, now: float) -> None:
         """A group is not tried this time: it waits for its next attempt, or fails if it has expired."""
