@@ -8,7 +8,7 @@ from simulation.world import HEALTHY, Host, Shape
 
 MINUTE = 60.0
 SEVERAL = 0.05  # The share of messages with two to five recipients.
-LISTS = 0.0002  # The share of messages with 100 to 300 recipients at one destination.
+LISTS = 0.00003  # The share of messages with 100 to 300 recipients at one destination.
 RUSH = 0.01  # The share of minutes with four times the mail.
 
 

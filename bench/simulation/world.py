@@ -10,6 +10,7 @@ KINDS = (HEALTHY, DEAD, SLOW, LIMITED, FLAPPING)
 TIMEOUT = 60.0  # Seconds until queue-remote gives up a connection (timeoutconnect).
 REFUSAL = 0.2
 EACH_MORE = 0.02  # Seconds for each further recipient of the same message.
+COPES = 15.0  # Connections over which a slow host just keeps up with its mail.
 BLOCK = 25  # One dead, one slow, and one that is limited or flaps, in so many ranks.
 DRAWS = 4096
 
@@ -84,7 +85,9 @@ def _host(
     rank: int, kind: str, weight: float, demand: float, seconds: float, luck: list[float], random: Random
 ) -> Host:
     """Return one host; `demand` is the messages that it gets in a second."""
-    pace = random.uniform(60.0, 300.0) if kind == SLOW else random.uniform(0.3, 3.0)
+    pace = random.uniform(0.3, 3.0)
+    if kind == SLOW:
+        pace = min(random.uniform(60.0, 300.0), COPES / demand)
     failing = TIMEOUT if random.random() < 0.5 else REFUSAL
     host = Host(b"h%d.example" % rank, kind, weight, pace, failing, luck)
     if kind == DEAD:
