@@ -40,7 +40,7 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="bench/simulate", description="Mail in a world with sick hosts, simulated.")
     parser.add_argument("--messages", type=int, default=1_000_000)
     parser.add_argument("--destinations", type=int, default=20_000)
-    parser.add_argument("--concurrency", type=int, default=500)
+    parser.add_argument("--concurrency", type=int, default=250)
     parser.add_argument("--hours", type=float, default=24.0, help="in which the mail comes in")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--no-plain", action="store_true", help="leave the plain scheduler out")

@@ -10,7 +10,7 @@ KINDS = (HEALTHY, DEAD, SLOW, LIMITED, FLAPPING)
 TIMEOUT = 60.0  # Seconds until queue-remote gives up a connection (timeoutconnect).
 REFUSAL = 0.2
 EACH_MORE = 0.02  # Seconds for each further recipient of the same message.
-COPES = 15.0  # Connections over which a slow host just keeps up with its mail.
+COPES = 10.0  # Connections over which a slow host just keeps up with its mail, day and night together.
 BLOCK = 25  # One dead, one slow, and one that is limited or flaps, in so many ranks.
 DRAWS = 4096
 
