@@ -18,8 +18,8 @@ BURST = 5000
 # Injections in a second. An injector of ours can be faster than queue-todo on a busy machine of two cores; then the
 # delay would say how long the line in front of queue-todo is, not whether a delivery holds it up.
 PACE = 500
-PLACES = 20
-HANGING = 15  # As many of them as destinations may take that nothing is known of.
+PLACES = 28
+HANGING = 20  # Fewer than the three quarters that destinations may take of which nothing is known.
 LIMIT = 0.1  # Seconds from the end of an injection to the `new msg` line.
 # The same for the slowest: on a busy machine one turn of something else can take longer than LIMIT.
 WORST = 2.0
