@@ -35,11 +35,16 @@ class Attempt:
 
 
 class Group:
-    """Recipients of one message with the same nexthop: one job, or several where they are many."""
+    """Recipients of one message with the same nexthop: one job, or several where they are many.
 
-    __slots__ = ("attempt", "nexthop", "recipients")
+    `started` and `pace` are of the job: when it was started, and as what its destination counted then.
+    """
+
+    __slots__ = ("attempt", "nexthop", "pace", "recipients", "started")
 
     def __init__(self, attempt: Attempt, nexthop: bytes, recipients: list[Recipient]) -> None:
         self.attempt = attempt
         self.nexthop = nexthop
         self.recipients = recipients
+        self.started = 0.0
+        self.pace = 0

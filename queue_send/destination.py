@@ -54,6 +54,11 @@ class Destination:
         return max(2, int(self.window)) - len(self.queue)
 
     @property
+    def waiting(self) -> int:
+        """Messages that wait for room, at the most: a key may be there twice."""
+        return len(self._in) + len(self._out)
+
+    @property
     def idle(self) -> bool:
         """Whether nothing would be forgotten with it."""
         return not (self.queue or self.flying or self.dead or self.cohorts or self._in or self._out or self.starts)

@@ -5,19 +5,19 @@ read, gives it back with `open`, `absent` or `later`, asks `next_job` what to st
 with `ended`. What is decided about a message comes back as the calls of `Events`.
 
 - Only `activelimit` messages are loaded. New mail and due deferred mail enter one and one.
-- Destinations take turns; each has its window, and no more groups loaded than that window can use. What has
+- Destinations take turns (turns.py); each has its window, and no more groups loaded than that window can use. What has
   no room waits on disk, as a key aside in its destination, and is loaded again when there is.
 - Mail for a dead destination is deferred without an attempt; one group is the probe.
 - A message that has expired gets a last attempt where that is possible at once, and fails where it is not.
 """
 
-from collections import deque
 from heapq import heappop, heappush
 
 from queue_send.admission import Admission
 from queue_send.attempt import Attempt, Group, Recipient
 from queue_send.destination import Destination
 from queue_send.events import Events, Settings
+from queue_send.turns import Turns
 
 
 class Scheduler:
@@ -30,7 +30,7 @@ class Scheduler:
         self._admission = Admission()
         self._active: dict[int, Attempt | None] = {}
         self._destinations: dict[bytes, Destination] = {}
-        self._ready: deque[Destination] = deque()
+        self._turns = Turns()
         self._later: list[tuple[float, bytes]] = []
 
     def change(self, settings: Settings) -> None:
@@ -116,8 +116,8 @@ class Scheduler:
             destination.queue.append(group)
             attempt.queued += count
             self._list(destination, now)
-        else:
-            attempt.aside = group.nexthop
+        elif attempt.aside is None or destination.waiting < self._destination(attempt.aside).waiting:
+            attempt.aside = group.nexthop  # The one that will have room first, as far as anybody knows.
 
     def _destination(self, nexthop: bytes) -> Destination:
         destination = self._destinations.get(nexthop)
@@ -134,9 +134,8 @@ class Scheduler:
             waiting = self._destinations.get(heappop(self._later)[1])
             if waiting is not None:
                 self._list(waiting, now)
-        while self._ready and self.running < self.settings.concurrency:
-            destination = self._ready.popleft()
-            destination.listed = False
+        self._turns.age(now)
+        while (destination := self._turns.next(self.settings.concurrency)) is not None:
             group = self._take(destination, now)
             if group is not None:
                 return group
@@ -151,7 +150,7 @@ class Scheduler:
         if not destination.queue or not self._may_start(destination, now):
             return None
         group = destination.queue.popleft()
-        most = min(self.settings.recipients, self.settings.concurrency - self.running)
+        most = min(self.settings.recipients, self._turns.room(destination, self.settings.concurrency))
         if len(group.recipients) > most:
             rest = Group(group.attempt, group.nexthop, group.recipients[most:])
             destination.queue.appendleft(rest)
@@ -161,6 +160,7 @@ class Scheduler:
         group.attempt.flying += count
         self.running += count
         destination.started(now)
+        self._turns.started(group, destination, now)
         self._list(destination, now)
         return group
 
@@ -179,8 +179,7 @@ class Scheduler:
     def _list(self, destination: Destination, now: float) -> None:
         """Give a destination a turn, if it has something to start; have more loaded if it has room."""
         if destination.queue and not destination.listed and self._may_start(destination, now):
-            destination.listed = True
-            self._ready.append(destination)
+            self._turns.add(destination)
         if not destination.dead:
             self._load_more(destination)
 
@@ -197,6 +196,7 @@ class Scheduler:
         """A job has its verdicts: `deferred` recipients are to be tried again; `host_failed`: no host there."""
         attempt, count = group.attempt, len(group.recipients)
         self.running -= count
+        self._turns.ended(group, now)
         attempt.flying -= count
         attempt.deferred += deferred
         destination = self._destination(group.nexthop)
@@ -205,14 +205,12 @@ class Scheduler:
             if destination.succeeded(self.settings.limits):
                 self._events.revived(destination)
                 destination.turned_away = 0
-        elif destination.failed(self.settings.limits, now):
-            while destination.queue:
-                queued = destination.queue.popleft()
-                if not queued.attempt.withdrawn:
-                    queued.attempt.queued -= len(queued.recipients)
-                    self._turn_away(queued, destination, now)
-                    self._close_if_over(queued.attempt, now)
-            self._events.died(destination)
+        else:
+            died = destination.failed(self.settings.limits, now)
+            if destination.dead:
+                self._turn_all_away(destination, now)  # Also what a probe in vain has left of its message.
+            if died:
+                self._events.died(destination)
         self._list(destination, now)
         self._close_if_over(attempt, now)
         if destination.idle:
@@ -237,6 +235,14 @@ class Scheduler:
         """Return whether a message is loaded: something of it is queued or in flight."""
         return message in self._active
 
+    def _turn_all_away(self, destination: Destination, now: float) -> None:
+        while destination.queue:
+            queued = destination.queue.popleft()
+            if not queued.attempt.withdrawn:
+                queued.attempt.queued -= len(queued.recipients)
+                self._turn_away(queued, destination, now)
+                self._close_if_over(queued.attempt, now)
+
     def _turn_away(self, group: Group, destination: Destination, now: float) -> None:
         """A group is not tried this time: it waits for its next attempt, or fails if it has expired."""
         attempt, count = group.attempt, len(group.recipients)
@@ -257,10 +263,13 @@ class Scheduler:
         elif not attempt.left:
             self._events.finished(attempt, now)
         elif attempt.aside is not None:
-            # Recipients that were deferred are tried again with those that had no room: rather that than
-            # have these wait for them.
+            # Loaded again when there is room, or when those that were deferred are due: neither waits for the
+            # other. All that are left are tried then.
             self._destination(attempt.aside).put_aside(message)
-            self._admission.wake(message, attempt.expires + 1)
+            if attempt.deferred and attempt.rest is None:
+                self._events.deferred(attempt, now)
+            else:
+                self._admission.wake(message, attempt.expires + 1)
             self._load_more(self._destination(attempt.aside))
         else:
             self._events.deferred(attempt, now)
@@ -270,7 +279,7 @@ class Scheduler:
     def next_time(self, now: float) -> float | None:
         """Return when there will be something to load or to start, None where only a report can bring it."""
         times = [self._later[0][0]] if self._later else []
-        if self._ready and self.running < self.settings.concurrency:
+        if self._turns.any(self.settings.concurrency):
             return now
         if self._has_room:
             first = self._admission.next_time(now)

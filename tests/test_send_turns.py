@@ -1,0 +1,162 @@
+"""The scheduler's turns: what is slow leaves places free, and nothing waits for what it has nothing to do with."""
+
+from queue_send.attempt import Attempt, Group
+from queue_send.destination import Destination, Limits
+from queue_send.events import Settings
+from queue_send.scheduler import Scheduler
+
+LIFETIME = 604800
+SETTINGS = Settings(concurrency=8, active=1000, recipients=2, limits=Limits(), rates={})
+
+
+class Recorder:
+    """Events, and a caller that loads what is let in: messages are (nexthop, recipients) each."""
+
+    def __init__(self, settings: Settings = SETTINGS) -> None:
+        self.scheduler = Scheduler(settings, self)
+        self.messages: dict[int, list[tuple[bytes, int]]] = {}
+        self.waiting: list[int] = []
+
+    def deferred(self, attempt: Attempt, now: float) -> None:
+        self.waiting.append(attempt.message)
+
+    def finished(self, attempt: Attempt, now: float) -> None:
+        pass
+
+    def withdrawn(self, attempt: Attempt) -> None:
+        pass
+
+    def expired(self, group: Group) -> None:
+        raise AssertionError("nothing expires here")
+
+    def died(self, destination: Destination) -> None:
+        pass
+
+    def revived(self, destination: Destination) -> None:
+        pass
+
+    def send(self, *groups: tuple[bytes, int]) -> int:
+        """A new message."""
+        message = len(self.messages) + 1
+        self.messages[message] = list(groups)
+        self.scheduler.arrived(message)
+        return message
+
+    def start(self, now: float) -> list[Group]:
+        """Load and start whatever may."""
+        started = []
+        while True:
+            found = self.scheduler.next_load(now)
+            if found is not None:
+                groups = [(name, [(place, b"x") for place in range(count)]) for name, count in self.messages[found[0]]]
+                self.scheduler.open(Attempt(found[0], b"", int(now), int(now) + LIFETIME), groups, now)
+            group = self.scheduler.next_job(now)
+            if group is not None:
+                started.append(group)
+            elif found is None:
+                return started
+
+    def end(self, group: Group, now: float, good: bool = True) -> None:
+        """A job is over; all of it is done, or the host was not there."""
+        if good:
+            group.attempt.left -= len(group.recipients)
+            name = group.nexthop
+            self.messages[group.attempt.message] = [
+                kept for kept in self.messages[group.attempt.message] if kept[0] != name
+            ]
+        self.scheduler.ended(group, 0 if good else len(group.recipients), not good, now)
+
+
+def test_slow_destinations_take_at_most_half_of_the_places_while_quick_ones_take_the_rest() -> None:
+    recorder = Recorder()
+    slow, quick = [b"slow%d" % number for number in range(12)], [b"quick%d" % number for number in range(12)]
+    for names, seconds in ((slow, 100.0), (quick, 1.0)):
+        for name in names:
+            recorder.send((name, 1))
+            for group in recorder.start(0.0):
+                recorder.end(group, seconds)
+    for name in slow + quick:
+        recorder.send((name, 1))
+    started = [group.nexthop for group in recorder.start(200.0)]
+    assert len(started) == 8
+    assert sum(name in slow for name in started) == 4
+
+
+def test_a_place_that_a_slow_destination_gives_back_goes_to_the_next_slow_one() -> None:
+    recorder = Recorder()
+    names = [b"slow%d" % number for number in range(6)]
+    for name in names:
+        recorder.send((name, 1))
+        for group in recorder.start(0.0):
+            recorder.end(group, 100.0)
+    for name in names:
+        recorder.send((name, 1))
+    first = recorder.start(200.0)
+    assert len(first) == 4
+    assert recorder.scheduler.next_time(200.0) is None
+    recorder.end(first[0], 300.0)
+    assert recorder.scheduler.next_time(300.0) == 300.0
+    assert [group.nexthop for group in recorder.start(300.0)] == [names[4]]
+
+
+def test_destinations_that_nothing_is_known_of_leave_a_quarter_of_the_places_free() -> None:
+    recorder = Recorder()
+    for number in range(20):
+        recorder.send((b"new%d" % number, 1))
+    assert len(recorder.start(0.0)) == 6
+
+
+def test_a_job_in_flight_for_long_counts_as_slow_before_it_ends() -> None:
+    recorder = Recorder()
+    recorder.send((b"known", 1))
+    recorder.end(recorder.start(0.0)[0], 100.0)  # It was slow.
+    for number in range(5):
+        recorder.send((b"new%d" % number, 1))
+    assert len(recorder.start(200.0)) == 5
+    recorder.send((b"known", 1))
+    assert recorder.start(300.0) == []  # Five hang already, more than half of the eight.
+
+
+def test_recipients_with_a_quick_host_do_not_wait_for_room_at_a_crowded_one() -> None:
+    recorder = Recorder()
+    for _ in range(30):
+        recorder.send((b"crowded", 1))
+    crowd = recorder.start(0.0)
+    for _ in range(4):
+        recorder.send((b"fast", 1))
+    fast = recorder.start(0.0)
+    both = recorder.send((b"fast", 1), (b"crowded", 1))
+    recorder.start(0.0)
+    assert {group.nexthop for group in crowd} == {b"crowded"}
+    while fast:
+        for group in fast:
+            recorder.end(group, 1.0)
+        fast = recorder.start(1.0)
+    assert recorder.messages[both] == [(b"crowded", 1)]
+
+
+def test_deferred_recipients_are_due_in_time_though_others_of_the_message_wait_for_room() -> None:
+    recorder = Recorder()
+    for _ in range(30):
+        recorder.send((b"crowded", 1))
+    recorder.start(0.0)
+    both = recorder.send((b"down", 1), (b"crowded", 1))
+    group, = recorder.start(0.0)
+    recorder.end(group, 1.0, good=False)
+    assert recorder.waiting == [both]
+
+
+def test_a_probe_in_vain_is_one_job_however_many_recipients_its_message_has() -> None:
+    recorder = Recorder()
+    now = 0.0
+    for _ in range(8):
+        recorder.send((b"down", 1))
+    while started := recorder.start(now):
+        for group in started:
+            recorder.end(group, now, good=False)
+    recorder.send((b"down", 7))
+    now += 61.0
+    probe, = recorder.start(now)
+    recorder.end(probe, now, good=False)
+    assert recorder.start(now) == []
+    assert recorder.waiting[-1] == probe.attempt.message
