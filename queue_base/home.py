@@ -54,3 +54,16 @@ def take_help(arguments: list[str], text: str, short: bool = True) -> bool:
     except OSError as error:
         raise Temporary(f"unable to write standard output: {reason(error)}") from error
     return True
+
+
+def take_daemon_home(argv: list[str], usage: str, text: str) -> Home | None:
+    """Return the home of a daemon that queue-start starts; None where its help `text` was asked for and printed.
+
+    Raises Usage for any other argument.
+    """
+    home, rest = take_home(argv[1:])
+    if take_help(rest, text):
+        return None
+    if rest:
+        raise Usage(f"{usage}; it is started by queue-start")
+    return home

@@ -12,8 +12,8 @@ import time
 from collections.abc import Iterator
 
 from queue_base.durable import write_all
-from queue_base.errors import Failure, Usage, complain, reason
-from queue_base.home import take_help, take_home
+from queue_base.errors import Failure, complain, reason
+from queue_base.home import take_daemon_home
 from queue_base.layout import Layout, open_layout
 from queue_base.pipes import PeerLost, read_available
 from queue_base.removal import finish_removals, remove_messages
@@ -77,11 +77,9 @@ def loop(layout: Layout) -> None:
 def main(argv: list[str]) -> int:
     """Run the daemon; return 0 at the end of fd 0, else an exit code of queue_base.errors."""
     try:
-        home, rest = take_home(argv[1:])
-        if take_help(rest, HELP):
+        home = take_daemon_home(argv, USAGE, HELP)
+        if home is None:
             return 0
-        if rest:
-            raise Usage(f"{USAGE}; it is started by queue-start")
         ignore(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
         os.umask(0o027)
         layout = open_layout(home.queue)

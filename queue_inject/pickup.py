@@ -12,8 +12,8 @@ import signal
 import time
 
 from queue_base.accounts import become, queue_owner
-from queue_base.errors import Failure, Permanent, Usage, complain
-from queue_base.home import Home, take_help, take_home
+from queue_base.errors import Failure, Permanent, complain
+from queue_base.home import Home, take_daemon_home
 from queue_base.layout import open_layout
 from queue_base.pipes import OutPipe, PeerLost, read_available
 from queue_base.signals import ignore
@@ -116,11 +116,9 @@ def main(argv: list[str]) -> int:
     os.umask(0o027)
     ignore(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE)
     try:
-        home, rest = take_home(argv[1:])
-        if take_help(rest, HELP):
+        home = take_daemon_home(argv, USAGE, HELP)
+        if home is None:
             return 0
-        if rest:
-            raise Usage(f"{USAGE}; it is started by queue-start")
         serve(home)
     except Failure as failure:
         complain(PROGRAM, f"fatal: {failure}")

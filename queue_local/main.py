@@ -13,8 +13,8 @@ import select
 import signal
 from collections.abc import Iterator
 
-from queue_base.errors import TEMPORARY, Failure, Temporary, Usage, complain
-from queue_base.home import Home, take_help, take_home
+from queue_base.errors import TEMPORARY, Failure, Temporary, complain
+from queue_base.home import Home, take_daemon_home
 from queue_base.pipes import OutPipe, PeerLost
 from queue_base.signals import ignore
 from queue_local import settings
@@ -122,11 +122,9 @@ def serve(home: Home) -> int:
 def main(argv: list[str]) -> int:
     """Run the daemon; return 0 at the end of fd 0, else an exit code of queue_base.errors."""
     try:
-        home, rest = take_home(argv[1:])
-        if take_help(rest, HELP):
+        home = take_daemon_home(argv, USAGE, HELP)
+        if home is None:
             return 0
-        if rest:
-            raise Usage(f"{USAGE}; it is started by queue-start")
         ignore(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
         return serve(home)
     except Failure as error:

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from queue_base import wiring
 from queue_base.errors import Failure, Temporary, Usage, complain
-from queue_base.home import Home, take_help, take_home
+from queue_base.home import Home, take_daemon_home
 from queue_base.layout import open_layout
 from queue_base.lock import take_sendmutex
 from queue_base.signals import Signals
@@ -141,11 +141,9 @@ def take_descriptors(home: Home) -> None:
 def main(argv: list[str]) -> int:
     """Run the scheduler; return 0 after TERM, 111 after the loss of a peer, else a code of queue_base.errors."""
     try:
-        home, rest = take_home(argv[1:])
-        if take_help(rest, HELP):
+        home = take_daemon_home(argv, USAGE, HELP)
+        if home is None:
             return 0
-        if rest:
-            raise Usage(f"{USAGE}; it is started by queue-start")
         os.umask(0o027)
         take_descriptors(home)
         try:

@@ -13,22 +13,19 @@ with `ended`. What is decided about a message comes back as the calls of `Events
 
 from heapq import heappop, heappush
 
-from queue_send.admission import Admission
 from queue_send.attempt import Attempt, Group, Recipient
 from queue_send.destination import Destination
 from queue_send.events import Events, Settings
+from queue_send.loading import Loading
 from queue_send.turns import Turns
 
 
-class Scheduler:
+class Scheduler(Loading):
     """The waiting, active and flying messages of one channel."""
 
     def __init__(self, settings: Settings, events: Events) -> None:
-        self.settings = settings
-        self.running = 0
+        super().__init__(settings)
         self._events = events
-        self._admission = Admission()
-        self._active: dict[int, Attempt | None] = {}
         self._destinations: dict[bytes, Destination] = {}
         self._turns = Turns()
         self._later: list[tuple[float, bytes]] = []
@@ -38,33 +35,6 @@ class Scheduler:
         self.settings = settings
         for destination in self._destinations.values():
             destination.rate = settings.rates.get(destination.name)
-
-    # Waiting messages
-
-    def arrived(self, message: int) -> None:
-        """A new message."""
-        self._admission.arrived(message)
-
-    def found(self, message: int, due: int, flushed: bool = False) -> None:
-        """A deferred message, with the next attempt that its file has, in seconds since the epoch.
-
-        `flushed` is for one that is found after everything was made due.
-        """
-        self._admission.found(message, due, flushed)
-
-    def wake(self, message: int) -> None:
-        """Try a message now, whatever its file says."""
-        self._admission.wake(message, 0)
-
-    def later(self, message: int, due: int) -> None:
-        """Try a message at `due`, whatever its file says; also one that `next_load` named and could not be read."""
-        self.absent(message)
-        self._admission.wake(message, due)
-
-    def absent(self, message: int) -> None:
-        """A message that `next_load` named is not there, or not to be tried."""
-        if self._active.get(message, False) is None:
-            del self._active[message]
 
     def flush(self, now: float) -> None:
         """Everything that waits is due, in its order. Each dead destination is probed once, not overrun."""
@@ -78,24 +48,6 @@ class Scheduler:
         destination = self._destinations.get(nexthop)
         if destination is not None and destination.dead:
             destination.probe_at = now
-
-    # Loading
-
-    @property
-    def _has_room(self) -> bool:
-        """Whether another message may be loaded, and something of it started."""
-        return len(self._active) < self.settings.active and self.running < self.settings.concurrency
-
-    def next_load(self, now: float) -> tuple[int, int | None] | None:
-        """Return the message to read now, as Admission.next does; then `open`, `absent` or `later` must follow."""
-        while self._has_room:
-            found = self._admission.next(now)
-            if found is None:
-                return None
-            if found[0] not in self._active:
-                self._active[found[0]] = None
-                return found
-        return None
 
     def open(self, attempt: Attempt, groups: list[tuple[bytes, list[Recipient]]], now: float) -> None:
         """A message that `next_load` named was loaded: its groups go to their destinations."""

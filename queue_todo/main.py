@@ -11,8 +11,8 @@ import select
 import signal
 import time
 
-from queue_base.errors import Failure, Usage, complain, reason
-from queue_base.home import Home, take_help, take_home
+from queue_base.errors import Failure, complain, reason
+from queue_base.home import Home, take_daemon_home
 from queue_base.layout import Layout, open_layout
 from queue_base.pipes import OutPipe, PeerLost, read_available
 from queue_base.signals import ignore
@@ -206,11 +206,9 @@ def loop(classifier: Classifier) -> None:
 def main(argv: list[str]) -> int:
     """Run the daemon; return 0 after X or the end of fd 0, else an exit code of queue_base.errors."""
     try:
-        home, rest = take_home(argv[1:])
-        if take_help(rest, HELP):
+        home = take_daemon_home(argv, USAGE, HELP)
+        if home is None:
             return 0
-        if rest:
-            raise Usage(f"{USAGE}; it is started by queue-start")
         ignore(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
         os.umask(0o027)
         loop(Classifier(home, open_layout(home.queue)))
