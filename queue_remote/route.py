@@ -7,6 +7,7 @@ import ipaddress
 from typing import NamedTuple
 
 from queue_remote.lookup import Resolver, Unroutable
+from queue_remote.order import Target
 from queue_remote.ourselves import Ourselves
 from queue_remote.settings import Settings
 from queue_wire.report import PERMANENT, TEMPORARY
@@ -20,10 +21,15 @@ ADDRESSES_ENOUGH = 8
 
 
 class Route(NamedTuple):
-    """Addresses to try, as text, best first, and the TCP port."""
+    """What to try, best first.
 
-    addresses: list[str]
-    port: int
+    `relayed` by smtproutes; `secure`: DNSSEC vouches for the MX records; `reasons`: the steps, a line each.
+    """
+
+    targets: list[Target]
+    relayed: bool
+    secure: bool
+    reasons: list[str]
 
 
 class OurOwn(Exception):
@@ -39,14 +45,19 @@ class Router:
         self._made: Resolver | None = None
 
     async def find(self, nexthop: bytes) -> Route:
-        """Return the addresses to try for a nexthop, and the port. Raises Unroutable."""
-        relay = find_route(self.settings.routes, nexthop)
-        if relay is not None:
+        """Return what to try for a nexthop. Raises Unroutable."""
+        relays = find_route(self.settings.routes, nexthop)
+        if relays is not None:
             # A relay was chosen by a person, who may well mean this very host.
-            return Route(await self._relay_addresses(relay), relay.port)
+            targets = []
+            for group in relays.groups:
+                for relay in group:
+                    name = b"" if _as_address(relay.host) else relay.host
+                    targets += [Target(name, a, relay.port, False) for a in await self._relay_addresses(relay)]
+            return Route(targets, True, False, [])
         if nexthop.startswith(b"["):
-            return Route(self._literal(nexthop), SMTP_PORT)
-        return Route(await self._exchanger_addresses(nexthop), SMTP_PORT)
+            return Route([Target(b"", a, SMTP_PORT, False) for a in self._literal(nexthop)], False, False, [])
+        return Route(await self._exchanger_addresses(nexthop), False, False, [])
 
     async def _relay_addresses(self, relay: Relay) -> list[str]:
         address = _as_address(relay.host)
@@ -70,19 +81,19 @@ class Router:
             raise Unroutable(PERMANENT, BEST_PREFERENCE)
         return [address]
 
-    async def _exchanger_addresses(self, nexthop: bytes) -> list[str]:
+    async def _exchanger_addresses(self, nexthop: bytes) -> list[Target]:
         """Return the exchangers' addresses, best preference first.
 
         RFC 5321 section 5.1: where this host is one of them, it and all at or beyond its preference
         are left out; where that leaves none, the mail is ours but not in control/locals.
         """
-        found: list[str] = []
+        found: list[Target] = []
         trouble: Unroutable | None = None
         for names in await self._resolver().exchangers(nexthop):
-            group: list[str] = []
+            group: list[Target] = []
             for name in names:
                 try:
-                    group += await self._foreign_addresses(name)
+                    group += [Target(name, a, SMTP_PORT, False) for a in await self._foreign_addresses(name)]
                 except OurOwn as error:
                     if not found:
                         raise trouble or Unroutable(PERMANENT, BEST_PREFERENCE) from error
@@ -107,7 +118,7 @@ class Router:
 
     def _resolver(self) -> Resolver:
         if self._made is None:
-            self._made = Resolver(self.settings.nameservers)
+            self._made = Resolver(self.settings.resolver)
         return self._made
 
 

@@ -14,7 +14,7 @@ from queue_base.home import Home
 from queue_remote import lookup
 from queue_remote.lookup import Unroutable
 from queue_remote.ourselves import Ourselves
-from queue_remote.route import ADDRESSES_ENOUGH, Route, Router
+from queue_remote.route import ADDRESSES_ENOUGH, Router
 from queue_remote.settings import read_settings
 from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE
 from support.dns_server import DnsServer
@@ -50,13 +50,15 @@ def dns_server() -> Iterator[DnsServer]:
 
 @pytest.fixture
 def home(tmp_path: Path, dns_server: DnsServer) -> RemoteHome:
-    return RemoteHome(tmp_path, nameservers=f"127.0.0.1:{dns_server.port}", timeoutremote="20", timeoutconnect="5")
+    return RemoteHome(tmp_path, resolver=f"127.0.0.1:{dns_server.port}", timeoutremote="20", timeoutconnect="5")
 
 
-def find(home: RemoteHome, nexthop: bytes) -> Route:
+def find(home: RemoteHome, nexthop: bytes) -> tuple[list[str], int]:
+    """Return the addresses and the port."""
     router = Router(read_settings(Home(str(home.path))))
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(router.find(nexthop))
+        targets = runner.run(router.find(nexthop)).targets
+    return [target.address for target in targets], targets[0].port
 
 
 @pytest.mark.parametrize(
@@ -73,7 +75,7 @@ def find(home: RemoteHome, nexthop: bytes) -> Route:
     ],
 )
 def test_the_best_exchangers_addresses_come_first(home: RemoteHome, nexthop: bytes, addresses: list[str]) -> None:
-    assert find(home, nexthop) == Route(addresses, 25)
+    assert find(home, nexthop) == (addresses, 25)
 
 
 @pytest.mark.parametrize(
@@ -109,26 +111,26 @@ def test_where_there_is_no_way_the_verdict_says_why(
 
 
 def test_exchangers_of_one_preference_take_turns(home: RemoteHome) -> None:
-    firsts = {find(home, b"crowd.example").addresses[0] for _ in range(20)}
+    firsts = {find(home, b"crowd.example")[0][0] for _ in range(20)}
     assert len(firsts) > 1
 
 
 def test_a_crowd_of_exchangers_is_not_looked_up_to_its_end(home: RemoteHome, dns_server: DnsServer) -> None:
-    assert len(find(home, b"crowd.example").addresses) >= ADDRESSES_ENOUGH
+    assert len(find(home, b"crowd.example")[0]) >= ADDRESSES_ENOUGH
     assert len(dns_server.questions) < 40
 
 
 @pytest.mark.parametrize(
     ("relay", "route"),
     [
-        ("198.51.100.9", Route(["198.51.100.9"], 25)),
-        ("198.51.100.9:2525", Route(["198.51.100.9"], 2525)),
-        ("[2001:db8::9]:26", Route(["2001:db8::9"], 26)),
-        ("localhost:2525", Route(["127.0.0.1", "::1"], 2525)),
+        ("198.51.100.9", (["198.51.100.9"], 25)),
+        ("198.51.100.9:2525", (["198.51.100.9"], 2525)),
+        ("[2001:db8::9]:26", (["2001:db8::9"], 26)),
+        ("localhost:2525", (["127.0.0.1", "::1"], 2525)),
     ],
 )
 def test_a_relay_by_address_or_localhost_needs_no_dns(
-    home: RemoteHome, dns_server: DnsServer, relay: str, route: Route
+    home: RemoteHome, dns_server: DnsServer, relay: str, route: tuple[list[str], int]
 ) -> None:
     home.control("smtproutes", f":{relay}")
     assert find(home, b"two.example") == route
@@ -137,8 +139,8 @@ def test_a_relay_by_address_or_localhost_needs_no_dns(
 
 def test_a_relay_by_name_is_looked_up_without_its_exchangers(home: RemoteHome) -> None:
     home.control("smtproutes", ":two.example\n.example:near.example:26\nfar.example:")
-    assert find(home, b"a.example") == Route(["198.51.100.1", "2001:db8::1"], 26)
-    assert find(home, b"far.example") == Route(["198.51.100.2"], 25)
+    assert find(home, b"a.example") == (["198.51.100.1", "2001:db8::1"], 26)
+    assert find(home, b"far.example") == (["198.51.100.2"], 25)
 
 
 def test_a_relay_that_does_not_exist_bounces_nothing(home: RemoteHome) -> None:
@@ -164,7 +166,7 @@ def test_a_name_server_that_does_not_answer_is_temporary(home: RemoteHome, monke
     monkeypatch.setattr(lookup, "LIFETIME", 0.2)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
         silent.bind(("127.0.0.1", 0))
-        home.control("nameservers", f"127.0.0.1:{silent.getsockname()[1]}")
+        home.control("resolver", f"127.0.0.1:{silent.getsockname()[1]}")
         with pytest.raises(Unroutable) as raised:
             find(home, b"two.example")
     assert (raised.value.verdict[0], raised.value.scope) == (b"Z", HOST_SCOPE)
@@ -175,7 +177,7 @@ def test_a_missing_resolv_conf_is_temporary(home: RemoteHome, monkeypatch: pytes
         assert configure
         raise dns.resolver.NoResolverConfiguration(filename)  # type: ignore[no-untyped-call]
 
-    (home.path / "control" / "nameservers").unlink()
+    (home.path / "control" / "resolver").unlink()
     monkeypatch.setattr(dns.asyncresolver.Resolver, "__init__", unreadable)
     with pytest.raises(Unroutable) as raised:
         find(home, b"two.example")
@@ -196,7 +198,7 @@ def test_a_host_that_does_not_greet_us_gives_way_to_the_next_address(home: Remot
             home.control("smtproutes", f":relay.example:{good.port}")
             with RemoteDaemon(home) as daemon:
                 report = daemon.deliver(home.message(b"hello\n"), b"to@b.example")
-        assert report.verdicts == [(b"K", b"127.0.0.3 accepted message.\nRemote host said: 250 ok\n")]
+        assert report.verdicts == [(b"K", b"127.0.0.3 (relay.example) accepted message.\nRemote host said: 250 ok\n")]
         assert bad.connections == 1
 
 
