@@ -68,7 +68,6 @@ class Pool:
         if not waiting:
             del self._idle[key]
         del self._waiting[connection]
-        connection.unpark()
         return connection
 
     def give(self, key: Key, connection: Connection) -> None:
@@ -82,7 +81,7 @@ class Pool:
             if self._timer is None:
                 self._set_timer(key.settings.connection_idle)
         elif client.phase is Phase.ENVELOPE:
-            connection.settle(SETTLE_SECONDS, lambda settled: self.give(key, settled))
+            connection.park(lambda settled: self.give(key, settled), SETTLE_SECONDS)
         else:
             connection.close()
 

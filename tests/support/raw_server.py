@@ -3,6 +3,7 @@
 import contextlib
 import select
 import socket
+import ssl
 import threading
 from collections.abc import Callable
 from typing import Self
@@ -42,6 +43,21 @@ class Peer:
         assert self.hear().startswith(b"EHLO ")
         names = [b"raw.example", *extensions]
         self.say(*[b"250%s%s" % (b" " if name is names[-1] else b"-", name) for name in names])
+
+    def start_tls(self, context: ssl.SSLContext) -> None:
+        """Do the server's side of a TLS handshake; everything else is under TLS from here on."""
+        self._stream.close()
+        self._connection = context.wrap_socket(self._connection, server_side=True)
+        self._stream = self._connection.makefile("rb")
+
+    def take_message(self, answer: bytes = b"250 done") -> bytes:
+        """Take one message, command by command, and say `answer`; return the message as it came."""
+        for said in (b"250 ok", b"250 ok", b"354 go"):
+            self.hear()
+            self.say(said)
+        content = self.hear_message()
+        self.say(answer)
+        return content
 
     def take_envelope(self) -> None:
         """Greet, and take one recipient and DATA; the message comes next."""
