@@ -10,10 +10,14 @@ from typing import Self
 
 
 class Peer:
-    """One accepted connection, for a script: `say` bytes, `hear` a line; every wait has a limit."""
+    """One accepted connection, for a script: `say` bytes, `hear` a line; every wait has a limit.
+
+    `address` is the other end's.
+    """
 
     def __init__(self, connection: socket.socket) -> None:
         connection.settimeout(30)
+        self.address = str(connection.getpeername()[0])
         self._connection = connection
         self._stream = connection.makefile("rb")
 
