@@ -4,6 +4,7 @@ import contextlib
 import select
 import socket
 import ssl
+import struct
 import threading
 from collections.abc import Callable
 from typing import Self
@@ -73,6 +74,11 @@ class Peer:
     def wait_for_end(self) -> bytes:
         """Return what still comes until the other side closes."""
         return self._stream.read()
+
+    def reset(self) -> None:
+        """End the connection with a RST."""
+        self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.close()
 
     def close(self) -> None:
         self._stream.close()
