@@ -20,6 +20,7 @@ from queue_base.trigger import Trigger
 from queue_base.watch import Watch
 from queue_todo.classify import Entry, Outcome, classify, confirm
 from queue_todo.controls import read_rules
+from queue_todo.inflow import Inflow, Space
 from queue_todo.pending import RETRY_AFTER, Pending
 from queue_todo.rewrite import Rules
 from queue_wire import logline
@@ -55,6 +56,8 @@ class Classifier:
         self._next_rules = 0.0
         self._unsure: list[Entry] = []
         self._next_confirm = 0.0
+        self._inflow = Inflow(home, self._log)
+        self._space = Space(home, self._log)
         self.leaving = False
         if self._watch.problem:
             self._alert(f"unable to watch todo: {self._watch.problem}; the trigger and scans do its work")
@@ -70,9 +73,10 @@ class Classifier:
             if descriptor is not None:
                 poll.register(descriptor, select.POLLIN)
         poll.register(1, select.POLLOUT if self._notices.held else 0)
+        wait = min(self._space.wait(now), self._inflow.wait(now, self._arrival))
         if self._rules is None:
-            return max(0.0, self._next_rules - now)
-        wait = RULES_RETRY if self._notices.held > HELD_MOST else self._pending.wait(now)
+            return min(wait, max(0.0, self._next_rules - now))
+        wait = min(wait, RULES_RETRY if self._notices.held > HELD_MOST else self._pending.wait(now))
         if self._blind:
             wait = min(wait, max(0.0, self._next_scan - now))
         return min(wait, max(0.0, self._next_confirm - now)) if self._unsure else wait
@@ -86,23 +90,29 @@ class Classifier:
         if self._rules is None and now >= self._next_rules:
             self._reread(now)
         if self._watch.descriptor in ready:
-            self._take_names()
+            self._take_names(now)
         if self._trigger is not None and self._trigger.descriptor in ready:
-            self._take_trigger(self._trigger.clear())
+            self._take_trigger(self._trigger.clear(), now)
         if self._blind and now >= self._next_scan:
             self._next_scan = now + BLIND_SCAN
             self._pending.scan_soon()
+        worked = False
         if self._rules is not None and self._notices.held <= HELD_MOST and not self.leaving:
             self._pending.run(now)
             group = self._pending.take(GROUP)
             if group:
-                self._report(classify(self._layout, self._rules, group, self._pending.unpark(group)), now)
+                outcome = classify(self._layout, self._rules, group, self._pending.unpark(group))
+                self._report(outcome, now)
+                worked = bool(outcome.entries or outcome.parked)
+        self._inflow.judge(time.monotonic(), len(self._pending), self._arrival, worked)
+        self._space.run(now)
         if self._unsure and now >= self._next_confirm:
             self._confirm(now)
         self._notices.flush()
 
     def finish(self) -> None:
         """Write the notices that queue-send has not read yet, however long that takes. Raises PeerLost."""
+        self._inflow.end()
         self._notices.finish()
 
     def _obey(self) -> None:
@@ -124,7 +134,12 @@ class Classifier:
             fate = "the old ones stay" if self._rules else f"nothing is classified; trying again in {RULES_RETRY:.0f} s"
             self._alert(f"unable to reread controls: {error}; {fate}")
 
-    def _take_names(self) -> None:
+    @property
+    def _arrival(self) -> float | None:
+        """Since when the next message has waited; the time in which nothing can be classified does not count."""
+        return None if self._rules is None else self._pending.arrival
+
+    def _take_names(self, now: float) -> None:
         found = []
         for name in self._watch.take():
             try:
@@ -132,7 +147,7 @@ class Classifier:
             except FormatError:
                 continue  # Not a message: a person's file.
         self._named += len(found)
-        self._pending.add(found)
+        self._pending.add(found, now)
         if self._watch.lost:
             self._watch.lost = False
             self._pending.scan_soon()
@@ -141,10 +156,10 @@ class Classifier:
     def _blind(self) -> bool:
         return self._watch.descriptor is None and self._trigger is None
 
-    def _take_trigger(self, pulls: int) -> None:
+    def _take_trigger(self, pulls: int, now: float) -> None:
         """Scan if somebody pulled the trigger whose message inotify did not name."""
         if self._watch.descriptor is not None:
-            self._take_names()
+            self._take_names(now)
         if pulls > self._named:
             self._pending.scan_soon()
         self._named = max(0, self._named - pulls)

@@ -95,6 +95,17 @@ def destination_alive(nexthop: bytes, turned_away: int) -> bytes:
     return _line(b"dest ", nexthop, b" alive: %d recipients were deferred without an attempt" % turned_away)
 
 
+def inflow(word: str, waiting: int, seconds: int) -> bytes:
+    """Injectors are from now on `slow`, `refused` or `free`; so many messages wait, the next one for so long."""
+    what = f"{waiting} messages wait in todo, the next one for {seconds} s"
+    return _spaced(b"inflow ", f"{word}: {what}")
+
+
+def inflow_space(path: str) -> bytes:
+    """The disk has room for more mail again."""
+    return _spaced(b"inflow ", f"free: there is room on {path} again")
+
+
 def alert(text: str) -> bytes:
     """Something that needs a person."""
     return _spaced(b"alert: ", text)
