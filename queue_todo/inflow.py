@@ -33,8 +33,9 @@ class Inflow:
         self._next_mark = 0.0
         self._waits_since = 0.0  # What came earlier counts from then.
         self._last_work = float("-inf")
+        self._idle = False
         self._began = float("inf")  # When classification began to work; what was there already is no backlog.
-        self._caught_up = float("inf")
+        self._caught_up = 0.0  # When all of that was done.
         self._marks_fail = False
         # Of a run that was killed.
         self._clear(FREE)
@@ -42,15 +43,17 @@ class Inflow:
     def judge(self, now: float, waiting: int, arrival: float | None, worked: bool) -> None:
         """Set the marks for now. `waiting` messages wait, the next since `arrival`; None where there is none.
 
-        `worked` says that messages were classified since the last call.
+        `worked` says that messages were classified since the last call. It is not called before anything can be.
         """
-        if arrival is None:
+        idle = arrival is None
+        arrival = now if arrival is None else arrival
+        if idle or self._began > now:
             self._waits_since = now
-            arrival = now
-        if worked:
-            if now - self._last_work > REFUSE_AFTER:
+        if worked or idle:
+            if now - self._last_work > REFUSE_AFTER and not self._idle:
                 self._began = now
             self._last_work = now
+        self._idle = idle
         if arrival < self._began:
             self._caught_up = now
         level = self._choose(now, max(arrival, self._waits_since))

@@ -104,7 +104,8 @@ class Classifier:
                 outcome = classify(self._layout, self._rules, group, self._pending.unpark(group))
                 self._report(outcome, now)
                 worked = bool(outcome.entries or outcome.parked)
-        self._inflow.judge(time.monotonic(), len(self._pending), self._arrival, worked)
+        if self._rules is not None:
+            self._inflow.judge(time.monotonic(), len(self._pending), self._arrival, worked)
         self._space.run(now)
         if self._unsure and now >= self._next_confirm:
             self._confirm(now)
