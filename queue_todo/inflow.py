@@ -80,7 +80,7 @@ class Inflow:
         return 3600.0 if arrival is None else max(0.0, max(arrival, self._waits_since) + SLOW_AFTER - now)
 
     def end(self) -> None:
-        """Let injectors go on: nobody classifies any more."""
+        """Remove the marks."""
         self._clear(FREE)
 
     def _set(self, level: int) -> None:

@@ -113,8 +113,11 @@ class Classifier:
 
     def finish(self) -> None:
         """Write the notices that queue-send has not read yet, however long that takes. Raises PeerLost."""
-        self._inflow.end()
         self._notices.finish()
+
+    def free_injectors(self) -> None:
+        """Let them go on: nobody classifies any more."""
+        self._inflow.end()
 
     def _obey(self) -> None:
         for command in read_available(0) or b"":
@@ -212,10 +215,13 @@ class Classifier:
 
 def loop(classifier: Classifier) -> None:
     """Turn until told to exit, or until queue-send is gone."""
-    while not classifier.leaving:
-        poll = select.poll()
-        wait = classifier.prepare(poll, time.monotonic())
-        classifier.run(dict(poll.poll(wait * 1000)), time.monotonic())
+    try:
+        while not classifier.leaving:
+            poll = select.poll()
+            wait = classifier.prepare(poll, time.monotonic())
+            classifier.run(dict(poll.poll(wait * 1000)), time.monotonic())
+    finally:
+        classifier.free_injectors()
     classifier.finish()
 
 

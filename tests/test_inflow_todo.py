@@ -13,12 +13,14 @@ from queue_base.inflow import MARK_SECONDS, refuse_mark, slow_mark
 from queue_inject.intake import SLOW_SECONDS
 from queue_wire.maildrop import pack_header
 from support.feeding import bulk
+from support.home import make_home
 from support.inflow import SlowTodo
 from support.injectors import ROOT, USER, PickupDaemon, as_user, enqueue, inject, shared_home, states
 from support.letters import Letter
 from support.maildrop import ENVELOPE, maildrop, put, taken
 from support.site import Site, mail_site
 from support.suite import Suite, wait_until
+from support.todo_daemon import TodoDaemon
 
 INJECTORS = 8
 NEVER = 3600.0
@@ -143,6 +145,17 @@ def test_a_killed_queue_todo_stops_no_injection_for_longer_than_its_mark_lasts(s
     with Suite(site.home, programs=slow.programs) as suite:
         wait_until(lambda: states(site.home)[4] == 0, why="todo/ to be empty")
         assert not os.path.exists(mark.path)
+
+
+@pytest.mark.parametrize("how", ["told to exit", "queue-send is gone"])
+def test_queue_todo_removes_its_marks_at_its_end(tmp_path: Path, how: str) -> None:
+    home = make_home(tmp_path / "home", split=3)
+    slow = SlowTodo(tmp_path, group=1, pace=0.2, slow_after=0.2, refuse_after=NEVER)
+    with TodoDaemon(home, programs=slow.programs) as todo:
+        bulk(home, letters(50), group=50)
+        wait_until(slow_mark(home).holds, why="the mark")
+        assert (todo.exit() if how == "told to exit" else todo.end()) == 0
+        assert sorted(os.listdir(f"{home.queue}/lock")) == ["sendmutex", "trigger"]
 
 
 def assert_no_event(what: Callable[[], object], seconds: float) -> None:
