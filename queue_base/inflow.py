@@ -38,10 +38,11 @@ def read_least(home: Home) -> int:
         raise
 
 
-def find_shortage(place: str | int, path: str, least: int) -> str | None:
+def find_shortage(place: str | int, path: str, least: int, coming: int = 0) -> str | None:
     """Return what the file system of `place`, a path or a descriptor, is short of; None where it has enough.
 
-    `path` is how the text names it. A file system that cannot be asked, or counts no inodes, is not short.
+    `path` is how the text names it; `coming` are bytes that are about to be written there. A file system that
+    cannot be asked, or counts no inodes, is not short.
     """
     if not least:
         return None
@@ -50,8 +51,9 @@ def find_shortage(place: str | int, path: str, least: int) -> str | None:
     except OSError:
         return None  # What is wrong with it is said where it is used.
     free = found.f_bavail * found.f_frsize
-    if free < least:
-        return f"{free} bytes free on {path}, control/queueminfree wants {least}"
+    if free - coming < least:
+        message = f" besides the {coming} of the message" if coming else ""
+        return f"{free} bytes free on {path}, control/queueminfree wants {least}{message}"
     if found.f_files and found.f_favail < LEAST_INODES:
         return f"{found.f_favail} inodes free on {path}, {LEAST_INODES} are wanted"
     return None

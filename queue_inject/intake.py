@@ -41,14 +41,17 @@ class Intake:
             raise QueueTrouble(REFUSED, f"unable to queue message: todo/ of {self._home.queue} is behind; {LATER}")
         time.sleep(SLOW_SECONDS * (0.5 + os.urandom(1)[0] / 512))
 
-    def check(self, place: str | int | None = None) -> None:
-        """Raise QueueTrouble where the disk is short; `place` is a path or descriptor there, by default `path`."""
+    def check(self, place: str | int | None = None, coming: int = 0) -> None:
+        """Raise QueueTrouble where the disk is short, or would be with `coming` bytes more.
+
+        `place` is a path or descriptor there, by default `path`.
+        """
         if self._least is None:
             try:
                 self._least = read_least(self._home)
             except Temporary as error:
                 raise QueueTrouble(CONFIG, f"unable to queue message: {error}; {LATER}") from error
-        shortage = find_shortage(self.path if place is None else place, self.path, self._least)
+        shortage = find_shortage(self.path if place is None else place, self.path, self._least, coming)
         if shortage:
             raise QueueTrouble(WRITE, f"unable to queue message: the disk is almost full: {shortage}; {LATER}")
 

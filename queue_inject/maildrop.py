@@ -206,6 +206,8 @@ class Maildrop:
         if not end < status.st_size <= end + ENVELOPE_MAX:
             raise Unfit(f"it has {status.st_size} bytes, and its message alone should have {length}")
         sender, recipients = unpack_envelope(b"".join(_pieces(handle, end, status.st_size)))
+        # Here the size is known before: no copy is begun in vain.
+        self._writer.intake.check(coming=length)
         draft = self._writer.begin(status.st_uid)
         try:
             for piece in _pieces(handle, HEADER_LENGTH, end):

@@ -13,6 +13,7 @@ from queue_base.errors import Temporary
 from queue_base.home import Home
 from queue_wire.control import unpack_size
 from queue_wire.errors import FormatError
+from queue_wire.maildrop import pack_header
 from support.good_mail import good_mail
 from support.inflow import TOO_MUCH, free_bytes, patched_programs, set_least, small_disk
 from support.injectors import (
@@ -27,7 +28,7 @@ from support.injectors import (
     shared_home,
 )
 from support.letters import letter_text
-from support.maildrop import leave, maildrop, taken
+from support.maildrop import ENVELOPE, leave, maildrop, put, taken
 from support.suite import Suite, wait_until
 from support.suite import enqueue as send
 from support.tools import need_private_mounts
@@ -142,6 +143,20 @@ def test_a_large_message_is_refused_before_the_disk_is_full(tmp_path: Path) -> N
         assert len(queued(home)) == 1
         set_least(home, "1M\n")
         assert enqueue(home, b"x" * (10 * MB)).code == 0
+
+
+def test_pickup_begins_no_copy_of_a_message_that_the_disk_has_no_room_for(tmp_path: Path) -> None:
+    need_private_mounts()
+    with small_disk(tmp_path / "disk", "size=64m,mode=755") as home:
+        put(home, pack_header(30 * MB) + b"x" * (30 * MB) + ENVELOPE)
+        with PickupDaemon(home) as pickup:
+            wait_until(lambda: pickup.said(b" of the message; try again later; it stays in "), why="the warning")
+            assert b"control/queueminfree wants 16777216 besides the 31457" in pickup.log
+            put(home, pack_header(5) + b"small" + ENVELOPE, f"mail.{1:032x}")
+            wait_until(lambda: len(queued(home)) == 1, why="the small one")
+            assert queued(home)[0].message == b"small"
+            set_least(home, "0\n")
+            taken(home, 2)
 
 
 def test_a_disk_without_inodes_takes_nothing(tmp_path: Path) -> None:
