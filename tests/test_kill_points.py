@@ -4,6 +4,7 @@ There is a run of the whole suite for each call of the loop and of the thread th
 the call has an effect and right after it. strace counts the calls and kills.
 """
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -22,8 +23,8 @@ def sink() -> Iterator[Sink]:
 
 def delicate(point: Point) -> bool:
     """Return whether a point is for every test run: the disk is the same after a call as before the next one."""
-    goes_on_elsewhere = point.call in ("clone3", "pwrite64") or (point.call == "unlink" and "/bounce/" in point.shown)
-    return (not point.after or goes_on_elsewhere) and "O_RDONLY" not in point.shown
+    turning = "VFORK" in point.shown or point.call == "pwrite64" or re.match("unlink.*/bounce/", point.shown)
+    return (not point.after or bool(turning)) and "O_RDONLY" not in point.shown
 
 
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
@@ -32,7 +33,7 @@ def test_a_kill_in_the_loop_loses_nothing_and_bounces_twice_only_between_the_inj
 ) -> None:
     points = find_points(FailingMessage, sink, MAIN)
     calls = {(point.call, point.number) for point in points}
-    assert {name for name, _ in calls} >= {"pwrite64", "utimensat", "memfd_create", "clone3", "wait4", "unlink"}
+    assert {name for name, _ in calls} >= {"pwrite64", "utimensat", "memfd_create", "wait4", "unlink"}
 
     told = tell_all(FailingMessage, sink, [(point,) for point in points if every or delicate(point)])
 

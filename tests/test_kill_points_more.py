@@ -1,5 +1,6 @@
 """More kills at system calls: of queue-clean, of queue-send while it obeys an order, and of the run after a kill."""
 
+import re
 from collections.abc import Iterator
 from functools import partial
 
@@ -13,12 +14,12 @@ from support.sink import Sink
 
 pytestmark = pytest.mark.exhaustive
 
-# A first kill: a call in the life of the failing message, by what is in it, in the loop or the thread of the disk.
+# A first kill in the life of the failing message: its thread, what its call looks like, and whether it is after that.
 FIRST = {
-    "with a failure written and no recipient marked": (SYNC, "fsync", "/queue/bounce>", True),
-    "with its recipients done": (MAIN, "unlink", "/remote/", True),
-    "with its bounce on the way": (MAIN, "clone3", "CLONE_VFORK", True),
-    "with its bounce queued": (MAIN, "unlink", "/bounce/", False),
+    "with a failure written and no recipient marked": (SYNC, r"^fsync\(.*/queue/bounce>", True),
+    "with its recipients done": (MAIN, r"^unlink\(.*/remote/.* = 0", True),
+    "with its bounce on the way": (MAIN, r"^\w+\(.*CLONE_VFORK", True),
+    "with its bounce queued": (MAIN, r"^unlink\(.*/bounce/", False),
 }
 
 
@@ -55,10 +56,10 @@ def test_an_order_that_a_kill_interrupts_is_carried_out_once(sink: Sink, command
 
 @pytest.mark.parametrize("when", FIRST)
 def test_a_second_kill_in_the_run_after_the_first_loses_nothing_either(sink: Sink, when: str) -> None:
-    thread, call, text, after = FIRST[when]
+    thread, call, after = FIRST[when]
 
     def is_first(point: Point) -> bool:
-        return (point.call, point.after) == (call, after) and text in point.shown
+        return point.after == after and bool(re.search(call, point.shown))
 
     first = next(filter(is_first, find_points(FailingMessage, sink, thread)))
     points = find_points(FailingMessage, sink, MAIN, before=(first,))
