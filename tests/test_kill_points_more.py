@@ -1,4 +1,4 @@
-"""More kills at system calls: of queue-clean, of queue-send while it obeys an order, and of the run after a kill."""
+"""More kills at system calls: of queue-clean, while a bounce bounces, during an order, and in the run after a kill."""
 
 import re
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from support.failing import FailingMessage
+from support.failing import FailingBounce, FailingMessage
 from support.kill_runs import find_points, problems, tell_all
 from support.killing import CLEAN, MAIN, SYNC, Point
 from support.ordered import Ordered
@@ -38,6 +38,16 @@ def test_a_kill_of_queue_clean_leaves_nothing_behind_and_repeats_nothing(sink: S
 
     assert not problems(told), "\n".join(problems(told))
     assert {each.bounces for each in told} == {1}
+
+
+@pytest.mark.parametrize("thread", [MAIN, SYNC])
+def test_a_kill_while_a_bounce_bounces_loses_nothing_either(sink: Sink, thread: str) -> None:
+    points = find_points(FailingBounce, sink, thread)
+    assert points
+
+    told = tell_all(FailingBounce, sink, [(point,) for point in points])
+
+    assert not problems(told), "\n".join(problems(told))
 
 
 @pytest.mark.parametrize("command", ["delete", "bounce", "requeue"])

@@ -1,4 +1,4 @@
-"""A message that fails in part: clara gets it, missing is refused at once, later is deferred and then refused."""
+"""Messages that fail: in part, so that ann gets a bounce; and with their bounce, so that the postmaster gets one."""
 
 from collections.abc import Iterator
 
@@ -10,10 +10,11 @@ TEXT = b"Subject: hello\n\nThis is the body.\n"
 ANN = f"ann@{LOCAL}".encode()
 CLARA = f"clara@{LOCAL}".encode()
 MISSING = f"missing@{LOCAL}".encode()
+NOBODY = f"nobody@{LOCAL}".encode()
 
 
 class FailingMessage:
-    """Its life, and its bounce's."""
+    """clara gets it, missing is refused at once, later is deferred and then refused; ann gets the bounce."""
 
     most_bounces = 1
 
@@ -32,6 +33,28 @@ class FailingMessage:
         yield from clara_has_it(site, kills)
         yield from named(site, MISSING)
         yield from named(site, self.later)
+
+
+class FailingBounce:
+    """Its sender is unknown as well, so its bounce fails, too; ann is the postmaster."""
+
+    most_bounces = 1
+
+    def __init__(self, name: str) -> None:
+        pass
+
+    def begin(self, site: Site, suite: Suite) -> None:
+        """Put the message in."""
+        site.mail.qmail(".qmail-postmaster", b"./ann/\n")
+        assert enqueue(site.home, NOBODY, [CLARA, MISSING], TEXT).returncode == 0
+
+    def resume(self, site: Site, suite: Suite) -> None:
+        """Nothing: the suite goes on by itself."""
+
+    def judge(self, site: Site, kills: int) -> Iterator[str]:
+        """The postmaster is told of the bounce that failed."""
+        yield from clara_has_it(site, kills)
+        yield from named(site, NOBODY)
 
 
 def clara_has_it(site: Site, kills: int) -> Iterator[str]:

@@ -22,7 +22,6 @@ AT_ONCE = 4  # Runs at the same time: for much of its time one waits.
 _ENQUEUE_STARTED = re.compile(r"^(clone3?|vfork)\(.*VFORK.*= \d+$")
 _RECORD_GONE = re.compile(r'^unlink\(".*/bounce/\d+"\) += 0$')
 _MESSAGE_ID = re.compile(rb"^Message-ID: (.*)$", re.IGNORECASE | re.MULTILINE)
-
 _BUG = re.compile("corrupt |Traceback|.*internal error")
 
 
@@ -100,8 +99,9 @@ def prepare(site: Site, sink: Sink) -> None:
 
 def in_window(point: Point, lines: list[str]) -> bool:
     """Return whether queue-send was killed with queue-enqueue started and the record of the failures still there."""
-    started = any(_ENQUEUE_STARTED.match(line) for line in lines)
-    return point.thread == MAIN and died(lines) and started and not any(_RECORD_GONE.match(line) for line in lines)
+    started = sum(bool(_ENQUEUE_STARTED.match(line)) for line in lines)
+    gone = sum(bool(_RECORD_GONE.match(line)) for line in lines)
+    return point.thread == MAIN and died(lines) and started > gone
 
 
 def bounces(site: Site) -> dict[bytes, bytes]:
@@ -129,9 +129,19 @@ def find_points(
 
 
 def tell_all(make: Callable[[str], Story], sink: Sink, runs: list[tuple[Point, ...]]) -> list[Told]:
-    """Run a story once for each series of points, some at the same time; return all of them, in order."""
+    """Run a story once for each series of points, some at the same time; return all of them, in order.
+
+    A run that does not come to its end is one in which something was wrong, too.
+    """
+
+    def one(points: tuple[Point, ...]) -> Told:
+        try:
+            return tell(make, sink, points)
+        except AssertionError as error:
+            return Told(points, [], len(points), 0, 0, [str(error)])
+
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        return list(pool.map(lambda points: tell(make, sink, points), runs))
+        return list(pool.map(one, runs))
 
 
 def problems(told: list[Told]) -> list[str]:

@@ -1,9 +1,9 @@
 """Kills a daemon at one system call of one of its threads, with strace's fault injection.
 
 A SIGKILL that strace sends at the entry of a call ends the process before the call has any effect. SIGUSR1, which
-ends it as well, does not interrupt a call on the disk: the call takes effect, and the process dies before it can do
-anything else. So each call gives two points, before and after it. strace does not follow threads or children
-here: calls are counted for the one thread alone, and queue-enqueue lives on when its queue-send is killed.
+ends it as well, does not interrupt a call on the disk: the call takes effect, and the thread does nothing else
+before the process dies. So each call gives two points, before and after it. strace does not follow threads or
+children here: calls are counted for the one thread alone, and queue-enqueue lives on when its queue-send is killed.
 """
 
 import os
