@@ -1,7 +1,8 @@
 """One delivery: a transaction carried to the first host that will talk to us. `deliver` never raises.
 
-The scope that it returns is `h` (the nexthop) as long as no host has greeted us, and `m` (the message and
-its recipients) after that; it is `m` too for what is not the nexthop's fault.
+The scope that it returns is `h` (the nexthop) as long as no host has greeted us, or where one has only to say at
+MAIL that it is not available (421); it is `m` (the message and its recipients) after that, and for what is not the
+nexthop's fault.
 """
 
 import errno
@@ -36,7 +37,7 @@ async def deliver(router: Router, nexthop: bytes, transaction: Transaction, mess
         await connection.transact(transaction, message)
     finally:
         connection.close()
-    return MESSAGE_SCOPE
+    return HOST_SCOPE if connection.client.unavailable else MESSAGE_SCOPE
 
 
 async def _open(router: Router, route: Route, transaction: Transaction) -> Connection | None:

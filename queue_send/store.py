@@ -6,7 +6,7 @@ import re
 from collections.abc import Generator
 from math import ceil
 
-from queue_base.durable import Commit, read_file, write_all
+from queue_base.durable import Commit, read_dated, write_all
 from queue_base.layout import FILE_MODE, Layout
 from queue_wire.envelope import unpack_info
 from queue_wire.errors import FormatError
@@ -40,8 +40,8 @@ class Store:
     def load(self, message: int) -> tuple[bytes, int]:
         """Return (sender, birth in seconds)."""
         path = self.layout.hashed("info", message)
-        sender = unpack_info(read_file(path))
-        return sender, int(os.stat(path).st_mtime)
+        data, mtime = read_dated(path)
+        return unpack_info(data), int(mtime)
 
     def pending(self, message: int, kind: str) -> tuple[int, list[tuple[int, bytes]]]:
         """Return (next attempt in seconds, (offset, address) of the recipients that are not done).
@@ -50,8 +50,8 @@ class Store:
         """
         path = self.layout.hashed(kind, message)
         try:
-            data = read_file(path)
-            return ceil(os.stat(path).st_mtime), unpack_pending(data)
+            data, mtime = read_dated(path)
+            return ceil(mtime), unpack_pending(data)
         except FileNotFoundError:
             return 0, []
 

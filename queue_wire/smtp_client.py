@@ -40,23 +40,13 @@ class SmtpClient:
 
     `extensions` maps each EHLO keyword, in upper case, to its parameters; `failure` is why the
     connection came to nothing; `replies` counts the replies taken; `cut` says that it was ended in
-    the middle of a message.
+    the middle of a message, `unavailable` that MAIL was answered as a greeting might have been, with 421.
     """
 
     __slots__ = (
-        "_expected",
-        "_name",
-        "_out",
-        "_peer",
-        "_reader",
-        "_stale",
-        "_transaction",
-        "cut",
-        "extensions",
-        "failure",
-        "phase",
-        "replies",
-    )
+        "_expected", "_name", "_out", "_peer", "_reader", "_stale", "_transaction", "cut", "extensions",
+        "failure", "phase", "replies", "unavailable",
+    )  # fmt: skip
 
     def __init__(self, peer: bytes, name: bytes) -> None:
         self.phase = Phase.GREETING
@@ -64,6 +54,7 @@ class SmtpClient:
         self.failure: Verdict | None = None
         self.replies = 0
         self.cut = False
+        self.unavailable = False
         self._peer = peer
         self._name = name
         self._out: list[bytes] = []
@@ -185,6 +176,8 @@ class SmtpClient:
     def _on_mail(self, reply: Reply) -> None:
         transaction = self._current()
         if not reply.accepted:
+            # RFC 5321 section 4.2.3: 421 speaks of the service, and may be the answer to any command.
+            self.unavailable = reply.code == 421
             transaction.finish(_letter(reply), text.sender_rejected(self._peer, reply))
             self._end_if_answered()
         elif not self._expected:
