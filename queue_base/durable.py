@@ -48,6 +48,10 @@ class Commit:
         """Take note of a file whose contents alone changed."""
         self._files.add(path)
 
+    def removed(self, path: str) -> None:
+        """Take note of a name that the caller, or somebody before it, removed."""
+        self._name_changed(path)
+
     def link(self, old: str, new: str) -> None:
         """Give a file a second name; FileExistsError where it is there."""
         os.link(old, new)

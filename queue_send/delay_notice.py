@@ -12,7 +12,7 @@ from typing import NamedTuple
 from queue_send.dsn import Dsn, compose_dsn, token
 
 SUBJECT = b"Delayed Mail (still being retried)"  # Postfix's, which filters know.
-_UNKNOWN = b"It could not be reached so far."
+_UNKNOWN = b"No delivery to it has succeeded so far."
 # As in bounce.py; a status that begins with 5 would be final.
 _STATUS = re.compile(rb"(4(?<![\d.].)\.\d{1,3}\.\d{1,3})(?![\d.])", re.DOTALL)
 

@@ -41,7 +41,15 @@ class Store:
         """Return (sender, birth in seconds)."""
         path = self.layout.hashed("info", message)
         sender = unpack_info(read_file(path))
-        return sender, int(os.stat(path).st_mtime)
+        return sender, os.stat(path).st_mtime_ns // 1_000_000_000
+
+    def told(self, message: int) -> int:
+        """Return when the sender was last told of a delay, in seconds; no later than the birth where nobody was."""
+        return os.stat(self.layout.mess(message)).st_mtime_ns // 1_000_000_000
+
+    def set_told(self, message: int, when: int) -> None:
+        """Keep on disk when the sender was told of a delay. Not synced: a power cut may undo it and repeat a notice."""
+        os.utime(self.layout.mess(message), (when, when))
 
     def pending(self, message: int, kind: str) -> tuple[int, list[tuple[int, bytes]]]:
         """Return (next attempt in seconds, (offset, address) of the recipients that are not done).
@@ -167,7 +175,8 @@ class Store:
             if os.path.exists(path):
                 commit.written(path)
             else:
-                commit.unlink(path)
+                # Not `unlink`: this runs in the thread, and the file of a new message of this number could come now.
+                commit.removed(path)
         commit.sync()
 
     def header(self, message: int) -> bytes:

@@ -52,7 +52,7 @@ def classified_message(
     due: float | None = None,
     bounce: bytes = b"",
 ) -> int:
-    """Put in a classified message (S5); return its id. `birth` and `due`, in seconds, are the mtimes."""
+    """Put in a classified message (S5); return its id. `birth` and `due`, in seconds, are the mtimes, that of mess/ too."""
     layout = open_layout(home.queue)
     message = put_mess(layout, data)
     for kind, recipients in (("local", local), ("remote", remote)):
@@ -67,4 +67,5 @@ def classified_message(
     info.write_bytes(pack_info(sender))
     if birth is not None:
         os.utime(info, (birth, birth))
+        os.utime(layout.mess(message), (birth, birth))
     return message
