@@ -55,7 +55,8 @@ def compose_notice(facts: DelayFacts) -> Iterator[bytes]:
         words=_UNKNOWN,
         # RFC 3464, section 2.3.9.
         more=b"Will-Retry-Until: %s\n" % until,
-        recipients=facts.recipients,
+        # As bounces have it: an empty line in an address would begin another paragraph.
+        recipients=[(address.replace(b"\n", b"_"), said) for address, said in facts.recipients],
         header=facts.header,
         birth=facts.birth,
         now=facts.now,

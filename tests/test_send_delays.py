@@ -19,6 +19,7 @@ from queue_wire.envelope import Envelope, unpack_todo
 from support.home import make_home
 from support.queued import classified_message
 from support.scripted_send import ScriptedSend
+from support.tools import need
 
 LATER = b"ZRemote host said: 451 4.7.1 come back later\n"
 HOUR = 3600
@@ -278,7 +279,7 @@ def test_where_the_disk_does_not_keep_that_a_sender_was_told_this_run_remembers(
     message = old_message(home, 5 * HOUR)
     mess = open_layout(home.queue).mess(message)
     # -D: the process that gets our signals is queue-send; -P: only calls about this path.
-    fault = ("strace", "-D", "-o", os.devnull, "-P", mess, "-e", "inject=utimensat:error=EROFS", "--")
+    fault = (need("strace"), "-D", "-o", os.devnull, "-P", mess, "-e", "inject=utimensat:error=EROFS", "--")
     with ScriptedSend(home, wrapper=fault) as send:
         defer(send)
         assert mess in send.wait_for("warning: unable to change .*; after a restart the notice is repeated")
@@ -286,3 +287,24 @@ def test_where_the_disk_does_not_keep_that_a_sender_was_told_this_run_remembers(
         defer(send)
         send.fence()
         assert len(send.found("delay .*")) == 1
+
+
+def test_a_crash_before_it_is_on_the_disk_that_a_sender_was_told_repeats_the_notice_and_loses_nothing(
+    home: Home,
+) -> None:
+    message = old_message(home, 5 * HOUR)
+    layout = open_layout(home.queue)
+    kill = ("-P", layout.mess(message), "-e", "inject=utimensat:signal=KILL")
+    with ScriptedSend(home, wrapper=(need("strace"), "-D", "-o", os.devnull, *kill)) as send:
+        send.remote.deliver(LATER)
+        assert send.wait() == -signal.SIGKILL
+    assert len(notices(home)) == 1 and Path(layout.hashed("remote", message)).read_bytes() == b"Tb@c\0"
+    # strace kills at the end of the call as well as at its start: as if it had not been made.
+    os.utime(layout.mess(message), (1, 1))
+    for told in (2, 2):
+        make_due(home, message)
+        with ScriptedSend(home) as send:
+            defer(send)
+            if len(notices(home)) < told:
+                send.wait_for(rf"delay msg {message} .*")
+        assert len(notices(home)) == told
