@@ -87,8 +87,8 @@ class Sender:
         if self._patience:
             wait = min(wait, max(0.0, self._patience - time.monotonic()))
         ready = dict(poll.poll(wait * 1000))
-        if self._signals.descriptor in ready:
-            self._obey(self._signals.take())
+        # Also where poll does not show it: it may return for what came after a signal that is only then handled.
+        self._obey(self._signals.take())
         for part in self._parts:
             part.run(ready, time.time())
         self._run.log.status(self._messages.status())
