@@ -19,7 +19,7 @@ from queue_send.log import Log
 from queue_send.run import Run
 from queue_send.store import Store
 from support.home import make_home
-from support.queued import classified_message
+from support.queued import classified_message, injected
 
 HOUR = 3600
 
@@ -71,8 +71,7 @@ class Place:
             return []
 
     def injected(self) -> list[bytes]:
-        names = [name for directory in self.layout.directories("todo") for name in os.listdir(directory)]
-        return [Path(self.layout.mess(int(name))).read_bytes() for name in names]
+        return [data for _, data in injected(self.run.home)]
 
 
 def old_message(home: Home, age: float = 5 * HOUR) -> int:
