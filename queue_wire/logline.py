@@ -60,6 +60,11 @@ def bounce_message(message: int, pid: int) -> bytes:
     return b"bounce msg %d qp %d" % (message, pid)
 
 
+def delay_message(message: int, pid: int) -> bytes:
+    """A notice that the message is delayed was injected by process `pid`."""
+    return b"delay msg %d qp %d" % (message, pid)
+
+
 def triple_bounce(message: int) -> bytes:
     """A bounce of a double bounce: discarded."""
     return b"triple bounce: discarding bounce/%d" % message
