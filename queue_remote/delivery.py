@@ -17,9 +17,6 @@ from queue_remote.trace import Trace
 from queue_wire.report import MESSAGE_SCOPE
 from queue_wire.smtp_transaction import Transaction
 
-# Addresses tried for one delivery; what is left waits for the next attempt.
-TARGETS_TRIED = 20
-
 
 async def deliver(
     setup: Setup,
@@ -53,7 +50,7 @@ async def _deliver_afresh(
     """Carry the transaction over a new connection; return the report's scope. Raises Unroutable."""
     route = await setup.router.find(key.nexthop)
     opener = Opener(key, pool, trace)
-    for target in route.targets[:TARGETS_TRIED]:
+    for target in route.targets:
         if time.monotonic() > opener.until:
             break
         plan = await setup.policies.plan(key.nexthop, route, target)

@@ -6,6 +6,7 @@ from typing import NamedTuple, TypeVar
 from queue_base.control import read_line, read_lines, read_map, read_me, read_number
 from queue_base.errors import Temporary
 from queue_base.home import Home
+from queue_send.delay_ages import unpack_ages
 from queue_send.destination import Limits
 from queue_send.rates import Rate, unpack_rates
 from queue_send.retry import QUADRATIC, Schedule, unpack_schedule
@@ -27,6 +28,7 @@ class Controls(NamedTuple):
     concurrencyremote: int
     queuelifetime: int
     bouncelifetime: int
+    delaywarning: tuple[int, ...]
     destinationrecipients: int
     destinationrate: Mapping[bytes, Rate]
     destinations: Limits
@@ -75,6 +77,7 @@ def read_controls(home: Home, trouble: Callable[[str], None] | None = None) -> C
         concurrencyremote=number("concurrencyremote", 120),
         queuelifetime=number("queuelifetime", 604800),
         bouncelifetime=number("bouncelifetime", 86400),
+        delaywarning=value("delaywarning", lambda name: unpack_ages(read_lines(home, name) or []), ()),
         destinationrecipients=min(number("destinationrecipients", 50, 1), RECIPIENTS_MOST),
         destinationrate=value("destinationrate", lambda name: unpack_rates(read_lines(home, name) or []), {}),
         destinations=Limits(

@@ -25,7 +25,7 @@ class Decisions:
         self._run = run
         self._messages = messages
         self._kind = kind
-        self.verdicts = Verdicts(run, messages.store, kind)
+        self.verdicts = Verdicts(run, messages.store, messages.delays, kind)
 
     def apply(self) -> None:
         """Write down the verdicts of this turn; the scheduler is told of each when that is done."""
@@ -71,6 +71,7 @@ class Decisions:
         except OSError as error:
             self._run.log.warning(f"unable to change {error.filename or message}: {reason(error)}; mail goes on")
             scheduler.later(message, due)
+        self._messages.delays.deferred(attempt, now)
 
     def _goes_on(self, attempt: Attempt) -> bool:
         """Have the next slice of a message with many recipients loaded; return False where this was the last."""
@@ -85,6 +86,7 @@ class Decisions:
     def withdrawn(self, attempt: Attempt) -> None:
         """A message that was to be withdrawn has nothing in flight any more."""
         self._messages.slices.pop((self._kind, attempt.message), None)
+        self._messages.delays.forget(attempt.message)
         self._messages.withdrawn(attempt.message, self._kind)
 
     def expired(self, group: Group) -> None:

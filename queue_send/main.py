@@ -21,6 +21,7 @@ from queue_send.bouncer import Bouncer
 from queue_send.channel import Channel
 from queue_send.cleaner import Cleaner
 from queue_send.control import Control
+from queue_send.delays import Delays
 from queue_send.log import Log
 from queue_send.messages import Messages
 from queue_send.peers import Notices
@@ -57,8 +58,9 @@ class Sender:
         layout = open_layout(home.queue)
         self._run = Run(home, Log())
         self._bouncer = Bouncer(self._run)
+        self._delays = Delays(self._run)
         self._cleaner = Cleaner(self._run, wiring.CLEAN_IDS, wiring.CLEAN_ANSWERS)
-        self._messages = Messages(self._run, layout, self._bouncer, self._cleaner)
+        self._messages = Messages(self._run, layout, self._bouncer, self._delays, self._cleaner)
         self._channels = [
             Channel(self._run, self._messages, "local", "queue-local", wiring.LOCAL_JOBS, wiring.LOCAL_REPORTS),
             Channel(self._run, self._messages, "remote", "queue-remote", wiring.REMOTE_JOBS, wiring.REMOTE_REPORTS),
@@ -70,8 +72,8 @@ class Sender:
         self._messages.orders.attach(self._todo.reread)
         self._control = Control(self._run, self._messages.orders)
         self._parts: list[Part] = [
-            self._todo, self._pickup, backlog, self._run.syncing, *self._channels, self._bouncer, self._cleaner,
-            self._control,
+            self._todo, self._pickup, backlog, self._run.syncing, *self._channels, self._bouncer, self._delays,
+            self._cleaner, self._control,
         ]  # fmt: skip
         self._patience = 0.0
         self._run.log.status(self._messages.status())
@@ -85,8 +87,8 @@ class Sender:
         if self._patience:
             wait = min(wait, max(0.0, self._patience - time.monotonic()))
         ready = dict(poll.poll(wait * 1000))
-        if self._signals.descriptor in ready:
-            self._obey(self._signals.take())
+        # Also where poll does not show it: it may return for what came after a signal that is only then handled.
+        self._obey(self._signals.take())
         for part in self._parts:
             part.run(ready, time.time())
         self._run.log.status(self._messages.status())
@@ -113,8 +115,9 @@ class Sender:
         self._todo.leave()
         self._patience = self._patience or time.monotonic() + TODO_WAIT
         flying = any(channel.busy for channel in self._channels)
+        injecting = self._bouncer.busy or self._delays.busy
         told = self._todo.lost or time.monotonic() > self._patience
-        return told and not (flying or self._run.syncing.busy or self._bouncer.busy or self._cleaner.busy)
+        return told and not (flying or injecting or self._run.syncing.busy or self._cleaner.busy)
 
     def finish(self) -> int:
         """Say the last words; return the exit code: 111 where a peer was lost."""

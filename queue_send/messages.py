@@ -13,6 +13,7 @@ from queue_send.attempt import Attempt
 from queue_send.bouncer import Bouncer
 from queue_send.cleaner import Cleaner
 from queue_send.decisions import Decisions
+from queue_send.delays import Delays
 from queue_send.events import Settings
 from queue_send.known import Known
 from queue_send.nexthop import group_recipients
@@ -33,11 +34,12 @@ CHANNELS = ("local", "remote")
 class Messages:
     """All classified messages of the queue."""
 
-    def __init__(self, run: Run, layout: Layout, bouncer: Bouncer, cleaner: Cleaner) -> None:
+    def __init__(self, run: Run, layout: Layout, bouncer: Bouncer, delays: Delays, cleaner: Cleaner) -> None:
         self._run = run
         self.store = Store(layout)
         self._split = layout.split
         self._bouncer = bouncer
+        self.delays = delays
         self._cleaner = cleaner
         self._all_due = False
         self.known = Known(layout.split)
@@ -49,6 +51,7 @@ class Messages:
         self.slices: dict[tuple[str, int], int] = {}
         self.orders = Orders(run, self, bouncer, cleaner, self.held)
         bouncer.attach(self.store, self.end, self.park)
+        delays.attach(self.store, self.may_be_tried, self.end)
         cleaner.attach(self.arrive)
         self.decisions = {kind: Decisions(run, self, kind) for kind in CHANNELS}
         self.schedulers = {kind: Scheduler(self._settings(kind), self.decisions[kind]) for kind in CHANNELS}
@@ -236,7 +239,7 @@ class Messages:
 
     def end(self, message: int) -> None:
         """Nothing is left to do: the files go to queue-clean."""
-        if self.orders.puts_off(message):
+        if self.orders.puts_off(message) or not self.delays.lets_go(message):
             return
         self.held.discard(message)
         self.parked.discard(message)
