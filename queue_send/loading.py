@@ -63,3 +63,16 @@ class Loading:
                 self.attempts[found[0]] = None
                 return found
         return None
+
+    def holds(self, message: int) -> bool:
+        """Return whether a message is loaded: something of it is queued or in flight."""
+        return message in self.attempts
+
+    @property
+    def active(self) -> int:
+        """Messages that are loaded."""
+        return len(self.attempts)
+
+    def __len__(self) -> int:
+        """Messages that wait or are loaded, at the most: a key may be there twice."""
+        return len(self.admission) + len(self.attempts)

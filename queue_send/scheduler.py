@@ -138,6 +138,7 @@ class Scheduler(Destinations):
                 self._turn_all_away(destination, now)  # Also what a probe in vain has left of its message.
             if died:
                 self._events.died(destination)
+                self._defer_aside(destination, now)
         self._list(destination, now)
         self._close_if_over(attempt, now)
         if destination.idle:
@@ -158,10 +159,6 @@ class Scheduler(Destinations):
         self._close_if_over(attempt, now)
         return True
 
-    def holds(self, message: int) -> bool:
-        """Return whether a message is loaded: something of it is queued or in flight."""
-        return message in self.attempts
-
     def _turn_all_away(self, destination: Destination, now: float) -> None:
         while destination.queue:
             queued = destination.queue.popleft()
@@ -172,6 +169,7 @@ class Scheduler(Destinations):
 
     def give_up(self, destination: Destination, now: float) -> None:
         """Fail what has waited here for its last attempt for LAST_WAIT seconds, or that the rate keeps from it."""
+        self._defer_aside(destination, now)
         over_rate = destination.next_start(now) > now
         late = [group for group in destination.queue if _is_late(group.attempt, over_rate, now)]
         if not late:
@@ -188,12 +186,19 @@ class Scheduler(Destinations):
     def _turn_away(self, group: Group, destination: Destination, now: float) -> None:
         """A group is not tried this time: it waits for its next attempt, or fails if it has expired."""
         attempt, count = group.attempt, len(group.recipients)
+        self._defer_aside(destination, now)
         if now > attempt.expires:
             attempt.flying += count
             self._events.expired(group)
         else:
             destination.turned_away += 1
             attempt.deferred += count
+
+    def _defer_aside(self, destination: Destination, now: float) -> None:
+        """Mail that waits for room in a dead destination is deferred, too: one draws the next, between other mail."""
+        message = destination.take_aside() if destination.dead else None
+        if message is not None:
+            self.admission.wake(message, int(now))
 
     def _close_if_over(self, attempt: Attempt, now: float) -> None:
         message = attempt.message
@@ -228,15 +233,6 @@ class Scheduler(Destinations):
             if first is not None:
                 times.append(first)
         return max(now, min(times)) if times else None
-
-    @property
-    def active(self) -> int:
-        """Messages that are loaded."""
-        return len(self.attempts)
-
-    def __len__(self) -> int:
-        """Messages that wait or are loaded, at the most: a key may be there twice."""
-        return len(self.admission) + len(self.attempts)
 
 
 def _is_late(attempt: Attempt, over_rate: bool, now: float) -> bool:
