@@ -191,7 +191,7 @@ class Scheduler(Destinations):
             attempt.flying += count
             self._events.expired(group)
         else:
-            destination.turned_away += 1
+            destination.turned_away += count
             attempt.deferred += count
 
     def _defer_aside(self, destination: Destination, now: float) -> None:
