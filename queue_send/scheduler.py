@@ -8,7 +8,7 @@ with `ended`. What is decided about a message comes back as the calls of `Events
 - Destinations take turns (turns.py); each has its window, and no more groups loaded than that window can use. What has
   no room waits on disk, as a key aside in its destination, and is loaded again when there is.
 - Mail for a dead destination is deferred without an attempt; one group is the probe.
-- A message that has expired gets a last attempt where that is possible at once, and fails where it is not.
+- A message that has expired gets a last attempt where that is possible soon, and fails where it is not.
 """
 
 from collections import deque
