@@ -4,11 +4,12 @@ What is known of a message that waits is its number and its next attempt; everyt
 and is read when its turn comes. Nothing here waits; what the disk refuses is tried again later.
 """
 
+import os
 import time
 
 from queue_base.errors import reason
 from queue_base.layout import Layout
-from queue_base.marks import birth_of, is_marked
+from queue_base.marks import is_marked
 from queue_send.attempt import Attempt
 from queue_send.bouncer import Bouncer
 from queue_send.cleaner import Cleaner
@@ -125,8 +126,11 @@ class Messages:
 
     def _last_attempt(self, message: int, due: int) -> int:
         """Return `due`, or what is soon after the message's lifetime: qmail's curve goes on beyond that."""
-        now, birth = int(time.time()), birth_of(self.store.layout, message) if due > time.time() else None
-        return due if birth is None else within_lifetime(due, now, birth // 1_000_000 + self._run.controls.longest)
+        now = int(time.time())
+        if due <= now:
+            return due
+        birth = int(os.lstat(self.store.layout.hashed("info", message)).st_mtime)
+        return within_lifetime(due, now, birth + self._run.controls.longest)
 
     def all_found(self) -> None:
         """The backlog has been read."""

@@ -134,6 +134,25 @@ def test_a_message_that_finds_all_deliveries_taken_says_so(home: Home) -> None:
         ]
 
 
+def test_a_message_that_the_delivery_daemon_has_no_room_for_says_so(home: Home) -> None:
+    with ScriptedSend(home, ready=False) as send:
+        send.remote.ready(1)
+        arrived(home, send, b"b@c.example")
+        send.remote.job()
+        message = arrived(home, send, b"b@d.example")
+        assert without_times(now(home, message)) == [
+            "remote: due since T; the delivery daemon takes no more jobs, 1 are in flight"
+        ]
+
+
+def test_a_queue_send_that_is_about_to_end_is_not_called_dead(home: Home, send: ScriptedSend) -> None:
+    message = arrived(home, send, b"b@c.example")
+    send.remote.job()
+    send.signal(signal.SIGTERM)
+    send.wait_for(".*exitasap")
+    assert now(home, message) == ["not known: queue-send does not listen: it starts or ends, or its log says why"]
+
+
 def test_a_message_on_hold_says_so(home: Home, send: ScriptedSend) -> None:
     message = arrived(home, send, b"b@c.example")
     send.remote.job()
