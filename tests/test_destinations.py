@@ -11,7 +11,7 @@ import pytest
 from queue_base.home import Home
 from queue_wire.control_socket import DESTINATIONS, FLUSH, TOTALS, WHY, Request
 from queue_wire.facts import unpack_channel, unpack_destination
-from support.control import Client, files, long_id, order, queuectl
+from support.control import Client, files, long_id, order, queuectl, wait_for_backlog
 from support.home import make_home
 from support.queued import classified_message
 from support.scripted_send import ScriptedSend
@@ -30,6 +30,7 @@ def home(tmp_path: Path) -> Home:
 def send(home: Home) -> Iterator[ScriptedSend]:
     with ScriptedSend(home) as running:
         running.fence()
+        wait_for_backlog(home)
         yield running
 
 
@@ -74,6 +75,7 @@ def test_a_domain_is_found_under_the_relay_that_smtproutes_has_for_it(home: Home
     Path(home.control, "destinationrate").write_text("relay.example:2525:1/60\n")
     with ScriptedSend(home) as send:
         send.fence()
+        wait_for_backlog(home)
         arrived(home, send, b"a@one.example")
         row = words(order(home, "destinations", "one.example").splitlines()[-1])
         assert re.fullmatch(r"remote relay.example:2525 alive 0 0 1 1 0 0 1/60 20\S+Z", row)

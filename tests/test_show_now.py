@@ -10,7 +10,7 @@ import pytest
 
 from queue_base.home import Home
 from queue_wire.moment import moment
-from support.control import file, long_id, order, queuectl
+from support.control import file, long_id, order, queuectl, wait_for_backlog
 from support.home import make_home
 from support.queued import classified_message, queue_message
 from support.scripted_send import ScriptedSend
@@ -27,6 +27,7 @@ def home(tmp_path: Path) -> Home:
 def send(home: Home) -> Iterator[ScriptedSend]:
     with ScriptedSend(home) as running:
         running.fence()
+        wait_for_backlog(home)
         yield running
 
 
@@ -52,6 +53,7 @@ def test_a_message_that_waits_says_until_when(home: Home) -> None:
     message = classified_message(home, remote=[b"b@c.example"], due=due)
     with ScriptedSend(home) as send:
         send.fence()
+        wait_for_backlog(home)
         assert now(home, message) == [f"remote: waits for its next attempt at {moment(due)}"]
 
 
@@ -60,6 +62,7 @@ def test_a_message_waits_no_longer_than_its_lifetime_whatever_its_file_says(home
     message = classified_message(home, remote=[b"b@c.example"], birth=birth, due=4_000_000_000)
     with ScriptedSend(home) as send:
         send.fence()
+        wait_for_backlog(home)
         assert now(home, message) == [f"remote: waits for its next attempt at {moment(birth + 604801)}"]
 
 
@@ -77,6 +80,7 @@ def test_a_message_behind_a_window_full_of_hanging_deliveries_says_so(home: Home
     Path(home.control, "destinationconcurrency").write_text("1\n")
     with ScriptedSend(home) as send:
         send.fence()
+        wait_for_backlog(home)
         messages = [arrived(home, send, b"b@c.example") for _ in range(5)]
         assert without_times(now(home, messages[0])) == ["remote: 1 recipient in flight to c.example since T"]
         waiting = "remote: 1 recipient waiting at c.example: its window is 1, jobs in flight: 1"
@@ -90,6 +94,7 @@ def test_a_message_for_a_dead_destination_says_so(home: Home) -> None:
     Path(home.control, "destinationcohorts").write_text("1\n")
     with ScriptedSend(home) as send:
         send.fence()
+        wait_for_backlog(home)
         message = arrived(home, send, b"b@c.example")
         send.remote.report(send.remote.job(), b"Zno route", scope=b"h")
         send.wait_for("dest c.example dead: .*")
@@ -104,6 +109,7 @@ def test_a_message_that_its_rate_keeps_waiting_says_so(home: Home) -> None:
     Path(home.control, "destinationrate").write_text("c.example:1/3600\n")
     with ScriptedSend(home) as send:
         send.fence()
+        wait_for_backlog(home)
         arrived(home, send, b"b@c.example")
         message = arrived(home, send, b"b@c.example")
         found = now(home, message)
@@ -116,6 +122,7 @@ def test_a_message_that_the_active_set_has_no_place_for_says_so(home: Home) -> N
     Path(home.control, "activelimit").write_text("1\n")
     with ScriptedSend(home) as send:
         send.fence()
+        wait_for_backlog(home)
         arrived(home, send, b"b@c.example")
         message = arrived(home, send, b"b@d.example")
         assert without_times(now(home, message)) == [
@@ -127,6 +134,7 @@ def test_a_message_that_finds_all_deliveries_taken_says_so(home: Home) -> None:
     Path(home.control, "concurrencyremote").write_text("1\n")
     with ScriptedSend(home) as send:
         send.fence()
+        wait_for_backlog(home)
         arrived(home, send, b"b@c.example")
         message = arrived(home, send, b"b@d.example")
         assert without_times(now(home, message)) == [
@@ -137,6 +145,8 @@ def test_a_message_that_finds_all_deliveries_taken_says_so(home: Home) -> None:
 def test_a_message_that_the_delivery_daemon_has_no_room_for_says_so(home: Home) -> None:
     with ScriptedSend(home, ready=False) as send:
         send.remote.ready(1)
+        send.fence()
+        wait_for_backlog(home)
         arrived(home, send, b"b@c.example")
         send.remote.job()
         message = arrived(home, send, b"b@d.example")

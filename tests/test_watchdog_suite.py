@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
-from support.control import long_id, order
+from support.control import long_id, order, wait_for_backlog
 from support.home import make_home
 from support.queued import classified_message
 from support.scripted_send import ScriptedSend
@@ -41,6 +41,7 @@ def test_mail_that_finds_no_place_is_an_alert_once(home: Home) -> None:
     first = classified_message(home, remote=[b"b@c.example"])
     with ScriptedSend(home) as send:
         assert send.remote.job().path.endswith(b"/%d" % first)
+        wait_for_backlog(home)
         messages = [classified_message(home, remote=[b"b@d.example"]) for _ in range(8)]
         for message in messages:
             send.todo.classified(message)
@@ -59,6 +60,8 @@ def test_a_message_that_waits_for_its_rate_fails_when_its_lifetime_is_over(home:
     Path(home.control, "queuelifetime").write_text("3\n")
     Path(home.control, "bouncelifetime").write_text("3\n")
     with ScriptedSend(home) as send:
+        send.fence()
+        wait_for_backlog(home)
         first = classified_message(home, remote=[b"a@c.example"])
         send.todo.classified(first)
         send.remote.deliver(b"Kok")
