@@ -13,6 +13,7 @@ import click
 from queue_admin import (
     adopt_command,
     change_commands,
+    destinations_command,
     init_command,
     list_command,
     route_command,
@@ -22,7 +23,15 @@ from queue_admin import (
 from queue_base.errors import PERMANENT, TEMPORARY, Failure, complain, reason
 
 PROGRAM = "queuectl"
-COMMANDS = (init_command, adopt_command, list_command, stat_command, show_command, route_command)
+COMMANDS = (
+    init_command,
+    adopt_command,
+    list_command,
+    stat_command,
+    show_command,
+    destinations_command,
+    route_command,
+)
 
 
 def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:

@@ -54,6 +54,11 @@ class Bouncer(Injecting):
         self._accept(message)
         return True
 
+    def again_at(self, message: int) -> float | None:
+        """Return when a bounce that could not be injected is tried again; None where it is not that."""
+        entries = (again for again, entry in self._again if entry[0] == message and self._is_current(entry))
+        return next(entries, None)
+
     def prepare(self, poll: "select.poll", now: float) -> float:
         """Wait as every Injecting does, and for the next bounce that is to be tried again."""
         wait = super().prepare(poll, now)

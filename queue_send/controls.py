@@ -8,8 +8,10 @@ from queue_base.errors import Temporary
 from queue_base.home import Home
 from queue_send.delay_ages import unpack_ages
 from queue_send.destination import Limits
+from queue_send.events import Settings
 from queue_send.rates import Rate, unpack_rates
 from queue_send.retry import QUADRATIC, Schedule, unpack_schedule
+from queue_wire.address import DOUBLE_BOUNCE_SENDER
 from queue_wire.errors import FormatError
 from queue_wire.smtproutes import Routes, unpack_routes
 
@@ -36,6 +38,25 @@ class Controls(NamedTuple):
     retry: Schedule
     routes: Routes
     virtualdomains: Mapping[bytes, bytes]
+
+    def settings(self, kind: str) -> Settings:
+        """Return the limits of a channel, local or remote."""
+        return Settings(
+            concurrency=self.concurrencylocal if kind == "local" else self.concurrencyremote,
+            active=self.activelimit,
+            recipients=self.destinationrecipients,
+            limits=self.destinations,
+            rates=self.destinationrate,
+        )
+
+    @property
+    def longest(self) -> int:
+        """The lifetime that no message goes beyond, whoever sent it."""
+        return max(self.queuelifetime, self.bouncelifetime)
+
+    def lifetime(self, sender: bytes) -> int:
+        """Return for how many seconds a message of this sender is tried; bounces have a time of their own."""
+        return self.bouncelifetime if sender in (b"", DOUBLE_BOUNCE_SENDER) else self.queuelifetime
 
 
 def read_controls(home: Home, trouble: Callable[[str], None] | None = None) -> Controls:

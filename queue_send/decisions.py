@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from queue_base.errors import reason
 from queue_send.attempt import Attempt, Group
 from queue_send.destination import Destination
-from queue_send.retry import SKIP_LOCAL, SKIP_REMOTE, next_attempt
+from queue_send.retry import SKIP_LOCAL, SKIP_REMOTE, next_attempt, within_lifetime
 from queue_send.run import Run
 from queue_send.verdicts import Landed, Verdicts
 from queue_wire import logline
@@ -65,6 +65,7 @@ class Decisions:
         message, scheduler = attempt.message, self._messages.schedulers[self._kind]
         schedule, random = self._run.controls.retry, self._run.random.random
         due = next_attempt(schedule, attempt.birth, int(now), _SKIPS[self._kind], random)
+        due = within_lifetime(due, int(now), attempt.expires)
         try:
             self._messages.store.set_due(message, self._kind, due)
             scheduler.found(message, due)

@@ -10,6 +10,7 @@ from collections import deque
 from typing import NamedTuple
 
 from queue_send.attempt import Group
+from queue_send.keys import find_key
 
 
 class Limits(NamedTuple):
@@ -73,6 +74,15 @@ class Destination:
             self._in.reverse()
             self._in, self._out = self._out, self._in
         return self._out.pop() if self._out else None
+
+    def holds_aside(self, key: int) -> bool:
+        """Return whether a message waits for room here."""
+        return any(True for keys in (self._in, self._out) for _ in find_key(keys, key))
+
+    def oldest_aside(self, most: int) -> list[int]:
+        """Return the keys that have been aside for longest, `most` of them."""
+        first = self._out[: -most - 1 : -1].tolist()
+        return first + self._in[: most - len(first)].tolist()
 
     def next_start(self, now: float) -> float:
         """Return when the rate allows another message, in seconds since the epoch; now or earlier is at once."""

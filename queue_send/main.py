@@ -16,6 +16,7 @@ from queue_base.home import Home, take_daemon_home
 from queue_base.layout import open_layout
 from queue_base.lock import take_sendmutex
 from queue_base.signals import Signals
+from queue_send.answering import Answering
 from queue_send.backlog import Backlog
 from queue_send.bouncer import Bouncer
 from queue_send.channel import Channel
@@ -26,6 +27,7 @@ from queue_send.log import Log
 from queue_send.messages import Messages
 from queue_send.peers import Notices
 from queue_send.run import Run
+from queue_send.watchdog import Watchdog
 from queue_wire import logline
 
 # Seconds for queue-todo to finish its group after X; a disk that hangs must not keep us from ending.
@@ -70,10 +72,11 @@ class Sender:
         self._pickup = Notices(self._run, "queue-pickup", wiring.PICKUP_NOTICES, None, arrive)
         backlog = Backlog(self._run, layout, self._messages)
         self._messages.orders.attach(self._todo.reread)
-        self._control = Control(self._run, self._messages.orders)
+        answering = Answering(self._run, self._messages, self._channels, self._bouncer, self._cleaner)
+        self._control = Control(self._run, self._messages.orders, answering)
         self._parts: list[Part] = [
             self._todo, self._pickup, backlog, self._run.syncing, *self._channels, self._bouncer, self._delays,
-            self._cleaner, self._control,
+            self._cleaner, self._control, Watchdog(self._run, self._messages, self._channels),
         ]  # fmt: skip
         self._patience = 0.0
         self._run.log.status(self._messages.status())

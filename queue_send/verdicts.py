@@ -18,7 +18,7 @@ from queue_wire.report import HOST_SCOPE, PERMANENT, SUCCESS, TEMPORARY, Report
 
 MANGLED = b""
 TOO_LONG = b"I'm not going to try again; this message has been in the queue too long.\n"
-NOT_TRIED = b"The destination could not be tried: it is dead, or its rate allows no more. (#4.4.7)\n"
+NOT_TRIED = b"The destination could not be tried: it is dead, takes no more, or its rate allows no more. (#4.4.7)\n"
 
 
 class Landed:
