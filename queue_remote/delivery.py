@@ -40,6 +40,7 @@ async def deliver(
     try:
         return await _deliver_afresh(setup, pool, key, transaction, message, trace)
     except Unroutable as error:
+        _tell(trace, error.reasons)
         transaction.finish(*error.verdict)
         return error.scope
 
@@ -49,6 +50,7 @@ async def _deliver_afresh(
 ) -> bytes:
     """Carry the transaction over a new connection; return the report's scope. Raises Unroutable."""
     route = await setup.router.find(key.nexthop)
+    _tell(trace, route.reasons)
     opener = Opener(key, pool, trace)
     for target in route.targets:
         if time.monotonic() > opener.until:
@@ -72,3 +74,9 @@ async def _carry(pool: Pool, key: Key, connection: Connection, transaction: Tran
         raise
     pool.give(key, connection)
     return transaction.done
+
+
+def _tell(trace: Trace | None, reasons: list[str]) -> None:
+    if trace is not None:
+        for line in reasons:
+            trace.note(line)

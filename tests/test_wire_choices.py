@@ -7,6 +7,7 @@ from queue_wire.errors import FormatError
 
 LINES = [
     b"mail.example",
+    b"second.example",
     b"@news.example:news-out.example",
     b"@.lists.example:lists-out.example",
     b"big.example:to-big.example",
