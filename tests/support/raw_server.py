@@ -107,7 +107,7 @@ class RawServer:
             thread.join(30)
         self._listener.close()
         self._wake.close()
-        assert self.failures == []
+        assert self.failures == [], [repr(failure) for failure in self.failures]
 
     def _accept(self) -> None:
         while True:
