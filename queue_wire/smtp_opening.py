@@ -36,7 +36,7 @@ class Opening(Dialogue):
         self._name = session.name
         self._mechanism: Mechanism | None = None
         self._challenges = 0
-        self._expected.append((b"greeting", self._on_greeting))
+        self._expected.append((b"TLS handshake" if self.secure else b"greeting", self._on_greeting))
 
     @property
     def authenticating(self) -> bool:
@@ -48,7 +48,10 @@ class Opening(Dialogue):
 
         What was heard before it is forgotten (RFC 3207 section 4.2). Under implicit TLS the greeting comes now.
         """
+        if self.failure is not None:
+            return b""
         if self.session.tls is Tls.DONE:
+            self._expected[0] = (b"greeting", self._on_greeting)
             return b""
         assert self.phase is Phase.STARTTLS
         self.phase = Phase.GREETING

@@ -84,7 +84,7 @@ def test_a_host_without_tls_where_it_must_be_from_the_first_byte_hears_no_comman
     report, connections = deliver(home, script, "DONE")
     [(letter, text)] = report.verdicts
     assert (report.scope, letter) == (HOST_SCOPE, b"Z")
-    assert b"TLS handshake failed. (#4.7.5)" in text
+    assert b"TLS handshake" in text
     assert connections == 1
 
 

@@ -121,6 +121,15 @@ def test_a_connection_that_ends_between_starttls_and_ready_is_broken_by_tls() ->
     assert not later.ehlo_broken
 
 
+def test_under_tls_from_the_first_byte_the_greeting_comes_after_the_handshake() -> None:
+    client = opening(Tls.DONE)
+    assert client.stage == b"TLS handshake"
+    assert client.secured() == b""
+    assert client.stage == b"greeting"
+    assert client.feed(STARTTLS) == EHLO
+    assert client.phase is Phase.READY
+
+
 def test_ehlo_refused_under_tls_is_not_followed_by_helo() -> None:
     client = opening(Tls.MAY)
     client.feed(STARTTLS + b"220 go\r\n")
