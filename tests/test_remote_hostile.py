@@ -173,3 +173,18 @@ def test_a_deadline_moves_with_progress_up_to_its_limit() -> None:
         return time.monotonic() - begun
 
     assert 0.45 < asyncio.run(watch()) < 5
+
+
+def silent(peer: Peer) -> None:
+    peer.wait_for_end()
+
+
+def test_many_addresses_that_are_all_silent_do_not_have_their_time_each(home: RemoteHome) -> None:
+    home.control("timeoutconnect", "1")
+    with RawServer(silent, "0.0.0.0") as server:
+        relays = ",".join(f"127.0.0.{number}:{server.port}" for number in range(2, 12))
+        home.control("smtproutes", f":{relays}")
+        with RemoteDaemon(home) as daemon:
+            report = daemon.deliver(home.message(TEXT), b"to@b.example")
+    assert report.scope == HOST_SCOPE
+    assert 2 <= server.connections <= 4
