@@ -10,17 +10,11 @@ import pytest
 from queue_base.home import Home
 from queue_base.layout import open_layout
 from support.control import file, files, long_id, order, queuectl
-from support.home import make_home
 from support.queued import classified_message, queue_message
 from support.scripted_send import ScriptedSend
 from support.suite import wait_until
 
 LATER = 4_000_000_000.0
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return make_home(tmp_path / "home", split=3)
 
 
 @pytest.fixture

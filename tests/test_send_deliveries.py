@@ -5,20 +5,12 @@ import signal
 import time
 from pathlib import Path
 
-import pytest
-
 from queue_base.home import Home
 from queue_base.layout import open_layout
 from queue_wire.job import Job
-from support.home import make_home
 from support.queued import classified_message
 from support.scripted_send import ScriptedSend
 from support.suite import wait_until
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return make_home(tmp_path / "home", split=3)
 
 
 def recipients_file(home: Home, kind: str, message: int) -> Path:

@@ -10,14 +10,8 @@ from queue_base.home import Home
 from queue_base.layout import open_layout
 from queue_wire.netstring import pack_netstring
 from queue_wire.notice import EXIT
-from support.home import make_home
 from support.queued import classified_message
 from support.scripted_send import ScriptedSend
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return make_home(tmp_path / "home", split=3)
 
 
 def recipients_of(home: Home, kind: str, message: int) -> bytes:

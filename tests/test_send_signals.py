@@ -12,16 +12,10 @@ from queue_base.home import Home
 from queue_base.layout import open_layout
 from queue_base.lock import take_sendmutex
 from queue_wire.notice import REREAD
-from support.home import make_home
 from support.queued import classified_message
 from support.scripted_send import ScriptedSend
 
 FAR = time.time() + 100_000
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return make_home(tmp_path / "home", split=3)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
