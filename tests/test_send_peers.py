@@ -135,7 +135,7 @@ def test_the_death_of_any_peer_is_an_alert_and_the_end(home: Home, peer: str) ->
         PEERS[peer](send)
         assert send.wait() == 111
         assert send.found(r"alert: .*") == [f"alert: oh no! lost {peer} connection! dying..."]
-        assert send.lines[-2:] == ["status: local 0/10 remote 0/120 exitasap", "status: exiting"]
+        assert send.lines[-2:] == ["status: local 0/10 remote 0/250 exitasap", "status: exiting"]
 
 
 def test_after_a_death_the_deliveries_of_the_other_channel_are_waited_for(home: Home) -> None:
