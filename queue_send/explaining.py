@@ -89,7 +89,7 @@ class Explaining:
         if message in self._scheduler.attempts:
             yield from self._active(message, places, flights, now)
             return
-        aside = [self.aside(destination) for destination in places if destination.holds_aside(message)]
+        aside = [self.aside(destination) for destination in places if destination.aside.holds(message)]
         yield from aside
         admission = self._scheduler.admission
         dues = admission.dues_of(message, stamp)

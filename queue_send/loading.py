@@ -3,8 +3,12 @@
 Only `activelimit` messages are loaded, and none while nothing of it could be started.
 """
 
+from collections import deque
+
 from queue_send.admission import Admission
 from queue_send.attempt import Attempt
+from queue_send.away import Away
+from queue_send.destination import Destination
 from queue_send.events import Settings
 
 
@@ -18,6 +22,8 @@ class Loading:
         self.settings = settings
         self.running = 0
         self.admission = Admission()
+        self._away = Away()
+        self._wanting: deque[Destination] = deque()  # Those that have mail aside and room for it, or had.
         self.attempts: dict[int, Attempt | None] = {}
 
     def arrived(self, message: int) -> None:
@@ -54,9 +60,12 @@ class Loading:
         return len(self.attempts) < self.settings.active and self.running < self.settings.concurrency
 
     def next_load(self, now: float) -> tuple[int, int | None] | None:
-        """Return the message to read now, as Admission.next does; then `open`, `absent` or `later` must follow."""
+        """Return the message to read now, as Admission.next does; then `open`, `absent` or `later` must follow.
+
+        Mail whose destination has room again comes first: it was let in once already.
+        """
         while self._has_room:
-            found = self.admission.next(now)
+            found = self._next_aside() or self.admission.next(now)
             if found is None:
                 return None
             if found[0] not in self.attempts:
@@ -76,3 +85,28 @@ class Loading:
     def __len__(self) -> int:
         """Messages that wait or are loaded, at the most: a key may be there twice."""
         return len(self.admission) + len(self.attempts)
+
+    def _load_more(self, destination: Destination) -> None:
+        """Have as many messages loaded as a destination has room for, in their order."""
+        if destination.aside and not destination.wanting and destination.room > 0:
+            destination.wanting = True
+            self._wanting.append(destination)
+
+    def _next_aside(self) -> tuple[int, None] | None:
+        while self._wanting:
+            destination = self._wanting[0]
+            # Asked each time: what was loaded last may have taken the room.
+            message = destination.aside.take() if destination.room > 0 and not destination.dead else None
+            if message is not None:
+                return message, None
+            self._wanting.popleft().wanting = False
+        return None
+
+    def _load_probe(self, destination: Destination, now: float) -> None:
+        """Have a message loaded that can be the probe of a dead destination, if it is time for one."""
+        if destination.dead and not destination.refuses(now):
+            message = destination.aside.take()
+            if message is None:
+                message = self._away.take(destination)
+            if message is not None:
+                self.admission.refill(message)

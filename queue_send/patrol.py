@@ -57,7 +57,7 @@ class Patrol:
                 continue
             self._scheduler.give_up(destination, now)
             self._queued(destination, now)
-            for message in destination.oldest_aside(LOOKS):
+            for message in destination.aside.oldest(LOOKS):
                 if not self._judge(message, now, self._explaining.aside(destination)):
                     break
         yield from self._new(stopped, now)

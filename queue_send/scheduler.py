@@ -7,7 +7,8 @@ with `ended`. What is decided about a message comes back as the calls of `Events
 - Only `activelimit` messages are loaded. New mail and due deferred mail enter one and one.
 - Destinations take turns (turns.py); each has its window, and no more groups loaded than that window can use. What has
   no room waits on disk, as a key aside in its destination, and is loaded again when there is.
-- Mail for a dead destination is deferred without an attempt; one group is the probe.
+- Mail for a dead destination is deferred without an attempt; one group is the probe. What was turned away is loaded
+  as soon as there is room once the destination is alive again, and one of it as the probe, if no other comes in time.
 - A message that has expired gets a last attempt where that is possible soon, and fails where it is not.
 """
 
@@ -28,7 +29,7 @@ class Scheduler(Destinations):
     def __init__(self, settings: Settings, events: Events) -> None:
         super().__init__(settings)
         self._events = events
-        self._later: list[tuple[float, bytes]] = []
+        self._later: list[tuple[float, bytes]] = []  # When a rate allows a start or a probe is due.
 
     def open(self, attempt: Attempt, groups: list[tuple[bytes, list[Recipient]]], now: float) -> None:
         """A message that `next_load` named was loaded: its groups go to their destinations."""
@@ -60,6 +61,7 @@ class Scheduler(Destinations):
         while self._later and self._later[0][0] <= now:
             waiting = self.destinations.get(heappop(self._later)[1])
             if waiting is not None:
+                self._load_probe(waiting, now)
                 self._list(waiting, now)
         self.turns.age(now)
         while (destination := self.turns.next(self.settings.concurrency)) is not None:
@@ -110,20 +112,13 @@ class Scheduler(Destinations):
         if not destination.dead:
             self._load_more(destination)
 
-    def _load_more(self, destination: Destination) -> None:
-        for _ in range(destination.room):
-            message = destination.take_aside()
-            if message is None:
-                break
-            self.admission.refill(message)
-
     # Ending
 
     def ended(self, group: Group, deferred: int, host_failed: bool, now: float) -> None:
         """A job has its verdicts: `deferred` recipients are to be tried again; `host_failed`: no host there."""
         attempt, count = group.attempt, len(group.recipients)
         self.running -= count
-        self.turns.ended(group, now)
+        self.turns.ended(group, host_failed, now)
         attempt.flying -= count
         attempt.deferred += deferred
         destination = self._destination(group.nexthop)
@@ -132,9 +127,14 @@ class Scheduler(Destinations):
             if destination.succeeded(self.settings.limits):
                 self._events.revived(destination)
                 destination.turned_away = 0
+                self._away.bring_back(destination)
         else:
+            last = destination.probe_at
             died = destination.failed(self.settings.limits, now)
             if destination.dead:
+                if destination.probe_at > last:
+                    heappush(self._later, (destination.probe_at, destination.name))
+                self.turns.forget(destination.name)
                 self._turn_all_away(destination, now)  # Also what a probe in vain has left of its message.
             if died:
                 self._events.died(destination)
@@ -193,10 +193,11 @@ class Scheduler(Destinations):
         else:
             destination.turned_away += count
             attempt.deferred += count
+            self._away.note(destination, attempt.message)
 
     def _defer_aside(self, destination: Destination, now: float) -> None:
         """Mail that waits for room in a dead destination is deferred, too: one draws the next, between other mail."""
-        message = destination.take_aside() if destination.dead else None
+        message = destination.aside.take() if destination.dead else None
         if message is not None:
             self.admission.wake(message, int(now))
 
@@ -212,7 +213,7 @@ class Scheduler(Destinations):
         elif attempt.aside is not None:
             # Loaded again when there is room, or when those that were deferred are due: neither waits for the
             # other. All that are left are tried then.
-            self._destination(attempt.aside).put_aside(message)
+            self._destination(attempt.aside).aside.put(message)
             if attempt.deferred and attempt.rest is None:
                 self._events.deferred(attempt, now)
             else:
@@ -226,7 +227,7 @@ class Scheduler(Destinations):
     def next_time(self, now: float) -> float | None:
         """Return when there will be something to load or to start, None where only a report can bring it."""
         times = [self._later[0][0]] if self._later else []
-        if self.turns.any(self.settings.concurrency):
+        if self.turns.any(self.settings.concurrency) or (self._wanting and self._has_room):
             return now
         if self._has_room:
             first = self.admission.next_time(now)

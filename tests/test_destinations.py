@@ -55,7 +55,7 @@ def test_the_table_has_the_most_mail_waiting_first(home: Home, send: ScriptedSen
     *totals, head, many, few, dead = order(home, "destinations").splitlines()
     assert totals == [
         "local: 0/20000 messages active, 0 waiting, 0/10 deliveries in flight",
-        "remote: 5/20000 messages active, 4 waiting, 2/120 deliveries in flight",
+        "remote: 5/20000 messages active, 4 waiting, 2/250 deliveries in flight",
     ]
     assert words(head) == "channel nexthop state queued aside flying window failures deferred rate next"
     assert words(many) == "remote many.example alive 2 2 1 1 0 0 - -"

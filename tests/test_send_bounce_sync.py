@@ -4,22 +4,14 @@ import os
 import time
 from pathlib import Path
 
-import pytest
-
 from queue_base.home import Home
 from queue_base.layout import open_layout
-from support.home import make_home
 from support.queued import classified_message
 from support.scripted_send import ScriptedSend
 from support.tools import need
 
 OLD_FAILURE = b"<x@c>:\nnever\n\n"
 SLOW = 1.5  # Seconds that each fsync takes.
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return make_home(tmp_path / "home", split=3)
 
 
 def test_a_disk_that_syncs_slowly_holds_up_the_bounce_and_not_the_loop(home: Home, tmp_path: Path) -> None:

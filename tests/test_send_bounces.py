@@ -12,18 +12,12 @@ import pytest
 from queue_base.home import Home
 from queue_base.layout import open_layout
 from queue_wire.envelope import Envelope
-from support.home import make_home
 from support.piped import Piped
 from support.queued import classified_message, injected
 from support.scripted_send import ScriptedSend
 
 HARD = b"DRemote host said: 550 5.1.1 no such user\n"
 OLD_FAILURE = b"<x@c>:\nnever\n\n"
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return make_home(tmp_path / "home", split=3)
 
 
 def bounced(send: ScriptedSend, message: int) -> tuple[Envelope, bytes]:

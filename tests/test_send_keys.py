@@ -26,12 +26,12 @@ def test_what_has_been_aside_for_longest_is_what_is_taken_next(steps: list[int |
     waiting: list[int] = []
     for step in steps:
         if step is not None:
-            destination.put_aside(step)
+            destination.aside.put(step)
             waiting.append(step)
         else:
-            assert destination.take_aside() == (waiting.pop(0) if waiting else None)
-        assert destination.oldest_aside(most) == waiting[:most]
-        assert all(destination.holds_aside(key) == (key in waiting) for key in range(10))
+            assert destination.aside.take() == (waiting.pop(0) if waiting else None)
+        assert destination.aside.oldest(most) == waiting[:most]
+        assert all(destination.aside.holds(key) == (key in waiting) for key in range(10))
 
 
 def test_only_entries_that_count_tell_when_a_message_is_tried() -> None:

@@ -11,16 +11,10 @@ import pytest
 from queue_base.home import Home
 from queue_wire.moment import moment
 from support.control import file, long_id, order, queuectl, wait_for_backlog
-from support.home import make_home
 from support.queued import classified_message, queue_message
 from support.scripted_send import ScriptedSend
 
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return make_home(tmp_path / "home", split=3)
 
 
 @pytest.fixture
