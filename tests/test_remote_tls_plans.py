@@ -37,6 +37,7 @@ sys.exit(main.main(["queue-remote", "--home", sys.argv[1]]))
 
 @pytest.fixture
 def home(tmp_path: Path) -> RemoteHome:
+    server_context()
     return RemoteHome(tmp_path, timeoutconnect="5", timeoutremote="20", connectionidle="0")
 
 

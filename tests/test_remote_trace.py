@@ -72,6 +72,7 @@ def test_tls_is_shown_with_its_version_and_whether_the_peer_is_verified(home: Re
         peer.say(b"250 raw.example")
         peer.take_message()
 
+    server_context()
     with RawServer(script) as server:
         home.route_all_to(server.port)
         reports, lines = trace(home, "--home", str(home.path), "--trace", "b.example", "f@a", "to@b")
