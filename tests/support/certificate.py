@@ -16,8 +16,8 @@ def server_context() -> ssl.SSLContext:
     with tempfile.TemporaryDirectory() as directory:
         key, certificate = Path(directory, "key.pem"), Path(directory, "certificate.pem")
         subprocess.run(
-            f"{openssl} req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=raw.example "
-            f"-addext subjectAltName=DNS:raw.example -keyout {key} -out {certificate}",
+            f"{openssl} req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 "
+            f"-subj /CN=raw.example -addext subjectAltName=DNS:raw.example -keyout {key} -out {certificate}",
             shell=True,
             check=True,
             capture_output=True,
