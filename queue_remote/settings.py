@@ -10,11 +10,13 @@
     connectionmessages  messages that one connection carries at most; default 100
     resolver        DNS servers to ask in place of /etc/resolv.conf's: one address, address:port or
                     [address]:port a line
+    tlspolicy       how much TLS each nexthop needs (queue_wire.tlspolicy); default: TLS where it is offered
 
 A file that is not there leaves its default, `me` excepted.
 """
 
 import ipaddress
+import os
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
@@ -24,6 +26,7 @@ from queue_base.home import Home
 from queue_wire.choices import Choices, unpack_choices, unpack_name
 from queue_wire.errors import FormatError, quoted
 from queue_wire.smtproutes import Relay, Routes, unpack_relay, unpack_routes
+from queue_wire.tlspolicy import TlsPolicy, unpack_policies
 
 FILES = (
     "me",
@@ -35,6 +38,7 @@ FILES = (
     "connectionidle",
     "connectionmessages",
     "resolver",
+    "tlspolicy",
 )
 DNS_PORT = 53
 
@@ -61,6 +65,7 @@ class Settings:
         "reply_timeout",
         "resolver",
         "routes",
+        "tlspolicy",
     )
 
     def __init__(
@@ -76,6 +81,7 @@ class Settings:
         self.outgoingip = outgoingip
         self.routes = routes
         self.resolver = resolver
+        self.tlspolicy: dict[bytes, TlsPolicy] | None = None
         self.connect_timeout = 60
         self.reply_timeout = 1200
         self.connection_idle = 5
@@ -88,6 +94,7 @@ def read_settings(home: Home) -> Settings:
     names = _choices(home, "helohost", unpack_name, _own_name(home, me))
     sources = _choices(home, "outgoingip", _unpack_source, Source("", ""))
     settings = Settings(me, names, sources, _routes(home), _resolver(home))
+    settings.tlspolicy = _tlspolicy(home)
     settings.connect_timeout = read_number(home, "timeoutconnect", settings.connect_timeout)
     settings.reply_timeout = read_number(home, "timeoutremote", settings.reply_timeout)
     settings.connection_idle = read_number(home, "connectionidle", settings.connection_idle)
@@ -126,6 +133,22 @@ def _routes(home: Home) -> Routes:
         return unpack_routes(read_map(home, "smtproutes") or {})
     except FormatError as error:
         raise Temporary(f"unable to parse {home.control}/smtproutes: {error}") from error
+
+
+def _tlspolicy(home: Home) -> dict[bytes, TlsPolicy] | None:
+    """Return the policies by key, None where there is no file; a file of CAs is looked for in control/."""
+    lines = read_lines(home, "tlspolicy")
+    if lines is None:
+        return None
+    try:
+        policies = unpack_policies(lines)
+    except FormatError as error:
+        raise Temporary(f"unable to parse {home.control}/tlspolicy: {error}") from error
+    control = os.fsencode(home.control)
+    return {
+        key: policy._replace(ca=os.path.join(control, policy.ca)) if policy.ca else policy
+        for key, policy in policies.items()
+    }
 
 
 def _resolver(home: Home) -> list[Relay] | None:

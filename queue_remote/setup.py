@@ -4,7 +4,8 @@ from queue_base.home import Home
 from queue_remote.order import Target
 from queue_remote.route import Router
 from queue_remote.settings import Settings, read_settings
-from queue_remote.tls import TlsPolicies
+from queue_remote.sts import StsCache
+from queue_remote.tlspolicy import TlsPolicies
 from queue_wire.smtp_auth import Credentials
 
 
@@ -13,16 +14,19 @@ class Setup:
 
     __slots__ = ("policies", "router", "settings")
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, sts: StsCache) -> None:
         self.settings = settings
         self.router = Router(settings)
-        self.policies = TlsPolicies(settings, self.router)
+        self.policies = TlsPolicies(settings, self.router, sts)
 
     def credentials(self, nexthop: bytes, target: Target) -> Credentials | None:
         """Return what AUTH is done with at a target, None for no AUTH."""
         return None
 
 
-def read_setup(home: Home) -> Setup:
-    """Return what the control files make. Raises Temporary, naming the file that cannot be read or parsed."""
-    return Setup(read_settings(home))
+def read_setup(home: Home, sts: StsCache) -> Setup:
+    """Return what the control files make. Raises Temporary, naming the file that cannot be read or parsed.
+
+    MTA-STS policies outlive the control files: each counts for as long as it says.
+    """
+    return Setup(read_settings(home), sts)
