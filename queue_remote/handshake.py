@@ -33,6 +33,11 @@ async def shake_hands(
     return secured
 
 
+def is_about_certificate(error: Exception) -> bool:
+    """Return whether a handshake failed because we did not like the peer's certificate."""
+    return isinstance(error, ssl.SSLCertVerificationError)
+
+
 def why(error: Exception) -> str:
     """Return why a connection or handshake failed, in a few words."""
     if isinstance(error, ssl.SSLCertVerificationError):

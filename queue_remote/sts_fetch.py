@@ -19,14 +19,14 @@ FETCH_SECONDS = 60.0
 CONNECT_SECONDS = 15.0
 
 
-async def fetch_policy(host: str, addresses: list[str], context: ssl.SSLContext, port: int = HTTPS_PORT) -> bytes:
+async def fetch_policy(host: str, addresses: list[str], context: ssl.SSLContext) -> bytes:
     """Return the policy file of `mta-sts.DOMAIN`, from the first address that answers. Raises NoPolicy."""
     trouble = f"{host} has no address"
     try:
         async with asyncio.timeout(FETCH_SECONDS):
             for address in addresses:
                 try:
-                    return await _fetch(host, address, context, port)
+                    return await _fetch(host, address, context)
                 except OSError as error:
                     trouble = f"{address} ({host}): {error}"
     except TimeoutError as error:
@@ -34,14 +34,15 @@ async def fetch_policy(host: str, addresses: list[str], context: ssl.SSLContext,
     raise NoPolicy(trouble)
 
 
-async def _fetch(host: str, address: str, context: ssl.SSLContext, port: int) -> bytes:
+async def _fetch(host: str, address: str, context: ssl.SSLContext) -> bytes:
     """Return the file from one address. Raises OSError where another one may do better, NoPolicy."""
     shown = f"[{address}]" if ":" in address else address
     transport = httpx.AsyncHTTPTransport(verify=context)
     timeout = httpx.Timeout(FETCH_SECONDS, connect=CONNECT_SECONDS)
     # Its name is in the certificate that we want and in the request; the URL has the address.
     headers = {"Host": host, "Accept-Encoding": "identity", "User-Agent": "queue-suite"}
-    request = httpx.Request("GET", f"https://{shown}:{port}{PATH}", headers=headers, extensions={"sni_hostname": host})
+    url = f"https://{shown}:{HTTPS_PORT}{PATH}"
+    request = httpx.Request("GET", url, headers=headers, extensions={"sni_hostname": host})
     try:
         async with httpx.AsyncClient(transport=transport, timeout=timeout, trust_env=False) as client:
             response = await client.send(request, stream=True, follow_redirects=False)
