@@ -5,6 +5,10 @@ CA files are read when a context is first needed, and again after the control fi
 
 import ssl
 import warnings
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from OpenSSL import crypto
 
 
 class Contexts:
@@ -12,6 +16,7 @@ class Contexts:
 
     def __init__(self) -> None:
         self._made: dict[str, ssl.SSLContext] = {}
+        self._store: crypto.X509Store | None = None
 
     def opportunistic(self) -> ssl.SSLContext:
         """Return the context for TLS that is a choice: whatever old server, any certificate (RFC 7435).
@@ -43,12 +48,25 @@ class Contexts:
         """
         key = f"verify {ca}"
         if key not in self._made:
-            self._made[key] = verifying(ca)
+            self._made[key] = _verifying(ca)
         return self._made[key]
 
+    def https(self) -> ssl.SSLContext:
+        """Return the context for web servers; the HTTP client changes it, so it is for nothing else."""
+        if "https" not in self._made:
+            self._made["https"] = _verifying()
+        return self._made["https"]
 
-def verifying(ca: str = "") -> ssl.SSLContext:
-    """Return a new context that verifies chain and name. Raises OSError where the file of CAs cannot be read."""
+    def authorities(self) -> "crypto.X509Store":
+        """Return the system's CAs for queue_remote.chain. Raises OSError where there are none."""
+        from queue_remote.chain import system_store
+
+        if self._store is None:
+            self._store = system_store()
+        return self._store
+
+
+def _verifying(ca: str = "") -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     # A name in the subject is none since RFC 6125, and RFC 8461 section 4.2 says so too.

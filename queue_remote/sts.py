@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from queue_remote.contexts import verifying
+from queue_remote.contexts import Contexts
 from queue_remote.lookup import Resolver, Unroutable
 from queue_wire.errors import FormatError
 from queue_wire.mta_sts import StsPolicy, unpack_policy, unpack_record
@@ -19,6 +19,8 @@ from queue_wire.mta_sts import StsPolicy, unpack_policy, unpack_record
 # Policies kept, and the bytes of their names in all: a hostile sender must not fill the memory.
 KEPT_MOST = 10000
 KEPT_BYTES_MOST = 8 * 1024 * 1024
+# At once; each has a descriptor.
+FETCHES_MOST = 100
 # Section 3.3: a policy that could not be fetched is not asked for again so soon, unless its id changes.
 FAILURE_SECONDS = 300.0
 # One that is older, or has lived half of its life, is fetched again.
@@ -58,9 +60,9 @@ class StsCache:
         # What failed: the id, the reason, and until when it is not tried again.
         self._failed: dict[bytes, tuple[bytes, str, float]] = {}
         self._fetching: dict[bytes, asyncio.Task[None]] = {}
-        self._context: ssl.SSLContext | None = None
+        self._room = asyncio.Semaphore(FETCHES_MOST)
 
-    async def find(self, resolver: Resolver, domain: bytes) -> Found:
+    async def find(self, resolver: Resolver, contexts: Contexts, domain: bytes) -> Found:
         """Return what counts for a policy domain (ASCII, lower case) now. Does not raise."""
         kept = self._current(domain)
         try:
@@ -79,7 +81,7 @@ class StsCache:
             return Found(kept, trouble)
         task = self._fetching.get(domain)
         if task is None:
-            task = asyncio.get_running_loop().create_task(self._renew(resolver, domain, found))
+            task = asyncio.get_running_loop().create_task(self._renew(resolver, contexts, domain, found))
             self._fetching[domain] = task
             task.add_done_callback(lambda _: self._fetching.pop(domain))
         if kept is not None and kept.id == found:
@@ -98,22 +100,21 @@ class StsCache:
             self._kept[domain] = kept  # At the end again: what is used least comes first.
         return kept
 
-    async def _renew(self, resolver: Resolver, domain: bytes, found: bytes) -> None:
+    async def _renew(self, resolver: Resolver, contexts: Contexts, domain: bytes, found: bytes) -> None:
         """Fetch a domain's policy and keep it, or keep in mind why that failed."""
         host = b"mta-sts." + domain
         try:
             addresses = await resolver.addresses(host)
             if not addresses.found and addresses.trouble is not None:
                 raise NoPolicy(addresses.trouble.verdict[1].decode("ascii", "replace").strip().replace("\n", " "))
-            if self._context is None:
-                # HTTPS has one of its own, since httpx sets ALPN.
-                self._context = verifying()
             if self._fetch is None:
                 # An HTTP client takes a while to import, and few domains need it.
                 from queue_remote.sts_fetch import fetch_policy
 
                 self._fetch = fetch_policy
-            text = await self._fetch(host.decode("ascii"), [address for address, _ in addresses.found], self._context)
+            found_at = [address for address, _ in addresses.found]
+            async with self._room:
+                text = await self._fetch(host.decode("ascii"), found_at, contexts.https())
             policy = unpack_policy(text)
         except (NoPolicy, FormatError, OSError) as error:
             while len(self._failed) >= KEPT_MOST:

@@ -26,13 +26,13 @@ async def tell_tls(policies: TlsPolicies, nexthop: bytes, route: Route) -> list[
             lines["tls: no line of control/tlspolicy for it: may"] = None
         else:
             lines[f"tls: control/tlspolicy has {(key + b':' + policy.text).decode('utf-8', 'backslashreplace')}"] = None
-        domain = policy_domain(nexthop, route, target)
-        if policy.sts is not Use.OFF and domain:
-            lines[f"tls: MTA-STS of {domain.decode('ascii')}: {_sts(await policies.sts(domain))}"] = None
         if policy.dane is not Use.OFF and not target.secure:
             host = target.host.decode("ascii", "replace") or target.address
             lines[f"tls: no DANE at {host}: DNSSEC does not vouch for its address"] = None
+        domain = policy_domain(nexthop, route, target)
         try:
+            if policy.sts is not Use.OFF and domain:
+                lines[f"tls: MTA-STS of {domain.decode('ascii')}: {_sts(await policies.sts(domain))}"] = None
             plans.append(f"tls {number}: {await policies.plan(nexthop, route, target)}")
         except Unroutable as error:
             plans.append(f"tls {number}: {error.verdict[1].decode('utf-8', 'replace').strip()}".replace("\n", " "))

@@ -70,8 +70,8 @@ class TlsPolicies:
         return plan
 
     async def sts(self, domain: bytes) -> Found:
-        """Return a domain's MTA-STS policy, as far as it is known."""
-        return await self._sts.find(self._router.resolver(), domain)
+        """Return a domain's MTA-STS policy, as far as it is known. Raises Unroutable where there is nobody to ask."""
+        return await self._sts.find(self._router.resolver(), self._contexts, domain)
 
     def _begin(self, policy: TlsPolicy, target: Target) -> TlsPlan:
         """Return the plan that the line's level makes. Raises Unroutable where its CAs cannot be read."""
@@ -152,7 +152,8 @@ class TlsPolicies:
         elif enforced:
             plan.require(self._contexts.verified(), host, name)
         else:
-            plan.checks.append(Check(name, False, functools.partial(_ca_objection, name=target.host)))
+            judge = functools.partial(_ca_objection, contexts=self._contexts, name=target.host)
+            plan.checks.append(Check(name, False, judge))
 
 
 def policy_domain(nexthop: bytes, route: Route, target: Target) -> bytes:
@@ -163,14 +164,14 @@ def policy_domain(nexthop: bytes, route: Route, target: Target) -> bytes:
     return target.host if route.relayed else _ascii(nexthop)
 
 
-def _ca_objection(chain: list[bytes], name: bytes) -> str | None:
+def _ca_objection(chain: list[bytes], contexts: Contexts, name: bytes) -> str | None:
     """Return why a chain does not follow from the system's CAs for a name, None where it does."""
     from queue_remote import chain as certificates
 
     if not chain:
         return "no certificate"
     try:
-        store = certificates.system_store()
+        store = contexts.authorities()
     except OSError as error:
         return str(error)
     return certificates.chain_objection(chain, store) or certificates.name_objection(chain[0], [name])

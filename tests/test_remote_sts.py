@@ -9,6 +9,7 @@ import pytest
 import uvloop
 
 from queue_remote import sts_fetch
+from queue_remote.contexts import Contexts
 from queue_remote.lookup import Resolver
 from queue_remote.sts import FAILURE_SECONDS, REFRESH_SECONDS, Found, StsCache
 from queue_wire.smtproutes import Relay
@@ -36,7 +37,7 @@ class Place:
         async def ask() -> list[Found]:
             # What a resolver has cached is not what is tested.
             resolver = Resolver([Relay(b"127.0.0.1", self.dns.port)])
-            return await asyncio.gather(*[self.cache.find(resolver, b"b.example") for _ in range(times)])
+            return await asyncio.gather(*[self.cache.find(resolver, Contexts(), b"b.example") for _ in range(times)])
 
         *_, last = self.runner.run(ask())
         return last
@@ -234,7 +235,7 @@ def test_the_cache_forgets_what_was_used_least(monkeypatch: pytest.MonkeyPatch) 
     with DnsServer(records) as dns, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         resolver = runner.run(_resolver(dns))
         for name in (b"a", b"b", b"a", b"c", b"a", b"b"):
-            assert runner.run(cache.find(resolver, name + b".example")).kept is not None
+            assert runner.run(cache.find(resolver, Contexts(), name + b".example")).kept is not None
     assert asked == [f"mta-sts.{name}.example" for name in "abcb"]
 
 
