@@ -10,10 +10,20 @@ from collections.abc import Iterable
 from typing import Any
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.x509.oid import NameOID
 from OpenSSL import crypto
 
 from queue_wire.host_pattern import matches
+
+# What cryptography raises for a certificate that is none, or that nobody should have made.
+BROKEN = (
+    ValueError,
+    UnsupportedAlgorithm,
+    x509.DuplicateExtension,
+    x509.InvalidVersion,
+    x509.UnsupportedGeneralNameType,
+)
 
 
 def peer_chain(ssl_object: Any) -> list[bytes]:
@@ -57,7 +67,7 @@ def chain_objection(chain: list[bytes], store: crypto.X509Store) -> str | None:
         crypto.X509StoreContext(store, own, others).verify_certificate()
     except crypto.X509StoreContextError as error:
         return str(error)
-    except (crypto.Error, ValueError) as error:
+    except ValueError as error:
         return f"broken certificate: {error}"
     return None
 
@@ -69,7 +79,7 @@ def name_objection(certificate: bytes, names: list[bytes], common_name: bool = F
     """
     try:
         found = _names(x509.load_der_x509_certificate(certificate), common_name)
-    except (ValueError, x509.DuplicateExtension, x509.UnsupportedGeneralNameType) as error:
+    except BROKEN as error:
         return f"broken certificate: {error}"
     if any(matches(pattern, name) for pattern in found for name in names):
         return None
@@ -90,4 +100,8 @@ def _names(certificate: x509.Certificate, common_name: bool) -> list[bytes]:
 
 
 def _parsed(certificate: bytes) -> crypto.X509:
-    return crypto.load_certificate(crypto.FILETYPE_ASN1, certificate)
+    """Return a certificate given in DER. Raises ValueError."""
+    try:
+        return crypto.load_certificate(crypto.FILETYPE_ASN1, certificate)
+    except crypto.Error as error:
+        raise ValueError("it is not DER") from error

@@ -9,10 +9,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from queue_remote.chain import anchored_store, chain_objection, name_objection
+from queue_remote.chain import BROKEN, anchored_store, chain_objection, name_objection
 
 CA, OWN = 2, 3
 WHOLE, KEY = 0, 1
@@ -64,7 +63,7 @@ def objection(chain: list[bytes], records: list[Tlsa], names: list[bytes]) -> st
         if not anchors:
             return "certificate does not match the TLSA records"
         store = anchored_store(anchors)
-    except (ValueError, UnsupportedAlgorithm) as error:
+    except BROKEN as error:
         return f"broken certificate: {error}"
     return chain_objection(chain, store) or name_objection(chain[0], names, common_name=True)
 
@@ -77,7 +76,7 @@ def _is_usable(record: Tlsa) -> bool:
     try:
         if record.selector == WHOLE:
             x509.load_der_x509_certificate(record.data)
-    except ValueError:
+    except BROKEN:
         return False
     return bool(record.data)
 

@@ -11,6 +11,7 @@ from queue_base.home import Home
 from queue_remote import sts_fetch
 from queue_remote.explain import explain
 from support.authority import Certificate
+from support.dns_server import DnsServer
 from support.policy_server import PolicyServer
 from support.remote_daemon import RemoteHome
 from support.signed_zone import sign
@@ -102,3 +103,19 @@ def test_no_dane_without_dnssec_is_told(home: RemoteHome) -> None:
         "tls: no DANE at 198.51.100.9: DNSSEC does not vouch for its address",
         "tls 1: where it is offered, with any certificate, else in clear, by may",
     ]
+
+
+@pytest.mark.parametrize(
+    ("signed", "plan"),
+    [
+        ({"mx.example"}, "where it is offered"),
+        ({"_25._tcp.mx.example"}, "where it is offered"),
+        ({"mx.example", "_25._tcp.mx.example"}, "required, by DANE"),
+    ],
+)
+def test_dnssec_must_vouch_for_the_address_and_for_the_records(tmp_path: Path, signed: set[str], plan: str) -> None:
+    records = {("mx.example", "A"): ["198.51.100.1"], ("_25._tcp.mx.example", "TLSA"): ["3 1 1 " + "ab" * 32]}
+    with DnsServer(records, signed=frozenset(signed)) as dns:
+        home = RemoteHome(tmp_path, resolver=f"127.0.0.1:{dns.port}", tlspolicy=":may dane=enforce")
+        home.control("smtproutes", ":mx.example")
+        assert tls_lines(home, b"b.example")[-1].startswith(f"tls 1: {plan}")

@@ -74,6 +74,11 @@ def test_usage_2_takes_only_what_the_ca_has_signed() -> None:
     assert objection([below.der, *CHAIN], [record(2, 0, 1, ROOT)], HOST) is not None
 
 
+def test_usage_2_is_about_those_above_the_hosts_own_certificate() -> None:
+    own = Certificate("mx", names=["mx.example.net"], authority=True)
+    assert objection([own.der], [record(2, 0, 1, own)], HOST) == "certificate does not match the TLSA records"
+
+
 def test_usage_2_works_by_a_root_and_by_a_whole_certificate_that_the_host_does_not_show() -> None:
     assert objection(CHAIN, [record(2, 1, 1, ROOT)], HOST) is None
     assert objection([OWN.der], [record(2, 0, 0, MIDDLE)], HOST) is None
@@ -96,6 +101,7 @@ def test_the_strongest_digest_of_a_kind_counts() -> None:
 
 
 def test_rubbish_in_place_of_certificates_is_an_objection() -> None:
+    records = [record(*kind, ROOT) for kind in ((2, 0, 1), (2, 1, 1), (3, 1, 1), (2, 0, 0))]
     for chain in ([b"rubbish"], [OWN.der, b"rubbish"], [b"rubbish", *CHAIN]):
-        for wanted in (record(2, 0, 1, ROOT), record(2, 1, 1, ROOT), record(3, 1, 1, ROOT), record(2, 0, 0, ROOT)):
+        for wanted in [Tlsa(2, 0, 1, HASHES[1](b"rubbish")), *records]:
             assert objection(chain, [wanted], HOST) is not None

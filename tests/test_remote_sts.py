@@ -1,6 +1,7 @@
 """MTA-STS policies: how they are found by DNS and HTTPS, and for how long they are kept (RFC 8461)."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from queue_wire.smtproutes import Relay
 from support.authority import Certificate
 from support.dns_server import DnsServer
 from support.policy_server import PATH, PolicyServer
+from support.raw_server import Peer, RawServer
 
 CA = Certificate("test CA", authority=True)
 NAMES = ["mta-sts.b.example"]
@@ -159,6 +161,23 @@ def test_a_web_server_that_speaks_no_http_has_no_policy(
     assert found.kept is None and found.trouble
 
 
+def test_a_web_server_that_drips_is_not_listened_to_for_long(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    def script(peer: Peer) -> None:
+        peer.start_tls(GOOD.server_context())
+        peer.hear()
+        peer.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 60000\r\n\r\n")
+        with contextlib.suppress(OSError):
+            while True:
+                peer.drip(b"x: y\n", 0.1)
+
+    monkeypatch.setattr(sts_fetch, "FETCH_SECONDS", 0.5)
+    with RawServer(script) as server:
+        monkeypatch.setattr(sts_fetch, "HTTPS_PORT", server.port)
+        begun = time.monotonic()
+        assert "not fetched in" in place.find().trouble
+        assert time.monotonic() - begun < 10
+
+
 def test_a_web_server_that_is_not_there_is_trouble(place: Place) -> None:
     del place.dns.records["mta-sts.b.example", "A"]
     assert "mta-sts.b.example has no address" in place.find().trouble
@@ -207,9 +226,7 @@ def test_a_policy_counts_until_its_age_is_over_whatever_vanishes(place: Place, l
     assert place.find() == Found(None, "")
 
 
-def test_an_old_policy_is_fetched_again_while_nobody_waits_for_it(
-    place: Place, later: Callable[[float], None]
-) -> None:
+def test_an_old_policy_is_fetched_again_while_nobody_waits_for_it(place: Place, later: Callable[[float], None]) -> None:
     place.find()
     place.web.policy(POLICY.replace(b"*.b.example", b"mx.b.example"))
     later(REFRESH_SECONDS + 1)
@@ -220,24 +237,3 @@ def test_an_old_policy_is_fetched_again_while_nobody_waits_for_it(
     while (kept := place.find().kept) is None or kept.policy.patterns != (b"mx.b.example",):
         assert time.monotonic() < deadline
     assert len(place.web.requests) == 2
-
-
-def test_the_cache_forgets_what_was_used_least(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("queue_remote.sts.KEPT_MOST", 2)
-    asked: list[str] = []
-
-    async def fetch(host: str, addresses: list[str], context: object) -> bytes:
-        asked.append(host)
-        return POLICY
-
-    cache = StsCache(fetch)
-    records = {(f"_mta-sts.{name}.example", "TXT"): ['"v=STSv1; id=1"'] for name in "abc"}
-    with DnsServer(records) as dns, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        resolver = runner.run(_resolver(dns))
-        for name in (b"a", b"b", b"a", b"c", b"a", b"b"):
-            assert runner.run(cache.find(resolver, Contexts(), name + b".example")).kept is not None
-    assert asked == [f"mta-sts.{name}.example" for name in "abcb"]
-
-
-async def _resolver(dns: DnsServer) -> Resolver:
-    return Resolver([Relay(b"127.0.0.1", dns.port)])

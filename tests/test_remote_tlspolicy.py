@@ -10,6 +10,7 @@ from support.authority import Certificate
 from support.dns_server import DnsServer
 from support.raw_server import Peer, RawServer
 from support.remote_daemon import RemoteDaemon, RemoteHome
+from support.smtp_server import SmtpServer
 from support.tls_peers import (
     Script,
     has_no_tls_today,
@@ -117,9 +118,7 @@ def test_verify_goes_by_the_systems_cas_where_the_line_names_none(
         (OTHER_CA, "self-signed certificate in certificate chain"),
     ],
 )
-def test_verify_defers_where_the_certificate_will_not_do(
-    home: RemoteHome, certificate: Certificate, what: str
-) -> None:
+def test_verify_defers_where_the_certificate_will_not_do(home: RemoteHome, certificate: Certificate, what: str) -> None:
     text = reason(deliver(home, ":verify ca=ca.pem", starttls(certificate)))
     assert f"its TLS certificate is not good. (#4.7.5)\n{what}" in text
     assert text.endswith("\nTLS policy: verify\n")
@@ -181,3 +180,16 @@ def test_a_mistake_in_tlspolicy_defers_all_mail_and_alerts(home: RemoteHome) -> 
         _, errors = daemon.end()
     assert b"alert: unable to parse " in errors
     assert b"control/tlspolicy: not one of none, may, encrypt, verify, implicit for level: 'secure'" in errors
+
+
+def test_a_verified_connection_carries_message_after_message(home: RemoteHome) -> None:
+    home.control("connectionidle", "5")
+    home.control("tlspolicy", ":verify ca=ca.pem")
+    texts = [b"Subject: %d\n\n%s" % (number, b"A line.\n" * 10000) for number in range(3)]
+    with SmtpServer(tls=GOOD.server_context()) as server:
+        home.control("smtproutes", f":mx.example.net:{server.port}")
+        with RemoteDaemon(home) as daemon:
+            for text in texts:
+                assert accepted(daemon.deliver(home.message(text), b"to@b.example"))
+            assert [message.stored for message in server.wait_for(3)] == texts
+    assert server.connections == 1

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import ssl
 import threading
 from typing import Any, NamedTuple, Self
 
@@ -29,10 +30,12 @@ class SmtpServer:
     """Listens from `with` on; `port` is its port, `received` the messages taken so far.
 
     `recipient_answers` and `message_answers` script replies: for RCPT by address, for the end of DATA by
-    the first recipient. A list is used up one reply at a time, TAKEN after it; a str stays.
+    the first recipient. A list is used up one reply at a time, TAKEN after it; a str stays. With `tls`, STARTTLS is
+    offered, and nothing is taken without it.
     """
 
-    def __init__(self, address: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(self, address: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
         self.received: list[Received] = []
         self.mail_options: list[list[str]] = []
         self.recipient_answers: dict[str, list[str] | str] = {}
@@ -76,7 +79,14 @@ class SmtpServer:
 
     def _session(self) -> SMTP:
         self.connections += 1
-        return SMTP(_Handler(self), hostname="server.example", data_size_limit=SIZE_LIMIT, loop=self._loop)
+        return SMTP(
+            _Handler(self),
+            hostname="server.example",
+            data_size_limit=SIZE_LIMIT,
+            loop=self._loop,
+            tls_context=self._tls,
+            require_starttls=self._tls is not None,
+        )
 
 
 class _Handler:
