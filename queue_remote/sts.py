@@ -71,7 +71,7 @@ class StsCache:
         except FormatError as error:
             return Found(kept, f"_mta-sts.{domain.decode('ascii', 'replace')} TXT: {error}")
         except Unroutable as error:
-            return Found(kept, error.verdict[1].decode("ascii", "replace").strip().replace("\n", " "))
+            return Found(kept, _particulars(error))
         if found is None:
             return Found(kept, "")
         if kept is not None and kept.id == found and not _is_old(kept):
@@ -106,7 +106,7 @@ class StsCache:
         try:
             addresses = await resolver.addresses(host)
             if not addresses.found and addresses.trouble is not None:
-                raise NoPolicy(addresses.trouble.verdict[1].decode("ascii", "replace").strip().replace("\n", " "))
+                raise NoPolicy(_particulars(addresses.trouble))
             if self._fetch is None:
                 # An HTTP client takes a while to import, and few domains need it.
                 from queue_remote.sts_fetch import fetch_policy
@@ -119,8 +119,7 @@ class StsCache:
         except (NoPolicy, FormatError, OSError) as error:
             while len(self._failed) >= KEPT_MOST:
                 del self._failed[next(iter(self._failed))]
-            reason = f"MTA-STS policy of {domain.decode('ascii')} is not to be had: {error}"
-            self._failed[domain] = found, reason, time.time() + FAILURE_SECONDS
+            self._failed[domain] = found, str(error), time.time() + FAILURE_SECONDS
             return
         self._failed.pop(domain, None)
         now = time.time()
@@ -133,6 +132,11 @@ class StsCache:
         self._bytes += _size(kept)
         while len(self._kept) > KEPT_MOST or self._bytes > KEPT_BYTES_MOST:
             self._bytes -= _size(self._kept.pop(next(iter(self._kept))))
+
+
+def _particulars(error: Unroutable) -> str:
+    """Return the last line of a verdict's text, without its full stop."""
+    return error.verdict[1].decode("ascii", "replace").strip().splitlines()[-1].removesuffix(".")
 
 
 def _is_old(kept: Kept) -> bool:

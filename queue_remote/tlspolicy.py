@@ -136,7 +136,8 @@ class TlsPolicies:
             return
         kept, trouble = await self.sts(domain)
         if trouble:
-            self._complaints.make(f"warning: {trouble}; {'the one that is known' if kept else 'tlspolicy'} counts")
+            then = "the one that is known counts" if kept else "tlspolicy's level counts"
+            self._complaints.make(f"warning: unable to find MTA-STS policy of {domain.decode('ascii')}: {trouble}; {then}")
         if kept is None or kept.policy.mode is Mode.NONE:
             return
         enforced = policy.sts is Use.ENFORCE and kept.policy.mode is Mode.ENFORCE

@@ -153,8 +153,8 @@ def test_a_policy_that_cannot_be_had_is_logged_and_the_level_of_the_line_counts(
     report, errors = place.deliver(ENFORCE, in_clear)
     assert report.verdicts[0][0] == b"K"
     assert errors == (
-        b"queue-remote: warning: MTA-STS policy of mx.example is not to be had: "
-        b"mta-sts.mx.example answers 404 for /.well-known/mta-sts.txt; tlspolicy counts\n"
+        b"queue-remote: warning: unable to find MTA-STS policy of mx.example: "
+        b"mta-sts.mx.example answers 404 for /.well-known/mta-sts.txt; tlspolicy's level counts\n"
     )
     report, _ = place.deliver(":encrypt sts=enforce", offers_no_tls)
     assert report.verdicts[0][0] == b"Z"

@@ -1,10 +1,13 @@
 """control/tlspolicy at work: what each level asks of a server, and what becomes of the mail where that is not there."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from queue_base.home import Home
+from queue_remote.settings import read_settings
 from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE, Report
 from support.authority import Certificate
 from support.dns_server import DnsServer
@@ -170,6 +173,15 @@ def test_a_file_of_cas_that_cannot_be_read_defers_only_the_mail_that_needs_it(ho
     assert (report.scope, letter) == (MESSAGE_SCOPE, b"Z")
     assert b"control/missing.pem: no such file" in text.lower()
     assert errors.startswith(b"queue-remote: alert: unable to read CA certificates in ")
+
+
+def test_the_readmes_example_is_one(home: RemoteHome) -> None:
+    readme = Path(__file__).parents[1].joinpath("README.md").read_text()
+    example = readme[readme.index("    # Its mail exchangers must show") :].split("\n\n")[0]
+    home.control("tlspolicy", "\n".join(line.strip() for line in example.splitlines()))
+    policies = read_settings(Home(str(home.path))).tlspolicy
+    assert policies is not None and len(policies) == 5
+    assert policies[b".bank.example"].ca == os.fsencode(home.path / "control" / "bank-ca.pem")
 
 
 def test_a_mistake_in_tlspolicy_defers_all_mail_and_alerts(home: RemoteHome) -> None:
