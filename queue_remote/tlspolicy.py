@@ -137,7 +137,8 @@ class TlsPolicies:
         kept, trouble = await self.sts(domain)
         if trouble:
             then = "the one that is known counts" if kept else "tlspolicy's level counts"
-            self._complaints.make(f"warning: unable to find MTA-STS policy of {domain.decode('ascii')}: {trouble}; {then}")
+            found = f"unable to find MTA-STS policy of {domain.decode('ascii')}: {trouble}"
+            self._complaints.make(f"warning: {found}; {then}")
         if kept is None or kept.policy.mode is Mode.NONE:
             return
         enforced = policy.sts is Use.ENFORCE and kept.policy.mode is Mode.ENFORCE

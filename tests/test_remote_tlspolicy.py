@@ -1,6 +1,8 @@
 """control/tlspolicy at work: what each level asks of a server, and what becomes of the mail where that is not there."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -173,6 +175,12 @@ def test_a_file_of_cas_that_cannot_be_read_defers_only_the_mail_that_needs_it(ho
     assert (report.scope, letter) == (MESSAGE_SCOPE, b"Z")
     assert b"control/missing.pem: no such file" in text.lower()
     assert errors.startswith(b"queue-remote: alert: unable to read CA certificates in ")
+
+
+def test_libraries_that_few_policies_need_are_not_imported_at_the_start() -> None:
+    code = "import queue_remote.main, sys; print(sorted({'httpx', 'OpenSSL', 'cryptography'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, timeout=60)
+    assert done.stdout == b"[]\n"
 
 
 def test_the_readmes_example_is_one(home: RemoteHome) -> None:
