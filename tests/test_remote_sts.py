@@ -151,11 +151,7 @@ def test_an_answer_that_is_no_policy_is_none(
 @pytest.mark.parametrize(
     "answer", [b"", b"what?\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Le", b"HTTP/1.1 200 OK\r\n" * 9999]
 )
-def test_a_web_server_that_speaks_no_http_has_no_policy(
-    place: Place, answer: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # What begins an answer and does not end it is waited for.
-    monkeypatch.setattr(sts_fetch, "FETCH_SECONDS", 0.5)
+def test_a_web_server_that_speaks_no_http_has_no_policy(place: Place, answer: bytes) -> None:
     place.web.answer = answer
     found = place.find()
     assert found.kept is None and found.trouble
@@ -170,12 +166,12 @@ def test_a_web_server_that_drips_is_not_listened_to_for_long(place: Place, monke
             while True:
                 peer.drip(b"x: y\n", 0.1)
 
-    monkeypatch.setattr(sts_fetch, "FETCH_SECONDS", 0.5)
+    monkeypatch.setattr(sts_fetch, "FETCH_SECONDS", 2.0)
     with RawServer(script) as server:
         monkeypatch.setattr(sts_fetch, "HTTPS_PORT", server.port)
         begun = time.monotonic()
         assert "not fetched in" in place.find().trouble
-        assert time.monotonic() - begun < 10
+        assert time.monotonic() - begun < 20
 
 
 def test_a_web_server_that_is_not_there_is_trouble(place: Place) -> None:

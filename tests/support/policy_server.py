@@ -7,7 +7,7 @@ PATH = b"/.well-known/mta-sts.txt"
 
 
 class PolicyServer(RawServer):
-    """Answers each request with `answer`; `requests` are those heard, their lines without CRLF."""
+    """Answers each request with `answer`, and closes; `requests` are those heard, their lines without CRLF."""
 
     def __init__(self, certificate: Certificate, answer: bytes = b"") -> None:
         super().__init__(self._answer)
@@ -30,4 +30,3 @@ class PolicyServer(RawServer):
             request.append(line)
         self.requests.append(request)
         peer.send(self.answer)
-        peer.wait_for_end()
