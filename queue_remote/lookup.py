@@ -99,7 +99,7 @@ class Resolver:
             try:
                 answer = await self.ask(host, kind, secure)
             except Unroutable as error:
-                trouble = error
+                trouble = trouble or error
                 continue
             if not answer.exists:
                 break

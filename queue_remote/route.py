@@ -155,13 +155,9 @@ class Router:
         where that leaves none, the mail is ours but not in control/locals.
         """
         domain = search.domain
-        try:
-            exchangers = await self._resolver().exchangers(domain, search.secure)
-        except Unroutable as error:
-            search.say(b"MX of " + shown(domain), _particulars(error))
-            raise
+        exchangers = await self._resolver().exchangers(domain, search.secure)
         if not exchangers.listed:
-            search.say(b"MX of " + domain, "there are none: its own address counts")
+            search.say(b"MX", f"none for {shown(domain).decode()}: its own addresses count")
         asked: list[bytes] = []
         for preference, names in exchangers.groups:
             if search.full() or len(asked) >= EXCHANGERS_MOST:
