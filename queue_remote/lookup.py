@@ -24,6 +24,8 @@ from queue_wire.smtproutes import Relay
 
 # Nobody needs more, and a hostile zone must not keep a delivery busy for days.
 EXCHANGERS_MOST = 16
+# Asked at once. More would keep the event loop from their answers until they count as lost, and are asked again.
+QUESTIONS_MOST = 500
 
 _HOST_BYTES = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789-_.")
 _NOT_A_NAME = (dns.name.EmptyLabel, dns.name.LabelTooLong, dns.name.NameTooLong)
@@ -69,6 +71,7 @@ class Resolver:
         except (dns.exception.DNSException, OSError) as error:
             raise Unroutable(TEMPORARY, name_trouble(b"/etc/resolv.conf", "it names no DNS server")) from error
         self._cache = AnswerCache()
+        self._room = asyncio.Semaphore(QUESTIONS_MOST)
         self._asking: dict[Key, asyncio.Task[Answer]] = {}
 
     async def exchangers(self, host: bytes, secure: bool = False) -> Exchangers:
@@ -127,7 +130,8 @@ class Resolver:
         host, kind, secure = key
         try:
             name = _name(host)
-            answer = await self._stubs[secure].ask(name, kind)
+            async with self._room:
+                answer = await self._stubs[secure].ask(name, kind)
         except (*_NOT_A_NAME, dns.resolver.YXDOMAIN):
             return Answer((), False, False, host)
         except dns.resolver.NXDOMAIN as error:

@@ -19,6 +19,8 @@ from queue_wire.smtproutes import Relay
 RESOLV_CONF = "/etc/resolv.conf"
 # Seconds for one question, with its repeats at all servers.
 LIFETIME = 20.0
+# Seconds for one server to answer, before the next is asked.
+PATIENCE = 2.0
 PREFERRED_SECONDS = 60.0
 
 
@@ -36,6 +38,7 @@ class Stub:
         """Raises DNSException or OSError where /etc/resolv.conf is needed and cannot be read."""
         self._resolver = dns.asyncresolver.Resolver(RESOLV_CONF, configure=servers is None)
         self._resolver.lifetime = LIFETIME
+        self._resolver.timeout = PATIENCE
         if checking:
             # RFC 6840 section 5.7: AD in a question asks for AD in the answer.
             self._resolver.set_flags(dns.flags.RD | dns.flags.AD)

@@ -1,14 +1,16 @@
 """From a nexthop to addresses, and the verdicts where there is no way, as a real resolver (unbound) answers."""
 
 import asyncio
+import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import uvloop
 
 from queue_base.home import Home
-from queue_remote import stub
+from queue_remote import lookup, stub
 from queue_remote.lookup import Unroutable
 from queue_remote.order import ADDRESSES_ENOUGH, TARGETS_MOST
 from queue_remote.route import Route, Router
@@ -191,6 +193,47 @@ def test_dns_that_is_not_there_at_all_is_temporary_at_once(home: RemoteHome) -> 
         find(home, b"two.example")
     assert (raised.value.verdict[0], raised.value.scope) == (b"Z", HOST_SCOPE)
     assert b"127.0.0.1" in raised.value.verdict[1]
+
+
+def test_a_resolver_that_is_silent_is_waited_for_once_and_then_asked_last(
+    home: RemoteHome, resolver: Unbound, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stub, "PATIENCE", 0.1)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.setblocking(False)
+        home.control("resolver", f"127.0.0.1:{silent.getsockname()[1]}\n{resolver.address}")
+        assert len(find(home, b"two.example").targets) == 3
+        assert silent.recv(4096)
+        with pytest.raises(BlockingIOError):
+            silent.recv(4096)
+
+
+def test_no_more_questions_are_asked_at_once_than_the_event_loop_keeps_up_with(
+    home: RemoteHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask = stub.Stub.ask
+    asking = most = 0
+
+    async def counted(self: stub.Stub, *question: Any) -> Any:
+        nonlocal asking, most
+        asking += 1
+        most = max(most, asking)
+        try:
+            return await ask(self, *question)
+        finally:
+            asking -= 1
+
+    monkeypatch.setattr(stub.Stub, "ask", counted)
+    monkeypatch.setattr(lookup, "QUESTIONS_MOST", 3)
+
+    async def crowd() -> list[Route]:
+        router = Router(read_settings(Home(str(home.path))))
+        return await asyncio.gather(*(router.find(b"c%d.example" % number) for number in range(20)))
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert all(route.targets for route in runner.run(crowd()))
+    assert most == 3
 
 
 def test_a_resolver_that_is_down_gives_way_to_the_next(home: RemoteHome, resolver: Unbound) -> None:
