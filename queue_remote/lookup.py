@@ -16,10 +16,10 @@ import dns.name
 import dns.resolver
 
 from queue_remote.answers import RECORDS_MOST, Answer, AnswerCache, Key
-from queue_remote.stub import Stub, said
+from queue_remote.stub import Stub, said, short_of_something
 from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE, PERMANENT, TEMPORARY
 from queue_wire.route_text import address_trouble, name_trouble, no_host, null_mx
-from queue_wire.smtp_text import Verdict
+from queue_wire.smtp_text import NO_RESOURCES, Verdict
 from queue_wire.smtproutes import Relay
 
 # Nobody needs more, and a hostile zone must not keep a delivery busy for days.
@@ -138,6 +138,8 @@ class Resolver:
             response: Any = error.response(name)  # type: ignore[no-untyped-call]
             found = Answer((), False, _secure(response), host)
         except (dns.exception.DNSException, OSError) as error:
+            if short_of_something(error):
+                raise Unroutable(TEMPORARY, NO_RESOURCES, MESSAGE_SCOPE) from error
             text = name_trouble if kind == "MX" else address_trouble
             raise Unroutable(TEMPORARY, text(b"%s %s" % (host, kind.encode()), said(error))) from error
         else:

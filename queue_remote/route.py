@@ -155,7 +155,7 @@ class Router:
         where that leaves none, the mail is ours but not in control/locals.
         """
         domain = search.domain
-        exchangers = await self._resolver().exchangers(domain, search.secure)
+        exchangers = await self.resolver().exchangers(domain, search.secure)
         if not exchangers.listed:
             search.say(b"MX", f"none for {shown(domain).decode()}: its own addresses count")
         asked: list[bytes] = []
@@ -200,7 +200,7 @@ class Router:
 
     async def _addresses(self, search: _Search, label: bytes, host: bytes) -> list[tuple[str, bool]]:
         """Return a host's addresses; where some could not be found out, that is told and kept."""
-        found, trouble = await self._resolver().addresses(host, search.secure)
+        found, trouble = await self.resolver().addresses(host, search.secure)
         if trouble is not None:
             search.trouble = search.trouble or trouble
             search.say(label, _particulars(trouble))
@@ -208,7 +208,8 @@ class Router:
             search.say(label, "no address")
         return found
 
-    def _resolver(self) -> Resolver:
+    def resolver(self) -> Resolver:
+        """Return who asks DNS, also for what is not a route (TLSA, TXT). Raises Unroutable."""
         servers = self.settings.resolver
         stamp = None if servers is not None else _stamp(RESOLV_CONF)
         if self._made is None or stamp != self._stamp:

@@ -4,6 +4,7 @@ A server that is not there is known at once, since the sockets are connected. Th
 one did not is asked first for a minute, so a dead server costs seconds once, and not with each question.
 """
 
+import errno
 import time
 
 import dns.asyncbackend
@@ -22,6 +23,7 @@ LIFETIME = 20.0
 # Seconds for one server to answer, before the next is asked.
 PATIENCE = 2.0
 PREFERRED_SECONDS = 60.0
+_OUR_SHORTAGE = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
 class _Backend(type(dns.asyncbackend.get_backend("asyncio"))):  # type: ignore[misc]
@@ -64,6 +66,13 @@ class Stub:
                 self._servers, key=lambda server: _key(server) != (answer.nameserver, answer.port)
             )
         return answer
+
+
+def short_of_something(error: Exception) -> bool:
+    """Return whether a question failed because this machine has no descriptor or memory left for it."""
+    errors = getattr(error, "kwargs", {}).get("errors") or []
+    problems = [error, *(problem for _, _, _, problem, _ in errors)]
+    return any(isinstance(problem, OSError) and problem.errno in _OUR_SHORTAGE for problem in problems)
 
 
 def said(error: Exception) -> str:
