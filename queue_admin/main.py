@@ -16,13 +16,22 @@ from queue_admin import (
     destinations_command,
     init_command,
     list_command,
+    route_command,
     show_command,
     stat_command,
 )
 from queue_base.errors import PERMANENT, TEMPORARY, Failure, complain, reason
 
 PROGRAM = "queuectl"
-COMMANDS = (init_command, adopt_command, list_command, stat_command, show_command, destinations_command)
+COMMANDS = (
+    init_command,
+    adopt_command,
+    list_command,
+    stat_command,
+    show_command,
+    destinations_command,
+    route_command,
+)
 
 
 def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:

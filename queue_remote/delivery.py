@@ -16,8 +16,6 @@ from queue_wire.smtp_client import Phase, SmtpClient
 from queue_wire.smtp_text import NO_RESOURCES, NOT_CONNECTED
 from queue_wire.smtp_transaction import Transaction
 
-# Addresses tried for one delivery; what is left waits for the next attempt.
-ADDRESSES_TRIED = 20
 _OUR_SHORTAGE = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL}
 
 
@@ -48,10 +46,11 @@ async def _open(router: Router, route: Route, transaction: Transaction) -> Conne
     """
     settings = router.settings
     verdict = (TEMPORARY, NOT_CONNECTED)
-    for address in route.addresses[:ADDRESSES_TRIED]:
+    for target in route.targets:
+        address = target.address
         client = SmtpClient(address.encode("ascii"), settings.helohost)
         try:
-            connection = await connect(address, route.port, client, settings.connect_timeout, settings.reply_timeout)
+            connection = await connect(address, target.port, client, settings.connect_timeout, settings.reply_timeout)
         except OSError as error:
             if error.errno in _OUR_SHORTAGE:
                 raise Unroutable(TEMPORARY, NO_RESOURCES, MESSAGE_SCOPE) from error

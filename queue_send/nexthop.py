@@ -1,21 +1,19 @@
 """Which recipients of a message go together: those with the same nexthop, smtproutes applied. Pure.
 
 The nexthop's name is what limits, rates and the log's `dest` lines know it by: the domain in lower case, or
-the relay as `host` or `host:port` where smtproutes names one. For local mail it is the recipient.
+the route where smtproutes has one: `host` or `host:port` of its relay, or of each of them with `,` and `+` as there.
+For local mail it is the recipient.
 """
 
 from queue_send.attempt import Recipient
 from queue_wire.address import is_verp, split_address
-from queue_wire.smtproutes import SMTP_PORT, Routes, find_route
+from queue_wire.smtproutes import Routes, find_route
 
 
 def name_nexthop(domain: bytes, routes: Routes) -> bytes:
     """Return the name of the nexthop for a domain."""
-    relay = find_route(routes, domain)
-    if relay is None:
-        return domain
-    host = relay.host.lower()
-    return host if relay.port == SMTP_PORT else b"%s:%d" % (host, relay.port)
+    relays = find_route(routes, domain)
+    return domain if relays is None else relays.name
 
 
 def group_recipients(
@@ -27,10 +25,15 @@ def group_recipients(
     """
     if kind == "local":
         return [(recipient[1], [recipient]) for recipient in recipients]
-    nexthops = [name_nexthop(split_address(address)[1].lower(), routes) for _, address in recipients]
+    # A relay may be a domain as well: mail for that domain by its mail exchangers goes another way.
+    ways: list[tuple[bytes, bool]] = []
+    for _, address in recipients:
+        domain = split_address(address)[1].lower()
+        relays = find_route(routes, domain)
+        ways.append((domain, False) if relays is None else (relays.name, True))
     if is_verp(sender):
-        return [(nexthop, [recipient]) for nexthop, recipient in zip(nexthops, recipients, strict=True)]
-    groups: dict[bytes, list[Recipient]] = {}
-    for nexthop, recipient in zip(nexthops, recipients, strict=True):
-        groups.setdefault(nexthop, []).append(recipient)
-    return list(groups.items())
+        return [(way[0], [recipient]) for way, recipient in zip(ways, recipients, strict=True)]
+    groups: dict[tuple[bytes, bool], list[Recipient]] = {}
+    for way, recipient in zip(ways, recipients, strict=True):
+        groups.setdefault(way, []).append(recipient)
+    return [(way[0], group) for way, group in groups.items()]

@@ -15,18 +15,18 @@ from queue_base.errors import Failure, complain, reason
 from queue_base.home import Home, take_daemon_home
 from queue_base.layout import Layout, open_layout
 from queue_base.pipes import OutPipe, PeerLost, read_available
+from queue_base.rules import read_rules
 from queue_base.signals import ignore
 from queue_base.trigger import Trigger
 from queue_base.watch import Watch
 from queue_todo.classify import Entry, Outcome, classify, confirm
-from queue_todo.controls import read_rules
 from queue_todo.inflow import Inflow, Space
 from queue_todo.pending import RETRY_AFTER, Pending
-from queue_todo.rewrite import Rules
 from queue_wire import logline
 from queue_wire.errors import FormatError
 from queue_wire.ids import unpack_id
 from queue_wire.notice import EXIT, REREAD, Classified, pack_classified, pack_log
+from queue_wire.rewrite import Rules
 
 PROGRAM = "queue-todo"
 USAGE = "usage: queue-todo [--home HOME]"

@@ -1,12 +1,18 @@
-"""control/smtproutes: which host takes the mail for a nexthop, in place of its mail exchangers (qmail-remote(8)).
+"""control/smtproutes: which hosts take the mail for a nexthop, in place of its mail exchangers (qmail-remote(8)).
 
-    domain:relay[:port]     for the domain itself
+    domain:relay[:port]     for the domain itself; keys are queue_wire.hostmap's
     .domain:relay[:port]    for every name below it
     :relay[:port]           for everything else
     domain:                 no relay: mail exchangers, as if there were no routes
 
-The relay is a host name, an IPv4 address, or an IPv6 (or IPv4) address in brackets, and is used as it
-is, without a look at its mail exchangers.
+A relay is a host name, an IPv4 address, or an IPv6 (or IPv4) address in brackets, and is used as it is, without a
+look at its mail exchangers. qmail takes one; here a route may name several:
+
+    domain:one:2525,two     one, and where that does not greet us, two
+    domain:one+two,spare    one or two, by lot, then the other, then spare
+
+Spaces may stand around a comma or `+`, and nowhere else: some patches of qmail have a user and a password behind
+a space or `|`, and those are no hosts to ask DNS about.
 """
 
 import re
@@ -14,6 +20,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from queue_wire.errors import FormatError, quoted
+from queue_wire.hostmap import find_key, unpack_hosts
 
 SMTP_PORT = 25
 
@@ -27,30 +34,50 @@ class Relay(NamedTuple):
     port: int
 
 
-Routes = dict[bytes, Relay | None]
+class Relays(NamedTuple):
+    """The relays of a route, in groups of equals, best first; `name` is the same for routes that mean the same."""
+
+    name: bytes
+    groups: tuple[tuple[Relay, ...], ...]
+
+
+Routes = Mapping[bytes, Relays | None]
 
 
 def unpack_relay(text: bytes, port: int) -> Relay:
     """Return the relay in `host`, `host:port`, `[address]` or `[address]:port`. Raises FormatError."""
     match = _RELAY.fullmatch(text)
     if match is None or (match[3] and not 0 < int(match[3]) < 65536):
+        if re.search(rb"[\s|]", text):
+            # What stands there may be a secret, and errors are logged.
+            raise FormatError("a route with a space or | in it; relays are divided by commas, passwords go elsewhere")
         raise FormatError(f"not a host or host:port: {quoted(text)}")
     return Relay(match[1] or match[2], int(match[3] or port))
 
 
+def unpack_relays(text: bytes) -> Relays | None:
+    """Return the relays of one line, None for mail exchangers. Raises FormatError."""
+    if not text.strip(b" \t"):
+        return None
+    groups = tuple(
+        tuple(unpack_relay(relay.strip(b" \t"), SMTP_PORT) for relay in group.split(b"+")) for group in text.split(b",")
+    )
+    return Relays(b",".join([b"+".join(sorted(map(_name, group))) for group in groups]), groups)
+
+
 def unpack_routes(entries: Mapping[bytes, bytes]) -> Routes:
     """Return the routes in the map of a control file (queue_wire.control.unpack_map). Raises FormatError."""
-    return {key: unpack_relay(value, SMTP_PORT) if value else None for key, value in entries.items()}
+    return unpack_hosts(entries, unpack_relays)
 
 
-def find_route(routes: Routes, host: bytes) -> Relay | None:
-    """Return the relay for a nexthop, None for its mail exchangers: the name itself, then what follows each dot."""
+def find_route(routes: Routes, host: bytes) -> Relays | None:
+    """Return the relays for a nexthop, None for its mail exchangers."""
     if not routes:
         return None
-    host = host.lower()
-    start = 0
-    while start >= 0:
-        if host[start:] in routes:
-            return routes[host[start:]]
-        start = host.find(b".", start + 1)
-    return routes.get(b"")
+    key = find_key(routes, host)
+    return None if key is None else routes[key]
+
+
+def _name(relay: Relay) -> bytes:
+    host = b"[%s]" % relay.host if b":" in relay.host else relay.host.lower()
+    return host if relay.port == SMTP_PORT else b"%s:%d" % (host, relay.port)

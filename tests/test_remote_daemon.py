@@ -54,7 +54,7 @@ def test_bad_control_files_defer_with_their_name_until_they_are_mended(home: Rem
 
 @pytest.mark.parametrize(
     ("name", "text"),
-    [("smtproutes", ":relay:port"), ("helohost", "two words"), ("nameservers", "not-an-address"), ("me", "")],
+    [("smtproutes", ":relay:port"), ("helohost", "two words"), ("resolver", "not-an-address"), ("me", "")],
 )
 def test_a_control_file_that_makes_no_sense_defers(home: RemoteHome, name: str, text: str) -> None:
     home.control(name, text)

@@ -1,0 +1,44 @@
+"""Control files that say something by nexthop, and how all of them are looked up: smtproutes, tlspolicy and the like.
+
+    domain:value     for the domain itself
+    .domain:value    for every name below it
+    :value           for everything else
+
+The most particular line counts: the name itself, then what follows each of its dots, with the dot, then the empty
+key (qmail-remote(8)). Case and a final dot do not count, and U-labels are the same as their A-labels.
+"""
+
+from collections.abc import Callable, Container, Mapping
+from typing import TypeVar
+
+from queue_wire.domain import ascii_domain
+from queue_wire.errors import FormatError
+
+Value = TypeVar("Value")
+
+
+def unpack_hosts(entries: Mapping[bytes, bytes], unpack: Callable[[bytes], Value]) -> dict[bytes, Value]:
+    """Return {key: unpack(value)} for the map of a control file (queue_wire.control.unpack_map). Raises FormatError."""
+    return {_key(key): unpack(value) for key, value in entries.items()}
+
+
+def find_key(entries: Container[bytes], host: bytes) -> bytes | None:
+    """Return the key of the line that counts for a host, None where there is none."""
+    host = _key(host).removesuffix(b".")
+    start = 0
+    while start >= 0:
+        if host[start:] in entries:
+            return host[start:]
+        start = host.find(b".", start + 1)
+    return b"" if b"" in entries else None
+
+
+def _key(host: bytes) -> bytes:
+    if host.isascii():
+        return host.lower()
+    dot = b"." if host.startswith(b".") else b""
+    try:
+        return dot + ascii_domain(host.removeprefix(b"."))
+    except FormatError:
+        # No such domain can exist; its mail fails when it is looked up.
+        return host
