@@ -8,13 +8,15 @@ them. The exit code says nothing: trouble of every kind is a Z or D report.
 """
 
 import os
+from collections.abc import Callable
 
 from queue_base.errors import Temporary, reason
 from queue_base.home import Home
 from queue_remote.delivery import deliver
 from queue_remote.message import Message
-from queue_remote.route import Router
-from queue_remote.settings import read_settings
+from queue_remote.pool import Pool
+from queue_remote.setup import read_setup
+from queue_remote.trace import Trace
 from queue_wire.report import PERMANENT, TEMPORARY
 from queue_wire.smtp_text import Verdict, no_controls, no_message
 from queue_wire.smtp_transaction import Transaction
@@ -22,10 +24,26 @@ from queue_wire.smtp_transaction import Transaction
 _RECIPIENT_LETTERS = {PERMANENT: b"h", TEMPORARY: b"s"}
 
 
-async def deliver_alone(home: Home, nexthop: bytes, sender: bytes, recipients: list[bytes]) -> bytes:
-    """Deliver the message on fd 0; return the reports to print."""
+async def deliver_alone(
+    home: Home,
+    nexthop: bytes,
+    sender: bytes,
+    recipients: list[bytes],
+    put: Callable[[bytes], None],
+    trace: Trace | None = None,
+) -> None:
+    """Deliver the message on fd 0; `put` gets the reports as soon as they are known."""
+    pool = Pool(1)
+    put(await _deliver(home, pool, nexthop, sender, recipients, trace))
+    # The goodbye, which no report waits for.
+    await pool.drain()
+
+
+async def _deliver(
+    home: Home, pool: Pool, nexthop: bytes, sender: bytes, recipients: list[bytes], trace: Trace | None
+) -> bytes:
     try:
-        router = Router(read_settings(home))
+        setup = read_setup(home)
     except Temporary as error:
         return pack_alone([], (TEMPORARY, no_controls(str(error))))
     try:
@@ -34,7 +52,7 @@ async def deliver_alone(home: Home, nexthop: bytes, sender: bytes, recipients: l
         return pack_alone([], (TEMPORARY, no_message(reason(error))))
     try:
         transaction = Transaction(sender, recipients, message.size)
-        await deliver(router, nexthop, transaction, message)
+        await deliver(setup, pool, sender, nexthop, transaction, message, trace)
     finally:
         message.close()
     assert transaction.verdict is not None

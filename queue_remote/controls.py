@@ -9,8 +9,8 @@ import time
 
 from queue_base.errors import Temporary, complain
 from queue_base.home import Home
-from queue_remote.route import Router
-from queue_remote.settings import FILES, read_settings
+from queue_remote.settings import FILES
+from queue_remote.setup import Setup, read_setup
 
 LOOK_SECONDS = 1.0
 
@@ -18,36 +18,36 @@ _Stamp = tuple[int, int, int]
 
 
 class Controls:
-    """Hands out a Router that goes by the current control files."""
+    """Hands out what goes by the current control files."""
 
     def __init__(self, home: Home, program: str) -> None:
         self._home = home
         self._program = program
-        self._router: Router | None = None
+        self._setup: Setup | None = None
         self._stamps: list[_Stamp | None] = []
         self._looked = 0.0
         self._complained = False
 
-    def router(self) -> Router:
-        """Return the router to use for a job. Raises Temporary, naming the file."""
+    def setup(self) -> Setup:
+        """Return what to go by for a job. Raises Temporary, naming the file."""
         now = time.monotonic()
-        if self._router is None or now - self._looked >= LOOK_SECONDS:
+        if self._setup is None or now - self._looked >= LOOK_SECONDS:
             self._looked = now
             stamps = [_stamp(f"{self._home.control}/{name}") for name in FILES]
-            if self._router is None or stamps != self._stamps:
-                self._router = None
+            if self._setup is None or stamps != self._stamps:
+                self._setup = None
                 # Taken before reading: a change during it is seen at the next look.
                 self._stamps = stamps
-                self._router = Router(read_settings(self._home))
+                self._setup = read_setup(self._home)
                 self._complained = False
-        return self._router
+        return self._setup
 
     def reread(self) -> None:
         """Read the files now; trouble is logged."""
-        self._router = None
+        self._setup = None
         self._complained = False
         try:
-            self.router()
+            self.setup()
         except Temporary as error:
             self.complain(error)
 

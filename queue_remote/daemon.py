@@ -18,6 +18,7 @@ from queue_base.pipes import OutPipe, PeerLost, read_available
 from queue_remote.controls import Controls
 from queue_remote.delivery import deliver
 from queue_remote.message import open_message
+from queue_remote.pool import Pool
 from queue_wire.errors import FormatError
 from queue_wire.job import Job, unpack_job
 from queue_wire.netstring import NetstringReader
@@ -43,11 +44,13 @@ class Daemon:
         self._reader = NetstringReader(JOB_MAX)
         self._reports = OutPipe(REPORTS)
         self._flushing = False
+        self._pool = Pool(1)
         # The event loop itself holds its tasks only weakly.
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, jobs: int) -> None:
         """Watch fd 0 and the signals, and say that `jobs` are taken at once. Raises OSError."""
+        self._pool = Pool(jobs)
         os.set_blocking(JOBS, False)
         self._loop.add_reader(JOBS, self._on_jobs)
         self._loop.add_signal_handler(signal.SIGHUP, self._controls.reread)
@@ -61,7 +64,9 @@ class Daemon:
         with contextlib.suppress(PeerLost):
             self._reports.flush()
         self._loop.remove_reader(JOBS)
-        self._loop.stop()
+        # Idle connections part in good order; a turn of the loop is enough to send what fits.
+        self._pool.part()
+        self._loop.call_soon(self._loop.call_soon, self._loop.stop)
 
     def _on_jobs(self) -> None:
         try:
@@ -109,7 +114,7 @@ class Daemon:
 
     async def _deliver(self, job: Job) -> Report:
         try:
-            router = self._controls.router()
+            setup = self._controls.setup()
         except Temporary as error:
             self._controls.complain(error)
             return _temporary(job, no_controls(str(error)))
@@ -119,7 +124,7 @@ class Daemon:
             return _temporary(job, no_message(f"{os.fsdecode(job.path)}: {reason(error)}"))
         try:
             transaction = Transaction(job.sender, job.recipients, message.size)
-            scope = await deliver(router, job.nexthop, transaction, message)
+            scope = await deliver(setup, self._pool, job.sender, job.nexthop, transaction, message)
             return Report(job.number, scope, transaction.verdicts())
         finally:
             message.close()

@@ -1,67 +1,82 @@
-"""One delivery: a transaction carried to the first host that will talk to us. `deliver` never raises.
+"""One delivery: a transaction carried over a connection that is open, or to the first host that will have it.
 
-The scope that it returns is `h` (the nexthop) as long as no host has greeted us, or where one has only to say at
-MAIL that it is not available (421); it is `m` (the message and its recipients) after that, and for what is not the
-nexthop's fault.
+`deliver` never raises. The scope that it returns is `h` (the nexthop) where no host could be reached, opened a
+session, or kept it (421) until MAIL was accepted, and `m` (the message and its recipients) after that; it is `m` too
+for what is not the nexthop's fault.
 """
 
-import errno
+import time
 
-from queue_remote.connection import Connection, connect
+from queue_remote.connection import Connection
 from queue_remote.lookup import Unroutable
 from queue_remote.message import Message
-from queue_remote.route import Route, Router
-from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE, TEMPORARY
-from queue_wire.smtp_client import Phase, SmtpClient
-from queue_wire.smtp_text import NO_RESOURCES, NOT_CONNECTED
+from queue_remote.opening import Opener
+from queue_remote.pool import Key, Pool
+from queue_remote.setup import Setup
+from queue_remote.trace import Trace
+from queue_wire.report import MESSAGE_SCOPE
 from queue_wire.smtp_transaction import Transaction
 
-_OUR_SHORTAGE = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL}
 
-
-async def deliver(router: Router, nexthop: bytes, transaction: Transaction, message: Message) -> bytes:
+async def deliver(
+    setup: Setup,
+    pool: Pool,
+    sender: bytes,
+    nexthop: bytes,
+    transaction: Transaction,
+    message: Message,
+    trace: Trace | None = None,
+) -> bytes:
     """Carry the transaction until it is done; return the report's scope. The caller closes the message."""
     if transaction.done:
         return MESSAGE_SCOPE
+    settings = setup.settings
+    source = settings.outgoingip.choose(sender, nexthop)
+    key = Key(nexthop, source, settings.helohost.choose(sender, nexthop), settings)
+    # One that has died while it waited did not hear of the message yet: the next one, or a new one, has it.
+    while (connection := pool.take(key)) is not None:
+        if await _carry(pool, key, connection, transaction, message):
+            return MESSAGE_SCOPE
     try:
-        route = await router.find(nexthop)
-        connection = await _open(router, route, transaction)
+        return await _deliver_afresh(setup, pool, key, transaction, message, trace)
     except Unroutable as error:
+        _tell(trace, error.reasons)
         transaction.finish(*error.verdict)
         return error.scope
-    if connection is None:
-        return HOST_SCOPE
+
+
+async def _deliver_afresh(
+    setup: Setup, pool: Pool, key: Key, transaction: Transaction, message: Message, trace: Trace | None
+) -> bytes:
+    """Carry the transaction over a new connection; return the report's scope. Raises Unroutable."""
+    route = await setup.router.find(key.nexthop)
+    _tell(trace, route.reasons)
+    opener = Opener(key, pool, trace)
+    for target in route.targets:
+        if time.monotonic() > opener.until:
+            break
+        plan = await setup.policies.plan(key.nexthop, route, target)
+        connection = await opener.open(target, plan, setup.credentials(key.nexthop, target))
+        if connection is not None:
+            if await _carry(pool, key, connection, transaction, message):
+                return MESSAGE_SCOPE
+            opener.refused(connection)
+    transaction.finish(*opener.failure)
+    return opener.scope
+
+
+async def _carry(pool: Pool, key: Key, connection: Connection, transaction: Transaction, message: Message) -> bool:
+    """Carry the transaction over a connection; return whether it is done. It is not where MAIL was not accepted."""
     try:
         await connection.transact(transaction, message)
-    finally:
+    except BaseException:
         connection.close()
-    return HOST_SCOPE if connection.client.unavailable else MESSAGE_SCOPE
+        raise
+    pool.give(key, connection)
+    return transaction.done
 
 
-async def _open(router: Router, route: Route, transaction: Transaction) -> Connection | None:
-    """Return a connection to the first host that greets us; None, with the transaction done, where none does.
-
-    The last host that answered has the word in the verdict. Raises Unroutable where this machine is short
-    of something.
-    """
-    settings = router.settings
-    verdict = (TEMPORARY, NOT_CONNECTED)
-    for target in route.targets:
-        address = target.address
-        client = SmtpClient(address.encode("ascii"), settings.helohost)
-        try:
-            connection = await connect(address, target.port, client, settings.connect_timeout, settings.reply_timeout)
-        except OSError as error:
-            if error.errno in _OUR_SHORTAGE:
-                raise Unroutable(TEMPORARY, NO_RESOURCES, MESSAGE_SCOPE) from error
-            continue
-        try:
-            await connection.greeted()
-        finally:
-            if client.phase is not Phase.READY:
-                connection.close()
-        if client.phase is Phase.READY:
-            return connection
-        verdict = client.failure or verdict
-    transaction.finish(*verdict)
-    return None
+def _tell(trace: Trace | None, reasons: list[str]) -> None:
+    if trace is not None:
+        for line in reasons:
+            trace.note(line)

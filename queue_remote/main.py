@@ -2,6 +2,7 @@
 
     queue-remote [--home HOME]                                    queue-send's daemon (queue_remote.daemon)
     queue-remote [--home HOME] HOST SENDER RECIPIENT... <message  one delivery (queue_remote.alone)
+    queue-remote --trace ...                                      the same, and the dialogue on fd 2
     queue-remote [--home HOME] --route NEXTHOP                    where its mail would go (queue_remote.explain)
 
 Exit codes of the daemon: 0 at the end of fd 0, 111 when a pipe is lost or makes no sense, 100 for a wrong
@@ -26,14 +27,16 @@ from queue_base.signals import ignore
 from queue_remote.alone import deliver_alone, pack_alone
 from queue_remote.daemon import PROGRAM, Daemon
 from queue_remote.explain import explain
+from queue_remote.trace import Trace
 from queue_wire.report import PERMANENT
 from queue_wire.smtp_text import INVOKED_IMPROPERLY
 
 USAGE = """usage: queue-remote [--home HOME]
-       queue-remote [--home HOME] HOST SENDER RECIPIENT... <message
+       queue-remote [--home HOME] [--trace] HOST SENDER RECIPIENT... <message
        queue-remote [--home HOME] --route NEXTHOP
 The first is the daemon that queue-send gives jobs on fd 0; the second delivers one message by SMTP;
 the third says where mail for a domain would go, and why (queuectl route asks it).
+--trace prints the dialogue with the server on stderr, with milliseconds since the start.
 """
 JOBS_MOST = 2000
 # Each delivery has a socket and its message open; the rest is for everything else.
@@ -78,16 +81,19 @@ def run_daemon(home: Home) -> int:
     os._exit(EXIT_TEMPORARY if daemon.exit_code is None else daemon.exit_code)
 
 
-def run_alone(home: Home, operands: list[str]) -> int:
-    if len(operands) < 3:
-        reports = pack_alone([], (PERMANENT, INVOKED_IMPROPERLY))
-    else:
-        host, sender, *recipients = map(os.fsencode, operands)
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            reports = runner.run(deliver_alone(home, host, sender, recipients))
+def put_reports(reports: bytes) -> None:
     # Where nobody listens, qmail-remote exits 0 too.
     with contextlib.suppress(OSError):
         write_all(1, reports)
+
+
+def run_alone(home: Home, operands: list[str], trace: Trace | None) -> int:
+    if len(operands) < 3:
+        put_reports(pack_alone([], (PERMANENT, INVOKED_IMPROPERLY)))
+        return 0
+    host, sender, *recipients = map(os.fsencode, operands)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(deliver_alone(home, host, sender, recipients, put_reports, trace))
     return 0
 
 
@@ -106,9 +112,13 @@ def run_route(home: Home, operands: list[str]) -> int:
 def main(argv: list[str]) -> int:
     fill_standard_descriptors()
     try:
-        home, operands = take_home(argv[1:])
+        tracing = argv[1:2] == ["--trace"]
+        home, operands = take_home(argv[2:] if tracing else argv[1:])
         if take_help(operands, USAGE):
             return 0
+        if operands[:1] == ["--trace"]:
+            tracing = True
+            operands = operands[1:]
         if operands[:1] == ["--route"]:
             return run_route(home, operands[1:])
         if operands and operands[0].startswith("--") and operands[0] != "--":
@@ -121,4 +131,6 @@ def main(argv: list[str]) -> int:
         return error.exit_code
     if operands[:1] == ["--"]:
         operands = operands[1:]
-    return run_alone(home, operands) if operands else run_daemon(home)
+    if operands or tracing:
+        return run_alone(home, operands, Trace(2) if tracing else None)
+    return run_daemon(home)

@@ -1,10 +1,13 @@
 """queue-remote's control files, read together and used together (queue_remote.controls says how long).
 
     me              this host's name; must be there
-    helohost        what EHLO says; default: me
+    helohost        what EHLO says, by sender's domain and nexthop (queue_wire.choices); default: me
+    outgoingip      the addresses to send from, an IPv4, an IPv6 or both, likewise; default: the system's choice
     smtproutes      relays in place of mail exchangers (queue_wire.smtproutes)
     timeoutconnect  seconds for one connection to come about; default 60
     timeoutremote   seconds for each reply, and for each piece of a message to get off; default 1200
+    connectionidle  seconds that a connection waits for the next job to its nexthop, 0 for no time; default 5
+    connectionmessages  messages that one connection carries at most; default 100
     resolver        DNS servers to ask in place of /etc/resolv.conf's: one address, address:port or
                     [address]:port a line
 
@@ -12,46 +15,110 @@ A file that is not there leaves its default, `me` excepted.
 """
 
 import ipaddress
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
 
-from queue_base.control import read_line, read_lines, read_map, read_me, read_number
+from queue_base.control import read_lines, read_map, read_me, read_number
 from queue_base.errors import Temporary
 from queue_base.home import Home
+from queue_wire.choices import Choices, unpack_choices, unpack_name
 from queue_wire.errors import FormatError, quoted
 from queue_wire.smtproutes import Relay, Routes, unpack_relay, unpack_routes
 
-FILES = ("me", "helohost", "smtproutes", "timeoutconnect", "timeoutremote", "resolver")
+FILES = (
+    "me",
+    "helohost",
+    "outgoingip",
+    "smtproutes",
+    "timeoutconnect",
+    "timeoutremote",
+    "connectionidle",
+    "connectionmessages",
+    "resolver",
+)
 DNS_PORT = 53
+
+Value = TypeVar("Value")
+
+
+class Source(NamedTuple):
+    """The addresses to send from, as text; empty where the system chooses."""
+
+    four: str
+    six: str
 
 
 class Settings:
-    """me and helohost as bytes, routes, timeouts in seconds, DNS servers (None: the system's)."""
+    """me as bytes, names for EHLO, addresses to send from, routes, times in seconds, DNS servers (None: system's)."""
 
-    __slots__ = ("connect_timeout", "helohost", "me", "reply_timeout", "resolver", "routes")
+    __slots__ = (
+        "connect_timeout",
+        "connection_idle",
+        "connection_messages",
+        "helohost",
+        "me",
+        "outgoingip",
+        "reply_timeout",
+        "resolver",
+        "routes",
+    )
 
-    def __init__(self, me: bytes, helohost: bytes, routes: Routes, resolver: list[Relay] | None) -> None:
+    def __init__(
+        self,
+        me: bytes,
+        helohost: Choices[bytes],
+        outgoingip: Choices[Source],
+        routes: Routes,
+        resolver: list[Relay] | None,
+    ) -> None:
         self.me = me
         self.helohost = helohost
+        self.outgoingip = outgoingip
         self.routes = routes
         self.resolver = resolver
         self.connect_timeout = 60
         self.reply_timeout = 1200
+        self.connection_idle = 5
+        self.connection_messages = 100
 
 
 def read_settings(home: Home) -> Settings:
     """Return what the control files say. Raises Temporary, naming the file that cannot be read or parsed."""
     me = read_me(home)
-    settings = Settings(me, _helohost(home, me), _routes(home), _resolver(home))
+    names = _choices(home, "helohost", unpack_name, _own_name(home, me))
+    sources = _choices(home, "outgoingip", _unpack_source, Source("", ""))
+    settings = Settings(me, names, sources, _routes(home), _resolver(home))
     settings.connect_timeout = read_number(home, "timeoutconnect", settings.connect_timeout)
     settings.reply_timeout = read_number(home, "timeoutremote", settings.reply_timeout)
+    settings.connection_idle = read_number(home, "connectionidle", settings.connection_idle)
+    settings.connection_messages = read_number(home, "connectionmessages", settings.connection_messages)
     return settings
 
 
-def _helohost(home: Home, me: bytes) -> bytes:
-    name = read_line(home, "helohost", me) or me
-    # It goes on the wire as it is, so it must be one word.
-    if not name.isascii() or not name.decode("ascii").isprintable() or b" " in name:
-        raise Temporary(f"unable to parse {home.control}/helohost: not a host name: {quoted(name)}")
-    return name
+def _own_name(home: Home, me: bytes) -> bytes:
+    try:
+        return unpack_name(me)
+    except FormatError as error:
+        raise Temporary(f"unable to parse {home.control}/me: {error}") from error
+
+
+def _choices(home: Home, name: str, unpack: Callable[[bytes], Value], default: Value) -> Choices[Value]:
+    try:
+        return unpack_choices(read_lines(home, name) or [], unpack, default)
+    except FormatError as error:
+        raise Temporary(f"unable to parse {home.control}/{name}: {error}") from error
+
+
+def _unpack_source(text: bytes) -> Source:
+    """Return one address, or one of each family in any order. Raises FormatError."""
+    try:
+        addresses = [ipaddress.ip_address(word.decode("ascii")) for word in text.split()]
+    except ValueError as error:
+        raise FormatError(f"not an IPv4 or IPv6 address: {quoted(text)}") from error
+    by_family = {address.version: str(address) for address in addresses}
+    if not addresses or len(by_family) != len(addresses):
+        raise FormatError(f"not one address, or one of each family: {quoted(text)}")
+    return Source(by_family.get(4, ""), by_family.get(6, ""))
 
 
 def _routes(home: Home) -> Routes:

@@ -1,77 +1,41 @@
 """The client's side of one SMTP connection (RFC 5321), without the connection: bytes in, bytes to send out.
 
-A connection is greeted once and can then carry one transaction after another. Its phases:
+A connection is opened once (queue_wire.smtp_opening) and can then carry one transaction after another; its
+phases are in queue_wire.smtp_session. With PIPELINING (RFC 2920) MAIL, all RCPTs and DATA go at once; where
+nobody was accepted and the peer wants a message all the same, it gets a lone dot, as that RFC says.
 
-    GREETING   the peer's greeting, EHLO or HELO; then READY, or CLOSED with `failure` set
-    READY      between messages: `begin` starts one, `quit` ends it all
-    ENVELOPE   MAIL, RCPT and DATA are under way; with PIPELINING (RFC 2920) MAIL and all RCPTs go at once
-    MESSAGE    the caller sends the message (queue_wire.dotstuff) and then says `message_sent`
-    ANSWER     the answer to the message is awaited
-    CLOSED     nothing more can be said; the caller closes the connection
-
-A transaction can be done before its last reply has come; only READY means that the next may begin. Nothing
-that a peer sends raises: bytes that are no reply, or a reply that nobody asked for, close the connection and
-give what was under way a temporary failure.
+A transaction can be done before its last reply has come; only READY means that the next may begin. What the
+peer does never raises. Where the connection fails before the peer has accepted MAIL, the transaction is not
+done, and `failure` says why: nothing came of it, and it may go elsewhere. After that it gets the failure.
 """
 
-import enum
-from collections import deque
-from collections.abc import Callable
-
 from queue_wire import smtp_text as text
-from queue_wire.errors import FormatError
 from queue_wire.report import PERMANENT, SUCCESS, TEMPORARY
-from queue_wire.smtp_reply import Reply, ReplyReader
-from queue_wire.smtp_text import Verdict
+from queue_wire.smtp_opening import Opening
+from queue_wire.smtp_reply import Reply
+from queue_wire.smtp_session import Phase, Session
 from queue_wire.smtp_transaction import Transaction
 
-
-class Phase(enum.Enum):
-    GREETING = 1
-    READY = 2
-    ENVELOPE = 3
-    MESSAGE = 4
-    ANSWER = 5
-    CLOSED = 6
+# Commands under way at once. A peer that answers and does not read costs what they and their replies take.
+FLIGHT_MOST = 100
 
 
-class SmtpClient:
-    """One connection. `peer` is the other host's address as text, `name` what EHLO says; both bytes.
+class SmtpClient(Opening):
+    """One connection; `transactions` counts those that were begun, and `dismissed` says that the peer said 421."""
 
-    `extensions` maps each EHLO keyword, in upper case, to its parameters; `failure` is why the
-    connection came to nothing; `replies` counts the replies taken; `cut` says that it was ended in
-    the middle of a message, `unavailable` that MAIL was answered as a greeting might have been, with 421.
-    """
+    __slots__ = ("_data_asked", "_open", "_stray", "_transaction", "_window", "dismissed", "transactions")
 
-    __slots__ = (
-        "_expected", "_name", "_out", "_peer", "_reader", "_stale", "_transaction", "cut", "extensions",
-        "failure", "phase", "replies", "unavailable",
-    )  # fmt: skip
-
-    def __init__(self, peer: bytes, name: bytes) -> None:
-        self.phase = Phase.GREETING
-        self.extensions: dict[bytes, bytes] = {}
-        self.failure: Verdict | None = None
-        self.replies = 0
-        self.cut = False
-        self.unavailable = False
-        self._peer = peer
-        self._name = name
-        self._out: list[bytes] = []
-        self._reader = ReplyReader()
-        self._stale = False
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self.transactions = 0
+        self.dismissed = False
         self._transaction: Transaction | None = None
-        self._expected: deque[Callable[[Reply], None]] = deque([self._on_greeting])
-
-    def feed(self, data: bytes) -> bytes:
-        """Take bytes from the peer; return what to send."""
-        self._reader.feed(data)
-        try:
-            while self.phase is not Phase.CLOSED and (reply := self._reader.next()) is not None:
-                self._take(reply)
-        except FormatError as error:
-            self.fail(TEMPORARY, text.not_smtp(self._peer, str(error)))
-        return self._sent()
+        self._window = 1
+        self._data_asked = False
+        # The peer has accepted MAIL, and not yet answered to the message's end.
+        self._open = False
+        # The peer has accepted a recipient of a transaction whose MAIL it refused.
+        self._stray = False
 
     def begin(self, transaction: Transaction) -> bytes:
         """Start a transaction that is not done, in READY; return what to send, nothing where it is refused at once."""
@@ -80,15 +44,20 @@ class SmtpClient:
         if limit and transaction.size > limit:
             transaction.finish(PERMANENT, text.too_large(self._peer, transaction.size, limit))
             return b""
+        mail = transaction.start(self._peer, self.extensions)
+        if mail is None:
+            return b""
         self._transaction = transaction
+        self.transactions += 1
         self.phase = Phase.ENVELOPE
-        if self._stale:
-            self._stale = False
-            self._ask(b"RSET\r\n", self._on_reset)
-        self._ask(transaction.mail_command(self._peer, b"SIZE" in self.extensions), self._on_mail)
-        if b"PIPELINING" in self.extensions:
-            for command in transaction.recipient_commands():
-                self._ask(command, self._on_recipient)
+        self._data_asked = self._stray = False
+        self._window = FLIGHT_MOST if self.session.pipelining and b"PIPELINING" in self.extensions else 1
+        if self._open:
+            self._open = False
+            self._ask(b"RSET", b"RSET\r\n", self._on_reset)
+        if len(self._expected) < self._window:
+            self._ask(b"MAIL", mail, self._on_mail)
+            self._fill()
         return self._sent()
 
     @property
@@ -102,134 +71,104 @@ class SmtpClient:
         if self.phase is Phase.MESSAGE:
             self.phase = Phase.ANSWER
 
-    def lost(self) -> None:
-        """The connection ended, or no reply came in time."""
-        self.fail(TEMPORARY, text.connection_died(self._peer, self.phase is Phase.ANSWER))
-
     def fail(self, letter: bytes, reason: bytes) -> None:
-        """End the connection, whatever it is doing, and give the reason to what is under way."""
+        """End the connection, whatever it is doing, and give the reason to what the peer has begun to take."""
         if self.phase is not Phase.CLOSED:
-            self.cut = self.phase is Phase.MESSAGE
-            self.phase = Phase.CLOSED
-            self.failure = (letter, reason)
-            if self._transaction is not None:
+            super().fail(letter, reason)
+            if self._transaction is not None and self._open:
                 self._transaction.finish(letter, reason)
 
     def quit(self) -> bytes:
-        """End the connection; return what to send first. The reply is not worth waiting for."""
-        speaking = self.phase in (Phase.READY, Phase.ENVELOPE)
+        """End the connection; return what to send first."""
+        speaking = self.phase is Phase.READY
         self.phase = Phase.CLOSED
+        self.farewell = self.farewell or speaking
         return b"QUIT\r\n" if speaking else b""
 
-    def _ask(self, command: bytes, then: Callable[[Reply], None]) -> None:
-        self._out.append(command)
-        self._expected.append(then)
-
-    def _sent(self) -> bytes:
-        out = b"".join(self._out)
-        self._out.clear()
-        return out
-
     def _take(self, reply: Reply) -> None:
-        self.replies += 1
-        if not self._expected:
-            # Between messages a server may say 421 and close; anything else is out of step.
-            self.lost()
-            return
-        self._expected.popleft()(reply)
-        if reply.code == 421 and self.phase is Phase.READY:
-            self.lost()
+        stage = self.stage
+        super()._take(reply)
+        if reply.code == 421:
+            self.dismissed = True
+            self.fail(TEMPORARY, text.closing(self._peer, stage, reply))
 
-    def _on_greeting(self, reply: Reply) -> None:
-        if reply.code == 220:
-            self._ask(b"EHLO %s\r\n" % self._name, self._on_ehlo)
-        else:
-            self._decline(text.greeting_failed(self._peer, reply))
-
-    def _on_ehlo(self, reply: Reply) -> None:
-        if reply.accepted:
-            for line in reply.text.split(b"\n")[1:]:
-                keyword, _, parameters = line[4:].strip().partition(b" ")
-                self.extensions[keyword.upper()] = parameters
-            self.phase = Phase.READY
-        elif reply.permanent:
-            # RFC 5321 section 3.2: a server that does not know EHLO is asked again with HELO.
-            self._ask(b"HELO %s\r\n" % self._name, self._on_helo)
-        else:
-            self._decline(text.name_rejected(self._peer, reply))
-
-    def _on_helo(self, reply: Reply) -> None:
-        if reply.accepted:
-            self.phase = Phase.READY
-        else:
-            self._decline(text.name_rejected(self._peer, reply))
-
-    def _decline(self, reason: bytes) -> None:
-        """The peer does not want to talk to us: part in good order, and let another host have the mail."""
-        self._out.append(b"QUIT\r\n")
-        self.fail(TEMPORARY, reason)
+    def _fill(self) -> None:
+        """Ask as much more of the envelope as may be under way."""
+        transaction = self._current()
+        while len(self._expected) < self._window and not self._data_asked:
+            command = transaction.next_recipient()
+            if command is not None:
+                self._ask(b"RCPT", command, self._on_recipient)
+                continue
+            self._data_asked = True
+            self._ask(b"DATA", b"DATA\r\n", self._on_data)
 
     def _on_reset(self, reply: Reply) -> None:
         if not reply.accepted:
-            self.fail(TEMPORARY, text.not_smtp(self._peer, "RSET was refused"))
+            self.fail(TEMPORARY, text.closing(self._peer, b"RSET", reply))
+        elif not self._expected:
+            self._ask(b"MAIL", self._current().mail, self._on_mail)
 
     def _on_mail(self, reply: Reply) -> None:
-        transaction = self._current()
-        if not reply.accepted:
-            # RFC 5321 section 4.2.3: 421 speaks of the service, and may be the answer to any command.
-            self.unavailable = reply.code == 421
-            transaction.finish(_letter(reply), text.sender_rejected(self._peer, reply))
+        if reply.accepted:
+            self._open = True
+            self._fill()
+        elif reply.code == 421:
+            self.fail(TEMPORARY, text.sender_rejected(self._peer, reply))
+        else:
+            self._current().finish(_letter(reply), text.sender_rejected(self._peer, reply))
             self._end_if_answered()
-        elif not self._expected:
-            self._ask(transaction.recipient_command(), self._on_recipient)
 
     def _on_recipient(self, reply: Reply) -> None:
         transaction = self._current()
         if transaction.done:
             # MAIL was refused; what the peer says to the RCPTs behind it is no news.
+            self._stray = self._stray or reply.accepted
             self._end_if_answered()
             return
         transaction.recipient_reply(reply)
-        if not transaction.complete:
-            if not self._expected:
-                self._ask(transaction.recipient_command(), self._on_recipient)
-        elif transaction.accepted:
-            self._ask(b"DATA\r\n", self._on_data)
-        else:
+        if transaction.complete and not transaction.accepted:
             transaction.finish(PERMANENT, text.giving_up(self._peer))
             self._end_if_answered()
+        else:
+            self._fill()
 
     def _on_data(self, reply: Reply) -> None:
-        if reply.code == 354:
+        transaction = self._current()
+        if reply.code == 354 and not transaction.done:
             self.phase = Phase.MESSAGE
-            self._expected.append(self._on_message)
-            return
-        self._current().finish(_letter(reply), text.data_failed(self._peer, reply))
-        if reply.accepted:
-            # It thinks that it has the message, so we no longer agree on where we are.
-            self.fail(TEMPORARY, text.data_failed(self._peer, reply))
+            self._expected.append((b"end of message", self._on_message))
+        elif reply.code == 354 and not self._stray:
+            self._ask(b"end of message", b".\r\n", self._on_nothing)
         else:
+            transaction.finish(_letter(reply), text.data_failed(self._peer, reply))
+            if reply.accepted or reply.code == 354:
+                # It thinks that it has a message, or is to get one, so we no longer agree on where we are.
+                self.fail(TEMPORARY, text.data_failed(self._peer, reply))
+                self.cut = True
             self._end_if_answered()
+
+    def _on_nothing(self, reply: Reply) -> None:
+        self._open = False
+        self._end_if_answered()
 
     def _on_message(self, reply: Reply) -> None:
         early = self.phase is Phase.MESSAGE
+        transaction = self._current()
         if reply.accepted and not early:
-            self._current().finish(SUCCESS, text.accepted(self._peer, reply))
-            self._transaction = None
-            self.phase = Phase.READY
-            return
-        self._current().finish(_letter(reply), text.message_failed(self._peer, reply))
-        if early:
-            # An answer to a message that is still being sent: the rest of it would be read as commands.
-            self.fail(TEMPORARY, text.message_failed(self._peer, reply))
+            transaction.finish(SUCCESS, text.accepted(self._peer, reply))
         else:
-            self._end_if_answered()
+            transaction.finish(_letter(reply), text.message_failed(self._peer, reply))
+            if early:
+                # The rest of the message would be read as commands.
+                self.fail(TEMPORARY, text.message_failed(self._peer, reply))
+        self._open = False
+        self._end_if_answered()
 
     def _end_if_answered(self) -> None:
-        """The transaction failed; once its last pipelined reply is in, the peer can be reset and used again."""
-        if not self._expected:
+        """The transaction is done; once its last reply is in, the connection can carry another one."""
+        if not self._expected and self.phase is not Phase.CLOSED:
             self._transaction = None
-            self._stale = True
             self.phase = Phase.READY
 
     def _current(self) -> Transaction:

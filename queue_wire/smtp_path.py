@@ -8,9 +8,11 @@ FormatError, and its delivery fails for good.
 import re
 
 from queue_wire.address import DOUBLE_BOUNCE_SENDER
+from queue_wire.domain import ascii_domain
 from queue_wire.errors import FormatError, quoted
 
-_DOT_STRING = re.compile(rb"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?:\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*")
+# Bytes above 127 get here only as UTF-8, in an SMTPUTF8 path.
+_DOT_STRING = re.compile(rb"[A-Za-z0-9!#$%&'*+/=?^_`{|}~\x80-\xff-]+(?:\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~\x80-\xff-]+)*")
 # Domains are judged loosely, since the server at the other end decides what it knows; but no space,
 # no control character and none of the characters that have a meaning in a path.
 _DOMAIN = re.compile(rb"[!#-'*+\-./0-9=?A-Z^_`a-z{|}~]+|\[[0-9A-Za-z.:_-]+\]")
@@ -18,12 +20,8 @@ _PRINTABLE = re.compile(rb"[ -~]*")
 _SPECIAL = re.compile(rb'(["\\])')
 
 
-class NotAscii(FormatError):
-    """The address has 8-bit bytes, which only an SMTPUTF8 transaction may carry (RFC 6531)."""
-
-
 def pack_path(address: bytes) -> bytes:
-    """Return the address as a path in angle brackets. Raises FormatError, NotAscii.
+    """Return the address as a path in angle brackets. Raises FormatError, also where it is not ASCII.
 
     The empty sender is `<>`, and so is qmail's sender of double bounces, `#@[]`: that is not an address
     to anybody else, and both mean that nothing may come back (RFC 5321 section 4.5.5). An address
@@ -32,7 +30,7 @@ def pack_path(address: bytes) -> bytes:
     if not address or address == DOUBLE_BOUNCE_SENDER:
         return b"<>"
     if not address.isascii():
-        raise NotAscii(f"address is not ASCII: {quoted(address)}")
+        raise FormatError(f"address is not ASCII: {quoted(address)}")
     if not _PRINTABLE.fullmatch(address):
         raise FormatError(f"address holds a control character: {quoted(address)}")
     local, at, domain = address.rpartition(b"@")
@@ -41,6 +39,28 @@ def pack_path(address: bytes) -> bytes:
     if not _DOMAIN.fullmatch(domain):
         raise FormatError(f"address has an impossible domain: {quoted(address)}")
     return b"<%s@%s>" % (_pack_local(local), domain)
+
+
+def pack_utf8_path(address: bytes) -> tuple[bytes, bool]:
+    """Return the path of an address that is not ASCII, and whether only SMTPUTF8 can carry it (RFC 6531).
+
+    A domain alone needs no SMTPUTF8: its A-labels (RFC 5890) mean the same. Raises FormatError.
+    """
+    try:
+        text = address.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise FormatError(f"address is neither ASCII nor UTF-8: {quoted(address)}") from error
+    if not text.isprintable():
+        raise FormatError(f"address holds a control character: {quoted(address)}")
+    local, at, domain = text.rpartition("@")
+    if not at:
+        local, domain = domain, ""
+    packed = ascii_domain(domain.encode())
+    if at and not _DOMAIN.fullmatch(packed):
+        raise FormatError(f"address has an impossible domain: {quoted(address)}")
+    if local.isascii():
+        return b"<%s@%s>" % (_pack_local(local.encode()), packed), False
+    return b"<%s%s%s>" % (_pack_local(local.encode()), at.encode(), domain.encode()), True
 
 
 def _pack_local(local: bytes) -> bytes:

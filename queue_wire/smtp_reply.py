@@ -12,15 +12,16 @@ from queue_wire.errors import FormatError, quoted
 
 # RFC 5321 section 4.5.3.1.5 allows 512 bytes; servers that quote a policy go over it.
 LINE_MAX = 8192
-# All lines of one reply. Only the first TEXT_MAX bytes are kept (as much as qmail-remote keeps).
+# All lines of one reply. Only the first TEXT_MAX bytes are kept.
 REPLY_MAX = 65536
-TEXT_MAX = 5000
+TEXT_MAX = 10000
 
+_CONTROLS = bytes(0x3F if byte == 127 or (byte < 32 and byte != 10) else byte for byte in range(256))
 _LINE = re.compile(rb"([2-5][0-9][0-9])(?:([ -])(.*))?", re.DOTALL)
 
 
 class Reply:
-    """One reply: its code, 200 to 599, and its lines joined by newlines, codes included, no CR, no NUL."""
+    """One reply: its code, 200 to 599, and its lines, codes included, joined by newlines; no control characters."""
 
     __slots__ = ("code", "text")
 
@@ -60,6 +61,11 @@ class ReplyReader:
         *lines, self._rest = (self._rest + data).split(b"\n")
         self._lines.extend(lines)
 
+    @property
+    def pending(self) -> bool:
+        """There are bytes that no reply was made of yet."""
+        return bool(self._lines or self._rest)
+
     def next(self) -> Reply | None:
         while self._lines:
             line = self._lines.popleft().replace(b"\r", b"")
@@ -84,7 +90,16 @@ class ReplyReader:
         self._text.append(line)
 
     def _reply(self, code: int) -> Reply:
-        text = b"\n".join(self._text)[:TEXT_MAX].replace(b"\0", b"?")
+        text = self._text[0] if len(self._text) == 1 else b"\n".join(self._text)
         self._text = []
         self._total = 0
-        return Reply(code, text)
+        return Reply(code, _clean(text[:TEXT_MAX]))
+
+
+def _clean(text: bytes) -> bytes:
+    """Return a text fit for a log or a bounce: `?` for control characters, and for bytes that are not UTF-8."""
+    text = text.translate(_CONTROLS)
+    if text.isascii():
+        return text
+    shown = text.decode("utf-8", "replace").replace("\ufffd", "?")
+    return "".join([char if char.isprintable() or char == "\n" else "?" for char in shown]).encode()

@@ -1,7 +1,8 @@
 """What queue-remote reports: qmail-remote's wording, which log readers and people know.
 
 A verdict is one letter (queue_wire.report) and text of whole lines; a number such as (#4.4.1) is an
-enhanced status code (RFC 3463). `peer` is the address of the other host, as text.
+enhanced status code (RFC 3463). `peer` is the other host, as text: its address, and its name in parentheses where
+it has one. Where qmail-remote's wording does not say at which stage it was, a line of ours does.
 """
 
 from queue_wire.smtp_reply import Reply
@@ -9,6 +10,8 @@ from queue_wire.smtp_reply import Reply
 Verdict = tuple[bytes, bytes]
 
 NOT_CONNECTED = b"Sorry, I wasn't able to establish an SMTP connection. (#4.4.1)\n"
+# As many of the addresses that could not be reached are named.
+TRIES_NAMED = 4
 NO_RESOURCES = b"System resources temporarily unavailable. (#4.3.0)\n"
 NO_RECIPIENT_LEFT = b"None of the recipients has an address that SMTP can carry. (#5.1.3)\n"
 INVOKED_IMPROPERLY = b"I (queue-remote) was invoked improperly. (#5.3.5)\n"
@@ -30,17 +33,82 @@ def unsendable(reason: str, code: str) -> bytes:
     return b"Sorry, SMTP cannot carry this address. (#%s)\n%s\n" % (code.encode(), _line(reason))
 
 
+def no_utf8(peer: bytes) -> bytes:
+    return b"Sorry, the address is not ASCII, and %s does not offer SMTPUTF8. (#5.6.7)\n" % peer
+
+
 def too_large(peer: bytes, size: int, limit: int) -> bytes:
     return b"Sorry, %s takes no message over %d bytes; this one has %d. (#5.3.4)\n" % (peer, limit, size)
 
 
-def not_smtp(peer: bytes, reason: str) -> bytes:
-    return b"Connected to %s but it does not speak SMTP as I know it. (#4.5.0)\n%s\n" % (peer, _line(reason))
+def not_connected(tries: list[tuple[bytes, str]]) -> bytes:
+    """`tries` has each peer with the reason, in order."""
+    lines = [b"%s: connect: %s\n" % (peer, _line(reason)) for peer, reason in tries[:TRIES_NAMED]]
+    if len(tries) > TRIES_NAMED:
+        lines.append(b"and %d more\n" % (len(tries) - TRIES_NAMED))
+    return NOT_CONNECTED + b"".join(lines)
 
 
-def connection_died(peer: bytes, critical: bool) -> bytes:
+def no_source(source: str, reason: str) -> bytes:
+    return b"Unable to send from the address that control/outgoingip names. (#4.3.5)\n%s: %s\n" % (
+        _line(source),
+        _line(reason),
+    )
+
+
+def not_smtp(peer: bytes, stage: bytes, reason: str) -> bytes:
+    told = (peer, stage, _line(reason))
+    return b"Connected to %s but it does not speak SMTP as I know it. (#4.5.0)\nAt %s: %s\n" % told
+
+
+def out_of_step(peer: bytes, reply: Reply) -> bytes:
+    return b"Connected to %s but it spoke out of turn. (#4.5.0)\n" % peer + _said(reply)
+
+
+def connection_died(peer: bytes, stage: bytes, reason: str, critical: bool) -> bytes:
     """`critical` once the whole message was sent: the peer may have taken it."""
-    return b"Connected to %s but connection died. %s(#4.4.2)\n" % (peer, b"Possible duplicate! " if critical else b"")
+    duplicate = b"Possible duplicate! " if critical else b""
+    told = (peer, duplicate, stage, _line(reason))
+    return b"Connected to %s but connection died. %s(#4.4.2)\nAt %s: %s\n" % told
+
+
+def closing(peer: bytes, stage: bytes, reply: Reply) -> bytes:
+    return b"Connected to %s but it ended the session at %s.\n" % (peer, stage) + _said(reply)
+
+
+def injected(peer: bytes) -> bytes:
+    return b"Connected to %s but bytes came behind its answer to STARTTLS, before TLS. (#4.7.0)\n" % peer
+
+
+def no_starttls(peer: bytes) -> bytes:
+    return b"Connected to %s but it does not offer STARTTLS, which is required for it. (#4.7.4)\n" % peer
+
+
+def starttls_failed(peer: bytes, reply: Reply) -> bytes:
+    return b"Connected to %s but STARTTLS failed.\n" % peer + _said(reply)
+
+
+def tls_failed(peer: bytes, reason: str) -> bytes:
+    return b"Connected to %s but the TLS handshake failed. (#4.7.5)\n%s\n" % (peer, _line(reason))
+
+
+def not_verified(peer: bytes, reason: str) -> bytes:
+    return b"Connected to %s but its TLS certificate is not good. (#4.7.5)\n%s\n" % (peer, _line(reason))
+
+
+def no_mechanism(peer: bytes, offered: bytes | None, secure: bool) -> bytes:
+    """`offered` as EHLO's answer says, None where AUTH is not in it."""
+    what = b"no AUTH" if offered is None else b"only AUTH %s" % offered
+    where = b"under TLS" if secure else b"without TLS, where passwords are not sent in clear"
+    return b"Connected to %s but it offers %s %s; see control/smtpauth. (#4.7.0)\n" % (peer, what, where)
+
+
+def auth_failed(peer: bytes, reply: Reply) -> bytes:
+    return b"Connected to %s but AUTH failed; see control/smtpauth.\n" % peer + _said(reply)
+
+
+def auth_broken(peer: bytes, reason: str) -> bytes:
+    return b"Connected to %s but AUTH failed; its challenge makes no sense. (#4.7.0)\n%s\n" % (peer, _line(reason))
 
 
 def greeting_failed(peer: bytes, reply: Reply) -> bytes:

@@ -92,8 +92,8 @@ def test_nobody_listening_is_a_message_report(home: RemoteHome) -> None:
     with RawServer(lambda peer: None) as server:
         port = server.port
     home.route_all_to(port)
-    text = b"ZSorry, I wasn't able to establish an SMTP connection. (#4.4.1)\n\0"
-    assert run(home, "b", "from@a", "to@b") == text
+    text = b"ZSorry, I wasn't able to establish an SMTP connection. (#4.4.1)\n"
+    assert run(home, "b", "from@a", "to@b") == text + b"127.0.0.1: connect: connection refused\n\0"
 
 
 @pytest.mark.parametrize("operands", [["host"], ["host", "sender"]])

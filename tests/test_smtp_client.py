@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_wire.smtp_client import Phase, SmtpClient
+from queue_wire.smtp_session import Phase
 from queue_wire.smtp_transaction import Transaction
-from support.smtp_script import PEER, PIPELINING, PLAIN, ready, run, transaction
+from support.smtp_script import PIPELINING, PLAIN, opening, ready, run, transaction
 
 
 def test_a_message_is_taken_with_pipelining() -> None:
     client, asked = ready(), transaction(b"a@b", b"c@d")
-    said = run(client, asked, b"250 ok\r\n250 ok\r\n250 ok\r\n", b"354 go\r\n", b"250 queued\r\n")
+    said = run(client, asked, b"250 ok\r\n250 ok\r\n250 ok\r\n354 go\r\n", b"250 queued\r\n")
     assert said == (b"MAIL FROM:<from@a.example> SIZE=500\r\nRCPT TO:<a@b>\r\nRCPT TO:<c@d>\r\nDATA\r\n<message>")
     assert asked.verdicts() == [(b"K", b"192.0.2.1 accepted message.\nRemote host said: 250 queued\n")] * 2
     assert client.phase is Phase.READY
@@ -50,15 +50,15 @@ def test_a_refusal_after_data_holds_for_those_that_were_accepted() -> None:
 @pytest.mark.parametrize(("code", "letter"), [(b"450", b"Z"), (b"550", b"D"), (b"354", b"Z")])
 def test_a_refused_sender_is_the_verdict_on_all_whatever_the_recipients_get(code: bytes, letter: bytes) -> None:
     client, asked = ready(), transaction(b"a@b", b"c@d")
-    said = run(client, asked, code + b" no\r\n503 what\r\n", b"503 what\r\n")
+    said = run(client, asked, code + b" no\r\n503 what\r\n", b"503 what\r\n503 what\r\n")
     text = b"Connected to 192.0.2.1 but sender was rejected.\nRemote host said: %s no\n" % code
     assert asked.verdicts() == [(letter, text)] * 2
-    assert b"DATA" not in said
+    assert b"<message>" not in said
     assert client.phase is Phase.READY
 
 
 def test_no_data_without_an_accepted_recipient() -> None:
-    client, asked = ready(), transaction(b"a@b", b"c@d")
+    client, asked = ready(PLAIN), transaction(b"a@b", b"c@d")
     said = run(client, asked, b"250 ok\r\n550 no\r\n451 no\r\n")
     assert b"DATA" not in said
     assert [verdict[0] for verdict in asked.verdicts()] == [b"D", b"Z"]
@@ -67,7 +67,7 @@ def test_no_data_without_an_accepted_recipient() -> None:
 
 def test_after_a_failed_transaction_the_next_one_starts_with_rset() -> None:
     client = ready()
-    run(client, transaction(b"a@b"), b"250 ok\r\n550 no\r\n")
+    run(client, transaction(b"a@b"), b"250 ok\r\n550 no\r\n554 nobody to send to\r\n")
     asked = transaction(b"c@d")
     said = run(client, asked, b"250 reset\r\n250 ok\r\n250 ok\r\n", b"354 go\r\n", b"250 done\r\n")
     assert said.startswith(b"RSET\r\nMAIL FROM:")
@@ -113,7 +113,7 @@ def test_a_message_over_the_announced_size_is_refused_without_being_sent() -> No
 
 
 def test_helo_follows_when_ehlo_is_not_known() -> None:
-    client = SmtpClient(PEER, b"client.example")
+    client = opening()
     assert client.feed(b"220 hi\r\n") == b"EHLO client.example\r\n"
     assert client.feed(b"502 what\r\n") == b"HELO client.example\r\n"
     assert client.feed(b"250 hi\r\n") == b""
@@ -138,9 +138,9 @@ def test_addresses_that_cannot_be_sent_fail_without_a_word_on_the_wire() -> None
 
 def test_a_transaction_with_nobody_to_ask_for_is_done_at_once() -> None:
     assert transaction(b"\n@b").verdicts()[0][0] == b"D"
-    refused = Transaction(b"\xc3\xa9@a", [b"a@b"], 1)
+    refused = Transaction(b"a\n@a", [b"a@b"], 1)
     assert refused.done
-    assert b"(#5.6.7)" in refused.verdicts()[0][1]
+    assert b"(#5.1.7)" in refused.verdicts()[0][1]
 
 
 SESSION = [PIPELINING, b"250 ok\r\n250 ok\r\n550 no\r\n", b"354 go\r\n", b"250 done\r\n"]
@@ -149,7 +149,7 @@ SESSION = [PIPELINING, b"250 ok\r\n250 ok\r\n550 no\r\n", b"354 go\r\n", b"250 d
 @given(st.integers(1, 5))
 def test_a_session_in_pieces_is_the_same_session(size: int) -> None:
     asked = transaction(b"a@b", b"c@d")
-    client = SmtpClient(PEER, b"client.example")
+    client = opening()
     for stage, replies in enumerate(SESSION):
         for start in range(0, len(replies), size):
             client.feed(replies[start : start + size])

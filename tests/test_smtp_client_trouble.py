@@ -4,10 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_wire.smtp_client import Phase, SmtpClient
-from support.smtp_script import PEER, PIPELINING, PLAIN, ready, run, transaction
+from queue_wire.smtp_auth import Credentials
+from queue_wire.smtp_session import Phase, Tls
+from support.smtp_script import PIPELINING, PLAIN, opening, ready, run, transaction, verdicts
 
-DIED = b"Connected to 192.0.2.1 but connection died. (#4.4.2)\n"
+DIED = b"Connected to 192.0.2.1 but connection died. (#4.4.2)\nAt RCPT: it closed the connection\n"
 
 
 @pytest.mark.parametrize(
@@ -20,7 +21,7 @@ DIED = b"Connected to 192.0.2.1 but connection died. (#4.4.2)\n"
     ],
 )
 def test_a_host_that_does_not_greet_us_is_a_temporary_failure_ended_by_quit(replies: bytes, text: bytes) -> None:
-    client = SmtpClient(PEER, b"client.example")
+    client = opening()
     assert client.feed(replies).endswith(b"QUIT\r\n")
     assert client.phase is Phase.CLOSED
     assert client.failure == (b"Z", b"Connected to 192.0.2.1 " + text)
@@ -28,14 +29,14 @@ def test_a_host_that_does_not_greet_us_is_a_temporary_failure_ended_by_quit(repl
 
 @pytest.mark.parametrize("garbage", [b"hello\r\n", b"\r\n", b"\xff\xfe\0\r\n", b"HTTP/1.1 400 Bad Request\r\n"])
 def test_garbage_is_temporary_wherever_it_comes(garbage: bytes) -> None:
-    client = SmtpClient(PEER, b"client.example")
+    client = opening()
     client.feed(garbage)
     assert client.failure is not None
     assert client.failure[0] == b"Z"
     for replies in ([], [b"250 ok\r\n"], [b"250 ok\r\n250 ok\r\n"], [b"250 ok\r\n250 ok\r\n", b"354 go\r\n"]):
         client, asked = ready(), transaction()
         run(client, asked, *replies, garbage)
-        assert [verdict[0] for verdict in asked.verdicts()] == [b"Z"]
+        assert [verdict[0] for verdict in verdicts(client, asked)] == [b"Z"]
         assert client.phase is Phase.CLOSED
 
 
@@ -47,7 +48,10 @@ def test_a_lost_connection_says_when_the_message_may_have_arrived() -> None:
     client, asked = ready(), transaction()
     run(client, asked, b"250 ok\r\n250 ok\r\n", b"354 go\r\n")
     client.lost()
-    text = b"Connected to 192.0.2.1 but connection died. Possible duplicate! (#4.4.2)\n"
+    text = (
+        b"Connected to 192.0.2.1 but connection died. Possible duplicate! (#4.4.2)\n"
+        b"At end of message: it closed the connection\n"
+    )
     assert asked.verdicts() == [(b"Z", text)]
 
 
@@ -87,9 +91,51 @@ def test_whatever_a_server_says_every_recipient_gets_one_verdict(lines: list[byt
     asked = transaction(*[b"r%d@b" % number for number in range(count)])
     run(client, asked, *[line + b"\r\n" for line in lines])
     client.lost()
-    verdicts = asked.verdicts()
-    assert len(verdicts) == count
-    assert all(letter in b"KZD" and text.endswith(b"\n") for letter, text in verdicts)
-    if any(letter == b"K" for letter, _ in verdicts):
+    found = verdicts(client, asked)
+    assert len(found) == count
+    assert all(letter in b"KZD" and text.endswith(b"\n") for letter, text in found)
+    if any(letter == b"K" for letter, _ in found):
         assert b"354 d" in lines
         assert b"250 b" in lines
+
+
+TLS_LINES = st.sampled_from(
+    [b"220 hi", b"250 ok", b"250-x", b"250-STARTTLS", b"250 AUTH PLAIN", b"334 AAAA", b"235 in", b"421 no", b"502 no"]
+)
+CHUNKS = st.one_of(TLS_LINES.map(lambda line: line + b"\r\n"), st.binary(max_size=40))
+
+
+@given(st.lists(CHUNKS, max_size=25), st.sampled_from(Tls), st.booleans(), st.booleans())
+def test_no_bytes_of_a_server_raise_and_few_are_kept(
+    chunks: list[bytes], tls: Tls, authenticate: bool, esmtp: bool
+) -> None:
+    client = opening(tls, Credentials(b"user", b"secret", clear=False) if authenticate else None, esmtp)
+    asked = transaction(b"a@b", b"c@d")
+    for chunk in chunks:
+        said = client.feed(chunk)
+        assert said == b"" or said.endswith(b"\r\n")
+        if client.phase is Phase.STARTTLS:
+            client.secured()
+        elif client.phase is Phase.READY and not asked.done and client.transactions == 0:
+            client.begin(asked)
+        elif client.phase is Phase.MESSAGE:
+            client.message_sent()
+        assert b"secret" not in said
+        if not client.secure:
+            assert b"AUTH" not in said
+    client.lost()
+    assert client.feed(b"x" * 1000) == b""
+    assert len(verdicts(client, asked)) == 2
+
+
+@pytest.mark.parametrize("line", [b"250-" + b"x" * 996 + b"\r\n", b"2" * 1000, b"250 ok\r\n" * 100, b"\n" * 1000])
+def test_a_flood_ends_the_connection_and_is_forgotten(line: bytes) -> None:
+    client = ready()
+    asked = transaction()
+    client.begin(asked)
+    for _ in range(1000):
+        client.feed(line)
+    assert client.phase is Phase.CLOSED
+    [(letter, text)] = verdicts(client, asked)
+    assert letter == b"Z"
+    assert len(text) < 11000

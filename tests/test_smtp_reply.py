@@ -42,7 +42,11 @@ def test_a_reply_without_its_line_end_is_not_yet_a_reply() -> None:
 
 
 def test_a_line_may_end_in_lf_alone_and_hold_any_bytes() -> None:
-    assert read_all(b"250 \xff\0 ok\n") == [Reply(250, b"250 \xff? ok")]
+    assert read_all(b"250 \xff\0\x1b[2J ok\n") == [Reply(250, b"250 ???[2J ok")]
+
+
+def test_of_a_text_in_utf8_only_what_cannot_be_printed_is_replaced() -> None:
+    assert read_all("250 \u00e9\u0085\u202e\u2713\r\n".encode()) == [Reply(250, "250 \u00e9??\u2713".encode())]
 
 
 @pytest.mark.parametrize("line", [b"", b"hello", b"25", b"2500", b"150 ok", b"650 ok", b"250_ok", b"250-a\r\n550 b"])
@@ -66,7 +70,7 @@ def test_a_reply_that_never_ends_is_refused() -> None:
 
 
 def test_the_text_of_a_long_reply_is_cut() -> None:
-    [reply] = read_all(b"250-" + b"x" * 8000 + b"\r\n250 ok\r\n")
+    [reply] = read_all(b"250-" + b"x" * 8000 + b"\r\n250-" + b"y" * 8000 + b"\r\n250 ok\r\n")
     assert reply.code == 250
     assert len(reply.text) == TEXT_MAX
 

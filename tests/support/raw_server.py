@@ -3,16 +3,22 @@
 import contextlib
 import select
 import socket
+import ssl
+import struct
 import threading
 from collections.abc import Callable
 from typing import Self
 
 
 class Peer:
-    """One accepted connection, for a script: `say` bytes, `hear` a line; every wait has a limit."""
+    """One accepted connection, for a script: `say` bytes, `hear` a line; every wait has a limit.
+
+    `address` is the other end's.
+    """
 
     def __init__(self, connection: socket.socket) -> None:
         connection.settimeout(30)
+        self.address = str(connection.getpeername()[0])
         self._connection = connection
         self._stream = connection.makefile("rb")
 
@@ -43,6 +49,21 @@ class Peer:
         names = [b"raw.example", *extensions]
         self.say(*[b"250%s%s" % (b" " if name is names[-1] else b"-", name) for name in names])
 
+    def start_tls(self, context: ssl.SSLContext) -> None:
+        """Do the server's side of a TLS handshake; everything else is under TLS from here on."""
+        self._stream.close()
+        self._connection = context.wrap_socket(self._connection, server_side=True)
+        self._stream = self._connection.makefile("rb")
+
+    def take_message(self, answer: bytes = b"250 done") -> bytes:
+        """Take one message, command by command, and say `answer`; return the message as it came."""
+        for said in (b"250 ok", b"250 ok", b"354 go"):
+            self.hear()
+            self.say(said)
+        content = self.hear_message()
+        self.say(answer)
+        return content
+
     def take_envelope(self) -> None:
         """Greet, and take one recipient and DATA; the message comes next."""
         self.greet()
@@ -53,6 +74,11 @@ class Peer:
     def wait_for_end(self) -> bytes:
         """Return what still comes until the other side closes."""
         return self._stream.read()
+
+    def reset(self) -> None:
+        """End the connection with a RST."""
+        self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.close()
 
     def close(self) -> None:
         self._stream.close()
@@ -81,7 +107,7 @@ class RawServer:
             thread.join(30)
         self._listener.close()
         self._wake.close()
-        assert self.failures == []
+        assert self.failures == [], [repr(failure) for failure in self.failures]
 
     def _accept(self) -> None:
         while True:

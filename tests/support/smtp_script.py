@@ -1,6 +1,9 @@
 """An SMTP client's state machine, ready for mail, and scripted replies to play to it."""
 
-from queue_wire.smtp_client import Phase, SmtpClient
+from queue_wire.smtp_auth import Credentials
+from queue_wire.smtp_client import SmtpClient
+from queue_wire.smtp_session import Phase, Session, Tls
+from queue_wire.smtp_text import Verdict
 from queue_wire.smtp_transaction import Transaction
 
 PEER = b"192.0.2.1"
@@ -8,8 +11,13 @@ PLAIN = b"220 hi\r\n250 raw.example\r\n"
 PIPELINING = b"220 hi\r\n250-raw.example\r\n250-SIZE 1000\r\n250-8bitmime\r\n250 PIPELINING\r\n"
 
 
+def opening(tls: Tls = Tls.NEVER, credentials: Credentials | None = None, esmtp: bool = True) -> SmtpClient:
+    """A client that waits for the greeting."""
+    return SmtpClient(Session(PEER, b"client.example", tls, credentials, esmtp=esmtp))
+
+
 def ready(replies: bytes = PIPELINING) -> SmtpClient:
-    client = SmtpClient(PEER, b"client.example")
+    client = opening()
     assert client.feed(replies).startswith(b"EHLO client.example\r\n")
     assert client.phase is Phase.READY
     return client
@@ -28,3 +36,11 @@ def run(client: SmtpClient, asked: Transaction, *replies: bytes) -> bytes:
             said += b"<message>"
             client.message_sent()
     return said
+
+
+def verdicts(client: SmtpClient, asked: Transaction) -> list[Verdict]:
+    """The verdicts; where the peer has not accepted MAIL, all of them are why the connection failed."""
+    if not asked.done:
+        assert client.failure is not None
+        asked.finish(*client.failure)
+    return asked.verdicts()
