@@ -39,7 +39,9 @@ class Logins:
             return None
         key = None
         if relayed:
-            names = [target.host] if target.host else [target.address.encode("ascii"), b"[%s]" % target.address.encode()]
+            names = (
+                [target.host] if target.host else [target.address.encode("ascii"), b"[%s]" % target.address.encode()]
+            )
             for name in names:
                 key = key or find_key(self._lines, name)
         key = key or find_key(self._lines, nexthop)

@@ -167,8 +167,9 @@ class Opening(Dialogue):
             answer = self._mechanism.answer(binascii.a2b_base64(reply.text.rpartition(b"\n")[2][4:]))
         except (FormatError, binascii.Error) as error:
             self._mechanism = None
-            # RFC 4954 section 4: this is how a client gives up.
-            self._out.append(b"*\r\n")
+            if reply.code == 334:
+                # RFC 4954 section 4: this is how a client gives up.
+                self._out.append(b"*\r\n")
             self._decline(text.auth_broken(self._peer, str(error)))
             return
         self._ask(b"AUTH", _base64(answer) + b"\r\n", self._on_auth)

@@ -44,7 +44,9 @@ def test_passwords_may_hold_colons_and_spaces() -> None:
     }
 
 
-@pytest.mark.parametrize("line", [b"relay", b"relay:user", b"relay:user:", b"relay::pw", b"relay fast:u:pw", b"a b:u:pw"])
+@pytest.mark.parametrize(
+    "line", [b"relay", b"relay:user", b"relay:user:", b"relay::pw", b"relay fast:u:pw", b"a b:u:pw"]
+)
 def test_a_line_that_says_something_else_is_refused_without_showing_it(line: bytes) -> None:
     with pytest.raises(FormatError, match="line 2") as caught:
         unpack_logins(b"# one\n" + line.replace(b"pw", b"hidden"))
@@ -111,7 +113,7 @@ def test_a_file_of_another_owner_or_group_is_not_used(home: Home) -> None:
 
 def test_no_file_means_no_auth_and_a_damaged_one_names_its_line(home: Home) -> None:
     Path(home.control, "smtpauth").write_text("nonsense secret\n")
-    with pytest.raises(Temporary, match="control/smtpauth: line 1 is not nexthop:user:password$"):
+    with pytest.raises(Temporary, match=r"control/smtpauth: line 1 is not nexthop:user:password$"):
         read_logins(home)
     os.unlink(f"{home.control}/smtpauth")
     assert read_logins(home).find(b"relay.example", True, relay(b"relay.example")) is None
