@@ -11,29 +11,22 @@ would bounce then), reports nothing, or takes too long defers the mail, with an 
 """
 
 import asyncio
-import contextlib
 import errno
 import os
 import signal
 import subprocess
 import time
-from typing import IO
 
 from queue_base.errors import complain, reason
 from queue_base.home import Home
 from queue_remote.message import Message
+from queue_remote.program_run import Run
 from queue_wire.errors import FormatError, quoted
 from queue_wire.job import Job
 from queue_wire.remote_reports import unpack_reports
 from queue_wire.report import MESSAGE_SCOPE, TEMPORARY, Report
 from queue_wire.smtp_text import NO_RESOURCES, program_failed
 
-# Far above what the reports on a thousand recipients take.
-OUTPUT_MOST = 256 * 1024
-# What is kept of stderr, for the alert.
-ERRORS_MOST = 300
-# From TERM to KILL, for a program over its time.
-GRACE_SECONDS = 5.0
 # The same alert is said again after this.
 ALERT_SECONDS = 60.0
 _SHORTAGE = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN}
@@ -53,13 +46,13 @@ class Programs:
     def __init__(self, home: Home, daemon: str) -> None:
         self._home = home
         self._daemon = daemon
-        self._running: set[_Run] = set()
+        self._running: set[Run] = set()
         self._said: dict[str, float] = {}
 
     async def deliver(self, words: tuple[bytes, ...], job: Job, message: Message, seconds: float) -> Report:
         """Run the program for a job; return its report. The caller closes the message."""
         try:
-            run = _Run(self._start(words, job, message), asyncio.get_running_loop())
+            run = Run(self._start(words, job, message), asyncio.get_running_loop())
         except OSError as error:
             if error.errno in _SHORTAGE:
                 return _deferred(job, NO_RESOURCES)
@@ -108,109 +101,6 @@ class Programs:
             self._said[what] = now
             complain(self._daemon, f"alert: unable to deliver by {what}; mail for it is deferred")
         return _deferred(job, program_failed(what))
-
-
-class _Run:
-    """One program that runs; `output` and `errors` are what it has said so far."""
-
-    def __init__(self, process: subprocess.Popen[bytes], loop: asyncio.AbstractEventLoop) -> None:
-        """Watch a program. Raises OSError; then it is gone."""
-        assert process.stdout is not None and process.stderr is not None
-        self.output = bytearray()
-        self.errors = bytearray()
-        self._process = process
-        self._loop = loop
-        self._late = self._flooding = False
-        self._ended: asyncio.Future[None] = loop.create_future()
-        self._pipes: dict[IO[bytes], tuple[bytearray, int]] = {
-            process.stdout: (self.output, OUTPUT_MOST + 1),
-            process.stderr: (self.errors, ERRORS_MOST),
-        }
-        try:
-            self._pidfd = os.pidfd_open(process.pid)
-        except OSError:
-            self.kill(signal.SIGKILL)
-            process.wait()
-            process.stdout.close()
-            process.stderr.close()
-            raise
-        for pipe in self._pipes:
-            os.set_blocking(pipe.fileno(), False)
-            loop.add_reader(pipe.fileno(), self._read, pipe)
-        loop.add_reader(self._pidfd, self._exited)
-
-    async def wait(self, seconds: float) -> None:
-        """Wait until the program has exited, by itself or because its time is over."""
-        timer = self._loop.call_later(seconds, self._overdue)
-        last = self._loop.call_later(seconds + GRACE_SECONDS, self.kill, signal.SIGKILL)
-        try:
-            await self._ended
-        finally:
-            timer.cancel()
-            last.cancel()
-
-    def fault(self) -> str | None:
-        """Return why its reports do not count, None where they do."""
-        code = self._process.returncode
-        if self._late:
-            return "it took too long"
-        if self._flooding:
-            return f"it said more than {OUTPUT_MOST} bytes"
-        if code is not None and code < 0:
-            return f"it was killed by signal {-code}"
-        return f"it exited {code}" if code else None
-
-    def kill(self, number: int) -> None:
-        """Send a signal to the program's whole session."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, number)
-
-    def end(self) -> None:
-        """Let go of it, and of what it may have left behind."""
-        self.kill(signal.SIGKILL)
-        self._process.wait()
-        self._loop.remove_reader(self._pidfd)
-        os.close(self._pidfd)
-        for pipe in list(self._pipes):
-            self._close(pipe)
-
-    def _exited(self) -> None:
-        self._loop.remove_reader(self._pidfd)
-        self._process.poll()
-        # What it said last is still in the pipes; a child of its own may keep them open for ever.
-        for pipe in list(self._pipes):
-            while pipe in self._pipes and self._read(pipe):
-                pass
-        if not self._ended.done():
-            self._ended.set_result(None)
-
-    def _overdue(self) -> None:
-        self._late = True
-        self.kill(signal.SIGTERM)
-
-    def _read(self, pipe: IO[bytes]) -> bool:
-        """Keep what there is to read, as far as it is wanted; return whether there may be more."""
-        kept, most = self._pipes[pipe]
-        try:
-            data = os.read(pipe.fileno(), 65536)
-        except BlockingIOError:
-            return False
-        except OSError:
-            data = b""
-        if not data:
-            self._close(pipe)
-            return False
-        kept += data[: most - len(kept)]
-        if len(self.output) > OUTPUT_MOST:
-            self._flooding = True
-            self.kill(signal.SIGKILL)
-            return False
-        return True
-
-    def _close(self, pipe: IO[bytes]) -> None:
-        del self._pipes[pipe]
-        self._loop.remove_reader(pipe.fileno())
-        pipe.close()
 
 
 def _deferred(job: Job, text: bytes) -> Report:

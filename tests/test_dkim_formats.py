@@ -1,5 +1,7 @@
 """The pure parts of DKIM: the canonical body, the header's fields, whose mail it is, and the lines of control/dkim."""
 
+from itertools import pairwise
+
 import pytest
 from dkim.canonicalization import Relaxed
 from hypothesis import given
@@ -12,7 +14,9 @@ from queue_wire.mail_header import author_domain, find_body, wire_fields
 from support.dkim_keys import wire
 
 # Bytes that canonicalization is about, so that random bodies are full of them.
-BODIES = st.lists(st.sampled_from([b" ", b"\t", b"\r", b"\n", b"\r\n", b"a", b"\0", b"\xff", b".", b"\n\n"])).map(b"".join)
+BODIES = st.lists(st.sampled_from([b" ", b"\t", b"\r", b"\n", b"\r\n", b"a", b"\0", b"\xff", b".", b"\n\n"])).map(
+    b"".join
+)
 
 
 def canonical(*chunks: bytes) -> bytes:
@@ -27,7 +31,7 @@ def canonical(*chunks: bytes) -> bytes:
 @given(BODIES, st.lists(st.integers(0, 30), max_size=5))
 def test_the_canonical_body_is_dkimpys_in_chunks_of_any_size(body: bytes, cuts: list[int]) -> None:
     places = [0, *sorted(cuts), len(body)]
-    chunks = [body[start:end] for start, end in zip(places, places[1:], strict=False)]
+    chunks = [body[start:end] for start, end in pairwise(places)]
     assert canonical(*chunks) == canonical(body) == Relaxed.canonicalize_body(wire(body))
 
 
@@ -67,7 +71,11 @@ def test_the_author_is_the_first_mailbox(value: bytes, domain: bytes) -> None:
     assert author_domain(value) == domain
 
 
-@given(st.lists(st.sampled_from([b"(", b")", b'"', b"\\", b"<", b">", b"@", b":", b",", b" ", b"a", b"\xff"])).map(b"".join))
+@given(
+    st.lists(st.sampled_from([b"(", b")", b'"', b"\\", b"<", b">", b"@", b":", b",", b" ", b"a", b"\xff"])).map(
+        b"".join
+    )
+)
 def test_no_from_field_breaks_it(value: bytes) -> None:
     author_domain(value)
 
@@ -92,7 +100,12 @@ def test_fields_are_those_wanted_and_garbage_is_passed_over() -> None:
 
 
 def test_lines_of_a_domain_are_its_signatures() -> None:
-    lines = [b"Example.org:one:/k/a:b", b"example.org:two:keys/c", b".example.org:sub:/k/d", "bücher.example:s:/k".encode()]
+    lines = [
+        b"Example.org:one:/k/a:b",
+        b"example.org:two:keys/c",
+        b".example.org:sub:/k/d",
+        "bücher.example:s:/k".encode(),
+    ]
     assert unpack_keys(lines) == {
         b"example.org": [KeyLine(b"example.org", b"one", b"/k/a:b"), KeyLine(b"example.org", b"two", b"keys/c")],
         b".example.org": [KeyLine(b"example.org", b"sub", b"/k/d")],
@@ -100,7 +113,9 @@ def test_lines_of_a_domain_are_its_signatures() -> None:
     }
 
 
-@pytest.mark.parametrize("line", [b"example.org", b"a.org:s", b"a.org:s:", b":s:/k", b"a b:s:/k", b"a.org:s/t:/k", b"a.org::/k"])
+@pytest.mark.parametrize(
+    "line", [b"example.org", b"a.org:s", b"a.org:s:", b":s:/k", b"a b:s:/k", b"a.org:s/t:/k", b"a.org::/k"]
+)
 def test_a_line_that_names_no_key_is_refused(line: bytes) -> None:
     with pytest.raises(FormatError):
         unpack_keys([line])

@@ -89,7 +89,9 @@ def test_what_may_change_on_the_way_leaves_signatures_good(sign: Callable[..., b
 
 
 FIELDS = st.sampled_from([b"To: a@b\n", b"Subject: x\n\ty\n", b"Cc:\n", b"List-Id: z\n", b"X-Odd: \xff\n", b"To: c\n"])
-BODY = st.lists(st.sampled_from([b" ", b"\t", b"\r", b"\r\n", b"\n", b"x", b".\n", b"\0", b"\xe4", b"From me\n"])).map(b"".join)
+BODY = st.lists(st.sampled_from([b" ", b"\t", b"\r", b"\r\n", b"\n", b"x", b".\n", b"\0", b"\xe4", b"From me\n"])).map(
+    b"".join
+)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -139,7 +141,9 @@ def test_the_same_message_has_the_same_signature_for_a_while(home: Home, tmp_pat
         (None, 0o600, "no such file"),
     ],
 )
-def test_a_key_that_is_no_good_defers_its_domain_only(tmp_path: Path, data: bytes | None, mode: int, fault: str) -> None:
+def test_a_key_that_is_no_good_defers_its_domain_only(
+    tmp_path: Path, data: bytes | None, mode: int, fault: str
+) -> None:
     made = RemoteHome(tmp_path, dkim="example.org:one:good.pem\nexample.org:two:bad.pem\nexample.net:one:good.pem")
     put_key(tmp_path / "control", "good.pem", RSA)
     if data is not None:
