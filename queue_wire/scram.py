@@ -15,7 +15,7 @@ from queue_wire.errors import FormatError
 from queue_wire.smtp_auth import Credentials
 
 _NAMES = (b"SCRAM-SHA-256", b"SCRAM-SHA-1")
-# The server says how much we compute. This many rounds take 50 ms; servers ask for 4,096 to 20,000.
+# The server says how much we compute. This many rounds take 30 ms; servers ask for 4,096 to 20,000.
 ROUNDS_MOST = 100_000
 _ROUNDS = re.compile(r"(?:.*,)?i=([0-9]{1,12})(?:,.*)?", re.DOTALL)
 

@@ -119,3 +119,11 @@ def test_lines_of_a_domain_are_its_signatures() -> None:
 def test_a_line_that_names_no_key_is_refused(line: bytes) -> None:
     with pytest.raises(FormatError):
         unpack_keys([line])
+
+
+@given(st.binary(max_size=40))
+def test_no_line_raises_anything_but_a_format_error(line: bytes) -> None:
+    try:
+        unpack_keys([line])
+    except FormatError:
+        pass

@@ -3,14 +3,12 @@
 import os
 import time
 from base64 import b64decode, b64encode
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import scramp
 
 from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE, SUCCESS, TEMPORARY, Report
-from support.postfix import REALM, Postfix
 from support.raw_server import Peer, RawServer
 from support.remote_daemon import RemoteDaemon, RemoteHome
 from support.smtp_server import SmtpServer
@@ -154,24 +152,3 @@ def test_a_file_that_others_can_read_is_an_alert_and_used_once_it_is_mended(home
                 assert time.monotonic() < deadline
     assert (refused.scope, refused.verdicts[0][0]) == (MESSAGE_SCOPE, TEMPORARY)
     assert b"control/smtpauth has for this host" in refused.verdicts[0][1]
-
-
-@pytest.fixture(scope="module")
-def postfix() -> Iterator[Postfix]:
-    options = ["smtpd_recipient_restrictions = permit_sasl_authenticated, reject"]
-    with Postfix(users={"ann": "se:cret"}, main=options) as made:
-        yield made
-
-
-def test_postfix_lets_us_in_by_its_best_mechanism(home: RemoteHome, postfix: Postfix) -> None:
-    allow(home, f":ann@{REALM}:se:cret")
-    assert deliver(home, postfix.port).verdicts[0][0] == SUCCESS
-    assert [message.content for message in postfix.wait_for(1)] == [TEXT]
-    assert "sasl_method=SCRAM-SHA-256" in postfix.log()
-
-
-def test_postfix_refuses_a_wrong_password_and_the_mail_is_deferred(home: RemoteHome, postfix: Postfix) -> None:
-    allow(home, f":ann@{REALM}:wrong")
-    report = deliver(home, postfix.port)
-    assert (report.scope, report.verdicts[0][0]) == (HOST_SCOPE, TEMPORARY)
-    assert b"AUTH failed" in report.verdicts[0][1]
