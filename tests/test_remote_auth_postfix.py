@@ -10,6 +10,7 @@ import pytest
 from queue_wire.report import HOST_SCOPE, SUCCESS, TEMPORARY, Report
 from support.postfix import REALM, Postfix
 from support.remote_daemon import RemoteDaemon, RemoteHome
+from support.tools import need_file
 
 TEXT = b"Subject: hello\n\nA message.\n"
 MECHANISMS = ["SCRAM-SHA-256", "SCRAM-SHA-1", "CRAM-MD5", "PLAIN", "LOGIN"]
@@ -27,6 +28,7 @@ def ports() -> dict[str, int]:
 
 @pytest.fixture(scope="module")
 def postfix(ports: dict[str, int]) -> Iterator[Postfix]:
+    need_file("/usr/lib/*/sasl2/libscram.so")
     main = ["smtpd_recipient_restrictions = permit_sasl_authenticated, reject"]
     master = [
         f"127.0.0.1:{port} inet n - n - - smtpd\n  -o smtpd_sasl_mechanism_filter={name}"
@@ -46,6 +48,7 @@ def deliver(path: Path, port: int, password: str) -> Report:
 
 def test_the_best_of_what_it_offers_is_taken(tmp_path: Path, postfix: Postfix) -> None:
     assert deliver(tmp_path, postfix.port, "se:cret").verdicts[0][0] == SUCCESS
+    postfix.wait_for(1)
     assert "sasl_method=SCRAM-SHA-256" in postfix.log()
 
 
