@@ -1,6 +1,9 @@
 """control/smtpauth: what its lines say, who gets which credentials, and when the file is not used."""
 
 import os
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -16,7 +19,7 @@ from queue_wire.errors import FormatError
 from queue_wire.smtp_auth import Credentials
 from queue_wire.smtpauth import unpack_logins
 from support.remote_daemon import RemoteHome
-from support.tools import need_root
+from support.tools import need_root, need_shared_python
 
 LINES = b"""# passwords
 relay.example.net:ann:a:b:c
@@ -109,6 +112,27 @@ def test_a_file_of_another_owner_or_group_is_not_used(home: Home) -> None:
     os.chmod(path, 0o600)
     os.chown(path, 65534, 0)
     assert "uid 65534 owns it" in (read_logins(home).fault or "")
+
+
+def test_the_account_that_delivers_may_read_a_file_of_roots_by_its_group() -> None:
+    need_root()
+    python = need_shared_python()
+    group = 54321
+    with tempfile.TemporaryDirectory() as directory:
+        home = Path(directory)
+        RemoteHome(home, smtpauth="relay.example:ann:secret")
+        home.chmod(0o755)
+        os.chown(home / "queue" / "mess", 0, group)
+        path = home / "control" / "smtpauth"
+        os.chown(path, 0, group)
+        path.chmod(0o640)
+        code = f"from queue_remote.credentials import *; print(read_logins(Home({directory!r})).fault)"
+        run = [python, "-c", code]
+        paths = ":".join([str(Path(__file__).parents[1]), *sys.path])
+        done = subprocess.run(
+            run, user=54322, group=group, extra_groups=[], env={"PYTHONPATH": paths}, capture_output=True, timeout=30
+        )
+    assert (done.stdout, done.stderr) == (b"None\n", b"")
 
 
 def test_no_file_means_no_auth_and_a_damaged_one_names_its_line(home: Home) -> None:
