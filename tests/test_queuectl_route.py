@@ -1,5 +1,6 @@
 """queuectl route: where mail for an address would go, and why, as queue-todo and queue-remote themselves decide."""
 
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -90,6 +91,17 @@ def test_a_route_is_told_with_its_line_and_its_relays(home: Home) -> None:
         "  tls 2: required, with a certificate for near.example from a CA that is trusted, by verify",
         "  tls 3: required, with a certificate for 198.51.100.9 from a CA that is trusted, by verify",
     ]
+
+
+def test_users_and_programs_are_told_and_passwords_are_not(home: Home) -> None:
+    control(home, "smtproutes", ".example:198.51.100.9")
+    control(home, "smtpauth", "198.51.100.9:ann:secret")
+    control(home, "remoteprogram", "/usr/bin/wrapper -v")
+    os.chmod(f"{home.control}/smtpauth", 0o600)
+    last = ["  auth: as ann (control/smtpauth)", "  program: /usr/bin/wrapper -v delivers it (control/remoteprogram)"]
+    assert route(home, "joe@two.example")[1][-2:] == last
+    os.chmod(f"{home.control}/smtpauth", 0o604)
+    assert route(home, "joe@two.example")[1][-2].startswith("  auth: control/smtpauth is not used: everybody")
 
 
 @pytest.mark.parametrize(

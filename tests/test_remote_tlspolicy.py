@@ -213,3 +213,15 @@ def test_a_verified_connection_carries_message_after_message(home: RemoteHome) -
                 assert accepted(daemon.deliver(home.message(text), b"to@b.example"))
             assert [message.stored for message in server.wait_for(3)] == texts
     assert server.connections == 1
+
+
+def test_a_password_goes_to_a_server_under_tls(home: RemoteHome) -> None:
+    home.control("tlspolicy", ":verify ca=ca.pem")
+    home.control("smtpauth", "mx.example.net:ann:secret")
+    os.chmod(home.path / "control" / "smtpauth", 0o600)
+    with SmtpServer(tls=GOOD.server_context()) as server:
+        server.passwords, server.mechanisms = {b"ann": b"secret"}, ["PLAIN"]
+        home.control("smtproutes", f":mx.example.net:{server.port}")
+        with RemoteDaemon(home) as daemon:
+            assert accepted(daemon.deliver(home.message(TEXT), b"to@b.example"))
+        assert server.logins == [("PLAIN", b"ann")]
