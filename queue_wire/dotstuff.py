@@ -1,23 +1,21 @@
-"""Message bytes to SMTP's DATA, in chunks of any size: LF becomes CRLF, dots are stuffed (RFC 5321 section 4.5.2).
+"""Message bytes to SMTP's DATA, in chunks of any size: CRLF line ends, dots stuffed (RFC 5321 section 4.5.2).
 
-The stored message has LF line ends. Every LF becomes CRLF, a dot at the start of a line is doubled, a last
-line without its LF gets one, and the closing `.` line comes at the end. Every other byte, CR, NUL and 8-bit
-included, goes out as it is; so `CR LF` in the file is `CR CR LF` on the wire, and a receiver gets back
-exactly what was queued.
+LF and CRLF both become CRLF, so a message stored with either arrives as the same lines. Every other CR becomes a
+space, each but the last in `CR CR LF` too. A dot at the start of a line is doubled, a last line without its line end
+gets one, and the closing `.` line comes at the end. Every other byte, NUL and 8-bit included, goes out as it is.
 
-SMTP smuggling: a receiver that is not strict may end the message at a lone dot between other line ends than
-CRLF, and read commands out of the rest. No bare LF is ever sent, and no dot ever follows an LF alone, so the
-only line end left to play with is a bare CR. RFC 5321 section 2.3.8 forbids those, but turning them into
-something else would change every message that holds binary bytes. So just the dangerous piece is changed:
-a dot alone between a bare CR and a CR or line end is doubled, which a receiver that takes CR for a line
-end undoes, and any other shows as one dot more.
+SMTP smuggling: a receiver that is not strict may end the message at a lone dot between other line ends than CRLF,
+and read commands out of the rest. Here CR and LF only ever leave together (RFC 5321 section 2.3.8 forbids anything
+else), so there is no other line end to play with. Postfix sends a space in place of a bare CR likewise
+(cleanup_replace_stray_cr_lf).
 """
-
-import re
 
 END = b".\r\n"
 
-_LONE_DOT = re.compile(rb"\r\.(?=[\r\n])")
+
+def normalize(data: bytes) -> bytes:
+    """Return bytes of a message with LF for LF and CRLF, and a space for every other CR; it ends with none."""
+    return data.replace(b"\r\n", b"\n").replace(b"\r", b" ") if b"\r" in data else data
 
 
 class DotStuffer:
@@ -26,26 +24,27 @@ class DotStuffer:
     __slots__ = ("_held", "_line_start")
 
     def __init__(self) -> None:
-        self._held = b""
+        # A CR at the end of a chunk waits for the byte that says what it means.
+        self._held = False
         self._line_start = True
 
     def feed(self, chunk: bytes) -> bytes:
-        data = self._held + chunk if self._held else chunk
-        if b"\r." in data:
-            data = _LONE_DOT.sub(b"\r..", data)
-        # What a CR, or a CR and a dot, mean depends on the byte that follows; they wait for it.
-        self._held = b"\r" if data.endswith(b"\r") else b"\r." if data.endswith(b"\r.") else b""
-        if self._held:
-            data = data[: -len(self._held)]
+        data = chunk
+        if self._held or b"\r" in chunk:
+            if self._held:
+                data = b"\r" + chunk
+            self._held = data.endswith(b"\r")
+            data = normalize(data[:-1] if self._held else data)
         if not data:
             return b""
         if self._line_start and data.startswith(b"."):
             data = b"." + data
         self._line_start = data.endswith(b"\n")
-        return data.replace(b"\n.", b"\n..").replace(b"\n", b"\r\n")
+        if b"\n." in data:
+            data = data.replace(b"\n.", b"\n..")
+        return data.replace(b"\n", b"\r\n")
 
     def finish(self) -> bytes:
         if self._held:
-            # The CRLF that is added makes a held dot a lone one.
-            return (b"\r..\r\n" if self._held == b"\r." else b"\r\r\n") + END
+            return b" \r\n" + END
         return END if self._line_start else b"\r\n" + END
