@@ -7,9 +7,10 @@ import click
 
 from queue_admin.detail import CHANNELS, Detail, mark_reason
 from queue_admin.survey import Sight, Stray, look, survey
-from queue_admin.text import moment, span, visible, word
+from queue_admin.text import span, visible, word
 from queue_base.home import find_home
 from queue_base.layout import Layout, open_layout
+from queue_wire.moment import moment
 
 CHOICES = ["queued", "classified", "incoming", "unknown"]
 

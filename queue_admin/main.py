@@ -10,11 +10,28 @@ from importlib.metadata import PackageNotFoundError, version
 
 import click
 
-from queue_admin import adopt_command, change_commands, init_command, list_command, show_command, stat_command
+from queue_admin import (
+    adopt_command,
+    change_commands,
+    destinations_command,
+    init_command,
+    list_command,
+    route_command,
+    show_command,
+    stat_command,
+)
 from queue_base.errors import PERMANENT, TEMPORARY, Failure, complain, reason
 
 PROGRAM = "queuectl"
-COMMANDS = (init_command, adopt_command, list_command, stat_command, show_command)
+COMMANDS = (
+    init_command,
+    adopt_command,
+    list_command,
+    stat_command,
+    show_command,
+    destinations_command,
+    route_command,
+)
 
 
 def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:

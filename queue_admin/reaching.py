@@ -43,7 +43,7 @@ class Peer:
         except FormatError as error:
             raise Permanent(f"unable to understand queue-send: {error}; is it of another version?") from error
         if reply.error:
-            raise Temporary(f"unable to change messages: {reply.error.decode('utf-8', 'backslashreplace')}")
+            raise Temporary(f"queue-send refuses: {reply.error.decode('utf-8', 'backslashreplace')}")
         return reply
 
 
@@ -51,7 +51,7 @@ def reach(home: Home, layout: Layout) -> Peer | Offline:
     """Return who carries out orders now. Raises Temporary where neither works for PATIENCE seconds."""
     end = time.monotonic() + PATIENCE
     while True:
-        connection = _connect(home)
+        connection = connect(home)
         if connection is not None:
             return Peer(connection)
         try:
@@ -68,10 +68,13 @@ def reach(home: Home, layout: Layout) -> Peer | Offline:
         time.sleep(0.1)
 
 
-def _connect(home: Home) -> socket.socket | None:
-    """Return a connection to queue-send, None where nobody listens. Raises Temporary where it may not be used."""
+def connect(home: Home, wait: float = ANSWER_WAIT) -> socket.socket | None:
+    """Return a connection to queue-send, None where nobody listens; `wait` seconds for each answer.
+
+    Raises Temporary where it may not be used.
+    """
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    connection.settimeout(ANSWER_WAIT)
+    connection.settimeout(wait)
     try:
         # A socket's path has 107 bytes at the most; a descriptor's is always short enough.
         directory = os.open(f"{home.queue}/lock", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -1,4 +1,4 @@
-"""queuectl show ID: everything on disk about one message. Reads only."""
+"""queuectl show ID: everything on disk about one message, and what queue-send knows of it. Reads only."""
 
 import os
 import shutil
@@ -8,14 +8,17 @@ from collections.abc import Iterator
 
 import click
 
+from queue_admin.asking import Knowing, NoAnswer
 from queue_admin.detail import CHANNELS, Detail, failures, mark_reason
 from queue_admin.survey import Sight, look, open_regular, read_head
-from queue_admin.text import moment, span, visible, word
+from queue_admin.text import span, visible, word
 from queue_base.errors import Permanent, Temporary, Usage, reason
-from queue_base.home import find_home
+from queue_base.home import Home, find_home
 from queue_base.layout import Layout, open_layout
+from queue_wire.cause import describe as describe_cause
 from queue_wire.errors import FormatError
 from queue_wire.ids import unpack_long_id
+from queue_wire.moment import moment
 
 HEADER_MAX = 65536
 NEWLINE = b"\n"
@@ -29,7 +32,8 @@ KINDS = ("mess", "intd", "todo", "info", "local", "remote", "bounce")
 def command(context: click.Context, name: str, raw: bool) -> None:
     """Show everything about one message.
 
-    That is its state, files, envelope, each recipient, failures so far, and its header.
+    That is its state, files, envelope, what queue-send does with it now or why it waits, each recipient, failures so
+    far, and its header.
     ID is a long id as `queuectl list` prints it, or a bare inode number. A long id never shows a later
     message that has the same number.
 
@@ -38,12 +42,13 @@ def command(context: click.Context, name: str, raw: bool) -> None:
       queuectl show 457-h5x3k2j1z9
       queuectl show --raw 457 >message
     """
-    layout = open_layout(find_home(context.obj).queue)
+    home = find_home(context.obj)
+    layout = open_layout(home.queue)
     sight = find_message(layout, name)
     if raw:
         _copy(layout.mess(sight.message))
         return
-    for line in describe(layout, sight):
+    for line in describe(home, layout, sight):
         print(line)
 
 
@@ -61,7 +66,7 @@ def find_message(layout: Layout, name: str) -> Sight:
     return sight
 
 
-def describe(layout: Layout, sight: Sight) -> Iterator[str]:
+def describe(home: Home, layout: Layout, sight: Sight) -> Iterator[str]:
     """Yield the lines of the description."""
     detail = Detail(layout, sight)
     now = time.time()
@@ -81,10 +86,24 @@ def describe(layout: Layout, sight: Sight) -> Iterator[str]:
             yield f"{kind}: {visible(mark_reason(layout, name, sight.message))}"
     for trouble in detail.trouble:
         yield f"unreadable: {trouble}"
+    yield from _now(home, sight, detail)
     yield from _recipients(detail, now)
     for address, text in failures(layout, sight.message):
         yield f"failed: <{word(address)}>: {visible(text.replace(NEWLINE, b' / '))}"
     yield from _header(layout, sight)
+
+
+def _now(home: Home, sight: Sight, detail: Detail) -> Iterator[str]:
+    """Yield what is being done with it, or why it waits: what queue-send says."""
+    if not (sight.presence.todo or sight.presence.info):
+        return  # It is being injected, and nobody but its injector knows of it.
+    try:
+        with Knowing(home) as knowing:
+            for cause in knowing.why(sight.long_id, detail):
+                channel = f"{cause.channel.decode('ascii')}: " if cause.channel else ""
+                yield f"now: {channel}{describe_cause(cause)}"
+    except NoAnswer as error:
+        yield f"now: {error}"
 
 
 def _recipients(detail: Detail, now: float) -> Iterator[str]:

@@ -1,7 +1,5 @@
 """Turns bytes and times into text that is safe to print: no control characters, one line."""
 
-import datetime
-
 from queue_wire.logline import escape
 
 
@@ -28,11 +26,3 @@ def span(seconds: float) -> str:
     if total < 86400:
         return f"{total // 3600}h{total % 3600 // 60:02d}m"
     return f"{total // 86400}d{total % 86400 // 3600}h"
-
-
-def moment(seconds: float) -> str:
-    """Return a time, in seconds since the epoch, as 2026-11-20T13:11:21Z; a time out of range as the number."""
-    try:
-        return datetime.datetime.fromtimestamp(int(seconds), datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    except (OverflowError, ValueError, OSError):
-        return str(int(seconds))

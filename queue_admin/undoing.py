@@ -34,6 +34,8 @@ from queue_base.layout import open_layout
 from queue_wire.maildrop import is_temporary
 
 MARKS = ("hold", "corrupt")
+# Those of queue-todo, that a crash may have left.
+MARKS_IN_LOCK = ("slow", "refuse")
 _NAMED = 5
 
 
@@ -129,6 +131,8 @@ def _remove_extra(home: Home, commit: Commit) -> list[str]:
     with naming("remove", control):
         if os.path.lexists(control) and stat.S_ISSOCK(os.lstat(control).st_mode):
             commit.unlink(control)
+        for name in MARKS_IN_LOCK:
+            commit.unlink(f"{home.queue}/lock/{name}")
     for name in _listed(f"{home.queue}/maildrop"):
         with naming("remove", f"{home.queue}/maildrop/{name}"):
             if is_temporary(name):

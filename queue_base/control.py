@@ -5,7 +5,7 @@ import os
 from queue_base.durable import read_file
 from queue_base.errors import Temporary, reason
 from queue_base.home import Home
-from queue_wire.control import unpack_line, unpack_lines, unpack_map, unpack_number, unpack_set
+from queue_wire.control import unpack_line, unpack_lines, unpack_map, unpack_number, unpack_set, unpack_size
 from queue_wire.errors import FormatError
 
 
@@ -49,6 +49,17 @@ def read_number(home: Home, name: str, default: int) -> int:
         return default
     try:
         return unpack_number(data)
+    except FormatError as error:
+        raise Temporary(f"unable to parse {home.control}/{name}: {error}") from error
+
+
+def read_size(home: Home, name: str, default: int) -> int:
+    """Return a control file's size in bytes. Raises Temporary where it holds something else."""
+    data = read_control(home, name)
+    if data is None:
+        return default
+    try:
+        return unpack_size(data)
     except FormatError as error:
         raise Temporary(f"unable to parse {home.control}/{name}: {error}") from error
 

@@ -48,6 +48,10 @@ class Commit:
         """Take note of a file whose contents alone changed."""
         self._files.add(path)
 
+    def removed(self, path: str) -> None:
+        """Take note of a name that the caller, or somebody before it, removed."""
+        self._name_changed(path)
+
     def link(self, old: str, new: str) -> None:
         """Give a file a second name; FileExistsError where it is there."""
         os.link(old, new)
@@ -133,8 +137,14 @@ def sync_filesystem(handle: int) -> None:
 
 def read_file(path: str, most: int = 128 * 1024 * 1024) -> bytes:
     """Return a file's bytes. Raises OSError, EFBIG for a file of more than `most` bytes."""
+    return read_dated(path, most)[0]
+
+
+def read_dated(path: str, most: int = 128 * 1024 * 1024) -> tuple[bytes, int]:
+    """Return a file's bytes, and its mtime in nanoseconds since the epoch. Raises as read_file does."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
+        mtime = os.fstat(handle).st_mtime_ns
         parts = [os.read(handle, 65536)]
         length = len(parts[0])
         # A first piece that is not full is the whole of a regular file; that spares most files a read.
@@ -143,6 +153,6 @@ def read_file(path: str, most: int = 128 * 1024 * 1024) -> bytes:
             length += len(parts[-1])
         if length > most:
             raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
-        return b"".join(parts)
+        return b"".join(parts), mtime
     finally:
         os.close(handle)

@@ -11,6 +11,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from queue_inject.intake import Intake
+
 # 11 to 40 are permanent, all others may pass. 31, refused for good, is never used: no message is judged here.
 TOO_LONG = 11
 NO_MEMORY = 51
@@ -24,8 +26,11 @@ PID_TROUBLE = 63
 MESS_TROUBLE = 64
 INTD_TROUBLE = 65
 TODO_TROUBLE = 66
+REFUSED = 71
 BUG = 81
 BAD_ENVELOPE = 91
+# A message may grow by so many bytes before the disk is looked at again.
+CHECK_BYTES = 1 << 20
 
 
 class QueueTrouble(Failure):
@@ -40,13 +45,15 @@ class QueueTrouble(Failure):
 class Draft:
     """A message being taken in. Any method may raise QueueTrouble; `discard` then removes what was made."""
 
-    __slots__ = ("_handle", "_head", "path", "queued")
+    __slots__ = ("_handle", "_head", "_intake", "_unchecked", "path", "queued")
 
-    def __init__(self, path: str, handle: int, head: bytes) -> None:
+    def __init__(self, intake: "Intake", path: str, handle: int, head: bytes) -> None:
         self.path = path
         self.queued = False
         self._handle = handle
         self._head = head
+        self._intake = intake
+        self._unchecked = 0
 
     def write(self, data: bytes) -> None:
         """Add bytes of the message."""
@@ -56,6 +63,10 @@ class Draft:
             write_all(self._handle, data)
         except OSError as error:
             raise QueueTrouble(WRITE, f"unable to write {self.path}: {reason(error)}") from error
+        self._unchecked += len(data)
+        if self._unchecked >= CHECK_BYTES:
+            self._unchecked = 0
+            self._intake.check(self._handle)
 
     def close(self) -> None:
         """Close the file; nothing happens where it is closed already."""
@@ -82,8 +93,10 @@ class Draft:
 class Writer:
     """Where drafts are begun and committed: the queue itself, or maildrop/ for a user who may not write there."""
 
+    intake: "Intake"
+
     def begin(self) -> Draft:
-        """Return a new, empty draft. Raises QueueTrouble."""
+        """Return a new, empty draft. Raises QueueTrouble, where the disk is short too."""
         raise NotImplementedError
 
     def commit(self, drafts: "Sequence[Draft]") -> None:
@@ -92,6 +105,7 @@ class Writer:
 
     def put(self, message: "Iterable[bytes]", envelope: "Callable[[], tuple[bytes, list[bytes]]]") -> None:
         """Take in one message; `envelope` is asked for sender and recipients when it is read. Raises QueueTrouble."""
+        self.intake.admit()
         draft = self.begin()
         try:
             for data in message:

@@ -3,7 +3,8 @@
 The directory is 1733: anybody may make a file there, nobody but its owner may list it or open it to
 sync it. So a file's contents are synced by its own descriptor, and its name by syncfs through it.
 queue-pickup, which is another account, must be able to read the file: it is 0644, and what keeps it
-private is a name of 128 random bits in a directory that cannot be listed.
+private is a name of 128 random bits in a directory that cannot be listed. A user cannot see the marks in
+lock/, so only the disk stops this injector; queue-pickup minds the marks.
 """
 
 import os
@@ -12,6 +13,7 @@ from queue_base.durable import sync_filesystem, write_all
 from queue_base.errors import reason
 from queue_base.home import Home
 from queue_inject.draft import QUEUE_TROUBLE, TODO_TROUBLE, WRITE, Draft, QueueTrouble, Writer
+from queue_inject.intake import Intake
 from queue_wire.maildrop import FINISHED_PREFIX, HEADER_LENGTH, TEMPORARY_PREFIX, pack_envelope, pack_header
 
 TYPE_CHECKING = False
@@ -26,7 +28,8 @@ class DropDraft(Draft):
 
     __slots__ = ("final", "renamed")
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, intake: Intake) -> None:
+        directory = intake.path
         name = os.urandom(16).hex()
         path = f"{directory}/{TEMPORARY_PREFIX}{name}"
         try:
@@ -34,7 +37,7 @@ class DropDraft(Draft):
             os.fchmod(handle, _MODE)
         except OSError as error:
             raise QueueTrouble(QUEUE_TROUBLE, f"unable to create {path}: {reason(error)}") from error
-        super().__init__(path, handle, pack_header(0))
+        super().__init__(intake, path, handle, pack_header(0))
         self.final = f"{directory}/{FINISHED_PREFIX}{name}"
         self.renamed = False
 
@@ -69,9 +72,11 @@ class DropWriter(Writer):
 
     def __init__(self, home: Home) -> None:
         self._directory = home.queue + "/maildrop"
+        self.intake = Intake(home, self._directory)
 
     def begin(self) -> DropDraft:
-        return DropDraft(self._directory)
+        self.intake.check()
+        return DropDraft(self.intake)
 
     def commit(self, drafts: "Sequence[Draft]") -> None:
         drops = [draft for draft in drafts if isinstance(draft, DropDraft)]

@@ -102,12 +102,21 @@ class Maildrop:
         shown = quoted(os.fsencode(name))[1:].replace("'", "")
         self._warn(f"unable to take {self._directory}/{shown} of uid {owner}: {why}; it stays there untouched")
 
-    def take(self, again: bool) -> bool:
-        """Queue the fresh files, with `again` the deferred ones too; return whether there was no trouble."""
+    def has_work(self, again: bool) -> bool:
+        """Return whether `take` would find something to do."""
+        return bool(self.fresh or (again and (self.deferred or self.queued)))
+
+    def take(self, again: bool, one_group: bool = False) -> bool:
+        """Queue the fresh files, with `again` the deferred ones too; return whether there was no trouble.
+
+        With `one_group`, those that do not fit into the first commit are left for the next call.
+        """
         names = [*self.deferred, *self.fresh] if again else list(self.fresh)
         troubles = self._remove_queued() if again else []
         while names:
             names = self._take_group(names, troubles)
+            if one_group:
+                break
         if troubles:
             others = f", and {len(troubles) - 1} more" if len(troubles) > 1 else ""
             self._warn(f"{troubles[0]}{others}; it stays in {self._directory} and is tried again")
@@ -197,6 +206,8 @@ class Maildrop:
         if not end < status.st_size <= end + ENVELOPE_MAX:
             raise Unfit(f"it has {status.st_size} bytes, and its message alone should have {length}")
         sender, recipients = unpack_envelope(b"".join(_pieces(handle, end, status.st_size)))
+        # Here the size is known before: no copy is begun in vain.
+        self._writer.intake.check(coming=length)
         draft = self._writer.begin(status.st_uid)
         try:
             for piece in _pieces(handle, HEADER_LENGTH, end):

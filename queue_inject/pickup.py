@@ -3,7 +3,8 @@
 Descriptor 0 is a pipe that only ever ends; then it exits 0. Descriptor 1 takes log lines for
 queue-send to print. maildrop/ is watched with inotify, and scanned at start, where names were lost,
 and every 25 minutes; without inotify, every few seconds. Trouble leaves mail where it is, and it is
-tried again; a crash may repeat a message, but never loses one.
+tried again; a crash may repeat a message, but never loses one. While the disk is short, or queue-todo refuses
+mail, everything stays in maildrop/; while it slows injectors, one group of files is taken a second.
 """
 
 import os
@@ -18,6 +19,7 @@ from queue_base.layout import open_layout
 from queue_base.pipes import OutPipe, PeerLost, read_available
 from queue_base.signals import ignore
 from queue_base.watch import Watch
+from queue_inject.intake import SLOW_SECONDS
 from queue_inject.maildrop import Maildrop
 from queue_inject.writer import QueueWriter
 from queue_wire.logline import alert, warning
@@ -34,6 +36,8 @@ BLIND_SECONDS = 5
 # After trouble: twice as long each time, until it is over.
 RETRY_SECONDS = 5.0
 RETRY_MOST = 600.0
+# While nothing may be taken.
+LOOK_SECONDS = 5.0
 # One log line is at most 1,000 bytes, so this is more than 1,000 lines that queue-send has not read.
 LOG_MOST = 1 << 20
 
@@ -50,6 +54,8 @@ class Pickup:
         self._log = OutPipe(1)
         directory = home.queue + "/maildrop"
         writer = QueueWriter(home, open_layout(home.queue), os.getuid())
+        self._directory = directory
+        self._intake = writer.intake
         self._drop = Maildrop(directory, writer, self.warn)
         self._watch = Watch([directory])
         self._scan_every = SCAN_SECONDS
@@ -58,18 +64,24 @@ class Pickup:
             what = f"unable to watch {directory}: {self._watch.problem}; it is scanned every {BLIND_SECONDS} s"
             self._log.put(pack_log(alert(f"{PROGRAM}: {what}")))
         self._retry = RETRY_SECONDS
-        self._next_scan = self._next_try = 0.0
+        self._next_scan = self._next_try = self._next_take = 0.0
+        self._closed = self._slow = False
 
     def warn(self, text: str) -> None:
         """Have queue-send print a warning."""
+        self._say(warning(f"{PROGRAM}: {text}"))
+
+    def _say(self, line: bytes) -> None:
         if self._log.held < LOG_MOST:
-            self._log.put(pack_log(warning(f"{PROGRAM}: {text}")))
+            self._log.put(pack_log(line))
 
     def poll(self) -> None:
         """Wait until there is something to do. Raises PeerLost when queue-send has gone."""
         due = self._next_scan
         if self._drop.deferred or self._drop.queued:
-            due = min(due, self._next_try)
+            due = min(due, max(self._next_try, self._next_take))
+        if self._drop.fresh:
+            due = min(due, self._next_take)
         poller = select.poll()
         poller.register(0, select.POLLIN)
         if self._watch.descriptor is not None:
@@ -91,13 +103,32 @@ class Pickup:
             self._next_scan = now + self._scan_every
             self._drop.scan(time.time())
         again = now >= self._next_try
-        if self._drop.take(again):
+        if now >= self._next_take and self._drop.has_work(again) and self._is_open(now):
+            self._take(again or now >= self._next_try)
+        self._log.flush()
+
+    def _is_open(self, now: float) -> bool:
+        """Return whether mail may be taken; set when to look again where it may not, or may only slowly."""
+        why = self._intake.closed()
+        self._slow = self._intake.slow
+        if why and not self._closed:
+            self._say(alert(f"{PROGRAM}: unable to queue mail: {why}; it stays in {self._directory} until then"))
+        if self._closed and not why:
+            self._retry, self._next_try = RETRY_SECONDS, 0.0
+        self._closed = why is not None
+        if self._closed or (self._slow and self._intake.refused):
+            self._next_take = now + LOOK_SECONDS
+            return False
+        self._next_take = now + SLOW_SECONDS if self._slow else 0.0
+        return True
+
+    def _take(self, again: bool) -> None:
+        if self._drop.take(again, one_group=self._slow):
             if again:
                 self._retry, self._next_try = RETRY_SECONDS, 0.0
         elif again:
             self._next_try = time.monotonic() + self._retry
             self._retry = min(self._retry * 2, RETRY_MOST)
-        self._log.flush()
 
 
 def serve(home: Home) -> None:

@@ -34,6 +34,7 @@ from queue_inject.draft import (
     Writer,
     remove,
 )
+from queue_inject.intake import Intake
 from queue_wire.envelope import Envelope, pack_todo
 
 TYPE_CHECKING = False
@@ -49,9 +50,9 @@ class QueueDraft(Draft):
 
     __slots__ = ("_data", "_pid", "_uid", "intd", "intd_made", "linked", "message", "todo")
 
-    def __init__(self, layout: Layout, handle: int, pid: int, uid: int, seconds: int) -> None:
+    def __init__(self, intake: Intake, layout: Layout, handle: int, pid: int, uid: int, seconds: int) -> None:
         self.message = os.fstat(handle).st_ino
-        super().__init__(layout.mess(self.message), handle, received_line(pid, uid, seconds))
+        super().__init__(intake, layout.mess(self.message), handle, received_line(pid, uid, seconds))
         self.intd = layout.intd(self.message)
         self.todo = layout.todo(self.message)
         self.intd_made = False
@@ -94,7 +95,10 @@ class QueueDraft(Draft):
 
 
 class QueueWriter(Writer):
-    """Writes into the queue itself; `uid` is who injects. `syncs` counts what all commits so far cost."""
+    """Writes into the queue itself; `uid` is who injects. `syncs` counts what all commits so far cost.
+
+    Who commits groups calls `intake.admit()` before each.
+    """
 
     def __init__(self, home: Home, layout: Layout, uid: int) -> None:
         self._home = home
@@ -103,6 +107,7 @@ class QueueWriter(Writer):
         self._pid = os.getpid()
         self._made = 0
         self._commit = Commit()
+        self.intake = Intake(home, home.queue)
 
     @property
     def syncs(self) -> int:
@@ -110,6 +115,7 @@ class QueueWriter(Writer):
 
     def begin(self, uid: int | None = None) -> QueueDraft:
         """Return a new draft with its Received: line; `uid` where it is not the writer's own."""
+        self.intake.check()
         uid = self._uid if uid is None else uid
         now = time.time_ns()
         self._made += 1
@@ -118,7 +124,7 @@ class QueueWriter(Writer):
             handle = os.open(name, _NEW, MESS_MODE)
         except OSError as error:
             raise QueueTrouble(PID_TROUBLE, f"unable to create {name}: {reason(error)}") from error
-        draft = QueueDraft(self._layout, handle, self._pid, uid, now // 10**9)
+        draft = QueueDraft(self.intake, self._layout, handle, self._pid, uid, now // 10**9)
         try:
             os.link(name, draft.path)
         except OSError as error:

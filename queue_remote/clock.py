@@ -48,6 +48,11 @@ class Clock:
         """Do not ring until there is progress again."""
         self.limit = self._deadline = NEVER
 
+    def end(self) -> None:
+        """Stop for good, and let go of who was to be rung for."""
+        self.stop()
+        self._ring = _silence
+
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
@@ -60,3 +65,7 @@ class Clock:
             self._ring()
         elif left != NEVER:
             self._timer = self._loop.call_later(left, self._look)
+
+
+def _silence() -> None:
+    """Nobody is rung for."""

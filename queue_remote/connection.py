@@ -1,6 +1,5 @@
 """One SMTP connection on the event loop: moves bytes between a socket and SmtpClient, and watches the clock.
 
-    connection = Connection(...)          the protocol that create_connection is given
     await connection.opened()             then client.phase is READY, STARTTLS, or CLOSED with client.failure
     await connection.start_tls(plan)      then it goes on opening
     await connection.transact(...)        then the transaction is done, or client.phase is CLOSED
@@ -74,11 +73,9 @@ class Connection(asyncio.Protocol):
         try:
             secured = await shake_hands(transport, self, plan, self._clock.left())
         except (OSError, ValueError) as error:
-            self._transport = None
             client.handshake_failed(why(error))
-            self._end()
             transport.abort()
-            self.on_end(self)
+            self.connection_lost(None)
             return
         finally:
             self._shaking = False
@@ -161,9 +158,7 @@ class Connection(asyncio.Protocol):
                 self._transport.close()
             return
         before = client.replies
-        said = client.feed(data)
-        if said:
-            self._write(said)
+        self._write(client.feed(data))
         if client.replies != before:
             self._clock.progress()
         if client.phase is Phase.MESSAGE and self._sending is None and self._message is not None:
@@ -177,6 +172,7 @@ class Connection(asyncio.Protocol):
         if self._trace is not None:
             self._trace.closed()
         self._end()
+        self._clock.end()
         self.on_end(self)
 
     def pause_writing(self) -> None:
@@ -194,10 +190,9 @@ class Connection(asyncio.Protocol):
         """Send as much of the message as the connection takes now."""
         assert self._sending is not None
         client, clock, sending = self.client, self._clock, self._sending
-        # A transport that has failed takes and forgets what is written, until connection_lost comes.
         while not self._paused and client.phase is Phase.MESSAGE and self._transport is not None:
             if self._transport.is_closing():
-                return
+                return  # It takes and forgets what is written, until connection_lost comes.
             try:
                 wire = sending.next()
             except OSError as error:

@@ -17,9 +17,6 @@ from queue_remote.trace import Trace
 from queue_wire.report import MESSAGE_SCOPE
 from queue_wire.smtp_transaction import Transaction
 
-# Addresses tried for one delivery; what is left waits for the next attempt.
-TARGETS_TRIED = 20
-
 
 async def deliver(
     setup: Setup,
@@ -43,6 +40,7 @@ async def deliver(
     try:
         return await _deliver_afresh(setup, pool, key, transaction, message, trace)
     except Unroutable as error:
+        _tell(trace, error.reasons)
         transaction.finish(*error.verdict)
         return error.scope
 
@@ -52,8 +50,9 @@ async def _deliver_afresh(
 ) -> bytes:
     """Carry the transaction over a new connection; return the report's scope. Raises Unroutable."""
     route = await setup.router.find(key.nexthop)
+    _tell(trace, route.reasons)
     opener = Opener(key, pool, trace)
-    for target in route.targets[:TARGETS_TRIED]:
+    for target in route.targets:
         if time.monotonic() > opener.until:
             break
         plan = await setup.policies.plan(key.nexthop, route, target)
@@ -75,3 +74,9 @@ async def _carry(pool: Pool, key: Key, connection: Connection, transaction: Tran
         raise
     pool.give(key, connection)
     return transaction.done
+
+
+def _tell(trace: Trace | None, reasons: list[str]) -> None:
+    if trace is not None:
+        for line in reasons:
+            trace.note(line)

@@ -3,9 +3,10 @@
     queue-remote [--home HOME]                                    queue-send's daemon (queue_remote.daemon)
     queue-remote [--home HOME] HOST SENDER RECIPIENT... <message  one delivery (queue_remote.alone)
     queue-remote --trace ...                                      the same, and the dialogue on fd 2
+    queue-remote [--home HOME] --route NEXTHOP                    where its mail would go (queue_remote.explain)
 
 Exit codes of the daemon: 0 at the end of fd 0, 111 when a pipe is lost or makes no sense, 100 for a wrong
-option. A single delivery exits 0 and says on fd 1 what became of it.
+option. A single delivery exits 0 and says on fd 1 what became of it. --route: 0, or 100 or 111 where there is no way.
 """
 
 import asyncio
@@ -20,18 +21,21 @@ import uvloop
 from queue_base.durable import write_all
 from queue_base.errors import PERMANENT as EXIT_PERMANENT
 from queue_base.errors import TEMPORARY as EXIT_TEMPORARY
-from queue_base.errors import Failure, Usage, complain, reason
+from queue_base.errors import Failure, Temporary, Usage, complain, reason
 from queue_base.home import Home, take_help, take_home
 from queue_base.signals import ignore
 from queue_remote.alone import deliver_alone, pack_alone
 from queue_remote.daemon import PROGRAM, Daemon
+from queue_remote.explain import explain
 from queue_remote.trace import Trace
 from queue_wire.report import PERMANENT
 from queue_wire.smtp_text import INVOKED_IMPROPERLY
 
 USAGE = """usage: queue-remote [--home HOME]
        queue-remote [--home HOME] [--trace] HOST SENDER RECIPIENT... <message
-The first is the daemon that queue-send gives jobs on fd 0; the second delivers one message by SMTP.
+       queue-remote [--home HOME] --route NEXTHOP
+The first is the daemon that queue-send gives jobs on fd 0; the second delivers one message by SMTP;
+the third says where mail for a domain would go, and why (queuectl route asks it).
 --trace prints the dialogue with the server on stderr, with milliseconds since the start.
 """
 JOBS_MOST = 2000
@@ -93,6 +97,18 @@ def run_alone(home: Home, operands: list[str], trace: Trace | None) -> int:
     return 0
 
 
+def run_route(home: Home, operands: list[str]) -> int:
+    if len(operands) != 1:
+        raise Usage("--route needs one nexthop; try --help")
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        exit_code, lines = runner.run(explain(home, os.fsencode(operands[0])))
+    try:
+        write_all(1, lines)
+    except OSError as error:
+        raise Temporary(f"unable to write standard output: {reason(error)}") from error
+    return exit_code
+
+
 def main(argv: list[str]) -> int:
     fill_standard_descriptors()
     try:
@@ -103,6 +119,8 @@ def main(argv: list[str]) -> int:
         if operands[:1] == ["--trace"]:
             tracing = True
             operands = operands[1:]
+        if operands[:1] == ["--route"]:
+            return run_route(home, operands[1:])
         if operands and operands[0].startswith("--") and operands[0] != "--":
             raise Usage(f"unknown option {operands[0]}; try --help")
     except Usage as error:

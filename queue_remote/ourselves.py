@@ -18,7 +18,7 @@ class Ourselves:
         self._looked = -REFRESH_SECONDS
 
     def is_name(self, host: bytes) -> bool:
-        return host.lower().rstrip(b".") == self._name
+        return host.lower().removesuffix(b".") == self._name
 
     def is_address(self, address: str) -> bool:
         """`address` is an IPv4 or IPv6 address as text. Loopback and "any" addresses count as ours."""
@@ -27,7 +27,9 @@ class Ourselves:
             self._looked = now
             self._addresses = _interface_addresses()
         parsed = ipaddress.ip_address(address)
-        return parsed.is_loopback or parsed.is_unspecified or str(parsed) in self._addresses
+        # A connection to ::ffff:127.0.0.1 is one to 127.0.0.1.
+        plain = getattr(parsed, "ipv4_mapped", None) or parsed
+        return plain.is_loopback or plain.is_unspecified or str(plain) in self._addresses
 
 
 def _interface_addresses() -> frozenset[str]:

@@ -85,7 +85,7 @@ class Settings:
 def read_settings(home: Home) -> Settings:
     """Return what the control files say. Raises Temporary, naming the file that cannot be read or parsed."""
     me = read_me(home)
-    names = _choices(home, "helohost", unpack_name, me)
+    names = _choices(home, "helohost", unpack_name, _own_name(home, me))
     sources = _choices(home, "outgoingip", _unpack_source, Source("", ""))
     settings = Settings(me, names, sources, _routes(home), _resolver(home))
     settings.connect_timeout = read_number(home, "timeoutconnect", settings.connect_timeout)
@@ -93,6 +93,13 @@ def read_settings(home: Home) -> Settings:
     settings.connection_idle = read_number(home, "connectionidle", settings.connection_idle)
     settings.connection_messages = read_number(home, "connectionmessages", settings.connection_messages)
     return settings
+
+
+def _own_name(home: Home, me: bytes) -> bytes:
+    try:
+        return unpack_name(me)
+    except FormatError as error:
+        raise Temporary(f"unable to parse {home.control}/me: {error}") from error
 
 
 def _choices(home: Home, name: str, unpack: Callable[[bytes], Value], default: Value) -> Choices[Value]:

@@ -5,6 +5,8 @@ again comes before both: it was let in once already.
 """
 
 from collections import deque
+from collections.abc import Iterator
+from itertools import islice
 
 from queue_send.waiting import LONG_AGO, Waiting
 
@@ -63,3 +65,43 @@ class Admission:
     def next_time(self, now: float) -> float | None:
         """Return when `next` has something, in seconds since the epoch; None for never."""
         return now if self._refill or self._fresh else self._waiting.first_due()
+
+    def is_next(self, message: int) -> bool:
+        """Return whether a message is new here, or let in again: due, whatever its file says."""
+        return message in self._fresh or message in self._refill
+
+    def dues_of(self, message: int, stamp: int) -> list[int]:
+        """Return when a message is tried, by those of its entries that count: `stamp` is what its file has.
+
+        Negative, or 0, is at once.
+        """
+        dues = [due for due in self._waiting.dues_of(message << 1) if due % LONG_AGO == stamp]
+        return dues + self._waiting.dues_of(message << 1 | 1)
+
+    def oldest(self, most: int) -> Iterator[int]:
+        """Yield messages that are let in again, and new ones, the oldest first; `most` of each."""
+        yield from islice(self._refill, most)
+        yield from islice(self._fresh, most)
+
+    @property
+    def fresh(self) -> int:
+        """Messages that are new."""
+        return len(self._fresh)
+
+    def fresh_at(self, place: int) -> int:
+        """Return a new message by its place, the oldest at 0."""
+        return self._fresh[place]
+
+    @property
+    def entries(self) -> int:
+        """Places in the heap of deferred mail."""
+        return len(self._waiting)
+
+    def due_by(self, due: int, start: int, count: int) -> Iterator[tuple[int, int | None]]:
+        """Yield what `next` would return of the entries in `count` places of the heap, if it is due by `due`."""
+        for one, key in self._waiting.due_by(due, start, count):
+            yield key >> 1, None if key & 1 else one % LONG_AGO
+
+    def first_due(self) -> int | None:
+        """Return the earliest next attempt of deferred mail, as Waiting does."""
+        return self._waiting.first_due()

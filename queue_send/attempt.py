@@ -9,13 +9,17 @@ class Attempt:
     `queued` wait in a destination, `flying` are in flight, `deferred` are to be tried again, and `aside`
     were not tried because their destination had no room. `left` are not done; whoever marks them counts it.
     `rest` is the offset from which on there are recipients that were not loaded, None where these are all.
+    `due` is when it was to be tried, by the disk, `opened` when it was loaded.
     """
 
     __slots__ = (
-        "aside", "birth", "deferred", "expires", "flying", "left", "message", "queued", "rest", "sender", "withdrawn",
+        "aside", "birth", "deferred", "due", "expires", "flying", "left", "message", "opened", "queued", "rest",
+        "sender", "withdrawn",
     )  # fmt: skip
 
-    def __init__(self, message: int, sender: bytes, birth: int, expires: int, rest: int | None = None) -> None:
+    def __init__(
+        self, message: int, sender: bytes, birth: int, expires: int, rest: int | None = None, due: int = 0
+    ) -> None:
         self.message = message
         self.sender = sender
         self.birth = birth
@@ -26,6 +30,8 @@ class Attempt:
         self.left = 0
         self.aside: bytes | None = None
         self.rest = rest
+        self.due = due
+        self.opened = 0.0
         self.withdrawn = False
 
     @property

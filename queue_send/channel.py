@@ -6,6 +6,7 @@ marked done. A daemon that is gone, or whose reports have no framing, makes queu
 """
 
 import select
+from collections.abc import Collection
 
 from queue_base.pipes import OutPipe, PeerLost, read_available
 from queue_send.attempt import Group
@@ -13,6 +14,7 @@ from queue_send.messages import Messages
 from queue_send.run import Run
 from queue_wire import logline
 from queue_wire.address import split_address, verp_sender
+from queue_wire.cause import DAEMON, LEAVING, LOG
 from queue_wire.errors import FormatError
 from queue_wire.job import Job, pack_job
 from queue_wire.netstring import NetstringReader
@@ -52,7 +54,7 @@ class Channel:
         if self._jobs.held:
             poll.register(self._jobs.descriptor, select.POLLOUT)
         due = self._scheduler.next_time(now)
-        return 3600.0 if due is None or not self._may_start() else max(0.0, due - now)
+        return 3600.0 if due is None or self.stopped else max(0.0, due - now)
 
     def run(self, ready: dict[int, int], now: float) -> None:
         """One turn: reports, messages that fell due, jobs."""
@@ -62,20 +64,26 @@ class Channel:
             if self._reports in ready:
                 self._take_reports(read_available(self._reports) or b"", now)
             for _ in range(STARTS_A_TURN):
-                if not self._may_start() or not self._start(now):
+                if self.stopped or not self._start(now):
                     break
             self._decisions.apply()
             self._jobs.flush()
         except PeerLost:
             self._lose()
 
-    def _may_start(self) -> bool:
-        return (
-            not self._run.leaving
-            and not self._run.log.full
-            and len(self._flights) < self._ready
-            and self._jobs.held < HELD_MOST
-        )
+    @property
+    def flights(self) -> Collection[Group]:
+        """What was given to the daemon and has no report yet."""
+        return self._flights.values()
+
+    @property
+    def stopped(self) -> bytes:
+        """Why nothing is started on this channel, as a kind of queue_wire.cause; empty where it may be."""
+        if self._run.leaving:
+            return LEAVING
+        if self._run.log.full:
+            return LOG
+        return DAEMON if len(self._flights) >= self._ready or self._jobs.held >= HELD_MOST else b""
 
     def _start(self, now: float) -> bool:
         """Load a message, if one may be, then start a job; return whether there was anything to do."""

@@ -1,4 +1,4 @@
-"""lock/control: a Unix socket on which queuectl gives its orders (queue_wire.control_socket).
+"""lock/control: a Unix socket on which queuectl gives its orders and asks (queue_wire.control_socket).
 
 Only root and the owner of the queue get to it (0600, in a directory of 0700). Requests are worked on one after the
 other; while one is, nothing is read from anybody. What is no request gets an error and is closed; a client
@@ -12,9 +12,10 @@ import time
 
 from queue_base.errors import reason
 from queue_base.pipes import OutPipe, PeerLost, read_available
+from queue_send.answering import Answering
 from queue_send.orders import Orders
 from queue_send.run import Run
-from queue_wire.control_socket import REQUEST_MOST, Reply, pack_reply, unpack_request
+from queue_wire.control_socket import QUESTIONS, REQUEST_MOST, Reply, pack_reply, unpack_request
 from queue_wire.errors import FormatError
 from queue_wire.netstring import NetstringReader
 
@@ -65,9 +66,10 @@ class _Client:
 class Control:
     """Listens from the start on. Where it cannot, that is an alert, and mail goes on without it."""
 
-    def __init__(self, run: Run, orders: Orders) -> None:
+    def __init__(self, run: Run, orders: Orders, answering: Answering) -> None:
         self._run = run
         self._orders = orders
+        self._answering = answering
         self._clients: list[_Client] = []
         self._listener: socket.socket | None = None
         self._path = run.home.queue + "/lock/control"
@@ -150,6 +152,9 @@ class Control:
             request = unpack_request(payload)
         except FormatError as error:
             client.refuse(str(error).encode("utf-8", "replace").replace(b"\0", b"_"))
+            return
+        if request.command in QUESTIONS:
+            client.answer(self._answering.answer(request, now))
             return
         if self._run.leaving:
             client.refuse(_LEAVING)

@@ -6,9 +6,12 @@ from typing import NamedTuple, TypeVar
 from queue_base.control import read_line, read_lines, read_map, read_me, read_number
 from queue_base.errors import Temporary
 from queue_base.home import Home
+from queue_send.delay_ages import unpack_ages
 from queue_send.destination import Limits
+from queue_send.events import Settings
 from queue_send.rates import Rate, unpack_rates
 from queue_send.retry import QUADRATIC, Schedule, unpack_schedule
+from queue_wire.address import DOUBLE_BOUNCE_SENDER
 from queue_wire.errors import FormatError
 from queue_wire.smtproutes import Routes, unpack_routes
 
@@ -27,6 +30,7 @@ class Controls(NamedTuple):
     concurrencyremote: int
     queuelifetime: int
     bouncelifetime: int
+    delaywarning: tuple[int, ...]
     destinationrecipients: int
     destinationrate: Mapping[bytes, Rate]
     destinations: Limits
@@ -34,6 +38,25 @@ class Controls(NamedTuple):
     retry: Schedule
     routes: Routes
     virtualdomains: Mapping[bytes, bytes]
+
+    def settings(self, kind: str) -> Settings:
+        """Return the limits of a channel, local or remote."""
+        return Settings(
+            concurrency=self.concurrencylocal if kind == "local" else self.concurrencyremote,
+            active=self.activelimit,
+            recipients=self.destinationrecipients,
+            limits=self.destinations,
+            rates=self.destinationrate,
+        )
+
+    @property
+    def longest(self) -> int:
+        """The lifetime that no message goes beyond, whoever sent it."""
+        return max(self.queuelifetime, self.bouncelifetime)
+
+    def lifetime(self, sender: bytes) -> int:
+        """Return for how many seconds a message of this sender is tried; bounces have a time of their own."""
+        return self.bouncelifetime if sender in (b"", DOUBLE_BOUNCE_SENDER) else self.queuelifetime
 
 
 def read_controls(home: Home, trouble: Callable[[str], None] | None = None) -> Controls:
@@ -72,9 +95,10 @@ def read_controls(home: Home, trouble: Callable[[str], None] | None = None) -> C
         bouncefrom=line("bouncefrom", b"MAILER-DAEMON") + b"@" + bouncehost,
         doublebounceto=line("doublebounceto", b"postmaster") + b"@" + doublebouncehost,
         concurrencylocal=number("concurrencylocal", 10),
-        concurrencyremote=number("concurrencyremote", 120),
+        concurrencyremote=number("concurrencyremote", 250),
         queuelifetime=number("queuelifetime", 604800),
         bouncelifetime=number("bouncelifetime", 86400),
+        delaywarning=value("delaywarning", lambda name: unpack_ages(read_lines(home, name) or []), ()),
         destinationrecipients=min(number("destinationrecipients", 50, 1), RECIPIENTS_MOST),
         destinationrate=value("destinationrate", lambda name: unpack_rates(read_lines(home, name) or []), {}),
         destinations=Limits(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from queue_base.errors import reason
 from queue_send.attempt import Attempt, Group
 from queue_send.destination import Destination
-from queue_send.retry import SKIP_LOCAL, SKIP_REMOTE, next_attempt
+from queue_send.retry import SKIP_LOCAL, SKIP_REMOTE, next_attempt, within_lifetime
 from queue_send.run import Run
 from queue_send.verdicts import Landed, Verdicts
 from queue_wire import logline
@@ -25,7 +25,7 @@ class Decisions:
         self._run = run
         self._messages = messages
         self._kind = kind
-        self.verdicts = Verdicts(run, messages.store, kind)
+        self.verdicts = Verdicts(run, messages.store, messages.delays, kind)
 
     def apply(self) -> None:
         """Write down the verdicts of this turn; the scheduler is told of each when that is done."""
@@ -65,12 +65,14 @@ class Decisions:
         message, scheduler = attempt.message, self._messages.schedulers[self._kind]
         schedule, random = self._run.controls.retry, self._run.random.random
         due = next_attempt(schedule, attempt.birth, int(now), _SKIPS[self._kind], random)
+        due = within_lifetime(due, int(now), attempt.expires)
         try:
             self._messages.store.set_due(message, self._kind, due)
             scheduler.found(message, due)
         except OSError as error:
             self._run.log.warning(f"unable to change {error.filename or message}: {reason(error)}; mail goes on")
             scheduler.later(message, due)
+        self._messages.delays.deferred(attempt, now)
 
     def _goes_on(self, attempt: Attempt) -> bool:
         """Have the next slice of a message with many recipients loaded; return False where this was the last."""
@@ -85,6 +87,7 @@ class Decisions:
     def withdrawn(self, attempt: Attempt) -> None:
         """A message that was to be withdrawn has nothing in flight any more."""
         self._messages.slices.pop((self._kind, attempt.message), None)
+        self._messages.delays.forget(attempt.message)
         self._messages.withdrawn(attempt.message, self._kind)
 
     def expired(self, group: Group) -> None:

@@ -5,11 +5,11 @@ failure of the host itself, and is never above `most` nor below one. `cohorts` c
 without a success between them; at the limit the destination is dead until a probe succeeds.
 """
 
-from array import array
 from collections import deque
 from typing import NamedTuple
 
 from queue_send.attempt import Group
+from queue_send.fifo import Keys
 
 
 class Limits(NamedTuple):
@@ -23,11 +23,14 @@ class Limits(NamedTuple):
 
 
 class Destination:
-    """`queue` are groups that may start, `aside` keys of messages that wait on disk for a place in it."""
+    """`queue` are groups that may start, `aside` keys of messages that wait on disk for a place in it.
+
+    `away` are keys of messages that were turned away while it is dead; they have a next attempt, too.
+    """
 
     __slots__ = (
-        "_in", "_out", "cohorts", "dead", "flying", "interval", "listed", "looked_at",
-        "name", "probe_at", "probing", "queue", "rate", "starts", "turned_away", "window",
+        "aside", "away", "cohorts", "dead", "flying", "interval", "listed", "looked_at",
+        "name", "probe_at", "probing", "queue", "rate", "starts", "turned_away", "wanting", "window",
     )  # fmt: skip
 
     def __init__(self, name: bytes, limits: Limits, rate: tuple[int, float] | None) -> None:
@@ -41,12 +44,12 @@ class Destination:
         self.probe_at = 0.0
         self.interval = limits.probe_first
         self.turned_away = 0
-        self.listed = False
+        self.listed = self.wanting = False
         self.looked_at = 0.0
         self.rate = rate
         self.starts: deque[float] = deque()
-        self._in = array("q")
-        self._out = array("q")
+        self.aside = Keys()
+        self.away = Keys()
 
     @property
     def room(self) -> int:
@@ -56,23 +59,12 @@ class Destination:
     @property
     def waiting(self) -> int:
         """Messages that wait for room, at the most: a key may be there twice."""
-        return len(self._in) + len(self._out)
+        return len(self.aside)
 
     @property
     def idle(self) -> bool:
         """Whether nothing would be forgotten with it."""
-        return not (self.queue or self.flying or self.dead or self.cohorts or self._in or self._out or self.starts)
-
-    def put_aside(self, key: int) -> None:
-        """A message is to be loaded again when there is room."""
-        self._in.append(key)
-
-    def take_aside(self) -> int | None:
-        """Return the key that has been aside for longest, None where there is none."""
-        if not self._out:
-            self._in.reverse()
-            self._in, self._out = self._out, self._in
-        return self._out.pop() if self._out else None
+        return not (self.queue or self.flying or self.dead or self.cohorts or self.aside or self.starts)
 
     def next_start(self, now: float) -> float:
         """Return when the rate allows another message, in seconds since the epoch; now or earlier is at once."""

@@ -3,57 +3,110 @@
 Only `activelimit` messages are loaded, and none while nothing of it could be started.
 """
 
+from collections import deque
+
 from queue_send.admission import Admission
 from queue_send.attempt import Attempt
+from queue_send.away import Away
+from queue_send.destination import Destination
 from queue_send.events import Settings
 
 
 class Loading:
-    """The messages of one channel; `running` counts the deliveries in flight."""
+    """The messages of one channel; `running` counts the deliveries in flight.
+
+    `attempts` are the messages that are loaded, None for one that is about to be; `admission` has those that are not.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.running = 0
-        self._admission = Admission()
-        self._active: dict[int, Attempt | None] = {}
+        self.admission = Admission()
+        self._away = Away()
+        self._wanting: deque[Destination] = deque()  # Those that have mail aside and room for it, or had.
+        self.attempts: dict[int, Attempt | None] = {}
 
     def arrived(self, message: int) -> None:
         """A new message."""
-        self._admission.arrived(message)
+        self.admission.arrived(message)
 
-    def found(self, message: int, due: int, flushed: bool = False) -> None:
+    def found(self, message: int, due: int, flushed: bool = False, last: int | None = None) -> None:
         """A deferred message, with the next attempt that its file has, in seconds since the epoch.
 
-        `flushed` is for one that is found after everything was made due.
+        `flushed` is for one that is found after everything was made due; `last` is when it is tried at the latest.
         """
-        self._admission.found(message, due, flushed)
+        if last is not None and last < due and not flushed:
+            self.admission.wake(message, last)
+        else:
+            self.admission.found(message, due, flushed)
 
     def wake(self, message: int) -> None:
         """Try a message now, whatever its file says."""
-        self._admission.wake(message, 0)
+        self.admission.wake(message, 0)
 
     def later(self, message: int, due: int) -> None:
         """Try a message at `due`, whatever its file says; also one that `next_load` named and could not be read."""
         self.absent(message)
-        self._admission.wake(message, due)
+        self.admission.wake(message, due)
 
     def absent(self, message: int) -> None:
         """A message that `next_load` named is not there, or not to be tried."""
-        if self._active.get(message, False) is None:
-            del self._active[message]
+        if self.attempts.get(message, False) is None:
+            del self.attempts[message]
 
     @property
     def _has_room(self) -> bool:
         """Whether another message may be loaded, and something of it started."""
-        return len(self._active) < self.settings.active and self.running < self.settings.concurrency
+        return len(self.attempts) < self.settings.active and self.running < self.settings.concurrency
 
     def next_load(self, now: float) -> tuple[int, int | None] | None:
-        """Return the message to read now, as Admission.next does; then `open`, `absent` or `later` must follow."""
+        """Return the message to read now, as Admission.next does; then `open`, `absent` or `later` must follow.
+
+        Mail whose destination has room again comes first: it was let in once already.
+        """
         while self._has_room:
-            found = self._admission.next(now)
+            found = self._next_aside() or self.admission.next(now)
             if found is None:
                 return None
-            if found[0] not in self._active:
-                self._active[found[0]] = None
+            if found[0] not in self.attempts:
+                self.attempts[found[0]] = None
                 return found
         return None
+
+    def holds(self, message: int) -> bool:
+        """Return whether a message is loaded: something of it is queued or in flight."""
+        return message in self.attempts
+
+    @property
+    def active(self) -> int:
+        """Messages that are loaded."""
+        return len(self.attempts)
+
+    def __len__(self) -> int:
+        """Messages that wait or are loaded, at the most: a key may be there twice."""
+        return len(self.admission) + len(self.attempts)
+
+    def _load_more(self, destination: Destination) -> None:
+        """Have as many messages loaded as a destination has room for, in their order."""
+        if destination.aside and not destination.wanting and destination.room > 0:
+            destination.wanting = True
+            self._wanting.append(destination)
+
+    def _next_aside(self) -> tuple[int, None] | None:
+        while self._wanting:
+            destination = self._wanting[0]
+            # Asked each time: what was loaded last may have taken the room.
+            message = destination.aside.take() if destination.room > 0 and not destination.dead else None
+            if message is not None:
+                return message, None
+            self._wanting.popleft().wanting = False
+        return None
+
+    def _load_probe(self, destination: Destination, now: float) -> None:
+        """Have a message loaded that can be the probe of a dead destination, if it is time for one."""
+        if destination.dead and not destination.refuses(now):
+            message = destination.aside.take()
+            if message is None:
+                message = self._away.take(destination)
+            if message is not None:
+                self.admission.refill(message)

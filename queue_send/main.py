@@ -16,15 +16,18 @@ from queue_base.home import Home, take_daemon_home
 from queue_base.layout import open_layout
 from queue_base.lock import take_sendmutex
 from queue_base.signals import Signals
+from queue_send.answering import Answering
 from queue_send.backlog import Backlog
 from queue_send.bouncer import Bouncer
 from queue_send.channel import Channel
 from queue_send.cleaner import Cleaner
 from queue_send.control import Control
+from queue_send.delays import Delays
 from queue_send.log import Log
 from queue_send.messages import Messages
 from queue_send.peers import Notices
 from queue_send.run import Run
+from queue_send.watchdog import Watchdog
 from queue_wire import logline
 
 # Seconds for queue-todo to finish its group after X; a disk that hangs must not keep us from ending.
@@ -57,8 +60,9 @@ class Sender:
         layout = open_layout(home.queue)
         self._run = Run(home, Log())
         self._bouncer = Bouncer(self._run)
+        self._delays = Delays(self._run)
         self._cleaner = Cleaner(self._run, wiring.CLEAN_IDS, wiring.CLEAN_ANSWERS)
-        self._messages = Messages(self._run, layout, self._bouncer, self._cleaner)
+        self._messages = Messages(self._run, layout, self._bouncer, self._delays, self._cleaner)
         self._channels = [
             Channel(self._run, self._messages, "local", "queue-local", wiring.LOCAL_JOBS, wiring.LOCAL_REPORTS),
             Channel(self._run, self._messages, "remote", "queue-remote", wiring.REMOTE_JOBS, wiring.REMOTE_REPORTS),
@@ -68,10 +72,11 @@ class Sender:
         self._pickup = Notices(self._run, "queue-pickup", wiring.PICKUP_NOTICES, None, arrive)
         backlog = Backlog(self._run, layout, self._messages)
         self._messages.orders.attach(self._todo.reread)
-        self._control = Control(self._run, self._messages.orders)
+        answering = Answering(self._run, self._messages, self._channels, self._bouncer, self._cleaner)
+        self._control = Control(self._run, self._messages.orders, answering)
         self._parts: list[Part] = [
-            self._todo, self._pickup, backlog, self._run.syncing, *self._channels, self._bouncer, self._cleaner,
-            self._control,
+            self._todo, self._pickup, backlog, self._run.syncing, *self._channels, self._bouncer, self._delays,
+            self._cleaner, self._control, Watchdog(self._run, self._messages, self._channels),
         ]  # fmt: skip
         self._patience = 0.0
         self._run.log.status(self._messages.status())
@@ -85,8 +90,8 @@ class Sender:
         if self._patience:
             wait = min(wait, max(0.0, self._patience - time.monotonic()))
         ready = dict(poll.poll(wait * 1000))
-        if self._signals.descriptor in ready:
-            self._obey(self._signals.take())
+        # Also where poll does not show it: it may return for what came after a signal that is only then handled.
+        self._obey(self._signals.take())
         for part in self._parts:
             part.run(ready, time.time())
         self._run.log.status(self._messages.status())
@@ -113,8 +118,9 @@ class Sender:
         self._todo.leave()
         self._patience = self._patience or time.monotonic() + TODO_WAIT
         flying = any(channel.busy for channel in self._channels)
+        injecting = self._bouncer.busy or self._delays.busy
         told = self._todo.lost or time.monotonic() > self._patience
-        return told and not (flying or self._run.syncing.busy or self._bouncer.busy or self._cleaner.busy)
+        return told and not (flying or injecting or self._run.syncing.busy or self._cleaner.busy)
 
     def finish(self) -> int:
         """Say the last words; return the exit code: 111 where a peer was lost."""

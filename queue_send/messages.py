@@ -4,6 +4,7 @@ What is known of a message that waits is its number and its next attempt; everyt
 and is read when its turn comes. Nothing here waits; what the disk refuses is tried again later.
 """
 
+import os
 import time
 
 from queue_base.errors import reason
@@ -13,15 +14,15 @@ from queue_send.attempt import Attempt
 from queue_send.bouncer import Bouncer
 from queue_send.cleaner import Cleaner
 from queue_send.decisions import Decisions
-from queue_send.events import Settings
+from queue_send.delays import Delays
 from queue_send.known import Known
 from queue_send.nexthop import group_recipients
 from queue_send.orders import Orders
+from queue_send.retry import within_lifetime
 from queue_send.run import Run
 from queue_send.scheduler import Scheduler
 from queue_send.store import Store
 from queue_wire import logline
-from queue_wire.address import DOUBLE_BOUNCE_SENDER
 from queue_wire.errors import FormatError
 from queue_wire.notice import Classified
 
@@ -33,13 +34,15 @@ CHANNELS = ("local", "remote")
 class Messages:
     """All classified messages of the queue."""
 
-    def __init__(self, run: Run, layout: Layout, bouncer: Bouncer, cleaner: Cleaner) -> None:
+    def __init__(self, run: Run, layout: Layout, bouncer: Bouncer, delays: Delays, cleaner: Cleaner) -> None:
         self._run = run
         self.store = Store(layout)
         self._split = layout.split
         self._bouncer = bouncer
+        self.delays = delays
         self._cleaner = cleaner
         self._all_due = False
+        self.all_read = False
         self.known = Known(layout.split)
         # Ids that were announced while the backlog is being read, which must not take them on again.
         self._announced: set[int] | None = set()
@@ -49,24 +52,15 @@ class Messages:
         self.slices: dict[tuple[str, int], int] = {}
         self.orders = Orders(run, self, bouncer, cleaner, self.held)
         bouncer.attach(self.store, self.end, self.park)
+        delays.attach(self.store, self.may_be_tried, self.end)
         cleaner.attach(self.arrive)
         self.decisions = {kind: Decisions(run, self, kind) for kind in CHANNELS}
-        self.schedulers = {kind: Scheduler(self._settings(kind), self.decisions[kind]) for kind in CHANNELS}
-
-    def _settings(self, kind: str) -> Settings:
-        controls = self._run.controls
-        return Settings(
-            concurrency=controls.concurrencylocal if kind == "local" else controls.concurrencyremote,
-            active=controls.activelimit,
-            recipients=controls.destinationrecipients,
-            limits=controls.destinations,
-            rates=controls.destinationrate,
-        )
+        self.schedulers = {kind: Scheduler(run.controls.settings(kind), self.decisions[kind]) for kind in CHANNELS}
 
     def apply_controls(self) -> None:
         """Take the limits from the controls, after HUP."""
         for kind, scheduler in self.schedulers.items():
-            scheduler.change(self._settings(kind))
+            scheduler.change(self._run.controls.settings(kind))
 
     def flush(self, now: float) -> None:
         """ALRM: everything is due now, also what the backlog has yet to find."""
@@ -123,16 +117,26 @@ class Messages:
         if self.orders.carry_out(message, time.time()):
             return not self._cleaner.holds(message)
         dues = {kind: due for kind in CHANNELS if (due := self.store.due(message, kind)) is not None}
+        last = self._last_attempt(message, max(dues.values(), default=0))
         for kind, due in dues.items():
-            self.schedulers[kind].found(message, due, self._all_due)
+            self.schedulers[kind].found(message, due, self._all_due, last)
         if not dues and message not in self.held:
             self.finish(message)
         return bool(dues)
+
+    def _last_attempt(self, message: int, due: int) -> int:
+        """Return `due`, or what is soon after the message's lifetime: qmail's curve goes on beyond that."""
+        now = int(time.time())
+        if due <= now:
+            return due
+        birth = int(os.lstat(self.store.layout.hashed("info", message)).st_mtime)
+        return within_lifetime(due, now, birth + self._run.controls.longest)
 
     def all_found(self) -> None:
         """The backlog has been read."""
         self._announced = None
         self._all_due = False
+        self.all_read = True
 
     def load(self, kind: str, now: float) -> bool:
         """Load the next message of a channel, if one may be; return whether there was one."""
@@ -171,9 +175,8 @@ class Messages:
         start = self.slices.get((kind, message), 0)
         recipients = [recipient for recipient in recipients if recipient[0] >= start]
         rest = recipients[RECIPIENTS_MOST][0] if len(recipients) > RECIPIENTS_MOST else None
-        bounce = sender in (b"", DOUBLE_BOUNCE_SENDER)
-        lifetime = self._run.controls.bouncelifetime if bounce else self._run.controls.queuelifetime
-        return Attempt(message, sender, birth, birth + lifetime, rest), recipients[:RECIPIENTS_MOST]
+        expires = birth + self._run.controls.lifetime(sender)
+        return Attempt(message, sender, birth, expires, rest, due), recipients[:RECIPIENTS_MOST]
 
     def park(self, message: int, why: str) -> None:
         """Leave a message that cannot be read to a person: a mark in corrupt/, and an alert."""
@@ -236,7 +239,7 @@ class Messages:
 
     def end(self, message: int) -> None:
         """Nothing is left to do: the files go to queue-clean."""
-        if self.orders.puts_off(message):
+        if self.orders.puts_off(message) or not self.delays.lets_go(message):
             return
         self.held.discard(message)
         self.parked.discard(message)

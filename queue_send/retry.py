@@ -16,6 +16,7 @@ from queue_wire.errors import FormatError, quoted
 # Steps skipped at the first retry: a local mailbox is tried again after 100 s, a remote host after 400 s.
 SKIP_LOCAL = 10
 SKIP_REMOTE = 20
+AGAIN_AFTER = 123  # Seconds until what the disk has refused is tried again (qmail's SLEEP_SYSFAIL).
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -69,6 +70,14 @@ def next_attempt(schedule: Schedule, birth: int, now: int, skip: int, random: Ca
     if schedule.jitter:
         wait += int(wait * schedule.jitter / 100 * random())
     return now + wait
+
+
+def within_lifetime(due: int, now: int, expires: int) -> int:
+    """Return when a message that the schedule would try at `due` is tried: no later than right after its lifetime.
+
+    Where that is over, its last attempt is one that the disk kept from counting, and is repeated soon.
+    """
+    return min(due, expires + 1 if expires > now else now + AGAIN_AFTER)
 
 
 def _step(steps: tuple[int, ...], age: int) -> int:

@@ -7,51 +7,34 @@ with `ended`. What is decided about a message comes back as the calls of `Events
 - Only `activelimit` messages are loaded. New mail and due deferred mail enter one and one.
 - Destinations take turns (turns.py); each has its window, and no more groups loaded than that window can use. What has
   no room waits on disk, as a key aside in its destination, and is loaded again when there is.
-- Mail for a dead destination is deferred without an attempt; one group is the probe.
-- A message that has expired gets a last attempt where that is possible at once, and fails where it is not.
+- Mail for a dead destination is deferred without an attempt; one group is the probe. What was turned away is loaded
+  as soon as there is room once the destination is alive again, and one of it as the probe, if no other comes in time.
+- A message that has expired gets a last attempt where that is possible soon, and fails where it is not.
 """
 
+from collections import deque
 from heapq import heappop, heappush
 
 from queue_send.attempt import Attempt, Group, Recipient
 from queue_send.destination import Destination
+from queue_send.destinations import Destinations
 from queue_send.events import Events, Settings
-from queue_send.loading import Loading
-from queue_send.turns import Turns
+
+LAST_WAIT = 3600.0  # Seconds in which a message past its lifetime gets its last attempt, or fails without it.
 
 
-class Scheduler(Loading):
+class Scheduler(Destinations):
     """The waiting, active and flying messages of one channel."""
 
     def __init__(self, settings: Settings, events: Events) -> None:
         super().__init__(settings)
         self._events = events
-        self._destinations: dict[bytes, Destination] = {}
-        self._turns = Turns()
-        self._later: list[tuple[float, bytes]] = []
-
-    def change(self, settings: Settings) -> None:
-        """Take new limits; destinations that are known keep their windows."""
-        self.settings = settings
-        for destination in self._destinations.values():
-            destination.rate = settings.rates.get(destination.name)
-
-    def flush(self, now: float) -> None:
-        """Everything that waits is due, in its order. Each dead destination is probed once, not overrun."""
-        self._admission.flush()
-        for destination in self._destinations.values():
-            if destination.dead:
-                destination.probe_at = now
-
-    def probe(self, nexthop: bytes, now: float) -> None:
-        """Probe a destination with the next message for it, if it is dead."""
-        destination = self._destinations.get(nexthop)
-        if destination is not None and destination.dead:
-            destination.probe_at = now
+        self._later: list[tuple[float, bytes]] = []  # When a rate allows a start or a probe is due.
 
     def open(self, attempt: Attempt, groups: list[tuple[bytes, list[Recipient]]], now: float) -> None:
         """A message that `next_load` named was loaded: its groups go to their destinations."""
-        self._active[attempt.message] = attempt
+        self.attempts[attempt.message] = attempt
+        attempt.opened = now
         for nexthop, recipients in groups:
             self._place(Group(attempt, nexthop, recipients), now)
         self._close_if_over(attempt, now)
@@ -71,23 +54,17 @@ class Scheduler(Loading):
         elif attempt.aside is None or destination.waiting < self._destination(attempt.aside).waiting:
             attempt.aside = group.nexthop  # The one that will have room first, as far as anybody knows.
 
-    def _destination(self, nexthop: bytes) -> Destination:
-        destination = self._destinations.get(nexthop)
-        if destination is None:
-            destination = Destination(nexthop, self.settings.limits, self.settings.rates.get(nexthop))
-            self._destinations[nexthop] = destination
-        return destination
-
     # Starting
 
     def next_job(self, now: float) -> Group | None:
         """Return the group to start now, already cut to what may start, or None where nothing may."""
         while self._later and self._later[0][0] <= now:
-            waiting = self._destinations.get(heappop(self._later)[1])
+            waiting = self.destinations.get(heappop(self._later)[1])
             if waiting is not None:
+                self._load_probe(waiting, now)
                 self._list(waiting, now)
-        self._turns.age(now)
-        while (destination := self._turns.next(self.settings.concurrency)) is not None:
+        self.turns.age(now)
+        while (destination := self.turns.next(self.settings.concurrency)) is not None:
             group = self._take(destination, now)
             if group is not None:
                 return group
@@ -102,7 +79,7 @@ class Scheduler(Loading):
         if not destination.queue or not self._may_start(destination, now):
             return None
         group = destination.queue.popleft()
-        most = min(self.settings.recipients, self._turns.room(destination, self.settings.concurrency))
+        most = min(self.settings.recipients, self.turns.room(destination, self.settings.concurrency))
         if len(group.recipients) > most:
             rest = Group(group.attempt, group.nexthop, group.recipients[most:])
             destination.queue.appendleft(rest)
@@ -112,7 +89,7 @@ class Scheduler(Loading):
         group.attempt.flying += count
         self.running += count
         destination.started(now)
-        self._turns.started(group, destination, now)
+        self.turns.started(group, destination, now)
         self._list(destination, now)
         return group
 
@@ -131,16 +108,9 @@ class Scheduler(Loading):
     def _list(self, destination: Destination, now: float) -> None:
         """Give a destination a turn, if it has something to start; have more loaded if it has room."""
         if destination.queue and not destination.listed and self._may_start(destination, now):
-            self._turns.add(destination)
+            self.turns.add(destination)
         if not destination.dead:
             self._load_more(destination)
-
-    def _load_more(self, destination: Destination) -> None:
-        for _ in range(destination.room):
-            message = destination.take_aside()
-            if message is None:
-                break
-            self._admission.refill(message)
 
     # Ending
 
@@ -148,7 +118,7 @@ class Scheduler(Loading):
         """A job has its verdicts: `deferred` recipients are to be tried again; `host_failed`: no host there."""
         attempt, count = group.attempt, len(group.recipients)
         self.running -= count
-        self._turns.ended(group, now)
+        self.turns.ended(group, host_failed, now)
         attempt.flying -= count
         attempt.deferred += deferred
         destination = self._destination(group.nexthop)
@@ -157,16 +127,22 @@ class Scheduler(Loading):
             if destination.succeeded(self.settings.limits):
                 self._events.revived(destination)
                 destination.turned_away = 0
+                self._away.bring_back(destination)
         else:
+            last = destination.probe_at
             died = destination.failed(self.settings.limits, now)
             if destination.dead:
+                if destination.probe_at > last:
+                    heappush(self._later, (destination.probe_at, destination.name))
+                self.turns.forget(destination.name)
                 self._turn_all_away(destination, now)  # Also what a probe in vain has left of its message.
             if died:
                 self._events.died(destination)
+                self._defer_aside(destination, now)
         self._list(destination, now)
         self._close_if_over(attempt, now)
         if destination.idle:
-            del self._destinations[destination.name]
+            del self.destinations[destination.name]
 
     def settled(self, group: Group, now: float) -> None:
         """What `expired` named has been dealt with."""
@@ -175,17 +151,13 @@ class Scheduler(Loading):
 
     def withdraw(self, message: int, now: float) -> bool:
         """Start no more of a message; return False where it is not active. `withdrawn` follows, perhaps at once."""
-        attempt = self._active.get(message)
+        attempt = self.attempts.get(message)
         if attempt is None:
             return False
         attempt.withdrawn = True
         attempt.queued = 0  # Its groups are passed over when their turn comes.
         self._close_if_over(attempt, now)
         return True
-
-    def holds(self, message: int) -> bool:
-        """Return whether a message is loaded: something of it is queued or in flight."""
-        return message in self._active
 
     def _turn_all_away(self, destination: Destination, now: float) -> None:
         while destination.queue:
@@ -195,21 +167,45 @@ class Scheduler(Loading):
                 self._turn_away(queued, destination, now)
                 self._close_if_over(queued.attempt, now)
 
+    def give_up(self, destination: Destination, now: float) -> None:
+        """Fail what has waited here for its last attempt for LAST_WAIT seconds, or that the rate keeps from it."""
+        self._defer_aside(destination, now)
+        over_rate = destination.next_start(now) > now
+        late = [group for group in destination.queue if _is_late(group.attempt, over_rate, now)]
+        if not late:
+            return
+        gone = set(map(id, late))
+        destination.queue = deque(group for group in destination.queue if id(group) not in gone)
+        for group in late:
+            group.attempt.queued -= len(group.recipients)
+            self._turn_away(group, destination, now)
+        if destination.dead and not destination.queue and not destination.flying:
+            destination.probing = False  # The probe was among them; the next message is one.
+        self._list(destination, now)
+
     def _turn_away(self, group: Group, destination: Destination, now: float) -> None:
         """A group is not tried this time: it waits for its next attempt, or fails if it has expired."""
         attempt, count = group.attempt, len(group.recipients)
+        self._defer_aside(destination, now)
         if now > attempt.expires:
             attempt.flying += count
             self._events.expired(group)
         else:
-            destination.turned_away += 1
+            destination.turned_away += count
             attempt.deferred += count
+            self._away.note(destination, attempt.message)
+
+    def _defer_aside(self, destination: Destination, now: float) -> None:
+        """Mail that waits for room in a dead destination is deferred, too: one draws the next, between other mail."""
+        message = destination.aside.take() if destination.dead else None
+        if message is not None:
+            self.admission.wake(message, int(now))
 
     def _close_if_over(self, attempt: Attempt, now: float) -> None:
         message = attempt.message
-        if not attempt.over or self._active.get(message) is not attempt:
+        if not attempt.over or self.attempts.get(message) is not attempt:
             return
-        del self._active[message]
+        del self.attempts[message]
         if attempt.withdrawn:
             self._events.withdrawn(attempt)
         elif not attempt.left:
@@ -217,11 +213,11 @@ class Scheduler(Loading):
         elif attempt.aside is not None:
             # Loaded again when there is room, or when those that were deferred are due: neither waits for the
             # other. All that are left are tried then.
-            self._destination(attempt.aside).put_aside(message)
+            self._destination(attempt.aside).aside.put(message)
             if attempt.deferred and attempt.rest is None:
                 self._events.deferred(attempt, now)
             else:
-                self._admission.wake(message, attempt.expires + 1)
+                self.admission.wake(message, attempt.expires + 1)
             self._load_more(self._destination(attempt.aside))
         else:
             self._events.deferred(attempt, now)
@@ -231,19 +227,17 @@ class Scheduler(Loading):
     def next_time(self, now: float) -> float | None:
         """Return when there will be something to load or to start, None where only a report can bring it."""
         times = [self._later[0][0]] if self._later else []
-        if self._turns.any(self.settings.concurrency):
+        if self.turns.any(self.settings.concurrency) or (self._wanting and self._has_room):
             return now
         if self._has_room:
-            first = self._admission.next_time(now)
+            first = self.admission.next_time(now)
             if first is not None:
                 times.append(first)
         return max(now, min(times)) if times else None
 
-    @property
-    def active(self) -> int:
-        """Messages that are loaded."""
-        return len(self._active)
 
-    def __len__(self) -> int:
-        """Messages that wait or are loaded, at the most: a key may be there twice."""
-        return len(self._admission) + len(self._active)
+def _is_late(attempt: Attempt, over_rate: bool, now: float) -> bool:
+    """Whether a message that waits in a destination is past its lifetime, and gets no last attempt in time."""
+    if attempt.withdrawn or now <= attempt.expires:
+        return False
+    return over_rate or now > max(attempt.expires, attempt.opened) + LAST_WAIT

@@ -4,9 +4,8 @@ import errno
 import os
 import re
 from collections.abc import Generator
-from math import ceil
 
-from queue_base.durable import Commit, read_file, write_all
+from queue_base.durable import Commit, read_dated, write_all
 from queue_base.layout import FILE_MODE, Layout
 from queue_wire.envelope import unpack_info
 from queue_wire.errors import FormatError
@@ -17,6 +16,7 @@ from queue_wire.recipients import DONE_MARK, unpack_pending
 HEADER_MOST = 65536  # Bytes of a message in which its header is looked for.
 BOUNCE_MOST = 128 * 1024 * 1024  # Bytes of bounce/I: over 60,000 failures of the longest addresses and texts.
 BOUNCE_PIECE = 256 * 1024  # Bytes of it that are read at a time.
+_SECOND = 1_000_000_000  # Nanoseconds.
 _HEADER_END = re.compile(rb"(^|\n)\r?\n")
 
 
@@ -40,8 +40,16 @@ class Store:
     def load(self, message: int) -> tuple[bytes, int]:
         """Return (sender, birth in seconds)."""
         path = self.layout.hashed("info", message)
-        sender = unpack_info(read_file(path))
-        return sender, int(os.stat(path).st_mtime)
+        data, mtime = read_dated(path)
+        return unpack_info(data), mtime // _SECOND
+
+    def told(self, message: int) -> int:
+        """Return when the sender was last told of a delay, in seconds; no later than the birth where nobody was."""
+        return os.stat(self.layout.mess(message)).st_mtime_ns // _SECOND
+
+    def set_told(self, message: int, when: int) -> None:
+        """Keep on disk when the sender was told of a delay. Not synced: a power cut may undo it and repeat a notice."""
+        os.utime(self.layout.mess(message), (when, when))
 
     def pending(self, message: int, kind: str) -> tuple[int, list[tuple[int, bytes]]]:
         """Return (next attempt in seconds, (offset, address) of the recipients that are not done).
@@ -50,8 +58,8 @@ class Store:
         """
         path = self.layout.hashed(kind, message)
         try:
-            data = read_file(path)
-            return ceil(os.stat(path).st_mtime), unpack_pending(data)
+            data, mtime = read_dated(path)
+            return _whole_seconds(mtime), unpack_pending(data)
         except FileNotFoundError:
             return 0, []
 
@@ -76,7 +84,7 @@ class Store:
     def due(self, message: int, kind: str) -> int | None:
         """Return the next attempt in whole seconds since the epoch, None where the channel has no recipients left."""
         try:
-            return ceil(os.stat(self.layout.hashed(kind, message)).st_mtime)
+            return _whole_seconds(os.stat(self.layout.hashed(kind, message)).st_mtime_ns)
         except FileNotFoundError:
             return None
 
@@ -167,7 +175,8 @@ class Store:
             if os.path.exists(path):
                 commit.written(path)
             else:
-                commit.unlink(path)
+                # Not `unlink`: this runs in the thread, and the file of a new message of this number could come now.
+                commit.removed(path)
         commit.sync()
 
     def header(self, message: int) -> bytes:
@@ -191,6 +200,11 @@ class Store:
         commit.unlink(path)
         commit.create(path, reason.replace("\n", " ").encode("utf-8", "replace") + b"\n", FILE_MODE)
         commit.sync()
+
+
+def _whole_seconds(nanoseconds: int) -> int:
+    """Return the first whole second that is not earlier."""
+    return -(-nanoseconds // _SECOND)
 
 
 def _cut(handle: int) -> int:

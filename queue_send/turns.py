@@ -1,9 +1,11 @@
 """Whose turn it is: destinations one after the other, but those that hold their places for long leave some free. Pure.
 
-A destination is quick or slow by what its jobs took of late, unproven where nothing is known. The slow ones take at
-most half of the places together, the slow and the unproven three quarters, so that a tarpit, or a thousand
-hosts that let connections time out, keep no place from mail that is gone in a second. A job that is in flight for
-long counts as slow, whatever it began as. What has to wait for a place has its turn first when there is one.
+A destination is quick or slow by what its jobs took of late, unproven where nothing is known. A tarpit, or a thousand
+hosts that let connections time out, are to keep no place from mail that is gone in a second, and a slow job cannot be
+called back when there is a rush. So a slow job starts only where it leaves two fifths of the places free, and the slow
+ones take at most half; but an eighth is theirs in any case, so that they are served. The slow and the unproven take
+at most three quarters. A job that is in flight for long counts as slow, whatever it began as. What has to wait for
+a place has its turn first when there is one.
 """
 
 from collections import deque
@@ -13,6 +15,8 @@ from queue_send.destination import Destination
 
 SLOW, UNPROVEN, QUICK, ENDED = range(4)
 LONG = 15.0  # Seconds that a quick destination's jobs take at the most.
+SPARE = 2 / 5  # Of the places, these stay free where a slow job starts,
+LEAST = 1 / 8  # but so many are for slow jobs in any case.
 KNOWN_MOST = 20_000  # Destinations whose pace is remembered, about 200 bytes each.
 
 
@@ -60,10 +64,11 @@ class Turns:
     def _places(self, pace: int, concurrency: int) -> int:
         slow, unproven, quick = self._running
         places = concurrency - slow - unproven - quick
+        if pace == SLOW:
+            spared = min(places - int(concurrency * SPARE), (concurrency + 1) // 2 - slow)
+            places = min(places, max(spared, int(concurrency * LEAST) - slow))
         if pace != QUICK:
             places = min(places, concurrency - concurrency // 4 - slow - unproven)
-        if pace == SLOW:
-            places = min(places, (concurrency + 1) // 2 - slow)
         return places
 
     def _pace(self, destination: Destination) -> int:
@@ -86,12 +91,18 @@ class Turns:
                 self._running[SLOW] += len(group.recipients)
                 group.pace = SLOW
 
-    def ended(self, group: Group, now: float) -> None:
-        """A job has ended; what it took counts for a quarter."""
+    def ended(self, group: Group, host_failed: bool, now: float) -> None:
+        """A job has ended; what it took counts for a quarter, but for nothing if a host that is known was not there."""
         self._running[group.pace] -= len(group.recipients)
         group.pace = ENDED
+        if host_failed and group.nexthop in self._seconds:
+            return
         seconds = max(0.0, now - group.started)
         before = self._seconds.pop(group.nexthop, seconds)
         self._seconds[group.nexthop] = (3.0 * before + seconds) / 4.0
         if len(self._seconds) > KNOWN_MOST:
             del self._seconds[next(iter(self._seconds))]
+
+    def forget(self, nexthop: bytes) -> None:
+        """What a destination's jobs took says nothing of the next ones: nobody was there."""
+        self._seconds.pop(nexthop, None)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from queue_base.errors import reason
 from queue_send.attempt import Attempt, Group
+from queue_send.delays import Delays
 from queue_send.run import Run
 from queue_send.store import Failure, Store
 from queue_wire import logline
@@ -17,7 +18,7 @@ from queue_wire.report import HOST_SCOPE, PERMANENT, SUCCESS, TEMPORARY, Report
 
 MANGLED = b""
 TOO_LONG = b"I'm not going to try again; this message has been in the queue too long.\n"
-NOT_TRIED = b"The destination could not be tried: it is dead, or its rate allows no more. (#4.4.7)\n"
+NOT_TRIED = b"The destination could not be tried: it is dead, takes no more, or its rate allows no more. (#4.4.7)\n"
 
 
 class Landed:
@@ -35,9 +36,10 @@ class Landed:
 class Verdicts:
     """The verdicts of one turn of one channel."""
 
-    def __init__(self, run: Run, store: Store, kind: str) -> None:
+    def __init__(self, run: Run, store: Store, delays: Delays, kind: str) -> None:
         self._run = run
         self._store = store
+        self._delays = delays
         self._kind = kind
         self._landed: list[Landed] = []
         self._done: dict[Attempt, list[int]] = {}
@@ -57,6 +59,8 @@ class Verdicts:
                 letter = PERMANENT
                 text += (b"" if text.endswith(b"\n") else b"\n") + TOO_LONG
             self._take(landed, number, first + number, letter, text)
+            if letter == TEMPORARY:
+                self._delays.hear(group.attempt, self._shown(group.recipients[number][1]), text, now)
 
     def expire(self, group: Group) -> None:
         """Fail a group that cannot be tried before it is too late; in the log each is a delivery that ends at once."""
@@ -76,8 +80,10 @@ class Verdicts:
             landed.done += 1
             self._done.setdefault(attempt, []).append(offset)
         elif letter == PERMANENT:
-            shown = strip_prepend(address, self._run.controls.virtualdomains) if self._kind == "local" else address
-            self._failed.append((landed, offset, Failure(attempt.message, shown, text)))
+            self._failed.append((landed, offset, Failure(attempt.message, self._shown(address), text)))
+
+    def _shown(self, address: bytes) -> bytes:
+        return strip_prepend(address, self._run.controls.virtualdomains) if self._kind == "local" else address
 
     def apply(self, tell: Callable[[Landed], None]) -> None:
         """Mark what is done and tell of each group; of one with failures once those are safe on the disk.

@@ -5,6 +5,9 @@ likes. A million entries take 16 MB; objects would take ten times that.
 """
 
 from array import array
+from collections.abc import Iterator
+
+from queue_send.keys import find_key
 
 # Seconds; an entry that is this much earlier is past, whatever the clock says.
 LONG_AGO = 1 << 40
@@ -65,3 +68,14 @@ class Waiting:
         """Make everything due, in the order that it had."""
         # Taking the same from each keeps the heap as it is.
         self._dues = array("q", (due - LONG_AGO for due in self._dues))
+
+    def dues_of(self, key: int) -> list[int]:
+        """Return the dues of the entries that have this key."""
+        return [self._dues[place] for place in find_key(self._keys, key)]
+
+    def due_by(self, due: int, start: int, count: int) -> Iterator[tuple[int, int]]:
+        """Yield those of `count` entries, from place `start` on and in no order, that are due at `due` or earlier."""
+        stop = start + count
+        for one, key in zip(self._dues[start:stop], self._keys[start:stop], strict=True):
+            if one <= due:
+                yield one, key

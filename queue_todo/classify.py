@@ -16,10 +16,10 @@ from typing import NamedTuple
 from queue_base.durable import Commit, read_file
 from queue_base.errors import reason
 from queue_base.layout import FILE_MODE, Layout
-from queue_todo.rewrite import Rules, split_recipients
 from queue_wire.envelope import Envelope, pack_info, unpack_todo
 from queue_wire.errors import FormatError
 from queue_wire.recipients import pack_recipients
+from queue_wire.rewrite import Rules, split_recipients
 
 
 class Entry(NamedTuple):

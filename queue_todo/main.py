@@ -15,17 +15,18 @@ from queue_base.errors import Failure, complain, reason
 from queue_base.home import Home, take_daemon_home
 from queue_base.layout import Layout, open_layout
 from queue_base.pipes import OutPipe, PeerLost, read_available
+from queue_base.rules import read_rules
 from queue_base.signals import ignore
 from queue_base.trigger import Trigger
 from queue_base.watch import Watch
 from queue_todo.classify import Entry, Outcome, classify, confirm
-from queue_todo.controls import read_rules
+from queue_todo.inflow import Inflow, Space
 from queue_todo.pending import RETRY_AFTER, Pending
-from queue_todo.rewrite import Rules
 from queue_wire import logline
 from queue_wire.errors import FormatError
 from queue_wire.ids import unpack_id
 from queue_wire.notice import EXIT, REREAD, Classified, pack_classified, pack_log
+from queue_wire.rewrite import Rules
 
 PROGRAM = "queue-todo"
 USAGE = "usage: queue-todo [--home HOME]"
@@ -55,6 +56,8 @@ class Classifier:
         self._next_rules = 0.0
         self._unsure: list[Entry] = []
         self._next_confirm = 0.0
+        self._inflow = Inflow(home, self._log)
+        self._space = Space(home, self._log)
         self.leaving = False
         if self._watch.problem:
             self._alert(f"unable to watch todo: {self._watch.problem}; the trigger and scans do its work")
@@ -70,9 +73,10 @@ class Classifier:
             if descriptor is not None:
                 poll.register(descriptor, select.POLLIN)
         poll.register(1, select.POLLOUT if self._notices.held else 0)
+        wait = min(self._space.wait(now), self._inflow.wait(now, self._arrival))
         if self._rules is None:
-            return max(0.0, self._next_rules - now)
-        wait = RULES_RETRY if self._notices.held > HELD_MOST else self._pending.wait(now)
+            return min(wait, max(0.0, self._next_rules - now))
+        wait = min(wait, RULES_RETRY if self._notices.held > HELD_MOST else self._pending.wait(now))
         if self._blind:
             wait = min(wait, max(0.0, self._next_scan - now))
         return min(wait, max(0.0, self._next_confirm - now)) if self._unsure else wait
@@ -86,17 +90,23 @@ class Classifier:
         if self._rules is None and now >= self._next_rules:
             self._reread(now)
         if self._watch.descriptor in ready:
-            self._take_names()
+            self._take_names(now)
         if self._trigger is not None and self._trigger.descriptor in ready:
-            self._take_trigger(self._trigger.clear())
+            self._take_trigger(self._trigger.clear(), now)
         if self._blind and now >= self._next_scan:
             self._next_scan = now + BLIND_SCAN
             self._pending.scan_soon()
+        worked = False
         if self._rules is not None and self._notices.held <= HELD_MOST and not self.leaving:
             self._pending.run(now)
             group = self._pending.take(GROUP)
             if group:
-                self._report(classify(self._layout, self._rules, group, self._pending.unpark(group)), now)
+                outcome = classify(self._layout, self._rules, group, self._pending.unpark(group))
+                self._report(outcome, now)
+                worked = bool(outcome.entries or outcome.parked)
+        if self._rules is not None:
+            self._inflow.judge(time.monotonic(), len(self._pending), self._arrival, worked)
+        self._space.run(now)
         if self._unsure and now >= self._next_confirm:
             self._confirm(now)
         self._notices.flush()
@@ -104,6 +114,10 @@ class Classifier:
     def finish(self) -> None:
         """Write the notices that queue-send has not read yet, however long that takes. Raises PeerLost."""
         self._notices.finish()
+
+    def free_injectors(self) -> None:
+        """Let them go on: nobody classifies any more."""
+        self._inflow.end()
 
     def _obey(self) -> None:
         for command in read_available(0) or b"":
@@ -124,7 +138,12 @@ class Classifier:
             fate = "the old ones stay" if self._rules else f"nothing is classified; trying again in {RULES_RETRY:.0f} s"
             self._alert(f"unable to reread controls: {error}; {fate}")
 
-    def _take_names(self) -> None:
+    @property
+    def _arrival(self) -> float | None:
+        """Since when the next message has waited; the time in which nothing can be classified does not count."""
+        return None if self._rules is None else self._pending.arrival
+
+    def _take_names(self, now: float) -> None:
         found = []
         for name in self._watch.take():
             try:
@@ -132,7 +151,7 @@ class Classifier:
             except FormatError:
                 continue  # Not a message: a person's file.
         self._named += len(found)
-        self._pending.add(found)
+        self._pending.add(found, now)
         if self._watch.lost:
             self._watch.lost = False
             self._pending.scan_soon()
@@ -141,10 +160,10 @@ class Classifier:
     def _blind(self) -> bool:
         return self._watch.descriptor is None and self._trigger is None
 
-    def _take_trigger(self, pulls: int) -> None:
+    def _take_trigger(self, pulls: int, now: float) -> None:
         """Scan if somebody pulled the trigger whose message inotify did not name."""
         if self._watch.descriptor is not None:
-            self._take_names()
+            self._take_names(now)
         if pulls > self._named:
             self._pending.scan_soon()
         self._named = max(0, self._named - pulls)
@@ -196,10 +215,13 @@ class Classifier:
 
 def loop(classifier: Classifier) -> None:
     """Turn until told to exit, or until queue-send is gone."""
-    while not classifier.leaving:
-        poll = select.poll()
-        wait = classifier.prepare(poll, time.monotonic())
-        classifier.run(dict(poll.poll(wait * 1000)), time.monotonic())
+    try:
+        while not classifier.leaving:
+            poll = select.poll()
+            wait = classifier.prepare(poll, time.monotonic())
+            classifier.run(dict(poll.poll(wait * 1000)), time.monotonic())
+    finally:
+        classifier.free_injectors()
     classifier.finish()
 
 

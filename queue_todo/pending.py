@@ -18,21 +18,27 @@ class Pending:
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        self._waiting: dict[int, None] = {}
+        self._waiting: dict[int, float] = {}
         self._later: dict[int, float] = {}
         self._parked: set[int] = set()
         self._scan: Iterator[int] | None = None
         self._again = False
         self._next_scan = 0.0
+        self._scan_began = 0.0
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, messages: Iterable[int]) -> None:
+    @property
+    def arrival(self) -> float | None:
+        """When the next message was first seen waiting (monotonic seconds), None where none waits."""
+        return next(iter(self._waiting.values()), None)
+
+    def add(self, messages: Iterable[int], now: float) -> None:
         """Add ids that somebody named."""
         for message in messages:
             self._later.pop(message, None)
-            self._waiting[message] = None
+            self._waiting.setdefault(message, now)
 
     def defer(self, message: int, now: float) -> None:
         """Try a message again in RETRY_AFTER seconds."""
@@ -68,10 +74,11 @@ class Pending:
         if self._later:
             for message in [message for message, due in self._later.items() if due <= now]:
                 del self._later[message]
-                self._waiting[message] = None
+                self._waiting.setdefault(message, now)
         if self._scan is None and (self._again or now >= self._next_scan):
             self._again = False
             self._next_scan = now + SCAN_EVERY
+            self._scan_began = now
             self._parked = set(_ids(self._layout, "corrupt"))
             self._scan = _ids(self._layout, "todo")
         if self._scan is not None:
@@ -80,7 +87,7 @@ class Pending:
                 self._scan = None
             for message in found:
                 if message not in self._parked and message not in self._later:
-                    self._waiting[message] = None
+                    self._waiting.setdefault(message, self._scan_began)
 
     def wait(self, now: float) -> float:
         """Return the seconds until there is something to do that no descriptor will tell."""

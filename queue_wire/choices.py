@@ -39,13 +39,14 @@ class Choices(NamedTuple, Generic[Value]):
 def unpack_choices(lines: Iterable[bytes], unpack: Callable[[bytes], Value], default: Value) -> Choices[Value]:
     """Return the choices in a control file's lines. Raises FormatError, as `unpack` does for what is no value.
 
-    A line that is a value as a whole stands for everything else, so an IPv6 address needs no key.
+    A line that is a value as a whole stands for everything else, so an IPv6 address needs no key; the first one counts.
     """
+    bare: list[Value] = []
     senders: dict[bytes, bytes] = {}
     nexthops: dict[bytes, bytes] = {}
     for line in lines:
         try:
-            default = unpack(line)
+            bare.append(unpack(line))
             continue
         except FormatError:
             key, colon, value = line.partition(b":")
@@ -55,7 +56,7 @@ def unpack_choices(lines: Iterable[bytes], unpack: Callable[[bytes], Value], def
             senders[key[1:]] = value
         else:
             nexthops[key] = value
-    return Choices(unpack_hosts(senders, unpack), unpack_hosts(nexthops, unpack), default)
+    return Choices(unpack_hosts(senders, unpack), unpack_hosts(nexthops, unpack), bare[0] if bare else default)
 
 
 def unpack_name(text: bytes) -> bytes:

@@ -6,6 +6,8 @@ with `#` do not count. Keys of maps and entries of sets compare without regard t
 
 from queue_wire.errors import FormatError, quoted
 
+_UNITS = {b"K": 1 << 10, b"M": 1 << 20, b"G": 1 << 30, b"T": 1 << 40}
+
 
 def unpack_line(data: bytes) -> bytes:
     """Return the first line; empty where the file is."""
@@ -24,6 +26,16 @@ def unpack_number(data: bytes) -> int:
     if not line.isdigit() or len(line) > 18:
         raise FormatError(f"not a number: {quoted(line)}")
     return int(line)
+
+
+def unpack_size(data: bytes) -> int:
+    """Return the size on the first line, in bytes; K, M, G and T behind the number are powers of 1,024.
+
+    Raises FormatError.
+    """
+    line = unpack_line(data)
+    factor = _UNITS.get(line[-1:].upper(), 1)
+    return unpack_number(line if factor == 1 else line[:-1]) * factor
 
 
 def unpack_set(data: bytes) -> frozenset[bytes]:

@@ -7,6 +7,13 @@
 hold has the reason as its first argument; release, requeue, delete, bounce, flush have none of their own. After it
 come long ids, at most IDS_MOST. probe has domains instead. A note is a letter and a text: `-` a message that
 is not there (any more), `!` one that could not be changed, `=` something to know.
+
+Questions change nothing, and the texts of their notes are facts (queue_wire.cause, queue_wire.facts):
+
+    why           long id, then where its recipients go: L and an address, R and a domain   causes
+    destinations  channel, place to go on from (empty: the start), nexthops (none: all)     destinations;
+                                                                  count is the next place, 0 for no more
+    totals                                                 channels; count is 1 once the backlog is read
 """
 
 from typing import NamedTuple
@@ -24,7 +31,12 @@ DELETE = b"delete"
 BOUNCE = b"bounce"
 FLUSH = b"flush"
 PROBE = b"probe"
-COMMANDS = frozenset((HOLD, RELEASE, REQUEUE, DELETE, BOUNCE, FLUSH, PROBE))
+WHY = b"why"
+DESTINATIONS = b"destinations"
+TOTALS = b"totals"
+QUESTIONS = frozenset((WHY, DESTINATIONS, TOTALS))
+COMMANDS = frozenset((HOLD, RELEASE, REQUEUE, DELETE, BOUNCE, FLUSH, PROBE)) | QUESTIONS
+CHANNELS = (b"local", b"remote")
 GONE = b"-"
 TROUBLE = b"!"
 NEWS = b"="
@@ -32,7 +44,7 @@ _LETTERS = GONE + TROUBLE + NEWS
 
 
 class Request(NamedTuple):
-    """A command, the reason of hold (else empty), and long ids or domains."""
+    """A command, the reason of hold (else empty), and long ids, domains, or what a question is about."""
 
     command: bytes
     reason: bytes
@@ -72,7 +84,17 @@ def unpack_request(payload: bytes) -> Request:
         reason = names.pop(0)
     if len(names) > IDS_MOST:
         raise FormatError(f"control: {len(names)} names, limit {IDS_MOST}")
+    if command == WHY and not (names and all(name[:1] in (b"L", b"R") for name in names[1:])):
+        raise FormatError("control: why without an id, or with something that is no recipient")
+    if command == DESTINATIONS and not _is_place(names[:2]):
+        raise FormatError("control: destinations without a channel and a place")
     return Request(command, reason, names)
+
+
+def _is_place(names: list[bytes]) -> bool:
+    if len(names) < 2 or names[0] not in CHANNELS:
+        return False
+    return not names[1] or (names[1].isdigit() and len(names[1]) <= 18)
 
 
 def pack_reply(reply: Reply) -> bytes:

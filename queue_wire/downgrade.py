@@ -11,7 +11,7 @@ shows, has `?` for them.
 from collections.abc import Callable
 
 from queue_wire.errors import FormatError
-from queue_wire.facts import LINE_MOST
+from queue_wire.message_facts import LINE_MOST
 from queue_wire.mime_encode import (
     choose_encoding,
     encode_base64,

@@ -18,13 +18,17 @@ _PARAGRAPH_MOST = 65536  # Bytes of one paragraph that the reader looks at; ours
 
 
 def pack_failure(recipient: bytes, text: bytes) -> bytes:
-    """Return the paragraph for one recipient: newlines in the address become `_`, empty lines in the text go.
-
-    Of a text over TEXT_MOST bytes the beginning and the last whole lines are kept, with `[...]` between them.
-    """
-    lines = [line for line in text.split(b"\n") if line.strip(b"\r")]
-    body = _shorten(b"\n".join(lines)) or b"No reason was reported."
+    """Return the paragraph for one recipient: newlines in the address become `_`, the text is as clean_text has it."""
+    body = clean_text(text) or b"No reason was reported."
     return b"<%s>:\n%s%s" % (recipient.replace(b"\n", b"_"), body, END)
+
+
+def clean_text(text: bytes) -> bytes:
+    """Return what was reported without empty lines and a newline at its end, TEXT_MOST bytes at the most.
+
+    Of a longer one the beginning and the last whole lines are kept, with `[...]` between them.
+    """
+    return _shorten(b"\n".join(line for line in text.split(b"\n") if line.strip(b"\r")))
 
 
 def _shorten(body: bytes) -> bytes:

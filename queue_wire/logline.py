@@ -60,6 +60,11 @@ def bounce_message(message: int, pid: int) -> bytes:
     return b"bounce msg %d qp %d" % (message, pid)
 
 
+def delay_message(message: int, pid: int) -> bytes:
+    """A notice that the message is delayed was injected by process `pid`."""
+    return b"delay msg %d qp %d" % (message, pid)
+
+
 def triple_bounce(message: int) -> bytes:
     """A bounce of a double bounce: discarded."""
     return b"triple bounce: discarding bounce/%d" % message
@@ -93,6 +98,17 @@ def destination_dead(nexthop: bytes, probe: int, turned_away: int) -> bytes:
 def destination_alive(nexthop: bytes, turned_away: int) -> bytes:
     """A dead nexthop took a probe; so many recipients were deferred without an attempt in between."""
     return _line(b"dest ", nexthop, b" alive: %d recipients were deferred without an attempt" % turned_away)
+
+
+def inflow(word: str, waiting: int, seconds: int) -> bytes:
+    """Injectors are from now on `slow`, `refused` or `free`; so many messages wait, the next one for so long."""
+    what = f"{waiting} messages wait in todo, the next one for {seconds} s"
+    return _spaced(b"inflow ", f"{word}: {what}")
+
+
+def inflow_space(path: str) -> bytes:
+    """The disk has room for more mail again."""
+    return _spaced(b"inflow ", f"free: there is room on {path} again")
 
 
 def alert(text: str) -> bytes:

@@ -8,7 +8,7 @@ import binascii
 import re
 from collections.abc import Iterator
 
-from queue_wire.facts import LINE_MOST
+from queue_wire.message_facts import LINE_MOST
 
 # A body is worked on in pieces of about this size, so that no call takes long.
 PIECE = 65536

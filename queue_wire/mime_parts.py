@@ -12,7 +12,7 @@ from email.policy import compat32
 from typing import NamedTuple
 
 from queue_wire.errors import FormatError
-from queue_wire.facts import LINE_MOST
+from queue_wire.message_facts import LINE_MOST
 
 # A header is in memory, and parsed, while it is worked on. Postfix cuts headers at 100 kB.
 HEADER_MOST = 1024 * 1024

@@ -78,6 +78,7 @@ class Dialogue:
             self.cut = self.phase is Phase.MESSAGE
             self.phase = Phase.CLOSED
             self.failure = (letter, reason)
+            self._expected.clear()
 
     def _injected(self) -> None:
         """Bytes came between the answer to STARTTLS and TLS. Anybody on the way could have put them there."""

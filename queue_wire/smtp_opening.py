@@ -36,7 +36,7 @@ class Opening(Dialogue):
         self._name = session.name
         self._mechanism: Mechanism | None = None
         self._challenges = 0
-        self._expected.append((b"greeting", self._on_greeting))
+        self._expected.append((b"TLS handshake" if self.secure else b"greeting", self._on_greeting))
 
     @property
     def authenticating(self) -> bool:
@@ -48,7 +48,10 @@ class Opening(Dialogue):
 
         What was heard before it is forgotten (RFC 3207 section 4.2). Under implicit TLS the greeting comes now.
         """
+        if self.failure is not None:
+            return b""
         if self.session.tls is Tls.DONE:
+            self._expected[0] = (b"greeting", self._on_greeting)
             return b""
         assert self.phase is Phase.STARTTLS
         self.phase = Phase.GREETING
@@ -163,6 +166,8 @@ class Opening(Dialogue):
             answer = self._mechanism.answer(binascii.a2b_base64(reply.text.rpartition(b"\n")[2][4:]))
         except (FormatError, binascii.Error) as error:
             self._mechanism = None
+            # RFC 4954 section 4: this is how a client gives up.
+            self._out.append(b"*\r\n")
             self._decline(text.auth_broken(self._peer, str(error)))
             return
         self._ask(b"AUTH", _base64(answer) + b"\r\n", self._on_auth)

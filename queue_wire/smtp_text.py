@@ -12,13 +12,6 @@ Verdict = tuple[bytes, bytes]
 NOT_CONNECTED = b"Sorry, I wasn't able to establish an SMTP connection. (#4.4.1)\n"
 # As many of the addresses that could not be reached are named.
 TRIES_NAMED = 4
-NAME_TROUBLE = b"CNAME lookup failed temporarily. (#4.4.3)\n"
-ADDRESS_TROUBLE = b"Sorry, I couldn't find any host by that name. (#4.1.2)\n"
-NO_ADDRESS = b"Sorry, I couldn't find a mail exchanger or IP address. (#5.4.4)\n"
-BEST_PREFERENCE = (
-    b"Sorry. Although I'm listed as a best-preference MX or A for that host,\n"
-    b"it isn't in my control/locals file, so I don't treat it as local. (#5.4.6)\n"
-)
 NO_RESOURCES = b"System resources temporarily unavailable. (#4.3.0)\n"
 NO_RECIPIENT_LEFT = b"None of the recipients has an address that SMTP can carry. (#5.1.3)\n"
 INVOKED_IMPROPERLY = b"I (queue-remote) was invoked improperly. (#5.3.5)\n"
@@ -34,17 +27,6 @@ def no_controls(reason: str) -> bytes:
 
 def internal_error(reason: str) -> bytes:
     return b"Internal error in queue-remote. (#4.3.0)\n%s\n" % _line(reason)
-
-
-def no_host(host: bytes) -> bytes:
-    # As qmail-remote's outsafe: the name comes from outside and may hold anything.
-    shown = bytes(byte if 33 <= byte <= 126 else 0x3F for byte in host)
-    return b"Sorry, I couldn't find any host named %s. (#5.1.2)\n" % shown
-
-
-def null_mx(host: bytes) -> bytes:
-    """The domain says that it takes no mail (RFC 7505)."""
-    return b"Sorry, %s has a null MX: it does not accept mail. (#5.1.10)\n" % host
 
 
 def unsendable(reason: str, code: str) -> bytes:

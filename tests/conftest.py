@@ -2,8 +2,12 @@
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+
+from queue_base.home import Home
+from support.home import make_home
 
 # Those need a namespace of their own, which test_accounts.py makes.
 collect_ignore = [] if os.environ.get("QUEUE_NAMESPACED") else ["namespaced"]
@@ -17,6 +21,12 @@ def same_umask() -> Iterator[None]:
     yield
     after = os.umask(before)
     assert after == before, f"the test left umask {after:03o}; run the program as a process"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    """Return a fresh home with three buckets. A test file that needs another kind has a `home` of its own."""
+    return make_home(tmp_path / "home", split=3)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

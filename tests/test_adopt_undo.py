@@ -124,10 +124,11 @@ def test_a_file_under_construction_in_maildrop_goes(qmail: QmailQueue) -> None:
     assert snapshot(Path(qmail.home.path)) == before
 
 
-def test_our_stale_socket_goes_and_unknown_files_in_lock_stay(qmail: QmailQueue) -> None:
+def test_our_stale_socket_and_marks_go_and_unknown_files_in_lock_stay(qmail: QmailQueue) -> None:
     adopt(qmail.home, our_owner())
     os.mknod(qmail.queue / "lock/control", stat.S_IFSOCK | 0o600)
-    (qmail.queue / "lock/other").write_bytes(b"")
+    for name in ("other", "slow", "refuse"):
+        (qmail.queue / "lock" / name).write_bytes(b"")
     undo(qmail.home, qmail_accounts())
     assert sorted(os.listdir(qmail.queue / "lock")) == ["other", "sendmutex", "tcpto", "trigger"]
 

@@ -21,7 +21,7 @@ def test_a_control_file_that_cannot_be_parsed_at_the_start_is_an_alert_and_mail_
     path = mail.control("concurrencyremote", "many\n")
     with Suite(mail.home) as suite:
         suite.wait_for(rf"alert: unable to parse {path}: not a number: 'many'; the default is used")
-        assert suite.count(r"status: local 0/\d+ remote 0/120$")
+        assert suite.count(r"status: local 0/\d+ remote 0/250$")
         mail.check_alive(suite, "default")
         path.write_text("5\n")
         suite.signal(signal.SIGHUP)

@@ -16,11 +16,6 @@ from support.scripted_send import ScriptedSend
 from support.tools import need_root
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return make_home(tmp_path / "home", split=3)
-
-
 def waiting(home: Home, *, bounce: bytes = b"") -> int:
     now = time.time()
     return classified_message(

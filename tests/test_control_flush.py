@@ -8,14 +8,8 @@ import pytest
 
 from queue_base.home import Home
 from support.control import file, long_id, order, queuectl
-from support.home import make_home
 from support.queued import classified_message
 from support.scripted_send import ScriptedSend
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return make_home(tmp_path / "home", split=3)
 
 
 def waiting(home: Home, *recipients: bytes, sender: bytes = b"a@example.org", age: float = 100) -> int:

@@ -13,16 +13,10 @@ from queue_base.home import Home
 from queue_wire.control_socket import FLUSH, HOLD, RELEASE, Note, Reply, Request, pack_request
 from support import strategies
 from support.control import Client, long_id, order, queuectl
-from support.home import make_home
 from support.queued import classified_message
 from support.scripted_send import ScriptedSend
 
 FLUSH_NOTHING = Request(FLUSH, b"", [])
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return make_home(tmp_path / "home", split=3)
 
 
 @pytest.fixture

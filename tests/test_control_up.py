@@ -10,16 +10,11 @@ import pytest
 from queue_base.home import Home
 from queue_base.layout import open_layout
 from support.control import file, files, long_id, order, queuectl
-from support.home import make_home
 from support.queued import classified_message, queue_message
 from support.scripted_send import ScriptedSend
+from support.suite import wait_until
 
 LATER = 4_000_000_000.0
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return make_home(tmp_path / "home", split=3)
 
 
 @pytest.fixture
@@ -90,7 +85,7 @@ def test_a_deleted_message_ends_without_a_bounce(home: Home, send: ScriptedSend)
     send.remote.deliver(b"Dnobody here")
     send.remote.deliver(b"Zlater")
     send.wait_for("delivery .: deferral: later")
-    send.fence()
+    wait_until(lambda: file(home, "remote", message).read_bytes().startswith(b"D"), why="the failure and its mark")
     assert file(home, "bounce", message).exists()
     assert order(home, "delete", long_id(home, message)) == "deleted 1 message"
     send.wait_for(f"end msg {message}")

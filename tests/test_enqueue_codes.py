@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
-from support.home import make_home
 from support.injectors import enqueue, inject, is_empty, run
 from support.suite import program
 
@@ -19,11 +18,6 @@ import queue_inject.enqueue as program
 program.read_envelope = lambda source: [].pop()
 os._exit(program.main(sys.argv))
 """
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return make_home(tmp_path / "home", split=3)
 
 
 def remove_bucket(home: Home, kind: str) -> None:

@@ -11,7 +11,7 @@ from queue_admin.main import COMMANDS, group, main
 from support.home import make_home
 from support.suite import program
 
-NAMES = ["adopt", "init", "list", "show", "stat"]
+NAMES = ["adopt", "init", "list", "route", "show", "stat"]
 
 
 def test_every_command_has_help_with_an_example(capsys: pytest.CaptureFixture[str]) -> None:

@@ -37,6 +37,7 @@ def test_everything_about_a_message_is_shown(queue: Queue, capsys: pytest.Captur
         f"files: {files} bounce/{message}",
         "sender: <a@b>",
         "held: why not",
+        "now: queue-send does not run; nothing is tried",
         "local: 1 done, 1 left; next attempt 2096-10-02T07:06:40Z",
         "  done <x@y>",
         "  pending <z@y>",

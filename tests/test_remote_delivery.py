@@ -149,23 +149,6 @@ def test_a_server_without_pipelining_or_ehlo_gets_what_it_understands(home: Remo
     ]
 
 
-def test_a_greeting_of_421_is_the_hosts_trouble(home: RemoteHome) -> None:
-    heard = []
-
-    def script(peer: Peer) -> None:
-        peer.say(b"421 too busy")
-        heard.append(peer.hear())
-
-    with RawServer(script) as server:
-        home.route_all_to(server.port)
-        with RemoteDaemon(home) as daemon:
-            report = daemon.deliver(home.message(TEXT), b"to@b.example", b"also@b.example")
-    text = b"Connected to 127.0.0.1 but greeting failed.\nRemote host said: 421 too busy\n"
-    assert report.scope == HOST_SCOPE
-    assert report.verdicts == [(b"Z", text)] * 2
-    assert heard == [b"QUIT"]
-
-
 def test_nobody_listening_is_the_hosts_trouble(home: RemoteHome) -> None:
     with RawServer(lambda peer: None) as server:
         port = server.port

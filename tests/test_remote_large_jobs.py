@@ -6,7 +6,11 @@ import pytest
 
 from queue_base.home import Home
 from queue_send.controls import read_controls
+from queue_wire import smtp_text as text
 from queue_wire.envelope import ADDRESS_MAX
+from queue_wire.netstring import NetstringReader
+from queue_wire.report import MESSAGE_SCOPE, PERMANENT, Report, pack_report, unpack_report
+from queue_wire.smtp_reply import TEXT_MAX, Reply
 from support.home import make_home
 from support.remote_daemon import RemoteDaemon, RemoteHome
 
@@ -29,3 +33,13 @@ def test_a_job_of_the_most_and_longest_recipients_is_answered(tmp_path: Path) ->
 def test_a_job_has_no_more_than_1000_recipients_whatever_the_control_file_says(home: Home) -> None:
     Path(home.control, "destinationrecipients").write_text("5000\n")
     assert read_controls(home).destinationrecipients == 1000
+
+
+def test_the_report_of_such_a_job_with_the_longest_replies_is_one_that_queue_send_takes() -> None:
+    refusal = text.recipient_rejected(b"192.0.2.1 (%s)" % (b"x" * 253), Reply(550, b"x" * TEXT_MAX))
+    report = Report(1, MESSAGE_SCOPE, [(PERMANENT, refusal + text.giving_up(b"x" * 300))] * 1000)
+    reader = NetstringReader()
+    reader.feed(pack_report(report))
+    payload = reader.next()
+    assert payload is not None
+    assert unpack_report(payload) == report

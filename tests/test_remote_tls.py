@@ -17,6 +17,7 @@ ACCEPTED = [(b"K", b"127.0.0.1 accepted message.\nRemote host said: 250 done\n")
 
 @pytest.fixture
 def home(tmp_path: Path) -> RemoteHome:
+    server_context()
     return RemoteHome(tmp_path, timeoutconnect="5", timeoutremote="20", connectionidle="0")
 
 

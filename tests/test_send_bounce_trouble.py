@@ -12,17 +12,11 @@ from queue_base.home import Home
 from queue_base.layout import open_layout
 from queue_send.store import BOUNCE_MOST, BOUNCE_PIECE, Failure, Store
 from queue_wire.failures import pack_failure
-from support.home import make_home
 from support.queued import classified_message
 from support.scripted_send import ScriptedSend
 
 MANY = 20_000
 OLD_FAILURE = b"<x@c>:\nnever\n\n"
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return make_home(tmp_path / "home", split=3)
 
 
 def bounces(home: Home) -> list[bytes]:

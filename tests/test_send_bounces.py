@@ -11,29 +11,13 @@ import pytest
 
 from queue_base.home import Home
 from queue_base.layout import open_layout
-from queue_wire.envelope import Envelope, unpack_todo
-from support.home import make_home
+from queue_wire.envelope import Envelope
 from support.piped import Piped
-from support.queued import classified_message
+from support.queued import classified_message, injected
 from support.scripted_send import ScriptedSend
 
 HARD = b"DRemote host said: 550 5.1.1 no such user\n"
 OLD_FAILURE = b"<x@c>:\nnever\n\n"
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return make_home(tmp_path / "home", split=3)
-
-
-def injected(home: Home) -> list[tuple[Envelope, bytes]]:
-    """Return the envelope and the bytes of each message that waits in todo/."""
-    layout = open_layout(home.queue)
-    ids = [int(name) for directory in layout.directories("todo") for name in os.listdir(directory)]
-    return [
-        (unpack_todo(Path(layout.todo(message)).read_bytes()), Path(layout.mess(message)).read_bytes())
-        for message in ids
-    ]
 
 
 def bounced(send: ScriptedSend, message: int) -> tuple[Envelope, bytes]:

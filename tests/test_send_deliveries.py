@@ -5,20 +5,12 @@ import signal
 import time
 from pathlib import Path
 
-import pytest
-
 from queue_base.home import Home
 from queue_base.layout import open_layout
 from queue_wire.job import Job
-from support.home import make_home
 from support.queued import classified_message
 from support.scripted_send import ScriptedSend
 from support.suite import wait_until
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return make_home(tmp_path / "home", split=3)
 
 
 def recipients_file(home: Home, kind: str, message: int) -> Path:
@@ -35,21 +27,21 @@ def test_a_delivered_message_has_the_log_lines_of_qmail_to_the_letter(home: Home
         assert job == Job(
             1, b"mess/%d/%d" % (message % 3, message), b"a@example.org", b"example.net", [b"b@example.net"]
         )
-        send.wait_for(r"status: local 0/10 remote 1/120")
+        send.wait_for(r"status: local 0/10 remote 1/250")
         send.remote.report(job, b"K192.0.2.1 accepted message.\nRemote host said: 250 100% ok\n")
         assert send.clean.removed() == message
         send.signal(signal.SIGTERM)
         assert send.wait() == 0
         assert send.lines == [
-            "status: local 0/10 remote 0/120",
+            "status: local 0/10 remote 0/250",
             f"new msg {message}",
             f"info msg {message}: bytes 42 from <a@example.org> qp 8 uid 7",
             f"starting delivery 1: msg {message} to remote b@example.net",
-            "status: local 0/10 remote 1/120",
+            "status: local 0/10 remote 1/250",
             "delivery 1: success: 192.0.2.1_accepted_message./Remote_host_said:_250_100__ok/",
             f"end msg {message}",
-            "status: local 0/10 remote 0/120",
-            "status: local 0/10 remote 0/120 exitasap",
+            "status: local 0/10 remote 0/250",
+            "status: local 0/10 remote 0/250 exitasap",
             "status: exiting",
         ]
 
@@ -67,7 +59,7 @@ def test_delivery_numbers_count_recipients_from_one_over_both_channels(home: Hom
         third, fourth = send.local.job(), send.local.job()
         assert (third.number, third.nexthop, third.recipients) == (4, b"x@me.example.org", [b"x@me.example.org"])
         assert (fourth.number, fourth.recipients) == (5, [b"y@me.example.org"])
-        send.wait_for(r"status: local 2/10 remote 3/120")
+        send.wait_for(r"status: local 2/10 remote 3/250")
         assert send.found(r"starting delivery .*") == [
             f"starting delivery 1: msg {message} to remote b@c",
             f"starting delivery 2: msg {message} to remote d@c",

@@ -8,7 +8,6 @@ import pytest
 from queue_base.home import Home
 from queue_base.layout import open_layout
 from queue_send.store import Failure, Store
-from support.home import make_home
 from support.piped import limit_files
 from support.queued import classified_message
 from support.scripted_send import ScriptedSend
@@ -16,11 +15,6 @@ from support.strace import read_trace, strace_command
 from support.suite import wait_until
 
 LONG = b"Remote host said: 550 " + b"no " * 1000 + b"\n"
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return make_home(tmp_path / "home", split=3)
 
 
 def test_a_failure_that_fits_only_in_part_is_no_failure_and_leaves_no_piece(home: Home) -> None:

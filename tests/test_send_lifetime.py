@@ -7,14 +7,8 @@ import pytest
 
 from queue_base.home import Home
 from queue_base.layout import open_layout
-from support.home import make_home
 from support.queued import classified_message
 from support.scripted_send import ScriptedSend
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return make_home(tmp_path / "home", split=3)
 
 
 def recipients_file(home: Home, kind: str, message: int) -> Path:

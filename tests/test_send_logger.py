@@ -8,14 +8,8 @@ import pytest
 
 from queue_base.home import Home
 from queue_send.log import Log
-from support.home import make_home
 from support.queued import classified_message
 from support.scripted_send import ScriptedSend
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return make_home(tmp_path / "home", split=3)
 
 
 def test_a_logger_that_does_not_read_stops_no_report_and_loses_no_line(home: Home) -> None:

@@ -5,7 +5,9 @@ from queue_wire.control import unpack_map
 from queue_wire.smtproutes import unpack_routes
 
 ROUTES = unpack_routes(
-    unpack_map(b"a.example:one,two:26\nb.example:One , two:26\nc.example:two:26,one\nd.example:one\nRelayed.example:one\n")
+    unpack_map(
+        b"a.example:one,two:26\nb.example:One , two:26\nc.example:two:26,one\nd.example:one\nRelayed.example:one\n"
+    )
 )
 
 

@@ -10,14 +10,8 @@ from queue_base.home import Home
 from queue_base.layout import open_layout
 from queue_wire.netstring import pack_netstring
 from queue_wire.notice import EXIT
-from support.home import make_home
 from support.queued import classified_message
 from support.scripted_send import ScriptedSend
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return make_home(tmp_path / "home", split=3)
 
 
 def recipients_of(home: Home, kind: str, message: int) -> bytes:
@@ -141,7 +135,7 @@ def test_the_death_of_any_peer_is_an_alert_and_the_end(home: Home, peer: str) ->
         PEERS[peer](send)
         assert send.wait() == 111
         assert send.found(r"alert: .*") == [f"alert: oh no! lost {peer} connection! dying..."]
-        assert send.lines[-2:] == ["status: local 0/10 remote 0/120 exitasap", "status: exiting"]
+        assert send.lines[-2:] == ["status: local 0/10 remote 0/250 exitasap", "status: exiting"]
 
 
 def test_after_a_death_the_deliveries_of_the_other_channel_are_waited_for(home: Home) -> None:

@@ -10,14 +10,8 @@ import pytest
 from queue_base.home import Home
 from queue_base.layout import open_layout
 from queue_wire.recipients import pack_recipients
-from support.home import make_home
 from support.queued import classified_message, put_mess, queue_message
 from support.scripted_send import ScriptedSend
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return make_home(tmp_path / "home", split=3)
 
 
 def remove(home: Home, message: int, *kinds: str) -> None:

@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from queue_send.attempt import Attempt, Group
 from queue_send.destination import Destination, Limits
 from queue_send.events import Settings
+from queue_send.explaining import Explaining
 from queue_send.scheduler import Scheduler
 
 LIFETIME = 5000
@@ -170,6 +171,18 @@ class Machine(RuleBasedStateMachine):
             message = data.draw(st.sampled_from(sorted(self.held)))
             self.held.discard(message)
             self.scheduler.wake(message)
+
+    @rule()
+    def watch(self) -> None:
+        """The watchdog's round: what is past its lifetime is given up, and nothing that is left has no cause."""
+        for destination in list(self.scheduler.destinations.values()):
+            self.scheduler.give_up(destination, self.now)
+        self.settle()
+        explaining = Explaining(b"remote", self.scheduler)
+        for message, left in self.disk.left.items():
+            if left and message not in self.held:
+                stamp = self.disk.due[message]
+                assert list(explaining.message(message, stamp, DOMAINS, self.flying, b"", self.now))
 
     # Invariants
 

@@ -12,16 +12,10 @@ from queue_base.home import Home
 from queue_base.layout import open_layout
 from queue_base.lock import take_sendmutex
 from queue_wire.notice import REREAD
-from support.home import make_home
 from support.queued import classified_message
 from support.scripted_send import ScriptedSend
 
 FAR = time.time() + 100_000
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return make_home(tmp_path / "home", split=3)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -30,7 +24,7 @@ def test_term_starts_nothing_new_and_waits_for_what_is_in_flight(home: Home, num
     with ScriptedSend(home) as send:
         job = send.remote.job()
         send.signal(number)
-        send.wait_for(r"status: local 0/10 remote 1/120 exitasap")
+        send.wait_for(r"status: local 0/10 remote 1/250 exitasap")
         late = classified_message(home, remote=[b"late@c"])
         send.todo.classified(late)
         send.fence()
@@ -38,7 +32,7 @@ def test_term_starts_nothing_new_and_waits_for_what_is_in_flight(home: Home, num
         send.remote.report(job, b"Kok")
         assert send.clean.asked() == message
         assert send.wait() == 0
-        assert send.lines[-2:] == ["status: local 0/10 remote 0/120 exitasap", "status: exiting"]
+        assert send.lines[-2:] == ["status: local 0/10 remote 0/250 exitasap", "status: exiting"]
         assert Path(open_layout(home.queue).hashed("remote", late)).read_bytes() == b"Tlate@c\0"
 
 
@@ -82,7 +76,7 @@ def test_alrm_makes_deferred_mail_due_now_in_the_order_in_which_it_was_due(home:
 def test_alrm_also_counts_for_what_the_backlog_has_yet_to_find(home: Home) -> None:
     messages = [classified_message(home, local=[b"%d@me.example.org" % number], due=FAR) for number in range(700)]
     with ScriptedSend(home) as send:
-        send.wait_for(r"status: local 0/10 remote 0/120")
+        send.wait_for(r"status: local 0/10 remote 0/250")
         send.signal(signal.SIGALRM)
         done = {send.local.deliver(b"Kok").recipients[0] for _ in messages}
         assert len(done) == 700
@@ -147,7 +141,7 @@ def test_a_control_that_cannot_be_parsed_at_the_start_is_named_and_the_default_u
     classified_message(home, remote=[b"b@c"])
     with ScriptedSend(home) as send:
         send.wait_for(rf"alert: unable to parse {home.control}/{name}: .*; the default is used until .*")
-        send.wait_for(r"status: local 0/10 remote 1/120")
+        send.wait_for(r"status: local 0/10 remote 1/250")
 
 
 def test_without_a_name_for_this_host_it_does_not_start(home: Home) -> None:

@@ -1,70 +1,6 @@
 """The scheduler's turns: what is slow leaves places free, and nothing waits for what it has nothing to do with."""
 
-from queue_send.attempt import Attempt, Group
-from queue_send.destination import Destination, Limits
-from queue_send.events import Settings
-from queue_send.scheduler import Scheduler
-
-LIFETIME = 604800
-SETTINGS = Settings(concurrency=8, active=1000, recipients=2, limits=Limits(), rates={})
-
-
-class Recorder:
-    """Events, and a caller that loads what is let in: messages are (nexthop, recipients) each."""
-
-    def __init__(self, settings: Settings = SETTINGS) -> None:
-        self.scheduler = Scheduler(settings, self)
-        self.messages: dict[int, list[tuple[bytes, int]]] = {}
-        self.waiting: list[int] = []
-
-    def deferred(self, attempt: Attempt, now: float) -> None:
-        self.waiting.append(attempt.message)
-
-    def finished(self, attempt: Attempt, now: float) -> None:
-        pass
-
-    def withdrawn(self, attempt: Attempt) -> None:
-        pass
-
-    def expired(self, group: Group) -> None:
-        raise AssertionError("nothing expires here")
-
-    def died(self, destination: Destination) -> None:
-        pass
-
-    def revived(self, destination: Destination) -> None:
-        pass
-
-    def send(self, *groups: tuple[bytes, int]) -> int:
-        """A new message."""
-        message = len(self.messages) + 1
-        self.messages[message] = list(groups)
-        self.scheduler.arrived(message)
-        return message
-
-    def start(self, now: float) -> list[Group]:
-        """Load and start whatever may."""
-        started = []
-        while True:
-            found = self.scheduler.next_load(now)
-            if found is not None:
-                groups = [(name, [(place, b"x") for place in range(count)]) for name, count in self.messages[found[0]]]
-                self.scheduler.open(Attempt(found[0], b"", int(now), int(now) + LIFETIME), groups, now)
-            group = self.scheduler.next_job(now)
-            if group is not None:
-                started.append(group)
-            elif found is None:
-                return started
-
-    def end(self, group: Group, now: float, good: bool = True) -> None:
-        """A job is over; all of it is done, or the host was not there."""
-        if good:
-            group.attempt.left -= len(group.recipients)
-            name = group.nexthop
-            self.messages[group.attempt.message] = [
-                kept for kept in self.messages[group.attempt.message] if kept[0] != name
-            ]
-        self.scheduler.ended(group, 0 if good else len(group.recipients), not good, now)
+from support.recorder import SETTINGS, Recorder
 
 
 def test_slow_destinations_take_at_most_half_of_the_places_while_quick_ones_take_the_rest() -> None:
@@ -80,6 +16,41 @@ def test_slow_destinations_take_at_most_half_of_the_places_while_quick_ones_take
     started = [group.nexthop for group in recorder.start(200.0)]
     assert len(started) == 8
     assert sum(name in slow for name in started) == 4
+
+
+def test_slow_destinations_leave_two_fifths_of_the_places_free_but_have_an_eighth_in_any_case() -> None:
+    recorder = Recorder(SETTINGS._replace(concurrency=24))
+    slow, quick = [b"slow%d" % number for number in range(20)], [b"quick%d" % number for number in range(20)]
+    for names, seconds in ((slow, 100.0), (quick, 1.0)):
+        for name in names:
+            recorder.send((name, 1))
+            for group in recorder.start(0.0):
+                recorder.end(group, seconds)
+    for busy, left in ((10, 5), (14, 3), (20, 3)):  # Places that quick destinations have taken, and left for slow ones.
+        for name in quick[:busy]:
+            recorder.send((name, 1))
+        running = recorder.start(200.0)
+        for name in slow:
+            recorder.send((name, 1))
+        started = recorder.start(200.0)
+        assert len(started) == left
+        while running or started:
+            for group in running + started:
+                recorder.end(group, 201.0 if group.nexthop in quick else 300.0)
+            running, started = [], recorder.start(200.0)
+
+
+def test_a_quick_destination_whose_host_is_away_for_once_is_not_slow_for_that() -> None:
+    recorder = Recorder()
+    names = [b"known%d" % number for number in range(6)]
+    for name in names:
+        recorder.send((name, 1))
+        recorder.end(recorder.start(0.0)[0], 1.0)
+        recorder.send((name, 1))
+        recorder.end(recorder.start(2.0)[0], 62.0, good=False)
+    for name in names:
+        recorder.send((name, 1))
+    assert len(recorder.start(100.0)) == 6
 
 
 def test_a_place_that_a_slow_destination_gives_back_goes_to_the_next_slow_one() -> None:

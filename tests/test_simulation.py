@@ -38,6 +38,13 @@ def test_a_dead_host_costs_at_most_one_attempt_in_vain_for_each_probe() -> None:
         assert goals(seed)[2].startswith("met"), simulate(seed).stdout
 
 
+def test_mail_for_hosts_that_come_and_go_is_no_later_than_under_the_plain_scheduler() -> None:
+    for seed in (1, 2, 4):
+        lines = [line.split() for line in simulate(seed).stdout.splitlines() if "mail for flapping" in line]
+        ours, plain = (float(words[words.index("p99") + 1]) for words in lines)
+        assert ours <= plain
+
+
 def test_the_plain_scheduler_misses_the_goal_for_healthy_mail_in_the_same_world() -> None:
     ratios = [float(line.split()[-1]) for line in simulate(2).stdout.splitlines() if "ratio of the p99" in line]
     ours, plain = ratios

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_wire.smtp_session import Phase
+from queue_wire.smtp_auth import Credentials
+from queue_wire.smtp_session import Phase, Tls
 from support.smtp_script import PIPELINING, PLAIN, opening, ready, run, transaction, verdicts
 
 DIED = b"Connected to 192.0.2.1 but connection died. (#4.4.2)\nAt RCPT: it closed the connection\n"
@@ -96,3 +97,45 @@ def test_whatever_a_server_says_every_recipient_gets_one_verdict(lines: list[byt
     if any(letter == b"K" for letter, _ in found):
         assert b"354 d" in lines
         assert b"250 b" in lines
+
+
+TLS_LINES = st.sampled_from(
+    [b"220 hi", b"250 ok", b"250-x", b"250-STARTTLS", b"250 AUTH PLAIN", b"334 AAAA", b"235 in", b"421 no", b"502 no"]
+)
+CHUNKS = st.one_of(TLS_LINES.map(lambda line: line + b"\r\n"), st.binary(max_size=40))
+
+
+@given(st.lists(CHUNKS, max_size=25), st.sampled_from(Tls), st.booleans(), st.booleans())
+def test_no_bytes_of_a_server_raise_and_few_are_kept(
+    chunks: list[bytes], tls: Tls, authenticate: bool, esmtp: bool
+) -> None:
+    client = opening(tls, Credentials(b"user", b"secret", clear=False) if authenticate else None, esmtp)
+    asked = transaction(b"a@b", b"c@d")
+    for chunk in chunks:
+        said = client.feed(chunk)
+        assert said == b"" or said.endswith(b"\r\n")
+        if client.phase is Phase.STARTTLS:
+            client.secured()
+        elif client.phase is Phase.READY and not asked.done and client.transactions == 0:
+            client.begin(asked)
+        elif client.phase is Phase.MESSAGE:
+            client.message_sent()
+        assert b"secret" not in said
+        if not client.secure:
+            assert b"AUTH" not in said
+    client.lost()
+    assert client.feed(b"x" * 1000) == b""
+    assert len(verdicts(client, asked)) == 2
+
+
+@pytest.mark.parametrize("line", [b"250-" + b"x" * 996 + b"\r\n", b"2" * 1000, b"250 ok\r\n" * 100, b"\n" * 1000])
+def test_a_flood_ends_the_connection_and_is_forgotten(line: bytes) -> None:
+    client = ready()
+    asked = transaction()
+    client.begin(asked)
+    for _ in range(1000):
+        client.feed(line)
+    assert client.phase is Phase.CLOSED
+    [(letter, text)] = verdicts(client, asked)
+    assert letter == b"Z"
+    assert len(text) < 11000

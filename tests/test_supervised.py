@@ -77,7 +77,7 @@ def install(supervisor: Supervisor, top: Path) -> Iterator[Installed]:
     # Before it starts: svscan looks for new services every five seconds.
     supervisor.add()
     with supervisor:
-        supervisor.wait_for(r"status: local 0/10 remote 0/120$")
+        supervisor.wait_for(r"status: local 0/10 remote 0/250$")
         yield Installed(supervisor, home)
 
 
@@ -86,7 +86,7 @@ def test_it_starts_delivers_and_comes_back_to_deliver_again_after_term(installed
     first = installed.scheduler()
     installed.supervisor.term()
     # Not counted from the top: the line after the first delivery says `exitasap` where TERM is as fast.
-    again = re.compile(r"status: exiting\n.*status: local 0/10 remote 0/120\n", re.DOTALL)
+    again = re.compile(r"status: exiting\n.*status: local 0/10 remote 0/250\n", re.DOTALL)
     wait_until(lambda: again.search("\n".join([*installed.supervisor.log(), ""])), why="the second start")
     assert installed.scheduler() != first
     installed.deliver("second")

@@ -10,7 +10,7 @@ from simulation.clock import Result, run, watches
 from simulation.memory import measure
 from simulation.ours import Ours
 from simulation.plain import Plain
-from simulation.traffic import Traffic, build_traffic, healthy_only
+from simulation.traffic import Traffic, build_traffic, healthy_only, needs
 from simulation.world import HEALTHY, KINDS, Host, Shape, build_world, rates
 
 HOUR = 3600.0
@@ -58,6 +58,8 @@ def main(argv: list[str]) -> int:
         f"seed {arguments.seed}",
         flush=True,
     )
+    show_needs("healthy mail", needs(well, world()))
+    show_needs("all mail", needs(everything, world()))
     settings = Settings(arguments.concurrency, 20_000, 50, Limits(), rates(world()))
 
     def ours(traffic: Traffic) -> Result:
@@ -106,6 +108,15 @@ def show_delays(label: str, delays: "array[float]") -> None:
     if delays:
         p50, p99 = percentile(delays, 50), percentile(delays, 99)
         print(f"  {label:26}  p50 {p50:9.2f} s   p99 {p99:9.2f} s   max {delays[-1]:9.2f} s")
+
+
+def show_needs(label: str, places: "array[float]") -> None:
+    """Print how many places some mail takes: the concurrency below which nothing helps."""
+    print(
+        f"  places that {label} needs: {sum(places) / len(places):.0f} on average, "
+        f"{percentile(places, 50):.0f} in half of the minutes, {percentile(places, 99.5):.0f} in the busiest ones",
+        flush=True,
+    )
 
 
 def show_memory(settings: Settings, count: int) -> None:

@@ -54,7 +54,11 @@ class Host:
             return self._failing, False
         if self.rate is not None and not self._admits(self.rate, now):
             return REFUSAL, False
-        return self._pace * self._luck[draw % DRAWS] + EACH_MORE * (recipients - 1), True
+        return self.lasts(draw) + EACH_MORE * (recipients - 1), True
+
+    def lasts(self, draw: int) -> float:
+        """Return the seconds that a delivery to one recipient takes while nothing is wrong."""
+        return self._pace * self._luck[draw % DRAWS]
 
     def _admits(self, rate: tuple[int, float], now: float) -> bool:
         while self._starts and self._starts[0] <= now - rate[1]:

@@ -8,10 +8,10 @@ from pathlib import Path
 from queue_base.home import Home
 from queue_base.layout import open_layout
 from queue_base.marks import birth_of
-from queue_wire.control_socket import Reply, Request, pack_request, unpack_reply
+from queue_wire.control_socket import TOTALS, Reply, Request, pack_request, unpack_reply
 from queue_wire.ids import pack_long_id
 from queue_wire.netstring import NetstringReader
-from support.suite import program
+from support.suite import program, wait_until
 
 
 def queuectl(home: Home, *words: str) -> subprocess.CompletedProcess[str]:
@@ -83,3 +83,9 @@ class Client:
         """Send a request; return its reply."""
         self.send(request)
         return self.reply()
+
+
+def wait_for_backlog(home: Home) -> None:
+    """Return once queue-send has read its backlog: from then on mail is new only by its notice."""
+    with Client(home) as client:
+        wait_until(lambda: (reply := client.ask(Request(TOTALS, b"", []))) and reply.touched, why="the backlog")

@@ -16,11 +16,20 @@ class DnsServer:
     """Answers from `records`: {(name, type): [record text]}; a name in `broken` gets SERVFAIL.
 
     A name that is nowhere gets NXDOMAIN; one without the type asked for gets no answer. `questions`
-    are those asked so far, as (name, type).
+    are those asked so far, as (name, type). Answers about names in `signed` have the AD bit, where the question
+    asks for it as RFC 6840 section 5.7 says. `ttl` is that of all records, in seconds.
     """
 
-    def __init__(self, records: dict[tuple[str, str], list[str]], broken: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        records: dict[tuple[str, str], list[str]],
+        broken: frozenset[str] = frozenset(),
+        signed: frozenset[str] = frozenset(),
+        ttl: int = 60,
+    ) -> None:
         self.records = records
+        self.signed = signed
+        self.ttl = ttl
         self.broken = broken
         self.questions: list[tuple[str, str]] = []
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -51,18 +60,19 @@ class DnsServer:
         self.questions.append((name, kind))
         response = dns.message.make_response(query)
         response.flags |= dns.flags.RA
+        if name in self.signed and query.flags & dns.flags.AD:
+            response.flags |= dns.flags.AD
         target = name
         while (target, "CNAME") in self.records:
-            response.answer.append(_records(target, "CNAME", self.records[target, "CNAME"]))
+            response.answer.append(self._records(target, "CNAME", self.records[target, "CNAME"]))
             target = self.records[target, "CNAME"][0].rstrip(".")
         if target in self.broken:
             response.set_rcode(dns.rcode.SERVFAIL)
         elif (target, kind) in self.records:
-            response.answer.append(_records(target, kind, self.records[target, kind]))
+            response.answer.append(self._records(target, kind, self.records[target, kind]))
         elif all(known != target for known, _ in self.records):
             response.set_rcode(dns.rcode.NXDOMAIN)
         return response
 
-
-def _records(name: str, kind: str, texts: list[str]) -> dns.rrset.RRset:
-    return dns.rrset.from_text(name + ".", 60, "IN", kind, *texts)
+    def _records(self, name: str, kind: str, texts: list[str]) -> dns.rrset.RRset:
+        return dns.rrset.from_text(name + ".", self.ttl, "IN", kind, *texts)

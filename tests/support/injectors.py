@@ -178,7 +178,8 @@ class PickupDaemon:
     """A running queue-pickup; `log` is what it had queue-send print."""
 
     def __init__(self, home: Home, preexec: Callable[[], None] | None = None) -> None:
-        script = "import sys, queue_inject.pickup as p; p.RETRY_SECONDS = 0.1; sys.exit(p.main(sys.argv))"
+        script = "import sys, queue_inject.pickup as p; p.RETRY_SECONDS = p.LOOK_SECONDS = 0.1; "
+        script += "sys.exit(p.main(sys.argv))"
         self.process = subprocess.Popen(
             [sys.executable, "-c", script, "--home", home.path],
             stdin=subprocess.PIPE,

@@ -5,11 +5,12 @@ import resource
 import select
 import subprocess
 import time
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from queue_base.home import Home
-from support.suite import program
+from support.suite import BIN, program
 
 SECONDS = 30.0
 
@@ -38,9 +39,9 @@ def limit_files(pid: int, size: int) -> None:
 class Piped:
     """A running daemon. It is killed at the end of the `with` block if it still runs."""
 
-    def __init__(self, name: str, home: Home, *, wrapper: tuple[str, ...] = ()) -> None:
+    def __init__(self, name: str, home: Home, *, wrapper: tuple[str, ...] = (), programs: Path = BIN) -> None:
         self.process = subprocess.Popen(
-            [*wrapper, *program(name), "--home", home.path],
+            [*wrapper, *program(name, programs), "--home", home.path],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

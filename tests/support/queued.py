@@ -5,7 +5,7 @@ from pathlib import Path
 
 from queue_base.home import Home
 from queue_base.layout import Layout, open_layout
-from queue_wire.envelope import Envelope, pack_info, pack_todo
+from queue_wire.envelope import Envelope, pack_info, pack_todo, unpack_todo
 from queue_wire.recipients import pack_recipients
 
 MESSAGE = b"Subject: hello\nFrom: a@example.org\n\nbody\n"
@@ -52,7 +52,7 @@ def classified_message(
     due: float | None = None,
     bounce: bytes = b"",
 ) -> int:
-    """Put in a classified message (S5); return its id. `birth` and `due`, in seconds, are the mtimes."""
+    """Put in a classified message (S5); return its id. `birth` (info/, mess/) and `due`, in seconds, are mtimes."""
     layout = open_layout(home.queue)
     message = put_mess(layout, data)
     for kind, recipients in (("local", local), ("remote", remote)):
@@ -67,4 +67,16 @@ def classified_message(
     info.write_bytes(pack_info(sender))
     if birth is not None:
         os.utime(info, (birth, birth))
+        os.utime(layout.mess(message), (birth, birth))
     return message
+
+
+def injected(home: Home) -> list[tuple[Envelope, bytes]]:
+    """Return the envelope and the bytes of each message that waits in todo/, the oldest first."""
+    layout = open_layout(home.queue)
+    ids = [int(name) for directory in layout.directories("todo") for name in os.listdir(directory)]
+    ids.sort(key=lambda message: os.stat(layout.mess(message)).st_mtime_ns)
+    return [
+        (unpack_todo(Path(layout.todo(message)).read_bytes()), Path(layout.mess(message)).read_bytes())
+        for message in ids
+    ]

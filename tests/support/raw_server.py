@@ -4,16 +4,21 @@ import contextlib
 import select
 import socket
 import ssl
+import struct
 import threading
 from collections.abc import Callable
 from typing import Self
 
 
 class Peer:
-    """One accepted connection, for a script: `say` bytes, `hear` a line; every wait has a limit."""
+    """One accepted connection, for a script: `say` bytes, `hear` a line; every wait has a limit.
+
+    `address` is the other end's.
+    """
 
     def __init__(self, connection: socket.socket) -> None:
         connection.settimeout(30)
+        self.address = str(connection.getpeername()[0])
         self._connection = connection
         self._stream = connection.makefile("rb")
 
@@ -70,6 +75,11 @@ class Peer:
         """Return what still comes until the other side closes."""
         return self._stream.read()
 
+    def reset(self) -> None:
+        """End the connection with a RST."""
+        self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.close()
+
     def close(self) -> None:
         self._stream.close()
         self._connection.close()
@@ -97,7 +107,7 @@ class RawServer:
             thread.join(30)
         self._listener.close()
         self._wake.close()
-        assert self.failures == []
+        assert self.failures == [], [repr(failure) for failure in self.failures]
 
     def _accept(self) -> None:
         while True:

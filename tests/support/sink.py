@@ -1,12 +1,14 @@
 """A fast receiving SMTP server, which keeps every envelope and message; and a tarpit, which never says a word.
 
 The sink takes what well-behaved clients send and nothing else: that a client behaves is tested elsewhere,
-against a real server. Recipients that begin with `refused` get 550.
+against a real server. Recipients that begin with `refused` get 550; those that begin with `later` get 451 the first
+time, then 550; those that begin with `never` get 451 every time.
 """
 
 import selectors
 import socket
 import threading
+from collections import Counter
 from typing import NamedTuple, Self
 
 _REPLIES = {b"MAIL": b"250 ok", b"RSET": b"250 ok", b"NOOP": b"250 ok", b"DATA": b"354 go on", b"QUIT": b"221 bye"}
@@ -21,10 +23,11 @@ class Taken(NamedTuple):
 
 
 class Sink:
-    """Listens from `with` on; `port` is its port, `taken` the messages so far."""
+    """Listens from `with` on; `port` is its port, `taken` the messages so far, `asked` how often each RCPT came."""
 
     def __init__(self) -> None:
         self.taken: list[Taken] = []
+        self.asked: Counter[bytes] = Counter()
         self._arrived = threading.Condition()
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
         self.port = int(self._listener.getsockname()[1])
@@ -124,7 +127,10 @@ class _Session:
         if verb == b"MAIL":
             self._sender, self._recipients = address, []
         elif verb == b"RCPT":
-            if address.startswith(b"refused"):
+            self._sink.asked[address] += 1
+            if address.startswith(b"never") or (address.startswith(b"later") and self._sink.asked[address] == 1):
+                return b"451 4.2.1 not now"
+            if address.startswith((b"refused", b"later")):
                 return b"550 5.1.1 nobody here by that name"
             self._recipients.append(address)
             return b"250 ok"

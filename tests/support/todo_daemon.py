@@ -8,6 +8,7 @@ from queue_base.layout import open_layout
 from queue_wire.notice import EXIT, REREAD, Classified, unpack_notice
 from support.home import make_home
 from support.piped import Piped
+from support.suite import BIN
 
 
 def todo_home(path: Path, *, flat: bool = False, split: int = 3) -> Home:
@@ -20,8 +21,8 @@ def todo_home(path: Path, *, flat: bool = False, split: int = 3) -> Home:
 class TodoDaemon(Piped):
     """A running queue-todo; `lines` are the log lines that were read so far."""
 
-    def __init__(self, home: Home, *, wrapper: tuple[str, ...] = ()) -> None:
-        super().__init__("queue-todo", home, wrapper=wrapper)
+    def __init__(self, home: Home, *, wrapper: tuple[str, ...] = (), programs: Path = BIN) -> None:
+        super().__init__("queue-todo", home, wrapper=wrapper, programs=programs)
         self.home = home
         self.layout = open_layout(home.queue)
         self.lines: list[str] = []

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queue_wire.dotstuff import normalize
-from queue_wire.facts import Facts, Scan
+from queue_wire.message_facts import Facts, Scan
 
 PIECES = st.sampled_from([b"\n", b"\r\n", b"\r", b"a", b"\xe9", b"b" * 990, b"c" * 998, b"A: b\n"])
 

@@ -25,22 +25,30 @@ class Rules(NamedTuple):
     virtualdomains: Mapping[bytes, bytes]
 
 
-def rewrite(address: bytes, rules: Rules) -> tuple[bool, bytes]:
-    """Return (LOCAL or REMOTE, the address to deliver to)."""
+def rewrite(address: bytes, rules: Rules, steps: list[bytes] | None = None) -> tuple[bool, bytes]:
+    """Return (LOCAL or REMOTE, the address to deliver to); where `steps` are given, what counted is told there."""
     if b"@" not in address:
         address += b"@" + rules.envnoathost
+        if steps is not None:
+            steps.append(b"envnoathost: no host, so it is " + address)
     user, _, host = address.rpartition(b"@")
     while host.lower() in rules.percenthack and b"%" in user:
+        if steps is not None:
+            steps.append(b"percenthack: %s: the host is what follows the last %%" % host)
         # What stands behind the `%` is the next host, even where it holds an `@` (as in qmail-send).
         user, _, host = user.rpartition(b"%")
     address = user + b"@" + host
     host = address.rpartition(b"@")[2]
     if host.lower() in rules.locals:
+        if steps is not None:
+            steps.append(b"locals: %s" % host)
         return LOCAL, address
     if rules.virtualdomains:
         for key in _keys(address, host):
             prepend = rules.virtualdomains.get(key)
             if prepend is not None:
+                if steps is not None:
+                    steps.append(b"virtualdomains: %s:%s" % (key, prepend))
                 return (LOCAL, prepend + b"-" + address) if prepend else (REMOTE, address)
     return REMOTE, address
 

@@ -1,0 +1,55 @@
+"""Where mail for a nexthop would go, told step by step: the very search that a delivery makes, without the delivery.
+
+    smtproutes: no line for it
+    MX 10 mx1.example.com: 192.0.2.1, 2001:db8::1
+    try 1: 192.0.2.1 (mx1.example.com) port 25
+    try 2: 2001:db8::1 (mx1.example.com) port 25
+    tls: no control/tlspolicy
+
+The lines are printable ASCII. Those of one kind begin with the same word; `try` is in the order of this one search,
+and equals change places from one to the next.
+"""
+
+from queue_base.control import read_map
+from queue_base.errors import PERMANENT as EXIT_PERMANENT
+from queue_base.errors import TEMPORARY as EXIT_TEMPORARY
+from queue_base.home import Home
+from queue_remote.lookup import Unroutable
+from queue_remote.route import Router
+from queue_remote.settings import read_settings
+from queue_wire.hostmap import find_key, unpack_hosts
+from queue_wire.report import PERMANENT
+
+
+async def explain(home: Home, nexthop: bytes) -> tuple[int, bytes]:
+    """Return the exit code (0 there is a way, 100 there is none, 111 not now) and the lines. Raises Temporary."""
+    router = Router(read_settings(home))
+    try:
+        route = await router.find(nexthop)
+    except Unroutable as error:
+        lost = error.verdict[0] == PERMANENT
+        text = error.verdict[1].decode("ascii", "replace").strip().replace("\n", " ")
+        return (EXIT_PERMANENT if lost else EXIT_TEMPORARY), _lines(
+            [*error.reasons, f"{'failure' if lost else 'deferral'}: {text}"]
+        )
+    tries = [
+        f"try {number}: {target.address}{f' ({target.host.decode()})' if target.host else ''} port {target.port}"
+        for number, target in enumerate(route.targets, 1)
+    ]
+    return 0, _lines([*route.reasons, *tries, f"tls: {_tls_policy(home, nexthop)}"])
+
+
+def _tls_policy(home: Home, nexthop: bytes) -> str:
+    """Return the line of control/tlspolicy that counts for a nexthop. Raises Temporary."""
+    entries = read_map(home, "tlspolicy")
+    if entries is None:
+        return "no control/tlspolicy"
+    policies = unpack_hosts(entries, bytes)
+    key = find_key(policies, nexthop)
+    if key is None:
+        return "no line of control/tlspolicy for it"
+    return (key + b":" + policies[key]).decode("utf-8", "backslashreplace")
+
+
+def _lines(lines: list[str]) -> bytes:
+    return b"".join(line.encode("ascii", "backslashreplace") + b"\n" for line in lines)

@@ -1,0 +1,105 @@
+"""Answers to what queuectl asks through lock/control. Nothing changes by it, and a turn does a bounded amount of work.
+
+`why` costs a search through the keys of the waiting messages, 10 to 20 ms for a million; so there is one message in
+a request, and between two requests the loop has a turn.
+"""
+
+from queue_base import marks
+from queue_send.bouncer import Bouncer
+from queue_send.channel import Channel
+from queue_send.cleaner import Cleaner
+from queue_send.explaining import Explaining
+from queue_send.messages import Messages
+from queue_send.nexthop import name_nexthop
+from queue_send.run import Run
+from queue_send.selection import choose
+from queue_wire import cause
+from queue_wire import control_socket as wire
+from queue_wire.cause import Cause, pack_cause
+from queue_wire.control_socket import NEWS, Note, Reply, Request
+from queue_wire.facts import pack_channel, pack_destination
+
+PAGE = 1000  # Destinations in one reply, some 60 bytes each.
+CAUSES_MOST = 200  # Causes in one reply.
+LETTERS = {b"L": "local", b"R": "remote"}
+
+
+class Answering:
+    """`channels` are both, in any order."""
+
+    def __init__(
+        self, run: Run, messages: Messages, channels: list[Channel], bouncer: Bouncer, cleaner: Cleaner
+    ) -> None:
+        self._run = run
+        self._messages = messages
+        self._channels = {channel.kind: channel for channel in channels}
+        self._bouncer = bouncer
+        self._cleaner = cleaner
+        self._explaining = {
+            kind: Explaining(kind.encode(), scheduler) for kind, scheduler in messages.schedulers.items()
+        }
+
+    def answer(self, request: Request, now: float) -> Reply:
+        """Return the reply to a question."""
+        if request.command == wire.WHY:
+            return self._why(request.names, now)
+        if request.command == wire.DESTINATIONS:
+            return self._destinations(request.names, now)
+        notes = [Note(NEWS, pack_channel(each.channel())) for each in self._explaining.values()]
+        return Reply(int(self._messages.all_read), notes)
+
+    def _destinations(self, names: list[bytes], now: float) -> Reply:
+        channel, place, *nexthops = names
+        explaining = self._explaining[channel.decode("ascii")]
+        if nexthops:
+            found, further = explaining.named(self._routed(nexthops), now), 0
+        else:
+            found, further = explaining.page(int(place) if place else None, PAGE, now)
+        return Reply(further, [Note(NEWS, pack_destination(each)) for each in found])
+
+    def _routed(self, names: list[bytes]) -> list[bytes]:
+        """Return names as they were given, and the relays that smtproutes has for them."""
+        lower = [name.lower() for name in names]
+        return [*names, *lower, *(name_nexthop(name, self._run.controls.routes) for name in lower)]
+
+    def _why(self, names: list[bytes], now: float) -> Reply:
+        layout = self._messages.store.layout
+        chosen = choose(names[:1], lambda message: marks.birth_of(layout, message))
+        if not chosen.messages:
+            return Reply(0, chosen.notes)
+        found = self._causes(chosen.messages[0], names[1:], now)[:CAUSES_MOST]
+        return Reply(0, [Note(NEWS, pack_cause(each)) for each in found])
+
+    def _causes(self, message: int, places: list[bytes], now: float) -> list[Cause]:
+        messages, bouncer = self._messages, self._bouncer
+        if self._cleaner.holds(message):
+            return [Cause(cause.ENDS)]
+        if bouncer.holds(message):
+            again = bouncer.again_at(message)
+            return [Cause(cause.BOUNCES) if again is None else Cause(cause.AGAIN, time=int(again))]
+        found = []
+        if message in messages.parked:
+            found.append(Cause(cause.PARKED))
+        elif message in messages.held:
+            found.append(Cause(cause.HELD))
+        elif messages.store.is_waiting_in_todo(message):
+            found.append(Cause(cause.UNCLASSIFIED))
+        stays = bool(found)
+        for letter, kind in LETTERS.items():
+            stamp = messages.store.due(message, kind)
+            if stamp is None:
+                continue
+            names = [name[1:] for name in places if name[:1] == letter]
+            nexthops = self._routed(names) if kind == "remote" else names
+            channel = self._channels[kind]
+            known = list(
+                self._explaining[kind].message(
+                    message, stamp, dict.fromkeys(nexthops), channel.flights, channel.stopped, now
+                )
+            )
+            # What is on hold or parked does not wait, whatever its entry says; but it may still be in flight.
+            if messages.schedulers[kind].holds(message) or not stays:
+                found += known
+        if not found:
+            found.append(Cause(cause.UNKNOWN if messages.all_read else cause.UNREAD))
+        return found

@@ -1,0 +1,168 @@
+"""What one channel's scheduler knows, as causes and facts (queue_wire.cause, queue_wire.facts). Pure; reads only."""
+
+from collections.abc import Collection, Iterable, Iterator
+from itertools import islice
+from math import ceil
+
+from queue_send.attempt import Group
+from queue_send.destination import Destination
+from queue_send.scheduler import Scheduler
+from queue_wire import cause, facts
+from queue_wire.cause import Cause
+from queue_wire.facts import ChannelFact, DestinationFact
+
+NUMBER_MOST = 10**18 - 1  # What a fact can carry; no time is later.
+
+
+class Explaining:
+    """`kind` is b"local" or b"remote"."""
+
+    def __init__(self, kind: bytes, scheduler: Scheduler) -> None:
+        self._kind = kind
+        self._scheduler = scheduler
+
+    def flies(self, count: int, group: Group) -> Cause:
+        """Recipients in flight since their job was started."""
+        return Cause(cause.FLIES, self._kind, _time(group.started), count, nexthop=group.nexthop)
+
+    def lands(self, count: int) -> Cause:
+        """Recipients whose verdicts the disk has not taken yet."""
+        return Cause(cause.LANDS, self._kind, number=count)
+
+    def queued(self, count: int, destination: Destination, now: float) -> Cause:
+        """Recipients that wait in a destination: what for."""
+        scheduler = self._scheduler
+        window, start = int(destination.window), destination.next_start(now)
+        kind = cause.TURN
+        if destination.dead:
+            kind = cause.PROBE
+        elif destination.flying >= window:
+            kind = cause.WINDOW
+        elif start > now:
+            kind = cause.RATE
+        elif scheduler.running >= scheduler.settings.concurrency:
+            kind, window = cause.TAKEN, scheduler.settings.concurrency
+        elif scheduler.turns.room(destination, scheduler.settings.concurrency) <= 0:
+            kind = cause.SHARE
+        return Cause(kind, self._kind, _time(start), count, destination.flying, window, destination.name)
+
+    def aside(self, destination: Destination) -> Cause:
+        """A message that waits on the disk until there is room."""
+        waiting, window = destination.waiting, int(destination.window)
+        return Cause(cause.ASIDE, self._kind, 0, waiting, destination.flying, window, destination.name)
+
+    def trouble(self, destination: Destination, now: float) -> Iterator[Cause]:
+        """What keeps mail from a destination, apart from its window."""
+        if destination.dead:
+            kind = cause.PROBED if destination.probing else cause.DEAD
+            probe, turned_away = _time(destination.probe_at), destination.turned_away
+            yield Cause(kind, self._kind, probe, turned_away, nexthop=destination.name)
+        elif destination.next_start(now) > now:
+            yield Cause(cause.LIMITED, self._kind, _time(destination.next_start(now)), nexthop=destination.name)
+
+    def due(self, since: int, stopped: bytes) -> Cause:
+        """A message that is due and not loaded: why; `stopped` is what keeps the channel from any start."""
+        scheduler = self._scheduler
+        active, running, settings = len(scheduler.attempts), scheduler.running, scheduler.settings
+        if stopped:
+            return Cause(stopped, self._kind, since, some=running)
+        if active >= settings.active:
+            return Cause(cause.FULL, self._kind, since, some=active, limit=settings.active)
+        if running >= settings.concurrency:
+            return Cause(cause.PLACES, self._kind, since, some=running, limit=settings.concurrency)
+        return Cause(cause.DUE, self._kind, since)
+
+    def message(
+        self,
+        message: int,
+        stamp: int,
+        nexthops: Iterable[bytes],
+        flights: Collection[Group],
+        stopped: bytes,
+        now: float,
+    ) -> Iterator[Cause]:
+        """Yield what is known of a message whose file has the next attempt `stamp`; nothing where it is unknown.
+
+        Only the named nexthops are looked at.
+        """
+        places = [each for name in nexthops if (each := self._scheduler.destinations.get(name)) is not None]
+        if message in self._scheduler.attempts:
+            yield from self._active(message, places, flights, now)
+            return
+        aside = [self.aside(destination) for destination in places if destination.aside.holds(message)]
+        yield from aside
+        admission = self._scheduler.admission
+        dues = admission.dues_of(message, stamp)
+        if admission.is_next(message) or (dues and min(dues) <= now):
+            yield self.due(min(stamp, int(now)), stopped)
+        elif dues:
+            yield Cause(cause.WAITS, self._kind, min(dues))
+        if aside or dues:
+            for destination in places:
+                yield from self.trouble(destination, now)
+
+    def _active(
+        self, message: int, places: list[Destination], flights: Collection[Group], now: float
+    ) -> Iterator[Cause]:
+        attempt = self._scheduler.attempts[message]
+        flying, queued = (attempt.flying, attempt.queued) if attempt is not None else (0, 0)
+        for group in flights:
+            if group.attempt is attempt:
+                flying -= len(group.recipients)
+                yield self.flies(len(group.recipients), group)
+        if flying > 0:
+            yield self.lands(flying)
+        for destination in places:
+            here = sum(len(group.recipients) for group in destination.queue if group.attempt is attempt)
+            if here and queued:
+                queued -= here
+                yield self.queued(here, destination, now)
+                yield from self.trouble(destination, now)
+        if queued > 0:
+            yield Cause(cause.QUEUED, self._kind, number=queued)
+
+    def channel(self) -> ChannelFact:
+        """Totals of the channel."""
+        scheduler, settings = self._scheduler, self._scheduler.settings
+        active = len(scheduler.attempts)
+        waiting = len(scheduler.admission)
+        return ChannelFact(active, settings.active, waiting, scheduler.running, settings.concurrency, self._kind)
+
+    def page(self, place: int | None, most: int, now: float) -> tuple[list[DestinationFact], int]:
+        """Return `most` destinations before a place (None: the end), and the place to go on from, 0 for no more.
+
+        From the end to the start: what goes meanwhile moves the others down, so one may come twice, and none is missed.
+        """
+        known = self._scheduler.destinations
+        stop = len(known) if place is None else min(place, len(known))
+        start = max(0, stop - most)
+        return [self.destination(each, now) for each in islice(known.values(), start, stop)], start
+
+    def named(self, names: Iterable[bytes], now: float) -> list[DestinationFact]:
+        """Return those of the named destinations that something is known of."""
+        known = self._scheduler.destinations
+        return [self.destination(known[name], now) for name in dict.fromkeys(names) if name in known]
+
+    def destination(self, each: Destination, now: float) -> DestinationFact:
+        """Return what is known of a destination."""
+        state = facts.ALIVE if not each.dead else facts.PROBED if each.probing else facts.DEAD
+        messages, seconds = each.rate or (0, 0)
+        start = each.next_start(now)
+        return DestinationFact(
+            state=state,
+            probe=_time(each.probe_at) if each.dead else 0,
+            window=int(each.window),
+            flying=each.flying,
+            queued=len(each.queue),
+            aside=each.waiting,
+            cohorts=int(each.cohorts * 100),
+            turned_away=each.turned_away,
+            messages=messages,
+            seconds=int(seconds),
+            next=_time(start) if start > now else 0,
+            nexthop=each.name,
+        )
+
+
+def _time(seconds: float) -> int:
+    return min(max(0, ceil(seconds)), NUMBER_MOST)

@@ -1,0 +1,134 @@
+"""In-flow control, queue-todo's half: says when the disk is short, and slows or refuses injectors while todo/ waits.
+
+Slow: the next message has waited SLOW_AFTER seconds. Refused: it has waited REFUSE_AFTER seconds, although queue-todo
+classifies, and it does not belong to what queue-todo found when it began to work (again): after a start with a
+million messages in todo/, injectors are slowed until those are done, not refused. Only what waits for its turn counts,
+so a message that is parked, or that the disk refuses, slows nobody. Either ends at half of its limit.
+"""
+
+from collections.abc import Callable
+
+from queue_base.errors import Temporary, reason
+from queue_base.home import Home
+from queue_base.inflow import MARK_SECONDS, find_shortage, read_least, refuse_mark, slow_mark
+from queue_wire import logline
+
+SLOW_AFTER = 5.0
+REFUSE_AFTER = 60.0
+# Seconds between two settings of a mark: it must never end while it is wanted.
+MARK_EVERY = MARK_SECONDS / 4
+SPACE_EVERY = 30.0  # Seconds between looks at the disk.
+
+FREE, SLOW, REFUSED = range(3)
+_WORDS = ("free", "slow", "refused")
+
+
+class Inflow:
+    """`log` takes a line. Times are monotonic seconds."""
+
+    def __init__(self, home: Home, log: Callable[[bytes], None]) -> None:
+        self._marks = (slow_mark(home), refuse_mark(home))
+        self._log = log
+        self._level = FREE
+        self._next_mark = 0.0
+        self._waits_since = 0.0  # What came earlier counts from then.
+        self._last_work = float("-inf")
+        self._idle = False
+        self._began = float("inf")  # When classification began to work; what was there already is no backlog.
+        self._caught_up = 0.0  # When all of that was done.
+        self._marks_fail = False
+        # Of a run that was killed.
+        self._clear(FREE)
+
+    def judge(self, now: float, waiting: int, arrival: float | None, worked: bool) -> None:
+        """Set the marks for now. `waiting` messages wait, the next since `arrival`; None where there is none.
+
+        `worked` says that messages were classified since the last call. It is not called before anything can be.
+        """
+        idle = arrival is None
+        arrival = now if arrival is None else arrival
+        if idle or self._began > now:
+            self._waits_since = now
+        if worked or idle:
+            if now - self._last_work > REFUSE_AFTER and not self._idle:
+                self._began = now
+            self._last_work = now
+        self._idle = idle
+        if arrival < self._began:
+            self._caught_up = now
+        level = self._choose(now, max(arrival, self._waits_since))
+        if level != self._level:
+            self._log(logline.inflow(_WORDS[level], waiting, int(now - arrival)))
+            self._clear(level)
+            self._level, self._next_mark = level, now
+        if level and now >= self._next_mark:
+            self._next_mark = now + MARK_EVERY
+            self._set(level)
+
+    def _choose(self, now: float, since: float) -> int:
+        works = now - self._last_work <= REFUSE_AFTER
+        refused = REFUSE_AFTER / (2 if self._level == REFUSED else 1)
+        if works and now - max(since, self._caught_up) > refused:
+            return REFUSED
+        slow = SLOW_AFTER / (2 if self._level else 1)
+        return SLOW if now - since > slow else FREE
+
+    def wait(self, now: float, arrival: float | None) -> float:
+        """Return the seconds after which `judge` must be called at the latest."""
+        if self._level:
+            return max(0.0, self._next_mark - now)
+        return 3600.0 if arrival is None else max(0.0, max(arrival, self._waits_since) + SLOW_AFTER - now)
+
+    def end(self) -> None:
+        """Remove the marks."""
+        self._clear(FREE)
+
+    def _set(self, level: int) -> None:
+        try:
+            for mark, word in zip(self._marks[:level], _WORDS[1:], strict=False):
+                mark.set(f"{word} while the time of this file is ahead\n")
+            self._marks_fail = False
+        except OSError as error:
+            self._fail(f"set {error.filename or 'a mark in lock'}: {reason(error)}; injectors are not slowed")
+
+    def _clear(self, level: int) -> None:
+        """Remove the marks that `level` has no use for."""
+        try:
+            for mark in self._marks[level:]:
+                mark.clear()
+        except OSError as error:
+            self._fail(f"remove {error.filename}: {reason(error)}; it ends by itself")
+
+    def _fail(self, text: str) -> None:
+        if not self._marks_fail:
+            self._log(logline.warning(f"queue-todo: unable to {text}"))
+        self._marks_fail = True
+
+
+class Space:
+    """Says in the log when the queue's disk has become short, which injectors have no log to say in, and when not."""
+
+    def __init__(self, home: Home, log: Callable[[bytes], None]) -> None:
+        self._home = home
+        self._log = log
+        self._short = False
+        self._next = 0.0
+
+    def run(self, now: float) -> None:
+        """Look, if it is time."""
+        if now < self._next:
+            return
+        self._next = now + SPACE_EVERY
+        try:
+            why = find_shortage(self._home.queue, self._home.queue, read_least(self._home))
+        except Temporary as error:
+            why = str(error)
+        if why and not self._short:
+            self._log(logline.alert(f"queue-todo: unable to take mail: {why}; injectors refuse it until then"))
+        elif self._short and not why:
+            self._log(logline.inflow_space(self._home.queue))
+        self._short = why is not None
+
+    def wait(self, now: float) -> float:
+        """Return the seconds until the next look."""
+        return max(0.0, self._next - now)

@@ -1,0 +1,160 @@
+"""Kills a daemon at one system call of one of its threads, with strace's fault injection.
+
+A SIGKILL that strace sends at the entry of a call ends the process before the call has any effect. SIGUSR1, which
+ends it as well, does not interrupt a call on the disk: the call takes effect, and the thread does nothing else
+before the process dies. So each call gives two points, before and after it. strace does not follow threads or
+children here: calls are counted for the one thread alone, and queue-enqueue lives on when its queue-send is killed.
+"""
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from queue_base.home import Home
+from support.suite import Suite, wait_until
+from support.tools import missing, need
+
+MAIN, SYNC, CLEAN = "queue-send, loop", "queue-send, thread of the disk", "queue-clean"
+_DISK = (
+    "write", "pwrite64", "fsync", "fdatasync", "syncfs", "rename", "link", "unlink", "truncate", "ftruncate",
+    "utimensat", "mkdir", "rmdir", "symlink",
+)  # fmt: skip
+# The loop opens files to read them, and writes to pipes, at other times in every run: only what changes
+# something is counted there, and the steps of a bounce's injection. To open a file for a mark changes nothing.
+CALLS = {
+    MAIN: (*_DISK[1:], "memfd_create", "clone", "clone3", "vfork", "pidfd_open", "wait4", "waitid"),
+    SYNC: ("openat", *_DISK),
+    CLEAN: ("openat", *_DISK),
+}
+_NAME = re.compile(r"(\w+)\(")
+_DIED = re.compile(r"\+\+\+ killed by SIG(KILL|USR1)")
+
+
+class Point(NamedTuple):
+    """The `number`-th call of a name, from 1, in a thread; `shown` is the call as a person wants to read it."""
+
+    thread: str
+    call: str
+    number: int
+    after: bool
+    shown: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.thread}, {'after' if self.after else 'before'} {self.call} {self.number}: {self.shown}"
+
+
+def trace_words(trace: Path, point: Point) -> list[str]:
+    """Return strace and its options, to trace a point's thread into a file until it is killed there."""
+    words = [need("strace"), "-q", "-y", "-s", "200", "-e", "signal=KILL,USR1", "-o", str(trace)]
+    words += ["-e", f"trace={','.join(CALLS[point.thread])}"]
+    if point.number:
+        words += ["-e", f"inject={point.call}:signal={'USR1' if point.after else 'KILL'}:when={point.number}"]
+    return words
+
+
+@contextmanager
+def traced_suite(home: Home, trace: Path, point: Point) -> Iterator[Suite]:
+    """Give a suite, with a point's thread traced; at the end nothing of it is left, and the trace is whole.
+
+    Where the daemon was killed, what is left of the suite goes on until it ends by itself.
+    """
+    words = trace_words(trace, point)
+    # -DD: strace is no parent of queue-send, and outlives what kills the suite's processes.
+    suite = Suite(home, wrapper=(*words, "-DD", "--") if point.thread == MAIN else ())
+    tracer = None
+    try:
+        # In the first turn of its loop it can be killed before its first line is out.
+        wait_until(lambda: suite.count("^status: local 0/") or suite.process.poll() is not None, why="the start")
+        if point.thread != MAIN:
+            tracer = _attach(words, _task(suite, point.thread))
+        yield suite
+        if suite.process.poll() is None:
+            # Not SIGKILL: the trace shows who was killed at a point.
+            os.killpg(suite.process.pid, signal.SIGUSR2)
+        if tracer is not None:
+            tracer.wait(30)
+        settle(suite)
+    finally:
+        suite.kill()
+        if tracer is not None:
+            tracer.kill()
+            tracer.wait(30)
+
+
+def settle(suite: Suite) -> None:
+    """Wait until every process of a suite has ended, also strace: all of them hold its log open."""
+    suite._reader.join(30)
+    assert not suite._reader.is_alive(), "a process of the suite outlives it"
+    suite.process.wait(30)
+    assert suite.process.stdout is not None
+    suite.process.stdout.close()
+
+
+def _task(suite: Suite, thread: str) -> int:
+    if thread == CLEAN:
+        return suite.daemon("queue-clean")
+    tasks = {int(path.name) for path in Path(f"/proc/{suite.process.pid}/task").iterdir()} - {suite.process.pid}
+    assert len(tasks) == 1, f"queue-send has {len(tasks)} threads beside its loop"
+    return tasks.pop()
+
+
+def _attach(words: list[str], task: int) -> "subprocess.Popen[bytes]":
+    tracer = subprocess.Popen([*words, "-p", str(task)], stderr=subprocess.DEVNULL)
+    status = Path(f"/proc/{task}/status")
+
+    def attached() -> bool:
+        if tracer.poll() is not None:
+            missing("permission to trace processes: root, or kernel.yama.ptrace_scope=0")
+        return f"TracerPid:\t{tracer.pid}\n" in status.read_text()
+
+    wait_until(attached, why="strace to attach")
+    return tracer
+
+
+def died(lines: list[str]) -> bool:
+    """Return whether the traced process was killed at its point."""
+    return any(_DIED.search(line) for line in lines[-1:])
+
+
+def read_lines(trace: Path) -> list[str]:
+    """Return the lines of a trace."""
+    return trace.read_text("utf-8", "replace").splitlines()
+
+
+def all_points(lines: list[str], thread: str, since: str = "") -> list[Point]:
+    """Return both points of every call on the disk, in the trace of a run in which nobody was killed.
+
+    What comes before queue-send listens, or before the first call that matches `since`, is left out, but strace
+    counts it. A write to a pipe is counted, too, and is none on the disk: the other side goes on at once, so
+    that nobody knows what was done after it.
+    """
+    listens = [at for at, line in enumerate(lines) if line.startswith("unlink(") and '/lock/control"' in line]
+    first = listens[-1] if thread == MAIN else -1
+    if since:
+        first = next(at for at, line in enumerate(lines) if at > first and re.search(since, line))
+    points: list[Point] = []
+    counts: Counter[str] = Counter()
+    for at, line in enumerate(lines):
+        name = _NAME.match(line)
+        if name:
+            counts[name[1]] += 1
+            if at > first and "<pipe:" not in line:
+                points += [Point(thread, name[1], counts[name[1]], after, line[:160]) for after in (False, True)]
+    return points
+
+
+def drive(suite: Suite, done: Callable[[], bool], deadline: float = 60.0) -> None:
+    """Make everything due again and again, until `done` or the end of queue-send."""
+    end = time.monotonic() + deadline
+    while suite.process.poll() is None and not done():
+        assert time.monotonic() < end, "\n".join(["the queue is not empty; the log ends:", *suite.lines[-40:]])
+        if suite.count("^status: local"):
+            suite.process.send_signal(signal.SIGALRM)
+        suite._reader.join(0.05)

@@ -1,0 +1,46 @@
+"""queue-send and the disk before a bounce: DONE marks are safe first, and the loop does not wait for that."""
+
+import os
+import time
+from pathlib import Path
+
+from queue_base.home import Home
+from queue_base.layout import open_layout
+from support.queued import classified_message
+from support.scripted_send import ScriptedSend
+from support.tools import need
+
+OLD_FAILURE = b"<x@c>:\nnever\n\n"
+SLOW = 1.5  # Seconds that each fsync takes.
+
+
+def test_a_disk_that_syncs_slowly_holds_up_the_bounce_and_not_the_loop(home: Home, tmp_path: Path) -> None:
+    message = classified_message(home, bounce=OLD_FAILURE)
+    trace = tmp_path / "trace"
+    # -D: the process that gets our signals is queue-send. -f: its threads and queue-enqueue, too.
+    slow = (need("strace"), "-D", "-f", "-y", "-s", "4096", "-o", str(trace), "-e", "trace=fsync,execve")
+    with ScriptedSend(home, wrapper=(*slow, "-e", f"inject=fsync:delay_enter={int(SLOW * 1e6)}")) as send:
+        worst, end = 0.0, time.monotonic() + 60
+        while not send.found(rf"bounce msg {message} .*"):
+            assert time.monotonic() < end
+            start = time.monotonic()
+            send.fence()
+            worst = max(worst, time.monotonic() - start)
+        assert send.clean.removed() == message
+    assert worst < SLOW
+    layout = open_layout(home.queue)
+    calls = [line.split(maxsplit=1)[1] for line in trace.read_text().splitlines()]
+    enqueue = next(index for index, call in enumerate(calls) if call.startswith("execve") and "queue-enqueue" in call)
+    for kind in ("local", "remote"):
+        directory = os.path.dirname(layout.hashed(kind, message))
+        assert any("fsync(" in call and f"<{directory}>" in call for call in calls[:enqueue])
+
+
+def test_a_bounce_whose_marks_cannot_be_made_safe_waits(home: Home) -> None:
+    message = classified_message(home, bounce=OLD_FAILURE)
+    fail = (need("strace"), "-D", "-f", "-o", os.devnull, "-e", "trace=fsync", "-e", "inject=fsync:error=EIO")
+    with ScriptedSend(home, wrapper=fail) as send:
+        assert "nput/output error" in send.wait_for(rf"warning: trouble injecting bounce message of msg {message}: .*")
+        send.fence()
+        assert not send.found("(bounce|end) msg .*")
+    assert Path(open_layout(home.queue).bounce(message)).read_bytes() == OLD_FAILURE

@@ -1,0 +1,166 @@
+"""The notices of queue_send.delays by themselves: what happens to a message while its notice is on its way."""
+
+import os
+import select
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from queue_base.durable import Commit
+from queue_base.home import Home
+from queue_base.layout import open_layout
+from queue_base.marks import give_birth
+from queue_send import delays as module
+from queue_send.attempt import Attempt
+from queue_send.delays import Delays
+from queue_send.log import Log
+from queue_send.run import Run
+from queue_send.store import Store
+from support.home import make_home
+from support.queued import classified_message, injected
+
+HOUR = 3600
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    made = make_home(tmp_path / "home", split=3)
+    Path(made.control, "delaywarning").write_text("4h\n")
+    return made
+
+
+class Place:
+    """Delays with a store, and what it did; `held` are messages on hold."""
+
+    def __init__(self, home: Home) -> None:
+        reader, writer = os.pipe()
+        self._reader = reader
+        self.run = Run(home, Log(writer))
+        self.layout = open_layout(home.queue)
+        self.store = Store(self.layout)
+        self.delays = Delays(self.run)
+        self.held: set[int] = set()
+        self.ended: list[int] = []
+        self.delays.attach(self.store, lambda message: message not in self.held, self.ended.append)
+
+    def attempt(self, message: int, sender: bytes = b"a@example.org") -> Attempt:
+        birth = self.store.load(message)[1]
+        return Attempt(message, sender, birth, birth + 604800)
+
+    def turn(self) -> None:
+        """One turn of the loop."""
+        poll = select.poll()
+        wait = self.delays.prepare(poll, time.time())
+        self.delays.run(dict(poll.poll(min(wait, 0.05) * 1000)), time.time())
+
+    def turn_until(self, condition: Callable[[], bool]) -> None:
+        end = time.monotonic() + 30
+        while not condition():
+            assert time.monotonic() < end
+            self.turn()
+
+    def log(self) -> list[str]:
+        self.run.log.run({1: select.POLLOUT}, time.time())
+        self.run.log.finish()
+        os.set_blocking(self._reader, False)
+        try:
+            return os.read(self._reader, 65536).decode().splitlines()
+        except BlockingIOError:
+            return []
+
+    def injected(self) -> list[bytes]:
+        return [data for _, data in injected(self.run.home)]
+
+
+def old_message(home: Home, age: float = 5 * HOUR) -> int:
+    return classified_message(home, remote=[b"b@c"], birth=time.time() - age)
+
+
+def test_a_message_that_is_held_before_its_notice_is_composed_makes_none(home: Home) -> None:
+    place, message = Place(home), old_message(home)
+    place.delays.deferred(place.attempt(message), time.time())
+    assert place.delays.holds(message)
+    place.held.add(message)
+    place.turn_until(lambda: not place.delays.holds(message))
+    assert place.injected() == [] and place.log() == []
+
+
+def test_a_message_with_a_new_birth_before_its_notice_is_composed_makes_none(home: Home) -> None:
+    place, message = Place(home), old_message(home)
+    place.delays.deferred(place.attempt(message), time.time())
+    give_birth(place.layout, message, int(time.time() * 1_000_000), Commit())
+    place.turn_until(lambda: not place.delays.holds(message))
+    assert place.injected() == []
+
+
+def test_a_message_that_is_told_of_and_then_born_again_is_told_of_at_its_next_age(home: Home) -> None:
+    place, message = Place(home), old_message(home)
+    for age in (5 * HOUR, 0):
+        place.delays.deferred(place.attempt(message), time.time() + age)
+        place.turn_until(lambda: not place.delays.holds(message))
+        give_birth(place.layout, message, int(time.time() * 1_000_000), Commit())
+    assert len(place.injected()) == 1
+    later = time.time() + 5 * HOUR
+    place.delays.deferred(place.attempt(message), later)
+    assert place.delays.holds(message)
+
+
+def test_a_message_whose_recipients_are_all_done_meanwhile_makes_no_notice(home: Home) -> None:
+    place, message = Place(home), old_message(home)
+    place.delays.deferred(place.attempt(message), time.time())
+    place.store.mark_done(message, "remote", [0])
+    place.turn_until(lambda: not place.delays.holds(message))
+    assert place.injected() == []
+
+
+def test_a_message_may_not_end_while_queue_enqueue_has_its_notice_and_ends_after_that(home: Home) -> None:
+    place, message = Place(home), old_message(home)
+    place.delays.deferred(place.attempt(message), time.time())
+    place.turn_until(lambda: place.delays.busy)
+    assert not place.delays.lets_go(message) and not place.delays.lets_go(message)
+    assert place.ended == []
+    place.turn_until(lambda: bool(place.ended))
+    assert place.ended == [message] and place.delays.lets_go(message)
+    assert [line.split()[:3] for line in place.log()] == [["delay", "msg", str(message)]]
+
+
+def test_a_message_that_ends_before_its_notice_is_composed_makes_none_nor_does_the_next_of_its_number(
+    home: Home,
+) -> None:
+    place, message = Place(home), old_message(home)
+    place.delays.deferred(place.attempt(message), time.time())
+    assert place.delays.lets_go(message)
+    for _ in range(3):
+        place.turn()
+    assert place.injected() == [] and not place.delays.busy
+
+
+def test_no_more_messages_wait_for_their_notice_than_the_limit(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "WAITING_MOST", 2)
+    place, messages = Place(home), [old_message(home) for _ in range(3)]
+    for message in messages:
+        place.delays.deferred(place.attempt(message), time.time())
+    assert [place.delays.holds(message) for message in messages] == [True, True, False]
+    place.turn_until(lambda: not any(map(place.delays.holds, messages)))
+    place.delays.deferred(place.attempt(messages[2]), time.time())
+    assert place.delays.holds(messages[2])
+
+
+def test_texts_are_kept_within_their_limit_and_given_back(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TEXTS_MOST", 1000)
+    place, one, two = Place(home), old_message(home), old_message(home)
+    attempts = [place.attempt(one), place.attempt(two)]
+    now = time.time()
+    place.delays.hear(attempts[0], b"b@c", b"x" * 2000, now)
+    place.delays.hear(attempts[1], b"b@c", b"Remote host said: 451 second\n", now)
+    for attempt in attempts:
+        place.delays.deferred(attempt, now)
+        place.turn_until(lambda: not place.delays.holds(one) and not place.delays.holds(two))
+    assert [b"451 second" in notice for notice in place.injected()] == [False, False]
+    third = old_message(home)
+    place.delays.hear(place.attempt(third), b"b@c", b"Remote host said: 451 third\n", now)
+    place.delays.deferred(place.attempt(third), now)
+    place.turn_until(lambda: not place.delays.holds(third))
+    assert sum(b"451 third" in notice for notice in place.injected()) == 1
