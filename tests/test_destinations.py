@@ -90,6 +90,7 @@ def test_without_queue_send_there_is_nothing_to_show(home: Home) -> None:
 
 
 def test_many_destinations_come_in_pages_and_none_is_missed(home: Home, send: ScriptedSend) -> None:
+    send.remote.ready(1000)
     for first in range(0, 2700, 900):
         arrived(home, send, *[b"a@d%d.example" % number for number in range(first, first + 900)])
         send.remote.job()

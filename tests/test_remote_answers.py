@@ -167,3 +167,19 @@ def test_want_of_descriptors_is_not_the_nexthops_fault(home: RemoteHome, monkeyp
     with pytest.raises(Unroutable) as raised:
         find(home, b"two.example")
     assert (raised.value.verdict[0], raised.value.scope) == (b"Z", MESSAGE_SCOPE)
+
+
+@pytest.mark.parametrize(
+    ("line", "server"),
+    [
+        ("192.0.2.53", (b"192.0.2.53", 53)),
+        ("192.0.2.53:5353 ", (b"192.0.2.53", 5353)),
+        ("2001:db8::53", (b"2001:db8::53", 53)),
+        ("[2001:db8::53]:5353", (b"2001:db8::53", 5353)),
+    ],
+)
+def test_a_line_of_control_resolver_is_an_address_with_a_port_or_without(
+    home: RemoteHome, line: str, server: tuple[bytes, int]
+) -> None:
+    home.control("resolver", f"# ours\n{line}\n127.0.0.1")
+    assert router_of(home).settings.resolver == [server, (b"127.0.0.1", 53)]

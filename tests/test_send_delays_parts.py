@@ -2,6 +2,7 @@
 
 import os
 import select
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,12 +21,15 @@ from queue_send.run import Run
 from queue_send.store import Store
 from support.home import make_home
 from support.queued import classified_message, injected
+from support.suite import BIN
 
 HOUR = 3600
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Home:
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    # Programs of the suite are looked for beside the one that runs, which is pytest here.
+    monkeypatch.setattr(sys, "argv", [str(BIN / "queue-send")])
     made = make_home(tmp_path / "home", split=3)
     Path(made.control, "delaywarning").write_text("4h\n")
     return made
