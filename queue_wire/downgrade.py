@@ -86,6 +86,7 @@ class Downgrade:
     def _put_container(self, header: Header) -> None:
         if self._seven_bit and header.encoding in ("8bit", "binary"):
             header.set(b"Content-Transfer-Encoding", b"7bit")
+        header.separator = b"\n"
         self._put(header.pack())
 
     def _convert_multipart(self, header: Header, end: int, depth: int) -> None:

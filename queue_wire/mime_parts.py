@@ -19,7 +19,7 @@ HEADER_MOST = 1024 * 1024
 FIELDS_MOST = 16384
 
 # A field and its continuation lines; the line that an mbox puts first.
-_FIELD = re.compile(rb"([!-9;-~]+)[ \t]*:[^\n]*(?:\n[ \t][^\n]*)*(?:\n|\Z)|>?From [^\n]*(?:\n|\Z)")
+_FIELD = re.compile(rb"([!-9;-~\x80-\xff]+)[ \t]*:[^\n]*(?:\n[ \t][^\n]*)*(?:\n|\Z)|>?From [^\n]*(?:\n|\Z)")
 _PARSER = BytesHeaderParser(policy=compat32)
 
 
