@@ -14,7 +14,7 @@ from queue_remote.setup import Setup, read_setup
 
 LOOK_SECONDS = 1.0
 
-_Stamp = tuple[int, int, int]
+_Stamp = tuple[int, int, int, int]
 
 
 class Controls:
@@ -25,6 +25,8 @@ class Controls:
         self._program = program
         self._setup: Setup | None = None
         self._stamps: list[_Stamp | None] = []
+        # The files that control/dkim names.
+        self._keys: list[str] = []
         self._looked = 0.0
         self._complained = False
 
@@ -33,13 +35,19 @@ class Controls:
         now = time.monotonic()
         if self._setup is None or now - self._looked >= LOOK_SECONDS:
             self._looked = now
-            stamps = [_stamp(f"{self._home.control}/{name}") for name in FILES]
+            stamps = self._look(self._keys)
             if self._setup is None or stamps != self._stamps:
                 self._setup = None
                 # Taken before reading: a change during it is seen at the next look.
                 self._stamps = stamps
                 self._setup = read_setup(self._home)
                 self._complained = False
+                keys = self._setup.settings.keyring.files
+                if keys != self._keys:
+                    self._keys = keys
+                    self._stamps = stamps[: len(FILES)] + self._look(keys)[len(FILES) :]
+                for alert in self._setup.alerts():
+                    complain(self._program, f"alert: {alert}")
         return self._setup
 
     def reread(self) -> None:
@@ -50,6 +58,9 @@ class Controls:
             self.setup()
         except Temporary as error:
             self.complain(error)
+
+    def _look(self, keys: list[str]) -> list[_Stamp | None]:
+        return [_stamp(path) for path in [*(f"{self._home.control}/{name}" for name in FILES), *keys]]
 
     def complain(self, error: Temporary) -> None:
         """Log trouble with the control files, unless that is known already."""
@@ -63,4 +74,5 @@ def _stamp(path: str) -> _Stamp | None:
         found = os.stat(path)
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_ino, found.st_size
+    # With the time of the last change of mode and owner, which count for files with secrets.
+    return found.st_mtime_ns, found.st_ino, found.st_size, found.st_ctime_ns

@@ -19,6 +19,7 @@ from queue_remote.controls import Controls
 from queue_remote.delivery import deliver
 from queue_remote.message import open_message
 from queue_remote.pool import Pool
+from queue_remote.program import Programs
 from queue_wire.errors import FormatError
 from queue_wire.job import Job, unpack_job
 from queue_wire.netstring import NetstringReader
@@ -45,6 +46,7 @@ class Daemon:
         self._reports = OutPipe(REPORTS)
         self._flushing = False
         self._pool = Pool(1)
+        self._programs = Programs(home, PROGRAM)
         # The event loop itself holds its tasks only weakly.
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -54,12 +56,16 @@ class Daemon:
         os.set_blocking(JOBS, False)
         self._loop.add_reader(JOBS, self._on_jobs)
         self._loop.add_signal_handler(signal.SIGHUP, self._controls.reread)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            # Not ignored as such: programs that we run would inherit that.
+            self._loop.add_signal_handler(number, _stay)
         self._loop.set_exception_handler(_on_stray_exception)
         self._controls.reread()
         self._put(pack_ready(jobs))
 
     def _stop(self, exit_code: int) -> None:
         self.exit_code = exit_code
+        self._programs.kill()
         # Verdicts that are known already may still find their reader.
         with contextlib.suppress(PeerLost):
             self._reports.flush()
@@ -123,6 +129,9 @@ class Daemon:
         except OSError as error:
             return _temporary(job, no_message(f"{os.fsdecode(job.path)}: {reason(error)}"))
         try:
+            words = setup.settings.programs.choose(job.sender, job.nexthop)
+            if words:
+                return await self._programs.deliver(words, job, message, setup.settings.program_timeout)
             transaction = Transaction(job.sender, job.recipients, message.size)
             scope = await deliver(setup, self._pool, job.sender, job.nexthop, transaction, message)
             return Report(job.number, scope, transaction.verdicts())
@@ -152,6 +161,10 @@ class Daemon:
 
 def _temporary(job: Job, text: bytes) -> Report:
     return Report(job.number, MESSAGE_SCOPE, [(TEMPORARY, text)] * len(job.recipients))
+
+
+def _stay() -> None:
+    """queue-send wants the reports of what is in flight; it ends us by closing fd 0."""
 
 
 def _on_stray_exception(loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:

@@ -13,6 +13,7 @@ from queue_remote.message import Message
 from queue_remote.opening import Opener
 from queue_remote.pool import Key, Pool
 from queue_remote.setup import Setup
+from queue_remote.signing import Unsigned
 from queue_remote.trace import Trace
 from queue_wire.report import MESSAGE_SCOPE
 from queue_wire.smtp_transaction import Transaction
@@ -30,6 +31,12 @@ async def deliver(
     """Carry the transaction until it is done; return the report's scope. The caller closes the message."""
     if transaction.done:
         return MESSAGE_SCOPE
+    if setup.signing.active:
+        try:
+            transaction.size += await setup.signing.sign(message, sender)
+        except Unsigned as error:
+            transaction.finish(*error.verdict)
+            return MESSAGE_SCOPE
     settings = setup.settings
     source = settings.outgoingip.choose(sender, nexthop)
     key = Key(nexthop, source, settings.helohost.choose(sender, nexthop), settings)
@@ -56,7 +63,7 @@ async def _deliver_afresh(
         if time.monotonic() > opener.until:
             break
         plan = await setup.policies.plan(key.nexthop, route, target)
-        connection = await opener.open(target, plan, setup.credentials(key.nexthop, target))
+        connection = await opener.open(target, plan, setup.credentials(key.nexthop, route, target))
         if connection is not None:
             if await _carry(pool, key, connection, transaction, message):
                 return MESSAGE_SCOPE

@@ -10,6 +10,10 @@
     connectionmessages  messages that one connection carries at most; default 100
     resolver        DNS servers to ask in place of /etc/resolv.conf's: one address, address:port or
                     [address]:port a line
+    smtpauth        users and passwords for relays (queue_wire.smtpauth)
+    dkim            who signs what (queue_wire.dkimkeys)
+    remoteprogram   programs that deliver in our place (queue_remote.program), by sender's domain and nexthop
+    timeoutprogram  seconds that such a program may take; default 3600
 
 A file that is not there leaves its default, `me` excepted.
 """
@@ -21,6 +25,9 @@ from typing import NamedTuple, TypeVar
 from queue_base.control import read_lines, read_map, read_me, read_number
 from queue_base.errors import Temporary
 from queue_base.home import Home
+from queue_remote.credentials import Logins, read_logins
+from queue_remote.dkim_keys import Keyring, read_keyring
+from queue_remote.program import unpack_program
 from queue_wire.choices import Choices, unpack_choices, unpack_name
 from queue_wire.errors import FormatError, quoted
 from queue_wire.smtproutes import Relay, Routes, unpack_relay, unpack_routes
@@ -35,6 +42,10 @@ FILES = (
     "connectionidle",
     "connectionmessages",
     "resolver",
+    "smtpauth",
+    "dkim",
+    "remoteprogram",
+    "timeoutprogram",
 )
 DNS_PORT = 53
 
@@ -56,8 +67,12 @@ class Settings:
         "connection_idle",
         "connection_messages",
         "helohost",
+        "keyring",
+        "logins",
         "me",
         "outgoingip",
+        "program_timeout",
+        "programs",
         "reply_timeout",
         "resolver",
         "routes",
@@ -76,6 +91,10 @@ class Settings:
         self.outgoingip = outgoingip
         self.routes = routes
         self.resolver = resolver
+        self.logins = Logins({})
+        self.keyring = Keyring({}, {}, [])
+        self.programs = Choices[tuple[bytes, ...]]({}, {}, ())
+        self.program_timeout = 3600
         self.connect_timeout = 60
         self.reply_timeout = 1200
         self.connection_idle = 5
@@ -92,6 +111,10 @@ def read_settings(home: Home) -> Settings:
     settings.reply_timeout = read_number(home, "timeoutremote", settings.reply_timeout)
     settings.connection_idle = read_number(home, "connectionidle", settings.connection_idle)
     settings.connection_messages = read_number(home, "connectionmessages", settings.connection_messages)
+    settings.program_timeout = read_number(home, "timeoutprogram", settings.program_timeout)
+    settings.logins = read_logins(home)
+    settings.keyring = read_keyring(home)
+    settings.programs = _choices(home, "remoteprogram", unpack_program, ())
     return settings
 
 

@@ -2,8 +2,9 @@
 
 from queue_base.home import Home
 from queue_remote.order import Target
-from queue_remote.route import Router
+from queue_remote.route import Route, Router
 from queue_remote.settings import Settings, read_settings
+from queue_remote.signing import Signing
 from queue_remote.tls import TlsPolicies
 from queue_wire.smtp_auth import Credentials
 
@@ -11,16 +12,28 @@ from queue_wire.smtp_auth import Credentials
 class Setup:
     """The settings, and the routes and TLS policies that they make."""
 
-    __slots__ = ("policies", "router", "settings")
+    __slots__ = ("policies", "router", "settings", "signing")
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.router = Router(settings)
         self.policies = TlsPolicies(settings, self.router)
+        self.signing = Signing(settings.keyring)
 
-    def credentials(self, nexthop: bytes, target: Target) -> Credentials | None:
-        """Return what AUTH is done with at a target, None for no AUTH."""
-        return None
+    def credentials(self, nexthop: bytes, route: Route, target: Target) -> Credentials | None:
+        """Return what AUTH is done with at a target, None for no AUTH. Raises Unroutable where it cannot be now."""
+        return self.settings.logins.find(nexthop, route.relayed, target)
+
+    def alerts(self) -> list[str]:
+        """Return what a person should know of these control files: mail is deferred because of it."""
+        found = [f"unable to sign for {fault}; mail of that domain is deferred" for fault in self._faults()]
+        fault = self.settings.logins.fault
+        if fault is not None:
+            found.append(f"unable to use control/smtpauth: {fault}; mail that needs it is deferred")
+        return found
+
+    def _faults(self) -> list[str]:
+        return list(self.settings.keyring.faults.values())
 
 
 def read_setup(home: Home) -> Setup:

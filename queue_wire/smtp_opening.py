@@ -152,22 +152,24 @@ class Opening(Dialogue):
 
     def _on_auth(self, reply: Reply) -> None:
         assert self._mechanism is not None
-        if reply.code != 334:
-            self._mechanism = None
-            if reply.accepted:
-                self.phase = Phase.READY
-            else:
-                self._decline(text.auth_failed(self._peer, reply))
-            return
-        self._challenges += 1
         try:
+            if reply.code != 334:
+                mechanism, self._mechanism = self._mechanism, None
+                if reply.accepted:
+                    mechanism.finish()
+                    self.phase = Phase.READY
+                else:
+                    self._decline(text.auth_failed(self._peer, reply))
+                return
+            self._challenges += 1
             if self._challenges > CHALLENGES_MOST:
                 raise FormatError("more challenges than any mechanism has")
             answer = self._mechanism.answer(binascii.a2b_base64(reply.text.rpartition(b"\n")[2][4:]))
         except (FormatError, binascii.Error) as error:
             self._mechanism = None
-            # RFC 4954 section 4: this is how a client gives up.
-            self._out.append(b"*\r\n")
+            if reply.code == 334:
+                # RFC 4954 section 4: this is how a client gives up.
+                self._out.append(b"*\r\n")
             self._decline(text.auth_broken(self._peer, str(error)))
             return
         self._ask(b"AUTH", _base64(answer) + b"\r\n", self._on_auth)

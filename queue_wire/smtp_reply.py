@@ -93,10 +93,10 @@ class ReplyReader:
         text = self._text[0] if len(self._text) == 1 else b"\n".join(self._text)
         self._text = []
         self._total = 0
-        return Reply(code, _clean(text[:TEXT_MAX]))
+        return Reply(code, clean(text[:TEXT_MAX]))
 
 
-def _clean(text: bytes) -> bytes:
+def clean(text: bytes) -> bytes:
     """Return a text fit for a log or a bounce: `?` for control characters, and for bytes that are not UTF-8."""
     text = text.translate(_CONTROLS)
     if text.isascii():

@@ -25,6 +25,22 @@ def no_controls(reason: str) -> bytes:
     return b"Unable to read control files. (#4.3.0)\n%s\n" % _line(reason)
 
 
+def no_credentials(reason: str) -> bytes:
+    return b"Unable to use the password that control/smtpauth has for this host. (#4.3.5)\n%s\n" % _line(reason)
+
+
+def not_signed(reason: str) -> bytes:
+    return b"Unable to sign message. (#4.3.5)\n%s\n" % _line(reason)
+
+
+def header_too_long(most: int) -> bytes:
+    return b"Sorry, a message whose header is over %d bytes cannot be signed. (#5.6.0)\n" % most
+
+
+def program_failed(reason: str) -> bytes:
+    return b"Unable to deliver by the program of control/remoteprogram. (#4.3.0)\n%s\n" % _line(reason)
+
+
 def internal_error(reason: str) -> bytes:
     return b"Internal error in queue-remote. (#4.3.0)\n%s\n" % _line(reason)
 

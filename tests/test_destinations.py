@@ -84,9 +84,7 @@ def test_a_domain_is_found_under_the_relay_that_smtproutes_has_for_it(home: Home
 def test_without_queue_send_there_is_nothing_to_show(home: Home) -> None:
     shown = queuectl(home, "destinations")
     assert (shown.returncode, shown.stdout) == (111, "")
-    assert shown.stderr == (
-        "queuectl: fatal: unable to show destinations: queue-send does not run; nothing is tried\n"
-    )
+    assert shown.stderr == ("queuectl: fatal: unable to show destinations: queue-send does not run; nothing is tried\n")
 
 
 def test_many_destinations_come_in_pages_and_none_is_missed(home: Home, send: ScriptedSend) -> None:

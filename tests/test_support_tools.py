@@ -37,3 +37,16 @@ def test_a_tool_that_only_root_has_on_path_is_found(monkeypatch: pytest.MonkeyPa
     tool.chmod(0o755)
     monkeypatch.setattr(tools, "_ALSO", str(tmp_path))
     assert tools.need("for-root") == str(tool)
+
+
+def test_a_file_that_is_missing_is_a_skip_that_names_its_package(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("CI", raising=False)
+    pattern = f"{tmp_path}/*/file"
+    monkeypatch.setattr(tools, "PACKAGES", {pattern: "some-package"})
+    with pytest.raises(pytest.skip.Exception, match="apt-get install some-package"):
+        tools.need_file(pattern)
+    (tmp_path / "directory").mkdir()
+    (tmp_path / "directory" / "file").touch()
+    tools.need_file(pattern)

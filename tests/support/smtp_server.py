@@ -3,9 +3,10 @@
 import asyncio
 import socket
 import threading
+import warnings
 from typing import Any, NamedTuple, Self
 
-from aiosmtpd.smtp import SMTP
+from aiosmtpd.smtp import SMTP, AuthResult
 
 # What the server says when no answer is scripted.
 TAKEN = "250 ok"
@@ -29,7 +30,8 @@ class SmtpServer:
     """Listens from `with` on; `port` is its port, `received` the messages taken so far.
 
     `recipient_answers` and `message_answers` script replies: for RCPT by address, for the end of DATA by
-    the first recipient. A list is used up one reply at a time, TAKEN after it; a str stays.
+    the first recipient. A list is used up one reply at a time, TAKEN after it; a str stays. With `passwords` nobody
+    gets further than AUTH without one of them; `mechanisms` are those that it offers, and `logins` has who came in.
     """
 
     def __init__(self, address: str = "127.0.0.1", port: int = 0) -> None:
@@ -38,6 +40,9 @@ class SmtpServer:
         self.recipient_answers: dict[str, list[str] | str] = {}
         self.message_answers: dict[str, list[str] | str] = {}
         self.hello_names: list[str] = []
+        self.passwords: dict[bytes, bytes] = {}
+        self.mechanisms = ["LOGIN", "PLAIN"]
+        self.logins: list[tuple[str, bytes]] = []
         self.connections = 0
         self.arrived = threading.Condition()
         self._listener = socket.create_server((address, port))
@@ -76,7 +81,26 @@ class SmtpServer:
 
     def _session(self) -> SMTP:
         self.connections += 1
-        return SMTP(_Handler(self), hostname="server.example", data_size_limit=SIZE_LIMIT, loop=self._loop)
+        options: dict[str, Any] = {}
+        if self.passwords:
+            options = {
+                "authenticator": self._authenticate,
+                "auth_required": True,
+                "auth_require_tls": False,
+                "auth_exclude_mechanism": [name for name in ("LOGIN", "PLAIN") if name not in self.mechanisms],
+            }
+        with warnings.catch_warnings():
+            # It warns that passwords without TLS are no good idea.
+            warnings.simplefilter("ignore")
+            return SMTP(
+                _Handler(self), hostname="server.example", data_size_limit=SIZE_LIMIT, loop=self._loop, **options
+            )
+
+    def _authenticate(self, server: Any, session: Any, envelope: Any, mechanism: str, data: Any) -> AuthResult:
+        good = self.passwords.get(data.login) == data.password
+        if good:
+            self.logins.append((mechanism, data.login))
+        return AuthResult(success=good, handled=good)
 
 
 class _Handler:

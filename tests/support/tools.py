@@ -3,6 +3,7 @@
 Under CI=true nothing is skipped: what is missing there is a failure. Call these inside a test or a fixture.
 """
 
+import glob
 import os
 import shutil
 import subprocess
@@ -29,6 +30,12 @@ def need(command: str) -> str:
     """Return the path of a command of tools.txt, or of one that every Debian machine has."""
     found = shutil.which(command, path=os.environ.get("PATH", os.defpath) + ":" + _ALSO)
     return found or missing(f"{command}: apt-get install {PACKAGES.get(command, command)}")
+
+
+def need_file(pattern: str) -> None:
+    """Go on only where there is a file of tools.txt; `pattern` is as there."""
+    if not glob.glob(pattern):
+        missing(f"{pattern}: apt-get install {PACKAGES[pattern]}")
 
 
 def need_root() -> None:
