@@ -15,8 +15,9 @@ PIECE = 65536
 _BASE64_LINE = 57
 _ESCAPED = bytes([byte for byte in range(256) if byte > 126 or byte == 61 or (byte < 32 and byte not in (9, 10))])
 _BREAKABLE = re.compile(rb"(?:=[0-9A-Fa-f]{2}|[^\n]){1,72}")
-# What binascii does with a line that ends with space: it counts that as one byte.
-_OVERLONG = re.compile(rb"^([^\n]{74})(=20|=09)$", re.MULTILINE)
+# binascii makes lines of up to 78 bytes where they end with space.
+_OVERLONG = re.compile(rb"^[^\n]{77,}$", re.MULTILINE)
+_SHORT = re.compile(rb"(?:=[0-9A-F]{2}|[^\n]){1,24}")
 _ESCAPES = {byte: f"={byte:02X}" for byte in range(128, 256)}
 _EIGHT_BIT = re.compile(rb"[\x80-\xff]")
 _HALF_ESCAPE = re.compile(rb"(?:=[0-9A-Fa-f]?)?\Z")
@@ -30,7 +31,7 @@ def choose_encoding(body: bytes) -> bytes:
 
 def encode_quoted_printable(body: bytes) -> Iterator[bytes]:
     for piece in _pieces(body):
-        encoded = _OVERLONG.sub(rb"\1=\n\2", binascii.b2a_qp(piece))
+        encoded = _OVERLONG.sub(lambda line: b"=\n".join(_SHORT.findall(line[0])), binascii.b2a_qp(piece))
         if _is_cut(piece):
             last = encoded.rfind(b"\n") + 1
             encoded = encoded[:last] + b"=\n".join(_BREAKABLE.findall(encoded[last:])) + b"=\n"

@@ -9,11 +9,11 @@
 Every recipient's mail goes into one Maildir. Options, all by name:
 
     certificate=PATH, key=PATH    STARTTLS with them, and implicit TLS on `tls_port`; PEM files
-    users={"name": "password"}    AUTH (Cyrus SASL: SCRAM, CRAM-MD5, PLAIN, LOGIN) as name@postfix.example; without it none
+    users={"name": "password"}    AUTH (SCRAM, CRAM-MD5, PLAIN, LOGIN) as name@postfix.example; without it none
     size_limit=BYTES              message_size_limit; default 100 MB
     main=["name = value", ...]    further lines of main.cf, the last one counts
-    master=["...", ...]           further lines of master.cf (a service of its own port, say; `smtpd_options` are
-                                  `-o` lines for the service on `port` alone)
+    master=["...", ...]           further lines of master.cf
+    smtpd_options=["name=value"]  options of the service on `port` alone
     address="127.0.0.1"           what to listen at
 
 Starting takes one to two seconds, so share one among the tests of a file (a module's fixture). Anything that it
@@ -100,7 +100,7 @@ smtpd_sasl_security_options = noanonymous
 
 
 class Stored(NamedTuple):
-    """One message in the Maildir: envelope as bytes, content with LF line ends, without the lines that Postfix added."""
+    """One message in the Maildir: envelope as bytes, content with LF line ends, less the lines that Postfix added."""
 
     sender: bytes
     recipient: bytes
