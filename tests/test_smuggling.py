@@ -78,7 +78,9 @@ def test_aiosmtpd_gets_each_message_of_the_corpus_once_and_no_other_command(home
 
 
 @pytest.mark.parametrize("options", [(), ("-e", "-p")], ids=["esmtp", "old"])
-def test_smtp_sink_gets_each_message_of_the_corpus_once_and_no_other(home: RemoteHome, options: tuple[str, ...]) -> None:
+def test_smtp_sink_gets_each_message_of_the_corpus_once_and_no_other(
+    home: RemoteHome, options: tuple[str, ...]
+) -> None:
     with SmtpSink(*options) as sink:
         sent = send(home, sink.port)
         taken = sink.messages()

@@ -58,8 +58,9 @@ def _unpack(data: bytes) -> Sunk:
     _, _, content = content.partition(b"\n")
     while content.startswith((b" ", b"\t")):
         _, _, content = content.partition(b"\n")
+    # Each dump ends with a blank line.
     [mail] = [value for name, _, value in fields if name == b"X-Mail-Args"]
-    return Sunk(mail, [value for name, _, value in fields if name == b"X-Rcpt-Args"], content)
+    return Sunk(mail, [value for name, _, value in fields if name == b"X-Rcpt-Args"], content.removesuffix(b"\n"))
 
 
 def _free_port() -> int:
