@@ -52,7 +52,9 @@ HARMFUL = [
 
 
 @pytest.mark.parametrize("harm", HARMFUL)
-@pytest.mark.parametrize("address", [b"%s@b.example", b"a%sb@b.example", b"a@%s", b"a@b%s.example", b"a@b.example%s", b"%s"])
+@pytest.mark.parametrize(
+    "address", [b"%s@b.example", b"a%sb@b.example", b"a@%s", b"a@b%s.example", b"a@b.example%s", b"%s"]
+)
 @pytest.mark.parametrize("more", [b"", "é".encode()])
 def test_control_characters_and_what_is_not_utf8_get_into_no_command(harm: bytes, address: bytes, more: bytes) -> None:
     with pytest.raises(FormatError):
