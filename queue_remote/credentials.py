@@ -20,11 +20,11 @@ from queue_wire.smtpauth import unpack_logins
 
 
 class Logins:
-    """The lines of the file; `fault` is why they are not used, None where they are."""
+    """The lines of the file, None where we may not read it; `fault` is why they are not used, None where they are."""
 
     __slots__ = ("_lines", "fault")
 
-    def __init__(self, lines: Mapping[bytes, Credentials], fault: str | None = None) -> None:
+    def __init__(self, lines: Mapping[bytes, Credentials] | None, fault: str | None = None) -> None:
         self._lines = lines
         self.fault = fault
 
@@ -35,6 +35,9 @@ class Logins:
         every relay. A mail exchanger was chosen by DNS: it gets a password only by the nexthop's own line, so that
         nobody's MX record earns one.
         """
+        if self._lines is None:
+            # Any mail may need a line of it.
+            raise Unroutable(TEMPORARY, no_credentials(str(self.fault)), MESSAGE_SCOPE)
         if not self._lines:
             return None
         key = None
@@ -55,7 +58,12 @@ class Logins:
 def read_logins(home: Home) -> Logins:
     """Return what control/smtpauth says. Raises Temporary where it cannot be read or parsed."""
     path = f"{home.control}/smtpauth"
-    data = read_control(home, "smtpauth")
+    try:
+        data = read_control(home, "smtpauth")
+    except Temporary as error:
+        if isinstance(error.__cause__, PermissionError):
+            return Logins(None, "we may not read it; its group should be that of queue/mess, with mode 0640")
+        raise
     if data is None:
         return Logins({})
     try:

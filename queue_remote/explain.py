@@ -5,9 +5,11 @@
     try 1: 192.0.2.1 (mx1.example.com) port 25
     try 2: 2001:db8::1 (mx1.example.com) port 25
     tls: no control/tlspolicy
+    auth: as ann (control/smtpauth)
+    program: /usr/local/bin/wrapper delivers it (control/remoteprogram)
 
-The lines are printable ASCII. Those of one kind begin with the same word; `try` is in the order of this one search,
-and equals change places from one to the next.
+The lines are printable ASCII. Those of one kind begin with the same word, and the last two are there where they apply;
+`try` is in the order of this one search, and equals change places from one to the next.
 """
 
 from queue_base.control import read_map
@@ -15,15 +17,17 @@ from queue_base.errors import PERMANENT as EXIT_PERMANENT
 from queue_base.errors import TEMPORARY as EXIT_TEMPORARY
 from queue_base.home import Home
 from queue_remote.lookup import Unroutable
-from queue_remote.route import Router
-from queue_remote.settings import read_settings
+from queue_remote.route import Route, Router
+from queue_remote.settings import Settings, read_settings
 from queue_wire.hostmap import find_key, unpack_hosts
 from queue_wire.report import PERMANENT
+from queue_wire.route_text import shown
 
 
 async def explain(home: Home, nexthop: bytes) -> tuple[int, bytes]:
     """Return the exit code (0 there is a way, 100 there is none, 111 not now) and the lines. Raises Temporary."""
-    router = Router(read_settings(home))
+    settings = read_settings(home)
+    router = Router(settings)
     try:
         route = await router.find(nexthop)
     except Unroutable as error:
@@ -36,7 +40,22 @@ async def explain(home: Home, nexthop: bytes) -> tuple[int, bytes]:
         f"try {number}: {target.address}{f' ({target.host.decode()})' if target.host else ''} port {target.port}"
         for number, target in enumerate(route.targets, 1)
     ]
-    return 0, _lines([*route.reasons, *tries, f"tls: {_tls_policy(home, nexthop)}"])
+    return 0, _lines([*route.reasons, *tries, f"tls: {_tls_policy(home, nexthop)}", *_means(settings, nexthop, route)])
+
+
+def _means(settings: Settings, nexthop: bytes, route: Route) -> list[str]:
+    """Return a line for each user that AUTH names to somebody, and one for a program that delivers in our place."""
+    lines = []
+    try:
+        found = [settings.logins.find(nexthop, route.relayed, target) for target in route.targets]
+        users = dict.fromkeys(credentials.user for credentials in found if credentials is not None)
+        lines += [f"auth: as {shown(user).decode()} (control/smtpauth)" for user in users]
+    except Unroutable:
+        lines.append(f"auth: control/smtpauth is not used: {settings.logins.fault}")
+    words = settings.programs.choose(b"", nexthop)
+    if words:
+        lines.append(f"program: {b' '.join(map(shown, words)).decode()} delivers it (control/remoteprogram)")
+    return lines
 
 
 def _tls_policy(home: Home, nexthop: bytes) -> str:

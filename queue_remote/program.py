@@ -71,9 +71,7 @@ class Programs:
                 return Report(job.number, *unpack_reports(bytes(run.output), len(job.recipients)))
             except FormatError as error:
                 fault = str(error)
-        if run.errors:
-            fault += f"; it said {quoted(bytes(run.errors))}"
-        return self._failed(words, job, fault)
+        return self._failed(words, job, fault, bytes(run.errors))
 
     def kill(self) -> None:
         """Nobody is left to report to: end all that run."""
@@ -92,14 +90,16 @@ class Programs:
             bufsize=0,
         )
 
-    def _failed(self, words: tuple[bytes, ...], job: Job, why: str) -> Report:
-        """Defer, and tell a person, but not for each message."""
+    def _failed(self, words: tuple[bytes, ...], job: Job, why: str, errors: bytes = b"") -> Report:
+        """Defer, and tell a person, but not for each message. What it said on stderr is for that person only."""
         what = f"{os.fsdecode(words[0])}: {why}"
         now = time.monotonic()
         if self._said.get(what, -ALERT_SECONDS) <= now - ALERT_SECONDS:
             self._said = {text: said for text, said in self._said.items() if said > now - ALERT_SECONDS}
             self._said[what] = now
-            complain(self._daemon, f"alert: unable to deliver by {what}; mail for it is deferred")
+            heard = "".join([char if char.isprintable() else " " for char in errors.decode("utf-8", "replace")]).strip()
+            said = f"; it said: {heard}" if heard else ""
+            complain(self._daemon, f"alert: unable to deliver by {what}; mail for it is deferred{said}")
         return _deferred(job, program_failed(what))
 
 

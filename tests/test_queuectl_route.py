@@ -1,5 +1,6 @@
 """queuectl route: where mail for an address would go, and why, as queue-todo and queue-remote themselves decide."""
 
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -87,6 +88,17 @@ def test_a_route_is_told_with_its_line_and_its_relays(home: Home) -> None:
         "  try 3: 198.51.100.9 port 25",
         "  tls: two.example:verify",
     ]
+
+
+def test_users_and_programs_are_told_and_passwords_are_not(home: Home) -> None:
+    control(home, "smtproutes", ".example:198.51.100.9")
+    control(home, "smtpauth", "198.51.100.9:ann:secret")
+    control(home, "remoteprogram", "/usr/bin/wrapper -v")
+    os.chmod(f"{home.control}/smtpauth", 0o600)
+    last = ["  auth: as ann (control/smtpauth)", "  program: /usr/bin/wrapper -v delivers it (control/remoteprogram)"]
+    assert route(home, "joe@two.example")[1][-2:] == last
+    os.chmod(f"{home.control}/smtpauth", 0o604)
+    assert route(home, "joe@two.example")[1][-2].startswith("  auth: control/smtpauth is not used: everybody")
 
 
 @pytest.mark.parametrize(

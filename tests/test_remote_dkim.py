@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from queue_wire.report import MESSAGE_SCOPE, SUCCESS, TEMPORARY
-from support.dkim_keys import DkimZone, put_key
+from support.dkim_keys import DkimZone, put_key, wire
 from support.remote_daemon import PROGRAM, RemoteDaemon, RemoteHome
 from support.smtp_server import SmtpServer
 
@@ -43,6 +43,18 @@ def test_what_a_server_gets_is_signed_and_the_queue_is_not_changed(home: RemoteH
     assert sizes[0] == len(first.replace(b"\r\n", b"\n")) - 1
     assert b"DKIM-Signature" not in third
     assert (home.path / "queue" / os.fsdecode(path)).read_bytes() == MAIL
+
+
+def test_what_changes_on_its_way_out_is_signed_as_it_goes(home: RemoteHome) -> None:
+    """Line ends of both kinds, other CRs, NUL, 8-bit bytes, and a last line that does not end."""
+    stored = MAIL.replace(b"hello", b"hel\rlo").replace(b".net\n", b".net\r\n") + b"\r\r\n\0\xe4\r.\r\n. \r\n\nx\r"
+    with SmtpServer() as server:
+        home.route_all_to(server.port)
+        with RemoteDaemon(home) as daemon:
+            assert daemon.deliver(home.message(stored), b"x@b.example").verdicts[0][0] == SUCCESS
+        content = server.received[0].content
+    assert ZONE.judge(content) == [True, True]
+    assert content.endswith(wire(stored))
 
 
 def test_alone_it_signs_what_comes_on_a_pipe(home: RemoteHome) -> None:

@@ -28,6 +28,17 @@ relay.example.net:ann:a:b:c
 :all:pw*
 """
 
+READ = """
+import sys
+from queue_remote.credentials import *
+logins = read_logins(Home(sys.argv[1]))
+try:
+    logins.find(b"relay.example", False, Target(b"mx.example", "192.0.2.1", 25, False))
+    print(logins.fault, "user")
+except Unroutable:
+    print(logins.fault, "refused")
+"""
+
 
 def relay(host: bytes, address: str = "192.0.2.1") -> Target:
     return Target(host, address, 25, False)
@@ -114,7 +125,14 @@ def test_a_file_of_another_owner_or_group_is_not_used(home: Home) -> None:
     assert "uid 65534 owns it" in (read_logins(home).fault or "")
 
 
-def test_the_account_that_delivers_may_read_a_file_of_roots_by_its_group() -> None:
+@pytest.mark.parametrize(
+    ("mode", "said"),
+    [
+        (0o640, b"None user"),
+        (0o600, b"we may not read it; its group should be that of queue/mess, with mode 0640 refused"),
+    ],
+)
+def test_the_account_that_delivers_reads_a_file_of_roots_by_its_group_or_not_at_all(mode: int, said: bytes) -> None:
     need_root()
     python = need_shared_python()
     group = 54321
@@ -125,14 +143,18 @@ def test_the_account_that_delivers_may_read_a_file_of_roots_by_its_group() -> No
         os.chown(home / "queue" / "mess", 0, group)
         path = home / "control" / "smtpauth"
         os.chown(path, 0, group)
-        path.chmod(0o640)
-        code = f"from queue_remote.credentials import *; print(read_logins(Home({directory!r})).fault)"
-        run = [python, "-c", code]
+        path.chmod(mode)
         paths = ":".join([str(Path(__file__).parents[1]), *sys.path])
         done = subprocess.run(
-            run, user=54322, group=group, extra_groups=[], env={"PYTHONPATH": paths}, capture_output=True, timeout=30
+            [python, "-c", READ, directory],
+            user=54322,
+            group=group,
+            extra_groups=[],
+            env={"PYTHONPATH": paths},
+            capture_output=True,
+            timeout=30,
         )
-    assert (done.stdout, done.stderr) == (b"None\n", b"")
+    assert (done.stdout, done.stderr) == (said + b"\n", b"")
 
 
 def test_no_file_means_no_auth_and_a_damaged_one_names_its_line(home: Home) -> None:
