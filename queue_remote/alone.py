@@ -7,13 +7,12 @@ Each is a letter, text and a NUL. Recipients are reported in order as far as the
 them. The exit code says nothing: trouble of every kind is a Z or D report.
 """
 
-import os
 from collections.abc import Callable
 
 from queue_base.errors import Temporary, reason
 from queue_base.home import Home
 from queue_remote.delivery import deliver
-from queue_remote.message import Message, open_input
+from queue_remote.message import open_input
 from queue_remote.pool import Pool
 from queue_remote.setup import read_setup
 from queue_remote.sts import StsCache
@@ -48,7 +47,7 @@ async def _deliver(
     except Temporary as error:
         return pack_alone([], (TEMPORARY, no_controls(str(error))))
     try:
-        message = open_input(0) if setup.signing.active else Message(os.dup(0))
+        message = open_input(0)
     except OSError as error:
         return pack_alone([], (TEMPORARY, no_message(reason(error))))
     try:

@@ -8,6 +8,7 @@ for what is not the nexthop's fault.
 import time
 
 from queue_remote.connection import Connection
+from queue_remote.form import Forms, Unfit
 from queue_remote.lookup import Unroutable
 from queue_remote.message import Message
 from queue_remote.opening import Opener
@@ -16,6 +17,7 @@ from queue_remote.setup import Setup
 from queue_remote.signing import Unsigned
 from queue_remote.trace import Trace
 from queue_wire.report import MESSAGE_SCOPE
+from queue_wire.smtp_session import Phase
 from queue_wire.smtp_transaction import Transaction
 
 
@@ -31,21 +33,36 @@ async def deliver(
     """Carry the transaction until it is done; return the report's scope. The caller closes the message."""
     if transaction.done:
         return MESSAGE_SCOPE
-    if setup.signing.active:
-        try:
-            transaction.size += await setup.signing.sign(message, sender)
-        except Unsigned as error:
-            transaction.finish(*error.verdict)
-            return MESSAGE_SCOPE
+    forms = Forms(setup, message, sender)
+    try:
+        await forms.prepare()
+        return await _deliver(setup, pool, sender, nexthop, transaction, forms, trace)
+    except (Unfit, Unsigned) as error:
+        transaction.finish(*error.verdict)
+        return MESSAGE_SCOPE
+    finally:
+        forms.close()
+
+
+async def _deliver(
+    setup: Setup,
+    pool: Pool,
+    sender: bytes,
+    nexthop: bytes,
+    transaction: Transaction,
+    forms: Forms,
+    trace: Trace | None,
+) -> bytes:
+    """Carry the transaction until it is done; return the report's scope. Raises Unfit, Unsigned."""
     settings = setup.settings
     source = settings.outgoingip.choose(sender, nexthop)
     key = Key(nexthop, source, settings.helohost.choose(sender, nexthop), settings)
     # One that has died while it waited did not hear of the message yet: the next one, or a new one, has it.
     while (connection := pool.take(key)) is not None:
-        if await _carry(pool, key, connection, transaction, message):
+        if await _carry(pool, key, connection, transaction, forms):
             return MESSAGE_SCOPE
     try:
-        return await _deliver_afresh(setup, pool, key, transaction, message, trace)
+        return await _deliver_afresh(setup, pool, key, transaction, forms, trace)
     except Unroutable as error:
         _tell(trace, error.reasons)
         transaction.finish(*error.verdict)
@@ -53,7 +70,7 @@ async def deliver(
 
 
 async def _deliver_afresh(
-    setup: Setup, pool: Pool, key: Key, transaction: Transaction, message: Message, trace: Trace | None
+    setup: Setup, pool: Pool, key: Key, transaction: Transaction, forms: Forms, trace: Trace | None
 ) -> bytes:
     """Carry the transaction over a new connection; return the report's scope. Raises Unroutable."""
     route = await setup.router.find(key.nexthop, setup.policies.secure)
@@ -68,17 +85,25 @@ async def _deliver_afresh(
             continue
         connection = await opener.open(target, plan, setup.credentials(key.nexthop, route, target))
         if connection is not None:
-            if await _carry(pool, key, connection, transaction, message):
+            if await _carry(pool, key, connection, transaction, forms):
                 return MESSAGE_SCOPE
             opener.refused(connection)
     transaction.finish(*opener.failure)
     return opener.scope
 
 
-async def _carry(pool: Pool, key: Key, connection: Connection, transaction: Transaction, message: Message) -> bool:
-    """Carry the transaction over a connection; return whether it is done. It is not where MAIL was not accepted."""
+async def _carry(pool: Pool, key: Key, connection: Connection, transaction: Transaction, forms: Forms) -> bool:
+    """Carry the transaction over a connection; return whether it is done. It is not where MAIL was not accepted.
+
+    Raises Unfit, Unsigned.
+    """
     try:
-        await connection.transact(transaction, message)
+        form = await forms.fit(connection, transaction)
+        if connection.client.phase is Phase.READY:
+            await connection.transact(transaction, form)
+    except (Unfit, Unsigned):
+        pool.give(key, connection)
+        raise
     except BaseException:
         connection.close()
         raise

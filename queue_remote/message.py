@@ -14,7 +14,7 @@ _OPEN = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 class Message:
     """An open message. `size` is in bytes as stored, 0 where it is not known (a pipe); `ended` once all is read."""
 
-    __slots__ = ("_ahead", "_descriptor", "_left", "ended", "size")
+    __slots__ = ("_ahead", "_descriptor", "_first", "_left", "ended", "size")
 
     def __init__(self, descriptor: int) -> None:
         """Take over an open descriptor. Raises OSError."""
@@ -24,10 +24,20 @@ class Message:
         self.ended = False
         self._left = self.size
         self._ahead = b""
+        self._first: bytes | None = None
+
+    def first(self) -> bytes:
+        """Return the first chunk, before anything was read; `read` will return it again. Raises OSError."""
+        if self._first is None:
+            self._first = os.read(self._descriptor, CHUNK)
+        return self._first
 
     def read(self) -> bytes:
         """Return the next chunk, which may be empty at the end. Raises OSError."""
-        chunk = os.read(self._descriptor, CHUNK)
+        if self._first is None:
+            chunk = os.read(self._descriptor, CHUNK)
+        else:
+            chunk, self._first = self._first, None
         self._left -= len(chunk)
         # A stored message does not grow, so one whose size is known needs no last read that finds nothing.
         self.ended = not chunk or self._left == 0

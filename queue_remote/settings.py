@@ -15,6 +15,7 @@
     dkim            who signs what (queue_wire.dkimkeys)
     remoteprogram   programs that deliver in our place (queue_remote.program), by sender's domain and nexthop
     timeoutprogram  seconds that such a program may take; default 3600
+    longlines       what becomes of lines over 998 bytes: send, encode or fail; default send
 
 A file that is not there leaves its default, `me` excepted.
 """
@@ -24,7 +25,7 @@ import os
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
-from queue_base.control import read_lines, read_map, read_me, read_number
+from queue_base.control import read_line, read_lines, read_map, read_me, read_number
 from queue_base.errors import Temporary
 from queue_base.home import Home
 from queue_remote.credentials import Logins, read_logins
@@ -50,8 +51,13 @@ FILES = (
     "dkim",
     "remoteprogram",
     "timeoutprogram",
+    "longlines",
 )
 DNS_PORT = 53
+# What becomes of lines that are too long for SMTP.
+SEND = b"send"
+ENCODE = b"encode"
+FAIL = b"fail"
 
 Value = TypeVar("Value")
 
@@ -73,6 +79,7 @@ class Settings:
         "helohost",
         "keyring",
         "logins",
+        "long_lines",
         "me",
         "outgoingip",
         "program_timeout",
@@ -101,6 +108,7 @@ class Settings:
         self.keyring = Keyring({}, {}, [])
         self.programs = Choices[tuple[bytes, ...]]({}, {}, ())
         self.program_timeout = 3600
+        self.long_lines = SEND
         self.connect_timeout = 60
         self.reply_timeout = 1200
         self.connection_idle = 5
@@ -119,10 +127,18 @@ def read_settings(home: Home) -> Settings:
     settings.connection_idle = read_number(home, "connectionidle", settings.connection_idle)
     settings.connection_messages = read_number(home, "connectionmessages", settings.connection_messages)
     settings.program_timeout = read_number(home, "timeoutprogram", settings.program_timeout)
+    settings.long_lines = _long_lines(home)
     settings.logins = read_logins(home)
     settings.keyring = read_keyring(home)
     settings.programs = _choices(home, "remoteprogram", unpack_program, ())
     return settings
+
+
+def _long_lines(home: Home) -> bytes:
+    word = read_line(home, "longlines", SEND).strip().lower() or SEND
+    if word not in (SEND, ENCODE, FAIL):
+        raise Temporary(f"unable to parse {home.control}/longlines: not send, encode or fail: {quoted(word)}")
+    return word
 
 
 def _own_name(home: Home, me: bytes) -> bytes:

@@ -3,7 +3,8 @@
 from queue_base.home import Home
 from queue_remote.order import Target
 from queue_remote.route import Route, Router
-from queue_remote.settings import Settings, read_settings
+from queue_remote.scanning import Scans
+from queue_remote.settings import SEND, Settings, read_settings
 from queue_remote.signing import Signing
 from queue_remote.sts import StsCache
 from queue_remote.tlspolicy import TlsPolicies
@@ -13,13 +14,14 @@ from queue_wire.smtp_auth import Credentials
 class Setup:
     """The settings, and the routes and TLS policies that they make."""
 
-    __slots__ = ("policies", "router", "settings", "signing")
+    __slots__ = ("policies", "router", "scans", "settings", "signing")
 
     def __init__(self, settings: Settings, sts: StsCache) -> None:
         self.settings = settings
         self.router = Router(settings)
         self.policies = TlsPolicies(settings, self.router, sts)
         self.signing = Signing(settings.keyring)
+        self.scans = Scans(settings.long_lines != SEND)
 
     def credentials(self, nexthop: bytes, route: Route, target: Target) -> Credentials | None:
         """Return what AUTH is done with at a target, None for no AUTH. Raises Unroutable where it cannot be now."""

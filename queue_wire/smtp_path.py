@@ -1,8 +1,8 @@
 """Envelope addresses on the wire: the `<path>` of MAIL FROM and RCPT TO (RFC 5321 section 4.1.2).
 
 Envelopes hold addresses unquoted; here a local part that is not a Dot-string becomes a Quoted-string.
-Nothing that could end a command early or start another one gets through: such an address raises
-FormatError, and its delivery fails for good.
+Nothing that could end a command early or start another one gets through, nor what makes a command too long: such an
+address raises FormatError, and its delivery fails for good.
 """
 
 import re
@@ -16,6 +16,9 @@ _DOT_STRING = re.compile(rb"[A-Za-z0-9!#$%&'*+/=?^_`{|}~\x80-\xff-]+(?:\.[A-Za-z
 # Domains are judged loosely, since the server at the other end decides what it knows; but no space,
 # no control character and none of the characters that have a meaning in a path.
 _DOMAIN = re.compile(rb"[!#-'*+\-./0-9=?A-Z^_`a-z{|}~]+|\[[0-9A-Za-z.:_-]+\]")
+# `MAIL FROM:` and the end of its line leave as much of 512 bytes, the command line that every server takes (RFC 5321
+# section 4.5.3.1.4). One that cuts longer ones would see the rest as a command.
+PATH_MOST = 500
 _PRINTABLE = re.compile(rb"[ -~]*")
 _SPECIAL = re.compile(rb'(["\\])')
 
@@ -35,10 +38,10 @@ def pack_path(address: bytes) -> bytes:
         raise FormatError(f"address holds a control character: {quoted(address)}")
     local, at, domain = address.rpartition(b"@")
     if not at:
-        return b"<%s>" % _pack_local(domain)
+        return _bounded(b"<%s>" % _pack_local(domain))
     if not _DOMAIN.fullmatch(domain):
         raise FormatError(f"address has an impossible domain: {quoted(address)}")
-    return b"<%s@%s>" % (_pack_local(local), domain)
+    return _bounded(b"<%s@%s>" % (_pack_local(local), domain))
 
 
 def pack_utf8_path(address: bytes) -> tuple[bytes, bool]:
@@ -59,8 +62,14 @@ def pack_utf8_path(address: bytes) -> tuple[bytes, bool]:
     if at and not _DOMAIN.fullmatch(packed):
         raise FormatError(f"address has an impossible domain: {quoted(address)}")
     if local.isascii():
-        return b"<%s@%s>" % (_pack_local(local.encode()), packed), False
-    return b"<%s%s%s>" % (_pack_local(local.encode()), at.encode(), domain.encode()), True
+        return _bounded(b"<%s@%s>" % (_pack_local(local.encode()), packed)), False
+    return _bounded(b"<%s%s%s>" % (_pack_local(local.encode()), at.encode(), domain.encode())), True
+
+
+def _bounded(path: bytes) -> bytes:
+    if len(path) > PATH_MOST:
+        raise FormatError(f"address makes a command too long, {len(path)} bytes, limit {PATH_MOST}: {quoted(path)}")
+    return path
 
 
 def _pack_local(local: bytes) -> bytes:

@@ -57,6 +57,20 @@ def too_large(peer: bytes, size: int, limit: int) -> bytes:
     return b"Sorry, %s takes no message over %d bytes; this one has %d. (#5.3.4)\n" % (peer, limit, size)
 
 
+def not_converted(peer: bytes, reason: str) -> bytes:
+    """`reason` is a sentence about the message, `it`, without its full stop."""
+    told = (peer, _line(reason))
+    return b"Sorry, %s does not take 8-bit mail, and this message cannot be made 7-bit: %s. (#5.6.3)\n" % told
+
+
+def not_shortened(reason: str) -> bytes:
+    return b"Sorry, this message has lines that are too long, and it cannot be encoded: %s. (#5.6.0)\n" % _line(reason)
+
+
+def long_lines(most: int) -> bytes:
+    return b"Sorry, this message has a line of more than %d bytes, too long for SMTP. (#5.6.0)\n" % most
+
+
 def not_connected(tries: list[tuple[bytes, str]]) -> bytes:
     """`tries` has each peer with the reason, in order."""
     lines = [b"%s: connect: %s\n" % (peer, _line(reason)) for peer, reason in tries[:TRIES_NAMED]]

@@ -116,7 +116,7 @@ def test_a_message_that_cannot_be_read_is_temporary(home: RemoteHome) -> None:
         with Path(os.devnull).open("wb") as not_for_reading:
             done = subprocess.run(command, stdin=not_for_reading, capture_output=True, timeout=30)
         assert server.received == []
-    assert done.stdout == b"r\0ZUnable to read message. (#4.3.0)\nbad file descriptor\n\0"
+    assert done.stdout == b"ZUnable to read message. (#4.3.0)\nbad file descriptor\n\0"
 
 
 def test_a_closed_standard_input_is_not_an_empty_message(home: RemoteHome) -> None:
@@ -126,7 +126,7 @@ def test_a_closed_standard_input_is_not_an_empty_message(home: RemoteHome) -> No
         command = ["sh", "-c", script, "sh", str(PROGRAM), "--home", str(home.path), "b", "f@a", "to@b"]
         done = subprocess.run(command, capture_output=True, timeout=30)
         assert server.received == []
-    assert done.stdout == b"r\0ZUnable to read message. (#4.3.0)\nbad file descriptor\n\0"
+    assert done.stdout == b"ZUnable to read message. (#4.3.0)\nbad file descriptor\n\0"
 
 
 def test_help_and_wrong_options(home: RemoteHome) -> None:

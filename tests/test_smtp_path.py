@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queue_wire.errors import FormatError
-from queue_wire.smtp_path import pack_path
+from queue_wire.smtp_path import PATH_MOST, pack_path, pack_utf8_path
 
 
 @pytest.mark.parametrize(
@@ -44,15 +44,47 @@ def test_an_address_that_is_not_ascii_is_refused_as_that(address: bytes) -> None
         pack_path(address)
 
 
-@given(st.binary(max_size=40))
+HARMFUL = [
+    *[bytes([byte]) for byte in [*range(32), 127]],
+    *(b"\r\n", b"\r\nDATA\r\n", b"\n.\n", b"> SIZE=1\r\nRSET\r\n<", b"\x80", b"\xff\r", b"\xc2\x85", b"\xe2\x80\xa8"),
+    *(b"\xe2\x80\xa9", b"\xe2\x80\xae", b"\xef\xbb\xbf", b"\xc0\x8d\xc0\x8a", b"\xed\xa0\x80", b"\xf4\x90\x80\x80"),
+]
+
+
+@pytest.mark.parametrize("harm", HARMFUL)
+@pytest.mark.parametrize(
+    "address", [b"%s@b.example", b"a%sb@b.example", b"a@%s", b"a@b%s.example", b"a@b.example%s", b"%s"]
+)
+@pytest.mark.parametrize("more", [b"", "é".encode()])
+def test_control_characters_and_what_is_not_utf8_get_into_no_command(harm: bytes, address: bytes, more: bytes) -> None:
+    with pytest.raises(FormatError):
+        pack_any(more + address % harm)
+
+
+@pytest.mark.parametrize("domain", ["example.com", "é.example", ""])
+@pytest.mark.parametrize("letter", ["a", "é", '"'])
+def test_a_path_that_would_make_a_command_too_long_is_refused(letter: str, domain: str) -> None:
+    at = "@" if domain else ""
+    one, two = (len(pack_any(f"{letter * count}{at}{domain}".encode())) for count in (1, 2))
+    most = (PATH_MOST - one) // (two - one) + 1
+    assert len(pack_any(f"{letter * most}{at}{domain}".encode())) <= PATH_MOST
+    with pytest.raises(FormatError, match="too long"):
+        pack_any(f"{letter * (most + 1)}{at}{domain}".encode())
+
+
+def pack_any(address: bytes) -> bytes:
+    return pack_path(address) if address.isascii() else pack_utf8_path(address)[0]
+
+
+@given(st.binary(max_size=40) | st.text(max_size=40).map(str.encode))
 def test_no_address_can_end_its_path_or_its_line(address: bytes) -> None:
     try:
-        path = pack_path(address)
+        path = pack_any(address)
     except FormatError:
         return
     assert path[:1] == b"<"
     assert path[-1:] == b">"
-    assert all(32 <= byte < 127 for byte in path)
+    assert path.decode().isprintable()
     inside, quoted, escaped = path[1:-1], False, False
     for byte in inside:
         if escaped:

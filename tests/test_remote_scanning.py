@@ -1,0 +1,114 @@
+"""What SMTP has to know of a message is found once for all of its deliveries, and never stalls the others."""
+
+import asyncio
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from queue_remote.message import CHUNK, Message, open_message
+from queue_remote.scanning import Scans
+from queue_wire.message_facts import Facts
+
+
+class Counting(Message):
+    """Counts the looks at it."""
+
+    looks = 0
+
+    def look(self, count: int, offset: int) -> bytes:
+        Counting.looks += 1
+        return super().look(count, offset)
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> None:
+    Counting.looks = 0
+
+
+def opened(path: Path) -> Counting:
+    return Counting(os.open(path, os.O_RDONLY))
+
+
+def test_fifty_deliveries_of_a_large_message_scan_it_once(tmp_path: Path) -> None:
+    path = tmp_path / "message"
+    path.write_bytes(b"Subject: x\n\n" + b"x" * (10 * CHUNK) + b"\xe9")
+
+    async def run() -> None:
+        scans = Scans(lines=True)
+        messages = [opened(path) for _ in range(50)]
+        found = await asyncio.gather(*[scans.find(message) for message in messages])
+        assert found == [Facts(body_eight_bit=True, long_lines=True)] * 50
+        again = opened(path)
+        assert await scans.find(again) == found[0]
+        for message in (*messages, again):
+            assert message.read().startswith(b"Subject")
+            message.close()
+
+    asyncio.run(run())
+    assert 11 <= Counting.looks <= 12
+
+
+def test_another_message_with_the_same_inode_is_looked_at_again(tmp_path: Path) -> None:
+    path = tmp_path / "message"
+
+    async def run() -> None:
+        scans = Scans(lines=False)
+        for tail, expected in ((b"x", False), (b"\xe9", True)):
+            path.write_bytes(b"Subject: x\n\n" + b"x" * CHUNK + tail)
+            os.utime(path, ns=(0, int(expected)))
+            message = opened(path)
+            assert (await scans.find(message)).eight_bit is expected
+            message.close()
+
+    asyncio.run(run())
+
+
+def test_a_small_message_is_read_once_for_its_facts_and_its_sending(tmp_path: Path) -> None:
+    path = tmp_path / "message"
+    path.write_bytes(b"Subject: x\n\n\xe9\n")
+    message = opened(path)
+    assert asyncio.run(Scans(lines=False).find(message)) == Facts(body_eight_bit=True)
+    path.write_bytes(b"changed")
+    message.put_ahead(b"DKIM-Signature: y\n")
+    assert message.read() == b"DKIM-Signature: y\nSubject: x\n\n\xe9\n"
+    assert message.ended
+    message.close()
+    assert Counting.looks == 0
+
+
+def test_a_scan_that_failed_is_done_again(tmp_path: Path) -> None:
+    path = tmp_path / "message"
+    path.write_bytes(b"x" * (CHUNK + 1))
+
+    async def run() -> None:
+        scans = Scans(lines=False)
+        broken, good = opened(path), opened(path)
+        name = good.identity()
+        broken.identity = lambda: name  # type: ignore[method-assign]
+        broken.close()
+        with pytest.raises(OSError, match="descriptor"):
+            await scans.find(broken)
+        assert await scans.find(good) == Facts()
+        good.close()
+
+    asyncio.run(run())
+
+
+def test_the_event_loop_turns_while_a_large_message_is_scanned(tmp_path: Path) -> None:
+    path = tmp_path / "message"
+    path.write_bytes(b"line of text\n" * 4_000_000)
+
+    async def run() -> None:
+        message = open_message(str(path))
+        scan = asyncio.create_task(Scans(lines=True).find(message))
+        longest, turns, last = 0.0, 0, time.thread_time()
+        while not scan.done():
+            await asyncio.sleep(0)
+            longest, turns, last = max(longest, time.thread_time() - last), turns + 1, time.thread_time()
+        assert turns > 500
+        assert longest < 0.05
+        message.close()
+
+    asyncio.run(run())
