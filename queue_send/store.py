@@ -7,6 +7,7 @@ from collections.abc import Generator
 
 from queue_base.durable import Commit, read_dated, write_all
 from queue_base.layout import FILE_MODE, Layout
+from queue_send.waiting import LONG_AGO
 from queue_wire.envelope import unpack_info
 from queue_wire.errors import FormatError
 from queue_wire.failures import END, FailureReader, pack_failure, whole_length
@@ -203,8 +204,8 @@ class Store:
 
 
 def _whole_seconds(nanoseconds: int) -> int:
-    """Return the first whole second that is not earlier."""
-    return -(-nanoseconds // _SECOND)
+    """Return the first whole second that is not earlier, within those that the backlog tells apart."""
+    return min(max(0, -(-nanoseconds // _SECOND)), LONG_AGO - 1)
 
 
 def _cut(handle: int) -> int:
