@@ -85,6 +85,15 @@ def test_bounce_is_finished_by_the_next_queue_send(home: Home) -> None:
         assert send.remote.silent and send.local.silent
 
 
+def test_a_message_that_is_about_to_bounce_gets_no_new_birth(home: Home) -> None:
+    name = long_id(home, message := classified_message(home, remote=[b"b@c.example"]))
+    order(home, "bounce", name)
+    done = queuectl(home, "requeue", name)
+    assert (done.returncode, done.stdout) == (111, "requeued 0 messages\n")
+    assert f"{name}: it is about to end" in done.stderr
+    assert long_id(home, message) == name
+
+
 @pytest.mark.parametrize("command", ["hold", "release", "requeue", "delete", "bounce", "flush"])
 def test_a_later_message_of_the_same_number_is_never_touched(home: Home, command: str) -> None:
     message = waiting(home)
