@@ -15,6 +15,7 @@ from queue_remote.delivery import deliver
 from queue_remote.message import open_input
 from queue_remote.pool import Pool
 from queue_remote.setup import read_setup
+from queue_remote.sts import StsCache
 from queue_remote.trace import Trace
 from queue_wire.report import PERMANENT, TEMPORARY
 from queue_wire.smtp_text import Verdict, no_controls, no_message
@@ -42,7 +43,7 @@ async def _deliver(
     home: Home, pool: Pool, nexthop: bytes, sender: bytes, recipients: list[bytes], trace: Trace | None
 ) -> bytes:
     try:
-        setup = read_setup(home)
+        setup = read_setup(home, StsCache())
     except Temporary as error:
         return pack_alone([], (TEMPORARY, no_controls(str(error))))
     try:

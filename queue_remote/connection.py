@@ -16,7 +16,7 @@ from typing import cast
 
 from queue_base.errors import reason
 from queue_remote.clock import Clock
-from queue_remote.handshake import PARTING_SECONDS, shake_hands, tls_facts, why
+from queue_remote.handshake import PARTING_SECONDS, is_about_certificate, shake_hands, tls_facts, why
 from queue_remote.message import Message
 from queue_remote.sending import Sending
 from queue_remote.tls import TlsPlan
@@ -73,7 +73,7 @@ class Connection(asyncio.Protocol):
         try:
             secured = await shake_hands(transport, self, plan, self._clock.left())
         except (OSError, ValueError) as error:
-            client.handshake_failed(why(error))
+            (client.unverified if is_about_certificate(error) else client.handshake_failed)(why(error))
             transport.abort()
             self.connection_lost(None)
             return

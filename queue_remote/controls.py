@@ -11,6 +11,7 @@ from queue_base.errors import Temporary, complain
 from queue_base.home import Home
 from queue_remote.settings import FILES
 from queue_remote.setup import Setup, read_setup
+from queue_remote.sts import StsCache
 
 LOOK_SECONDS = 1.0
 
@@ -23,6 +24,7 @@ class Controls:
     def __init__(self, home: Home, program: str) -> None:
         self._home = home
         self._program = program
+        self._sts = StsCache()
         self._setup: Setup | None = None
         self._stamps: list[_Stamp | None] = []
         # The files that control/dkim names.
@@ -40,7 +42,7 @@ class Controls:
                 self._setup = None
                 # Taken before reading: a change during it is seen at the next look.
                 self._stamps = stamps
-                self._setup = read_setup(self._home)
+                self._setup = read_setup(self._home, self._sts)
                 self._complained = False
                 keys = self._setup.settings.keyring.files
                 if keys != self._keys:

@@ -73,13 +73,16 @@ async def _deliver_afresh(
     setup: Setup, pool: Pool, key: Key, transaction: Transaction, forms: Forms, trace: Trace | None
 ) -> bytes:
     """Carry the transaction over a new connection; return the report's scope. Raises Unroutable."""
-    route = await setup.router.find(key.nexthop)
+    route = await setup.router.find(key.nexthop, setup.policies.secure)
     _tell(trace, route.reasons)
     opener = Opener(key, pool, trace)
     for target in route.targets:
         if time.monotonic() > opener.until:
             break
         plan = await setup.policies.plan(key.nexthop, route, target)
+        if plan.refusal is not None:
+            opener.pass_over(target, plan)
+            continue
         connection = await opener.open(target, plan, setup.credentials(key.nexthop, route, target))
         if connection is not None:
             if await _carry(pool, key, connection, transaction, forms):

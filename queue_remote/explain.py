@@ -4,7 +4,7 @@
     MX 10 mx1.example.com: 192.0.2.1, 2001:db8::1
     try 1: 192.0.2.1 (mx1.example.com) port 25
     try 2: 2001:db8::1 (mx1.example.com) port 25
-    tls: no control/tlspolicy
+    tls: no control/tlspolicy: TLS where it is offered, with any certificate, else in clear
     auth: as ann (control/smtpauth)
     program: /usr/local/bin/wrapper delivers it (control/remoteprogram)
 
@@ -12,24 +12,24 @@ The lines are printable ASCII. Those of one kind begin with the same word, and t
 `try` is in the order of this one search, and equals change places from one to the next.
 """
 
-from queue_base.control import read_map
 from queue_base.errors import PERMANENT as EXIT_PERMANENT
 from queue_base.errors import TEMPORARY as EXIT_TEMPORARY
 from queue_base.home import Home
 from queue_remote.lookup import Unroutable
-from queue_remote.route import Route, Router
-from queue_remote.settings import Settings, read_settings
-from queue_wire.hostmap import find_key, unpack_hosts
+from queue_remote.route import Route
+from queue_remote.settings import Settings
+from queue_remote.setup import read_setup
+from queue_remote.sts import StsCache
+from queue_remote.tls_story import tell_tls
 from queue_wire.report import PERMANENT
 from queue_wire.route_text import shown
 
 
 async def explain(home: Home, nexthop: bytes) -> tuple[int, bytes]:
     """Return the exit code (0 there is a way, 100 there is none, 111 not now) and the lines. Raises Temporary."""
-    settings = read_settings(home)
-    router = Router(settings)
+    setup = read_setup(home, StsCache())
     try:
-        route = await router.find(nexthop)
+        route = await setup.router.find(nexthop, setup.policies.secure)
     except Unroutable as error:
         lost = error.verdict[0] == PERMANENT
         text = error.verdict[1].decode("ascii", "replace").strip().replace("\n", " ")
@@ -40,7 +40,8 @@ async def explain(home: Home, nexthop: bytes) -> tuple[int, bytes]:
         f"try {number}: {target.address}{f' ({target.host.decode()})' if target.host else ''} port {target.port}"
         for number, target in enumerate(route.targets, 1)
     ]
-    return 0, _lines([*route.reasons, *tries, f"tls: {_tls_policy(home, nexthop)}", *_means(settings, nexthop, route)])
+    tls = await tell_tls(setup.policies, nexthop, route)
+    return 0, _lines([*route.reasons, *tries, *tls, *_means(setup.settings, nexthop, route)])
 
 
 def _means(settings: Settings, nexthop: bytes, route: Route) -> list[str]:
@@ -56,18 +57,6 @@ def _means(settings: Settings, nexthop: bytes, route: Route) -> list[str]:
     if words:
         lines.append(f"program: {b' '.join(map(shown, words)).decode()} delivers it (control/remoteprogram)")
     return lines
-
-
-def _tls_policy(home: Home, nexthop: bytes) -> str:
-    """Return the line of control/tlspolicy that counts for a nexthop. Raises Temporary."""
-    entries = read_map(home, "tlspolicy")
-    if entries is None:
-        return "no control/tlspolicy"
-    policies = unpack_hosts(entries, bytes)
-    key = find_key(policies, nexthop)
-    if key is None:
-        return "no line of control/tlspolicy for it"
-    return (key + b":" + policies[key]).decode("utf-8", "backslashreplace")
 
 
 def _lines(lines: list[str]) -> bytes:

@@ -33,8 +33,15 @@ async def shake_hands(
     return secured
 
 
+def is_about_certificate(error: Exception) -> bool:
+    """Return whether a handshake failed because we did not like the peer's certificate."""
+    return isinstance(error, ssl.SSLCertVerificationError)
+
+
 def why(error: Exception) -> str:
     """Return why a connection or handshake failed, in a few words."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return error.verify_message.removesuffix(".")
     if isinstance(error, ssl.SSLError):
         return str(error.reason or error).lower().replace("_", " ")
     if isinstance(error, TimeoutError):
@@ -46,6 +53,5 @@ def tls_facts(transport: asyncio.Transport, plan: TlsPlan, objection: str | None
     """Return version, cipher, and whether the peer is verified, for a person."""
     version = transport.get_extra_info("ssl_object").version()
     cipher, _, _ = transport.get_extra_info("cipher")
-    verified = plan.context is not None and plan.context.verify_mode is not ssl.CERT_NONE
-    judged = objection or ("verified" if verified else f"not verified: policy {plan.policy}")
+    judged = objection or ("verified by " if plan.verifies else "not verified: policy ") + plan.policy
     return f"TLS: {version} {cipher}, {judged}"

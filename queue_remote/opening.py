@@ -22,7 +22,7 @@ from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE, TEMPORARY
 from queue_wire.smtp_auth import Credentials
 from queue_wire.smtp_client import SmtpClient
 from queue_wire.smtp_session import Phase, Session, Tls
-from queue_wire.smtp_text import NO_RESOURCES, Verdict, no_source, not_connected
+from queue_wire.smtp_text import NO_RESOURCES, Verdict, no_source, not_connected, not_trusted
 
 _TOO_MANY_FILES = {errno.EMFILE, errno.ENFILE}
 _OUR_SHORTAGE = {errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL, *_TOO_MANY_FILES}
@@ -55,17 +55,25 @@ class Opener:
         # A peer that falls silent at MAIL may dislike this sender; one that says 421 there dislikes everybody now.
         self.scope = HOST_SCOPE if client.dismissed else MESSAGE_SCOPE
 
+    def pass_over(self, target: Target, plan: TlsPlan) -> None:
+        """Take note of a target that the TLS policy leaves out."""
+        text = not_trusted(_peer(target), plan.refusal or "", plan.policy.encode("utf-8", "backslashreplace"))
+        self._note(text.decode("utf-8", "replace").replace("\n", " "))
+        self._answer, self.scope = (TEMPORARY, text), HOST_SCOPE
+
     async def open(self, target: Target, plan: TlsPlan, credentials: Credentials | None) -> Connection | None:
         """Return a connection that is READY, None where there is no way. Raises Unroutable: it is our own fault."""
-        peer = target.address.encode("ascii")
-        if target.host:
-            peer += b" (%s)" % target.host
-        session = Session(peer, self._key.name, plan.mode, credentials)
+        policy = b"" if plan.mode in (Tls.NEVER, Tls.MAY) else plan.policy.encode("utf-8", "backslashreplace")
+        session = Session(_peer(target), self._key.name, plan.mode, credentials, policy=policy)
         while True:
             connection = await self._attempt(target, plan, session)
-            if connection is None or connection.client.phase is Phase.READY:
-                return connection
+            if connection is None:
+                return None
             client = connection.client
+            if client.phase is Phase.READY:
+                if not client.secure:
+                    plan.in_clear()
+                return connection
             connection.close()
             self._answer, self.scope = client.failure, HOST_SCOPE
             if client.tls_broken and plan.fallback and session.tls is not Tls.NEVER:
@@ -128,3 +136,9 @@ class Opener:
     def _note(self, text: str) -> None:
         if self._trace is not None:
             self._trace.note(text)
+
+
+def _peer(target: Target) -> bytes:
+    """Return a target as texts name it."""
+    address = target.address.encode("ascii")
+    return b"%s (%s)" % (address, target.host) if target.host else address

@@ -10,6 +10,7 @@
     connectionmessages  messages that one connection carries at most; default 100
     resolver        DNS servers to ask in place of /etc/resolv.conf's: one address, address:port or
                     [address]:port a line
+    tlspolicy       how much TLS each nexthop needs (queue_wire.tlspolicy); default: TLS where it is offered
     smtpauth        users and passwords for relays (queue_wire.smtpauth)
     dkim            who signs what (queue_wire.dkimkeys)
     remoteprogram   programs that deliver in our place (queue_remote.program), by sender's domain and nexthop
@@ -20,6 +21,7 @@ A file that is not there leaves its default, `me` excepted.
 """
 
 import ipaddress
+import os
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
@@ -32,6 +34,7 @@ from queue_remote.program import unpack_program
 from queue_wire.choices import Choices, unpack_choices, unpack_name
 from queue_wire.errors import FormatError, quoted
 from queue_wire.smtproutes import Relay, Routes, unpack_relay, unpack_routes
+from queue_wire.tlspolicy import TlsPolicy, unpack_policies
 
 FILES = (
     "me",
@@ -43,6 +46,7 @@ FILES = (
     "connectionidle",
     "connectionmessages",
     "resolver",
+    "tlspolicy",
     "smtpauth",
     "dkim",
     "remoteprogram",
@@ -83,6 +87,7 @@ class Settings:
         "reply_timeout",
         "resolver",
         "routes",
+        "tlspolicy",
     )
 
     def __init__(
@@ -98,6 +103,7 @@ class Settings:
         self.outgoingip = outgoingip
         self.routes = routes
         self.resolver = resolver
+        self.tlspolicy: dict[bytes, TlsPolicy] | None = None
         self.logins = Logins({})
         self.keyring = Keyring({}, {}, [])
         self.programs = Choices[tuple[bytes, ...]]({}, {}, ())
@@ -115,6 +121,7 @@ def read_settings(home: Home) -> Settings:
     names = _choices(home, "helohost", unpack_name, _own_name(home, me))
     sources = _choices(home, "outgoingip", _unpack_source, Source("", ""))
     settings = Settings(me, names, sources, _routes(home), _resolver(home))
+    settings.tlspolicy = _tlspolicy(home)
     settings.connect_timeout = read_number(home, "timeoutconnect", settings.connect_timeout)
     settings.reply_timeout = read_number(home, "timeoutremote", settings.reply_timeout)
     settings.connection_idle = read_number(home, "connectionidle", settings.connection_idle)
@@ -165,6 +172,22 @@ def _routes(home: Home) -> Routes:
         return unpack_routes(read_map(home, "smtproutes") or {})
     except FormatError as error:
         raise Temporary(f"unable to parse {home.control}/smtproutes: {error}") from error
+
+
+def _tlspolicy(home: Home) -> dict[bytes, TlsPolicy] | None:
+    """Return the policies by key, None where there is no file; a file of CAs is looked for in control/."""
+    lines = read_lines(home, "tlspolicy")
+    if lines is None:
+        return None
+    try:
+        policies = unpack_policies(lines)
+    except FormatError as error:
+        raise Temporary(f"unable to parse {home.control}/tlspolicy: {error}") from error
+    control = os.fsencode(home.control)
+    return {
+        key: policy._replace(ca=os.path.join(control, policy.ca)) if policy.ca else policy
+        for key, policy in policies.items()
+    }
 
 
 def _resolver(home: Home) -> list[Relay] | None:

@@ -6,7 +6,8 @@ from queue_remote.route import Route, Router
 from queue_remote.scanning import Scans
 from queue_remote.settings import SEND, Settings, read_settings
 from queue_remote.signing import Signing
-from queue_remote.tls import TlsPolicies
+from queue_remote.sts import StsCache
+from queue_remote.tlspolicy import TlsPolicies
 from queue_wire.smtp_auth import Credentials
 
 
@@ -15,10 +16,10 @@ class Setup:
 
     __slots__ = ("policies", "router", "scans", "settings", "signing")
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, sts: StsCache) -> None:
         self.settings = settings
         self.router = Router(settings)
-        self.policies = TlsPolicies(settings, self.router)
+        self.policies = TlsPolicies(settings, self.router, sts)
         self.signing = Signing(settings.keyring)
         self.scans = Scans(settings.long_lines != SEND)
 
@@ -38,6 +39,9 @@ class Setup:
         return list(self.settings.keyring.faults.values())
 
 
-def read_setup(home: Home) -> Setup:
-    """Return what the control files make. Raises Temporary, naming the file that cannot be read or parsed."""
-    return Setup(read_settings(home))
+def read_setup(home: Home, sts: StsCache) -> Setup:
+    """Return what the control files make. Raises Temporary, naming the file that cannot be read or parsed.
+
+    MTA-STS policies outlive the control files: each counts for as long as it says.
+    """
+    return Setup(read_settings(home), sts)

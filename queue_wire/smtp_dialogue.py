@@ -82,7 +82,7 @@ class Dialogue:
 
     def _injected(self) -> None:
         """Bytes came between the answer to STARTTLS and TLS. Anybody on the way could have put them there."""
-        self.fail(TEMPORARY, text.injected(self._peer))
+        self.fail(TEMPORARY, text.injected(self._peer, self.session.policy))
 
     def _ask(self, stage: bytes, command: bytes, then: Handler) -> None:
         self._out.append(command)

@@ -65,11 +65,11 @@ class Opening(Dialogue):
 
     def handshake_failed(self, reason: str) -> None:
         """The TLS handshake came to nothing."""
-        self._end_tls(text.tls_failed(self._peer, reason))
+        self._end_tls(text.tls_failed(self._peer, reason, self.session.policy))
 
     def unverified(self, reason: str) -> None:
         """The handshake is done, and the certificate will not do."""
-        self._end_tls(text.not_verified(self._peer, reason))
+        self._end_tls(text.not_verified(self._peer, reason, self.session.policy))
 
     def lost(self, reason: str = CLOSED_BY_PEER) -> None:
         opening = self.phase in (Phase.GREETING, Phase.STARTTLS)
@@ -85,7 +85,7 @@ class Opening(Dialogue):
         self.fail(TEMPORARY, reason)
 
     def _injected(self) -> None:
-        self._end_tls(text.injected(self._peer))
+        self._end_tls(text.injected(self._peer, self.session.policy))
 
     def _on_greeting(self, reply: Reply) -> None:
         if reply.code != 220:
@@ -122,7 +122,7 @@ class Opening(Dialogue):
         elif b"STARTTLS" in self.extensions:
             self._ask(b"STARTTLS", b"STARTTLS\r\n", self._on_starttls)
         elif tls is Tls.MUST:
-            self._decline(text.no_starttls(self._peer))
+            self._decline(text.no_starttls(self._peer, self.session.policy))
         else:
             self._authenticate()
 
@@ -132,7 +132,7 @@ class Opening(Dialogue):
             if self._reader.pending:
                 self._injected()
         elif reply.code == 421 or self.session.tls is Tls.MUST:
-            self._decline(text.starttls_failed(self._peer, reply))
+            self._decline(text.starttls_failed(self._peer, reply, self.session.policy))
         else:
             self._authenticate()
 

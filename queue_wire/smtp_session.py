@@ -38,7 +38,8 @@ class Session(NamedTuple):
     """`peer` is the other host as texts name it, `name` what EHLO says; both bytes.
 
     `credentials` are those for AUTH, None for none. `pipelining` False keeps commands one by one, and
-    `esmtp` False says HELO at once, whatever the peer offers.
+    `esmtp` False says HELO at once, whatever the peer offers. `policy` is what demands TLS, for texts; empty for
+    nothing.
     """
 
     peer: bytes
@@ -47,3 +48,4 @@ class Session(NamedTuple):
     credentials: Credentials | None = None
     pipelining: bool = True
     esmtp: bool = True
+    policy: bytes = b""

@@ -106,24 +106,37 @@ def closing(peer: bytes, stage: bytes, reply: Reply) -> bytes:
     return b"Connected to %s but it ended the session at %s.\n" % (peer, stage) + _said(reply)
 
 
-def injected(peer: bytes) -> bytes:
-    return b"Connected to %s but bytes came behind its answer to STARTTLS, before TLS. (#4.7.0)\n" % peer
+def injected(peer: bytes, policy: bytes) -> bytes:
+    told = (peer, _by(policy))
+    return b"Connected to %s but bytes came behind its answer to STARTTLS, before TLS. (#4.7.0)\n%s" % told
 
 
-def no_starttls(peer: bytes) -> bytes:
-    return b"Connected to %s but it does not offer STARTTLS, which is required for it. (#4.7.4)\n" % peer
+def no_starttls(peer: bytes, policy: bytes) -> bytes:
+    refused = b"Connected to %s but it does not offer STARTTLS, which is required for it. (#4.7.4)\n" % peer
+    return refused + _by(policy)
 
 
-def starttls_failed(peer: bytes, reply: Reply) -> bytes:
-    return b"Connected to %s but STARTTLS failed.\n" % peer + _said(reply)
+def starttls_failed(peer: bytes, reply: Reply, policy: bytes) -> bytes:
+    return b"Connected to %s but STARTTLS failed.\n" % peer + _by(policy) + _said(reply)
 
 
-def tls_failed(peer: bytes, reason: str) -> bytes:
-    return b"Connected to %s but the TLS handshake failed. (#4.7.5)\n%s\n" % (peer, _line(reason))
+def tls_failed(peer: bytes, reason: str, policy: bytes) -> bytes:
+    told = (peer, _line(reason), _by(policy))
+    return b"Connected to %s but the TLS handshake failed. (#4.7.5)\n%s\n%s" % told
 
 
-def not_verified(peer: bytes, reason: str) -> bytes:
-    return b"Connected to %s but its TLS certificate is not good. (#4.7.5)\n%s\n" % (peer, _line(reason))
+def not_verified(peer: bytes, reason: str, policy: bytes) -> bytes:
+    told = (peer, _line(reason), _by(policy))
+    return b"Connected to %s but its TLS certificate is not good. (#4.7.5)\n%s\n%s" % told
+
+
+def not_trusted(peer: bytes, reason: str, policy: bytes) -> bytes:
+    """The TLS policy leaves this host out, whatever it may say."""
+    return b"Not connected to %s: it may get no mail for this domain. (#4.7.5)\n%s\n%s" % (
+        peer,
+        _line(reason),
+        _by(policy),
+    )
 
 
 def no_mechanism(peer: bytes, offered: bytes | None, secure: bool) -> bytes:
@@ -171,6 +184,10 @@ def message_failed(peer: bytes, reply: Reply) -> bytes:
 
 def accepted(peer: bytes, reply: Reply) -> bytes:
     return b"%s accepted message.\n" % peer + _said(reply)
+
+
+def _by(policy: bytes) -> bytes:
+    return b"TLS policy: %s\n" % policy if policy else b""
 
 
 def _said(reply: Reply) -> bytes:

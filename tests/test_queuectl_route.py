@@ -69,7 +69,7 @@ def test_remote_mail_is_told_step_by_step(home: Home) -> None:
             "  try 1: 198.51.100.1 (near.example) port 25",
             "  try 2: 2001:db8::1 (near.example) port 25",
             "  try 3: 198.51.100.2 (far.example) port 25",
-            "  tls: no control/tlspolicy",
+            "  tls: no control/tlspolicy: TLS where it is offered, with any certificate, else in clear",
         ],
         "",
     )
@@ -86,7 +86,10 @@ def test_a_route_is_told_with_its_line_and_its_relays(home: Home) -> None:
         "  try 1: 198.51.100.1 (near.example) port 26",
         "  try 2: 2001:db8::1 (near.example) port 26",
         "  try 3: 198.51.100.9 port 25",
-        "  tls: two.example:verify",
+        "  tls: control/tlspolicy has two.example:verify",
+        "  tls 1: required, with a certificate for near.example from a CA that is trusted, by verify",
+        "  tls 2: required, with a certificate for near.example from a CA that is trusted, by verify",
+        "  tls 3: required, with a certificate for 198.51.100.9 from a CA that is trusted, by verify",
     ]
 
 

@@ -17,7 +17,7 @@ TEXT = b"Subject: hello\n\nA message.\n"
 # A queue-remote whose every target has the plan that {} makes.
 PLANNED = """
 import ssl, sys
-from queue_remote import main, tls
+from queue_remote import main, tls, tlspolicy
 from queue_wire.smtp_session import Tls
 context = ssl.create_default_context()
 context.check_hostname = False
@@ -30,7 +30,7 @@ async def plan(*arguments):
     made = Plan(Tls.{mode}, context, "raw.example", fallback={fallback}, policy="test")
     made.objection = {objection!r}
     return made
-tls.TlsPolicies.plan = plan
+tlspolicy.TlsPolicies.plan = plan
 sys.exit(main.main(["queue-remote", "--home", sys.argv[1]]))
 """
 
@@ -116,7 +116,7 @@ def test_a_certificate_that_will_not_do_ends_the_session_before_a_word_is_said(
     report, connections = deliver(home, script, mode, objection="it is for another host")
     [(letter, text)] = report.verdicts
     assert (report.scope, letter) == (HOST_SCOPE, b"Z")
-    assert text.endswith(b"its TLS certificate is not good. (#4.7.5)\nit is for another host\n")
+    assert text.endswith(b"its TLS certificate is not good. (#4.7.5)\nit is for another host\nTLS policy: test\n")
     assert connections == 1
 
 

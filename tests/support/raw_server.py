@@ -25,6 +25,9 @@ class Peer:
     def say(self, *lines: bytes) -> None:
         self._connection.sendall(b"".join(line + b"\r\n" for line in lines))
 
+    def send(self, data: bytes) -> None:
+        self._connection.sendall(data)
+
     def hear(self) -> bytes:
         """Return the next line without its CRLF; empty at the end."""
         return self._stream.readline().rstrip(b"\r\n")

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import ssl
 import threading
 import warnings
 from typing import Any, NamedTuple, Self
@@ -30,11 +31,13 @@ class SmtpServer:
     """Listens from `with` on; `port` is its port, `received` the messages taken so far.
 
     `recipient_answers` and `message_answers` script replies: for RCPT by address, for the end of DATA by
-    the first recipient. A list is used up one reply at a time, TAKEN after it; a str stays. With `passwords` nobody
-    gets further than AUTH without one of them; `mechanisms` are those that it offers, and `logins` has who came in.
+    the first recipient. A list is used up one reply at a time, TAKEN after it; a str stays. With `tls`, STARTTLS is
+    offered, and nothing is taken without it. With `passwords` nobody gets further than AUTH without one of them;
+    `mechanisms` are those that it offers, and `logins` has who came in.
     """
 
-    def __init__(self, address: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(self, address: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
         self.received: list[Received] = []
         self.mail_options: list[list[str]] = []
         self.recipient_answers: dict[str, list[str] | str] = {}
@@ -81,9 +84,9 @@ class SmtpServer:
 
     def _session(self) -> SMTP:
         self.connections += 1
-        options: dict[str, Any] = {}
+        options: dict[str, Any] = {"tls_context": self._tls, "require_starttls": self._tls is not None}
         if self.passwords:
-            options = {
+            options |= {
                 "authenticator": self._authenticate,
                 "auth_required": True,
                 "auth_require_tls": False,
