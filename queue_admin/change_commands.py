@@ -10,6 +10,7 @@ import click
 
 from queue_admin.choosing import Wishes, check_names, choose, find, unpack_span
 from queue_admin.reaching import reach
+from queue_base.control import read_map
 from queue_base.errors import Temporary, Usage
 from queue_base.home import find_home
 from queue_base.layout import open_layout
@@ -77,7 +78,11 @@ def _run(context: click.Context, verb: str, ids: tuple[str, ...], options: dict[
     layout = open_layout(home.queue)
     older = options["older_than"]
     wishes = Wishes(
-        options["sender"], options["recipient"], options["domain"], None if older is None else unpack_span(older)
+        options["sender"],
+        options["recipient"],
+        options["domain"],
+        None if older is None else unpack_span(older),
+        read_map(home, "virtualdomains") or {},
     )
     if (bool(ids) + wishes.any + options["all_messages"]) != 1:
         raise Usage("give long ids, or selectors, or --all")

@@ -1,13 +1,13 @@
 """Which messages a command is about: long ids, or selectors over what is on the disk. Reads only."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from queue_admin.detail import Detail
 from queue_admin.survey import Sight, Stray, look, survey
 from queue_base.errors import Usage
 from queue_base.layout import Layout
-from queue_wire.address import split_address
+from queue_wire.address import split_address, strip_prepend
 from queue_wire.errors import FormatError
 from queue_wire.ids import unpack_long_id
 
@@ -15,9 +15,21 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
 class Wishes:
-    """Selectors; a message is chosen if all that are given fit. `older` is in seconds. Addresses ignore case."""
+    """Selectors; a message is chosen if all that are given fit. `older` is in seconds. Addresses ignore case.
 
-    def __init__(self, sender: str | None, recipient: str | None, domain: str | None, older: int | None) -> None:
+    A recipient in a virtual domain fits by both of its names: with what control/virtualdomains (`prepends`) puts before
+    it, and without.
+    """
+
+    def __init__(
+        self,
+        sender: str | None,
+        recipient: str | None,
+        domain: str | None,
+        older: int | None,
+        prepends: Mapping[bytes, bytes],
+    ) -> None:
+        self._prepends = prepends
         self.sender = None if sender is None else sender.encode().lower()
         self.recipient = None if recipient is None else recipient.encode().lower()
         self.domain = None if domain is None else domain.encode().lower()
@@ -35,9 +47,14 @@ class Wishes:
         if self.sender is not None and (detail.sender is None or detail.sender.lower() != self.sender):
             return False
         left = pending(detail)
-        if self.recipient is not None and self.recipient not in left:
+        if self.recipient is not None and self.recipient not in left | self._plain(detail):
             return False
         return self.domain is None or any(split_address(address)[1] == self.domain for address in left)
+
+    def _plain(self, detail: Detail) -> set[bytes]:
+        """Return the local recipients that are not done, as who sent to them knows them, in lower case."""
+        local = detail.channels["local"].recipients if "local" in detail.channels else []
+        return {strip_prepend(address, self._prepends).lower() for done, address in local if not done}
 
 
 def pending(detail: Detail) -> set[bytes]:

@@ -94,6 +94,9 @@ class Offline:
             if command == wire.REQUEUE:
                 self._note(TROUBLE, name, "it is not classified, or corrupt, and cannot have a new birth")
             return False
+        if held in marks.ORDERS:
+            self._note(TROUBLE, name, "it is about to end")
+            return False
         if command == wire.FLUSH:
             marks.make_due(layout, message, int(now), commit)
         else:

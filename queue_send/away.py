@@ -33,3 +33,7 @@ class Away:
         """A destination is alive: what it turned away waits for room in it."""
         self._count -= len(destination.away)
         destination.aside.join(destination.away)
+
+    def forget(self, destination: Destination) -> None:
+        """A destination goes: what it turned away waits for its next attempt."""
+        self._count -= len(destination.away)

@@ -8,8 +8,11 @@ without a success between them; at the limit the destination is dead until a pro
 from collections import deque
 from typing import NamedTuple
 
+from queue_send.aside import Aside
 from queue_send.attempt import Group
 from queue_send.fifo import Keys
+
+FORGOTTEN_AFTER = 86400  # Seconds for which nothing came for a destination that has failed.
 
 
 class Limits(NamedTuple):
@@ -25,7 +28,8 @@ class Limits(NamedTuple):
 class Destination:
     """`queue` are groups that may start, `aside` keys of messages that wait on disk for a place in it.
 
-    `away` are keys of messages that were turned away while it is dead; they have a next attempt, too.
+    `away` are keys of messages that were turned away while it is dead; they have a next attempt, too. `probe_at` is
+    of one that is dead; of one that is not, it is when its host was last not there.
     """
 
     __slots__ = (
@@ -48,7 +52,7 @@ class Destination:
         self.looked_at = 0.0
         self.rate = rate
         self.starts: deque[float] = deque()
-        self.aside = Keys()
+        self.aside = Aside()
         self.away = Keys()
 
     @property
@@ -66,12 +70,18 @@ class Destination:
         """Whether nothing would be forgotten with it."""
         return not (self.queue or self.flying or self.dead or self.cohorts or self.aside or self.starts)
 
+    def is_forgotten(self, now: float) -> bool:
+        """Return whether nothing of it is here, and nobody has tried it for so long that what is known says little."""
+        counts = self.next_start(now) > now or self.starts  # Asked in this order: those that are over go.
+        return not (counts or self.queue or self.flying or self.aside) and now > self.probe_at + FORGOTTEN_AFTER
+
     def next_start(self, now: float) -> float:
         """Return when the rate allows another message, in seconds since the epoch; now or earlier is at once."""
         if self.rate is None:
             return now
         messages, seconds = self.rate
-        while self.starts and self.starts[0] <= now - seconds:
+        # A start that is yet to come is of a clock that was put back.
+        while self.starts and not now - seconds < self.starts[0] <= now:
             self.starts.popleft()
         return self.starts[0] + seconds if len(self.starts) >= messages else now
 
@@ -100,6 +110,7 @@ class Destination:
                 self.interval = min(self.interval * 2, limits.probe_most)
                 self.probe_at = now + self.interval
             return False
+        self.probe_at = now
         self.cohorts += 1.0 / self.window
         self.window = max(1.0, self.window - 1.0)
         if self.cohorts + 1e-9 < limits.cohorts:
@@ -111,4 +122,5 @@ class Destination:
 
     def refuses(self, now: float) -> bool:
         """Whether mail is turned away without an attempt: it is dead, and this is not the time for a probe."""
-        return self.dead and (self.probing or now < self.probe_at)
+        # Longer before the probe than its interval is a clock that was put back.
+        return self.dead and (self.probing or self.probe_at - self.interval <= now < self.probe_at)

@@ -39,3 +39,9 @@ class Destinations(Loading):
             destination = Destination(nexthop, self.settings.limits, self.settings.rates.get(nexthop))
             self.destinations[nexthop] = destination
         return destination
+
+    def _forget_unused(self, destination: Destination, now: float) -> None:
+        """Forget a destination that has failed and that nobody sends to any more: there are ever new ones."""
+        if destination.is_forgotten(now):
+            self._away.forget(destination)
+            self.destinations.pop(destination.name, None)

@@ -125,7 +125,7 @@ class Explaining:
         """Totals of the channel."""
         scheduler, settings = self._scheduler, self._scheduler.settings
         active = len(scheduler.attempts)
-        waiting = len(scheduler.admission)
+        waiting = len(scheduler.admission) + sum(each.waiting for each in scheduler.destinations.values())
         return ChannelFact(active, settings.active, waiting, scheduler.running, settings.concurrency, self._kind)
 
     def page(self, place: int | None, most: int, now: float) -> tuple[list[DestinationFact], int]:

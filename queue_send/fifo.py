@@ -1,7 +1,7 @@
 """Message numbers first in, first out, 8 bytes each. Pure."""
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from queue_send.keys import find_key
 
@@ -11,8 +11,8 @@ class Keys:
 
     __slots__ = ("_in", "_out")
 
-    def __init__(self) -> None:
-        self._in = array("q")
+    def __init__(self, keys: Iterable[int] = ()) -> None:
+        self._in = array("q", keys)
         self._out = array("q")  # Its last is the oldest of all.
 
     def __len__(self) -> int:
@@ -42,9 +42,3 @@ class Keys:
             self._in.reverse()
             self._in, self._out = self._out, self._in
         return self._out.pop() if self._out else None
-
-    def join(self, other: "Keys") -> None:
-        """Take all of the other's in behind these, each once."""
-        self._in = array("q", dict.fromkeys([*self, *other]))
-        self._out = array("q")
-        other._in, other._out = array("q"), array("q")

@@ -212,12 +212,13 @@ class Messages:
 
     def wake(self, message: int) -> bool:
         """Try a message that waits now; return whether that is anything new. One without recipients is finished."""
-        kinds = [kind for kind in CHANNELS if self.store.due(message, kind) is not None]
-        if not kinds and message not in self.held:
+        dues = {kind: due for kind in CHANNELS if (due := self.store.due(message, kind)) is not None}
+        if not dues and message not in self.held:
             self.finish(message)
-        waiting = [kind for kind in kinds if not self.schedulers[kind].holds(message)]
+        waiting = [kind for kind in dues if not self.schedulers[kind].holds(message)]
         for kind in waiting:
-            self.schedulers[kind].wake(message)
+            # It counts only until the message has been tried: who is woken twice before that is tried once.
+            self.schedulers[kind].found(message, dues[kind], flushed=True)
         return bool(waiting)
 
     def withdraw(self, message: int, now: float) -> bool:

@@ -77,6 +77,7 @@ class Scheduler(Destinations):
             if destination.dead and not destination.queue and not destination.flying:
                 destination.probing = False  # The probe was withdrawn; the next message is one.
         if not destination.queue or not self._may_start(destination, now):
+            self._list(destination, now)  # What was withdrawn has left room.
             return None
         group = destination.queue.popleft()
         most = min(self.settings.recipients, self.turns.room(destination, self.settings.concurrency))
@@ -170,9 +171,12 @@ class Scheduler(Destinations):
     def give_up(self, destination: Destination, now: float) -> None:
         """Fail what has waited here for its last attempt for LAST_WAIT seconds, or that the rate keeps from it."""
         self._defer_aside(destination, now)
+        for message in destination.aside.take_late(now):
+            self.admission.wake(message, int(now))
         over_rate = destination.next_start(now) > now
         late = [group for group in destination.queue if _is_late(group.attempt, over_rate, now)]
         if not late:
+            self._forget_unused(destination, now)
             return
         gone = set(map(id, late))
         destination.queue = deque(group for group in destination.queue if id(group) not in gone)
@@ -213,11 +217,9 @@ class Scheduler(Destinations):
         elif attempt.aside is not None:
             # Loaded again when there is room, or when those that were deferred are due: neither waits for the
             # other. All that are left are tried then.
-            self._destination(attempt.aside).aside.put(message)
+            self._destination(attempt.aside).aside.put(message, attempt.expires)
             if attempt.deferred and attempt.rest is None:
                 self._events.deferred(attempt, now)
-            else:
-                self.admission.wake(message, attempt.expires + 1)
             self._load_more(self._destination(attempt.aside))
         else:
             self._events.deferred(attempt, now)

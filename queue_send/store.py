@@ -3,10 +3,12 @@
 import errno
 import os
 import re
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from typing import TypeVar
 
 from queue_base.durable import Commit, read_dated, write_all
 from queue_base.layout import FILE_MODE, Layout
+from queue_send.waiting import LONG_AGO
 from queue_wire.envelope import unpack_info
 from queue_wire.errors import FormatError
 from queue_wire.failures import END, FailureReader, pack_failure, whole_length
@@ -17,6 +19,7 @@ HEADER_MOST = 65536  # Bytes of a message in which its header is looked for.
 BOUNCE_MOST = 128 * 1024 * 1024  # Bytes of bounce/I: over 60,000 failures of the longest addresses and texts.
 BOUNCE_PIECE = 256 * 1024  # Bytes of it that are read at a time.
 _SECOND = 1_000_000_000  # Nanoseconds.
+T = TypeVar("T")
 _HEADER_END = re.compile(rb"(^|\n)\r?\n")
 
 
@@ -41,7 +44,7 @@ class Store:
         """Return (sender, birth in seconds)."""
         path = self.layout.hashed("info", message)
         data, mtime = read_dated(path)
-        return unpack_info(data), mtime // _SECOND
+        return self._unpack(unpack_info, data, "info", message), mtime // _SECOND
 
     def told(self, message: int) -> int:
         """Return when the sender was last told of a delay, in seconds; no later than the birth where nobody was."""
@@ -59,9 +62,16 @@ class Store:
         path = self.layout.hashed(kind, message)
         try:
             data, mtime = read_dated(path)
-            return _whole_seconds(mtime), unpack_pending(data)
         except FileNotFoundError:
             return 0, []
+        return _whole_seconds(mtime), self._unpack(unpack_pending, data, kind, message)
+
+    def _unpack(self, unpack: Callable[[bytes], T], data: bytes, kind: str, message: int) -> T:
+        """Return what a file holds; the FormatError of one that cannot be read names it."""
+        try:
+            return unpack(data)
+        except FormatError as error:
+            raise FormatError(f"{kind}/{message % self.layout.split}/{message}: {error}") from error
 
     def held(self) -> set[int]:
         """Return the ids that have a mark in hold/."""
@@ -203,8 +213,8 @@ class Store:
 
 
 def _whole_seconds(nanoseconds: int) -> int:
-    """Return the first whole second that is not earlier."""
-    return -(-nanoseconds // _SECOND)
+    """Return the first whole second that is not earlier, within those that the backlog tells apart."""
+    return min(max(0, -(-nanoseconds // _SECOND)), LONG_AGO - 1)
 
 
 def _cut(handle: int) -> int:

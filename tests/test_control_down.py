@@ -85,6 +85,24 @@ def test_bounce_is_finished_by_the_next_queue_send(home: Home) -> None:
         assert send.remote.silent and send.local.silent
 
 
+@pytest.mark.parametrize("address", ["Joe-List@v.example", "list@V.example"])
+def test_a_recipient_in_a_virtual_domain_is_chosen_by_either_of_its_names(home: Home, address: str) -> None:
+    Path(home.control, "virtualdomains").write_text("v.example:Joe\n")
+    message = classified_message(home, local=[b"Joe-list@v.example"])
+    classified_message(home, local=[b"Joe-other@v.example"], remote=[b"Joe-list@w.example"])
+    assert order(home, "hold", "--recipient", address, "--dry-run").split("\n")[0] == long_id(home, message)
+    assert order(home, "hold", "--recipient", address) == "held 1 message"
+
+
+def test_a_message_that_is_about_to_bounce_gets_no_new_birth(home: Home) -> None:
+    name = long_id(home, message := classified_message(home, remote=[b"b@c.example"]))
+    order(home, "bounce", name)
+    done = queuectl(home, "requeue", name)
+    assert (done.returncode, done.stdout) == (111, "requeued 0 messages\n")
+    assert f"{name}: it is about to end" in done.stderr
+    assert long_id(home, message) == name
+
+
 @pytest.mark.parametrize("command", ["hold", "release", "requeue", "delete", "bounce", "flush"])
 def test_a_later_message_of_the_same_number_is_never_touched(home: Home, command: str) -> None:
     message = waiting(home)

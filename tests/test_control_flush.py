@@ -1,5 +1,6 @@
 """queuectl flush, requeue and bounce while queue-send runs, and what selectors choose."""
 
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,6 +39,28 @@ def send(home: Home, mails: dict[str, int]) -> Iterator[ScriptedSend]:
 def test_flush_of_a_domain_wakes_only_that_domain(home: Home, send: ScriptedSend) -> None:
     assert order(home, "flush", "--domain", "ONE.example") == "flushed 1 message"
     assert send.remote.job().recipients == [b"b@one.example"]
+    send.fence()
+    assert send.remote.silent
+
+
+@pytest.mark.parametrize("command", ["flush", "hold"])
+def test_a_message_that_is_woken_several_times_before_its_turn_is_tried_once(
+    home: Home, send: ScriptedSend, mails: dict[str, int], command: str
+) -> None:
+    send.control("concurrencyremote", "1\n")
+    send.signal(signal.SIGHUP)
+    send.wait_for("status: local 0/10 remote 0/1")
+    order(home, "flush", long_id(home, mails["one"]))
+    first = send.remote.job()
+    for _ in range(3):
+        order(home, command, long_id(home, mails["two"]))
+        if command == "hold":
+            order(home, "release", long_id(home, mails["two"]))
+    send.remote.report(first, b"Zlater")
+    second = send.remote.job()
+    assert second.recipients == [b"b@two.example"]
+    send.remote.report(second, b"Zlater")
+    send.wait_for(f"delivery {second.number}: deferral: later")
     send.fence()
     assert send.remote.silent
 

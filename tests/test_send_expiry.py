@@ -50,6 +50,7 @@ def test_what_waits_for_a_rate_fails_when_its_lifetime_is_over() -> None:
     last = [world.send(b"rated")]
     world.start()
     world.now += 1002
+    world.patrols()
     world.start()
     world.patrols()
     started = {group.attempt.message for group in world.flying}

@@ -26,7 +26,7 @@ def test_what_has_been_aside_for_longest_is_what_is_taken_next(steps: list[int |
     waiting: list[int] = []
     for step in steps:
         if step is not None:
-            destination.aside.put(step)
+            destination.aside.put(step, 100)
             waiting.append(step)
         else:
             assert destination.aside.take() == (waiting.pop(0) if waiting else None)

@@ -63,3 +63,11 @@ def test_a_bounce_expires_after_its_own_lifetime(home: Home, sender: bytes, age:
     with ScriptedSend(home) as send:
         send.remote.deliver(b"Zlater\n")
         send.wait_for(r"delivery 1: failure: later/I'm_not.*" if expired else r"delivery 1: deferral: later/")
+
+
+def test_a_next_attempt_before_1970_keeps_no_mail_from_being_tried(home: Home) -> None:
+    classified_message(home, remote=[b"b@c"])
+    odd = classified_message(home, remote=[b"odd@c"], due=-5.0)
+    assert recipients_file(home, "remote", odd).stat().st_mtime == -5.0
+    with ScriptedSend(home) as send:
+        assert {*send.remote.job().recipients, *send.remote.job().recipients} == {b"b@c", b"odd@c"}

@@ -123,8 +123,10 @@ def test_a_message_with_a_file_that_cannot_be_read_is_parked_and_others_go_on(
     message = classified_message(home, remote=[b"b@c"])
     Path(layout.hashed(kind, message)).write_bytes(garbage)
     with ScriptedSend(home) as send:
-        send.wait_for(f"corrupt msg {message}: .*")
-        send.wait_for(f"alert: msg {message} cannot be read and is parked in corrupt: .*")
+        # A person has to know which file it is.
+        why = rf"{kind}/\d+/{message}: .*"
+        send.wait_for(f"corrupt msg {message}: {why}")
+        send.wait_for(f"alert: msg {message} cannot be read and is parked in corrupt: {why}")
         assert Path(layout.hashed("corrupt", message)).read_text().count("\n") == 1
         other = classified_message(home, remote=[b"other@c"])
         send.todo.classified(other)

@@ -131,3 +131,17 @@ def test_a_probe_in_vain_is_one_job_however_many_recipients_its_message_has() ->
     recorder.end(probe, now, good=False)
     assert recorder.start(now) == []
     assert recorder.waiting[-1] == probe.attempt.message
+
+
+def test_mail_that_waits_for_room_goes_on_when_what_was_before_it_is_withdrawn() -> None:
+    recorder = Recorder()
+    messages = [recorder.send((b"a", 1)) for _ in range(6)]
+    flying = recorder.start(0.0)
+    assert len(flying) == 2
+    before = set(recorder.scheduler.attempts) - {group.attempt.message for group in flying}
+    for message in before:
+        recorder.scheduler.withdraw(message, 0.0)
+    for group in flying:
+        recorder.end(group, 1.0)
+    tried = {group.attempt.message for group in (*flying, *recorder.start(1.0))}
+    assert tried == set(messages) - before
