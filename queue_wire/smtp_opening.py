@@ -16,6 +16,8 @@ from queue_wire.smtp_session import Phase, Session, Tls
 
 # No mechanism has more than three; a server that never has enough is left.
 CHALLENGES_MOST = 10
+# How a connection ends that the peer has closed: what we said after that makes it a reset.
+_ENDS = (CLOSED_BY_PEER, "connection reset by peer", "broken pipe")
 
 
 class Opening(Dialogue):
@@ -73,7 +75,7 @@ class Opening(Dialogue):
         opening = self.phase in (Phase.GREETING, Phase.STARTTLS)
         if opening and (self.secure or self.phase is Phase.STARTTLS):
             self.tls_broken = True
-        elif opening and reason == CLOSED_BY_PEER and self.stage in (b"EHLO", b"HELO"):
+        elif opening and reason in _ENDS and self.stage in (b"EHLO", b"HELO"):
             # Servers of old close at a command that they do not know, some without a word.
             self.ehlo_broken = self.session.esmtp
         super().lost(reason)
