@@ -36,17 +36,18 @@ class Scheduler(Destinations):
         self.attempts[attempt.message] = attempt
         attempt.opened = now
         for nexthop, recipients in groups:
-            self._place(Group(attempt, nexthop, recipients), now)
+            self._place(Group(attempt, nexthop, recipients), len(groups) == 1, now)
         self._close_if_over(attempt, now)
 
-    def _place(self, group: Group, now: float) -> None:
+    def _place(self, group: Group, whole: bool, now: float) -> None:
+        """Queue a group, put it aside or turn it away; `whole`: the message has no other."""
         attempt, count = group.attempt, len(group.recipients)
         destination = self._destination(group.nexthop)
         expired = now > attempt.expires
         attempt.left += count
         if destination.refuses(now) or (expired and destination.next_start(now) > now):
             self._turn_away(group, destination, now)
-        elif destination.dead or expired or destination.room > 0:
+        elif destination.dead or expired or destination.room > 0 or (whole and self._may_queue_ahead(destination)):
             destination.probing = destination.dead
             destination.queue.append(group)
             attempt.queued += count
