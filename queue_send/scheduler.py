@@ -5,8 +5,9 @@ read, gives it back with `open`, `absent` or `later`, asks `next_job` what to st
 with `ended`. What is decided about a message comes back as the calls of `Events`.
 
 - Only `activelimit` messages are loaded. New mail and due deferred mail enter one and one.
-- Destinations take turns (turns.py); each has its window, and no more groups loaded than that window can use. What has
-  no room waits on disk, as a key aside in its destination, and is loaded again when there is.
+- Destinations take turns (turns.py); each has its window, and no more groups loaded than that window can use,
+  but more where the active set has places to spare (loading.py). What has no room waits on disk, as a key aside in
+  its destination, and is loaded again when there is.
 - Mail for a dead destination is deferred without an attempt; one group is the probe. What was turned away is loaded
   as soon as there is room once the destination is alive again, and one of it as the probe, if no other comes in time.
 - A message that has expired gets a last attempt where that is possible soon, and fails where it is not.
