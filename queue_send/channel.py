@@ -1,8 +1,9 @@
 """One delivery daemon as queue-send sees it: jobs out, reports in, verdicts applied in order.
 
 A turn reads at most one pipe-full of reports and starts at most STARTS_A_TURN jobs, so neither channel
-can keep the loop from the other parts. Failures of a turn share one sync before their recipients are
-marked done. A daemon that is gone, or whose reports have no framing, makes queue-send leave.
+can keep the loop from the other parts. It ends after LOADS_A_TURN messages that let no job start, so that mail
+for sick hosts does not keep the reports of others waiting. Failures of a turn share one sync before their recipients
+are marked done. A daemon that is gone, or whose reports have no framing, makes queue-send leave.
 """
 
 import select
@@ -21,6 +22,7 @@ from queue_wire.netstring import NetstringReader
 from queue_wire.report import MESSAGE_SCOPE, Ready, Report, unpack_report
 
 STARTS_A_TURN = 100
+LOADS_A_TURN = 25  # Some 25 microseconds each.
 HELD_MOST = 1 << 20  # Bytes of jobs that the daemon has not read; over it, none is started.
 
 
@@ -63,9 +65,7 @@ class Channel:
         try:
             if self._reports in ready:
                 self._take_reports(read_available(self._reports) or b"", now)
-            for _ in range(STARTS_A_TURN):
-                if self.stopped or not self._start(now):
-                    break
+            self._start_jobs(now)
             self._decisions.apply()
             self._jobs.flush()
         except PeerLost:
@@ -85,12 +85,22 @@ class Channel:
             return LOG
         return DAEMON if len(self._flights) >= self._ready or self._jobs.held >= HELD_MOST else b""
 
-    def _start(self, now: float) -> bool:
-        """Load a message, if one may be, then start a job; return whether there was anything to do."""
-        loaded = self._messages.load(self.kind, now)
-        group = self._scheduler.next_job(now)
-        if group is None:
-            return loaded
+    def _start_jobs(self, now: float) -> None:
+        """Load a message, if one may be, and start a job, again and again, until there is nothing or it is enough."""
+        in_vain = 0
+        for _ in range(STARTS_A_TURN):
+            if self.stopped or in_vain >= LOADS_A_TURN:
+                return
+            loaded = self._messages.load(self.kind, now)
+            group = self._scheduler.next_job(now)
+            if group is not None:
+                self._start(group)
+            elif loaded:
+                in_vain += 1
+            else:
+                return
+
+    def _start(self, group: Group) -> None:
         addresses = [address for _, address in group.recipients]
         first = self._run.number_deliveries(len(addresses))
         path = self._messages.job_path(group.attempt.message)
@@ -102,7 +112,6 @@ class Channel:
         channel = self.kind.encode()
         for delivery, address in enumerate(addresses, first):
             self._run.log.put(logline.starting_delivery(delivery, group.attempt.message, channel, address))
-        return True
 
     def _take_reports(self, data: bytes, now: float) -> None:
         self._reader.feed(data)

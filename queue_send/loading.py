@@ -11,6 +11,8 @@ from queue_send.away import Away
 from queue_send.destination import Destination
 from queue_send.events import Settings
 
+AHEAD = 1000  # Messages that are queued in one destination, at the most, beyond those that it has room for.
+
 
 class Loading:
     """The messages of one channel; `running` counts the deliveries in flight.
@@ -91,6 +93,15 @@ class Loading:
         if destination.aside and not destination.wanting and destination.room > 0:
             destination.wanting = True
             self._wanting.append(destination)
+
+    def _may_queue_ahead(self, destination: Destination) -> bool:
+        """Whether a destination takes more than it has room for, because that spares a second load of the message.
+
+        Not while others wait aside, which it would pass, nor where the active set is half full. And only for
+        a message with no other destination, which would have to wait for this one with its next attempt.
+        """
+        queued, loaded = len(destination.queue), len(self.attempts)
+        return not destination.aside and queued < AHEAD and loaded <= self.settings.active // 2
 
     def _next_aside(self) -> tuple[int, None] | None:
         while self._wanting:

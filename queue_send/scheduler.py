@@ -5,8 +5,9 @@ read, gives it back with `open`, `absent` or `later`, asks `next_job` what to st
 with `ended`. What is decided about a message comes back as the calls of `Events`.
 
 - Only `activelimit` messages are loaded. New mail and due deferred mail enter one and one.
-- Destinations take turns (turns.py); each has its window, and no more groups loaded than that window can use. What has
-  no room waits on disk, as a key aside in its destination, and is loaded again when there is.
+- Destinations take turns (turns.py); each has its window, and no more groups loaded than that window can use,
+  but more where the active set has places to spare (loading.py). What has no room waits on disk, as a key aside in
+  its destination, and is loaded again when there is.
 - Mail for a dead destination is deferred without an attempt; one group is the probe. What was turned away is loaded
   as soon as there is room once the destination is alive again, and one of it as the probe, if no other comes in time.
 - A message that has expired gets a last attempt where that is possible soon, and fails where it is not.
@@ -36,17 +37,18 @@ class Scheduler(Destinations):
         self.attempts[attempt.message] = attempt
         attempt.opened = now
         for nexthop, recipients in groups:
-            self._place(Group(attempt, nexthop, recipients), now)
+            self._place(Group(attempt, nexthop, recipients), len(groups) == 1, now)
         self._close_if_over(attempt, now)
 
-    def _place(self, group: Group, now: float) -> None:
+    def _place(self, group: Group, whole: bool, now: float) -> None:
+        """Queue a group, put it aside or turn it away; `whole`: the message has no other."""
         attempt, count = group.attempt, len(group.recipients)
         destination = self._destination(group.nexthop)
         expired = now > attempt.expires
         attempt.left += count
         if destination.refuses(now) or (expired and destination.next_start(now) > now):
             self._turn_away(group, destination, now)
-        elif destination.dead or expired or destination.room > 0:
+        elif destination.dead or expired or destination.room > 0 or (whole and self._may_queue_ahead(destination)):
             destination.probing = destination.dead
             destination.queue.append(group)
             attempt.queued += count

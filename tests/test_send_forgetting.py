@@ -20,7 +20,7 @@ def test_mail_that_waited_for_room_leaves_nothing_behind_when_it_is_delivered() 
 
 
 def test_mail_that_waits_for_room_gets_its_last_attempt_whatever_its_place() -> None:
-    world = Watched()
+    world = Watched(SETTINGS._replace(active=6))  # So few that what the window has no room for goes aside.
     flying = [world.send(b"a") for _ in range(2)]
     world.start()
     queued = [world.send(b"a") for _ in range(2)]
@@ -40,7 +40,7 @@ def test_mail_that_waits_for_room_gets_its_last_attempt_whatever_its_place() -> 
 
 
 def test_a_lifetime_that_was_made_longer_keeps_mail_that_waits_for_room() -> None:
-    world = Watched()
+    world = Watched(SETTINGS._replace(active=6))  # So few that what the window has no room for goes aside.
     messages = [world.send(b"a") for _ in range(6)]
     world.start()
     for message in messages:

@@ -15,7 +15,7 @@ from queue_send.scheduler import Scheduler
 LIFETIME = 5000
 LIMITS = Limits(initial=2, most=4, cohorts=2, probe_first=60, probe_most=600)
 SETTINGS = Settings(
-    concurrency=7, active=6, recipients=3, limits=LIMITS, rates={b"slow": (2, 100.0)}
+    concurrency=7, active=10, recipients=3, limits=LIMITS, rates={b"slow": (2, 100.0)}
 )
 DOMAINS = [b"a", b"b", b"c", b"slow"]
 

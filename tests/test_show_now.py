@@ -72,6 +72,7 @@ def test_a_message_in_flight_says_where_to(home: Home, send: ScriptedSend) -> No
 def test_a_message_behind_a_window_full_of_hanging_deliveries_says_so(home: Home) -> None:
     Path(home.control, "destinationinitial").write_text("1\n")
     Path(home.control, "destinationconcurrency").write_text("1\n")
+    Path(home.control, "activelimit").write_text("4\n")  # So few that what the window has no room for goes aside.
     with ScriptedSend(home) as send:
         send.fence()
         wait_for_backlog(home)

@@ -29,7 +29,7 @@ def test_a_verdict_that_the_disk_does_not_take_is_told_of() -> None:
 
 
 def test_mail_that_waits_for_a_full_window_is_told_of_in_memory_and_aside() -> None:
-    world = Watched()
+    world = Watched(SETTINGS._replace(active=6))  # So few that what the window has no room for goes aside.
     messages = [world.send(b"a") for _ in range(6)]
     world.start()
     world.now += LATE - 1
