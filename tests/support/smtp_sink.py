@@ -1,14 +1,16 @@
-"""Postfix's smtp-sink(1) as receiver: takes everything, and keeps each message in a file."""
+"""Postfix's smtp-sink(1) as receiver: takes everything, or fails as its options say, and keeps what came in files."""
 
+import os
+import re
 import shutil
 import socket
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from support.tools import need, need_root
+from support.suite import wait_until
+from support.tools import need
 
 
 class Sunk(NamedTuple):
@@ -19,28 +21,32 @@ class Sunk(NamedTuple):
     content: bytes
 
 
-class SmtpSink:
-    """Runs from `with` on; `port` is its port. `options` are smtp-sink's."""
+def silent_port() -> socket.socket:
+    """Return a socket whose port is taken and refuses connections."""
+    taken = socket.socket()
+    taken.bind(("127.0.0.1", 0))
+    return taken
 
-    def __init__(self, *options: str) -> None:
-        need_root()
-        # It becomes nobody, who must be able to walk there.
+
+class SmtpSink:
+    """Runs from `with` on; `port` is its port. `options` are smtp-sink's; at most `room` connections at once."""
+
+    def __init__(self, *options: str, keep: bool = True, room: int = 1000) -> None:
         self._top = Path(tempfile.mkdtemp(prefix="queue-suite-sink-"))
-        shutil.chown(self._top, "nobody")
-        self.port = _free_port()
-        words = [need("smtp-sink"), "-u", "nobody", "-d", f"{self._top}/m.", *options]
-        self._process = subprocess.Popen([*words, f"127.0.0.1:{self.port}", "100"])
+        user: list[str] = []
+        if os.geteuid() == 0:
+            # It refuses to stay root, and becomes nobody, who must be able to walk there.
+            shutil.chown(self._top, "nobody")
+            user = ["-u", "nobody"]
+        with silent_port() as taken:
+            self.port = int(taken.getsockname()[1])
+        dump = ["-d", f"{self._top}/m."] if keep else []
+        words = [need("smtp-sink"), *user, *dump, "-m", str(room), *options, f"127.0.0.1:{self.port}", str(room)]
+        self._process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def __enter__(self) -> Self:
-        deadline = time.monotonic() + 20
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), timeout=10).close()
-                return self
-            except ConnectionRefusedError:
-                assert time.monotonic() < deadline
-                assert self._process.poll() is None
-                time.sleep(0.02)
+        wait_until(self._answers, why="smtp-sink")
+        return self
 
     def __exit__(self, *exc: object) -> None:
         self._process.terminate()
@@ -48,21 +54,23 @@ class SmtpSink:
         shutil.rmtree(self._top)
 
     def messages(self) -> list[Sunk]:
-        """Return what it has taken, in no order."""
-        return [_unpack(path.read_bytes()) for path in self._top.iterdir() if path.stat().st_size]
+        """Return what has come whole, in no order: also what it refused at its end."""
+        return [_unpack(data) for path in self._top.iterdir() if (data := path.read_bytes())]
+
+    def _answers(self) -> bool:
+        assert self._process.poll() is None, "smtp-sink has ended"
+        try:
+            socket.create_connection(("127.0.0.1", self.port), timeout=10).close()
+        except ConnectionRefusedError:
+            return False
+        return True
 
 
 def _unpack(data: bytes) -> Sunk:
-    head, _, content = data.partition(b"\nReceived: ")
-    fields = [line.partition(b": ") for line in head.split(b"\n")]
-    _, _, content = content.partition(b"\n")
-    while content.startswith((b" ", b"\t")):
-        _, _, content = content.partition(b"\n")
-    # Each dump ends with a blank line.
+    """smtp-sink puts X- lines of its own, and a Received line, before a message, and an empty line after it."""
+    found = re.match(rb"((?:X-[^\n]*\n)*)Received: [^\n]*\n(?:[ \t][^\n]*\n)*", data)
+    assert found is not None, data[:500]
+    fields = [line.partition(b": ") for line in found[1].splitlines()]
     [mail] = [value for name, _, value in fields if name == b"X-Mail-Args"]
-    return Sunk(mail, [value for name, _, value in fields if name == b"X-Rcpt-Args"], content.removesuffix(b"\n"))
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
+    recipients = [value for name, _, value in fields if name == b"X-Rcpt-Args"]
+    return Sunk(mail, recipients, data[found.end() :].removesuffix(b"\n"))
