@@ -20,6 +20,8 @@ from queue_remote.delivery import deliver
 from queue_remote.message import open_message
 from queue_remote.pool import Pool
 from queue_remote.program import Programs
+from queue_remote.setup import Setup
+from queue_remote.ways import join_reports, split_job
 from queue_wire.errors import FormatError
 from queue_wire.job import Job, unpack_job
 from queue_wire.netstring import NetstringReader
@@ -124,6 +126,14 @@ class Daemon:
         except Temporary as error:
             self._controls.complain(error)
             return _temporary(job, no_controls(str(error)))
+        parts = split_job(job, setup.settings.routes)
+        if len(parts) == 1:
+            return await self._deliver_together(setup, job)
+        # One after the other: a job has as many descriptors as the limit allows for.
+        return join_reports(job, [(await self._deliver_together(setup, part), numbers) for part, numbers in parts])
+
+    async def _deliver_together(self, setup: Setup, job: Job) -> Report:
+        """Deliver to recipients who all go the same way."""
         try:
             message = open_message(f"{self._home.queue}/{os.fsdecode(job.path)}")
         except OSError as error:

@@ -12,6 +12,7 @@ from queue_remote.form import Forms, Unfit
 from queue_remote.lookup import Unroutable
 from queue_remote.message import Message
 from queue_remote.opening import Opener
+from queue_remote.ourselves import own_names
 from queue_remote.pool import Key, Pool
 from queue_remote.setup import Setup
 from queue_remote.signing import Unsigned
@@ -75,7 +76,9 @@ async def _deliver_afresh(
     """Carry the transaction over a new connection; return the report's scope. Raises Unroutable."""
     route = await setup.router.find(key.nexthop, setup.policies.secure)
     _tell(trace, route.reasons)
-    opener = Opener(key, pool, trace)
+    # A person who chose a host by a route or as a literal may well mean this very one.
+    chosen = route.relayed or key.nexthop.startswith(b"[")
+    opener = Opener(key, pool, trace, frozenset() if chosen else own_names(setup.settings.me, key.name))
     for target in route.targets:
         if time.monotonic() > opener.until:
             break

@@ -18,7 +18,8 @@ from queue_remote.order import Target
 from queue_remote.pool import Key, Pool
 from queue_remote.tls import TlsPlan
 from queue_remote.trace import Trace
-from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE, TEMPORARY
+from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE, PERMANENT, TEMPORARY
+from queue_wire.route_text import loops_back
 from queue_wire.smtp_auth import Credentials
 from queue_wire.smtp_client import SmtpClient
 from queue_wire.smtp_session import Phase, Session, Tls
@@ -32,10 +33,12 @@ class Opener:
     """Opens connections for one delivery.
 
     `failure` is the verdict of the last host that answered, or of all where none did; `scope` is that of the report.
+    `ours` are this host's names: a peer that goes by one is no place to deliver to.
     """
 
-    def __init__(self, key: Key, pool: Pool, trace: Trace | None) -> None:
+    def __init__(self, key: Key, pool: Pool, trace: Trace | None, ours: frozenset[bytes] = frozenset()) -> None:
         self._key = key
+        self._ours = ours
         self._pool = pool
         self._trace = trace
         self._tries: list[tuple[bytes, str]] = []
@@ -62,9 +65,12 @@ class Opener:
         self._answer, self.scope = (TEMPORARY, text), HOST_SCOPE
 
     async def open(self, target: Target, plan: TlsPlan, credentials: Credentials | None) -> Connection | None:
-        """Return a connection that is READY, None where there is no way. Raises Unroutable: it is our own fault."""
+        """Return a connection that is READY, None where there is no way.
+
+        Raises Unroutable where it is our own fault, and where the peer is this host, so that there is nowhere to go.
+        """
         policy = b"" if plan.mode in (Tls.NEVER, Tls.MAY) else plan.policy.encode("utf-8", "backslashreplace")
-        session = Session(_peer(target), self._key.name, plan.mode, credentials, policy=policy)
+        session = Session(_peer(target), self._key.name, plan.mode, credentials, policy=policy, ours=self._ours)
         while True:
             connection = await self._attempt(target, plan, session)
             if connection is None:
@@ -75,6 +81,8 @@ class Opener:
                     plan.in_clear()
                 return connection
             connection.close()
+            if client.looped:
+                raise self._loop(session.peer)
             self._answer, self.scope = client.failure, HOST_SCOPE
             if client.tls_broken and plan.fallback and session.tls is not Tls.NEVER:
                 session = session._replace(tls=Tls.NEVER)
@@ -84,6 +92,15 @@ class Opener:
                 self._note("EHLO failed; once more with HELO")
             else:
                 return None
+
+    def _loop(self, peer: bytes) -> Unroutable:
+        """Return why mail goes no further than this host, which a target has turned out to be.
+
+        RFC 5321 section 5.1: what is beyond it is not for us. Better hosts that were tried may be back later.
+        """
+        if self._tries or self._answer is not None:
+            return Unroutable(*self.failure, self.scope)
+        return Unroutable(PERMANENT, loops_back(self._key.nexthop, peer), MESSAGE_SCOPE)
 
     async def _attempt(self, target: Target, plan: TlsPlan, session: Session) -> Connection | None:
         """Return an open connection, READY or CLOSED; None where none came about."""

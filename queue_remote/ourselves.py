@@ -9,6 +9,12 @@ import psutil
 REFRESH_SECONDS = 60.0
 
 
+def own_names(*names: bytes) -> frozenset[bytes]:
+    """Return the names, in lower case, by which this host can be told from all others: not `localhost` and the like."""
+    known = {name.lower().removesuffix(b".") for name in names}
+    return frozenset(name for name in known if b"." in name and not name.startswith(b"localhost."))
+
+
 class Ourselves:
     """This host's name (control/me, bytes) and addresses, looked up again now and then."""
 

@@ -7,13 +7,12 @@ For local mail it is the recipient.
 
 from queue_send.attempt import Recipient
 from queue_wire.address import is_verp, split_address
-from queue_wire.smtproutes import Routes, find_route
+from queue_wire.smtproutes import Routes, find_way
 
 
 def name_nexthop(domain: bytes, routes: Routes) -> bytes:
     """Return the name of the nexthop for a domain."""
-    relays = find_route(routes, domain)
-    return domain if relays is None else relays.name
+    return find_way(routes, domain)[0]
 
 
 def group_recipients(
@@ -25,12 +24,7 @@ def group_recipients(
     """
     if kind == "local":
         return [(recipient[1], [recipient]) for recipient in recipients]
-    # A relay may be a domain as well: mail for that domain by its mail exchangers goes another way.
-    ways: list[tuple[bytes, bool]] = []
-    for _, address in recipients:
-        domain = split_address(address)[1].lower()
-        relays = find_route(routes, domain)
-        ways.append((domain, False) if relays is None else (relays.name, True))
+    ways = [find_way(routes, split_address(address)[1].lower()) for _, address in recipients]
     if is_verp(sender):
         return [(way[0], [recipient]) for way, recipient in zip(ways, recipients, strict=True)]
     groups: dict[tuple[bytes, bool], list[Recipient]] = {}

@@ -49,5 +49,14 @@ def best_preference(host: bytes, ours: bytes) -> bytes:
     )
 
 
+def loops_back(host: bytes, peer: bytes) -> bytes:
+    """Mail for the nexthop would come back to this host: `peer`, an address and name, gives our name as its own."""
+    return (
+        b"Sorry. Although I'm listed as a best-preference MX or A for that host,\n"
+        b"it isn't in my control/locals file, so I don't treat it as local. (#5.4.6)\n"
+        b"%s: mail loops back to me: %s answers with my own name.\n" % (shown(host), peer)
+    )
+
+
 def _dns(question: bytes, why: str) -> bytes:
     return b"DNS: %s: %s.\n" % (question, why.encode("ascii", "replace"))

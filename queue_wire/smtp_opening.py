@@ -24,10 +24,14 @@ class Opening(Dialogue):
     """`extensions` maps each EHLO keyword, in upper case, to its parameters; none of them was said before TLS.
 
     `secure` once under TLS. `tls_broken`: the connection ended because of TLS, or after it began and before it was
-    READY, by no word of the peer's. `ehlo_broken`: it ended over EHLO, which HELO might not have done.
+    READY, by no word of the peer's. `ehlo_broken`: it ended over EHLO, which HELO might not have done. `looped`: it
+    ended because the peer is this host.
     """
 
-    __slots__ = ("_challenges", "_mechanism", "_name", "ehlo_broken", "extensions", "secure", "tls_broken")
+    __slots__ = (
+        *("_challenges", "_greeted", "_mechanism", "_name"),
+        *("ehlo_broken", "extensions", "looped", "secure", "tls_broken"),
+    )
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
@@ -35,6 +39,8 @@ class Opening(Dialogue):
         self.secure = session.tls is Tls.DONE
         self.tls_broken = False
         self.ehlo_broken = False
+        self.looped = False
+        self._greeted = b""
         self._name = session.name
         self._mechanism: Mechanism | None = None
         self._challenges = 0
@@ -88,6 +94,7 @@ class Opening(Dialogue):
         self._end_tls(text.injected(self._peer, self.session.policy))
 
     def _on_greeting(self, reply: Reply) -> None:
+        self._greeted = _host(reply)
         if reply.code != 220:
             self._decline(text.greeting_failed(self._peer, reply))
         elif self.session.esmtp:
@@ -102,7 +109,7 @@ class Opening(Dialogue):
                 # `AUTH=` is what servers said before RFC 2554; some still say both.
                 keyword, equals, first = keyword.upper().partition(b"=")
                 self.extensions[keyword] = b"%s %s" % (first, parameters) if equals else parameters
-            self._start_tls()
+            self._meet(reply)
         elif reply.permanent and not self.secure:
             # RFC 5321 section 3.2: a server that does not know EHLO is asked again with HELO.
             self._ask(b"HELO", b"HELO %s\r\n" % self._name, self._on_helo)
@@ -111,9 +118,21 @@ class Opening(Dialogue):
 
     def _on_helo(self, reply: Reply) -> None:
         if reply.accepted:
-            self._start_tls()
+            self._meet(reply)
         else:
             self._decline(text.name_rejected(self._peer, reply))
+
+    def _meet(self, reply: Reply) -> None:
+        """Go on with a peer that has said its name, unless that is ours: mail for it would come back to us.
+
+        A server that greets with another name has only repeated what it was told.
+        """
+        ours = self.session.ours
+        if _host(reply) in ours and (self._greeted in ours or b"." not in self._greeted):
+            self.looped = True
+            self._decline(text.own_name(self._peer, reply))
+        else:
+            self._start_tls()
 
     def _start_tls(self) -> None:
         tls = self.session.tls
@@ -175,6 +194,11 @@ class Opening(Dialogue):
             self._decline(text.auth_broken(self._peer, str(error)))
             return
         self._ask(b"AUTH", _base64(answer) + b"\r\n", self._on_auth)
+
+
+def _host(reply: Reply) -> bytes:
+    """Return the first word of a greeting or an answer to EHLO, where a server names itself, in lower case."""
+    return reply.text.partition(b"\n")[0][4:].strip().partition(b" ")[0].lower().removesuffix(b".")
 
 
 def _base64(data: bytes) -> bytes:

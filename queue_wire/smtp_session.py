@@ -39,7 +39,8 @@ class Session(NamedTuple):
 
     `credentials` are those for AUTH, None for none. `pipelining` False keeps commands one by one, and
     `esmtp` False says HELO at once, whatever the peer offers. `policy` is what demands TLS, for texts; empty for
-    nothing.
+    nothing. `ours` are this host's names, in lower case: a peer that gives one as its own is this host; empty where
+    that may be.
     """
 
     peer: bytes
@@ -49,3 +50,4 @@ class Session(NamedTuple):
     pipelining: bool = True
     esmtp: bool = True
     policy: bytes = b""
+    ours: frozenset[bytes] = frozenset()

@@ -162,6 +162,10 @@ def name_rejected(peer: bytes, reply: Reply) -> bytes:
     return b"Connected to %s but my name was rejected.\n" % peer + _said(reply)
 
 
+def own_name(peer: bytes, reply: Reply) -> bytes:
+    return b"Connected to %s but it is this host. (#5.4.6)\n" % peer + _said(reply)
+
+
 def sender_rejected(peer: bytes, reply: Reply) -> bytes:
     return b"Connected to %s but sender was rejected.\n" % peer + _said(reply)
 

@@ -78,6 +78,15 @@ def find_route(routes: Routes, host: bytes) -> Relays | None:
     return None if key is None else routes[key]
 
 
+def find_way(routes: Routes, domain: bytes) -> tuple[bytes, bool]:
+    """Return what recipients have in common that go the same way: their relays' name, or their domain, and which it is.
+
+    A relay may be a domain as well: mail for that domain by its mail exchangers goes another way.
+    """
+    relays = find_route(routes, domain)
+    return (domain, False) if relays is None else (relays.name, True)
+
+
 def _name(relay: Relay) -> bytes:
     host = b"[%s]" % relay.host if b":" in relay.host else relay.host.lower()
     return host if relay.port == SMTP_PORT else b"%s:%d" % (host, relay.port)

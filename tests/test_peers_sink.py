@@ -1,4 +1,4 @@
-"""queue-remote and smtp-sink in each of its failing modes: the right verdict and scope, and a text that names the stage.
+"""queue-remote and smtp-sink in each of its failing modes: the right verdict and scope, and the stage in the text.
 
 Each mode runs with more jobs than one, so that what a failure leaves behind (a connection, a half-open
 transaction) meets the next job; what smtp-sink took is what was reported as taken.

@@ -1,0 +1,78 @@
+"""smtproutes has changed, and queue-send does not know yet: each recipient of a job goes its own domain's way."""
+
+from pathlib import Path
+
+import pytest
+
+from queue_remote.ways import join_reports, split_job
+from queue_wire.job import Job
+from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE, Report
+from queue_wire.smtproutes import unpack_routes
+from support.remote_daemon import RemoteDaemon, RemoteHome
+from support.smtp_server import SmtpServer
+
+TEXT = b"Subject: hello\n\nA message.\n"
+RECIPIENTS = [b"one@b.example", b"two@c.example", b"three@B.example", b"four@d.example"]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> RemoteHome:
+    return RemoteHome(tmp_path, timeoutconnect="5", timeoutremote="20", connectionidle="20")
+
+
+def job(*recipients: bytes) -> Job:
+    return Job(7, b"mess/0/23", b"from@a.example", recipients[0].rpartition(b"@")[2], list(recipients))
+
+
+def test_each_goes_by_its_own_route_and_the_verdicts_are_in_the_jobs_order(home: RemoteHome) -> None:
+    with SmtpServer() as first, SmtpServer() as second:
+        second.recipient_answers["two@c.example"] = "550 nobody"
+        home.control("smtproutes", f":127.0.0.1:{first.port}\nc.example:127.0.0.1:{second.port}")
+        with RemoteDaemon(home) as daemon:
+            report = daemon.deliver(home.message(TEXT), *RECIPIENTS)
+    assert report.scope == MESSAGE_SCOPE
+    assert [letter for letter, _ in report.verdicts] == [b"K", b"D", b"K", b"K"]
+    [taken] = first.received
+    assert taken.recipients == ["one@b.example", "three@B.example", "four@d.example"]
+    assert second.received == []
+    assert second.connections == 1
+
+
+def test_a_host_that_is_away_costs_only_its_own_recipients(home: RemoteHome) -> None:
+    with SmtpServer() as server:
+        home.control("smtproutes", f":127.0.0.1:{server.port}\nc.example:127.0.0.1:1")
+        with RemoteDaemon(home) as daemon:
+            report = daemon.deliver(home.message(TEXT), *RECIPIENTS)
+    assert report.scope == MESSAGE_SCOPE
+    assert [letter for letter, _ in report.verdicts] == [b"K", b"Z", b"K", b"K"]
+    assert server.connections == 1
+
+
+def test_without_routes_each_domain_goes_by_itself() -> None:
+    parts = split_job(job(*RECIPIENTS), {})
+    assert [(part.nexthop, numbers) for part, numbers in parts] == [
+        (b"b.example", [0, 2]),
+        (b"c.example", [1]),
+        (b"d.example", [3]),
+    ]
+    assert [part.recipients for part, _ in parts] == [[RECIPIENTS[0], RECIPIENTS[2]], [RECIPIENTS[1]], [RECIPIENTS[3]]]
+
+
+@pytest.mark.parametrize("line", [b"", b"d.example"])
+def test_those_who_go_the_same_way_stay_together(line: bytes) -> None:
+    whole = job(*RECIPIENTS)
+    routes = unpack_routes({b"": b"relay.example", line: b"RELAY.example:25"})
+    assert split_job(whole, routes) == [(whole, [0, 1, 2, 3])]
+
+
+def test_a_relay_that_is_a_domain_too_is_another_way() -> None:
+    parts = split_job(job(b"one@b.example", b"two@relay.example"), unpack_routes({b"b.example": b"relay.example"}))
+    assert [numbers for _, numbers in parts] == [[0], [1]]
+
+
+@pytest.mark.parametrize(("scopes", "whole"), [("hh", HOST_SCOPE), ("hm", MESSAGE_SCOPE), ("mm", MESSAGE_SCOPE)])
+def test_the_report_is_about_the_host_only_where_no_host_was_there(scopes: str, whole: bytes) -> None:
+    first, second = (scope.encode() for scope in scopes)
+    parts = [(Report(7, first, [(b"Z", b"x"), (b"Z", b"y")]), [0, 2]), (Report(7, second, [(b"D", b"z")]), [1])]
+    report = join_reports(job(*RECIPIENTS[:3]), parts)
+    assert report == Report(7, whole, [(b"Z", b"x"), (b"D", b"z"), (b"Z", b"y")])
