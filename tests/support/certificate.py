@@ -9,20 +9,26 @@ from pathlib import Path
 from support.tools import need
 
 
+def make_certificate(directory: Path) -> tuple[Path, Path]:
+    """Make a certificate for `raw.example` and its key in a directory; return their PEM files."""
+    openssl = need("openssl")
+    key, certificate = directory / "key.pem", directory / "certificate.pem"
+    subprocess.run(
+        f"{openssl} req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 "
+        f"-subj /CN=raw.example -addext subjectAltName=DNS:raw.example -keyout {key} -out {certificate}",
+        shell=True,
+        check=True,
+        capture_output=True,
+        timeout=30,
+    )
+    return certificate, key
+
+
 @functools.cache
 def server_context() -> ssl.SSLContext:
     """Return a context for servers, whose certificate is for `raw.example`. The first call is the test's own."""
-    openssl = need("openssl")
     with tempfile.TemporaryDirectory() as directory:
-        key, certificate = Path(directory, "key.pem"), Path(directory, "certificate.pem")
-        subprocess.run(
-            f"{openssl} req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 "
-            f"-subj /CN=raw.example -addext subjectAltName=DNS:raw.example -keyout {key} -out {certificate}",
-            shell=True,
-            check=True,
-            capture_output=True,
-            timeout=30,
-        )
+        certificate, key = make_certificate(Path(directory))
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key)
     return context
