@@ -1,16 +1,18 @@
 """queue-remote as a real process on pipes, and the home that it works in."""
 
+import itertools
 import os
 import select
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
 from queue_wire.job import Job, pack_job
 from queue_wire.netstring import NetstringReader
-from queue_wire.report import Ready, Report, unpack_report
+from queue_wire.report import SUCCESS, Ready, Report, unpack_report
 
 PROGRAM = Path(__file__).parents[2] / "bin" / "queue-remote"
 COMMAND = [sys.executable, str(PROGRAM), "--home"]
@@ -96,6 +98,33 @@ class RemoteDaemon:
         """Run one job; return its report."""
         return self.report(self.start(path, *recipients, **options))
 
+    def deliver_many(self, path: bytes, count: int, at_once: int, nexthops: Sequence[bytes] = (b"b.example",)) -> int:
+        """Run so many jobs for one recipient, to the nexthops in turn, so many at once; return how many failed.
+
+        They are numbered from 1,000,000, and reports of other jobs are kept.
+        """
+        first = 1_000_000
+        jobs = iter(range(first, first + count))
+        done = failed = 0
+        starting = at_once
+        while done < count:
+            batch = [
+                pack_job(Job(number, path, b"from@a.example", nexthops[number % len(nexthops)], [b"to@b.example"]))
+                for number in itertools.islice(jobs, starting)
+            ]
+            if batch:
+                self.write(b"".join(batch))
+            starting = 0
+            # What has come together is answered together.
+            for found in (self.report_of_any(60), *self._at_hand()):
+                if found.number < first:
+                    self._reports[found.number] = found
+                    continue
+                starting += 1
+                failed += found.verdicts[0][0] != SUCCESS
+            done += starting
+        return failed
+
     def end(self) -> tuple[int, bytes]:
         """Close the job pipe; return the exit code and everything on stderr."""
         _, errors = self.process.communicate(timeout=20)
@@ -108,6 +137,15 @@ class RemoteDaemon:
         while text not in self._errors:
             self._errors += self._read(self.process.stderr.fileno(), deadline)
         return self._errors
+
+    def _at_hand(self) -> list[Report]:
+        """Return the reports that have been read already."""
+        found = []
+        while (payload := self._reader.next()) is not None:
+            report = unpack_report(payload)
+            assert isinstance(report, Report)
+            found.append(report)
+        return found
 
     def _next(self, deadline: float) -> Report | Ready:
         assert self.process.stdout is not None
