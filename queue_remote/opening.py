@@ -13,6 +13,7 @@ import time
 
 from queue_base.errors import reason
 from queue_remote.connection import Connection
+from queue_remote.handshake import hold_little
 from queue_remote.lookup import Unroutable
 from queue_remote.order import Target
 from queue_remote.pool import Key, Pool
@@ -138,7 +139,8 @@ class Opener:
             try:
                 async with asyncio.timeout(settings.connect_timeout):
                     local = (source, 0) if source else None
-                    _, connection = await loop.create_connection(make, address, port, local_addr=local)
+                    transport, connection = await loop.create_connection(make, address, port, local_addr=local)
+                hold_little(transport)
                 return connection
             except OSError as error:
                 if error.errno in _TOO_MANY_FILES and self._pool.make_much_room():

@@ -1,13 +1,16 @@
 """queue-remote under load: its memory and descriptors with many connections, many deliveries, and large messages."""
 
 import re
+import threading
 import time
 from pathlib import Path
 
 import psutil
 import pytest
 
+from support.certificate import server_context
 from support.many_peers import FAST, MESSAGE, SLOW, ManyPeers
+from support.raw_server import Peer, RawServer
 from support.remote_daemon import RemoteDaemon, RemoteHome
 from support.smtp_sink import smtp_sink
 from support.suite import wait_until
@@ -47,6 +50,54 @@ def test_2000_connections_that_hang_anywhere_are_small_and_do_not_hold_up_others
             assert time.monotonic() - begun < 3 * alone + 5
             assert resident(daemon, "VmHWM") < 200 * MB
     assert set(server.hanging) == set(STAGES)
+
+
+def test_2000_peers_that_take_nothing_of_a_large_message_are_small_too(home: RemoteHome) -> None:
+    large = home.message(b"Subject: large\n\n" + (b"x" * 99 + b"\n") * (4 * MB // 100))
+    with ManyPeers(lambda number: MESSAGE) as server:
+        home.route_all_to(server.port)
+        with RemoteDaemon(home) as daemon:
+            for number in range(2000):
+                daemon.start(large, b"to@h%d.example" % number)
+            wait_until(lambda: server.hanging.total() == 2000, deadline=120, why="2,000 connections that hang")
+            wait_until(lambda: sends_no_more(daemon), why="the end of what the kernel takes")
+            assert resident(daemon, "VmHWM") < 200 * MB
+
+
+def sends_no_more(daemon: RemoteDaemon) -> bool:
+    """Whether the daemon does nothing for a while."""
+    process = psutil.Process(daemon.process.pid)
+    return bool(process.cpu_percent(0.5) == 0.0)
+
+
+def test_peers_that_take_nothing_under_tls_cost_a_piece_of_the_message_each(home: RemoteHome) -> None:
+    large = home.message(b"Subject: large\n\n" + (b"x" * 99 + b"\n") * (4 * MB // 100))
+    hanging: list[Peer] = []
+    over = threading.Event()
+
+    def script(peer: Peer) -> None:
+        peer.greet(b"STARTTLS")
+        peer.hear()
+        peer.say(b"220 go")
+        peer.start_tls(server_context())
+        peer.hear()
+        peer.say(b"250 raw.example")
+        for answer in (b"250 ok", b"250 ok", b"354 go"):
+            peer.hear()
+            peer.say(answer)
+        hanging.append(peer)
+        over.wait(100)
+
+    with RawServer(script) as server:
+        home.route_all_to(server.port)
+        with RemoteDaemon(home) as daemon:
+            for number in range(60):
+                daemon.start(large, b"to@h%d.example" % number)
+            wait_until(lambda: len(hanging) == 60, deadline=60, why="60 connections that hang")
+            wait_until(lambda: sends_no_more(daemon), why="the end of what the kernel takes")
+            # 500 kB each, and more, if the message were taken as fast as it can be read.
+            assert resident(daemon, "VmHWM") < 60 * MB
+        over.set()
 
 
 def flat(home: RemoteHome, count: int) -> None:
