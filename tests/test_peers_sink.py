@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from support.remote_daemon import RemoteDaemon, RemoteHome
-from support.smtp_sink import dumped, smtp_sink
+from support.smtp_sink import SmtpSink
 
 TEXT = b"Subject: hello\n\nA message.\n.with a dot\n"
 JOBS = 3
@@ -28,21 +28,19 @@ SOFT = "450 4.3.0 Error: command failed"
 
 @pytest.fixture
 def home(tmp_path: Path) -> RemoteHome:
-    (tmp_path / "taken").mkdir()
     return RemoteHome(tmp_path, timeoutconnect="5", timeoutremote=str(TIMEOUT), connectionidle="20")
 
 
 def outcomes(home: RemoteHome, *options: str, text: bytes = TEXT, jobs: int = JOBS) -> list[tuple[str, str, str]]:
     """Run jobs to smtp-sink one after the other; return (letter, scope, text) of each."""
-    kept = home.path / "taken"
-    with smtp_sink(*options, keep=kept) as port:
-        home.route_all_to(port)
+    with SmtpSink(*options) as sink:
+        home.route_all_to(sink.port)
         path = home.message(text)
         with RemoteDaemon(home) as daemon:
             reports = [daemon.deliver(path, b"to@b.example") for _ in range(jobs)]
             assert daemon.end() == (0, b"")
+        came = [message.content for message in sink.messages()]
     found = [(report.verdicts[0][0], report.scope, report.verdicts[0][1]) for report in reports]
-    came = [message.content for message in dumped(kept)]
     # What it refuses at the message's end has come, too.
     at_the_end = any(option.startswith(".") for option in options)
     assert came == [text] * (jobs if at_the_end else [letter for letter, _, _ in found].count(b"K"))

@@ -12,7 +12,7 @@ from support.certificate import server_context
 from support.many_peers import FAST, MESSAGE, SLOW, ManyPeers
 from support.raw_server import Peer, RawServer
 from support.remote_daemon import RemoteDaemon, RemoteHome
-from support.smtp_sink import smtp_sink
+from support.smtp_sink import SmtpSink
 from support.suite import wait_until
 
 TEXT = b"Subject: hello\n\nA message.\n"
@@ -35,8 +35,8 @@ def resident(daemon: RemoteDaemon, what: str = "VmRSS") -> int:
 def test_2000_connections_that_hang_anywhere_are_small_and_do_not_hold_up_others(home: RemoteHome) -> None:
     large = home.message(b"Subject: large\n\n" + (b"x" * 99 + b"\n") * (4 * MB // 100), 24)
     path = home.message(TEXT)
-    with ManyPeers(lambda number: STAGES[number % len(STAGES)]) as server, smtp_sink() as sink:
-        home.control("smtproutes", f"b.example:127.0.0.1:{sink}\n:127.0.0.1:{server.port}")
+    with ManyPeers(lambda number: STAGES[number % len(STAGES)]) as server, SmtpSink(keep=False) as sink:
+        home.control("smtproutes", f"b.example:127.0.0.1:{sink.port}\n:127.0.0.1:{server.port}")
         with RemoteDaemon(home) as daemon:
             begun = time.monotonic()
             assert daemon.deliver_many(path, 500, 20) == 0
@@ -105,8 +105,8 @@ def flat(home: RemoteHome, count: int) -> None:
     # Nobody listens at port 1, and every nexthop has a connection of its own.
     nexthops = [b"h%d.example" % number for number in range(19)] + [b"down.example"]
     path = home.message(TEXT)
-    with smtp_sink() as port:
-        home.control("smtproutes", f":127.0.0.1:{port}\ndown.example:127.0.0.1:1")
+    with SmtpSink(keep=False) as sink:
+        home.control("smtproutes", f":127.0.0.1:{sink.port}\ndown.example:127.0.0.1:1")
         with RemoteDaemon(home) as daemon:
             process = psutil.Process(daemon.process.pid)
             # With one connection, and what the event loop opens for its first.
