@@ -42,9 +42,10 @@ def is_about_certificate(error: Exception) -> bool:
 def hold_little(transport: asyncio.WriteTransport) -> None:
     """Take no further piece of a message before the last one is off: thousands of peers may take none.
 
-    By default a transport takes 64 kB more than the peer, and 512 kB under TLS.
+    By default a transport takes 64 kB more than the peer, and 512 kB under TLS. With 0, TLS would pause before there is
+    anything that could get off.
     """
-    transport.set_write_buffer_limits(0)
+    transport.set_write_buffer_limits(1)
 
 
 def why(error: Exception) -> str:
