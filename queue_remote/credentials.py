@@ -28,6 +28,10 @@ class Logins:
         self._lines = lines
         self.fault = fault
 
+    def key(self, nexthop: bytes) -> bytes | None:
+        """Return the key of the line for a nexthop that a relay takes mail for, None where there is none."""
+        return find_key(self._lines or {}, nexthop)
+
     def find(self, nexthop: bytes, relayed: bool, target: Target) -> Credentials | None:
         """Return the credentials for a target, None for no AUTH. Raises Unroutable where they may not be used.
 

@@ -126,7 +126,7 @@ class Daemon:
         except Temporary as error:
             self._controls.complain(error)
             return _temporary(job, no_controls(str(error)))
-        parts = split_job(job, setup.settings.routes)
+        parts = split_job(job, setup.settings)
         if len(parts) == 1:
             return await self._deliver_together(setup, job)
         # One after the other: a job has as many descriptors as the limit allows for.

@@ -17,6 +17,7 @@ from queue_remote.pool import Key, Pool
 from queue_remote.setup import Setup
 from queue_remote.signing import Unsigned
 from queue_remote.trace import Trace
+from queue_remote.ways import take_way
 from queue_wire.report import MESSAGE_SCOPE
 from queue_wire.smtp_session import Phase
 from queue_wire.smtp_transaction import Transaction
@@ -55,15 +56,13 @@ async def _deliver(
     trace: Trace | None,
 ) -> bytes:
     """Carry the transaction until it is done; return the report's scope. Raises Unfit, Unsigned."""
-    settings = setup.settings
-    source = settings.outgoingip.choose(sender, nexthop)
-    key = Key(nexthop, source, settings.helohost.choose(sender, nexthop), settings)
+    key = Key(take_way(setup.settings, sender, nexthop), setup.settings)
     # One that has died while it waited did not hear of the message yet: the next one, or a new one, has it.
     while (connection := pool.take(key)) is not None:
         if await _carry(pool, key, connection, transaction, forms):
             return MESSAGE_SCOPE
     try:
-        return await _deliver_afresh(setup, pool, key, transaction, forms, trace)
+        return await _deliver_afresh(setup, pool, key, nexthop, transaction, forms, trace)
     except Unroutable as error:
         _tell(trace, error.reasons)
         transaction.finish(*error.verdict)
@@ -71,22 +70,23 @@ async def _deliver(
 
 
 async def _deliver_afresh(
-    setup: Setup, pool: Pool, key: Key, transaction: Transaction, forms: Forms, trace: Trace | None
+    setup: Setup, pool: Pool, key: Key, nexthop: bytes, transaction: Transaction, forms: Forms, trace: Trace | None
 ) -> bytes:
     """Carry the transaction over a new connection; return the report's scope. Raises Unroutable."""
-    route = await setup.router.find(key.nexthop, setup.policies.secure)
+    route = await setup.router.find(nexthop, setup.policies.secure)
     _tell(trace, route.reasons)
     # A person who chose a host by a route or as a literal may well mean this very one.
-    chosen = route.relayed or key.nexthop.startswith(b"[")
-    opener = Opener(key, pool, trace, frozenset() if chosen else own_names(setup.settings.me, key.name))
+    chosen = route.relayed or nexthop.startswith(b"[")
+    ours = frozenset[bytes]() if chosen else own_names(setup.settings.me, key.way.helohost)
+    opener = Opener(key, nexthop, pool, trace, ours)
     for target in route.targets:
         if time.monotonic() > opener.until:
             break
-        plan = await setup.policies.plan(key.nexthop, route, target)
+        plan = await setup.policies.plan(nexthop, route, target)
         if plan.refusal is not None:
             opener.pass_over(target, plan)
             continue
-        connection = await opener.open(target, plan, setup.credentials(key.nexthop, route, target))
+        connection = await opener.open(target, plan, setup.credentials(nexthop, route, target))
         if connection is not None:
             if await _carry(pool, key, connection, transaction, forms):
                 return MESSAGE_SCOPE

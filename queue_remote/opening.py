@@ -37,8 +37,9 @@ class Opener:
     `ours` are this host's names: a peer that goes by one is no place to deliver to.
     """
 
-    def __init__(self, key: Key, pool: Pool, trace: Trace | None, ours: frozenset[bytes] = frozenset()) -> None:
+    def __init__(self, key: Key, nexthop: bytes, pool: Pool, trace: Trace | None, ours: frozenset[bytes]) -> None:
         self._key = key
+        self._nexthop = nexthop
         self._ours = ours
         self._pool = pool
         self._trace = trace
@@ -71,7 +72,7 @@ class Opener:
         Raises Unroutable where it is our own fault, and where the peer is this host, so that there is nowhere to go.
         """
         policy = b"" if plan.mode in (Tls.NEVER, Tls.MAY) else plan.policy.encode("utf-8", "backslashreplace")
-        session = Session(_peer(target), self._key.name, plan.mode, credentials, policy=policy, ours=self._ours)
+        session = Session(_peer(target), self._key.way.helohost, plan.mode, credentials, policy=policy, ours=self._ours)
         while True:
             connection = await self._attempt(target, plan, session)
             if connection is None:
@@ -101,7 +102,7 @@ class Opener:
         """
         if self._tries or self._answer is not None:
             return Unroutable(*self.failure, self.scope)
-        return Unroutable(PERMANENT, loops_back(self._key.nexthop, peer), MESSAGE_SCOPE)
+        return Unroutable(PERMANENT, loops_back(self._nexthop, peer), MESSAGE_SCOPE)
 
     async def _attempt(self, target: Target, plan: TlsPlan, session: Session) -> Connection | None:
         """Return an open connection, READY or CLOSED; None where none came about."""
@@ -131,7 +132,7 @@ class Opener:
     async def _connect(self, address: str, port: int, client: SmtpClient) -> Connection:
         """Return a connection. Raises OSError (TimeoutError is one), and Unroutable where it is our own fault."""
         settings = self._key.settings
-        source = self._key.source.six if ":" in address else self._key.source.four
+        source = self._key.way.source.six if ":" in address else self._key.way.source.four
         make = functools.partial(Connection, client, settings.reply_timeout, self._trace)
         loop = asyncio.get_running_loop()
         self._pool.make_room()

@@ -1,4 +1,4 @@
-"""Open connections: those that wait for the next job to their nexthop, and how many there are in all.
+"""Open connections: those that wait for the next job that goes their way, and how many there are in all.
 
 A connection that is done with a transaction waits for `connectionidle` seconds, the one that was used last going
 first, so that those that are not needed grow old. One that has had `connectionmessages` is not kept. Where there
@@ -10,7 +10,8 @@ import time
 from typing import NamedTuple
 
 from queue_remote.connection import Connection
-from queue_remote.settings import Settings, Source
+from queue_remote.settings import Settings
+from queue_remote.ways import Way
 from queue_wire.smtp_session import Phase
 
 # For the rest of a peer's replies, once the verdict is known.
@@ -20,9 +21,7 @@ SETTLE_SECONDS = 5.0
 class Key(NamedTuple):
     """What connections have in common that can carry each other's mail; control files read again are new settings."""
 
-    nexthop: bytes
-    source: Source
-    name: bytes
+    way: Way
     settings: Settings
 
 

@@ -70,9 +70,9 @@ def test_an_idle_connection_ends_after_connectionidle(home: RemoteHome) -> None:
             assert ended.wait(20)
 
 
-def test_another_nexthop_has_a_connection_of_its_own(home: RemoteHome) -> None:
+def test_another_way_has_a_connection_of_its_own(home: RemoteHome) -> None:
     with SmtpServer() as server:
-        home.route_all_to(server.port)
+        home.control("smtproutes", f":127.0.0.1:{server.port}\nc.example:localhost:{server.port}")
         path = home.message(TEXT)
         with RemoteDaemon(home) as daemon:
             for nexthop in (b"b.example", b"c.example", b"b.example"):
@@ -194,6 +194,8 @@ def test_where_few_may_be_open_the_connection_that_has_waited_longest_makes_room
 
     with RawServer(script) as server:
         home.route_all_to(server.port)
+        # A name for each to say keeps them apart.
+        home.control("helohost", "\n".join(f"h{number}.example:h{number}.example.org" for number in range(8)))
         path = home.message(TEXT)
         command = ["sh", "-c", 'ulimit -n 60; exec "$@"', "sh", *COMMAND]
         with RemoteDaemon(home, command) as daemon:

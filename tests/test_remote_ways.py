@@ -1,13 +1,14 @@
-"""smtproutes has changed, and queue-send does not know yet: each recipient of a job goes its own domain's way."""
+"""Which mail goes the same way: it shares a connection, and a job whose recipients do not is several."""
 
 from pathlib import Path
 
 import pytest
 
+from queue_base.home import Home
+from queue_remote.settings import Settings, read_settings
 from queue_remote.ways import join_reports, split_job
 from queue_wire.job import Job
 from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE, Report
-from queue_wire.smtproutes import unpack_routes
 from support.remote_daemon import RemoteDaemon, RemoteHome
 from support.smtp_server import SmtpServer
 
@@ -22,6 +23,37 @@ def home(tmp_path: Path) -> RemoteHome:
 
 def job(*recipients: bytes) -> Job:
     return Job(7, b"mess/0/23", b"from@a.example", recipients[0].rpartition(b"@")[2], list(recipients))
+
+
+def settings_of(home: RemoteHome, routes: str = "") -> Settings:
+    home.control("smtproutes", routes)
+    return read_settings(Home(str(home.path)))
+
+
+def test_mail_that_one_relay_takes_shares_a_connection_whatever_its_domain(home: RemoteHome) -> None:
+    with SmtpServer() as server:
+        home.route_all_to(server.port)
+        with RemoteDaemon(home) as daemon:
+            for domain in (b"b.example", b"c.example", b"d.example"):
+                assert daemon.deliver(home.message(TEXT), b"to@" + domain).verdicts[0][0] == b"K"
+    assert server.connections == 1
+
+
+@pytest.mark.parametrize(
+    ("file", "line"),
+    [
+        ("tlspolicy", "c.example:none"),
+        ("smtpauth", "c.example:user:secret"),
+        ("helohost", "c.example:other.example.org"),
+        ("outgoingip", "c.example:127.0.0.2"),
+    ],
+)
+def test_a_line_for_one_domain_gives_it_connections_of_its_own(home: RemoteHome, file: str, line: str) -> None:
+    home.control(file, line)
+    (home.path / "control" / file).chmod(0o600)
+    settings = settings_of(home, ":relay.example")
+    parts = split_job(job(*RECIPIENTS), settings)
+    assert [(part.nexthop, numbers) for part, numbers in parts] == [(b"b.example", [0, 2, 3]), (b"c.example", [1])]
 
 
 def test_each_goes_by_its_own_route_and_the_verdicts_are_in_the_jobs_order(home: RemoteHome) -> None:
@@ -48,8 +80,8 @@ def test_a_host_that_is_away_costs_only_its_own_recipients(home: RemoteHome) -> 
     assert server.connections == 1
 
 
-def test_without_routes_each_domain_goes_by_itself() -> None:
-    parts = split_job(job(*RECIPIENTS), {})
+def test_without_routes_each_domain_goes_by_itself(home: RemoteHome) -> None:
+    parts = split_job(job(*RECIPIENTS), settings_of(home))
     assert [(part.nexthop, numbers) for part, numbers in parts] == [
         (b"b.example", [0, 2]),
         (b"c.example", [1]),
@@ -58,15 +90,15 @@ def test_without_routes_each_domain_goes_by_itself() -> None:
     assert [part.recipients for part, _ in parts] == [[RECIPIENTS[0], RECIPIENTS[2]], [RECIPIENTS[1]], [RECIPIENTS[3]]]
 
 
-@pytest.mark.parametrize("line", [b"", b"d.example"])
-def test_those_who_go_the_same_way_stay_together(line: bytes) -> None:
+@pytest.mark.parametrize("line", ["", "d.example"])
+def test_those_who_go_the_same_way_stay_together(home: RemoteHome, line: str) -> None:
     whole = job(*RECIPIENTS)
-    routes = unpack_routes({b"": b"relay.example", line: b"RELAY.example:25"})
-    assert split_job(whole, routes) == [(whole, [0, 1, 2, 3])]
+    settings = settings_of(home, f":relay.example\n{line}:RELAY.example:25")
+    assert split_job(whole, settings) == [(whole, [0, 1, 2, 3])]
 
 
-def test_a_relay_that_is_a_domain_too_is_another_way() -> None:
-    parts = split_job(job(b"one@b.example", b"two@relay.example"), unpack_routes({b"b.example": b"relay.example"}))
+def test_a_relay_that_is_a_domain_too_is_another_way(home: RemoteHome) -> None:
+    parts = split_job(job(b"one@b.example", b"two@relay.example"), settings_of(home, "b.example:relay.example"))
     assert [numbers for _, numbers in parts] == [[0], [1]]
 
 
