@@ -6,13 +6,29 @@ the call has an effect and right after it. strace counts the calls and kills.
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from support.failing import FailingMessage
-from support.kill_runs import find_points, problems, tell_all
+from support.failing import FailingBounce, FailingMessage
+from support.inflow import patched_programs
+from support.kill_runs import figures, find_points, problems, tell, tell_all
 from support.killing import MAIN, SYNC, Point
 from support.sink import Sink
+
+# A queue-enqueue that says only when another one runs that its mail is queued. {} is a directory.
+SLOW_TO_END = """
+import time
+real = main
+def main(argv):
+    open(f"{}/{{os.getpid()}}", "w").close()
+    code = real(argv)
+    for _ in range(3000):
+        if len(os.listdir("{}")) > 1:
+            break
+        time.sleep(0.01)
+    return code
+"""
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +57,7 @@ def test_a_kill_in_the_loop_loses_nothing_and_bounces_twice_only_between_the_inj
     twice = [each for each in told if each.bounces == 2]
     assert twice, "the window of INTERNALS.md was not hit"
     with capsys.disabled():
-        print(f"\n{len(told)} kills in the loop, {len(calls)} calls; two bounces after {len(twice)} of them")
+        print(f"\nthe loop, {len(calls)} calls: {figures(told)}; two bounces after {len(twice)} kills")
 
 
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
@@ -55,4 +71,18 @@ def test_a_kill_while_the_failures_are_written_loses_nothing_and_bounces_once(
 
     assert not problems(told), "\n".join(problems(told))
     with capsys.disabled():
-        print(f"\n{len(told)} kills in the thread that waits for the disk")
+        print(f"\nthe thread that waits for the disk: {figures(told)}")
+
+
+def test_a_kill_while_a_bounce_and_the_bounce_of_that_one_are_on_their_way_sends_each_once_more(
+    sink: Sink, tmp_path: Path
+) -> None:
+    running = tmp_path / "running"
+    running.mkdir()
+    slow = patched_programs(tmp_path, queue_enqueue=SLOW_TO_END.format(running, running))
+
+    told = tell(FailingBounce, sink, (Point(MAIN, "wait4", 1, False),), slow)
+
+    assert not told.wrong
+    # The bounce's failure is told twice, and that of its repetition once.
+    assert (told.kills, told.in_window, told.bounces) == (1, 2, 3)

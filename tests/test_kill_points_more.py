@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from support.failing import FailingBounce, FailingMessage
-from support.kill_runs import find_points, problems, tell_all
+from support.kill_runs import figures, find_points, problems, tell_all
 from support.killing import CLEAN, MAIN, SYNC, Point
 from support.ordered import Ordered
 from support.sink import Sink
@@ -36,6 +36,7 @@ def test_a_kill_of_queue_clean_leaves_nothing_behind_and_repeats_nothing(sink: S
 
     told = tell_all(FailingMessage, sink, [(point,) for point in points[part::2]])
 
+    print(figures(told))
     assert not problems(told), "\n".join(problems(told))
     assert {each.bounces for each in told} == {1}
 
@@ -47,6 +48,7 @@ def test_a_kill_while_a_bounce_bounces_loses_nothing_either(sink: Sink, thread: 
 
     told = tell_all(FailingBounce, sink, [(point,) for point in points])
 
+    print(figures(told))
     assert not problems(told), "\n".join(problems(told))
 
 
@@ -61,6 +63,7 @@ def test_an_order_that_a_kill_interrupts_is_carried_out_once(sink: Sink, command
 
     told = tell_all(make, sink, [(point,) for point in points])
 
+    print(figures(told))
     assert not problems(told), "\n".join(problems(told))
 
 
@@ -77,4 +80,5 @@ def test_a_second_kill_in_the_run_after_the_first_loses_nothing_either(sink: Sin
 
     told = tell_all(FailingMessage, sink, [(first, point) for point in points])
 
+    print(figures(told))
     assert not problems(told), "\n".join(problems(told))

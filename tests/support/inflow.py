@@ -1,6 +1,7 @@
 """In-flow control made visible: programs with other limits, a slow queue-todo, a small disk, a disk that is short."""
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -23,7 +24,9 @@ def patched_programs(top: Path, **code: str) -> Path:
     shutil.copytree(BIN, directory)
     for name, text in code.items():
         path = directory / name.replace("_", "-")
-        path.write_text(path.read_text().replace("\nsys.exit(", f"\n{text}\nsys.exit("))
+        # They end with sys.exit(main(...)) or os._exit(main(...)).
+        start, call, rest = re.split(r"^(sys\.exit|os\._exit)(?=\()", path.read_text(), flags=re.MULTILINE)
+        path.write_text(f"{start}{text}\n{call}{rest}")
     return directory
 
 

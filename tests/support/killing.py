@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from queue_base.home import Home
-from support.suite import Suite, wait_until
+from support.suite import BIN, Suite, wait_until
 from support.tools import missing, need
 
 MAIN, SYNC, CLEAN = "queue-send, loop", "queue-send, thread of the disk", "queue-clean"
@@ -33,6 +33,8 @@ CALLS = {
     SYNC: ("openat", *_DISK),
     CLEAN: ("openat", *_DISK),
 }
+# What the loop does about bounces, to be traced where another thread is killed.
+_BOUNCING = ("clone", "clone3", "vfork", "unlink")
 _NAME = re.compile(r"(\w+)\(")
 _DIED = re.compile(r"\+\+\+ killed by SIG(KILL|USR1)")
 
@@ -50,40 +52,51 @@ class Point(NamedTuple):
         return f"{self.thread}, {'after' if self.after else 'before'} {self.call} {self.number}: {self.shown}"
 
 
-def trace_words(trace: Path, point: Point) -> list[str]:
-    """Return strace and its options, to trace a point's thread into a file until it is killed there."""
+def loop_trace(trace: Path, point: Point) -> Path:
+    """Return the trace that has queue-send's loop; that of the point, `trace`, where it is a point of the loop."""
+    return trace if point.thread == MAIN else trace.with_suffix(".loop")
+
+
+def _trace_words(trace: Path, calls: tuple[str, ...]) -> list[str]:
     words = [need("strace"), "-q", "-y", "-s", "200", "-e", "signal=KILL,USR1", "-o", str(trace)]
-    words += ["-e", f"trace={','.join(CALLS[point.thread])}"]
+    return [*words, "-e", f"trace={','.join(calls)}"]
+
+
+def _kill_words(trace: Path, point: Point) -> list[str]:
+    """Return strace and its options, to trace a point's thread into a file until it is killed there."""
+    words = _trace_words(trace, CALLS[point.thread])
     if point.number:
         words += ["-e", f"inject={point.call}:signal={'USR1' if point.after else 'KILL'}:when={point.number}"]
     return words
 
 
 @contextmanager
-def traced_suite(home: Home, trace: Path, point: Point) -> Iterator[Suite]:
-    """Give a suite, with a point's thread traced; at the end nothing of it is left, and the trace is whole.
+def traced_suite(home: Home, trace: Path, point: Point, programs: Path = BIN) -> Iterator[Suite]:
+    """Give a suite, with a point's thread and the loop traced; at the end nothing of it is left, the traces are whole.
 
     Where the daemon was killed, what is left of the suite goes on until it ends by itself.
     """
-    words = trace_words(trace, point)
+    words = _kill_words(trace, point)
     # -DD: strace is no parent of queue-send, and outlives what kills the suite's processes.
-    suite = Suite(home, wrapper=(*words, "-DD", "--") if point.thread == MAIN else ())
-    tracer = None
+    suite = Suite(home, wrapper=(*words, "-DD", "--") if point.thread == MAIN else (), programs=programs)
+    tracers = []
     try:
         # In the first turn of its loop it can be killed before its first line is out.
         wait_until(lambda: suite.count("^status: local 0/") or suite.process.poll() is not None, why="the start")
         if point.thread != MAIN:
-            tracer = _attach(words, _task(suite, point.thread))
+            # Two of them: one strace would count the calls of both threads for its point.
+            tracers.append(_attach(words, _task(suite, point.thread)))
+            tracers.append(_attach(_trace_words(loop_trace(trace, point), _BOUNCING), suite.process.pid))
         yield suite
         if suite.process.poll() is None:
             # Not SIGKILL: the trace shows who was killed at a point.
             os.killpg(suite.process.pid, signal.SIGUSR2)
-        if tracer is not None:
+        for tracer in tracers:
             tracer.wait(30)
         settle(suite)
     finally:
         suite.kill()
-        if tracer is not None:
+        for tracer in tracers:
             tracer.kill()
             tracer.wait(30)
 
