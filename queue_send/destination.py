@@ -12,6 +12,7 @@ from queue_send.aside import Aside
 from queue_send.attempt import Group
 from queue_send.fifo import Keys
 
+SLACK = 60.0  # Seconds that a clock may seem to be behind: a turn of the loop takes the time at its start.
 FORGOTTEN_AFTER = 86400  # Seconds for which nothing came for a destination that has failed.
 
 
@@ -81,7 +82,7 @@ class Destination:
             return now
         messages, seconds = self.rate
         # A start that is yet to come is of a clock that was put back.
-        while self.starts and not now - seconds < self.starts[0] <= now:
+        while self.starts and not now - seconds < self.starts[0] <= now + SLACK:
             self.starts.popleft()
         return self.starts[0] + seconds if len(self.starts) >= messages else now
 
@@ -123,4 +124,4 @@ class Destination:
     def refuses(self, now: float) -> bool:
         """Whether mail is turned away without an attempt: it is dead, and this is not the time for a probe."""
         # Longer before the probe than its interval is a clock that was put back.
-        return self.dead and (self.probing or self.probe_at - self.interval <= now < self.probe_at)
+        return self.dead and (self.probing or self.probe_at - self.interval - SLACK <= now < self.probe_at)

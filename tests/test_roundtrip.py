@@ -2,7 +2,7 @@
 
     local    Return-Path, Delivered-To and Received lines, then the message
     remote   a Received line, then the message; SMTP ends every line with CRLF, so a last line without
-             its end gets one
+             its end gets one, and a CR that ends no line becomes a space
 
 queue-inject may also add fields that the header lacks, and completes addresses; what follows the
 header is untouched.
@@ -41,12 +41,8 @@ def large_body() -> bytes:
 
 
 def random_body(seed: int) -> bytes:
-    """Return bytes in which line ends, dots, CRs and NULs are frequent.
-
-    But no dot alone between a bare CR and a CR or LF: that one is doubled on the wire, on purpose.
-    """
-    chance = random.Random(seed)
-    return re.sub(rb"\r\.(?=[\r\n])", b"\r,", bytes(chance.choices([10, 13, 46, 0, 255, 65], k=5000)))
+    """Return bytes in which line ends, dots, CRs and NULs are frequent."""
+    return bytes(random.Random(seed).choices([10, 13, 46, 0, 255, 65], k=5000))
 
 
 BODIES = {
@@ -105,7 +101,8 @@ def running() -> Iterator[Running]:
 
 
 def on_the_wire(message: bytes) -> bytes:
-    """Return what stands below a line on top as SMTP carries it: CRLF for every LF, and at the end."""
+    """Return what stands below a line on top as SMTP carries it: lines end with CRLF, and no CR is anywhere else."""
+    message = re.sub(rb"\r(?!\n)", b" ", message).replace(b"\r\n", b"\n")
     whole = not message or message.endswith(b"\n")
     return message.replace(b"\n", b"\r\n") + (b"" if whole else b"\r\n")
 

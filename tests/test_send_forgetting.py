@@ -113,3 +113,13 @@ def test_a_clock_that_is_put_back_does_not_keep_a_dead_destination_from_its_prob
     assert destination.failed(limits, 1_000_000.0)
     assert destination.refuses(1_000_001.0) and not destination.refuses(1_000_061.0)
     assert not destination.refuses(500_000.0)
+
+
+def test_a_moment_ago_is_no_clock_that_was_put_back() -> None:
+    limits = Limits(initial=1, cohorts=1)
+    destination = Destination(b"a", limits, (1, 100.0))
+    destination.started(1_000_000.0)
+    assert destination.failed(limits, 1_000_000.0)
+    # The turn of the loop began before the report was dealt with.
+    assert destination.refuses(999_999.5)
+    assert destination.next_start(999_999.5) == 1_000_100.0
