@@ -46,10 +46,7 @@ class Logins:
             return None
         key = None
         if relayed:
-            names = (
-                [target.host] if target.host else [target.address.encode("ascii"), b"[%s]" % target.address.encode()]
-            )
-            for name in names:
+            for name in target.names:
                 key = key or find_key(self._lines, name)
         key = key or find_key(self._lines, nexthop)
         if key is None or (key == b"" and not relayed):

@@ -28,6 +28,14 @@ class Target(NamedTuple):
     port: int
     secure: bool
 
+    @property
+    def names(self) -> list[bytes]:
+        """What a control file may call it where smtproutes names it: its name, or its address, brackets or not."""
+        if self.host:
+            return [self.host]
+        address = self.address.encode("ascii")
+        return [address, b"[%s]" % address]
+
 
 def in_turn(hosts: Sequence[Sequence[Target]], by_lot: bool = False) -> list[Target]:
     """Return the targets of equally good hosts in the order to try them.

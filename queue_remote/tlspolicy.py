@@ -46,14 +46,16 @@ class TlsPolicies:
     def line(self, nexthop: bytes, route: Route, target: Target) -> tuple[bytes | None, TlsPolicy]:
         """Return the key of the line that counts, None where there is none, and its policy.
 
-        Where smtproutes names a relay, a line for the relay comes before one for the nexthop.
+        Where smtproutes names a relay, a line for the relay, by its name or address, comes before one for the nexthop.
         """
         policies = self._settings.tlspolicy
         if not policies:
             return None, _DEFAULT
-        key = find_key(policies, target.host) if route.relayed and target.host else None
-        if not key:
-            key = find_key(policies, nexthop)
+        key = None
+        if route.relayed:
+            for name in target.names:
+                key = key or find_key(policies, name)
+        key = key or find_key(policies, nexthop)
         return key, _DEFAULT if key is None else policies[key]
 
     async def plan(self, nexthop: bytes, route: Route, target: Target) -> TlsPlan:

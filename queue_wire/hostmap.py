@@ -19,7 +19,7 @@ Value = TypeVar("Value")
 
 def unpack_hosts(entries: Mapping[bytes, bytes], unpack: Callable[[bytes], Value]) -> dict[bytes, Value]:
     """Return {key: unpack(value)} for the map of a control file (queue_wire.control.unpack_map). Raises FormatError."""
-    return {_key(key): unpack(value) for key, value in entries.items()}
+    return {_key(_bare(key)): unpack(value) for key, value in entries.items()}
 
 
 def find_key(entries: Container[bytes], host: bytes) -> bytes | None:
@@ -31,6 +31,12 @@ def find_key(entries: Container[bytes], host: bytes) -> bytes | None:
             return host[start:]
         start = host.find(b".", start + 1)
     return b"" if b"" in entries else None
+
+
+def _bare(key: bytes) -> bytes:
+    # A key that matches nothing would be passed over without a word, and with it what it asks for.
+    key = key.strip(b" \t")
+    return key.removesuffix(b".") if len(key) > 1 else key
 
 
 def _key(host: bytes) -> bytes:

@@ -163,6 +163,18 @@ def test_a_line_for_the_relay_comes_before_one_for_the_nexthop(home: RemoteHome)
     assert "STARTTLS" in reason(deliver(home, "b.example:encrypt\n:none", offers_no_tls))
 
 
+@pytest.mark.parametrize("key", ["127.0.0.1", "[127.0.0.1]"])
+def test_a_relay_that_is_named_by_its_address_has_its_line_by_that(home: RemoteHome, key: str) -> None:
+    [(letter, text)] = deliver(home, f":none\n{key}:encrypt", offers_no_tls, relay="127.0.0.1:{}").verdicts
+    assert letter == b"Z"
+    assert b"STARTTLS" in text
+
+
+@pytest.mark.parametrize("key", ["B.Example.", "b.example ", " b.example", ".Example."])
+def test_case_spaces_and_a_final_dot_do_not_make_a_line_count_for_nobody(home: RemoteHome, key: str) -> None:
+    assert "STARTTLS" in reason(deliver(home, f"{key}:encrypt\n:none", offers_no_tls))
+
+
 def test_a_file_of_cas_that_cannot_be_read_defers_only_the_mail_that_needs_it(home: RemoteHome) -> None:
     home.control("tlspolicy", "b.example:verify ca=missing.pem\n:may")
     with RawServer(in_clear) as server:
