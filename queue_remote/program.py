@@ -7,7 +7,8 @@
 Words are divided by spaces; no shell sees them. The program gets, after its own words, host, sender and recipients;
 the message is its fd 0, reports go to its fd 1 (queue_wire.remote_reports), and it exits 0. It runs in a session of
 its own, in the home, with QUEUE_HOME set. One that cannot be started, crashes, exits with another code (qmail-rspawn
-would bounce then), reports nothing, or takes too long defers the mail, with an alert, and its session is killed.
+would bounce then), reports nothing, or takes too long defers the mail, with an alert, and its session is killed. Mail for a domain that
+begins with `-`, as no host does, fails: whoever wrote the address must not give a program its options.
 """
 
 import asyncio
@@ -24,7 +25,8 @@ from queue_remote.program_run import Run
 from queue_wire.errors import FormatError, quoted
 from queue_wire.job import Job
 from queue_wire.remote_reports import unpack_reports
-from queue_wire.report import MESSAGE_SCOPE, TEMPORARY, Report
+from queue_wire.report import MESSAGE_SCOPE, PERMANENT, TEMPORARY, Report
+from queue_wire.route_text import no_host
 from queue_wire.smtp_text import NO_RESOURCES, program_failed
 
 # The same alert is said again after this.
@@ -51,6 +53,8 @@ class Programs:
 
     async def deliver(self, words: tuple[bytes, ...], job: Job, message: Message, seconds: float) -> Report:
         """Run the program for a job; return its report. The caller closes the message."""
+        if job.nexthop.startswith(b"-"):
+            return Report(job.number, MESSAGE_SCOPE, [(PERMANENT, no_host(job.nexthop))] * len(job.recipients))
         try:
             run = Run(self._start(words, job, message), asyncio.get_running_loop())
         except OSError as error:

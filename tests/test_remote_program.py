@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE, SUCCESS, TEMPORARY, Report
+from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE, PERMANENT, SUCCESS, TEMPORARY, Report
 from support.remote_daemon import RemoteDaemon, RemoteHome
 from support.smtp_server import SmtpServer
 
@@ -56,6 +56,12 @@ def test_it_gets_qmail_remotes_arguments_and_the_message(home: RemoteHome) -> No
         str(home.path),
         "",
     ]
+
+
+def test_a_domain_that_a_program_would_read_as_an_option_fails_and_is_given_to_none(home: RemoteHome) -> None:
+    report = run(home, "touch ran; printf 'Kdone\\0'", b"to@--home")
+    assert report.verdicts == [(PERMANENT, b"Sorry, I couldn't find any host named --home. (#5.1.2)\n")]
+    assert not (home.path / "ran").exists()
 
 
 def test_it_has_a_session_of_its_own_and_no_descriptor_and_no_ignored_signal_of_ours(home: RemoteHome) -> None:
