@@ -63,8 +63,8 @@ class Opener:
     def pass_over(self, target: Target, plan: TlsPlan) -> None:
         """Take note of a target that the TLS policy leaves out."""
         text = not_trusted(_peer(target), plan.refusal or "", plan.policy.encode("utf-8", "backslashreplace"))
-        self._note(text.decode("utf-8", "replace").replace("\n", " "))
         self._answer, self.scope = (TEMPORARY, text), HOST_SCOPE
+        self._note_failure()
 
     async def open(self, target: Target, plan: TlsPlan, credentials: Credentials | None) -> Connection | None:
         """Return a connection that is READY, None where there is no way.
@@ -86,6 +86,7 @@ class Opener:
             if client.looped:
                 raise self._loop(session.peer)
             self._answer, self.scope = client.failure, HOST_SCOPE
+            self._note_failure()
             if client.tls_broken and plan.fallback and session.tls is not Tls.NEVER:
                 session = session._replace(tls=Tls.NEVER)
                 self._note("TLS failed; once more in clear")
@@ -152,6 +153,10 @@ class Opener:
                 if error.errno in _OUR_SHORTAGE:
                     raise Unroutable(TEMPORARY, NO_RESOURCES, MESSAGE_SCOPE) from error
                 raise
+
+    def _note_failure(self) -> None:
+        """The report has the last one only."""
+        self._note(self.failure[1].decode("utf-8", "replace").strip().replace("\n", " "))
 
     def _note(self, text: str) -> None:
         if self._trace is not None:

@@ -7,8 +7,8 @@
 Words are divided by spaces; no shell sees them. The program gets, after its own words, host, sender and recipients;
 the message is its fd 0, reports go to its fd 1 (queue_wire.remote_reports), and it exits 0. It runs in a session of
 its own, in the home, with QUEUE_HOME set. One that cannot be started, crashes, exits with another code (qmail-rspawn
-would bounce then), reports nothing, or takes too long defers the mail, with an alert, and its session is killed. Mail for a domain that
-begins with `-`, as no host does, fails: whoever wrote the address must not give a program its options.
+would bounce then), reports nothing, or takes too long defers the mail, with an alert, and its session is killed.
+Mail for a domain that begins with `-`, as no host does, fails: whoever wrote the address gives no program its options.
 """
 
 import asyncio

@@ -91,6 +91,15 @@ def test_a_host_that_cannot_be_reached_is_shown_with_the_reason(home: RemoteHome
     assert lines[-1:] == ["*  not connected: connection refused"]
 
 
+def test_each_host_that_would_not_do_is_shown_with_the_reason(home: RemoteHome) -> None:
+    """The report has that of the last one only."""
+    first, last = RawServer(lambda peer: peer.say(b"554 go away")), RawServer(lambda peer: peer.say(b"421 later"))
+    with first, last:
+        home.control("smtproutes", f":127.0.0.1:{first.port},127.0.0.1:{last.port}")
+        _, lines = trace(home, "--home", str(home.path), "--trace", "b.example", "f@a", "to@b")
+    assert "*  Connected to 127.0.0.1 but greeting failed. Remote host said: 554 go away" in lines
+
+
 def test_passwords_are_not_shown(capfd: pytest.CaptureFixture[str]) -> None:
     shown = Trace(2)
     shown.said(b"AUTH PLAIN c2VjcmV0\r\n", True)

@@ -7,7 +7,10 @@ from queue_wire.smtp_text import Verdict
 from queue_wire.smtp_transaction import Transaction
 
 PEER = b"192.0.2.1"
+EHLO = b"EHLO client.example\r\n"
+ANN = Credentials(b"user", b"secret", clear=False)
 PLAIN = b"220 hi\r\n250 raw.example\r\n"
+STARTTLS = b"220 hi\r\n250-raw.example\r\n250-STARTTLS\r\n250 AUTH PLAIN\r\n"
 PIPELINING = b"220 hi\r\n250-raw.example\r\n250-SIZE 1000\r\n250-8bitmime\r\n250 PIPELINING\r\n"
 
 
