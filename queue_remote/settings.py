@@ -70,7 +70,10 @@ class Source(NamedTuple):
 
 
 class Settings:
-    """me as bytes, names for EHLO, addresses to send from, routes, times in seconds, DNS servers (None: system's)."""
+    """me as bytes, names for EHLO, addresses to send from, routes, times in seconds, DNS servers (None: system's).
+
+    `strays` are lines of smtproutes without a colon, which count for nothing, as in qmail.
+    """
 
     __slots__ = (
         "connect_timeout",
@@ -87,6 +90,7 @@ class Settings:
         "reply_timeout",
         "resolver",
         "routes",
+        "strays",
         "tlspolicy",
     )
 
@@ -103,6 +107,7 @@ class Settings:
         self.outgoingip = outgoingip
         self.routes = routes
         self.resolver = resolver
+        self.strays: list[bytes] = []
         self.tlspolicy: dict[bytes, TlsPolicy] | None = None
         self.logins = Logins({})
         self.keyring = Keyring({}, {}, [])
@@ -121,6 +126,7 @@ def read_settings(home: Home) -> Settings:
     names = _choices(home, "helohost", unpack_name, _own_name(home, me))
     sources = _choices(home, "outgoingip", _unpack_source, Source("", ""))
     settings = Settings(me, names, sources, _routes(home), _resolver(home))
+    settings.strays = [line for line in read_lines(home, "smtproutes") or [] if b":" not in line]
     settings.tlspolicy = _tlspolicy(home)
     settings.connect_timeout = read_number(home, "timeoutconnect", settings.connect_timeout)
     settings.reply_timeout = read_number(home, "timeoutremote", settings.reply_timeout)

@@ -28,11 +28,15 @@ class Setup:
         return self.settings.logins.find(nexthop, route.relayed, target)
 
     def alerts(self) -> list[str]:
-        """Return what a person should know of these control files: mail is deferred because of it."""
+        """Return what a person should know of these control files: mail is deferred, or goes astray, because of it."""
         found = [f"unable to sign for {fault}; mail of that domain is deferred" for fault in self._faults()]
         fault = self.settings.logins.fault
         if fault is not None:
             found.append(f"unable to use control/smtpauth: {fault}; mail that needs it is deferred")
+        if self.settings.strays:
+            # Passwords may be in it, as some patches of qmail have them.
+            what = "has a line without a colon, which counts for nothing; a relay for all mail is :relay"
+            found.append(f"control/smtproutes {what}")
         return found
 
     def _faults(self) -> list[str]:

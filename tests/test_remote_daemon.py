@@ -106,6 +106,16 @@ def test_the_end_of_its_jobs_ends_it_at_once_whatever_is_in_flight(home: RemoteH
             assert daemon.end() == (0, b"")
 
 
+def test_a_line_of_smtproutes_that_counts_for_nothing_is_an_alert_that_shows_no_password(home: RemoteHome) -> None:
+    home.control("smtproutes", "# a comment\nb.example:\nrelay.example ann secret")
+    with RemoteDaemon(home) as daemon:
+        assert daemon.end() == (
+            0,
+            b"queue-remote: alert: control/smtproutes has a line without a colon, which counts for nothing; "
+            b"a relay for all mail is :relay\n",
+        )
+
+
 def test_bytes_that_are_no_netstring_end_it_with_111_and_an_alert(home: RemoteHome) -> None:
     with RemoteDaemon(home) as daemon:
         daemon.write(b"what is this?")
