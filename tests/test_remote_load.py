@@ -102,11 +102,12 @@ def test_peers_that_take_nothing_under_tls_cost_a_piece_of_the_message_each(home
 
 def flat(home: RemoteHome, count: int) -> None:
     """Check that memory and descriptors after many deliveries are those after a few."""
-    # Nobody listens at port 1, and every nexthop has a connection of its own.
+    # Nobody listens at port 1. A name for each to say keeps their connections apart.
     nexthops = [b"h%d.example" % number for number in range(19)] + [b"down.example"]
     path = home.message(TEXT)
     with SmtpSink(keep=False) as sink:
         home.control("smtproutes", f":127.0.0.1:{sink.port}\ndown.example:127.0.0.1:1")
+        home.control("helohost", "\n".join(f"h{number}.example:h{number}.example.org" for number in range(19)))
         with RemoteDaemon(home) as daemon:
             process = psutil.Process(daemon.process.pid)
             # With one connection, and what the event loop opens for its first.
