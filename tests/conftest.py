@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
+from support.control import wait_for_backlog
 from support.home import make_home
+from support.scripted_send import ScriptedSend
 
 # Those need a namespace of their own, which test_accounts.py makes.
 collect_ignore = [] if os.environ.get("QUEUE_NAMESPACED") else ["namespaced"]
@@ -27,6 +29,15 @@ def same_umask() -> Iterator[None]:
 def home(tmp_path: Path) -> Home:
     """Return a fresh home with three buckets. A test file that needs another kind has a `home` of its own."""
     return make_home(tmp_path / "home", split=3)
+
+
+@pytest.fixture
+def send(home: Home) -> Iterator[ScriptedSend]:
+    """Yield a queue-send on that home whose peers the test plays, with its backlog read: mail is new by its notice."""
+    with ScriptedSend(home) as running:
+        running.fence()
+        wait_for_backlog(home)
+        yield running
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

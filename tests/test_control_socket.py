@@ -4,7 +4,6 @@ import os
 import signal
 import socket
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,13 +16,6 @@ from support.queued import classified_message
 from support.scripted_send import ScriptedSend
 
 FLUSH_NOTHING = Request(FLUSH, b"", [])
-
-
-@pytest.fixture
-def send(home: Home) -> Iterator[ScriptedSend]:
-    with ScriptedSend(home) as running:
-        running.fence()
-        yield running
 
 
 def test_the_socket_is_the_owners_alone_and_goes_with_queue_send(home: Home, send: ScriptedSend) -> None:

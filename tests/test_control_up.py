@@ -2,10 +2,7 @@
 
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from queue_base.home import Home
 from queue_base.layout import open_layout
@@ -15,13 +12,6 @@ from support.scripted_send import ScriptedSend
 from support.suite import wait_until
 
 LATER = 4_000_000_000.0
-
-
-@pytest.fixture
-def send(home: Home) -> Iterator[ScriptedSend]:
-    with ScriptedSend(home) as running:
-        running.fence()
-        yield running
 
 
 def arrived(home: Home, send: ScriptedSend, *, due: float | None = None, remote: list[bytes] | None = None) -> int:

@@ -3,7 +3,6 @@
 import json
 import re
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,14 +24,6 @@ def home(tmp_path: Path) -> Home:
     Path(home.control, "destinationcohorts").write_text("1\n")
     Path(home.control, "activelimit").write_text("8\n")  # So few that what the window has no room for goes aside.
     return home
-
-
-@pytest.fixture
-def send(home: Home) -> Iterator[ScriptedSend]:
-    with ScriptedSend(home) as running:
-        running.fence()
-        wait_for_backlog(home)
-        yield running
 
 
 def arrived(home: Home, send: ScriptedSend, *remote: bytes) -> int:

@@ -3,10 +3,7 @@
 import re
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from queue_base.home import Home
 from queue_wire.moment import moment
@@ -15,14 +12,6 @@ from support.queued import classified_message, queue_message
 from support.scripted_send import ScriptedSend
 
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
-
-
-@pytest.fixture
-def send(home: Home) -> Iterator[ScriptedSend]:
-    with ScriptedSend(home) as running:
-        running.fence()
-        wait_for_backlog(home)
-        yield running
 
 
 def now(home: Home, message: int) -> list[str]:
