@@ -1,0 +1,90 @@
+"""Makes messages fit to send: what one process, with its options and its identity, does to each (qmail-inject(8)).
+
+`Completer` is made once and used for one message or many; only the control files are read, each once.
+"""
+
+import os
+import time
+
+from queue_base.control import read_line, read_me
+from queue_base.errors import Permanent
+from queue_base.home import Home
+from queue_inject.addresses import complete_argument
+from queue_inject.compose import Identity, make_author, make_message_id, make_sender, per_recipient
+from queue_inject.header import Field
+from queue_inject.options import Options
+from queue_inject.rewrite import Header, missing_fields, rewrite_header
+from queue_inject.writer import mail_date
+from queue_wire.errors import FormatError
+
+
+class ControlNames:
+    """defaulthost, defaultdomain, plusdomain and idhost: the environment's, else the control file's, else me."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._known: dict[str, bytes] = {}
+
+    def __call__(self, kind: str) -> bytes:
+        """Return the name. Raises Temporary where no file says it."""
+        if kind not in self._known:
+            name = os.environb.get(b"QMAIL" + kind.upper().encode("ascii")) or read_line(self._home, kind, b"")
+            self._known[kind] = name or read_me(self._home)
+        return self._known[kind]
+
+
+def complete(what: str, address: bytes, names: ControlNames) -> bytes:
+    """Return an address from the command line made complete. Raises Permanent."""
+    try:
+        return complete_argument(address, names)
+    except FormatError as error:
+        shown = address[:80].decode("ascii", "backslashreplace")
+        raise Permanent(f"unable to use {what} {shown!r}: {error}; nothing was queued") from error
+
+
+class Completed:
+    """A message fit to send: `header` is all of its fields, without the empty line; the envelope has no recipients
+    where neither arguments nor fields name any.
+    """
+
+    __slots__ = ("header", "recipients", "sender")
+
+    def __init__(self, header: bytes, sender: bytes, recipients: list[bytes]) -> None:
+        self.header = header
+        self.sender = sender
+        self.recipients = recipients
+
+
+class Completer:
+    """Raises Permanent for an address in the options that cannot be one, Temporary where a control file fails."""
+
+    def __init__(self, home: Home, options: Options) -> None:
+        self._options = options
+        self._names = ControlNames(home)
+        self._identity = Identity(os.environb)
+        self._sender = options.sender and complete("sender", options.sender, self._names)
+        named = [] if options.mode == "h" else options.recipients
+        self._arguments = [complete("recipient", each, self._names) for each in named]
+
+    def complete(self, fields: list[Field], now: int) -> Completed:
+        """Return the message that these fields make, `now` being nanoseconds since the epoch.
+
+        Raises FieldError, FormatError, and Temporary where a control file fails.
+        """
+        header = rewrite_header(fields, self._names, self._identity.ignored_fields())
+        recipients = self._options.choose(self._arguments, header.recipients)
+        sender = self._sender
+        if sender is None and header.return_path is not None:
+            sender = per_recipient(header.return_path, self._identity)
+        if sender is None:
+            sender = make_sender(self._identity, self._names, now // 10**9, os.getpid())
+        return Completed(b"".join([*self._new_fields(header, now), *header.lines]), sender, recipients)
+
+    def _new_fields(self, header: Header, now: int) -> list[bytes]:
+        stamp = time.strftime("%Y%m%d%H%M%S", time.gmtime(now // 10**9)) + f".{now // 1000 % 10**6:06}"
+        return missing_fields(
+            header,
+            mail_date(now // 10**9).encode("ascii"),
+            lambda: make_message_id(stamp, os.getpid(), self._names("idhost")),
+            lambda: make_author(self._identity, self._names),
+        )
