@@ -9,12 +9,12 @@ import time
 from queue_base.control import read_line, read_me
 from queue_base.errors import Permanent
 from queue_base.home import Home
+from queue_base.writer import mail_date
 from queue_inject.addresses import complete_argument
 from queue_inject.compose import Identity, make_author, make_message_id, make_sender, per_recipient
 from queue_inject.header import Field
 from queue_inject.options import Options
 from queue_inject.rewrite import Header, missing_fields, rewrite_header
-from queue_inject.writer import mail_date
 from queue_wire.errors import FormatError
 
 

@@ -9,11 +9,11 @@ lock/, so only the disk stops this injector; queue-pickup minds the marks.
 
 import os
 
+from queue_base.draft import QUEUE_TROUBLE, TODO_TROUBLE, WRITE, Draft, QueueTrouble, Writer
 from queue_base.durable import sync_filesystem, write_all
 from queue_base.errors import reason
 from queue_base.home import Home
-from queue_inject.draft import QUEUE_TROUBLE, TODO_TROUBLE, WRITE, Draft, QueueTrouble, Writer
-from queue_inject.intake import Intake
+from queue_base.intake import Intake
 from queue_wire.maildrop import FINISHED_PREFIX, HEADER_LENGTH, TEMPORARY_PREFIX, pack_envelope, pack_header
 
 TYPE_CHECKING = False

@@ -9,10 +9,10 @@ import errno
 import os
 import stat
 
+from queue_base.draft import READ, QueueTrouble
 from queue_base.durable import sync_path
 from queue_base.errors import reason
-from queue_inject.draft import READ, QueueTrouble
-from queue_inject.writer import QueueDraft, QueueWriter
+from queue_base.writer import QueueDraft, QueueWriter
 from queue_wire.errors import FormatError, quoted
 from queue_wire.maildrop import HEADER_LENGTH, is_finished, is_temporary, unpack_envelope, unpack_header
 

@@ -8,17 +8,17 @@ import os
 import time
 from itertools import chain
 
+from queue_base.draft import explain
 from queue_base.durable import write_all
 from queue_base.errors import PERMANENT, TEMPORARY, Failure, Permanent, Temporary, complain, reason
 from queue_base.home import Home, take_help, take_home
 from queue_inject.complete import Completer
 from queue_inject.compose import show_address
-from queue_inject.draft import explain
 from queue_inject.header import HeaderReader
+from queue_inject.opening import open_writer
 from queue_inject.options import USAGE, Options
 from queue_inject.rewrite import FieldError
 from queue_inject.source import Deadline, Source, guard_descriptors
-from queue_inject.writer import open_writer
 from queue_wire.errors import FormatError
 
 TYPE_CHECKING = False

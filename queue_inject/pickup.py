@@ -15,13 +15,13 @@ import time
 from queue_base.accounts import become, queue_owner
 from queue_base.errors import Failure, Permanent, complain
 from queue_base.home import Home, take_daemon_home
+from queue_base.intake import SLOW_SECONDS
 from queue_base.layout import open_layout
 from queue_base.pipes import OutPipe, PeerLost, read_available
 from queue_base.signals import ignore
 from queue_base.watch import Watch
-from queue_inject.intake import SLOW_SECONDS
+from queue_base.writer import QueueWriter
 from queue_inject.maildrop import Maildrop
-from queue_inject.writer import QueueWriter
 from queue_wire.logline import alert, warning
 from queue_wire.notice import pack_log
 

@@ -9,8 +9,8 @@ import os
 import select
 import time
 
+from queue_base.draft import READ, TIMEOUT, QueueTrouble
 from queue_base.errors import reason
-from queue_inject.draft import READ, TIMEOUT, QueueTrouble
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

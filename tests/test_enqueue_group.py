@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from queue_base.draft import TODO_TROUBLE, QueueTrouble
 from queue_base.home import Home
-from queue_inject.draft import TODO_TROUBLE, QueueTrouble
-from queue_inject.writer import QueueDraft, QueueWriter, open_writer
+from queue_base.writer import QueueDraft, QueueWriter
+from queue_inject.opening import open_writer
 from queue_wire.errors import AddressTooLong
 from support.home import make_home
 from support.injectors import is_empty, queued, states, wrong_inodes

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from queue_base.inflow import MARK_SECONDS, refuse_mark, slow_mark
-from queue_inject.intake import SLOW_SECONDS
+from queue_base.intake import SLOW_SECONDS
 from queue_wire.maildrop import pack_header
 from support.feeding import bulk
 from support.home import make_home

@@ -234,4 +234,4 @@ def test_the_ordinary_path_imports_nothing_heavy(home: Home) -> None:
 
     assert done.returncode == 0 and len(queued(home)) == 1, done
     loaded = set(done.stdout.decode().split())
-    assert "queue_inject.writer" in loaded and not loaded & set(heavy.split())
+    assert "queue_base.writer" in loaded and not loaded & set(heavy.split())

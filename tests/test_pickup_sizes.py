@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from queue_base.draft import Draft
 from queue_base.home import Home
 from queue_base.layout import open_layout
+from queue_base.writer import QueueWriter
 from queue_inject import maildrop
-from queue_inject.draft import Draft
 from queue_inject.maildrop import Maildrop
-from queue_inject.writer import QueueWriter
 from queue_wire.maildrop import HEADER_LENGTH, pack_envelope, pack_header
 from support.home import make_home
 from support.injectors import ROOT, USER, PickupDaemon, file_limit, queued, shared_home

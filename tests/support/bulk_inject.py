@@ -11,7 +11,8 @@ import sys
 import time
 
 from queue_base.home import Home
-from queue_inject.writer import QueueDraft, open_writer
+from queue_base.writer import QueueDraft
+from queue_inject.opening import open_writer
 from support.letters import letter_text, unpack_letter
 
 

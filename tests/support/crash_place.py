@@ -43,7 +43,7 @@ class Place:
         command = [*program(name), "--home", self.home.path]
         return converse_traced(self.model, self.trace, command, request, enough, done)
 
-    def enqueue(self, count: int, writer: str = "from queue_inject.writer import open_writer") -> None:
+    def enqueue(self, count: int, writer: str = "from queue_inject.opening import open_writer") -> None:
         """Put messages in the queue with one process, in one group, with the writer that `open_writer` gives."""
         script = (
             f"import sys; from queue_base.home import Home; {writer}\n"

@@ -34,7 +34,7 @@ uid = int(sys.argv[1])
 if os.geteuid() == 0:
     os.setgroups([]), os.setgid(uid), os.setuid(uid)
 else:
-    queue_inject.writer.queue_owner = lambda home: accounts.Owner(0, 0)
+    queue_base.writer.queue_owner = lambda home: accounts.Owner(0, 0)
 os._exit(sys.modules[sys.argv[2]].main(sys.argv[2:]))
 """
 

@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from queue_inject.intake import Intake
+    from queue_base.intake import Intake
 
 # 11 to 40 are permanent, all others may pass. 31, refused for good, is never used: no message is judged here.
 TOO_LONG = 11

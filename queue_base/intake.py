@@ -7,10 +7,10 @@ injector waits, or when it is refused before it begins.
 import os
 import time
 
+from queue_base.draft import CONFIG, REFUSED, WRITE, QueueTrouble
 from queue_base.errors import Temporary
 from queue_base.home import Home
 from queue_base.inflow import find_shortage, read_least, refuse_mark, slow_mark
-from queue_inject.draft import CONFIG, REFUSED, WRITE, QueueTrouble
 
 # Postfix's in_flow_delay. Each injector waits between half of it and all of it, so that they come apart.
 SLOW_SECONDS = 1.0

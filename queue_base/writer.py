@@ -14,19 +14,10 @@ removed again, best effort; `queued` of each draft says which are in the queue a
 import os
 import time
 
-from queue_base.accounts import become, queue_owner
-from queue_base.durable import Commit, sync_path, write_all
-from queue_base.errors import Failure, reason
-from queue_base.home import Home
-from queue_base.layout import FILE_MODE, MESS_MODE, Layout, open_layout
-from queue_base.trigger import pull_trigger
-from queue_inject.draft import (
-    CONFIG,
-    HOME_TROUBLE,
+from queue_base.draft import (
     INTD_TROUBLE,
     MESS_TROUBLE,
     PID_TROUBLE,
-    QUEUE_TROUBLE,
     TODO_TROUBLE,
     WRITE,
     Draft,
@@ -34,7 +25,12 @@ from queue_inject.draft import (
     Writer,
     remove,
 )
-from queue_inject.intake import Intake
+from queue_base.durable import Commit, sync_path, write_all
+from queue_base.errors import reason
+from queue_base.home import Home
+from queue_base.intake import Intake
+from queue_base.layout import FILE_MODE, MESS_MODE, Layout
+from queue_base.trigger import pull_trigger
 from queue_wire.envelope import Envelope, pack_todo
 
 TYPE_CHECKING = False
@@ -196,30 +192,3 @@ def mail_date(seconds: float) -> str:
 def received_line(pid: int, uid: int, seconds: int) -> bytes:
     """Return qmail-queue's Received: line, to the letter: loop counters and log tools look for it."""
     return f"Received: (qmail {pid} invoked by uid {uid}); {mail_date(seconds)}\n".encode()
-
-
-def open_writer(home: Home) -> Writer:
-    """Return the writer that this user may use; root first becomes queue/'s owner. Raises QueueTrouble.
-
-    The injector on record stays the real user id that the program was started with.
-    """
-    uid, effective = os.getuid(), os.geteuid()
-    if not os.path.isdir(home.path):
-        raise QueueTrouble(HOME_TROUBLE, f"unable to use {home.path}: it is not there; queuectl init makes a home")
-    try:
-        owner = queue_owner(home)
-        if effective == 0 and owner.uid != 0:
-            become(owner)
-    except Failure as failure:
-        raise QueueTrouble(QUEUE_TROUBLE, str(failure)) from failure
-    if effective not in (0, owner.uid):
-        # Imported here because only a user who may not write to the queue needs it.
-        from queue_inject.drop import DropWriter
-
-        return DropWriter(home)
-    try:
-        layout = open_layout(home.queue)
-    except Failure as failure:
-        # How many directories there are is the queue's configuration.
-        raise QueueTrouble(CONFIG, str(failure)) from failure
-    return QueueWriter(home, layout, uid)

@@ -1,0 +1,37 @@
+"""Which writer a user may use: the queue's, or that of maildrop/ (DESIGN: accounts)."""
+
+import os
+
+from queue_base.accounts import become, queue_owner
+from queue_base.draft import CONFIG, HOME_TROUBLE, QUEUE_TROUBLE, QueueTrouble, Writer
+from queue_base.errors import Failure
+from queue_base.home import Home
+from queue_base.layout import open_layout
+from queue_base.writer import QueueWriter
+
+
+def open_writer(home: Home) -> Writer:
+    """Return the writer that this user may use; root first becomes queue/'s owner. Raises QueueTrouble.
+
+    The injector on record stays the real user id that the program was started with.
+    """
+    uid, effective = os.getuid(), os.geteuid()
+    if not os.path.isdir(home.path):
+        raise QueueTrouble(HOME_TROUBLE, f"unable to use {home.path}: it is not there; queuectl init makes a home")
+    try:
+        owner = queue_owner(home)
+        if effective == 0 and owner.uid != 0:
+            become(owner)
+    except Failure as failure:
+        raise QueueTrouble(QUEUE_TROUBLE, str(failure)) from failure
+    if effective not in (0, owner.uid):
+        # Imported here because only a user who may not write to the queue needs it.
+        from queue_inject.drop import DropWriter
+
+        return DropWriter(home)
+    try:
+        layout = open_layout(home.queue)
+    except Failure as failure:
+        # How many directories there are is the queue's configuration.
+        raise QueueTrouble(CONFIG, str(failure)) from failure
+    return QueueWriter(home, layout, uid)
