@@ -72,6 +72,12 @@ def show(message: "Iterable[bytes]") -> None:
             raise Temporary(f"unable to write standard output: {reason(error)}") from error
 
 
+def explain_format(error: FormatError) -> str:
+    """Return why a message cannot be sent as it is."""
+    what = f"parse the {error.field} field" if isinstance(error, FieldError) else "send the message"
+    return f"unable to {what}: {error}; correct it and send again, nothing was queued"
+
+
 def main(argv: list[str]) -> int:
     """Return 0, 100 or 111."""
     os.umask(0o027)
@@ -84,8 +90,7 @@ def main(argv: list[str]) -> int:
         complain(PROGRAM, f"fatal: {failure}")
         return failure.exit_code
     except FormatError as error:
-        what = f"parse the {error.field} field" if isinstance(error, FieldError) else "send the message"
-        complain(PROGRAM, f"fatal: unable to {what}: {error}; correct it and send again, nothing was queued")
+        complain(PROGRAM, f"fatal: {explain_format(error)}")
         return PERMANENT
     except BaseException as error:
         explain(PROGRAM, error)

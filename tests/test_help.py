@@ -7,7 +7,7 @@ import pytest
 
 from support.suite import BIN, program
 
-PROGRAMS = sorted(path.name for path in BIN.iterdir() if path.name.startswith("queue"))
+PROGRAMS = sorted(path.name for path in BIN.iterdir() if path.name.startswith(("queue", "sendmail")))
 
 
 def ask(name: str, *words: str, stdout: int = subprocess.PIPE) -> subprocess.CompletedProcess[bytes]:
@@ -33,7 +33,7 @@ def test_help_is_the_usage_on_stdout_and_exit_0(name: str) -> None:
     assert (after_home.returncode, after_home.stdout) == (0, shown.stdout)
 
 
-@pytest.mark.parametrize("name", [name for name in PROGRAMS if name != "queue-inject"])
+@pytest.mark.parametrize("name", [name for name in PROGRAMS if name not in ("queue-inject", "sendmail")])
 def test_the_short_option_for_help_says_the_same(name: str) -> None:
     assert ask(name, "-h").stdout == ask(name, "--help").stdout
     assert ask(name, "-h").returncode == 0

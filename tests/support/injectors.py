@@ -86,6 +86,11 @@ def inject(home: Home, *arguments: str, message: bytes = b"", **more: str) -> Ou
     return run([*program("queue-inject"), "--home", home.path, *arguments], message, None, **more)
 
 
+def sendmail(home: Home, *arguments: str, message: bytes = b"", **more: str) -> Outcome:
+    """Run sendmail."""
+    return run([*program("sendmail"), "--home", home.path, *arguments], message, None, **more)
+
+
 def enqueue(
     home: Home,
     message: bytes = b"",
