@@ -29,10 +29,10 @@ def sent(home: Home, *arguments: str, message: bytes = MESSAGE, **environment: s
 WITHOUT_EFFECT = [
     ["-bm"], ["-i"], ["-oi"], ["-oiTrue"], ["-o", "i"], ["-oem"], ["-oee"], ["-odb"], ["-odi"], ["-om"], ["-o7"],
     ["-o8"], ["-oA/etc/aliases"], ["-o", "z"], ["-O", "DeliveryMode=b"], ["-OIgnoreDots"], ["-Am"], ["-A", "c"],
-    ["-C", "/file"], ["-D", "/dev/null"], ["-d"], ["-d0.1"], ["-em"], ["-e", "q"], ["-E"], ["-G"], ["-h", "17"], ["-h17"], ["-J"],
-    ["-L", "label"], ["-m"], ["-n"], ["-p", "UUCP:host"], ["-pSMTP"], ["-s"], ["-T"], ["-U"], ["-v"], ["-v", "-v"],
-    ["-X", "/log"], ["-x"], ["-c"], ["-nvm", "-iUG"], ["--"], ["-B8BITMIME"], ["-B", "7bit"], ["-N", "never"],
-    ["-Nsuccess,failure,delay"], ["-N", "FAILURE"], ["-Rfull"], ["-R", "HDRS"], ["-V", "id+2Bx"], ["-V" + "x" * 100],
+    ["-C", "/file"], ["-D", "/dev/null"], ["-d"], ["-d0.1"], ["-em"], ["-e", "q"], ["-E"], ["-G"], ["-h", "17"],
+    ["-h17"], ["-J"], ["-L", "label"], ["-m"], ["-n"], ["-p", "UUCP:host"], ["-pSMTP"], ["-s"], ["-T"], ["-U"], ["-v"],
+    ["-v", "-v"], ["-X", "/log"], ["-x"], ["-c"], ["-nvm", "-iUG"], ["--"], ["-B8BITMIME"], ["-B", "7bit"],
+    ["-N", "never"], ["-Nsuccess,failure,delay"], ["-N", "FAILURE"], ["-Rfull"], ["-R", "HDRS"], ["-V", "id+2Bx"], ["-V" + "x" * 100],
     # As cron, mutt and PHP have them.
     ["-FCronDaemon", "-i", "-B8BITMIME", "-oem"], ["-oem", "-oi", "-N", "failure,delay", "-R", "full", "--"],
 ]  # fmt: skip

@@ -30,11 +30,12 @@ USER = 12346 if ROOT else os.geteuid()
 _AS_USER = """
 import ctypes, os, sys
 import queue_base.accounts as accounts, queue_inject.drop, queue_inject.enqueue, queue_inject.main
+import queue_inject.sendmail, queue_inject.sendmail_queue
 uid = int(sys.argv[1])
 if os.geteuid() == 0:
     os.setgroups([]), os.setgid(uid), os.setuid(uid)
 else:
-    queue_base.writer.queue_owner = lambda home: accounts.Owner(0, 0)
+    queue_inject.opening.queue_owner = lambda home: accounts.Owner(0, 0)
 os._exit(sys.modules[sys.argv[2]].main(sys.argv[2:]))
 """
 
