@@ -32,7 +32,8 @@ WITHOUT_EFFECT = [
     ["-C", "/file"], ["-D", "/dev/null"], ["-d"], ["-d0.1"], ["-em"], ["-e", "q"], ["-E"], ["-G"], ["-h", "17"],
     ["-h17"], ["-J"], ["-L", "label"], ["-m"], ["-n"], ["-p", "UUCP:host"], ["-pSMTP"], ["-s"], ["-T"], ["-U"], ["-v"],
     ["-v", "-v"], ["-X", "/log"], ["-x"], ["-c"], ["-nvm", "-iUG"], ["--"], ["-B8BITMIME"], ["-B", "7bit"],
-    ["-N", "never"], ["-Nsuccess,failure,delay"], ["-N", "FAILURE"], ["-Rfull"], ["-R", "HDRS"], ["-V", "id+2Bx"], ["-V" + "x" * 100],
+    ["-N", "never"], ["-Nsuccess,failure,delay"], ["-N", "FAILURE"], ["-Rfull"], ["-R", "HDRS"], ["-V", "id+2Bx"],
+    ["-V" + "x" * 100],
     # As cron, mutt and PHP have them.
     ["-FCronDaemon", "-i", "-B8BITMIME", "-oem"], ["-oem", "-oi", "-N", "failure,delay", "-R", "full", "--"],
 ]  # fmt: skip
