@@ -11,7 +11,6 @@ import pytest
 from queue_base.home import Home
 from queue_base.layout import open_layout
 from support.injectors import (
-    ROOT,
     USER,
     Outcome,
     PickupDaemon,
@@ -24,6 +23,7 @@ from support.injectors import (
 )
 from support.queued import classified_message
 from support.suite import BIN, wait_until
+from support.tools import need_root
 
 LATER = 4_000_000_000.0
 
@@ -122,8 +122,9 @@ def test_a_user_who_may_not_write_to_the_queue_sends_with_its_uid(shared: Home) 
     assert (found.envelope.uid, found.envelope.sender, found.envelope.recipients) == (USER, b"s@x.y", [b"b@x.y"])
 
 
-@pytest.mark.skipif(not ROOT, reason="a queue that is ours is never closed to us")
 def test_a_user_who_may_not_read_the_queue_is_told_so_with_77(shared: Home) -> None:
+    # A queue that is ours is never closed to us.
+    need_root()
     os.chmod(shared.queue, 0o711)
     command = [*as_user(USER, "queue_inject.sendmail"), "--home", shared.path]
     for option in ("-bp", "-q"):

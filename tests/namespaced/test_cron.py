@@ -16,8 +16,9 @@ import pytest
 
 from queue_base.home import Home
 from support.suite import Suite, program, wait_until
-from support.tools import need
+from support.tools import need, need_file
 
+SENDMAIL = "/usr/sbin/sendmail"
 SPOOL = "/var/spool/cron"
 USER = "crondy"
 
@@ -51,7 +52,8 @@ def mounted(*mounts: tuple[str, ...]) -> Iterator[None]:
 
 
 def test_the_output_of_a_cron_job_arrives(place: Path) -> None:
-    cron, target = need("cron"), need("sendmail")
+    cron = need("cron")
+    need_file(SENDMAIL)
     home = Home(str(place / "home"))
     words = [*program("queuectl"), "init", home.path, "--me", "me.example", "--local", "me.example"]
     subprocess.run(words, check=True, capture_output=True)
@@ -64,7 +66,7 @@ def test_the_output_of_a_cron_job_arrives(place: Path) -> None:
     (place / "crontab").touch()
     empty = [("-t", "tmpfs", "tmpfs", path) for path in ("/run", SPOOL, "/etc/cron.d")]
     Path("/etc/crontab").touch()
-    binds = [("--bind", str(place / "crontab"), "/etc/crontab"), ("--bind", str(place / "sendmail"), target)]
+    binds = [("--bind", str(place / "crontab"), "/etc/crontab"), ("--bind", str(place / "sendmail"), SENDMAIL)]
     with mounted(*empty, *binds), Suite(home) as suite:
         os.makedirs(SPOOL + "/crontabs")
         table = Path(SPOOL, "crontabs", USER)
