@@ -28,8 +28,9 @@ class ControlNames:
     def __call__(self, kind: str) -> bytes:
         """Return the name. Raises Temporary where no file says it."""
         if kind not in self._known:
-            name = os.environb.get(b"QMAIL" + kind.upper().encode("ascii")) or read_line(self._home, kind, b"")
-            self._known[kind] = name or read_me(self._home)
+            variable = kind.upper().encode("ascii")
+            name = os.environb.get(b"QUEUE_" + variable) or os.environb.get(b"QMAIL" + variable)
+            self._known[kind] = name or read_line(self._home, kind, b"") or read_me(self._home)
         return self._known[kind]
 
 

@@ -17,21 +17,26 @@ _SPACED = bytes(32 if byte < 32 or byte == 127 else byte for byte in range(256))
 
 
 class Identity:
-    """Who sends: user, host and name for From, user and host for the envelope, and QMAILINJECT's letters.
+    """Who sends: user, host and name for From, user and host for the envelope, and QUEUE_INJECT's letters.
 
-    A host of None is defaulthost.
+    Each has a name of ours and qmail's after it. An empty host or name hides those that would come
+    after it: a host of None is defaulthost.
     """
 
     __slots__ = ("host", "letters", "name", "sender_host", "sender_user", "user")
 
     def __init__(self, environment: "Mapping[bytes, bytes]") -> None:
-        get = environment.get
-        self.letters = get(b"QMAILINJECT", b"")
-        self.user = get(b"QMAILUSER") or get(b"MAILUSER") or get(b"USER") or get(b"LOGNAME") or b"anonymous"
-        self.host = get(b"QMAILHOST") or get(b"MAILHOST") or None
-        self.name = get(b"QMAILNAME") or get(b"MAILNAME") or get(b"NAME") or b""
-        self.sender_user = get(b"QMAILSUSER") or self.user
-        self.sender_host = get(b"QMAILSHOST") or self.host
+        def first(*names: bytes) -> bytes | None:
+            return next((environment[name] for name in names if name in environment), None)
+
+        users = (b"QUEUE_USER", b"QMAILUSER", b"MAILUSER", b"USER", b"LOGNAME")
+        self.letters = first(b"QUEUE_INJECT", b"QMAILINJECT") or b""
+        self.user = next(filter(None, map(environment.get, users)), b"anonymous")
+        self.host = first(b"QUEUE_HOST", b"QMAILHOST", b"MAILHOST") or None
+        self.name = first(b"QUEUE_NAME", b"QMAILNAME", b"MAILNAME", b"NAME") or b""
+        self.sender_user = environment.get(b"QUEUE_SUSER") or environment.get(b"QMAILSUSER") or self.user
+        host = first(b"QUEUE_SHOST", b"QMAILSHOST")
+        self.sender_host = self.host if host is None else host or None
 
     def ignored_fields(self) -> frozenset[bytes]:
         """Return the fields of the message that are not looked at: letters f, i and s."""

@@ -8,16 +8,24 @@ from queue_wire.errors import FormatError
 
 HEADER_MAX = 16 * 1024 * 1024
 _PRINTABLE = bytes(range(33, 127))
+_MBOX = b"mbox-line"
+# Names as they were written, and in lower case: a batch has the same few in each message.
+_known_names: dict[bytes, bytes] = {}
+_KNOWN_MAX = 1000
+_KNOWN_SIZE = 80
 
 
 class Field:
-    """name: in lower case, without colon; data: the whole field with its newlines."""
+    """name: in lower case, without colon; data: the whole field with its newlines; line: where in the message it
+    begins, 1 being the first line.
+    """
 
-    __slots__ = ("data", "name")
+    __slots__ = ("data", "line", "name")
 
-    def __init__(self, name: bytes, data: bytes) -> None:
+    def __init__(self, name: bytes, data: bytes, line: int) -> None:
         self.name = name
         self.data = data
+        self.line = line
 
     def __repr__(self) -> str:
         return f"Field({self.data!r})"
@@ -29,21 +37,29 @@ class HeaderReader:
     def __init__(self) -> None:
         self.fields: list[Field] = []
         self.body = b""
-        self._lines: list[bytes] = []
+        # The field that may still go on: its name, its first line's number, and what of it is no longer at hand.
+        self._name: bytes | None = None
+        self._begin = 0
+        self._held: list[bytes] = []
         self._rest = b""
+        self._line = 1
         self._size = 0
 
     def feed(self, data: bytes) -> bool:
         """Return whether the header has ended. Raises FormatError for one over HEADER_MAX."""
-        data = self._rest + data
-        place = 0
-        while (end := data.find(b"\n", place) + 1) > 0:
-            separator = self._take(data[place:end])
-            if separator is not None:
-                self._end_field()
-                self.body = separator + data[place:]
-                return True
-            place = end
+        if self._rest:
+            data = self._rest + data
+        # Most headers end with an empty line: then no line of the body is looked at.
+        blank = data.find(b"\n\n") + 1
+        place = blank or data.rfind(b"\n") + 1
+        ended = self._take(data, place)
+        if ended is None and blank:
+            ended = b"", blank
+        if ended is not None:
+            separator, place = ended
+            self.body = separator + data[place:]
+            self._end_field(b"")
+            return True
         self._rest = data[place:]
         self._size += place
         if self._size + len(self._rest) > HEADER_MAX:
@@ -52,32 +68,62 @@ class HeaderReader:
 
     def end(self) -> None:
         """The message has ended before its header did: a last line without newline gets one, unless it is a body."""
-        rest, self._rest = self._rest, b""
-        if rest:
-            separator = self._take(rest + b"\n")
-            if separator is not None:
-                self.body = separator + rest
-        self._end_field()
+        if self._rest and self.feed(b"\n"):
+            self.body = self.body[:-1]
+        self._end_field(b"")
 
-    def _take(self, line: bytes) -> bytes | None:
-        """Note one line of the header, or return what must stand between the header and this line of the body."""
-        if line[:1] in (b" ", b"\t") and self._lines:
-            self._lines.append(line)
-            return None
-        if line in (b"\n", b"\r\n"):
-            return b""
-        if line.startswith(b"From "):
-            line = b"MBOX-Line: " + line
-        elif field_name(line) is None:
-            return b"\n"
-        self._end_field()
-        self._lines = [line]
-        return None
+    def _take(self, data: bytes, size: int) -> tuple[bytes, int] | None:
+        """Take the whole lines data[:size]. Where one begins the body, return what must stand before it, and its place.
 
-    def _end_field(self) -> None:
-        if self._lines:
-            self.fields.append(Field(field_name(self._lines[0]) or b"", b"".join(self._lines)))
-            self._lines = []
+        Every message of a batch goes through this loop: it does as little as it can for each line.
+        """
+        lines = data[:size].split(b"\n")
+        lines.pop()
+        known = _known_names
+        begin = place = 0
+        ended = None
+        for line in lines:
+            head, colon, _ = line.partition(b":")
+            name = known.get(head) if colon else None
+            if name is None and not (self._name is not None and line[:1] in (b" ", b"\t")):
+                name, ended = _begin_line(line)
+                if ended is not None:
+                    break
+            if name is not None:
+                self._end_field(data[begin:place])
+                self._name, self._begin = name, self._line
+                # The very object: a field of that name is one like any other.
+                if name is _MBOX:
+                    self._held.append(b"MBOX-Line: ")
+                begin = place
+            place += len(line) + 1
+            self._line += 1
+        if place > begin:
+            self._held.append(data[begin:place])
+        return None if ended is None else (ended, place)
+
+    def _end_field(self, data: bytes) -> None:
+        if self._name is not None:
+            if self._held:
+                data = b"".join([*self._held, data])
+                self._held = []
+            self.fields.append(Field(self._name, data, self._begin))
+            self._name = None
+
+
+def _begin_line(line: bytes) -> tuple[bytes | None, bytes | None]:
+    """Return the name of the field that begins with this line, or what must stand between it and the header."""
+    if line in (b"", b"\r"):
+        return None, b""
+    if line.startswith(b"From "):
+        return _MBOX, None
+    name = field_name(line)
+    if name is None:
+        return None, b"\n"
+    head = line.partition(b":")[0]
+    if len(_known_names) < _KNOWN_MAX and len(head) <= _KNOWN_SIZE:
+        _known_names[head] = name
+    return name, None
 
 
 def field_name(line: bytes) -> bytes | None:

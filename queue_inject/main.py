@@ -74,7 +74,7 @@ def show(message: "Iterable[bytes]") -> None:
 
 def explain_format(error: FormatError) -> str:
     """Return why a message cannot be sent as it is."""
-    what = f"parse the {error.field} field" if isinstance(error, FieldError) else "send the message"
+    what = f"parse {error.where}" if isinstance(error, FieldError) else "send the message"
     return f"unable to {what}: {error}; correct it and send again, nothing was queued"
 
 

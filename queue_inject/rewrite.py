@@ -26,11 +26,17 @@ _NOT_SHOWN = b"Cc: recipient list not shown: ;\n"
 
 
 class FieldError(FormatError):
-    """A field of the header is wrong; `field` is its name as it was written."""
+    """A field of the header is wrong; `field` is its name as it was written, `line` the line it begins in."""
 
-    def __init__(self, field: str, text: str) -> None:
+    def __init__(self, field: str, line: int, text: str) -> None:
         super().__init__(text)
         self.field = field
+        self.line = line
+
+    @property
+    def where(self) -> str:
+        """What an error message says of the place."""
+        return f"the {self.field} field in line {self.line}"
 
 
 class Header:
@@ -80,7 +86,7 @@ def _rewrite_field(field: Field, names: "Names") -> tuple[bytes, list[bytes]]:
     try:
         body, addresses = rewrite_list(body, names, len(head) + 1, field.name in _SENDERS)
     except FormatError as error:
-        raise FieldError(head.strip().decode("ascii", "replace"), str(error)) from error
+        raise FieldError(head.strip().decode("ascii", "replace"), field.line, str(error)) from error
     return head + colon + body, addresses
 
 

@@ -154,7 +154,7 @@ def test_no_recipients_is_100(home: Home) -> None:
 def test_a_field_that_cannot_be_parsed_is_100_and_named(home: Home) -> None:
     outcome = inject(home, message=b"To: a@b.c\nReply-To: (oops\n\nbody")
 
-    refused(home, outcome, 100, b"Reply-To field", b"a ( without its )", b"nothing was queued")
+    refused(home, outcome, 100, b"Reply-To field in line 2:", b"a ( without its )", b"nothing was queued")
 
 
 @pytest.mark.parametrize("arguments", [["-z"], ["-f"], ["--foo"], ["-ahz", "x@y"]])

@@ -123,8 +123,20 @@ def test_any_resent_field_makes_it_resent(field: bytes) -> None:
 
 def test_a_field_that_cannot_be_parsed_is_named() -> None:
     with pytest.raises(FieldError, match=r"a \( without its \)") as caught:
-        rewrite(b"Reply-To : (x\n")
-    assert caught.value.field == "Reply-To"
+        rewrite(b"X: 1\n 2\n 3\nFrom me\nReply-To : (x\n y\nTo: z\n")
+    assert (caught.value.field, caught.value.line) == ("Reply-To", 5)
+    assert caught.value.where == "the Reply-To field in line 5"
+
+
+def test_a_field_knows_the_line_that_it_begins_in() -> None:
+    message = b"From me\nA: 1\n 2\n\t3\nB: 4\nC: 5"
+    for pieces in ([message], [message[at : at + 1] for at in range(len(message))]):
+        reader = HeaderReader()
+        for piece in pieces:
+            reader.feed(piece)
+        reader.end()
+        places = [(field.name, field.line) for field in reader.fields]
+        assert places == [(b"mbox-line", 1), (b"a", 2), (b"b", 5), (b"c", 6)]
 
 
 def test_fields_to_be_ignored_are_removed_unread() -> None:
@@ -160,6 +172,15 @@ def test_a_field_name_is_printable_and_before_a_colon() -> None:
         ({b"USER": b"u", b"NAME": b"N", b"MAILNAME": b"A (B)"}, b'"A (B)" <u@host.example>', b"u@host.example"),
         ({b"USER": b"u", b"NAME": b'A "B"\nTo: x'}, b'"A \\"B\\" To: x" <u@host.example>', b"u@host.example"),
         ({b"USER": b"u", b"NAME": b"A (B)", b"QMAILINJECT": b"c"}, b"u@host.example (A \\(B\\))", b"u@host.example"),
+        ({b"QMAILUSER": b"q", b"QUEUE_USER": b"o", b"USER": b"u"}, b"o@host.example", b"o@host.example"),
+        ({b"USER": b"u", b"QUEUE_HOST": b"o.x", b"QMAILHOST": b"q.x", b"MAILHOST": b"m.x"}, b"u@o.x", b"u@o.x"),
+        ({b"USER": b"u", b"QUEUE_HOST": b"", b"MAILHOST": b"m.x"}, b"u@host.example", b"u@host.example"),
+        ({b"USER": b"u", b"QUEUE_NAME": b"O", b"QMAILNAME": b"Q"}, b'"O" <u@host.example>', b"u@host.example"),
+        ({b"USER": b"u", b"QUEUE_NAME": b"", b"NAME": b"N"}, b"u@host.example", b"u@host.example"),
+        ({b"USER": b"u", b"QUEUE_SUSER": b"o", b"QMAILSUSER": b"q"}, b"u@host.example", b"o@host.example"),
+        ({b"USER": b"u", b"QUEUE_SHOST": b"o.x", b"QMAILSHOST": b"q.x"}, b"u@host.example", b"u@o.x"),
+        ({b"USER": b"u", b"QUEUE_SHOST": b"", b"MAILHOST": b"m.x"}, b"u@m.x", b"u@host.example"),
+        ({b"USER": b"u", b"QUEUE_INJECT": b"", b"QMAILINJECT": b"r"}, b"u@host.example", b"u@host.example"),
         ({b"USER": b"u v"}, b'"u v"@host.example', b"u v@host.example"),
         ({b"USER": b"u", b"QMAILINJECT": b"r"}, b"u@host.example", b"u-@host.example-@[]"),
         ({b"USER": b"u", b"QMAILINJECT": b"m"}, b"u@host.example", b"u-1000.77@host.example"),
