@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     Names = Callable[[str], bytes]
 
 _WORDS = (ATOM, QUOTE, LITERAL)
+_CONTROLS = bytes((*range(32), 127))
 
 
 class _Mailbox:
@@ -129,6 +130,8 @@ def complete(tokens: list[Token], names: "Names") -> tuple[list[Token], bytes]:
     kinds = [token.kind for token in significant]
     if not kinds or kinds[0] == "@":
         raise FormatError("an address without a name before the @")
+    if kinds[-1] in ".@":
+        raise FormatError(f"a {kinds[-1]} at the end of an address")
     if kinds.count("@") > 1:
         raise FormatError("an address with more than one @; addresses need commas between them")
     for number, kind in enumerate(kinds):
@@ -175,7 +178,7 @@ def _without_route(tokens: list[Token]) -> list[Token]:
 
 
 def _checked(address: bytes) -> bytes:
-    if any(byte < 32 or byte == 127 for byte in address):
+    if len(address.translate(None, _CONTROLS)) != len(address):
         raise FormatError("a control character in an address")
     return check_address(address)
 

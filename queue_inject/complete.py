@@ -14,7 +14,7 @@ from queue_inject.addresses import complete_argument
 from queue_inject.compose import Identity, make_author, make_message_id, make_sender, per_recipient
 from queue_inject.header import Field
 from queue_inject.options import Options
-from queue_inject.rewrite import Header, missing_fields, rewrite_header
+from queue_inject.rewrite import missing_fields, rewrite_header
 from queue_wire.errors import FormatError
 
 
@@ -63,29 +63,63 @@ class Completer:
         self._options = options
         self._names = ControlNames(home)
         self._identity = Identity(os.environb)
+        self._ignored = self._identity.ignored_fields()
         self._sender = options.sender and complete("sender", options.sender, self._names)
         named = [] if options.mode == "h" else options.recipients
         self._arguments = [complete("recipient", each, self._names) for each in named]
+        self._default_sender: bytes | None = None
+        self._author: bytes | None = None
+        self._stamp = 0
+        self._lists: frozenset[bytes] = frozenset()
+        path = os.environ.get("QUEUE_MFTFILE") or os.environ.get("QMAILMFTFILE")
+        if path:
+            # Imported here because few have such a file.
+            from queue_inject.followup import read_lists
+
+            self._lists = read_lists(path)
 
     def complete(self, fields: list[Field], now: int) -> Completed:
         """Return the message that these fields make, `now` being nanoseconds since the epoch.
 
         Raises FieldError, FormatError, and Temporary where a control file fails.
         """
-        header = rewrite_header(fields, self._names, self._identity.ignored_fields())
+        header = rewrite_header(fields, self._names, self._ignored)
         recipients = self._options.choose(self._arguments, header.recipients)
         sender = self._sender
-        if sender is None and header.return_path is not None:
-            sender = per_recipient(header.return_path, self._identity)
+        if sender is None:
+            if header.return_path is not None:
+                sender = per_recipient(header.return_path, self._identity)
+            else:
+                sender = self._make_sender(now)
+        added = missing_fields(
+            header, lambda: self._make_date(now), lambda: self._make_message_id(now), self._make_author
+        )
+        if self._lists and not header.resent and b"mail-followup-to" not in header.seen:
+            from queue_inject.followup import followup_field
+
+            added.append(followup_field(header.named, self._lists))
+        return Completed(b"".join(added + header.lines), sender, recipients)
+
+    def _make_sender(self, now: int) -> bytes:
+        sender = self._default_sender
         if sender is None:
             sender = make_sender(self._identity, self._names, now // 10**9, os.getpid())
-        return Completed(b"".join([*self._new_fields(header, now), *header.lines]), sender, recipients)
+            # Letter m makes one for each message.
+            if b"m" not in self._identity.letters:
+                self._default_sender = sender
+        return sender
 
-    def _new_fields(self, header: Header, now: int) -> list[bytes]:
-        stamp = time.strftime("%Y%m%d%H%M%S", time.gmtime(now // 10**9)) + f".{now // 1000 % 10**6:06}"
-        return missing_fields(
-            header,
-            mail_date(now // 10**9).encode("ascii"),
-            lambda: make_message_id(stamp, os.getpid(), self._names("idhost")),
-            lambda: make_author(self._identity, self._names),
-        )
+    def _make_author(self) -> bytes:
+        if self._author is None:
+            self._author = make_author(self._identity, self._names)
+        return self._author
+
+    def _make_date(self, now: int) -> bytes:
+        return mail_date(now // 10**9).encode("ascii")
+
+    def _make_message_id(self, now: int) -> bytes:
+        # No two messages of a process have the same, even where its clock stands still or is set back.
+        self._stamp = stamp = max(self._stamp + 1, now // 1000)
+        second, microsecond = divmod(stamp, 10**6)
+        text = time.strftime("%Y%m%d%H%M%S", time.gmtime(second)) + f".{microsecond:06}"
+        return make_message_id(text, os.getpid(), self._names("idhost"))

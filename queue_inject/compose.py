@@ -3,7 +3,9 @@
 Pure: the environment, the time and the process id come as arguments.
 """
 
-from queue_inject.addresses import complete_parts, rewrite_list
+from queue_inject.addresses import complete_parts
+from queue_wire.address import VERP_SUFFIX
+from queue_wire.errors import FormatError, quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,32 +48,42 @@ class Identity:
 
 def make_author(identity: Identity, names: "Names") -> bytes:
     """Return the body of a From field. Raises FormatError."""
-    address = _quoted(identity.user) if _needs_quotes(identity.user) else identity.user
-    if identity.host is not None:
-        address += b"@" + identity.host
+    address = show_address(_complete(identity.user, identity.host, names))
     name = identity.name.translate(_SPACED)
     if not name:
-        author = address
-    elif b"c" in identity.letters:
-        author = b"%s (%s)" % (address, _escaped(name, b"\\()"))
-    else:
-        author = b"%s <%s>" % (_quoted(name), address)
-    return rewrite_list(author, names, len("Resent-From: "))[0]
+        return address
+    if b"c" in identity.letters:
+        return b"%s (%s)" % (address, _escaped(name, b"\\()"))
+    return b"%s <%s>" % (_quoted(name), address)
 
 
 def make_sender(identity: Identity, names: "Names", seconds: int, pid: int) -> bytes:
-    """Return the envelope sender of a message that has no Return-Path: letters m and r make VERPs of it."""
+    """Return the envelope sender of a message that has no Return-Path: letters m and r make VERPs of it.
+
+    Raises FormatError.
+    """
     user = identity.sender_user
     if b"m" in identity.letters:
         user += b"-%d.%d" % (seconds, pid)
     if b"r" in identity.letters:
         user += b"-"
-    return per_recipient(complete_parts(user, identity.sender_host, names), identity)
+    return per_recipient(_complete(user, identity.sender_host, names), identity)
+
+
+def _complete(user: bytes, host: bytes | None, names: "Names") -> bytes:
+    try:
+        return complete_parts(user, host, names)
+    except FormatError as error:
+        shown = quoted(user if host is None else user + b"@" + host)
+        raise FormatError(f"the environment makes its author or sender {shown}: {error}") from error
 
 
 def per_recipient(sender: bytes, identity: Identity) -> bytes:
-    """Return the sender as a VERP for queue-send to fill in, where letter r asks for it."""
-    return sender + b"-@[]" if b"r" in identity.letters else sender
+    """Return the sender as a VERP for queue-send to fill in, where letter r asks for it.
+
+    `<>` stays: there is nobody to tell which recipient it was.
+    """
+    return sender + VERP_SUFFIX if sender and b"r" in identity.letters else sender
 
 
 def make_message_id(stamp: str, pid: int, host: bytes) -> bytes:

@@ -63,7 +63,7 @@ class HeaderReader:
         self._rest = data[place:]
         self._size += place
         if self._size + len(self._rest) > HEADER_MAX:
-            raise FormatError(f"it is over {HEADER_MAX} bytes")
+            raise FormatError(f"its header is over {HEADER_MAX} bytes")
         return False
 
     def end(self) -> None:

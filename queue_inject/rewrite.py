@@ -7,6 +7,7 @@ FieldError, which names it.
 
 from queue_inject.addresses import rewrite_list
 from queue_inject.header import Field
+from queue_inject.plain import plain_addresses
 from queue_wire.errors import FormatError
 
 TYPE_CHECKING = False
@@ -15,13 +16,16 @@ if TYPE_CHECKING:
 
     from queue_inject.addresses import Names
 
-_RECIPIENTS = frozenset((b"to", b"cc", b"bcc", b"apparently-to"))
-_RESENT_RECIPIENTS = frozenset((b"resent-to", b"resent-cc", b"resent-bcc"))
-_RESENT = frozenset((b"resent-sender", b"resent-from", b"resent-reply-to", b"resent-date", b"resent-message-id"))
-_SENDERS = frozenset(
-    b"sender from reply-to return-receipt-to errors-to return-path resent-sender resent-from resent-reply-to".split()
+# What the addresses of a field are. Mail-Followup-To is made of those that To and Cc name.
+_NAMED, _RECIPIENT, _RESENT_RECIPIENT, _SENDER = range(4)
+_KINDS = {b"to": _NAMED, b"cc": _NAMED, b"bcc": _RECIPIENT, b"apparently-to": _RECIPIENT}
+_KINDS |= dict.fromkeys((b"resent-to", b"resent-cc", b"resent-bcc"), _RESENT_RECIPIENT)
+_KINDS |= dict.fromkeys(b"sender from reply-to return-receipt-to errors-to return-path".split(), _SENDER)
+_KINDS |= dict.fromkeys((b"resent-sender", b"resent-from", b"resent-reply-to"), _SENDER)
+_RESENT = frozenset(
+    b"resent-sender resent-from resent-reply-to resent-to resent-cc resent-bcc resent-date resent-message-id".split()
 )
-_REMOVED = frozenset((b"bcc", b"resent-bcc", b"return-path", b"content-length"))
+_REMOVED = frozenset((b"bcc", b"resent-bcc", b"return-path", b"content-length", b"notice-requested-upon-delivery-to"))
 _NOT_SHOWN = b"Cc: recipient list not shown: ;\n"
 
 
@@ -42,13 +46,15 @@ class FieldError(FormatError):
 class Header:
     """A rewritten header: `lines` are its fields, `seen` their names (those removed too).
 
-    `recipients` are those that count; `return_path` is None where the message has none.
+    `recipients` are those that count, `named` those of each To and Cc; `return_path` is None where the
+    message has none.
     """
 
-    __slots__ = ("lines", "recipients", "resent", "return_path", "seen")
+    __slots__ = ("lines", "named", "recipients", "resent", "return_path", "seen")
 
     def __init__(self) -> None:
         self.lines: list[bytes] = []
+        self.named: list[list[bytes]] = []
         self.recipients: list[bytes] = []
         self.return_path: bytes | None = None
         self.resent = False
@@ -58,54 +64,62 @@ class Header:
 def rewrite_header(fields: list[Field], names: "Names", ignored: frozenset[bytes]) -> Header:
     """Return the header with complete addresses. Fields in `ignored` are removed unread. Raises FieldError."""
     header = Header()
+    seen, lines = header.seen, header.lines
     resent_recipients: list[bytes] = []
     for field in fields:
-        name = field.name
+        name, data = field.name, field.data
         if name in ignored:
             continue
-        header.seen.add(name)
-        data = field.data
-        if name in _RECIPIENTS or name in _RESENT_RECIPIENTS or name in _SENDERS:
-            data, addresses = _rewrite_field(field, names)
-            if name in _RECIPIENTS:
+        seen.add(name)
+        kind = _KINDS.get(name)
+        if kind is not None:
+            data, addresses = _rewrite_field(field, names, kind == _SENDER)
+            if kind == _NAMED:
+                header.named.append(addresses)
+            if kind in (_NAMED, _RECIPIENT):
                 header.recipients += addresses
-            elif name in _RESENT_RECIPIENTS:
+            elif kind == _RESENT_RECIPIENT:
                 resent_recipients += addresses
             elif name == b"return-path" and header.return_path is None and addresses:
                 header.return_path = addresses[0]
         if name not in _REMOVED:
-            header.lines.append(data)
-    header.resent = not header.seen.isdisjoint(_RESENT | _RESENT_RECIPIENTS)
-    if header.resent:
+            lines.append(data)
+    if not seen.isdisjoint(_RESENT):
+        header.resent = True
         header.recipients = resent_recipients
     return header
 
 
-def _rewrite_field(field: Field, names: "Names") -> tuple[bytes, list[bytes]]:
-    head, colon, body = field.data.partition(b":")
+def _rewrite_field(field: Field, names: "Names", sender: bool) -> tuple[bytes, list[bytes]]:
+    data = field.data
+    head, colon, body = data.partition(b":")
+    plain = plain_addresses(body)
+    if plain is not None:
+        return data, plain
     try:
-        body, addresses = rewrite_list(body, names, len(head) + 1, field.name in _SENDERS)
+        body, addresses = rewrite_list(body, names, len(head) + 1, sender)
     except FormatError as error:
         raise FieldError(head.strip().decode("ascii", "replace"), field.line, str(error)) from error
     return head + colon + body, addresses
 
 
 def missing_fields(
-    header: Header, date: bytes, message_id: "Callable[[], bytes]", author: "Callable[[], bytes]"
+    header: Header, date: "Callable[[], bytes]", message_id: "Callable[[], bytes]", author: "Callable[[], bytes]"
 ) -> list[bytes]:
     """Return the fields that must be added, in qmail-inject's order; Resent- forms where the message is resent.
 
-    `message_id` and `author` are called only where their field is missing.
+    Each of `date`, `message_id` and `author` is called only where its field is missing.
     """
     prefix = b"Resent-" if header.resent else b""
     small = prefix.lower()
+    seen = header.seen
     added = []
-    if small + b"date" not in header.seen:
-        added.append(prefix + b"Date: " + date + b"\n")
-    if small + b"message-id" not in header.seen:
+    if small + b"date" not in seen:
+        added.append(prefix + b"Date: " + date() + b"\n")
+    if small + b"message-id" not in seen:
         added.append(prefix + b"Message-ID: " + message_id() + b"\n")
-    if small + b"from" not in header.seen:
+    if small + b"from" not in seen:
         added.append(prefix + b"From: " + author() + b"\n")
-    if small + b"to" not in header.seen and small + b"cc" not in header.seen:
+    if small + b"to" not in seen and small + b"cc" not in seen:
         added.append(prefix + _NOT_SHOWN)
     return added

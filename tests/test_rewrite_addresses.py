@@ -76,6 +76,8 @@ def test_a_list_is_completed_and_its_addresses_found(body: bytes, expected: byte
         (b".", "without a name"),
         (b"<>", "an address is empty"),
         (b"a@b@c.d", "more than one @"),
+        (b"a@@", "a @ at the end"),
+        (b"a@b..", r"a \. at the end"),
         (b"<a@b.c, d@e.f>", "more than one @"),
         (b"<a,d@e.f>", "a , inside an address"),
         (b"<a b@c.d>", "a space inside an address"),

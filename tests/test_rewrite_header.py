@@ -75,7 +75,7 @@ def rewrite(message: bytes, ignored: frozenset[bytes] = frozenset()) -> tuple[li
     reader.feed(message)
     reader.end()
     header = rewrite_header(reader.fields, names, ignored)
-    added = missing_fields(header, b"DATE", lambda: b"<ID>", lambda: b"AUTHOR")
+    added = missing_fields(header, lambda: b"DATE", lambda: b"<ID>", lambda: b"AUTHOR")
     return [*added, *header.lines], header.recipients
 
 
