@@ -1,7 +1,7 @@
 """The quick way through an ordinary address field agrees with the full parser."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queue_inject.addresses import rewrite_list
@@ -27,6 +27,7 @@ nearly = st.lists(
 ).map(b"".join)
 
 
+@settings(max_examples=1000)
 @given(st.one_of(nearly, st.binary(max_size=40)))
 def test_the_quick_way_finds_what_the_full_parser_finds_and_would_change_nothing(body: bytes) -> None:
     plain = plain_addresses(body)
@@ -48,6 +49,20 @@ def test_the_quick_way_finds_what_the_full_parser_finds_and_would_change_nothing
 )
 def test_ordinary_fields_go_the_quick_way(body: bytes) -> None:
     assert plain_addresses(body) == rewrite_list(body, names)[1] != []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        *(b"", b"\n", b"a", b"a@b", b"@b.c", b"a@b.c.", b"a@b.c+", b"a@b@c.d", b"a@b.c,", b",a@b.c", b"a@b.c d@e.f"),
+        *(b"a\\x@b.c", b'"a"@b.c', b"a(x)@b.c", b"a@[1.2]", b"a:b@c.d", b"a;b@c.d", b"a\0@b.c", b"a@b.c\x0b"),
+        *(b"a@b.c>", b"<a@b.c", b"< a@b.c>", b"<a@b.c> x", b"<<a@b.c>", b"<@r.x:a@b.c>", b"<>", b"(x) <a@b.c>"),
+        *(b'"a" b <a@b.c>', b'"a <a@b.c>', b'" <a@b.c>', b'"a\\" <a@b.c>', b'"a" "b" <a@b.c>', b'"a, b" <a@b.c>'),
+        *(b"g: a@b.c;", b"a\\x <a@b.c>", b"a@b <a@b.c>", b"\0 <a@b.c>"),
+    ],
+)
+def test_anything_else_is_left_to_the_full_parser(body: bytes) -> None:
+    assert plain_addresses(body) is None
 
 
 def test_the_quick_way_leaves_addresses_over_the_limit_to_the_full_parser() -> None:
