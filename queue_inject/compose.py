@@ -4,7 +4,6 @@ Pure: the environment, the time and the process id come as arguments.
 """
 
 from queue_inject.addresses import complete_parts
-from queue_wire.address import VERP_SUFFIX
 from queue_wire.errors import FormatError, quoted
 
 TYPE_CHECKING = False
@@ -83,7 +82,12 @@ def per_recipient(sender: bytes, identity: Identity) -> bytes:
 
     `<>` stays: there is nobody to tell which recipient it was.
     """
-    return sender + VERP_SUFFIX if sender and b"r" in identity.letters else sender
+    if not sender or b"r" not in identity.letters:
+        return sender
+    # Imported here because few messages want it.
+    from queue_wire.address import VERP_SUFFIX
+
+    return sender + VERP_SUFFIX
 
 
 def make_message_id(stamp: str, pid: int, host: bytes) -> bytes:

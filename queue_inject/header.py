@@ -115,7 +115,8 @@ def _begin_line(line: bytes) -> tuple[bytes | None, bytes | None]:
     """Return the name of the field that begins with this line, or what must stand between it and the header."""
     if line in (b"", b"\r"):
         return None, b""
-    if line.startswith(b"From "):
+    # `From : x` is a field (RFC 5322 section 4.5), though qmail-inject takes it for an mbox line.
+    if line.startswith(b"From ") and not line[5:].lstrip(b" \t").startswith(b":"):
         return _MBOX, None
     name = field_name(line)
     if name is None:

@@ -37,6 +37,7 @@ CASES = [
     (b"\nbody", [], b"\nbody"),
     (b" indented\n", [], b"\n indented\n"),
     (b"From me today\nA: 1\n\n", [b"MBOX-Line: From me today\n", b"A: 1\n"], b"\n"),
+    (b"From : me\n\n", [b"From : me\n"], b"\n"),
     (b"A : 1\n\n", [b"A : 1\n"], b"\n"),
     (b"A b: 1\n\n", [], b"\nA b: 1\n\n"),
     (b": 1\n\n", [], b"\n: 1\n\n"),
