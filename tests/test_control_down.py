@@ -11,6 +11,7 @@ from queue_base.layout import open_layout
 from queue_base.lock import take_sendmutex
 from support.control import file, files, long_id, order, queuectl
 from support.home import make_home
+from support.inflow import patched_programs
 from support.queued import classified_message, queue_message
 from support.scripted_send import ScriptedSend
 from support.tools import need_root
@@ -128,10 +129,11 @@ def test_an_inode_number_alone_is_refused_with_the_long_id(home: Home) -> None:
     assert file(home, "info", message).exists()
 
 
-def test_a_lock_that_somebody_holds_without_listening_is_a_temporary_failure(home: Home) -> None:
+def test_a_lock_that_somebody_holds_without_listening_is_a_temporary_failure(home: Home, tmp_path: Path) -> None:
+    programs = patched_programs(tmp_path, queuectl="import queue_admin.reaching as r; r.PATIENCE = 0.5")
     name = long_id(home, waiting(home))
     lock = take_sendmutex(home)
-    done = queuectl(home, "hold", name)
+    done = queuectl(home, "hold", name, programs=programs)
     os.close(lock)
     assert done.returncode == 111
     assert "lock/control" in done.stderr

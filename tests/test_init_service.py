@@ -35,10 +35,12 @@ def write(path: Path, force: bool = False) -> list[str]:
 
 
 def with_only(path: Path, name: str) -> dict[str, str]:
-    """Return an environment whose PATH has one logger and what the script itself needs."""
+    """Return an environment whose PATH has one logger and what the script itself needs; its sleep only says so."""
     path.mkdir()
-    for each in (name, "mkdir", "sleep"):
+    for each in (name, "mkdir"):
         (path / each).symlink_to(need(each))
+    (path / "sleep").write_text("#!/bin/sh\necho slept $1 s\n")
+    (path / "sleep").chmod(0o755)
     return {"PATH": str(path)}
 
 
@@ -104,6 +106,8 @@ def test_without_a_logger_the_script_says_what_is_missing(tmp_path: Path) -> Non
     )
     assert done.returncode == 111
     assert b"neither multilog (daemontools) nor svlogd (runit)" in done.stdout
+    # Else the supervisor would start it again at once.
+    assert done.stdout.endswith(b"\nslept 10 s\n")
 
 
 @pytest.mark.parametrize("tool", ["setuidgid", "chpst"])

@@ -9,6 +9,7 @@ import pytest
 
 from queue_base.home import Home
 from queue_wire.maildrop import pack_envelope, pack_header
+from support.inflow import patched_programs
 from support.injectors import ROOT, USER, queued, shared_home
 from support.piped import Piped
 from support.queued import queue_message
@@ -48,10 +49,11 @@ def test_without_inotify_queue_todo_says_so_and_the_trigger_does_its_work(tmp_pa
         assert todo.exit() == 0
 
 
-def test_without_inotify_queue_pickup_says_so_and_scans_every_few_seconds(shared: Home) -> None:
-    with Piped("queue-pickup", shared, wrapper=NO_INOTIFY) as pickup:
+def test_without_inotify_queue_pickup_says_so_and_scans_every_few_seconds(shared: Home, tmp_path: Path) -> None:
+    programs = patched_programs(tmp_path, queue_pickup="import queue_inject.pickup as p; p.BLIND_SECONDS = 1")
+    with Piped("queue-pickup", shared, wrapper=NO_INOTIFY, programs=programs) as pickup:
         line = pickup.record()
-        assert line.startswith(b"Lalert: queue-pickup: unable to watch ") and line.endswith(b"scanned every 5 s")
+        assert line.startswith(b"Lalert: queue-pickup: unable to watch ") and line.endswith(b"scanned every 1 s")
         drop(shared, "0" * 32)
         wait_until(lambda: len(queued(shared)) == 1, why="a scan")
         drop(shared, "1" * 32)
@@ -93,7 +95,8 @@ def test_with_neither_trigger_nor_inotify_queue_todo_scans_every_few_seconds(tmp
     trigger = Path(home.queue, "lock", "trigger")
     trigger.unlink()
     trigger.mkdir()
-    with TodoDaemon(home, wrapper=NO_INOTIFY) as todo:
+    programs = patched_programs(tmp_path, queue_todo="import queue_todo.main as t; t.BLIND_SCAN = 0.5")
+    with TodoDaemon(home, wrapper=NO_INOTIFY, programs=programs) as todo:
         assert todo.line().startswith("alert: queue-todo: unable to watch todo: ")
         assert todo.line().startswith(f"alert: queue-todo: unable to use {trigger}: ")
         assert queue_message(home, REMOTE) == todo.notice().message

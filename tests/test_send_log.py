@@ -49,7 +49,10 @@ def write_all(log: Log) -> None:
         log.run({}, 0.0)
 
 
-def test_lines_that_a_full_disk_refuses_are_written_once_it_has_room(stdout: int, tmp_path: Path) -> None:
+def test_lines_that_a_full_disk_refuses_are_written_once_it_has_room(
+    stdout: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "RETRY", 0.1)
     log = filled(stdout)
     make_room(stdout, tmp_path / "log")
     write_all(log)
@@ -73,7 +76,10 @@ def test_a_full_disk_stops_new_deliveries_when_too_many_lines_are_held(stdout: i
     assert log.full
 
 
-def test_a_full_disk_is_told_on_stderr_once(stdout: int, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_full_disk_is_told_on_stderr_once(
+    stdout: int, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "RETRY", 0.1)
     log = filled(stdout)
     end = time.monotonic() + 20
     while log.prepare(select.poll(), 0.0) > 0:

@@ -8,15 +8,17 @@ from pathlib import Path
 from queue_base.home import Home
 from queue_wire.moment import moment
 from support.control import file, long_id, order, queuectl, wait_for_backlog
+from support.inflow import patched_programs
 from support.queued import classified_message, queue_message
 from support.scripted_send import ScriptedSend
+from support.suite import BIN
 
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
 
 
-def now(home: Home, message: int) -> list[str]:
+def now(home: Home, message: int, programs: Path = BIN) -> list[str]:
     """Return what the `now:` lines of a message say."""
-    shown = order(home, "show", long_id(home, message)).splitlines()
+    shown = order(home, "show", long_id(home, message), programs=programs).splitlines()
     return [line.removeprefix("now: ") for line in shown if line.startswith("now: ")]
 
 
@@ -186,12 +188,13 @@ def test_a_queue_send_that_does_not_run_is_told_from_the_disk_alone(home: Home) 
     assert now(home, message) == ["queue-send does not run; nothing is tried"]
 
 
-def test_a_queue_send_that_is_stopped_does_not_hang_show(home: Home, send: ScriptedSend) -> None:
+def test_a_queue_send_that_is_stopped_does_not_hang_show(home: Home, send: ScriptedSend, tmp_path: Path) -> None:
+    programs = patched_programs(tmp_path, queuectl="import queue_admin.asking as a; a.WAIT = 0.5")
     message = arrived(home, send, b"b@c.example")
     send.signal(signal.SIGSTOP)
     try:
         start = time.monotonic()
-        assert now(home, message) == ["not known: unable to reach queue-send: timed out; try again"]
+        assert now(home, message, programs) == ["not known: unable to reach queue-send: timed out; try again"]
         assert time.monotonic() - start < 20
     finally:
         send.signal(signal.SIGCONT)

@@ -11,20 +11,20 @@ from queue_base.marks import birth_of
 from queue_wire.control_socket import TOTALS, Reply, Request, pack_request, unpack_reply
 from queue_wire.ids import pack_long_id
 from queue_wire.netstring import NetstringReader
-from support.suite import program, wait_until
+from support.suite import BIN, program, wait_until
 
 
-def queuectl(home: Home, *words: str) -> subprocess.CompletedProcess[str]:
+def queuectl(home: Home, *words: str, programs: Path = BIN) -> subprocess.CompletedProcess[str]:
     """Run queuectl to its end."""
     return subprocess.run(
-        [*program("queuectl"), "--home", home.path, *words],
+        [*program("queuectl", programs), "--home", home.path, *words],
         stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
 
 
-def order(home: Home, *words: str) -> str:
+def order(home: Home, *words: str, programs: Path = BIN) -> str:
     """Run a command that must succeed; return what it printed."""
-    done = queuectl(home, *words)
+    done = queuectl(home, *words, programs=programs)
     assert done.returncode == 0, done.stderr
     return done.stdout.rstrip("\n")
 
