@@ -1,6 +1,7 @@
 """Messages put on the disk by hand, in the states that programs find them in: S2, S4 and S5."""
 
 import os
+import time
 from pathlib import Path
 
 from queue_base.home import Home
@@ -52,15 +53,18 @@ def classified_message(
     due: float | None = None,
     bounce: bytes = b"",
 ) -> int:
-    """Put in a classified message (S5); return its id. `birth` (info/, mess/) and `due`, in seconds, are mtimes."""
+    """Put in a classified message (S5); return its id. `birth` (info/, mess/) and `due`, in seconds, are mtimes.
+
+    Without `due` it is due now: in the second that has begun, since what is due within a second waits for its end.
+    """
     layout = open_layout(home.queue)
+    due = int(time.time()) if due is None else due
     message = put_mess(layout, data)
     for kind, recipients in (("local", local), ("remote", remote)):
         if recipients:
             path = Path(layout.hashed(kind, message))
             path.write_bytes(pack_recipients(recipients))
-            if due is not None:
-                os.utime(path, (due, due))
+            os.utime(path, (due, due))
     if bounce:
         Path(layout.bounce(message)).write_bytes(bounce)
     info = Path(layout.hashed("info", message))
