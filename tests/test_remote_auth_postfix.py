@@ -1,13 +1,13 @@
 """queue-remote and the AUTH of a real Postfix with Cyrus SASL, mechanism by mechanism."""
 
 import os
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from queue_wire.report import HOST_SCOPE, SUCCESS, TEMPORARY, Report
+from support.ports import free_ports
 from support.postfix import REALM, Postfix
 from support.remote_daemon import RemoteDaemon, RemoteHome
 from support.tools import need_file
@@ -19,11 +19,7 @@ MECHANISMS = ["SCRAM-SHA-256", "SCRAM-SHA-1", "CRAM-MD5", "PLAIN", "LOGIN"]
 @pytest.fixture(scope="module")
 def ports() -> dict[str, int]:
     """A port for each mechanism; its service offers no other."""
-    listeners = {name: socket.create_server(("127.0.0.1", 0)) for name in MECHANISMS}
-    found = {name: int(listener.getsockname()[1]) for name, listener in listeners.items()}
-    for listener in listeners.values():
-        listener.close()
-    return found
+    return free_ports(*MECHANISMS)
 
 
 @pytest.fixture(scope="module")

@@ -31,6 +31,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple, Self
 
+from support.ports import free_port
 from support.tools import need, need_root
 
 REALM = "postfix.example"
@@ -130,12 +131,12 @@ class Postfix:
         for name, owner in (("etc", "root"), ("queue", "root"), ("data", "postfix"), ("mail", "nobody")):
             (self._top / name).mkdir()
             shutil.chown(self._top / name, owner)
-        self.port = _free_port(address)
+        self.port = free_port(address)
         self.tls_port = 0
         lines = [_MAIN.format(top=self._top, realm=REALM, size_limit=size_limit)]
         services = [f"{address}:{self.port} inet n - n - - smtpd", *[f"  -o {option}" for option in smtpd_options]]
         if certificate is not None:
-            self.tls_port = _free_port(address)
+            self.tls_port = free_port(address)
             lines.append(_TLS.format(certificate=certificate, key=key or certificate))
             services.append(f"{address}:{self.tls_port} inet n - n - - smtpd\n  -o smtpd_tls_wrappermode=yes")
         if users:
@@ -213,11 +214,6 @@ class Postfix:
         command = [self._command, "-c", str(self._top / "etc"), verb]
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=False)
         assert done.returncode == 0 or not check, f"{done.stderr!r}\n{self.log()}"
-
-
-def _free_port(address: str) -> int:
-    with socket.create_server((address, 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 def _unpack(data: bytes) -> Stored:

@@ -1,12 +1,12 @@
 """A Postfix with several services, each on a port of its own with options of its own, and deliveries to them."""
 
 import contextlib
-import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from queue_wire.report import Report
 from support.certificate import make_certificate
+from support.ports import free_ports
 from support.postfix import Postfix
 from support.remote_daemon import RemoteDaemon, RemoteHome
 from support.suite import wait_until
@@ -41,10 +41,7 @@ class Services:
 @contextlib.contextmanager
 def serve(services: Mapping[str, list[str]], directory: Path) -> Iterator[Services]:
     """Run Postfix with services by name: each is what master(5) runs and its options. TLS files go to `directory`."""
-    listeners = {name: socket.create_server(("127.0.0.1", 0)) for name in services}
-    ports = {name: int(listener.getsockname()[1]) for name, listener in listeners.items()}
-    for listener in listeners.values():
-        listener.close()
+    ports = free_ports(*services)
     master = list(_MASTER)
     for name, (service, *options) in services.items():
         master += [f"127.0.0.1:{ports[name]} {service}", *[f"  -o {option}" for option in options]]

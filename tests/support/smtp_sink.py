@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple, Self
 
+from support.ports import free_port
 from support.suite import wait_until
 from support.tools import need
 
@@ -21,13 +22,6 @@ class Sunk(NamedTuple):
     content: bytes
 
 
-def silent_port() -> socket.socket:
-    """Return a socket whose port is taken and refuses connections."""
-    taken = socket.socket()
-    taken.bind(("127.0.0.1", 0))
-    return taken
-
-
 class SmtpSink:
     """Runs from `with` on; `port` is its port. `options` are smtp-sink's; at most `room` connections at once."""
 
@@ -38,8 +32,7 @@ class SmtpSink:
             # It refuses to stay root, and becomes nobody, who must be able to walk there.
             shutil.chown(self._top, "nobody")
             user = ["-u", "nobody"]
-        with silent_port() as taken:
-            self.port = int(taken.getsockname()[1])
+        self.port = free_port()
         dump = ["-d", f"{self._top}/m."] if keep else []
         words = [need("smtp-sink"), *user, *dump, "-m", str(room), *options, f"127.0.0.1:{self.port}", str(room)]
         self._process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

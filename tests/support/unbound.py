@@ -4,7 +4,6 @@ So answers are what a resolver in the field says: CNAME chains are followed, NXD
 cannot be resolved is SERVFAIL, long answers come truncated and then by TCP.
 """
 
-import socket
 import subprocess
 import time
 from collections.abc import Iterable, Mapping
@@ -15,6 +14,7 @@ import dns.exception
 import dns.message
 import dns.query
 
+from support.ports import free_port
 from support.tools import need
 
 DEADLINE = 20.0
@@ -75,7 +75,7 @@ class Unbound:
     ) -> None:
         self._program = need("unbound")
         directory.mkdir(parents=True, exist_ok=True)
-        self.port = _free_port()
+        self.port = free_port()
         self.address = f"127.0.0.1:{self.port}"
         self._process: subprocess.Popen[bytes] | None = None
         self._log = directory / "unbound.log"
@@ -120,16 +120,3 @@ class Unbound:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-
-
-def _free_port() -> int:
-    """Return a port of 127.0.0.1 that nobody has now, neither UDP nor TCP."""
-    while True:
-        with socket.create_server(("127.0.0.1", 0)) as stream:
-            port = int(stream.getsockname()[1])
-            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagram:
-                try:
-                    datagram.bind(("127.0.0.1", port))
-                except OSError:
-                    continue
-                return port
