@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
+from support import saying
+from support.alone import Alone
 from support.control import wait_for_backlog
 from support.home import make_home
 from support.scripted_send import ScriptedSend
@@ -38,6 +40,12 @@ def send(home: Home) -> Iterator[ScriptedSend]:
         running.fence()
         wait_for_backlog(home)
         yield running
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(saying)
+    if hasattr(config, "workerinput"):  # One of the processes of pytest-xdist.
+        config.pluginmanager.register(Alone())
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

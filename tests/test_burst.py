@@ -10,6 +10,7 @@ import pytest
 
 from support.feeding import bulk
 from support.letters import Letter
+from support.saying import Say
 from support.sink import Sink, Tarpit
 from support.site import Site, mail_site
 from support.timed_suite import TimedSuite
@@ -41,8 +42,9 @@ def waiting(site: Site) -> int:
     return sum(len(names) for _, _, names in os.walk(Path(site.home.queue, "todo")))
 
 
+@pytest.mark.alone
 def test_of_a_burst_of_5000_messages_99_percent_are_classified_within_100_ms_while_every_delivery_hangs(
-    site: Site, capsys: pytest.CaptureFixture[str]
+    site: Site, say: Say
 ) -> None:
     for name in ("concurrencyremote", "destinationinitial"):
         site.control(name, f"{PLACES}\n")
@@ -61,11 +63,10 @@ def test_of_a_burst_of_5000_messages_99_percent_are_classified_within_100_ms_whi
         assert waiting(site) == 0
     delays = sorted(told[each.message] - each.time for each in queued)
     median, most, worst = delays[BURST // 2], delays[BURST * 99 // 100], delays[-1]
-    with capsys.disabled():
-        print(
-            f"\n{BURST} messages at {PACE}/s while {HANGING} deliveries hang: classified after "
-            f"{median * 1000:.1f} ms (median), {most * 1000:.1f} ms (99 %), {worst * 1000:.1f} ms (worst)"
-        )
+    say(
+        f"{BURST} messages at {PACE}/s while {HANGING} deliveries hang: classified after "
+        f"{median * 1000:.1f} ms (median), {most * 1000:.1f} ms (99 %), {worst * 1000:.1f} ms (worst)"
+    )
     assert most < LIMIT
     assert worst < WORST
 
@@ -85,8 +86,9 @@ def deliver(suite: TimedSuite, sink: Sink, count: int, limit: Path) -> float:
     return seconds
 
 
+@pytest.mark.alone
 def test_deliveries_start_and_finish_while_5000_messages_wait_in_todo_and_while_they_are_classified(
-    site: Site, capsys: pytest.CaptureFixture[str]
+    site: Site, say: Say
 ) -> None:
     count = 500
     # No deliveries yet, so that there are classified messages to deliver.
@@ -117,11 +119,10 @@ def test_deliveries_start_and_finish_while_5000_messages_wait_in_todo_and_while_
     first, last = news[2 * count], news[-1]
     meanwhile = sum(1 for moment, line in heard if line.startswith("delivery ") and first < moment < last)
     usual, busy = count / alone, meanwhile / (last - first)
-    with capsys.disabled():
-        print(
-            f"\n{count} deliveries: {alone:.2f} s with todo/ empty, {beside:.2f} s with {BURST} messages in todo/; "
-            f"{busy:.0f} deliveries/s in the {last - first:.2f} s in which those were classified, else {usual:.0f}/s"
-        )
+    say(
+        f"{count} deliveries: {alone:.2f} s with todo/ empty, {beside:.2f} s with {BURST} messages in todo/; "
+        f"{busy:.0f} deliveries/s in the {last - first:.2f} s in which those were classified, else {usual:.0f}/s"
+    )
     # The two are the same but for the noise of a busy machine.
     assert beside < 1.5 * alone + 0.3
     # The processes share what cores there are, so the rate falls; if queue-send waited for queue-todo it would be 0.

@@ -12,6 +12,7 @@ from queue_clean.sweep import OLD, sweep
 from support.chaos import Rounds, Supervisor, drain, in_turn
 from support.feeding import Bulk, bulk, by_enqueue, by_inject
 from support.letters import Letter, added_lines, delivered_to, token_of
+from support.saying import Say
 from support.sink import Sink
 from support.site import LOCAL, Site, mail_site
 from support.suite import wait_until
@@ -77,7 +78,7 @@ def tell(rounds: Rounds, supervisor: Supervisor, found: Counter[tuple[str, str]]
     repeats = sum(found.values()) - len(found)
     killed = ", ".join(f"{name} {times}" for name, times in rounds.killed.items())
     return (
-        f"\nkilled: {killed}; {len(supervisor.runs)} starts; {len(found)} recipients, {repeats} repeats; "
+        f"killed: {killed}; {len(supervisor.runs)} starts; {len(found)} recipients, {repeats} repeats; "
         f"left to the sweep: {dict(left) or 'nothing'}"
     )
 
@@ -107,13 +108,12 @@ def kill_daemons(site: Site, sink: Sink, rounds: Rounds, count: int) -> tuple[st
 
 
 def test_every_recipient_gets_its_message_while_each_daemon_and_then_all_at_once_are_killed(
-    site: Site, capsys: pytest.CaptureFixture[str]
+    site: Site, say: Say
 ) -> None:
     with Sink() as sink:
         site.route(sink.port)
         told, _ = kill_daemons(site, sink, Rounds(2, in_turn(each=2, together=4)), 1000)
-    with capsys.disabled():
-        print(told)
+    say(told)
 
 
 def test_the_loss_of_a_daemon_that_delivers_nothing_repeats_nothing(site: Site) -> None:
@@ -128,17 +128,16 @@ def test_the_loss_of_a_daemon_that_delivers_nothing_repeats_nothing(site: Site) 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", range(10, 16))
 def test_every_recipient_gets_its_message_in_many_more_rounds_of_kills(
-    site: Site, seed: int, capsys: pytest.CaptureFixture[str]
+    site: Site, seed: int, say: Say
 ) -> None:
     with Sink() as sink:
         site.route(sink.port)
         told, _ = kill_daemons(site, sink, Rounds(seed, in_turn(each=5, together=15)), 3000)
-    with capsys.disabled():
-        print(told)
+    say(told)
 
 
 def test_what_an_injector_promised_arrives_and_what_bounces_is_told_when_injectors_are_killed_as_well(
-    site: Site, capsys: pytest.CaptureFixture[str]
+    site: Site, say: Say
 ) -> None:
     rounds = Rounds(5, in_turn(each=0, together=5))
     chance = rounds.random
@@ -170,5 +169,4 @@ def test_what_an_injector_promised_arrives_and_what_bounces_is_told_when_injecto
     begun = {token for token, _ in found}
     assert {pair for pair in possible if pair[0] in begun} - found.keys() == set()
     told = tell(rounds, supervisor, found, check_queue(site))
-    with capsys.disabled():
-        print(told, f"; {len(promised)} promised, {len(begun)} messages arrived", sep="")
+    say(f"{told}; {len(promised)} promised, {len(begun)} messages arrived")

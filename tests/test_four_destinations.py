@@ -4,10 +4,9 @@ import contextlib
 import socket
 from collections.abc import Iterator
 
-import pytest
-
 from support.four_hosts import FAST, SICK, Outcome, deliver
 from support.raw_server import Peer, RawServer
+from support.saying import Say
 from support.sink import Sink, Tarpit
 from support.site import mail_site
 
@@ -61,13 +60,10 @@ def run(hosts: tuple[str, ...], each: int = EACH) -> Outcome:
     return outcome
 
 
-def test_of_5000_messages_for_a_fast_host_and_three_sick_ones_the_fast_ones_1250_go_at_once(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_of_5000_messages_for_a_fast_host_and_three_sick_ones_the_fast_ones_1250_go_at_once(say: Say) -> None:
     alone = run((FAST,))
     beside = run((*SICK, FAST))
-    with capsys.disabled():
-        print(f"\n{EACH} messages for a fast host: {alone.seconds:.2f} s alone, {beside.seconds:.2f} s beside others")
+    say(f"{EACH} messages for a fast host: {alone.seconds:.2f} s alone, {beside.seconds:.2f} s beside others")
     assert alone.attempts == {FAST: EACH}
     assert beside.attempts.pop(FAST) == EACH
     # Until the fast host had all of its mail, the tarpit has kept two places, and the others were given up early.

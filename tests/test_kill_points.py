@@ -14,6 +14,7 @@ from support.failing import FailingBounce, FailingMessage
 from support.inflow import patched_programs
 from support.kill_runs import figures, find_points, problems, tell, tell_all
 from support.killing import MAIN, SYNC, Point
+from support.saying import Say
 from support.sink import Sink
 
 # A queue-enqueue that says only when another one runs that its mail is queued. {} is a directory.
@@ -45,7 +46,7 @@ def delicate(point: Point) -> bool:
 
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
 def test_a_kill_in_the_loop_loses_nothing_and_bounces_twice_only_between_the_injection_and_the_records_end(
-    sink: Sink, every: bool, capsys: pytest.CaptureFixture[str]
+    sink: Sink, every: bool, say: Say
 ) -> None:
     points = find_points(FailingMessage, sink, MAIN)
     calls = {(point.call, point.number) for point in points}
@@ -56,13 +57,12 @@ def test_a_kill_in_the_loop_loses_nothing_and_bounces_twice_only_between_the_inj
     assert not problems(told), "\n".join(problems(told))
     twice = [each for each in told if each.bounces == 2]
     assert twice, "the window of INTERNALS.md was not hit"
-    with capsys.disabled():
-        print(f"\nthe loop, {len(calls)} calls: {figures(told)}; two bounces after {len(twice)} kills")
+    say(f"the loop, {len(calls)} calls: {figures(told)}; two bounces after {len(twice)} kills")
 
 
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
 def test_a_kill_while_the_failures_are_written_loses_nothing_and_bounces_once(
-    sink: Sink, every: bool, capsys: pytest.CaptureFixture[str]
+    sink: Sink, every: bool, say: Say
 ) -> None:
     points = find_points(FailingMessage, sink, SYNC)
     assert {point.call for point in points} >= {"openat", "write", "fsync"}
@@ -70,8 +70,7 @@ def test_a_kill_while_the_failures_are_written_loses_nothing_and_bounces_once(
     told = tell_all(FailingMessage, sink, [(point,) for point in points if every or delicate(point)])
 
     assert not problems(told), "\n".join(problems(told))
-    with capsys.disabled():
-        print(f"\nthe thread that waits for the disk: {figures(told)}")
+    say(f"the thread that waits for the disk: {figures(told)}")
 
 
 def test_a_kill_while_a_bounce_and_the_bounce_of_that_one_are_on_their_way_sends_each_once_more(

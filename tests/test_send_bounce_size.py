@@ -42,6 +42,7 @@ def parts(facts: BounceFacts) -> list[bytes]:
     return compose_bounce(facts).split(boundary)[1:4]
 
 
+@pytest.mark.alone
 def test_a_bounce_of_20000_long_failures_takes_a_fraction_of_a_second_of_cpu(facts: BounceFacts) -> None:
     taken = []
     for _ in range(3):
@@ -55,6 +56,7 @@ def test_a_bounce_of_20000_long_failures_is_no_more_than_4_mb(facts: BounceFacts
     assert len(compose_bounce(facts)) <= 4_000_000
 
 
+@pytest.mark.alone
 def test_no_step_of_a_long_bounce_takes_long(facts: BounceFacts) -> None:
     # The best of several runs for each step: another process may have the CPU in one of them.
     runs = []

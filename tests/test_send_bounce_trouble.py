@@ -32,6 +32,7 @@ def many_failures() -> bytes:
     return b"".join(b"<user%d@c>:\n%s\n\n" % (number, text) for number in range(MANY))
 
 
+@pytest.mark.alone
 def test_a_bounce_of_20000_long_failures_holds_up_no_turn_of_the_loop(home: Home) -> None:
     message = classified_message(home, bounce=many_failures())
     with ScriptedSend(home) as send:
