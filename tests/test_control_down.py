@@ -10,8 +10,8 @@ from queue_base.home import Home
 from queue_base.layout import open_layout
 from queue_base.lock import take_sendmutex
 from support.control import file, files, long_id, order, queuectl
-from support.home import make_home
 from support.inflow import patched_programs
+from support.injectors import shared_home
 from support.queued import classified_message, queue_message
 from support.scripted_send import ScriptedSend
 from support.tools import need_root
@@ -140,16 +140,14 @@ def test_a_lock_that_somebody_holds_without_listening_is_a_temporary_failure(hom
     assert order(home, "hold", name) == "held 1 message"
 
 
-def test_what_root_makes_belongs_to_the_owner_of_the_queue(tmp_path: Path) -> None:
+def test_what_root_makes_belongs_to_the_owner_of_the_queue() -> None:
     need_root()
-    home = make_home(tmp_path / "home", split=3)
-    message = waiting(home)
-    for path in (Path(home.queue), *Path(home.queue).rglob("*")):
-        os.chown(path, 12345, 12345)
-    for parent in (tmp_path, *tmp_path.parents[:2]):
-        parent.chmod(0o711)
-    order(home, "hold", long_id(home, message))
-    assert file(home, "hold", message).stat().st_uid == 12345
+    with shared_home() as home:
+        message = waiting(home)
+        for path in (Path(home.queue), *Path(home.queue).rglob("*")):
+            os.chown(path, 12345, 12345)
+        order(home, "hold", long_id(home, message))
+        assert file(home, "hold", message).stat().st_uid == 12345
 
 
 def test_a_corrupt_message_is_read_again_after_release(home: Home) -> None:

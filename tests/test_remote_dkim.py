@@ -99,7 +99,7 @@ def test_a_large_message_takes_little_memory_and_stalls_nobody(home: RemoteHome)
             jobs = [daemon.start(large, b"x@b", nexthop=b"n%d.example" % number) for number in range(4)]
             assert daemon.deliver(small, b"x@b").verdicts[0][0] == SUCCESS
             assert [message.stored for message in server.received] == [b"Subject: small\n\nx\n"] * 2
-            assert [daemon.report(job, 60).verdicts[0][0] for job in jobs] == [SUCCESS] * 4
+            assert [daemon.report(job, 200).verdicts[0][0] for job in jobs] == [SUCCESS] * 4
             status = Path(f"/proc/{daemon.process.pid}/status").read_text()
             peak = int(status.partition("VmHWM:")[2].split()[0])
         contents = {message.content for message in server.received[2:]}

@@ -15,6 +15,7 @@ from queue_wire.envelope import Envelope
 from support.piped import Piped
 from support.queued import classified_message, injected
 from support.scripted_send import ScriptedSend
+from support.suite import wait_until
 
 HARD = b"DRemote host said: 550 5.1.1 no such user\n"
 OLD_FAILURE = b"<x@c>:\nnever\n\n"
@@ -137,9 +138,9 @@ def test_a_piece_that_a_crash_left_in_a_bounce_file_is_cut_off_before_the_next_f
     with ScriptedSend(home) as send:
         send.remote.deliver(b"Dno\n")
         send.wait_for(r"delivery 1: failure: no/")
-        send.fence()
         path = Path(open_layout(home.queue).bounce(message))
-        assert path.read_bytes() == OLD_FAILURE + b"<b@c>:\nno\n\n"
+        # A thread of its own writes it.
+        wait_until(lambda: path.read_bytes() == OLD_FAILURE + b"<b@c>:\nno\n\n", why="the failure in bounce/")
         send.remote.deliver(b"Kok")
         assert "half" not in text_part(bounced(send, message)[1])
 
