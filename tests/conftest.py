@@ -8,10 +8,10 @@ import pytest
 
 from queue_base.home import Home
 from support import saying
-from support.alone import Alone
 from support.control import wait_for_backlog
 from support.home import make_home
 from support.scripted_send import ScriptedSend
+from support.side_by_side import SideBySide, allow_time
 
 # Those need a namespace of their own, which test_accounts.py makes.
 collect_ignore = [] if os.environ.get("QUEUE_NAMESPACED") else ["namespaced"]
@@ -45,7 +45,8 @@ def send(home: Home) -> Iterator[ScriptedSend]:
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(saying)
     if hasattr(config, "workerinput"):  # One of the processes of pytest-xdist.
-        config.pluginmanager.register(Alone())
+        config.pluginmanager.register(SideBySide())
+        allow_time()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -10,6 +10,7 @@ from queue_wire.report import MESSAGE_SCOPE
 from support.postfix_services import POSTSCREEN, SIZE_LIMIT, SMTPD, TEXT, Services, deliver, letters, serve
 from support.remote_daemon import RemoteHome
 
+pytestmark = pytest.mark.together  # They share a Postfix.
 MB = 1024 * 1024
 SERVICES = {
     "strict": [

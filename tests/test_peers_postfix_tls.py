@@ -11,6 +11,7 @@ from support.postfix import REALM, Postfix
 from support.remote_daemon import RemoteDaemon, RemoteHome
 from support.tools import need_file
 
+pytestmark = pytest.mark.together  # They share a Postfix.
 TEXT = b"Subject: hello\n\nA message.\n"
 CA = Certificate("test CA", authority=True)
 OTHER_CA = Certificate("other CA", authority=True)

@@ -9,6 +9,7 @@ from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE
 from support.postfix_services import SMTPD, TEXT, Services, deliver, letters, serve
 from support.remote_daemon import RemoteDaemon, RemoteHome
 
+pytestmark = pytest.mark.together  # They share a Postfix.
 SERVICES = {
     "choosy": [
         SMTPD,

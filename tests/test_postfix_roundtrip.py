@@ -13,6 +13,7 @@ from queue_remote.message import CHUNK
 from support.postfix import Postfix
 from support.remote_daemon import RemoteDaemon, RemoteHome
 
+pytestmark = pytest.mark.together  # They share a Postfix.
 HEADER = b"From: a@a.example\nTo: to@b.example\nSubject: hello\nMIME-Version: 1.0\n\n"
 EIGHT_BIT = bytes(range(128, 256)) * 3 + b"\n"
 

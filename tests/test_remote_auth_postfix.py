@@ -12,6 +12,7 @@ from support.postfix import REALM, Postfix
 from support.remote_daemon import RemoteDaemon, RemoteHome
 from support.tools import need_file
 
+pytestmark = pytest.mark.together  # They share a Postfix.
 TEXT = b"Subject: hello\n\nA message.\n"
 MECHANISMS = ["SCRAM-SHA-256", "SCRAM-SHA-1", "CRAM-MD5", "PLAIN", "LOGIN"]
 

@@ -1,12 +1,18 @@
-"""Tests marked `alone`, in a run of several processes (pytest-xdist): they come first, and nothing runs beside them.
+"""Marks that matter in a run of several processes (pytest-xdist, --dist worksteal): `alone` and `together`.
 
-Each process is a pytest of its own with this plugin, which locks two directories of the checkout: every test holds
-`turn`, shared, and one that is alone holds it for itself. Who wants it for himself holds `gate` meanwhile, so that
-the others let him have it. A process that dies gives both back. In a run of one process there is nothing to do.
+Each process is a pytest of its own with this plugin. Tests marked `alone` come first, and nothing runs beside them:
+every test holds a lock on a directory of the checkout, `turn`, shared, and one that is alone holds it for itself. Who
+wants it so holds another, `gate`, meanwhile, so that the others let him have it. A process that dies gives both back.
+
+Tests marked `together` come next. What is first in the order is what xdist leaves to the process that has it, and
+what it moves to others last: so something that takes long to start is started once.
+
+In a run of one process there is nothing to do, and tests keep their order.
 """
 
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +20,9 @@ import pytest
 
 _TURN = Path(__file__).resolve().parents[1]
 _GATE = Path(__file__).resolve().parent
+# Seconds that the other processes give to the one that has the tests that are alone. It needs less to take the lock;
+# after that it would wait for the end of the tests that they have begun.
+_START = 0.5
 
 
 def is_alone(item: pytest.Item) -> bool:
@@ -21,18 +30,24 @@ def is_alone(item: pytest.Item) -> bool:
     return item.get_closest_marker("alone") is not None
 
 
-class Alone:
-    """The plugin, for a process of several."""
+def _place(item: pytest.Item) -> int:
+    """Return 0 for the tests that come first."""
+    return 0 if is_alone(item) else 1 if item.get_closest_marker("together") else 2
 
-    def __init__(self) -> None:
-        self._turn = os.open(_TURN, os.O_RDONLY | os.O_CLOEXEC)
-        self._gate = os.open(_GATE, os.O_RDONLY | os.O_CLOEXEC)
+
+class SideBySide:
+    """The plugin, for a process of several; `turn` and `gate` are directories."""
+
+    def __init__(self, turn: Path = _TURN, gate: Path = _GATE) -> None:
+        self._turn = os.open(turn, os.O_RDONLY | os.O_CLOEXEC)
+        self._gate = os.open(gate, os.O_RDONLY | os.O_CLOEXEC)
         self._alone = False
+        self._wait = 0.0
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        # All of them go to one process, which then has the lock once.
-        items.sort(key=lambda item: not is_alone(item))
+        items.sort(key=_place)
+        self._wait = _START if any(map(is_alone, items)) else 0.0
 
     # Around everything else, so that neither time limits nor fixtures of a module begin before the test may run.
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
@@ -44,6 +59,9 @@ class Alone:
             self._give()
 
     def _take(self, alone: bool) -> None:
+        if not alone:
+            time.sleep(self._wait)
+        self._wait = 0.0
         fcntl.flock(self._gate, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
         fcntl.flock(self._turn, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
         if not alone:
@@ -54,3 +72,12 @@ class Alone:
         fcntl.flock(self._turn, fcntl.LOCK_UN)
         fcntl.flock(self._gate, fcntl.LOCK_UN)
         self._alone = False
+
+
+def allow_time() -> None:
+    """Let no example of hypothesis fail for its time, which depends on what else runs."""
+    # Imported here, because a run of one file may have no use for it.
+    from hypothesis import settings
+
+    settings.register_profile("side by side", settings.default, deadline=None)
+    settings.load_profile("side by side")
