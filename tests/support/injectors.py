@@ -174,7 +174,7 @@ def shared_home(owner: int = OWNER) -> Iterator[Home]:
                 os.chown(directory, owner, owner)
                 for name in files:
                     os.chown(f"{directory}/{name}", owner, owner)
-        os.chmod(home.queue + "/maildrop", 0o1733)
+        os.chmod(home.queue + "/maildrop", 0o3733)
         yield home
     finally:
         shutil.rmtree(top)
