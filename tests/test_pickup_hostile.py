@@ -214,7 +214,7 @@ def test_nothing_is_reached_across_a_mount_point() -> None:
     assert caught.value.errno == errno.EXDEV
 
 
-def test_an_envelope_over_its_limit_is_refused_to_its_sender_and_set_aside_here(home: Home) -> None:
+def test_an_envelope_over_its_limit_is_set_aside(home: Home) -> None:
     put(home, pack_header(4) + b"mailFa@b\0" + b"Tc@d\0" * (ENVELOPE_MAX // 5) + b"\0")
     with PickupDaemon(home) as pickup:
         gone(home)

@@ -21,7 +21,7 @@ from support.suite import Suite, program, wait_until
 from support.tools import need
 
 # The program that everybody sends with.
-SENDER = "queue-inject"
+SENDER = "sendmail"
 SENDERS = ("root", "ann", "bob")
 EACH = 8
 ADDRESS = "postmaster@me.example"
