@@ -15,7 +15,7 @@ import select
 import signal
 import subprocess
 
-from queue_base.draft import CONFIG, READ, TIMEOUT, Draft, QueueTrouble, Writer
+from queue_base.draft import CONFIG, READ, REFUSED, TIMEOUT, Draft, QueueTrouble, Writer
 from queue_base.errors import reason
 from queue_base.home import Home
 from queue_base.intake import Intake
@@ -206,4 +206,6 @@ class FilterWriter(Writer):
 
 
 def _trouble(program: str, code: int, why: str) -> QueueTrouble:
+    # READ says that our own input cannot be read; some who call sendmail give up then. The program's may pass.
+    code = REFUSED if code == READ else code
     return QueueTrouble(code, f"unable to queue message by {program}: {why}")

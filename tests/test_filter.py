@@ -88,6 +88,13 @@ def test_its_exit_code_is_our_verdict(home: Home, tmp_path: Path, code: int, our
     assert found.error.startswith(b"queue-inject: fatal: unable to queue message by ")
 
 
+@pytest.mark.parametrize(("code", "ours"), [(0, 0), (11, 65), (31, 69), (53, 75), (54, 75), (71, 75), (99, 75)])
+def test_sendmail_turns_it_into_a_code_of_sysexits(home: Home, tmp_path: Path, code: int, ours: int) -> None:
+    named = script(tmp_path / "filter", f"cat >/dev/null; cat <&1 >/dev/null; exit {code}\n")
+    command = [*program("sendmail"), "--home", home.path, "c@d.example"]
+    assert run(command, MESSAGE, QUEUE_ENQUEUE=named).code == ours and is_empty(home)
+
+
 def test_a_program_that_refuses_without_reading_is_believed_and_one_that_says_queued_is_not(
     home: Home, tmp_path: Path
 ) -> None:
