@@ -29,7 +29,7 @@ USER = 12346 if ROOT else os.geteuid()
 # Changes user when everything is imported already: the tests may be where that user may not read.
 _AS_USER = """
 import ctypes, os, sys
-import queue_base.accounts as accounts, queue_inject.drop, queue_inject.enqueue, queue_inject.main
+import queue_base.accounts as accounts, queue_inject.drop, queue_inject.enqueue, queue_inject.main, queue_inject.opening
 import queue_inject.sendmail, queue_inject.sendmail_queue
 uid = int(sys.argv[1])
 if os.geteuid() == 0:
