@@ -186,17 +186,23 @@ def test_a_file_that_changes_while_it_is_read_is_no_mail(tmp_path: Path, what: s
     assert states(home) == {}
 
 
-def test_what_takes_the_name_of_a_file_that_is_queued_hinders_nobody(tmp_path: Path) -> None:
+@pytest.mark.parametrize("what", ["directory", "message"])
+def test_what_takes_the_name_of_a_file_that_is_queued_stays_and_hinders_nobody(tmp_path: Path, what: str) -> None:
     home, said = make_home(tmp_path / "home"), list[str]()
     directory = Path(home.queue, "maildrop")
 
     class Swapping(QueueWriter):
-        """Its owner replaces a file by a directory after it was copied."""
+        """Its owner replaces a file after it was copied."""
 
         def commit(self, drafts: object) -> None:
             super().commit(drafts)  # type: ignore[arg-type]
-            (directory / name(1)).unlink()
-            (directory / name(1)).mkdir()
+            (directory / "new").write_bytes(b"new")
+            if what == "message":
+                (directory / "new").rename(directory / name(1))
+            else:
+                (directory / "new").unlink()
+                (directory / name(1)).unlink()
+                (directory / name(1)).mkdir()
 
     lines = BoundedLines(said.append, "more")
     writer = Swapping(home, open_layout(home.queue), 7)
