@@ -41,6 +41,8 @@ def adopt(home: Home, owner: Owner) -> list[str]:
         giver.one(f"{home.queue}/lock/trigger", owner, TRIGGER_MODE)
         closed.open(owner, QUEUE_MODE)
     done += [f"made {path}" for path in maker.made]
-    done += [f"left alone {path!a}: neither a file nor a directory of a queue" for path in giver.left]
+    known = {f"{home.queue}/{kind}" for kind in OURS}
+    left = [path for path in giver.left if path not in known]
+    done += [f"left alone {path!a}: neither a file nor a directory of a queue" for path in left]
     done.append(f"changed owner or mode of {giver.changed} files and directories")
     return done

@@ -12,6 +12,7 @@ CONTROL_MODE = 0o755
 CONTROL_FILE_MODE = 0o644
 ALIAS_MODE = 0o2755
 QUEUE_MODE = 0o711
+ASIDE = "corrupt/maildrop"
 SENDMUTEX_MODE = 0o600
 TRIGGER_MODE = 0o622
 
@@ -29,7 +30,10 @@ OURS: dict[str, tuple[int, int | None]] = {
     "hold": (0o2700, FILE_MODE),
     "corrupt": (0o2700, FILE_MODE),
     "mess": (0o2750, MESS_MODE),
-    "maildrop": (0o1733, None),
+    # Set-group-id, so that files made there get our group: it tells queue-pickup who made them.
+    "maildrop": (0o3733, None),
+    # Files of users that are no mail: nothing here may touch them, each may be a link to somebody's file.
+    ASIDE: (0o2700, None),
     "lock": (0o700, None),
 }
 # Directories with one numbered subdirectory for each remainder; todo/ and intd/ may be flat.

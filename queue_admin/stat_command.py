@@ -6,6 +6,7 @@ from collections import Counter
 
 import click
 
+from queue_admin.modes import ASIDE
 from queue_admin.survey import Stray, survey
 from queue_admin.text import span
 from queue_base.home import Home, find_home
@@ -70,8 +71,17 @@ def command(context: click.Context) -> None:
 
 
 def _maildrop(home: Home) -> list[str]:
-    try:
-        names = os.listdir(f"{home.queue}/maildrop")
-    except OSError:
-        return []
-    return [f"maildrop: {sum(map(is_finished, names))}"]
+    """Return how many files wait in maildrop/, and how many were set aside: there may be a million."""
+    lines = []
+    for title, place, counts in (
+        ("maildrop", "maildrop", is_finished),
+        ("set aside from maildrop", ASIDE, lambda name: True),
+    ):
+        try:
+            with os.scandir(f"{home.queue}/{place}") as entries:
+                lines.append(f"{title}: {sum(counts(entry.name) for entry in entries)}")
+        except FileNotFoundError:
+            lines.append(f"{title}: 0")
+        except OSError:
+            continue
+    return lines

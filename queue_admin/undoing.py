@@ -1,6 +1,7 @@
 """Gives a home back to qmail: its owners and modes (hier.c of netqmail 1.03), with what is in the queue now.
 
-Refused before anything changes: mail in maildrop/, which qmail would never find; messages held or
+Refused before anything changes: mail in maildrop/, which qmail would never find; files of users that were
+set aside from there, which nobody but a person may throw away; messages held or
 parked as corrupt, which qmail has no word for, unless `force`; a hashed todo/ or intd/, unless it
 is said what to do with it. Every step can be repeated, in either direction.
 """
@@ -13,6 +14,7 @@ from queue_admin.flatten import check_names, flatten, is_half_flat
 from queue_admin.make import Maker, naming
 from queue_admin.modes import (
     ALIAS_MODE,
+    ASIDE,
     BUCKETED,
     CONTROL_MODE,
     EITHER,
@@ -82,6 +84,8 @@ def _marks(home: Home, kind: str) -> list[str]:
     found = []
     for name in _listed(f"{home.queue}/{kind}"):
         path = f"{home.queue}/{kind}/{name}"
+        if path == f"{home.queue}/{ASIDE}":
+            continue
         found += [f"{path}/{mark}" for mark in _listed(path)] if os.path.isdir(path) else [path]
     return found
 
@@ -104,6 +108,9 @@ def _refuse(home: Home, force: bool, undecided: list[str]) -> None:
     mail = [name for name in _listed(maildrop) if not is_temporary(name)]
     if mail:
         raise Permanent(f"unable to undo: {maildrop} has {_named(mail)}; run the suite until it is empty")
+    aside = _listed(f"{home.queue}/{ASIDE}")
+    if aside:
+        raise Permanent(f"unable to undo: {home.queue}/{ASIDE} has {_named(aside)}; move or remove what is there")
     marks = [path for kind in MARKS for path in _marks(home, kind) if not _is_stale(home, path)]
     if marks and not force:
         shown = _named([os.path.relpath(path, home.queue) for path in marks])

@@ -14,6 +14,7 @@ import pyinotify
 pyinotify.log.setLevel(logging.CRITICAL)
 
 APPEARED = pyinotify.IN_CREATE | pyinotify.IN_MOVED_TO
+RENAMED = pyinotify.IN_MOVED_TO
 
 
 class Watch:

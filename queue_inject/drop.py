@@ -2,13 +2,15 @@
 
 The directory is 1733: anybody may make a file there, nobody but its owner may list it or open it to
 sync it. So a file's contents are synced by its own descriptor, and its name by syncfs through it.
-queue-pickup, which is another account, must be able to read the file: it is 0644, and what keeps it
-private is a name of 128 random bits in a directory that cannot be listed. A user cannot see the marks in
+queue-pickup, which is another account, must be able to read the file: it is 0640, and has the queue's group from the
+directory. A directory that does not give that (yet) makes it 0644; then what keeps it private is a name of 128 random
+bits in a directory that cannot be listed. A user cannot see the marks in
 lock/, so only the disk stops this injector; queue-pickup minds the marks.
 """
 
 import os
 
+from queue_base.accounts import queue_owner
 from queue_base.draft import QUEUE_TROUBLE, TODO_TROUBLE, WRITE, Draft, QueueTrouble, Writer
 from queue_base.durable import sync_filesystem, write_all
 from queue_base.errors import reason
@@ -20,7 +22,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_MODE = 0o644
+_MODE = 0o640
+_MODE_WITHOUT_GROUP = 0o644
 
 
 class DropDraft(Draft):
@@ -28,13 +31,13 @@ class DropDraft(Draft):
 
     __slots__ = ("final", "renamed")
 
-    def __init__(self, intake: Intake) -> None:
+    def __init__(self, intake: Intake, group: int) -> None:
         directory = intake.path
         name = os.urandom(16).hex()
         path = f"{directory}/{TEMPORARY_PREFIX}{name}"
         try:
             handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE)
-            os.fchmod(handle, _MODE)
+            os.fchmod(handle, _MODE if os.fstat(handle).st_gid == group else _MODE_WITHOUT_GROUP)
         except OSError as error:
             raise QueueTrouble(QUEUE_TROUBLE, f"unable to create {path}: {reason(error)}") from error
         super().__init__(intake, path, handle, pack_header(0))
@@ -72,11 +75,12 @@ class DropWriter(Writer):
 
     def __init__(self, home: Home) -> None:
         self._directory = home.queue + "/maildrop"
+        self._group = queue_owner(home).gid
         self.intake = Intake(home, self._directory)
 
     def begin(self) -> DropDraft:
         self.intake.check()
-        return DropDraft(self.intake)
+        return DropDraft(self.intake, self._group)
 
     def commit(self, drafts: "Sequence[Draft]") -> None:
         drops = [draft for draft in drafts if isinstance(draft, DropDraft)]

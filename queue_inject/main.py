@@ -60,7 +60,7 @@ def inject(home: Home, options: Options, message: "Iterable[bytes] | None" = Non
     elif not done.recipients:
         raise Permanent("unable to send the message: it has no recipients; name them as arguments or in To, Cc or Bcc")
     else:
-        open_writer(home).put(chain((begin,), source), lambda: (done.sender, done.recipients))
+        open_writer(home, filters=True).put(chain((begin,), source), lambda: (done.sender, done.recipients))
 
 
 def show(message: "Iterable[bytes]") -> None:

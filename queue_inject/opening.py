@@ -1,4 +1,4 @@
-"""Which writer a user may use: the queue's, or that of maildrop/ (DESIGN: accounts)."""
+"""Which writer a user may use: the queue's, or that of maildrop/ (DESIGN: accounts), or a program in their place."""
 
 import os
 
@@ -9,12 +9,21 @@ from queue_base.home import Home
 from queue_base.layout import open_layout
 from queue_base.writer import QueueWriter
 
+FILTERS = ("QUEUE_ENQUEUE", "QMAILQUEUE")
 
-def open_writer(home: Home) -> Writer:
+
+def open_writer(home: Home, filters: bool = False) -> Writer:
     """Return the writer that this user may use; root first becomes queue/'s owner. Raises QueueTrouble.
 
-    The injector on record stays the real user id that the program was started with.
+    The injector on record stays the real user id that the program was started with. With `filters`, a program that the
+    environment names gets the message instead; queue-enqueue, which such programs end by running, never asks for that.
     """
+    for variable in FILTERS if filters else ():
+        if program := os.environ.get(variable):
+            # Imported here because it costs half as much as all the rest.
+            from queue_inject.filter import FilterWriter
+
+            return FilterWriter(home, variable, program)
     uid, effective = os.getuid(), os.geteuid()
     if not os.path.isdir(home.path):
         raise QueueTrouble(HOME_TROUBLE, f"unable to use {home.path}: it is not there; queuectl init makes a home")

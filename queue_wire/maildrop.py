@@ -6,7 +6,8 @@
 
 The length comes first and is filled in last, the envelope comes last because a client sends it last;
 so a file that was cut short or written over is never taken for whole. `tmp.X` is a file under
-construction, `mail.X` a finished one, X being 32 hexadecimal digits that nobody can guess.
+construction, `mail.X` a finished one, X being 32 hexadecimal digits that nobody can guess. An envelope has at most
+ENVELOPE_MAX bytes and RECIPIENTS_MAX recipients, since queue-pickup, which serves all users, holds it in memory.
 """
 
 from queue_wire.envelope import EnvelopeReader, check_address
@@ -15,6 +16,8 @@ from queue_wire.errors import FormatError, quoted
 TEMPORARY_PREFIX = "tmp."
 FINISHED_PREFIX = "mail."
 HEADER_LENGTH = 38
+ENVELOPE_MAX = 8 * 1024 * 1024
+RECIPIENTS_MAX = 200_000
 _MAGIC = b"queue-maildrop 1 "
 _HEX = frozenset("0123456789abcdef")
 
@@ -50,11 +53,18 @@ def unpack_header(data: bytes) -> int:
 def pack_envelope(sender: bytes, recipients: list[bytes]) -> bytes:
     """Return the envelope with its closing NUL. Raises AddressTooLong, FormatError."""
     tail = b"".join([b"T%s\0" % check_address(recipient) for recipient in recipients])
-    return b"F%s\0%s\0" % (check_address(sender), tail)
+    packed = b"F%s\0%s\0" % (check_address(sender), tail)
+    if len(packed) > ENVELOPE_MAX or len(recipients) > RECIPIENTS_MAX:
+        found = f"{len(recipients)} recipients in {len(packed)} bytes"
+        raise FormatError(f"maildrop: {found}, limits {RECIPIENTS_MAX} and {ENVELOPE_MAX}; send it several times")
+    return packed
 
 
 def unpack_envelope(data: bytes) -> tuple[bytes, list[bytes]]:
     """Return (sender, recipients) from a whole envelope with nothing after it. Raises FormatError."""
+    # The sender and the end have a NUL each. Looked at before there is an object for each recipient.
+    if data.count(b"\0") > RECIPIENTS_MAX + 2:
+        raise FormatError(f"maildrop: more than {RECIPIENTS_MAX} recipients")
     reader = EnvelopeReader()
     envelope = reader.feed(data)
     if envelope is None or reader.rest:

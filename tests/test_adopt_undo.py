@@ -116,6 +116,25 @@ def test_mail_in_maildrop_is_refused_even_when_forced(qmail: QmailQueue) -> None
     assert snapshot(Path(qmail.home.path)) == adopted
 
 
+def test_files_set_aside_are_left_alone_and_refused_even_when_forced(qmail: QmailQueue) -> None:
+    adopt(qmail.home, our_owner())
+    secret = qmail.queue.parent / "somebody else's"
+    secret.write_bytes(b"x")
+    secret.chmod(0o644)
+    aside = qmail.queue / "corrupt/maildrop/1000.1.2"
+    os.link(secret, aside)
+    adopt(qmail.home, our_owner())
+    assert stat.S_IMODE(secret.stat().st_mode) == 0o644
+    adopted = snapshot(Path(qmail.home.path))
+    with pytest.raises(Permanent, match=r"corrupt/maildrop has 1000\.1\.2; move or remove"):
+        undo(qmail.home, qmail_accounts(), force=True)
+    assert snapshot(Path(qmail.home.path)) == adopted
+    aside.unlink()
+    secret.unlink()
+    undo(qmail.home, qmail_accounts())
+    assert not os.path.lexists(qmail.queue / "corrupt")
+
+
 def test_a_file_under_construction_in_maildrop_goes(qmail: QmailQueue) -> None:
     before = snapshot(Path(qmail.home.path))
     adopt(qmail.home, our_owner())

@@ -25,7 +25,7 @@ HASHED = {
     "corrupt": 0o2700,
     "mess": 0o2750,
 }
-FLAT = {"pid": 0o2700, "bounce": 0o2700, "maildrop": 0o1733, "lock": 0o700}
+FLAT = {"pid": 0o2700, "bounce": 0o2700, "maildrop": 0o3733, "corrupt/maildrop": 0o2700, "lock": 0o700}
 
 
 def init(path: Path, *options: str) -> int:

@@ -34,7 +34,7 @@ def drop(home: Home, name: str) -> None:
     path.write_bytes(pack_header(4) + b"mail" + pack_envelope(b"a@example.org", REMOTE))
     path.chmod(0o644)
     if ROOT:
-        os.chown(path, USER, USER)
+        os.chown(path, USER, -1)
     path.rename(path.with_name(f"mail.{name}"))
 
 

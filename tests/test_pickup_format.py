@@ -6,7 +6,9 @@ from hypothesis import strategies as st
 
 from queue_wire.errors import AddressTooLong, FormatError
 from queue_wire.maildrop import (
+    ENVELOPE_MAX,
     HEADER_LENGTH,
+    RECIPIENTS_MAX,
     is_finished,
     is_temporary,
     pack_envelope,
@@ -52,6 +54,16 @@ def test_an_address_that_no_envelope_may_hold_is_refused() -> None:
         pack_envelope(b"a@b", [b"x" * 1003])
     with pytest.raises(FormatError):
         pack_envelope(b"a\0b", [])
+
+
+def test_an_envelope_has_its_limits_and_what_is_within_them_comes_back() -> None:
+    most = [b"x"] * RECIPIENTS_MAX
+    assert unpack_envelope(pack_envelope(b"a@b", most)) == (b"a@b", most)
+    for too_many in ([*most, b"x"], [b"x" * 1000] * (ENVELOPE_MAX // 1000)):
+        with pytest.raises(FormatError, match="send it several times"):
+            pack_envelope(b"a@b", too_many)
+    with pytest.raises(FormatError, match="more than"):
+        unpack_envelope(b"Fa@b\0" + b"Tx\0" * (RECIPIENTS_MAX + 1) + b"\0")
 
 
 def test_names_are_temporary_or_finished_or_neither() -> None:

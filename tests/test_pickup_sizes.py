@@ -11,10 +11,14 @@ from queue_base.home import Home
 from queue_base.layout import open_layout
 from queue_base.writer import QueueWriter
 from queue_inject import maildrop
+from queue_inject.aside import Aside
+from queue_inject.bounded import BoundedLines
+from queue_inject.copying import Rules
 from queue_inject.maildrop import Maildrop
 from queue_wire.maildrop import HEADER_LENGTH, pack_envelope, pack_header
 from support.home import make_home
 from support.injectors import ROOT, USER, PickupDaemon, file_limit, queued, shared_home
+from support.maildrop import set_aside
 from support.suite import wait_until
 
 ENVELOPE = pack_envelope(b"a@b", [b"c@d"])
@@ -37,7 +41,7 @@ def put(home: Home, number: int, length: int) -> Path:
         file.write(ENVELOPE)
     path.with_name("by hand").chmod(0o644)
     if ROOT:
-        os.chown(path.with_name("by hand"), USER, USER)
+        os.chown(path.with_name("by hand"), USER, -1)
     path.with_name("by hand").rename(path)
     return path
 
@@ -48,10 +52,12 @@ def test_a_file_that_claims_gigabytes_which_it_does_not_hold_is_left_and_others_
     with PickupDaemon(home, file_limit(100 << 20)) as pickup:
         wait_until(lambda: [len(each.message) for each in queued(home)] == [10], why="the other message")
         wait_until(lambda: pickup.said(f"of {GIGABYTES + HEADER_LENGTH + len(ENVELOPE)} bytes".encode()))
-        assert b"warning: queue-pickup: unable to take " + os.fsencode(claims) in pickup.log
-        assert b"it stays there untouched" in pickup.log and pickup.log.count(b"\0") == 1
+        assert b"alert: queue-pickup: unable to take " + os.fsencode(claims) in pickup.log
+        assert b"it is set aside" in pickup.log and pickup.log.count(b"\0") == 1
         assert pickup.end() == (0, b"")
-    assert claims.exists()
+    assert not claims.exists() and [path.stat().st_size for path in set_aside(home)] == [
+        GIGABYTES + HEADER_LENGTH + len(ENVELOPE)
+    ]
 
 
 def test_holes_in_a_message_of_ordinary_size_are_taken_as_the_nuls_that_they_are(home: Home) -> None:
@@ -74,9 +80,14 @@ def test_a_group_copies_no_more_than_its_bound_unless_one_message_alone_is_large
 
     monkeypatch.setattr(maildrop, "GROUP_BYTES", 5_000)
     complaints: list[str] = []
-    drop = Maildrop(home.queue + "/maildrop", Recorder(home, open_layout(home.queue), 7), complaints.append)
+    lines = BoundedLines(complaints.append, "more")
+    directory = home.queue + "/maildrop"
+    writer = Recorder(home, open_layout(home.queue), 7)
+    drop = Maildrop(directory, writer, Rules(None, True), Aside(home.queue, directory, lines), lines)
     for number, size in enumerate((2000, 2000, 2000, 9000, 2000)):
         drop.add(put(home, number, size).name)
-    assert drop.take(again=True) and complaints == []
+    while drop.waiting:
+        assert drop.take()
+    assert complaints == []
     assert groups == [4, 2, 9, 2]
     assert sorted(len(each.message) for each in queued(home)) == [2000, 2000, 2000, 2000, 9000]

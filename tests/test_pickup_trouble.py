@@ -22,7 +22,7 @@ from support.injectors import (
     shared_home,
     states,
 )
-from support.maildrop import ENVELOPE, NAME, leave, maildrop, put, taken
+from support.maildrop import ENVELOPE, NAME, leave, maildrop, put, set_aside, taken
 from support.suite import wait_until
 
 BROKEN = {
@@ -46,37 +46,19 @@ def home() -> Iterator[Home]:
 
 
 @pytest.mark.parametrize("data", BROKEN.values(), ids=BROKEN.keys())
-def test_a_damaged_file_is_reported_once_and_left(home: Home, data: bytes) -> None:
+def test_a_damaged_file_is_set_aside_with_one_alert(home: Home, data: bytes) -> None:
     path = put(home, data)
     with PickupDaemon(home) as pickup:
         wait_until(lambda: pickup.said(b"\0"))
         leave(home)
-        wait_until(lambda: states(home) == {4: 1})
+        taken(home, 1)
         assert pickup.end() == (0, b"")
-        assert pickup.said(b"warning: queue-pickup: unable to take %s of uid %d: " % (os.fsencode(path), USER))
+        assert pickup.said(b"Lalert: queue-pickup: unable to take %s of uid %d: " % (os.fsencode(path), USER))
 
-    assert pickup.log.count(b"\0") == 1 and pickup.log.startswith(b"L") and b"\n" not in pickup.log
-    assert path.read_bytes() == data
-
-
-def test_what_is_no_file_of_ours_is_never_followed_or_opened(home: Home) -> None:
-    directory = Path(home.queue, "maildrop")
-    secret = Path(home.path, "secret")
-    secret.write_bytes(pack_header(6) + b"secret" + ENVELOPE)
-    (directory / f"mail.{1:032x}").symlink_to(secret)
-    os.link(secret, directory / f"mail.{2:032x}")
-    os.mkfifo(directory / f"mail.{3:032x}")
-    (directory / f"mail.{4:032x}").mkdir()
-    (directory / "hello\n\xff there").write_bytes(b"")
-    (directory / "mail.short").write_bytes(b"")
-    with PickupDaemon(home) as pickup:
-        wait_until(lambda: pickup.said(b"") and pickup.log.count(b"\0") == 6)
-        leave(home)
-        wait_until(lambda: states(home) == {4: 1} and len(maildrop(home)) == 6)
-        assert pickup.end() == (0, b"")
-
-    assert pickup.log.count(b"\0") == 6 and b"\n" not in pickup.log
-    assert only(home).message == b"hello\n"
+    assert pickup.log.count(b"\0") == 1 and b"\n" not in pickup.log
+    (aside,) = set_aside(home)
+    assert b"; it is set aside as corrupt/maildrop/%s\0" % os.fsencode(aside.name) in pickup.log
+    assert aside.read_bytes() == data and aside.stat().st_uid == USER and aside.name.startswith(f"{USER}.")
 
 
 def test_a_file_under_construction_is_left_until_it_is_36_hours_old(home: Home) -> None:

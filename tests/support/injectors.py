@@ -29,7 +29,7 @@ USER = 12346 if ROOT else os.geteuid()
 # Changes user when everything is imported already: the tests may be where that user may not read.
 _AS_USER = """
 import ctypes, os, sys
-import queue_base.accounts as accounts, queue_inject.drop, queue_inject.enqueue, queue_inject.main
+import queue_base.accounts as accounts, queue_inject.drop, queue_inject.enqueue, queue_inject.main, queue_inject.opening
 import queue_inject.sendmail, queue_inject.sendmail_queue
 uid = int(sys.argv[1])
 if os.geteuid() == 0:
@@ -174,7 +174,7 @@ def shared_home(owner: int = OWNER) -> Iterator[Home]:
                 os.chown(directory, owner, owner)
                 for name in files:
                     os.chown(f"{directory}/{name}", owner, owner)
-        os.chmod(home.queue + "/maildrop", 0o1733)
+        os.chmod(home.queue + "/maildrop", 0o3733)
         yield home
     finally:
         shutil.rmtree(top)

@@ -23,6 +23,12 @@ def maildrop(home: Home) -> list[str]:
     return os.listdir(home.queue + "/maildrop")
 
 
+def set_aside(home: Home) -> list[Path]:
+    """Return what is in corrupt/maildrop/, in the order of its names."""
+    place = Path(home.queue, "corrupt", "maildrop")
+    return sorted(place.iterdir()) if place.exists() else []
+
+
 def leave(home: Home, message: bytes = b"hello\n", recipients: int = 1) -> None:
     """Have the user leave a message in maildrop/."""
     envelope = b"Fa@example.org\0" + b"".join(b"T%d@example.net\0" % each for each in range(recipients)) + b"\0"
@@ -35,7 +41,7 @@ def put(home: Home, data: bytes, name: str = "mail." + NAME) -> Path:
     path.with_name("by hand").write_bytes(data)
     path.with_name("by hand").chmod(0o644)
     if ROOT:
-        os.chown(path.with_name("by hand"), USER, USER)
+        os.chown(path.with_name("by hand"), USER, -1)
     path.with_name("by hand").rename(path)
     return path
 
