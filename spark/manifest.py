@@ -27,8 +27,8 @@ class Manifest:
 
     number: of this build, from 1; 0 is a lake before the first. made: when, ISO 8601 UTC. tables: by table, each data
     file (path below the table's directory) with its bytes. state: sources.State. counts: by "host/queue" the lines
-    read so far, by kind. dropped: files (path below LAKE) that the manifest before listed, for readers that have it
-    open; the next build removes them.
+    read so far, by kind. dropped: files (path below LAKE) that count no more, with when (Unix time) they were dropped:
+    a reader may have them open, and a later build removes them.
     """
 
     number: int = 0
@@ -36,7 +36,7 @@ class Manifest:
     tables: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     state: Mapping[str, Any] = field(default_factory=dict)
     counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    dropped: tuple[str, ...] = ()
+    dropped: Mapping[str, int] = field(default_factory=dict)
 
     def files(self) -> set[str]:
         """Return every data file, as a path below LAKE."""
@@ -53,7 +53,7 @@ def pack(manifest: Manifest) -> bytes:
         "tables": {table: dict(paths) for table, paths in manifest.tables.items()},
         "state": dict(manifest.state),
         "counts": {stream: dict(kinds) for stream, kinds in manifest.counts.items()},
-        "dropped": list(manifest.dropped),
+        "dropped": dict(manifest.dropped),
         "whole": True,
     }
     return json.dumps(value, indent=1, ensure_ascii=True).encode() + b"\n"
@@ -73,7 +73,7 @@ def unpack(content: bytes) -> Manifest:
             value["tables"],
             value["state"],
             value["counts"],
-            tuple(value["dropped"]),
+            value["dropped"],
         )
     except (UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError) as error:
         raise NotAManifest(str(error)) from error

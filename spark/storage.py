@@ -6,7 +6,8 @@ Java gives it. On a local disk what is written can be made safe; elsewhere the f
 
 import os
 import posixpath
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -16,6 +17,8 @@ from spark.trouble import JAVA_ERRORS, is_missing, java_reason
 
 # With more files than this one sync of all the disks is quicker than one of each file.
 MANY_FILES = 100
+# How many requests another machine gets at once.
+REQUESTS = 16
 
 
 class Entry(NamedTuple):
@@ -96,12 +99,30 @@ class Storage:
             self._call(stream.close)
 
     def rename(self, old: str, new: str) -> None:
+        """Rename a file within a file system; the new name's directory is there."""
         if not self._call(self._system.rename, self._path(old), self._path(new)):
             raise OSError(f"{self.uri(old)} cannot be renamed to {self.uri(new)}")
 
     def remove(self, path: str) -> None:
         """Remove a file, or a directory with all in it; one that is gone is no trouble."""
         self._call(self._system.delete, self._path(path), True)
+
+    def each(self, work: Callable[..., None], *columns: Iterable[str]) -> None:
+        """Do something for many paths, as map does; many at once where each is a message to another machine."""
+        if self.local is not None:
+            for row in zip(*columns, strict=True):
+                work(*row)
+            return
+        with ThreadPoolExecutor(REQUESTS) as pool:
+            for _ in pool.map(work, *columns):
+                pass
+
+    def remove_empty(self, path: str) -> None:
+        """Remove a directory if nothing is in it."""
+        try:
+            self._system.delete(self._path(path), False)
+        except JAVA_ERRORS:
+            pass
 
     def sync(self, paths: Iterable[str]) -> None:
         """Make files, and names in directories, safe: their contents stay after a power cut. Only on a local disk."""
