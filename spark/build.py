@@ -17,10 +17,11 @@ from spark.expire import expired
 from spark.lock import locked
 from spark.manifest import Manifest, add_counts
 from spark.match import Batch, make_batch
+from spark.plan import Plan, SourceError
 from spark.progress import Progress
 from spark.reasons import describe
 from spark.schema import TABLES
-from spark.sources import Plan, SourceError, plan
+from spark.sources import plan
 from spark.storage import Storage
 from spark.store import PARTITIONED, read_table, read_tables
 from spark.trouble import JAVA_ERRORS, java_reason

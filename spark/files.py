@@ -7,7 +7,7 @@ import os
 from typing import Any, BinaryIO, NamedTuple, Protocol, cast
 from urllib.parse import unquote, urlsplit
 
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 _CHUNK = 1 << 20

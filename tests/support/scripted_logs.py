@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 from spark import build as build_module
 from spark.build import Order, Summary, build
 from spark.match import Batch
+from spark.plan import Plan
 from spark.progress import Progress
 from spark.schema import TABLES, Tables
-from spark.sources import Plan
 from spark.store import open_tables
 
 Rows = list[dict[str, Any]]
