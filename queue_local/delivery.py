@@ -1,7 +1,7 @@
-"""One delivery, from the recipient's address to the text of the report (qmail-local(8)).
+"""One delivery, from the recipient's address to its outcome (qmail-local(8)).
 
 Runs in a process of its own, which it changes for good: user, current directory, umask. Returns the
-text of a success; raises Temporary or Permanent with the text for the report.
+outcome of a success; raises Temporary or Permanent with the text for the report.
 """
 
 import os
@@ -17,11 +17,12 @@ from queue_local.qmailfile import enter_home, read_instructions
 from queue_wire.address import split_address, verp_sender
 from queue_wire.dotqmail import MAILDIR, Instruction
 from queue_wire.job import Job
+from queue_wire.local_result import Outcome
 
 LOOPING = "This message is looping: it already has my Delivered-To line. (#5.4.6)"
 
 
-def deliver(home: Home, job: Job, message: int, default: bytes) -> str:
+def deliver(home: Home, job: Job, message: int, default: bytes) -> Outcome:
     """Deliver the open file `message` to the job's recipient; `default` is control/defaultdelivery."""
     recipient = job.recipients[0]
     local, at, _ = recipient.rpartition(b"@")
@@ -29,7 +30,7 @@ def deliver(home: Home, job: Job, message: int, default: bytes) -> str:
         raise Permanent("Sorry, address must include host name. (#5.1.3)")
     if not local:
         # `@host` means nobody: an empty doublebounceto discards double bounces in this way (qmail-lspawn(8)).
-        return count_text(0, 0, 0)
+        return Outcome(count_text(0, 0, 0))
     mailbox = find_mailbox(local, find_user, lambda: alias_account(home))
     # A queue that belongs to whoever started the suite is served as that user, be it root (the demo).
     everything_is_ours = queue_owner(home).uid == os.geteuid()
@@ -38,7 +39,7 @@ def deliver(home: Home, job: Job, message: int, default: bytes) -> str:
 
 def deliver_as(
     mailbox: Mailbox, sender: bytes, recipient: bytes, message: int, default: bytes, everything_is_ours: bool = False
-) -> str:
+) -> Outcome:
     """Become the mailbox's account, go to its home and follow its .qmail file."""
     take_account(mailbox.account, split_address(recipient)[0], everything_is_ours)
     os.umask(0o077)
@@ -76,7 +77,7 @@ def take_account(account: Account, local: bytes, everything_is_ours: bool = Fals
         )
 
 
-def follow(source: str, instructions: list[Instruction], head: bytes, message: int) -> str:
+def follow(source: str, instructions: list[Instruction], head: bytes, message: int) -> Outcome:
     """Carry out the instructions in order; the first that fails ends the delivery."""
     # Looked at before anything is done, so that a retry does not repeat the lines above a line like this.
     for instruction in instructions:
@@ -87,7 +88,7 @@ def follow(source: str, instructions: list[Instruction], head: bytes, message: i
             )
     for instruction in instructions:
         deliver_maildir(os.fsdecode(instruction.argument), head, message)
-    return count_text(len(instructions), 0, 0)
+    return Outcome(count_text(len(instructions), 0, 0))
 
 
 def count_text(files: int, forwards: int, programs: int) -> str:

@@ -50,16 +50,7 @@ def cut_text(text: bytes) -> bytes:
 def pack_result(text: bytes, forward: Forward | None = None) -> bytes:
     """Return the bytes that a delivery's process writes. Raises FormatError for a forward that cannot be packed."""
     data = pack_netstring(cut_text(text))
-    if forward is None:
-        return data
-    fields = [forward.sender, forward.head, *forward.recipients]
-    packed = b"\0".join([b"%d" % forward.uid, *fields])
-    if not forward.recipients or packed.count(b"\0") != len(fields):
-        raise FormatError("forward: no recipients, or a NUL in an address")
-    data += pack_netstring(packed)
-    if len(data) > RESULT_MAX:
-        raise FormatError(f"forward: {len(data)} bytes of addresses, limit {RESULT_MAX}")
-    return data
+    return data if forward is None else data + pack_netstring(pack_forward(forward))
 
 
 def unpack_result(data: bytes) -> tuple[bytes, Forward | None]:
@@ -70,10 +61,22 @@ def unpack_result(data: bytes) -> tuple[bytes, Forward | None]:
     whole = sum(len(pack_netstring(part)) for part in (text, forward) if part is not None)
     if text is None or whole != len(data):
         raise FormatError(f"result: not a text and a forward: {quoted(data)}")
-    return text, None if forward is None else _unpack_forward(forward)
+    return cut_text(text), None if forward is None else unpack_forward(forward)
 
 
-def _unpack_forward(payload: bytes) -> Forward:
+def pack_forward(forward: Forward) -> bytes:
+    """Return the fields of a forward, divided by NULs. Raises FormatError for what cannot be told apart again."""
+    fields = [forward.sender, forward.head, *forward.recipients]
+    packed = b"\0".join([b"%d" % forward.uid, *fields])
+    if not forward.recipients or packed.count(b"\0") != len(fields):
+        raise FormatError("no recipients, or a NUL in an address")
+    if len(packed) > RESULT_MAX:
+        raise FormatError(f"{len(packed)} bytes of addresses, limit {RESULT_MAX}")
+    return packed
+
+
+def unpack_forward(payload: bytes) -> Forward:
+    """Return the forward in its fields. Raises FormatError."""
     uid, *fields = payload.split(b"\0")
     # (uid_t) -1 is nobody's.
     if not uid.isdigit() or len(uid) > 10 or int(uid) >= 2**32 - 1 or len(fields) < 3:

@@ -8,6 +8,7 @@ import pytest
 
 from queue_local.delivery import deliver_as
 from queue_local.mailbox import Account, Mailbox
+from queue_wire.local_result import Outcome
 from support.deliveries import JOB, run
 from support.mailboxes import UID, MailHome, mail_home, new_mail
 
@@ -177,7 +178,7 @@ def test_another_user_s_mail_waits_for_a_queue_local_that_root_started(mail: Mai
     mail.maildir()
     mailbox = Mailbox(Account("eve", UID + 1, UID + 1, str(mail.alias)), b"", b"")
 
-    def work(message: int) -> str:
+    def work(message: int) -> Outcome:
         if os.geteuid() == 0:
             os.setuid(UID)
         return deliver_as(mailbox, b"", b"eve@host", message, b"./Maildir/\n")
