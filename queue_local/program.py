@@ -33,8 +33,8 @@ class Interrupted(Temporary):
 
     exit_code = _INTERRUPTED
 
-    def __init__(self, what: str) -> None:
-        super().__init__(f"{what}. (#4.3.0)")
+    def __init__(self, what: str, more: str = "") -> None:
+        super().__init__(f"{what}. (#4.3.0){more}")
         self.what = what
 
 
@@ -57,7 +57,7 @@ def run_program(command: bytes, environment: dict[bytes, bytes], message: int, s
         code = program.run(output, seconds)
     except Interrupted as error:
         program.end()
-        raise Interrupted(f"{error.what}: killed {_name(command)}{_said(output)}") from error
+        raise Interrupted(f"{error.what}: killed {_name(command)}", _said(output)) from error
     except BaseException:
         program.end()
         raise
@@ -132,6 +132,8 @@ class _Program:
         # This is bounded by itself, and the delivery's alarm must not break it off.
         signal.alarm(0)
         self._kill(signal.SIGTERM)
+        # One that is stopped hears TERM when it goes on.
+        self._kill(signal.SIGCONT)
         self._wait(GRACE)
         self._kill(signal.SIGKILL)
         self._wait(_LAST_WAIT)
