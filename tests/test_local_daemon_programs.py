@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
@@ -11,6 +12,7 @@ from support.injectors import queued
 from support.local_daemon import LocalDaemon
 from support.mailboxes import UID, MailHome, mail_home, new_mail
 from support.programs import Stopwatch, wait_for_end
+from support.strace import read_trace, strace_command
 from support.suite import wait_until
 
 TO = b"info@host.example"
@@ -125,6 +127,24 @@ def test_a_forward_is_in_the_queue_before_its_report_with_what_programs_said(mai
     assert (envelope.uid, envelope.sender, envelope.recipients) == (UID, b"a@b", [b"one@far.example", b"two"])
     assert letter == b"K" and text.startswith(b"said\ndid 1+2+1\nqp %d\nid %d-" % (envelope.pid, made.number))
     assert b" invoked by uid %d)" % UID in made.received
+
+
+def test_a_forward_is_synced_before_anybody_hears_of_it(mail: MailHome, tmp_path: Path) -> None:
+    mail.qmail(".qmail-info", b"&one@far.example\n")
+    with LocalDaemon(mail.home, wrapper=tuple(strace_command(tmp_path / "trace", []))) as daemon:
+        daemon.ready()
+        assert daemon.verdict(1, mail.message(b"Subject: x\n\nbody\n"), TO)[0] == b"K"
+        assert daemon.end()[0] == 0
+    steps = []
+    for call in read_trace(tmp_path / "trace"):
+        if call.name in ("fsync", "syncfs"):
+            steps.append("sync " + Path(call.descriptor(0)[1]).relative_to(mail.path / "queue").parts[0])
+        elif call.name in ("link", "linkat") and not call.began:
+            where = Path(call.path(-2 if call.name == "linkat" else -1))
+            steps += ["link todo"] * (where.parts[-3] == "todo")
+        elif call.name == "write" and b"did 0+1+0\nqp " in call.data(1):
+            steps.append("report")
+    assert steps == ["sync mess", "sync mess", "sync intd", "link todo", "sync todo", "report"]
 
 
 def test_a_line_that_fails_makes_no_forward(mail: MailHome) -> None:
