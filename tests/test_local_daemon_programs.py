@@ -11,7 +11,7 @@ from queue_wire.job import Job, pack_job
 from support.injectors import queued
 from support.local_daemon import LocalDaemon
 from support.mailboxes import UID, MailHome, mail_home, new_mail
-from support.programs import Stopwatch, wait_for_end
+from support.programs import Stopwatch, pid_in, wait_for_end
 from support.strace import read_trace, strace_command
 from support.suite import wait_until
 
@@ -91,6 +91,17 @@ def test_a_hanging_program_is_deferred_at_localtimeout_and_gone_then(mail: MailH
     assert letter == b"Z" and watch.seconds < SOON
     assert text == b"Timeout on delivery: killed echo $$ >pid; trap '' TERM; sleep 1000; sleep 1000. (#4.3.0)\n"
     wait_for_end(int((mail.alias / "pid").read_text()))
+
+
+def test_a_hanging_program_ends_at_its_time_even_if_queue_local_is_gone(mail: MailHome) -> None:
+    mail.qmail(".qmail-info", b"|trap '' TERM; echo $$ >pid; while :; do sleep 0.1; done\n")
+    (mail.path / "control/localtimeout").write_text("1\n")
+    with LocalDaemon(mail.home) as daemon:
+        daemon.ready()
+        daemon.send(1, mail.message(b"x"), TO)
+        pid = pid_in(mail.alias / "pid")
+        daemon.process.kill()
+        wait_for_end(pid)
 
 
 def test_programs_run_as_the_user_with_the_message_and_a_clean_environment(mail: MailHome) -> None:
