@@ -10,13 +10,14 @@ from queue_base.accounts import Owner, become, queue_owner
 from queue_base.errors import Failure, Permanent, Temporary, reason
 from queue_base.home import Home
 from queue_local.headers import delivered_to, header_has, return_path
-from queue_local.mailbox import Account, Mailbox, find_mailbox
+from queue_local.limits import apply_limits
 from queue_local.maildir import deliver_maildir
-from queue_local.passwd import alias_account, find_user
 from queue_local.qmailfile import enter_home, read_instructions
+from queue_local.users import NOT_AS_ROOT, find_recipient, refuse_all_but_forwards
 from queue_wire.address import split_address, verp_sender
 from queue_wire.dotqmail import MAILDIR, Instruction
 from queue_wire.job import Job
+from queue_wire.mailbox import Account, Mailbox
 
 LOOPING = "This message is looping: it already has my Delivered-To line. (#5.4.6)"
 
@@ -30,14 +31,25 @@ def deliver(home: Home, job: Job, message: int, default: bytes) -> str:
     if not local:
         # `@host` means nobody: an empty doublebounceto discards double bounces in this way (qmail-lspawn(8)).
         return count_text(0, 0, 0)
-    mailbox = find_mailbox(local, find_user, lambda: alias_account(home))
+    mailbox = find_recipient(home, local)
+    owner = queue_owner(home).uid
     # A queue that belongs to whoever started the suite is served as that user, be it root (the demo).
-    everything_is_ours = queue_owner(home).uid == os.geteuid()
-    return deliver_as(mailbox, verp_sender(job.sender, recipient), recipient, message, default, everything_is_ours)
+    everything_is_ours = owner == os.geteuid()
+    # What runs as the queue's owner, or writes files as it, could write to the queue.
+    forwards_only = mailbox.account.uid == owner and not everything_is_ours
+    apply_limits(home)
+    sender = verp_sender(job.sender, recipient)
+    return deliver_as(mailbox, sender, recipient, message, default, everything_is_ours, forwards_only)
 
 
 def deliver_as(
-    mailbox: Mailbox, sender: bytes, recipient: bytes, message: int, default: bytes, everything_is_ours: bool = False
+    mailbox: Mailbox,
+    sender: bytes,
+    recipient: bytes,
+    message: int,
+    default: bytes,
+    everything_is_ours: bool = False,
+    forwards_only: bool = False,
 ) -> str:
     """Become the mailbox's account, go to its home and follow its .qmail file."""
     take_account(mailbox.account, split_address(recipient)[0], everything_is_ours)
@@ -52,6 +64,8 @@ def deliver_as(
     if looping:
         raise Permanent(LOOPING)
     source, instructions = read_instructions(mailbox, default)
+    if forwards_only:
+        refuse_all_but_forwards(mailbox.account, source, instructions)
     return follow(source, instructions, return_path(sender) + line, message)
 
 
@@ -60,10 +74,10 @@ def take_account(account: Account, local: bytes, everything_is_ours: bool = Fals
 
     Where root owns queue/ as well as alias/, root is who asked for it.
     """
-    if not account.uid and everything_is_ours:
+    if not account.uid and everything_is_ours and not os.geteuid():
         return
     if not account.uid:
-        raise Temporary(f"Not allowed to deliver as root, who owns {account.home}. (#4.7.0)")
+        raise Temporary(NOT_AS_ROOT)
     if not os.geteuid():
         try:
             become(Owner(account.uid, account.gid))

@@ -9,9 +9,9 @@ import os
 import stat
 
 from queue_base.errors import Permanent, Temporary, reason
-from queue_local.mailbox import Mailbox
 from queue_wire.dotqmail import Instruction, qmail_names, unpack_dotqmail
 from queue_wire.errors import FormatError
+from queue_wire.mailbox import Mailbox
 
 # qmail's conf-patrn as it comes: group-writable is allowed, as many systems give each user a group.
 _WRITABLE = stat.S_IWOTH

@@ -47,8 +47,8 @@ def test_missing_accounts_are_made_as_system_accounts_without_home_or_shell(monk
     owner, made = ensure_accounts()
     assert (owner.uid, owner.gid) == (900, 900)
     assert made == ["group queue", "account queue", "account queuer"]
-    user = ["/sbin/useradd", "--system", "--home-dir", "/nonexistent", "--no-create-home"]
-    user += ["--shell", "/usr/sbin/nologin", "--gid", "queue"]
+    user = ["/sbin/useradd", "--system", "--no-create-home", "--shell", "/usr/sbin/nologin"]
+    user += ["--home-dir", "/nonexistent", "--gid", "queue"]
     assert system.calls == [["/sbin/groupadd", "--system", "queue"], [*user, "queue"], [*user, "queuer"]]
 
 
