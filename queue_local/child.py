@@ -9,14 +9,7 @@ import signal
 from collections.abc import Callable
 from typing import NoReturn
 
-from queue_base.errors import (
-    PERMANENT,
-    TEMPORARY,
-    Failure,
-    Permanent,
-    Temporary,
-    complain,
-)
+from queue_base.errors import PERMANENT, TEMPORARY, Failure, Permanent, Temporary, complain
 
 # Where a delivery finds its descriptors.
 MESSAGE = 0

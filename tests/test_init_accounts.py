@@ -73,7 +73,7 @@ def test_alias_gets_an_account_in_a_group_of_its_own(tmp_path: Path, monkeypatch
     assert ensure_alias_account(home, queue)[1] == []
 
 
-def test_qmail_s_alias_and_a_queue_of_one_s_own_need_no_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_qmail_s_alias_and_a_queue_of_one_s_own_need_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     system, home = FakeSystem(monkeypatch), Home(str(tmp_path))
     monkeypatch.setattr(accounts, "myself", lambda: Owner(0, 0))
     queue, _ = ensure_accounts()
