@@ -79,6 +79,15 @@ def test_a_length_of_gigabytes_takes_no_memory(file: int) -> None:
         opened(file, damaged).get(key)
 
 
+def test_a_large_file_makes_a_large_length_no_better(file: int) -> None:
+    key = b"!joe\0"
+    at = MADE.index(key) - 8
+    opened(file, MADE[:at] + struct.pack("<LL", len(key), 1 << 30) + MADE[at + 8 :])
+    os.ftruncate(file, 1 << 31)  # Sparse: nothing but a length.
+    with pytest.raises(FormatError, match="it names 1073741824 bytes"):
+        Cdb(file).get(key)
+
+
 @settings(max_examples=400)
 @given(st.data())
 def test_damage_is_a_format_error_or_a_wrong_answer_but_nothing_else(file: int, data: st.DataObject) -> None:
