@@ -14,12 +14,13 @@ from queue_base.programs import program_path
 from queue_local.environment import Lines, Site, make_environment
 from queue_local.follow import Delivery, count_text, follow
 from queue_local.headers import delivered_to, from_line, header_has, return_path
-from queue_local.mailbox import Account, Mailbox, find_mailbox
-from queue_local.passwd import alias_account, find_user
+from queue_local.limits import apply_limits
 from queue_local.qmailfile import enter_home, new_sender, read_instructions
+from queue_local.users import NOT_AS_ROOT, find_recipient, refuse_all_but_forwards
 from queue_wire.address import split_address, verp_sender
 from queue_wire.job import Job
 from queue_wire.local_result import Outcome
+from queue_wire.mailbox import Account, Mailbox
 
 LOOPING = "This message is looping: it already has my Delivered-To line. (#5.4.6)"
 
@@ -33,11 +34,15 @@ def deliver(home: Home, job: Job, message: int, default: bytes) -> Outcome:
     if not local:
         # `@host` means nobody: an empty doublebounceto discards double bounces in this way (qmail-lspawn(8)).
         return Outcome(count_text(0, 0, 0))
-    mailbox = find_mailbox(local, find_user, lambda: alias_account(home))
+    mailbox = find_recipient(home, local)
+    owner = queue_owner(home).uid
     # A queue that belongs to whoever started the suite is served as that user, be it root (the demo).
-    everything_is_ours = queue_owner(home).uid == os.geteuid()
+    everything_is_ours = owner == os.geteuid()
+    # What runs as the queue's owner, or writes files as it, could write to the queue.
+    forwards_only = mailbox.account.uid == owner and not everything_is_ours
+    apply_limits(home)
     sender = verp_sender(job.sender, recipient)
-    return deliver_as(home, mailbox, sender, recipient, message, default, everything_is_ours)
+    return deliver_as(home, mailbox, sender, recipient, message, default, everything_is_ours, forwards_only)
 
 
 def deliver_as(
@@ -48,6 +53,7 @@ def deliver_as(
     message: int,
     default: bytes,
     everything_is_ours: bool = False,
+    forwards_only: bool = False,
 ) -> Outcome:
     """Become the mailbox's account, go to its home and follow its .qmail file."""
     local, host = split_address(recipient)
@@ -57,6 +63,8 @@ def deliver_as(
     lines = Lines(from_line(sender, time.time()), return_path(sender), delivered_to(recipient))
     refuse_loop(message, lines.delivered_to)
     found = read_instructions(mailbox, default)
+    if forwards_only:
+        refuse_all_but_forwards(mailbox.account, found.source, found.instructions)
     owner = new_sender(mailbox, sender, local, host)
     # The programs are beside the one that runs.
     site = Site(home.path, os.path.dirname(program_path("queue-local")))
@@ -81,10 +89,10 @@ def take_account(account: Account, local: bytes, everything_is_ours: bool = Fals
 
     Where root owns queue/ as well as alias/, root is who asked for it.
     """
-    if not account.uid and everything_is_ours:
+    if not account.uid and everything_is_ours and not os.geteuid():
         return
     if not account.uid:
-        raise Temporary(f"Not allowed to deliver as root, who owns {account.home}. (#4.7.0)")
+        raise Temporary(NOT_AS_ROOT)
     if not os.geteuid():
         try:
             become(Owner(account.uid, account.gid))

@@ -3,7 +3,7 @@
 None of it is quoted: addresses hold whatever a stranger has put there.
 """
 
-from queue_local.mailbox import Mailbox
+from queue_wire.mailbox import Mailbox
 
 _PATH = b"/usr/local/bin:/usr/bin:/bin"
 

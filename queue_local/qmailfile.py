@@ -10,10 +10,10 @@ import stat
 from typing import NamedTuple
 
 from queue_base.errors import Permanent, Temporary, reason
-from queue_local.mailbox import Mailbox
 from queue_wire.address import DOUBLE_BOUNCE_SENDER
 from queue_wire.dotqmail import Instruction, default_part, owner_names, qmail_names, unpack_dotqmail
 from queue_wire.errors import FormatError
+from queue_wire.mailbox import Mailbox
 
 _WRITABLE = stat.S_IWGRP | stat.S_IWOTH
 _MOST = 1 << 20

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from queue_local.delivery import deliver_as
-from queue_local.mailbox import Account, Mailbox
 from queue_wire.local_result import Outcome
+from queue_wire.mailbox import Account, Mailbox
 from support.deliveries import JOB, run
 from support.mailboxes import UID, MailHome, mail_home, new_mail
 
@@ -143,7 +143,7 @@ def test_a_message_that_comes_back_is_refused(mail: MailHome) -> None:
 
 def test_root_is_never_delivered_to(mail: MailHome) -> None:
     mail.maildir()
-    assert as_joe(mail, uid=0).startswith(b"ZNot allowed to deliver as root")
+    assert as_joe(mail, uid=0).startswith(b"ZNot allowed to perform deliveries as root. (#4.7.0)")
 
 
 def test_who_owns_the_whole_queue_gets_mail_as_himself_even_if_he_is_root(mail: MailHome) -> None:
