@@ -30,7 +30,8 @@ def place() -> Iterator[Path]:
             maildir(place / user, user)
         yield place
         for user in USERS:
-            subprocess.run(["userdel", user], check=False, capture_output=True)
+            # By force: another run's user may have the same number, and processes.
+            subprocess.run(["userdel", "--force", user], check=False, capture_output=True)
 
 
 def maildir(home: Path, user: str) -> Path:
