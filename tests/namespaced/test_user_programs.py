@@ -15,7 +15,7 @@ import pytest
 
 from queue_base.home import Home
 from support.suite import BIN, Suite, enqueue, program, wait_until
-from support.tools import need
+from support.tools import need, need_file
 
 SENDMAIL = Path("/usr/sbin/sendmail")
 # qmail's preline.
@@ -83,7 +83,7 @@ def users() -> Iterator[Users]:
 @pytest.fixture
 def our_sendmail(users: Users) -> Iterator[None]:
     """Our sendmail is /usr/sbin/sendmail, with the libraries that an installed one finds by itself."""
-    need("postfix")  # A sendmail to bind over.
+    need_file(str(SENDMAIL))  # One to bind over.
     script = users.place / "sendmail"
     search, home = os.environ["PYTHONPATH"], users.home.path
     script.write_text(
