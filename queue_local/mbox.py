@@ -55,7 +55,7 @@ def _append(box: Box, head: bytes, message: int) -> None:
     if box.lock or not length:
         box.sync_names()
     try:
-        for piece in mbox_text(start, _message(message)):
+        for piece in _gathered(mbox_text(start, _message(message))):
             write_all(box.handle, piece)
             if box.lock:
                 box.lock.touch()
@@ -80,6 +80,19 @@ def _last_bytes(handle: int, length: int) -> bytes:
         return os.pread(handle, 2, max(0, length - 2))
     except OSError:
         return b"\n\n"
+
+
+def _gathered(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield the same bytes in larger pieces: most messages are one write."""
+    held: list[bytes] = []
+    length = 0
+    for piece in pieces:
+        held.append(piece)
+        length += len(piece)
+        if length >= _CHUNK:
+            yield b"".join(held)
+            held, length = [], 0
+    yield b"".join(held)
 
 
 def _check(pieces: Iterator[bytes]) -> tuple[int, int]:

@@ -1,10 +1,11 @@
 """The lock file FILE.lock beside an mbox, which other mail programs know, and the journal in it.
 
-Made with O_EXCL. One that nobody has touched for STALE seconds (procmail's LOCKTIMEOUT) is broken. One of
-ours is taken over at once where the caller has FILE's flock: whoever made it held that, and so has ended.
-Raises OSError as the system calls give it.
+It is there with its journal in one step, where the file system can do that. One that nobody has touched for
+STALE seconds (procmail's LOCKTIMEOUT) is broken. One of ours is taken over at once where the caller has FILE's
+flock: whoever made it held that, and so has ended. Raises OSError as the system calls give it.
 """
 
+import errno
 import os
 import stat
 import time
@@ -17,6 +18,9 @@ STALE = 1024.0
 # How often a lock that is held for long is touched, so that nobody takes it for stale.
 TOUCH = 60.0
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+_NAMELESS = os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC
+# No O_TMPFILE in this file system, or no /proc to name what it made.
+_NO_NAMELESS = frozenset((errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT))
 # A FIFO or a link in the lock's place is no lock of ours, and must not hold us up.
 _OURS = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -32,10 +36,14 @@ class DotLock:
         self._handle = handle
         self._touched = time.monotonic()
 
+    def fill(self, journal: Journal | None = None) -> None:
+        """Put a journal into the file."""
+        os.lseek(self._handle, 0, os.SEEK_SET)
+        write_all(self._handle, pack_journal(journal or Journal()))
+
     def write(self, journal: Journal) -> None:
         """Put the journal into the file, safe on the disk but for the file's name."""
-        os.lseek(self._handle, 0, os.SEEK_SET)
-        write_all(self._handle, pack_journal(journal))
+        self.fill(journal)
         os.fsync(self._handle)
 
     def touch(self) -> None:
@@ -60,17 +68,9 @@ def take_dotlock(path: str, alone: bool) -> DotLock | None:
     """Return the lock at `path`, None while somebody else has it; `alone`: the caller holds the mbox's flock."""
     for _ in range(2):
         try:
-            handle = os.open(path, _NEW, 0o600)
+            return _make(path)
         except FileExistsError:
             pass
-        else:
-            lock = DotLock(path, handle, Journal())
-            try:
-                write_all(handle, pack_journal(Journal()))
-            except BaseException:
-                lock.close()
-                raise
-            return lock
         stale = _stale(path)
         if alone or stale:
             taken = _take_over(path)
@@ -80,6 +80,36 @@ def take_dotlock(path: str, alone: bool) -> DotLock | None:
             return None
         _break(path, stale)
     return None
+
+
+def _make(path: str) -> DotLock:
+    """Make the lock file. FileExistsError where there is one."""
+    try:
+        return _make_whole(path)
+    except OSError as error:
+        if error.errno not in _NO_NAMELESS:
+            raise
+    lock = DotLock(path, os.open(path, _NEW, 0o600), Journal())
+    try:
+        lock.fill()
+    except BaseException:
+        lock.close()
+        raise
+    return lock
+
+
+def _make_whole(path: str) -> DotLock:
+    """Make it without a name first: a kill never leaves one of ours that is empty, and would look like another's."""
+    handle = os.open(os.path.dirname(path) or ".", _NAMELESS, 0o600)
+    try:
+        lock = DotLock(path, handle, Journal())
+        lock.fill()
+        # With a directory, be it unused, os.link follows the link.
+        os.link(f"/proc/self/fd/{handle}", path, src_dir_fd=handle)
+        return lock
+    except BaseException:
+        os.close(handle)
+        raise
 
 
 def _stale(path: str) -> os.stat_result | None:

@@ -70,7 +70,8 @@ def test_a_message_is_the_only_one_in_its_text_and_can_be_had_back(message: byte
 
 
 @pytest.mark.parametrize(
-    ("last", "missing"), [(b"", b""), (b"\n\n", b""), (b"x\n", b"\n"), (b"xy", b"\n\n"), (b"\n", b"\n"), (b"x", b"\n\n")]
+    ("last", "missing"),
+    [(b"", b""), (b"\n\n", b""), (b"x\n", b"\n"), (b"xy", b"\n\n"), (b"\n", b"\n"), (b"x", b"\n\n")],
 )
 def test_a_message_begins_after_an_empty_line(last: bytes, missing: bytes) -> None:
     assert missing_end(last) == missing

@@ -1,0 +1,242 @@
+"""Delivery into an mbox file: bytes, modes, what is not a file for mail, and failures, which leave it as it was."""
+
+import errno
+import itertools
+import os
+import resource
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from queue_base.errors import Temporary
+from queue_local import mbox
+from queue_local.delivery import take_account
+from queue_local.mailbox import Account
+from support.deliveries import run
+from support.inflow import small_disk
+from support.mailboxes import UID, give, mail_home
+from support.mbox import HEAD, deliver, payloads
+from support.tools import need_private_mounts, need_root
+
+
+def test_messages_follow_one_another_each_with_its_empty_line(tmp_path: Path) -> None:
+    for data in (b"one\n", b"two", b"", b"From three\n"):
+        deliver(tmp_path / "box", data, tmp_path)
+    text = b"".join(HEAD + body for body in (b"one\n\n", b"two\n\n", b"\n", b">From three\n\n"))
+    assert (tmp_path / "box").read_bytes() == text
+    assert payloads(tmp_path / "box") == [b"one\n", b"two\n", b"", b">From three\n"]
+
+
+def test_a_large_message_arrives_whole(tmp_path: Path) -> None:
+    data = b"From x\n" * 300_000 + b">" * 600_000 + b"From y"
+    deliver(tmp_path / "box", data, tmp_path)
+    assert payloads(tmp_path / "box") == [b">From x\n" * 300_000 + b">" * 600_001 + b"From y\n"]
+
+
+def test_a_new_file_is_its_owner_s_alone_and_nothing_else_is_left(tmp_path: Path) -> None:
+    deliver(tmp_path / "box", b"secret", tmp_path)
+    assert (tmp_path / "box").stat().st_mode & 0o7777 == 0o600
+    assert sorted(os.listdir(tmp_path)) == ["box", "message"]
+
+
+def test_a_file_keeps_its_mode_and_its_end_is_made_an_end(tmp_path: Path) -> None:
+    box = tmp_path / "box"
+    for before, between in ((b"From x\n\nlast line", b"\n\n"), (b"From x\n\nlast line\n", b"\n"), (b"From x\n\n", b"")):
+        box.write_bytes(before)
+        box.chmod(0o640)
+        deliver(box, b"mine", tmp_path)
+        assert box.read_bytes() == before + between + HEAD + b"mine\n\n"
+    assert box.stat().st_mode & 0o7777 == 0o640
+
+
+def test_a_path_is_relative_to_the_current_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    deliver("./box", b"x", tmp_path)
+    assert payloads(tmp_path / "box") == [b"x\n"]
+
+
+def test_null_discards(tmp_path: Path) -> None:
+    deliver("/dev/null", b"x", tmp_path)
+    (tmp_path / "link").symlink_to("/dev/null")
+    deliver(tmp_path / "link", b"x", tmp_path)
+    assert sorted(os.listdir(tmp_path)) == ["link", "message"] and not Path("/dev/null.lock").exists()
+
+
+def listen(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(str(path))
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (Path.mkdir, "is a directory"),
+        (os.mkfifo, "it is not a regular file"),
+        (listen, "it is not a regular file"),
+        (lambda path: path.symlink_to("/dev/zero"), "it is not a regular file"),
+        (lambda path: path.symlink_to(path), "too many levels of symbolic links"),
+        (lambda path: path.symlink_to(path.parent / "missing/box"), "no such file or directory"),
+        (lambda path: os.link(path.parent / "message", path), "it is a hard link"),
+    ],
+    ids=["directory", "FIFO", "socket", "device", "circle", "into nowhere", "hard link"],
+)
+def test_what_is_not_a_file_for_mail_defers(tmp_path: Path, make: Callable[[Path], None], why: str) -> None:
+    (tmp_path / "message").touch()
+    make(tmp_path / "box")
+    with pytest.raises(Temporary) as raised:
+        deliver(tmp_path / "box", b"x", tmp_path)
+    assert str(raised.value) == f"Unable to open {tmp_path}/box: {why}. (#4.2.1)"
+    assert not (tmp_path / "box.lock").exists()
+
+
+def test_a_fifo_with_a_reader_gets_nothing(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "box")
+    reader = os.open(tmp_path / "box", os.O_RDONLY | os.O_NONBLOCK)
+    with pytest.raises(Temporary, match="not a regular file"):
+        deliver(tmp_path / "box", b"x", tmp_path)
+    assert os.read(reader, 1) == b""
+    os.close(reader)
+
+
+def test_a_link_of_one_s_own_leads_to_the_mbox_even_if_it_is_new(tmp_path: Path) -> None:
+    (tmp_path / "mail").mkdir()
+    (tmp_path / "link").symlink_to("mail/inbox")
+    for data in (b"one", b"two"):
+        deliver(tmp_path / "link", data, tmp_path)
+    assert payloads(tmp_path / "mail/inbox") == [b"one\n", b"two\n"]
+    assert (tmp_path / "link").is_symlink() and os.listdir(tmp_path / "mail") == ["inbox"]
+
+
+def test_another_user_s_link_defers(tmp_path: Path) -> None:
+    need_root()
+    (tmp_path / "link").symlink_to("box")
+    os.chown(tmp_path / "link", 12345, 12345, follow_symlinks=False)
+    with pytest.raises(Temporary, match="it is a link of another user"):
+        deliver(tmp_path / "link", b"x", tmp_path)
+    assert not (tmp_path / "box").exists()
+
+
+def test_a_missing_directory_defers_as_in_qmail(tmp_path: Path) -> None:
+    with pytest.raises(Temporary, match=r"Unable to open .*/a/box: no such file or directory\. \(#4\.2\.1\)"):
+        deliver(tmp_path / "a/box", b"x", tmp_path)
+
+
+def test_a_write_that_fails_is_truncated_back(tmp_path: Path) -> None:
+    deliver(tmp_path / "box", b"first", tmp_path)
+    before = (tmp_path / "box").read_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    (tmp_path / "message").write_bytes(b"x" * 1_000_000)
+    with (tmp_path / "message").open("rb") as message:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, limits[1]))
+        try:
+            with pytest.raises(Temporary, match=r"Unable to write .*/box: file too large\. \(#4\.3\.0\)"):
+                mbox.deliver_mbox(str(tmp_path / "box"), HEAD, message.fileno())
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert (tmp_path / "box").read_bytes() == before
+    assert not (tmp_path / "box.lock").exists()
+
+
+def test_a_full_disk_defers_and_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+    need_private_mounts()
+    with small_disk(tmp_path / "disk", "size=400k") as home:
+        disk = Path(home.alias)
+        deliver(disk / "box", b"first", tmp_path)
+        before = (disk / "box").read_bytes()
+        with pytest.raises(Temporary, match=r"Unable to write .*/box: no space left on device\. \(#4\.3\.0\)"):
+            deliver(disk / "box", b"x" * 500_000, tmp_path)
+        assert (disk / "box").read_bytes() == before and os.listdir(disk) == ["box"]
+        deliver(disk / "box", b"y" * 300_000, tmp_path)
+        assert payloads(disk / "box") == [b"first\n", b"y" * 300_000 + b"\n"]
+        with pytest.raises(Temporary, match="no space left on device"):
+            deliver(disk / "other", b"x" * 100_000, tmp_path)
+        assert (disk / "other").read_bytes() == b"" and sorted(os.listdir(disk)) == ["box", "other"]
+
+
+def failing_fsync(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """Let the fsync of that number fail, as a disk in trouble does."""
+    real, count = os.fsync, itertools.count(1)
+
+    def fsync(handle: int) -> None:
+        if next(count) == number:
+            raise OSError(errno.EIO, "Input/output error")
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+
+
+@pytest.mark.parametrize("failing", range(1, 4))
+def test_a_sync_that_fails_defers_and_leaves_the_file_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: int
+) -> None:
+    deliver(tmp_path / "box", b"first", tmp_path)
+    before = (tmp_path / "box").read_bytes()
+    failing_fsync(monkeypatch, failing)
+    with pytest.raises(Temporary, match="input/output error"):
+        deliver(tmp_path / "box", b"second", tmp_path)
+    assert (tmp_path / "box").read_bytes() == before and not (tmp_path / "box.lock").exists()
+
+
+def test_a_message_that_cannot_be_read_defers_and_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+    handle = os.open(tmp_path / "write-only", os.O_WRONLY | os.O_CREAT)
+    with pytest.raises(Temporary, match=r"Unable to read message: bad file descriptor\. \(#4\.3\.0\)"):
+        mbox.deliver_mbox(str(tmp_path / "box"), HEAD, handle)
+    os.close(handle)
+    assert (tmp_path / "box").read_bytes() == b"" and not (tmp_path / "box.lock").exists()
+
+
+def test_what_cannot_be_truncated_back_now_is_by_the_next_delivery(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deliver(tmp_path / "box", b"first", tmp_path)
+
+    def ftruncate(handle: int, length: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        # The third is that of the mbox, after those of the lock file and the directory.
+        failing_fsync(patched, 3)
+        patched.setattr(os, "ftruncate", ftruncate)
+        with pytest.raises(Temporary, match="input/output error"):
+            deliver(tmp_path / "box", b"second", tmp_path)
+    # It is cut short, as by a disk that has not taken all of it.
+    os.truncate(tmp_path / "box", (tmp_path / "box").stat().st_size - 3)
+    assert payloads(tmp_path / "box") == [b"first\n", b"secon"]
+    deliver(tmp_path / "box", b"third", tmp_path)
+    assert payloads(tmp_path / "box") == [b"first\n", b"third\n"] and not (tmp_path / "box.lock").exists()
+
+
+def test_who_may_not_write_the_directory_delivers_with_flock_alone(tmp_path: Path) -> None:
+    with mail_home() as mail:
+        box = mail.alias / "box"
+        box.touch()
+        give(box)
+        mail.alias.chmod(0o555)
+        os.chown(mail.alias, os.geteuid(), -1)
+        path = mail.path / "queue" / mail.message(b"x").decode()
+        account = Account("joe", UID, UID, str(mail.alias))
+
+        def work(message: int) -> str:
+            take_account(account, b"joe")
+            os.chdir(mail.alias)
+            mbox.deliver_mbox("./box", HEAD, message)
+            return "done"
+
+        assert run(work, path) == (b"K", b"done\n")
+        assert payloads(box) == [b"x\n"] and os.listdir(mail.alias) == ["box"]
+
+
+def test_a_file_that_may_be_written_but_not_read_is_appended_to() -> None:
+    with mail_home() as mail:
+        mail.qmail("box", b"From x\n", 0o200)
+        path = mail.path / "queue" / mail.message(b"x").decode()
+
+        def work(message: int) -> str:
+            take_account(Account("joe", UID, UID, str(mail.alias)), b"joe")
+            mbox.deliver_mbox(f"{mail.alias}/box", HEAD, message)
+            return "done"
+
+        assert run(work, path) == (b"K", b"done\n")
+        assert (mail.alias / "box").read_bytes() == b"From x\n" + HEAD + b"x\n\n"
