@@ -57,6 +57,8 @@ def deliver_as(
 ) -> Outcome:
     """Become the mailbox's account, go to its home and follow its .qmail file."""
     local, host = split_address(recipient)
+    # The programs are beside the one that runs, whose name may be relative to where we are now.
+    site = Site(home.path, os.path.dirname(program_path("queue-local")))
     take_account(mailbox.account, local, everything_is_ours)
     os.umask(0o077)
     enter_home(mailbox.account.home)
@@ -66,8 +68,6 @@ def deliver_as(
     if forwards_only:
         refuse_all_but_forwards(mailbox.account, found.source, found.instructions)
     owner = new_sender(mailbox, sender, local, host)
-    # The programs are beside the one that runs.
-    site = Site(home.path, os.path.dirname(program_path("queue-local")))
     environment = make_environment(site, mailbox, sender, owner, (local, host), found.default, lines)
     delivery = Delivery(message, lines, environment, owner, mailbox.account.uid)
     return follow(found.instructions, delivery)

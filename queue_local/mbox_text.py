@@ -1,8 +1,8 @@
 """A message as it stands in an mbox file (mbox(5), qmail-local(8)): what is added and quoted. Pure.
 
-    From sender date          with the other lines of the delivery: `head`
-    the message               a line that matches `>*From ` gets one more `>`; the last line gets its newline
-    an empty line
+From sender date          with the other lines of the delivery: `head`
+the message               a line that matches `>*From ` gets one more `>`; the last line gets its newline
+an empty line
 """
 
 import re

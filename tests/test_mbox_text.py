@@ -54,9 +54,7 @@ def test_from_lines_get_one_more_bracket_and_the_end_an_empty_line(message: byte
 
 @given(MESSAGES.filter(lambda data: b"\0" not in data), st.lists(st.integers(0, 5), max_size=30))
 def test_the_pieces_that_a_message_comes_in_do_not_matter(message: bytes, sizes: list[int]) -> None:
-    quoted = b"".join(
-        b">" + line if line.lstrip(b">").startswith(b"From ") else line for line in _lines(message)
-    )
+    quoted = b"".join(b">" + line if line.lstrip(b">").startswith(b"From ") else line for line in _lines(message))
     end = b"" if not message or message.endswith(b"\n") else b"\n"
     assert text(message, *sizes) == HEAD + quoted + end + b"\n"
 
