@@ -14,13 +14,11 @@ from queue_local.mbox import deliver_mbox
 from queue_local.program import run_program
 from queue_local.settings import TIMEOUT_MAX
 from queue_wire.dotqmail import FORWARD, MAILDIR, MBOX, PROGRAM, Instruction
-from queue_wire.envelope import ADDRESS_MAX
 from queue_wire.local_result import Forward, Outcome, cut_text
 
 _STOP = 99
 # qmail-command(8): its own code for a hard error, and sysexits(3)'s for what will not get better.
 _HARD = frozenset((100, 64, 65, 70, 76, 77, 78, 112))
-TOO_LONG = "Unable to forward message: envelope address too long. (#5.1.3)"
 
 
 class Delivery(NamedTuple):
@@ -55,10 +53,13 @@ def follow(instructions: list[Instruction], delivery: Delivery) -> Outcome:
         for instruction in instructions:
             if _carry_out(instruction, delivery, done) == _STOP:
                 break
-        forward = _forward(done.recipients, delivery)
     except (Permanent, Temporary) as error:
         error.args = (_text(done.said) + str(error),)
         raise
+    forward = None
+    if done.recipients:
+        # What the queue cannot take, such as an address that is too long, is the forwarder's to say.
+        forward = Forward(delivery.uid, delivery.new_sender, delivery.lines.delivered_to, done.recipients)
     return Outcome(_text(done.said) + count_text(done.files, len(done.recipients), done.programs), forward)
 
 
@@ -98,15 +99,6 @@ def _run(command: bytes, delivery: Delivery, done: _Progress) -> int:
     # What it has said is for the sender; one that is silent is named by its code.
     silent = "" if ran.output.strip() else f"Program ended with exit code {ran.code}. (#{5 if hard else 4}.3.0)"
     raise (Permanent if hard else Temporary)(silent)
-
-
-def _forward(recipients: list[bytes], delivery: Delivery) -> Forward | None:
-    if not recipients:
-        return None
-    if any(len(address) > ADDRESS_MAX for address in [delivery.new_sender, *recipients]):
-        # The queue would never take it.
-        raise Permanent(TOO_LONG)
-    return Forward(delivery.uid, delivery.new_sender, delivery.lines.delivered_to, recipients)
 
 
 def _text(said: bytes) -> str:

@@ -216,12 +216,6 @@ ERRORS = [
         one(b"|kill -9 $$\n"),
         b"ZAack, child crashed: signal 9 killed kill -9 $$. (#4.3.0)\n",
     ),
-    Rule(
-        "an address too long fails",
-        one(b"./box\n&" + b"x" * 1003 + b"\n"),
-        b"DUnable to forward message: envelope address too long. (#5.1.3)\n",
-        {"./box": 1},
-    ),
     *(
         Rule(f"{code} is permanent", one(b"|exit %d\n" % code), b"D" + CODE % (code, 5))
         for code in (100, 64, 65, 70, 76, 77, 78, 112)

@@ -43,14 +43,13 @@ def start(command: list[str]) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE)
 
 
-def payloads(box: Path) -> list[bytes]:
-    """Return the bodies of the messages in an mbox, in order; each has its header and From_ line in place."""
+def payloads(box: Path, head: bytes = HEAD.split(b"\n", 1)[1]) -> list[bytes]:
+    """Return the bodies of the messages in an mbox, in order; each must have the lines of its delivery, `head`."""
     read = mailbox.mbox(box, create=False)
     try:
         found = [read.get_bytes(key) for key in read.keys()]  # noqa: SIM118
     finally:
         read.close()
-    head = HEAD.split(b"\n", 1)[1]
     assert all(message.startswith(head) for message in found)
     return [message.removeprefix(head) for message in found]
 
