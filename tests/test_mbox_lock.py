@@ -1,5 +1,6 @@
 """The locks of an mbox: among ourselves, with procmail and Python's mailbox, held ones, stale ones."""
 
+import errno
 import fcntl
 import mailbox
 import os
@@ -166,6 +167,23 @@ def test_a_lock_that_is_held_for_long_is_touched(tmp_path: Path, monkeypatch: py
     lock.touch()
     assert time.time() - (tmp_path / "box.lock").stat().st_mtime < 100
     lock.close()
+
+
+def test_a_file_system_without_flock_needs_the_lock_file(
+    box: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def flock(handle: int, how: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    def refused(path: str, alone: bool) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    deliver(box, b"x", tmp_path)
+    assert payloads(box) == [b"first\n", b"x\n"]
+    monkeypatch.setattr(mbox_file, "take_dotlock", refused)
+    with pytest.raises(Temporary, match=r"Unable to open .*/box: permission denied"):
+        deliver(box, b"y", tmp_path)
 
 
 def test_a_file_system_without_nameless_files_has_the_same_locks(
