@@ -1,10 +1,8 @@
-"""Delivery into an mbox file: bytes, modes, what is not a file for mail, and failures, which leave it as it was."""
+"""Delivery into an mbox file: bytes, modes, and what is not a file for mail."""
 
-import errno
-import itertools
 import os
-import resource
 import socket
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,10 +13,9 @@ from queue_local import mbox
 from queue_local.delivery import take_account
 from queue_local.mailbox import Account
 from support.deliveries import run
-from support.inflow import small_disk
 from support.mailboxes import UID, give, mail_home
 from support.mbox import HEAD, deliver, payloads
-from support.tools import need_private_mounts, need_root
+from support.tools import need, need_root
 
 
 def test_messages_follow_one_another_each_with_its_empty_line(tmp_path: Path) -> None:
@@ -123,97 +120,14 @@ def test_a_missing_directory_defers_as_in_qmail(tmp_path: Path) -> None:
         deliver(tmp_path / "a/box", b"x", tmp_path)
 
 
-def test_a_write_that_fails_is_truncated_back(tmp_path: Path) -> None:
-    deliver(tmp_path / "box", b"first", tmp_path)
-    before = (tmp_path / "box").read_bytes()
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    (tmp_path / "message").write_bytes(b"x" * 1_000_000)
-    with (tmp_path / "message").open("rb") as message:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, limits[1]))
-        try:
-            with pytest.raises(Temporary, match=r"Unable to write .*/box: file too large\. \(#4\.3\.0\)"):
-                mbox.deliver_mbox(str(tmp_path / "box"), HEAD, message.fileno())
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert (tmp_path / "box").read_bytes() == before
-    assert not (tmp_path / "box.lock").exists()
-
-
-def test_a_full_disk_defers_and_leaves_the_file_as_it_was(tmp_path: Path) -> None:
-    need_private_mounts()
-    with small_disk(tmp_path / "disk", "size=400k") as home:
-        disk = Path(home.alias)
-        deliver(disk / "box", b"first", tmp_path)
-        before = (disk / "box").read_bytes()
-        with pytest.raises(Temporary, match=r"Unable to write .*/box: no space left on device\. \(#4\.3\.0\)"):
-            deliver(disk / "box", b"x" * 500_000, tmp_path)
-        assert (disk / "box").read_bytes() == before and os.listdir(disk) == ["box"]
-        deliver(disk / "box", b"y" * 300_000, tmp_path)
-        assert payloads(disk / "box") == [b"first\n", b"y" * 300_000 + b"\n"]
-        with pytest.raises(Temporary, match="no space left on device"):
-            deliver(disk / "other", b"x" * 100_000, tmp_path)
-        assert (disk / "other").read_bytes() == b"" and sorted(os.listdir(disk)) == ["box", "other"]
-
-
-def failing_fsync(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    """Let the fsync of that number fail, as a disk in trouble does."""
-    real, count = os.fsync, itertools.count(1)
-
-    def fsync(handle: int) -> None:
-        if next(count) == number:
-            raise OSError(errno.EIO, "Input/output error")
-        real(handle)
-
-    monkeypatch.setattr(os, "fsync", fsync)
-
-
-@pytest.mark.parametrize("failing", range(1, 4))
-def test_a_sync_that_fails_defers_and_leaves_the_file_as_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: int
-) -> None:
-    deliver(tmp_path / "box", b"first", tmp_path)
-    before = (tmp_path / "box").read_bytes()
-    failing_fsync(monkeypatch, failing)
-    with pytest.raises(Temporary, match="input/output error"):
-        deliver(tmp_path / "box", b"second", tmp_path)
-    assert (tmp_path / "box").read_bytes() == before and not (tmp_path / "box.lock").exists()
-
-
-def test_a_message_that_cannot_be_read_defers_and_leaves_the_file_as_it_was(tmp_path: Path) -> None:
-    handle = os.open(tmp_path / "write-only", os.O_WRONLY | os.O_CREAT)
-    with pytest.raises(Temporary, match=r"Unable to read message: bad file descriptor\. \(#4\.3\.0\)"):
-        mbox.deliver_mbox(str(tmp_path / "box"), HEAD, handle)
-    os.close(handle)
-    assert (tmp_path / "box").read_bytes() == b"" and not (tmp_path / "box.lock").exists()
-
-
-def test_what_cannot_be_truncated_back_now_is_by_the_next_delivery(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    deliver(tmp_path / "box", b"first", tmp_path)
-
-    def ftruncate(handle: int, length: int) -> None:
-        raise OSError(errno.EIO, "Input/output error")
-
-    with monkeypatch.context() as patched:
-        # The third is that of the mbox, after those of the lock file and the directory.
-        failing_fsync(patched, 3)
-        patched.setattr(os, "ftruncate", ftruncate)
-        with pytest.raises(Temporary, match="input/output error"):
-            deliver(tmp_path / "box", b"second", tmp_path)
-    # It is cut short, as by a disk that has not taken all of it.
-    os.truncate(tmp_path / "box", (tmp_path / "box").stat().st_size - 3)
-    assert payloads(tmp_path / "box") == [b"first\n", b"secon"]
-    deliver(tmp_path / "box", b"third", tmp_path)
-    assert payloads(tmp_path / "box") == [b"first\n", b"third\n"] and not (tmp_path / "box.lock").exists()
-
-
-def test_who_may_not_write_the_directory_delivers_with_flock_alone(tmp_path: Path) -> None:
+# One that may not be written, and one that may be written but not read, so that it cannot be opened to be synced.
+@pytest.mark.parametrize("mode", [0o555, 0o333])
+def test_a_directory_may_be_closed_to_its_user(mode: int) -> None:
     with mail_home() as mail:
         box = mail.alias / "box"
         box.touch()
         give(box)
-        mail.alias.chmod(0o555)
+        mail.alias.chmod(mode)
         os.chown(mail.alias, os.geteuid(), -1)
         path = mail.path / "queue" / mail.message(b"x").decode()
         account = Account("joe", UID, UID, str(mail.alias))
@@ -225,7 +139,18 @@ def test_who_may_not_write_the_directory_delivers_with_flock_alone(tmp_path: Pat
             return "done"
 
         assert run(work, path) == (b"K", b"done\n")
+        mail.alias.chmod(0o755)
         assert payloads(box) == [b"x\n"] and os.listdir(mail.alias) == ["box"]
+
+
+def test_a_mail_reader_finds_each_message(tmp_path: Path) -> None:
+    for number in range(3):
+        deliver(tmp_path / "box", b"From: a@b\nSubject: number %d\n\nFrom here\n" % number, tmp_path)
+    words = [need("s-nail"), "-n", "-R", "-H", "-f", str(tmp_path / "box")]
+    found = subprocess.run(
+        words, capture_output=True, check=True, timeout=60, env={"HOME": str(tmp_path), "MAILRC": "/dev/null"}
+    )
+    assert [line.split()[-2:] for line in found.stdout.splitlines()] == [[b"number", b"%d" % n] for n in range(3)]
 
 
 def test_a_file_that_may_be_written_but_not_read_is_appended_to() -> None:
