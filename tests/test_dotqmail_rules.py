@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from queue_local.delivery import deliver_as
-from queue_local.mailbox import Account, Mailbox
 from queue_wire.local_result import Outcome
+from queue_wire.mailbox import Account, Mailbox
 from support.deliveries import end_of
 from support.dotqmail_rules import RULES, Rule
 from support.mailboxes import UID, MailHome, give, mail_home

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from queue_base.programs import program_path
 from queue_local.delivery import deliver_as
 from queue_local.environment import Lines, Site, make_environment
-from queue_local.mailbox import Account, Mailbox
 from queue_wire.dotqmail import default_part, qmail_names
+from queue_wire.mailbox import Account, Mailbox
 from support.deliveries import run
 from support.mailboxes import UID, MailHome, mail_home
 

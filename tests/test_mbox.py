@@ -11,7 +11,7 @@ import pytest
 from queue_base.errors import Temporary
 from queue_local import mbox
 from queue_local.delivery import take_account
-from queue_local.mailbox import Account
+from queue_wire.mailbox import Account
 from support.deliveries import run
 from support.mailboxes import UID, give, mail_home
 from support.mbox import HEAD, deliver, payloads
