@@ -88,7 +88,7 @@ def inject_batch(home: Home, options: BatchOptions) -> int:
     taker = Taker(writer, completer, options.skip, group)
     try:
         read_batch(source, options, taker, progress)
-        return group.worst
+        code, text = group.worst, f"{group.failed} of {taker.number} messages are not queued; their lines say why"
     except Stopped as stopped:
         code, text = max(group.worst, stopped.exit_code), str(stopped)
     except QueueTrouble as trouble:
@@ -99,7 +99,8 @@ def inject_batch(home: Home, options: BatchOptions) -> int:
         taker.discard()
         if progress is not None:
             progress.end()
-    complain(PROGRAM, f"fatal: {text}")
+    if code:
+        complain(PROGRAM, f"fatal: {text}")
     return code
 
 

@@ -56,13 +56,14 @@ class Result:
 
 
 class Group:
-    """`say` gets the lines of each group once they are true; `worst` is the exit code of all results so far.
+    """`say` gets the results of each group once they are true; `worst` is the exit code of all so far, `failed` counts.
 
     `done` counts the messages up to the first that may be sent later: those that need not be sent again.
     """
 
     def __init__(self, writer: "Writer", done: int, say: "Callable[[list[Result]], None]") -> None:
         self.worst = 0
+        self.failed = 0
         self.done = done
         self._writer = writer
         self._say = say
@@ -102,6 +103,7 @@ class Group:
             for result in results:
                 if result.draft is not None and not result.draft.queued:
                     result.error = error
+        self.failed += sum(result.exit_code != 0 for result in results)
         deferred = [result for result in results if result.exit_code == TEMPORARY]
         self.worst = max(self.worst, *(result.exit_code for result in results))
         if self.worst != TEMPORARY:

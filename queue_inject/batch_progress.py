@@ -45,7 +45,8 @@ class Progress:
         self._due = now + _PERIOD
         queued, failed = self._counts
         self._bar.label = f"{queued} queued, {failed} failed" if failed else f"{queued} queued"
-        self._bar.update(place - self._place)
+        self._bar.make_step(place - self._place)
+        self._bar.render_progress()
         self._place = place
 
     def end(self) -> None:

@@ -61,10 +61,8 @@ def _unpack_argument(verb: bytes, text: bytes, line: bytes) -> bytes:
 
 def _unpack_path(path: bytes) -> bytes:
     """Return the address of a path as envelopes have it: without quoting."""
-    if b'"' in path:
-        path = _QUOTED.sub(lambda found: _PAIR.sub(rb"\1", found[1]), path)
-    elif b"\\" in path:
-        path = _PAIR.sub(rb"\1", path)
-    if path.endswith(b"@") or (path.startswith(b"@") and path != b"@"):
+    if path[:1] == b"@" or path[-1:] == b"@":
         raise FormatError(f"not an address: {quoted(path)}")
-    return path
+    if b'"' in path:
+        return _QUOTED.sub(lambda found: _PAIR.sub(rb"\1", found[1]), path)
+    return _PAIR.sub(rb"\1", path) if b"\\" in path else path

@@ -58,13 +58,10 @@ class NetstringBatchReader(BatchReader):
             if self._left < 0:
                 while data.startswith(b"\n", place):
                     place += 1
-                colon = data.find(b":", place, place + _PREFIX_MOST + 1)
-                prefix = data[place : colon if colon >= 0 else place + _PREFIX_MOST + 1]
-                if (colon >= 0 or prefix) and not _is_length(prefix):
-                    raise FormatError(f"netstring: no length: {quoted(data[place : place + 40])}")
-                if colon < 0:
+                digits = _count_digits(data[place : place + _PREFIX_MOST + 1])
+                if digits < 0:
                     break
-                self._left, place = int(prefix), colon + 1
+                self._left, place = int(data[place : place + digits]), place + digits + 1
             piece = data[place : place + self._left]
             if piece:
                 self._take(pieces, piece)
@@ -105,8 +102,14 @@ class NetstringBatchReader(BatchReader):
         return End(sender, recipients) if recipients else End(error="envelope: it has no recipients")
 
 
-def _is_length(prefix: bytes) -> bool:
-    return prefix.isdigit() and len(prefix) <= _PREFIX_MOST and (prefix[:1] != b"0" or prefix == b"0")
+def _count_digits(head: bytes) -> int:
+    """Return how long the length is that begins here, -1 where its colon is still to come. Raises FormatError."""
+    for place, byte in enumerate(head):
+        if byte == 0x3A and place:
+            return place
+        if not 0x30 <= byte <= 0x39 or place == _PREFIX_MOST or (place and head[0] == 0x30):
+            raise FormatError(f"netstring: no length: {quoted(head[: place + 1])}")
+    return -1
 
 
 def pack_pair(sender: bytes, recipients: list[bytes], message: bytes) -> bytes:
