@@ -51,7 +51,7 @@ class Result:
     def __str__(self) -> str:
         if self.error is None and self.draft is not None:
             return f"ok {self.draft.long_id}"
-        field = f"unable to parse the {self.error.field} field: " if isinstance(self.error, FieldError) else ""
+        field = f"unable to parse {self.error.where}: " if isinstance(self.error, FieldError) else ""
         return f"failed {self.number}: {field}{self.error}".replace("\r", " ").replace("\n", " ")
 
 

@@ -105,6 +105,12 @@ def test_an_mbox_takes_sender_and_recipients_from_the_options_too(home: Home) ->
     assert (only(home).envelope.sender, only(home).envelope.recipients) == (b"list-@x.y", [b"r@x.y"])
 
 
+def test_a_field_that_cannot_be_parsed_is_named_with_its_line_in_the_message(home: Home) -> None:
+    batch = inject_batch(home, "mbox", quote_mbox(b"Subject: x\nTo: a@b@c\n\n"))
+
+    assert batch.lines[0].startswith("failed 1: unable to parse the To field in line 2: ")
+
+
 def test_a_return_path_is_the_sender_and_the_from_line_is_not(home: Home) -> None:
     assert inject_batch(home, "mbox", quote_mbox(b"Return-Path: <r@x.y>\nTo: b@x.y\n\n", b"other@x.y")).code == 0
     assert only(home).envelope.sender == b"r@x.y" and b"Return-Path" not in only(home).message
