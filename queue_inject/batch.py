@@ -82,7 +82,7 @@ def inject_batch(home: Home, options: BatchOptions) -> int:
     guard_descriptors(needed=2)
     source = BatchInput(0)
     completer = Completer(home, options.options) if options.open_reader().rewritten else None
-    writer = open_writer(home)
+    writer = open_writer(home, filters=True)
     progress = open_progress(source)
     group = Group(writer, options.skip, lambda results: say(results, progress))
     taker = Taker(writer, completer, options.skip, group)

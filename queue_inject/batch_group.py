@@ -77,7 +77,7 @@ class Group:
             self._since = time.monotonic()
         self._results.append(result)
         self._bytes += size
-        most = 1 if self._writer.apart or result.exit_code == TEMPORARY else GROUP
+        most = 1 if self._writer.one_by_one or result.exit_code == TEMPORARY else GROUP
         if len(self._results) >= most or self._bytes >= GROUP_BYTES:
             self.commit()
 
@@ -111,7 +111,7 @@ class Group:
         elif deferred and self.done < deferred[0].number:
             self.done = max(self.done, deferred[0].number - 1)
         self._say(results)
-        if deferred and not self._writer.apart:
+        if deferred and not self._writer.one_by_one:
             self.stop(str(deferred[0].error), TEMPORARY)
 
     def stop(self, why: str, exit_code: int) -> None:

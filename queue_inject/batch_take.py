@@ -67,7 +67,7 @@ class Taker:
     @property
     def _stops(self) -> bool:
         # No need to read the rest of a message where the batch is about to end.
-        return isinstance(self._error, Failure) and self._error.exit_code == TEMPORARY and not self._writer.apart
+        return isinstance(self._error, Failure) and self._error.exit_code == TEMPORARY and not self._writer.one_by_one
 
     def _begin(self) -> None:
         self.number += 1

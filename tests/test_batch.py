@@ -28,6 +28,7 @@ from support.batches import (
 )
 from support.home import make_home
 from support.injectors import USER, as_user, inject, is_empty, only, queued, run, shared_home, states
+from support.suite import program as executable
 
 
 @pytest.fixture
@@ -190,3 +191,23 @@ def test_results_that_nobody_reads_end_the_batch(home: Home) -> None:
 
     assert done.returncode == 111 and b"unable to write results of messages 1 to 1: broken pipe" in done.stderr
 
+
+
+def test_a_program_in_queue_enqueue_s_place_gets_each_message_and_only_it_knows_their_ids(
+    home: Home, tmp_path: Path
+) -> None:
+    # It refuses message 2 for good and message 4 for now, and queues the others.
+    program = tmp_path / "filter"
+    program.write_text(
+        "#!/bin/sh\ncat >$0.$$\n"
+        "grep -q 'Subject: 2$' $0.$$ && exit 31\ngrep -q 'Subject: 4$' $0.$$ && exit 71\n"
+        f"exec {' '.join(executable('queue-enqueue'))} <$0.$$\n"
+    )
+    program.chmod(0o755)
+    data = b"".join(packed("bsmtp", number) for number in range(1, 6))
+
+    batch = inject_batch(home, "bsmtp", data, QUEUE_ENQUEUE=str(program))
+
+    assert [line.split(":")[0] for line in batch.lines] == ["ok -", "failed 2", "ok -", "failed 4", "ok -"]
+    assert batch.code == 111 and "2 of 5 messages are not queued" in batch.error
+    assert subjects([each.message for each in queued(home)]) == [1, 3, 5]

@@ -21,7 +21,7 @@ PERMANENT_CODE = 31
 class Judging(QueueWriter):
     """Refuses messages by the numbers of their commits: `codes` are qmail-queue's exit codes."""
 
-    apart = True
+    one_by_one = True
 
     def __init__(self, home: Home, codes: dict[int, int]) -> None:
         super().__init__(home, open_layout(home.queue), 7)
@@ -65,7 +65,7 @@ def test_a_filter_that_refuses_one_message_leaves_the_others_alone(tmp_path: Pat
 def test_trouble_of_the_queue_itself_ends_the_batch_with_what_is_done(tmp_path: Path) -> None:
     home = make_home(tmp_path / "home")
     writer = Judging(home, {3: WRITE})
-    writer.apart = False
+    writer.one_by_one = False
     lines: list[str] = []
     group = Group(writer, 0, lambda results: lines.extend(map(str, results)))
     taker = Taker(writer, None, 0, group)
