@@ -18,6 +18,7 @@ from support.injectors import (
     Outcome,
     enqueue,
     file_limit,
+    has_begun,
     is_empty,
     only,
     queued,
@@ -222,10 +223,7 @@ def test_a_signal_in_the_middle_of_a_message_leaves_nothing(home: Home, number: 
     with process.stdin, process.stderr:
         process.stdin.write(b"x" * 100_000)
         process.stdin.flush()
-        # Until it is whole the file has no name.
-        descriptors = Path(f"/proc/{process.pid}/fd")
-        begun = f"{os.path.realpath(home.queue)}/pid/#"
-        wait_until(lambda: any(os.readlink(path).startswith(begun) for path in descriptors.iterdir()))
+        wait_until(lambda: has_begun(home))
         process.send_signal(number)
         assert process.wait(60) != 0
     assert is_empty(home)
