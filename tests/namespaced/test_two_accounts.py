@@ -92,7 +92,8 @@ def place() -> Iterator[Path]:
             subprocess.run([need("useradd"), "-m", "-d", f"{name}/{user}", "-s", "/bin/sh", user], check=True)
         yield Path(name)
         for user in ("ann", "bob"):
-            subprocess.run(["userdel", user], check=False, capture_output=True)
+            # By force: another run's user may have the same number, and processes.
+            subprocess.run(["userdel", "--force", user], check=False, capture_output=True)
 
 
 @pytest.fixture
