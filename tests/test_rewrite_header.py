@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from queue_inject.compose import Identity, make_author, make_message_id, make_sender, show_address
 from queue_inject.header import HEADER_MAX, HeaderReader, field_name
-from queue_inject.rewrite import FieldError, missing_fields, rewrite_header
+from queue_inject.rewrite import FIELD_MAX, FieldError, missing_fields, rewrite_header
 from queue_wire.errors import FormatError
 
 
@@ -127,6 +127,16 @@ def test_a_field_that_cannot_be_parsed_is_named() -> None:
         rewrite(b"X: 1\n 2\n 3\nFrom me\nReply-To : (x\n y\nTo: z\n")
     assert (caught.value.field, caught.value.line) == ("Reply-To", 5)
     assert caught.value.where == "the Reply-To field in line 5"
+
+
+def test_an_address_field_is_bounded_where_it_takes_the_parser() -> None:
+    """Each byte costs the parser up to 250 bytes of memory; plain addresses cost next to nothing."""
+    plain, parsed = b"ann@example.org, ", b"(x) ann@example.org, "
+    lines, recipients = rewrite(b"To: " + plain * (FIELD_MAX // len(plain) + 1) + b"bob@example.org\n")
+    assert len(recipients) > 60_000 and len(lines[-1]) > FIELD_MAX
+    with pytest.raises(FieldError, match="is over 1048576 bytes") as caught:
+        rewrite(b"X: y\nTo: " + parsed * (FIELD_MAX // len(parsed) + 1) + b"\n")
+    assert caught.value.where == "the To field in line 2"
 
 
 def test_a_field_knows_the_line_that_it_begins_in() -> None:
