@@ -1,6 +1,6 @@
 """Leaves mail in maildrop/, for a user who may not write to the queue (DESIGN: accounts; queue_wire.maildrop).
 
-The directory is 1733: anybody may make a file there, nobody but its owner may list it or open it to
+The directory is 3733: anybody may make a file there, nobody but its owner may list it or open it to
 sync it. So a file's contents are synced by its own descriptor, and its name by syncfs through it.
 queue-pickup, which is another account, must be able to read the file: it is 0640, and has the queue's group from the
 directory. A directory that does not give that (yet) makes it 0644; then what keeps it private is a name of 128 random

@@ -113,7 +113,7 @@ def _is_mailbox(path: str, found: os.stat_result) -> bool:
 
 
 def _is_trap(target: str, found: os.stat_result) -> bool:
-    """Return whether a file may have been made to catch our mail, by a user who makes one in the spool before we do."""
+    """Return whether a file may have been made to catch or stop our mail, by a user who may make files in the spool."""
     place = os.stat(os.path.dirname(target) or ".")
     open_to_others = place.st_mode & (stat.S_IWOTH | stat.S_ISVTX)
     return bool(open_to_others) and found.st_uid not in (0, place.st_uid, os.geteuid())
@@ -182,4 +182,14 @@ def _dotlocked(path: str, target: str, handle: int, alone: bool) -> Box | None:
         if error.errno not in _NO_DOTLOCK or not alone:
             raise
         return Box(path, target, handle, None)
-    return None if lock is None else Box(path, target, handle, lock)
+    if lock is None and not (alone and _is_held_by_a_stranger(path + ".lock")):
+        return None
+    return Box(path, target, handle, lock)
+
+
+def _is_held_by_a_stranger(lock: str) -> bool:
+    try:
+        # Whoever may make files there could keep all mail out; who reads this mbox is its owner, and locks as that.
+        return _is_trap(lock, os.lstat(lock))
+    except FileNotFoundError:
+        return False
