@@ -47,7 +47,7 @@ def home(place: Path) -> Home:
 def no_alice() -> Iterator[None]:
     """Each test makes its own alice."""
     yield
-    subprocess.run(["userdel", "alice"], check=False, capture_output=True)
+    subprocess.run(["userdel", "--force", "alice"], check=False, capture_output=True)
 
 
 def status(pid: int) -> dict[str, list[str]]:

@@ -34,7 +34,7 @@ def place() -> Iterator[Path]:
             (directory / USER / "Maildir" / box).mkdir(parents=True)
         subprocess.run(["chown", "-R", f"{USER}:", directory / USER / "Maildir"], check=True)
         yield directory
-        subprocess.run(["userdel", USER], check=False, capture_output=True)
+        subprocess.run(["userdel", "--force", USER], check=False, capture_output=True)
 
 
 @contextmanager

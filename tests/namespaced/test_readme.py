@@ -56,7 +56,7 @@ def installed() -> Iterator[Path]:
     try:
         yield place
     finally:
-        subprocess.run(["userdel", "you"], check=False, capture_output=True)
+        subprocess.run(["userdel", "--force", "you"], check=False, capture_output=True)
         shutil.rmtree(place)
         shutil.rmtree("/etc/queue-suite", ignore_errors=True)
         subprocess.run(["umount", "/opt"], check=True)

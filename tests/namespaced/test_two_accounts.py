@@ -92,7 +92,7 @@ def place() -> Iterator[Path]:
             subprocess.run([need("useradd"), "-m", "-d", f"{name}/{user}", "-s", "/bin/sh", user], check=True)
         yield Path(name)
         for user in ("ann", "bob"):
-            subprocess.run(["userdel", user], check=False, capture_output=True)
+            subprocess.run(["userdel", "--force", user], check=False, capture_output=True)
 
 
 @pytest.fixture

@@ -77,7 +77,7 @@ def users() -> Iterator[Users]:
             yield Users(Path(name))
         finally:
             for user in ("alice", "bob"):
-                subprocess.run(["userdel", user], check=False, capture_output=True)
+                subprocess.run(["userdel", "--force", user], check=False, capture_output=True)
 
 
 @pytest.fixture
