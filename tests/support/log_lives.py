@@ -35,6 +35,7 @@ class Lives:
         if mail is None:
             begin = at if again is None else again
             mail = self._mails[number] = Mail(number, birth_ns=begin, first_ns=begin)
+        mail.info_ns = at
         if mail not in self._facts:
             self._facts[mail] = facts
             mail.bytes, mail.sender, mail.qp, mail.uid = facts

@@ -45,6 +45,7 @@ class Mail:
     sender: str | None = None
     bytes: int | None = None
     birth_ns: int | None = None
+    info_ns: int | None = None
     first_ns: int = 0
     waiting: list[tuple[str, str]] = field(default_factory=list)
     tried: set[tuple[str, str]] = field(default_factory=set)
@@ -78,8 +79,8 @@ class Mail:
     def row(self, host: str, queue: str, done_ns: int | None, outcome: str | None) -> MessageRow:
         """Return its row."""
         return MessageRow(
-            *(host, queue, self.key, self.id, self.qp, self.uid, self.sender, self.bytes, self.birth_ns, done_ns),
-            *(self.first_ns, self.successes, self.failures, self.deferrals, len(self.tried)),
+            *(host, queue, self.key, self.id, self.qp, self.uid, self.sender, self.bytes, self.birth_ns),
+            *(self.info_ns, done_ns, self.first_ns, self.successes, self.failures, self.deferrals, len(self.tried)),
             *(self.bounce_qp, self.bounce_of, outcome),
         )
 

@@ -12,14 +12,14 @@ from support.log_lives import Lives
 from support.log_rows import QuarantineRow, Truth
 
 STAMPED = re.compile(rb"@([0-9a-f]{16})([0-9a-f]{8}) ")
-N = r"([0-9]{1,18})"
+N = r"([0-9]+)"
 GRAMMAR = {
     "status": re.compile(rf"status: local {N}/{N} remote {N}/{N}(?: exitasap)?"),
     "exiting": re.compile(r"status: exiting"),
     "new": re.compile(rf"new msg {N}"),
     "info": re.compile(rf"info msg {N}: bytes {N} from <(.*)> qp {N} uid {N}", re.DOTALL),
     "start": re.compile(rf"starting delivery {N}: msg {N} to (local|remote) ([^ ]*)"),
-    "done": re.compile(rf"delivery {N}: (success|failure|deferral): (.*)", re.DOTALL),
+    "done": re.compile(rf"delivery {N}: (success|failure|deferral): ([^ ]*)"),
     "mangled": re.compile(rf"delivery {N}: report mangled, will defer"),
     "bounce": re.compile(rf"bounce msg {N} qp {N}"),
     "delay": re.compile(rf"delay msg {N} qp {N}"),
@@ -28,8 +28,14 @@ GRAMMAR = {
     "hold": re.compile(rf"hold msg {N}: (.*)", re.DOTALL),
     "corrupt": re.compile(rf"corrupt msg {N}: (.*)", re.DOTALL),
     "release": re.compile(rf"release msg {N}"),
-    "other": re.compile(r"(?:dest|inflow|alert:|warning:) .*", re.DOTALL),
+    "dest": re.compile(r"dest [^ ]+ (?:dead|alive): .*", re.DOTALL),
+    "inflow": re.compile(r"inflow (?:slow|refused|free): .*", re.DOTALL),
+    "alert": re.compile(r"(?:alert|warning|[!-9;-~]+: (?:alert|warning|fatal)): .*", re.DOTALL),
 }
+# Which groups of each are numbers, and what is too large for one.
+NUMBERS = dict.fromkeys(GRAMMAR, (0,)) | {"status": (0, 1, 2, 3), "info": (0, 1, 3, 4), "start": (0, 1)}
+NUMBERS |= dict.fromkeys(("bounce", "delay"), (0, 1))
+LARGEST = {False: 2**63, True: 2**31}
 
 
 def read_stream(files: Files, host: str, queue: str) -> Truth:
@@ -37,18 +43,25 @@ def read_stream(files: Files, host: str, queue: str) -> Truth:
     lives = Lives(host, queue)
     seen: set[bytes] = set()
     for line, torn in whole_lines(files):
-        match = STAMPED.match(line)
-        time_ns = (int(match[1], 16) - LABEL) * 10**9 + int(match[2], 16) if match else None
-        if match and not torn:
+        time_ns = _time_of(line)
+        if not torn and time_ns is not None:
             if line in seen:
                 continue
             seen.add(line)
-        text = line[26:] if match else line
-        if torn or time_ns is None or not _apply(lives, time_ns, text.decode("utf-8", "replace")):
+        if torn or time_ns is None or not _apply(lives, time_ns, line[26:].decode("utf-8", "replace")):
             shown = line.decode("utf-8", "replace")[:1000]
             lives.truth.quarantine.append(QuarantineRow(host, queue, time_ns, torn, shown))
     lives.finish()
     return lives.truth
+
+
+def _time_of(line: bytes) -> int | None:
+    """Return the Unix time of a line's stamp, None where it has none that fits 64 bits."""
+    match = STAMPED.match(line)
+    if match is None:
+        return None
+    seconds, nanoseconds = int(match[1], 16) - LABEL, int(match[2], 16)
+    return seconds * 10**9 + nanoseconds if abs(seconds) < 9_223_372_036 and nanoseconds < 10**9 else None
 
 
 def whole_lines(files: Files) -> Iterator[tuple[bytes, bool]]:
@@ -68,12 +81,10 @@ def _apply(lives: Lives, time_ns: int, text: str) -> bool:
     for kind, pattern in GRAMMAR.items():
         match = pattern.fullmatch(text)
         if match is not None:
-            values = [int(value) if re.fullmatch(N, value) else value for value in match.groups()]
-            if kind != "other":
-                if kind == "info":
-                    values[2] = match[3]
-                elif kind in ("start", "hold", "corrupt", "done"):
-                    values[-1] = match[match.re.groups]
+            values = [int(value) if at in NUMBERS[kind] else value for at, value in enumerate(match.groups())]
+            if any(isinstance(value, int) and value >= LARGEST[kind == "status"] for value in values):
+                return False
+            if hasattr(lives, kind):
                 getattr(lives, kind)(time_ns, *values)
             return True
     return False

@@ -23,6 +23,7 @@ class MessageRow(NamedTuple):
     sender: str | None
     bytes: int | None
     birth_ns: int | None
+    info_ns: int | None
     done_ns: int | None
     first_ns: int
     successes: int

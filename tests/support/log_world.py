@@ -91,11 +91,11 @@ class World(SimulatedRun):
             self._crash()
             self._say(f"new msg {mail.id}")
         info = f"info msg {mail.id}: bytes {mail.bytes} from <{mail.sender}> qp {mail.qp} uid {mail.uid}"
-        self._say(info)
+        mail.info_ns = self._say(info)
         if rng.random() < 0.05:
             self._crash()
             self._say(f"new msg {mail.id}")
-            self._say(info)
+            mail.info_ns = self._say(info)
         if rng.random() < 0.03:
             mail.waiting = []
         self._mails.append(mail)
