@@ -64,7 +64,7 @@ _ABOUT = (
 _WORDS = {"p50": "median", "p90": "90th percentile", "p99": "99th percentile", "max": "longest"}
 _COLUMNS = {
     "deliveries": "deliveries that succeeded",
-    **{f"{time}_{share}": f"{time} time: {_WORDS[share]}, seconds" for time in ("queue", "delivery") for share in _SHARES},
+    **{f"{time}_{p}": f"{time} time: {_WORDS[p]}, seconds" for time in ("queue", "delivery") for p in _SHARES},
 }
 
 REPORT = Report(
