@@ -4,24 +4,10 @@ import functools
 
 from pyspark.sql import SparkSession
 
+from spark.session import start_session
+
 
 @functools.cache
 def session() -> SparkSession:
-    """Start Spark in this process, small and quiet, and set as queue-report sets it where that changes results."""
-    settings = {
-        "spark.driver.memory": "1g",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.ansi.enabled": "false",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.sql.files.openCostInBytes": "262144",
-    }
-    builder = SparkSession.builder.master("local[2]").appName("tests")
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    started = builder.getOrCreate()
-    started.sparkContext.setLogLevel("ERROR")
-    return started
+    """Start Spark in this process as queue-report does, but small."""
+    return start_session("local[2]", {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"})
