@@ -10,12 +10,12 @@ import shutil
 import subprocess
 
 from queue_admin.modes import QMAIL_ACCOUNTS, QMAIL_GROUP, QmailAccounts
-from queue_base.accounts import QMAIL_ACCOUNT, QUEUE_ACCOUNT, REMOTE_ACCOUNT, Owner, queue_owner
+from queue_base.accounts import ALIAS_ACCOUNT, QMAIL_ACCOUNT, QUEUE_ACCOUNT, REMOTE_ACCOUNT, Owner, queue_owner
 from queue_base.errors import Permanent
 from queue_base.home import Home
 
 _SYSTEM_PATH = "/usr/sbin:/sbin:/usr/bin:/bin"
-_USER_OPTIONS = ["--system", "--home-dir", "/nonexistent", "--no-create-home", "--shell", "/usr/sbin/nologin"]
+_USER_OPTIONS = ["--system", "--no-create-home", "--shell", "/usr/sbin/nologin"]
 
 
 def account_uid(name: str) -> int | None:
@@ -42,9 +42,32 @@ def ensure_accounts() -> tuple[Owner, list[str]]:
         made.append(f"group {QUEUE_ACCOUNT}")
     for name in (QUEUE_ACCOUNT, REMOTE_ACCOUNT):
         if account_uid(name) is None:
-            _run("useradd", *_USER_OPTIONS, "--gid", QUEUE_ACCOUNT, name)
+            _run("useradd", *_USER_OPTIONS, "--home-dir", "/nonexistent", "--gid", QUEUE_ACCOUNT, name)
             made.append(f"account {name}")
     return _checked_owner(), made
+
+
+def ensure_alias_account(home: Home, owner: Owner) -> tuple[Owner, list[str]]:
+    """Make the account for alias/ if it is missing; return whose alias/ is to be, and what was made. Raises Permanent.
+
+    It is in a group of its own, because group `queue` reads messages. An alias/ that is there and is neither the
+    queue owner's nor its own, such as qmail's, needs no account; a queue of no account `queue` neither.
+    """
+    if myself().uid != 0 or owner.uid != account_uid(QUEUE_ACCOUNT):
+        return owner, []
+    if os.path.isdir(home.alias) and os.stat(home.alias).st_uid not in (owner.uid, account_uid(ALIAS_ACCOUNT)):
+        return owner, []
+    made = []
+    if group_gid(ALIAS_ACCOUNT) is None:
+        _run("groupadd", "--system", ALIAS_ACCOUNT)
+        made.append(f"group {ALIAS_ACCOUNT}")
+    if account_uid(ALIAS_ACCOUNT) is None:
+        _run("useradd", *_USER_OPTIONS, "--home-dir", home.alias, "--gid", ALIAS_ACCOUNT, ALIAS_ACCOUNT)
+        made.append(f"account {ALIAS_ACCOUNT}")
+    uid = account_uid(ALIAS_ACCOUNT)
+    if not uid or uid == owner.uid:
+        raise Permanent(f"unable to use account {ALIAS_ACCOUNT}: it must exist, and be neither root nor the queue's")
+    return Owner(uid, pwd.getpwnam(ALIAS_ACCOUNT).pw_gid), made
 
 
 def _checked_owner() -> Owner:

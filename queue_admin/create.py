@@ -15,6 +15,7 @@ from queue_admin.modes import (
     QUEUE_MODE,
     SENDMUTEX_MODE,
     TRIGGER_MODE,
+    USERS_MODE,
 )
 from queue_base.accounts import Owner
 from queue_base.durable import read_file
@@ -35,11 +36,13 @@ def create_home(
     me: str | None = None,
     local: tuple[str, ...] = (),
     split: int | None = None,
+    alias: Owner | None = None,
 ) -> list[str]:
     """Make what is missing of a home, durably, and return the paths made.
 
-    `owner` owns queue/ and alias/, `top` the home and control/. `me` is needed where control/me is
-    missing; `me`, `local` and `split` must agree with what is there. Raises Usage, Permanent, Temporary.
+    `owner` owns queue/, `alias` (by default the same) alias/, `top` the home, control/ and users/. `me` is needed
+    where control/me is missing; `me`, `local` and `split` must agree with what is there. Raises Usage, Permanent,
+    Temporary.
     """
     buckets = check_wishes(home, me, local, split)
     above = Maker(top)
@@ -50,12 +53,14 @@ def create_home(
     for name, lines in (("me", names), ("locals", dict.fromkeys((*names, *local)) if me or local else ())):
         if lines:
             above.file(f"{home.control}/{name}", "".join(f"{line}\n" for line in lines).encode(), CONTROL_FILE_MODE)
+    above.directory(home.users, USERS_MODE)
+    beside = Maker(alias or owner, above.commit)
+    beside.directory(home.alias, ALIAS_MODE)
     below = Maker(owner, above.commit)
-    below.directory(home.alias, ALIAS_MODE)
     create_queue(below, home, buckets)
     with naming("sync", home.path):
         above.commit.sync()
-    return above.made + below.made
+    return above.made + beside.made + below.made
 
 
 def create_queue(maker: Maker, home: Home, split: int) -> None:

@@ -6,7 +6,7 @@ import socket
 
 import click
 
-from queue_admin.accounts import account_uid, choose_owner, myself
+from queue_admin.accounts import account_uid, choose_owner, ensure_alias_account, myself
 from queue_admin.create import check_wishes, create_home
 from queue_admin.hostname import check_domain, check_host_name
 from queue_admin.service import write_service
@@ -39,7 +39,7 @@ def command(
 
     HOME is by default that of --home, else QUEUE_HOME, else /var/queue.
 
-    Run by root, it also makes the accounts `queue` and `queuer` where they are missing. Run again, it
+    Run by root, it also makes the accounts `queue`, `queuer` and `queuea` where they are missing. Run again, it
     makes what is missing and changes nothing else.
 
     \b
@@ -54,8 +54,9 @@ def command(
     # Before any account is made for a home that cannot be.
     check_wishes(where, name, domains, split)
     owner, accounts = choose_owner(where, as_me)
-    report(accounts, "made")
-    report(create_home(where, owner, myself(), me=name, local=domains, split=split), "made")
+    alias, account = ensure_alias_account(where, owner)
+    report(accounts + account, "made")
+    report(create_home(where, owner, myself(), me=name, local=domains, split=split, alias=alias), "made")
     if service:
         logger = _log_account(where, owner)
         report(write_service(where, os.path.abspath(service), _start_program(), myself(), logger, force), "wrote")

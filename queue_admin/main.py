@@ -19,6 +19,7 @@ from queue_admin import (
     route_command,
     show_command,
     stat_command,
+    users_command,
 )
 from queue_base.errors import PERMANENT, TEMPORARY, Failure, complain, reason
 
@@ -31,6 +32,7 @@ COMMANDS = (
     show_command,
     destinations_command,
     route_command,
+    users_command,
 )
 
 

@@ -1,8 +1,8 @@
 """queuectl route ADDRESS: where mail for it would go, and why. Reads only, and asks DNS.
 
-What is local is decided by the code that queue-todo uses, where remote mail goes by queue-remote itself, which is
-run for it; so what is told is what would happen. Exit 0 where there is a way for every address, else 100 where one
-has none, 111 where that cannot be said of one now.
+What is local is decided by the code that queue-todo uses, whose that is by queue-local's, where remote mail goes by
+queue-remote itself, which is run for it; so what is told is what would happen. Exit 0 where there is a way for every
+address, else 100 where one has none, 111 where that cannot be said of one now.
 """
 
 import os
@@ -11,6 +11,7 @@ import sys
 
 import click
 
+from queue_admin.mailbox_story import tell_mailbox
 from queue_admin.text import visible
 from queue_base.errors import PERMANENT, TEMPORARY, Temporary, reason
 from queue_base.home import Home, find_home
@@ -61,7 +62,10 @@ def _route(home: Home, rules: Rules, address: bytes) -> int:
         print(f"  {visible(step)}")
     if channel is LOCAL:
         print(f"  local: queue-local delivers it as {visible(target)}")
-        return 0
+        lines, code = tell_mailbox(home, target)
+        for line in lines:
+            print(f"  {line}")
+        return code
     if target.isascii():
         try:
             pack_path(target)

@@ -1,7 +1,8 @@
 """Who owns queue/ decides who runs what (DESIGN: processes, accounts).
 
-The accounts are `queue` (todo, send, clean, pickup, and the files) and `queuer` in group `queue`
-(queue-remote). Where another user owns queue/, that user is the only one who can run the suite.
+The accounts are `queue` (todo, send, clean, pickup, and the files), `queuer` in group `queue`
+(queue-remote), and `queuea`, which owns alias/ and nothing else. Where another user owns queue/,
+that user is the only one who can run the suite.
 """
 
 import os
@@ -11,6 +12,7 @@ from queue_base.home import Home
 
 QUEUE_ACCOUNT = "queue"
 REMOTE_ACCOUNT = "queuer"
+ALIAS_ACCOUNT = "queuea"
 QMAIL_ACCOUNT = "qmailq"
 
 

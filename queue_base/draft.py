@@ -55,6 +55,11 @@ class Draft:
         self._intake = intake
         self._unchecked = 0
 
+    @property
+    def long_id(self) -> str:
+        """What names the message for people once it is queued (INTERNALS, The home); `-` where only others know."""
+        return "-"
+
     def write(self, data: bytes) -> None:
         """Add bytes of the message."""
         if self._head:

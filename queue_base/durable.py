@@ -18,14 +18,19 @@ GROUP = 12
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
+# Where the file system has no nameless files, or a kernel before 3.11 takes the flag for O_DIRECTORY.
+_NO_NAMELESS = frozenset((errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL))
+
+
 class Commit:
     """The files and directories changed since the last sync; one or many messages' worth."""
 
-    __slots__ = ("_directories", "_files", "syncs")
+    __slots__ = ("_directories", "_files", "_nameless", "syncs")
 
     def __init__(self) -> None:
         self._files: set[str] = set()
         self._directories: set[str] = set()
+        self._nameless: dict[int, str] = {}
         self.syncs = 0
 
     def create(self, path: str, data: bytes, mode: int, mtime_ns: int | None = None) -> None:
@@ -47,6 +52,15 @@ class Commit:
     def contents(self, path: str) -> None:
         """Take note of a file whose contents alone changed."""
         self._files.add(path)
+
+    def nameless(self, handle: int, directory: str) -> None:
+        """Take note of a nameless file that the caller wrote; it must stay open until the sync."""
+        self._nameless[handle] = directory
+
+    def name(self, handle: int, path: str) -> None:
+        """Give a nameless file its name; FileExistsError where it is there."""
+        name_file(handle, path)
+        self._name_changed(path)
 
     def removed(self, path: str) -> None:
         """Take note of a name that the caller, or somebody before it, removed."""
@@ -85,7 +99,7 @@ class Commit:
 
     def sync(self) -> None:
         """Make everything since the last sync safe. On an error nothing is forgotten; it may be called again."""
-        if len(self._files) + len(self._directories) > GROUP:
+        if len(self._files) + len(self._directories) + len(self._nameless) > GROUP:
             for path in self._filesystems():
                 handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
                 try:
@@ -97,8 +111,12 @@ class Commit:
             for path in [*self._files, *self._directories]:
                 sync_path(path)
                 self.syncs += 1
+            for handle in self._nameless:
+                os.fsync(handle)
+                self.syncs += 1
         self._files.clear()
         self._directories.clear()
+        self._nameless.clear()
 
     def _name_changed(self, path: str) -> None:
         self._directories.add(os.path.dirname(path) or ".")
@@ -106,6 +124,7 @@ class Commit:
     def _filesystems(self) -> list[str]:
         """Return one path on each file system that was changed; usually that is one."""
         apart = {path for path in self._files if os.path.dirname(path) not in self._directories}
+        apart.update(self._nameless.values())
         return list({os.stat(path).st_dev: path for path in self._directories | apart}.values())
 
 
@@ -114,6 +133,26 @@ def write_all(handle: int, data: bytes) -> None:
     done = os.write(handle, data)
     while done < len(data):
         done += os.write(handle, data[done:])
+
+
+def open_nameless(directory: str, mode: int) -> int | None:
+    """Return a new file that has no name yet (O_TMPFILE), to be written; None where that cannot be.
+
+    It goes when it is closed, or its process dies. Raises OSError where `directory` cannot take a file.
+    """
+    try:
+        return os.open(directory, os.O_WRONLY | os.O_TMPFILE | os.O_CLOEXEC, mode)
+    except OSError as error:
+        if error.errno in _NO_NAMELESS:
+            return None
+        raise
+
+
+def name_file(handle: int, path: str) -> None:
+    """Give a nameless file its name (the way of open(2), for which /proc must be there). Raises OSError."""
+    # With a directory descriptor it is linkat(2), which follows the link in /proc; the path being absolute, which
+    # descriptor that is does not count.
+    os.link(f"/proc/self/fd/{handle}", path, src_dir_fd=handle, follow_symlinks=True)
 
 
 def sync_path(path: str) -> None:

@@ -1,4 +1,4 @@
-"""The home: where control/, queue/ and alias/ are. `--home`, else QUEUE_HOME, else /var/queue.
+"""The home: where control/, queue/, alias/ and users/ are. `--home`, else QUEUE_HOME, else /var/queue.
 
 Here too is the other option that every program has: --help.
 """
@@ -11,15 +11,16 @@ DEFAULT_HOME = "/var/queue"
 
 
 class Home:
-    """Paths of one home, as str: path, control, queue, alias."""
+    """Paths of one home, as str: path, control, queue, alias, users."""
 
-    __slots__ = ("alias", "control", "path", "queue")
+    __slots__ = ("alias", "control", "path", "queue", "users")
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.control = path + "/control"
         self.queue = path + "/queue"
         self.alias = path + "/alias"
+        self.users = path + "/users"
 
 
 def find_home(option: str | None = None) -> Home:

@@ -1,93 +1,45 @@
 """Puts messages in the queue, durably: one, or a group that shares its syncs (DESIGN: home, durability).
 
-A Draft is one message on its way: `begin` makes mess/B/I, `write` fills it, `finish` gives it its
+A Draft is one message on its way: `begin` makes a file, `write` fills it, `finish` names it mess/B/I and makes its
 envelope, and `commit` takes a list of finished drafts through the phases below, all drafts together.
 
-    sync mess/ contents and names  ->  make intd/, sync its contents  ->  link todo/, sync its names
+    sync mess/ contents and names, and the envelopes' contents  ->  name them in todo/, sync its names
 
 A name and the contents behind it reach the disk each in their own time, so each phase waits for the
-one before: a power cut at any moment leaves S1 to S4 and perhaps a name in pid/. `commit` returns
-when every draft would survive one. On a failure it raises QueueTrouble, with what is not in todo/
-removed again, best effort; `queued` of each draft says which are in the queue all the same.
+one before: a power cut at any moment leaves S1, S2 or S4. `commit` returns when every draft would survive one. On a
+failure it raises QueueTrouble, with what is not in todo/ removed again, best effort; `queued` of each draft says which
+are in the queue all the same.
+
+Until they are whole the files have no name (O_TMPFILE), so nothing is left of an injector that dies. Where the file
+system has none of these a message is begun in pid/, and there, or where descriptors are short, its envelope in intd/:
+a phase of its own between the two, as a name in intd/ may not be without its mess/. Then a power cut may leave S3, too.
 """
 
 import os
 import time
 
 from queue_base.draft import (
-    INTD_TROUBLE,
-    MESS_TROUBLE,
     PID_TROUBLE,
-    TODO_TROUBLE,
     WRITE,
     Draft,
     QueueTrouble,
     Writer,
-    remove,
 )
-from queue_base.durable import Commit, sync_path, write_all
+from queue_base.durable import Commit, open_nameless
 from queue_base.errors import reason
 from queue_base.home import Home
 from queue_base.intake import Intake
-from queue_base.layout import FILE_MODE, MESS_MODE, Layout
+from queue_base.layout import MESS_MODE, Layout
+from queue_base.queue_draft import NEW, QueueDraft
 from queue_base.trigger import pull_trigger
-from queue_wire.envelope import Envelope, pack_todo
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+__all__ = ["QueueDraft", "QueueWriter", "mail_date", "received_line"]
+
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-
-
-class QueueDraft(Draft):
-    """A message in mess/B/I, and later in intd/ and todo/."""
-
-    __slots__ = ("_data", "_pid", "_uid", "intd", "intd_made", "linked", "message", "todo")
-
-    def __init__(self, intake: Intake, layout: Layout, handle: int, pid: int, uid: int, seconds: int) -> None:
-        self.message = os.fstat(handle).st_ino
-        super().__init__(intake, layout.mess(self.message), handle, received_line(pid, uid, seconds))
-        self.intd = layout.intd(self.message)
-        self.todo = layout.todo(self.message)
-        self.intd_made = False
-        self.linked = False
-        self._pid = pid
-        self._uid = uid
-        self._data = b""
-
-    def finish(self, sender: bytes, recipients: list[bytes]) -> None:
-        self._data = pack_todo(Envelope(self._uid, self._pid, sender, recipients))
-        if self._head:
-            self.write(b"")
-        self.close()
-
-    def make_intd(self) -> None:
-        """Write the envelope to intd/. Raises QueueTrouble."""
-        try:
-            handle = os.open(self.intd, _NEW, FILE_MODE)
-        except OSError as error:
-            raise QueueTrouble(INTD_TROUBLE, f"unable to create {self.intd}: {reason(error)}") from error
-        self.intd_made = True
-        try:
-            write_all(handle, self._data)
-        except OSError as error:
-            raise QueueTrouble(WRITE, f"unable to write {self.intd}: {reason(error)}") from error
-        finally:
-            os.close(handle)
-
-    def discard(self) -> None:
-        if self.linked:
-            return  # It is queue-todo's now.
-        if self.intd_made:
-            # No power cut may bring intd/ back without mess/. What is left on an error is S2 or S3.
-            try:
-                os.unlink(self.intd)
-                sync_path(os.path.dirname(self.intd))
-            except OSError:
-                return
-        super().discard()
 
 
 class QueueWriter(Writer):
@@ -102,6 +54,9 @@ class QueueWriter(Writer):
         self._uid = uid
         self._pid = os.getpid()
         self._made = 0
+        # Without /proc a nameless file can get no name.
+        self._nameless = os.access("/proc/self/fd", os.X_OK)
+        self._received = (-1, -1, b"")
         self._commit = Commit()
         self.intake = Intake(home, home.queue)
 
@@ -114,21 +69,27 @@ class QueueWriter(Writer):
         self.intake.check()
         uid = self._uid if uid is None else uid
         now = time.time_ns()
+        handle, name = self._make_file(now)
+        return QueueDraft(self.intake, self._layout, handle, name, self._pid, uid, self._head(uid, now // 10**9))
+
+    def _make_file(self, now: int) -> tuple[int, str]:
+        """Return a new file's descriptor, and its name in pid/ or "" where it needs none. Raises QueueTrouble."""
+        directory = self._layout.queue + "/pid"
         self._made += 1
-        name = f"{self._layout.queue}/pid/{self._pid}.{now}.{self._made}"
+        name = f"{directory}/{self._pid}.{now}.{self._made}"
         try:
-            handle = os.open(name, _NEW, MESS_MODE)
+            handle = open_nameless(directory, MESS_MODE) if self._nameless else None
+            if handle is not None:
+                return handle, ""
+            self._nameless = False
+            return os.open(name, NEW, MESS_MODE), name
         except OSError as error:
             raise QueueTrouble(PID_TROUBLE, f"unable to create {name}: {reason(error)}") from error
-        draft = QueueDraft(self.intake, self._layout, handle, self._pid, uid, now // 10**9)
-        try:
-            os.link(name, draft.path)
-        except OSError as error:
-            draft.close()
-            raise QueueTrouble(MESS_TROUBLE, f"unable to create {draft.path}: {reason(error)}") from error
-        finally:
-            remove(name)
-        return draft
+
+    def _head(self, uid: int, seconds: int) -> bytes:
+        if self._received[:2] != (uid, seconds):
+            self._received = (uid, seconds, received_line(self._pid, uid, seconds))
+        return self._received[2]
 
     def commit(self, drafts: "Sequence[Draft]") -> None:
         messages = [draft for draft in drafts if isinstance(draft, QueueDraft)]
@@ -137,12 +98,16 @@ class QueueWriter(Writer):
         try:
             for message in messages:
                 self._commit.written(message.path)
+                if message.envelope >= 0:
+                    self._commit.nameless(message.envelope, os.path.dirname(message.intd))
             self._sync(messages[0].path)
-            for message in messages:
+            named = [message for message in messages if message.envelope < 0]
+            for message in named:
                 message.make_intd()
                 # The intd/ name may be lost: it is only the way to todo/, which is a name of its own.
                 self._commit.contents(message.intd)
-            self._sync(messages[0].intd)
+            if named:
+                self._sync(named[0].intd)
             self._queue(messages)
         except BaseException:
             self._commit = _same_count(self._commit)
@@ -154,12 +119,10 @@ class QueueWriter(Writer):
         failure: QueueTrouble | None = None
         for message in messages:
             try:
-                self._commit.link(message.intd, message.todo)
-            except OSError as error:
-                failure = QueueTrouble(TODO_TROUBLE, f"unable to create {message.todo}: {reason(error)}")
-                failure.__cause__ = error
+                message.link(self._commit)
+            except QueueTrouble as error:
+                failure = error
                 break
-            message.linked = True
         linked = [message for message in messages if message.linked]
         if linked:
             self._sync(linked[0].todo)

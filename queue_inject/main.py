@@ -31,6 +31,7 @@ Completes a message with a header and puts it in the queue.
   -a, -h, -H, -A  recipients: arguments; header; both; arguments, else header (default)
   -f SENDER       envelope sender
   -n, -N          print the message instead; queue it (default)
+  --batch FORMAT  many messages: mbox, mboxo, bsmtp, netstring; --batch --help says more
 Exit code 0 queued, 100 it cannot be sent, 111 trouble that may pass.
 """
 
@@ -83,6 +84,11 @@ def main(argv: list[str]) -> int:
     os.umask(0o027)
     try:
         home, rest = take_home(argv[1:])
+        if rest[:1] and rest[0].startswith(("--batch", "--skip")):
+            # Imported here because one message needs nothing of it.
+            from queue_inject.batch import main as inject_batch
+
+            return inject_batch(home, rest)
         # -h is an option of its own.
         if not take_help(rest, HELP, short=False):
             inject(home, Options(rest))

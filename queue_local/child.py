@@ -1,7 +1,9 @@
 """The process that makes one delivery: it runs a function and says how it went, in exit code and text.
 
-The parent reads the text from a pipe and the exit code from wait: 0 success, 100 permanent, 111
-temporary. The process always ends here; whatever goes wrong in it is Temporary.
+The parent reads the text, and the forward if there is one, from a pipe (queue_wire.local_result) and the exit
+code from wait: 0 success, 100 permanent, anything else temporary. The process always ends here; whatever goes wrong in
+it is Temporary. It has a session of its own, in which its programs run, and queue-local's ignored signals count
+for none of them.
 """
 
 import os
@@ -9,45 +11,62 @@ import signal
 from collections.abc import Callable
 from typing import NoReturn
 
-from queue_base.errors import PERMANENT, TEMPORARY, Failure, Permanent, Temporary, complain
+from queue_base.durable import write_all
+from queue_base.errors import TEMPORARY, Failure, complain
+from queue_local.program import Interrupted
+from queue_wire.errors import FormatError
+from queue_wire.local_result import Outcome, pack_result
 
 # Where a delivery finds its descriptors.
 MESSAGE = 0
 _NULL = 1
 _REPORT = 3
-# qmail-lspawn's truncreport: a report is for a log line and a bounce, not for a novel.
-TEXT_MAX = 3000
 
 
-def run_child(work: Callable[[int], str], message: int, report: int, seconds: int) -> NoReturn:
+def run_child(work: Callable[[int], Outcome], message: int, report: int, seconds: int) -> NoReturn:
     """Call `work(message descriptor)`, report what it returns or raises, and end the process.
 
-    After `seconds` whatever it does is interrupted, cleans up after itself and is Temporary.
+    After `seconds`, or at TERM, whatever it does is interrupted, cleans up after itself and is Temporary.
     """
     code = TEMPORARY
     try:
-        code, text = _outcome(work, message, report, seconds)
+        code, data = _run(work, message, report, seconds)
         signal.alarm(0)
-        os.write(_REPORT, text.encode("utf-8", "surrogateescape")[:TEXT_MAX].rstrip(b"\n") + b"\n")
+        write_all(_REPORT, data)
     finally:
         # Nothing of the parent's (its loop, buffers, exit handlers) may run in here.
         os._exit(code)
 
 
-def _outcome(work: Callable[[int], str], message: int, report: int, seconds: int) -> tuple[int, str]:
-    """Return exit code and text; whatever `work` raises has one."""
+def _run(work: Callable[[int], Outcome], message: int, report: int, seconds: int) -> tuple[int, bytes]:
+    """Return exit code and result; whatever `work` raises has both."""
     try:
+        os.setsid()
         _arrange(message, report)
-        signal.signal(signal.SIGALRM, _timeout)
-        signal.alarm(seconds)
-        return 0, work(MESSAGE)
-    except Permanent as error:
-        return PERMANENT, str(error)
+        _take_signals(seconds)
+        outcome = work(MESSAGE)
+        return 0, pack_result(_encode(outcome.text), outcome.forward)
     except Failure as error:
-        return TEMPORARY, str(error)
+        return error.exit_code, pack_result(_encode(str(error)))
+    except FormatError as error:
+        return TEMPORARY, pack_result(_encode(f"Unable to forward message: {error}. (#4.3.0)"))
     except BaseException as error:
         complain("queue-local", f"alert: internal error in a delivery: {error!r}; it is deferred")
-        return TEMPORARY, f"Internal error: {type(error).__name__}: {error}. (#4.3.0)"
+        return TEMPORARY, pack_result(_encode(f"Internal error: {type(error).__name__}: {error}. (#4.3.0)"))
+
+
+def _encode(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _take_signals(seconds: int) -> None:
+    """Undo what queue-local has set, for this process and those that it runs; its own limit is an alarm."""
+    for number in signal.SIGINT, signal.SIGHUP:
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, _stopped)
+    signal.signal(signal.SIGALRM, _timeout)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    signal.alarm(seconds)
 
 
 def _arrange(message: int, report: int) -> None:
@@ -71,4 +90,8 @@ def _above(handle: int) -> int:
 
 
 def _timeout(number: int, frame: object) -> None:
-    raise Temporary("Timeout on delivery. (#4.3.0)")
+    raise Interrupted("Timeout on delivery")
+
+
+def _stopped(number: int, frame: object) -> None:
+    raise Interrupted("Delivery process was told to end")

@@ -1,38 +1,50 @@
 """The deliveries in flight: one process each, one pipe each, a time limit each.
 
 `start` forks; `prepare` and `run` are the loop's pair: they wait for the pipes, and turn each process
-that has ended into a verdict. A process whose time is up ends by itself; if it cannot, it is killed.
+that has ended into its end. A process whose time is up ends by itself; if it cannot, its whole session is killed.
 """
 
 import os
 import select
-import signal
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 from queue_base.errors import PERMANENT, Temporary, reason
 from queue_base.pipes import PeerLost, read_available
 from queue_local.child import run_child
+from queue_local.program import Interrupted
+from queue_local.session import end_session
 from queue_wire import report as verdict
+from queue_wire.errors import FormatError
 from queue_wire.job import Job
-from queue_wire.report import MESSAGE_SCOPE, Report
+from queue_wire.local_result import RESULT_MAX, Forward, Outcome, unpack_result
 
 # How long after its time a process may clean up before it is killed.
 GRACE = 30.0
 _LETTERS = {0: verdict.SUCCESS, PERMANENT: verdict.PERMANENT}
 
 
+class Ended(NamedTuple):
+    """How a delivery ended: its job, a letter and text for the report, and the forward that is still to be made."""
+
+    job: Job
+    letter: bytes
+    text: bytes
+    forward: Forward | None
+
+
 class _Delivery:
-    """A process in flight: the job's number, its pid, our end of its pipe, when to kill it, what it said."""
+    """A process in flight: its job, its pid, our end of its pipe, when to kill it, what it said."""
 
-    __slots__ = ("kill_at", "number", "pid", "pipe", "text")
+    __slots__ = ("data", "job", "kill_at", "pid", "pipe")
 
-    def __init__(self, number: int, pid: int, pipe: int, kill_at: float) -> None:
-        self.number = number
+    def __init__(self, job: Job, pid: int, pipe: int, kill_at: float) -> None:
+        self.job = job
         self.pid = pid
         self.pipe = pipe
         self.kill_at = kill_at
-        self.text = b""
+        self.data = bytearray()
 
 
 class Deliveries:
@@ -51,7 +63,7 @@ class Deliveries:
         """How many more can be started now."""
         return self.limit - len(self._running)
 
-    def start(self, job: Job, work: Callable[[int], str], message: int, seconds: int) -> None:
+    def start(self, job: Job, work: Callable[[int], Outcome], message: int, seconds: int) -> None:
         """Fork a process for the job. Raises Temporary. `message` stays the caller's to close."""
         try:
             pipe, writer = os.pipe()
@@ -67,7 +79,7 @@ class Deliveries:
         finally:
             os.close(writer)
         os.set_blocking(pipe, False)
-        self._running[pipe] = _Delivery(job.number, pid, pipe, time.monotonic() + seconds + self._grace)
+        self._running[pipe] = _Delivery(job, pid, pipe, time.monotonic() + seconds + self._grace)
 
     def prepare(self, poll: select.poll) -> float | None:
         """Register what to wait for; return the seconds until a process has to be killed, None for never."""
@@ -76,31 +88,49 @@ class Deliveries:
         times = [delivery.kill_at for delivery in self._running.values()]
         return max(0.0, min(times) - time.monotonic()) if times else None
 
-    def run(self, ready: set[int]) -> list[Report]:
-        """Read from the ready pipes, kill what is over its time; return the reports of what has ended."""
-        reports = []
+    def run(self, ready: set[int]) -> list[Ended]:
+        """Read from the ready pipes, kill what is over its time; return what has ended."""
+        ended = []
         for pipe in ready & self._running.keys():
             delivery = self._running[pipe]
             try:
-                delivery.text += read_available(pipe) or b""
+                delivery.data += read_available(pipe) or b""
             except PeerLost:
-                reports.append(self._finish(delivery))
+                ended.append(self._finish(delivery))
+                continue
+            if len(delivery.data) > 2 * RESULT_MAX:
+                # No delivery of ours says so much.
+                delivery.data.clear()
+                delivery.kill_at = 0.0
         now = time.monotonic()
         for delivery in self._running.values():
             if now >= delivery.kill_at:
-                os.kill(delivery.pid, signal.SIGKILL)
+                end_session(delivery.pid)
                 # Its pipe ends with it. A process that hangs in the kernel keeps its place until then.
                 delivery.kill_at = now + self._grace
-        return reports
+        return ended
 
-    def _finish(self, delivery: _Delivery) -> Report:
+    def _finish(self, delivery: _Delivery) -> Ended:
         # The pipe is at its end, so the process is past its last line: this waits for no work of its.
+        found = os.waitid(os.P_PID, delivery.pid, os.WEXITED | os.WNOWAIT)
+        if found is not None and (found.si_code != os.CLD_EXITED or found.si_status == Interrupted.exit_code):
+            # Before it is reaped, as its number is the session's. Its program must not outlive it.
+            end_session(delivery.pid)
         code = os.waitstatus_to_exitcode(os.waitpid(delivery.pid, 0)[1])
         os.close(delivery.pipe)
         del self._running[delivery.pipe]
-        letter, text = _LETTERS.get(code, verdict.TEMPORARY), delivery.text
-        if code < 0:
-            text = b"Delivery process ended by signal %d. (#4.3.0)\n" % -code
-        elif not text:
-            text = b"Delivery process ended without a word, exit code %d. (#4.3.0)\n" % code
-        return Report(delivery.number, MESSAGE_SCOPE, [(letter, text)])
+        return _end(delivery.job, code, bytes(delivery.data))
+
+
+def _end(job: Job, code: int, data: bytes) -> Ended:
+    """Return what an exit code and the bytes on the pipe say; what cannot be understood is a deferral."""
+    if code < 0:
+        return Ended(job, verdict.TEMPORARY, b"Delivery process ended by signal %d. (#4.3.0)\n" % -code, None)
+    if not data:
+        text = b"Delivery process ended without a word, exit code %d. (#4.3.0)\n" % code
+        return Ended(job, verdict.TEMPORARY, text, None)
+    try:
+        text, forward = unpack_result(data)
+    except FormatError:
+        return Ended(job, verdict.TEMPORARY, b"Delivery process said what cannot be understood. (#4.3.5)\n", None)
+    return Ended(job, _LETTERS.get(code, verdict.TEMPORARY), text, None if code else forward)

@@ -1,10 +1,12 @@
 """The lines that a delivery puts before a message (qmail-local(8)), and the look for its own in there. Pure.
 
+    From sender date          only in an mbox file
     Return-Path: <sender>
     Delivered-To: recipient
 """
 
 import re
+import time
 from typing import BinaryIO
 
 from queue_wire.address import split_address
@@ -12,6 +14,10 @@ from queue_wire.address import split_address
 # RFC 5322 section 3.2.3: what may stand without quotes.
 _DOT_ATOM = re.compile(rb"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*")
 _NEEDS_BACKSLASH = re.compile(rb'([\r\n"\\])')
+# Fixed, whatever the locale is.
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_FROM_SAFE = bytes.maketrans(b" \t\n", b"---")
 # Longer than any line that is looked for; longer lines are read in pieces.
 _PIECE = 8192
 
@@ -33,6 +39,17 @@ def return_path(sender: bytes) -> bytes:
 def delivered_to(recipient: bytes) -> bytes:
     """Return the Delivered-To line; a newline in the recipient becomes `_`."""
     return b"Delivered-To: %s\n" % recipient.replace(b"\n", b"_")
+
+
+def from_line(sender: bytes, now: float) -> bytes:
+    """Return the From_ line, which begins a message in an mbox file; `now` is seconds since the epoch, shown as UTC.
+
+    White space in the sender becomes `-`; the empty one is MAILER-DAEMON.
+    """
+    when = time.gmtime(now)
+    day = f"{_DAYS[when.tm_wday]} {_MONTHS[when.tm_mon - 1]} {when.tm_mday:02d}"
+    date = f"{day} {when.tm_hour:02d}:{when.tm_min:02d}:{when.tm_sec:02d} {when.tm_year}"
+    return b"From %s %s\n" % (sender.translate(_FROM_SAFE) or b"MAILER-DAEMON", date.encode())
 
 
 def header_has(message: BinaryIO, line: bytes) -> bool:

@@ -72,14 +72,16 @@ def _answer(payload: bytes, text: str) -> Report | None:
     return Report(int(number), MESSAGE_SCOPE, [verdict] * max(1, len(fields) - 3))
 
 
-def open_message(home: Home, job: Job) -> int:
-    """Return a descriptor of the job's message, at its start. Raises Temporary."""
-    path = f"{home.queue}/{job.path.decode('ascii')}"
+def open_message(home: Home, name: bytes) -> int:
+    """Return a descriptor of the message `mess/B/I`, at its start. Raises Temporary."""
+    path = f"{home.queue}/{os.fsdecode(name)}"
     try:
         handle = os.open(path, _OPEN)
     except OSError as error:
         raise Temporary(f"Unable to open message: {path}: {reason(error)}. (#4.3.0)") from error
     if stat.S_ISREG(os.fstat(handle).st_mode):
+        # It becomes the stdin of programs, which do not expect otherwise.
+        os.set_blocking(handle, True)
         return handle
     os.close(handle)
     raise Temporary(f"Unable to open message: {path}: not a regular file. (#4.3.5)")

@@ -20,6 +20,7 @@ from queue_base.signals import ignore
 from queue_local import settings
 from queue_local.deliveries import Deliveries
 from queue_local.delivery import deliver
+from queue_local.forwards import Forwards
 from queue_local.jobs import BadJob, Jobs, open_message
 from queue_wire import report as verdict
 from queue_wire.errors import FormatError
@@ -38,7 +39,7 @@ def start(home: Home, deliveries: Deliveries, job: Job) -> Report | None:
     try:
         seconds, default = settings.timeout(home), settings.default_delivery(home)
         # Opened here, because a user may not read mess/.
-        message = open_message(home, job)
+        message = open_message(home, job.path)
         try:
             deliveries.start(job, functools.partial(deliver, home, job, default=default), message, seconds)
         finally:
@@ -49,12 +50,12 @@ def start(home: Home, deliveries: Deliveries, job: Job) -> Report | None:
     return None
 
 
-def start_waiting(home: Home, jobs: Jobs, deliveries: Deliveries) -> Iterator[Report]:
+def start_waiting(home: Home, jobs: Jobs, deliveries: Deliveries, forwards: Forwards) -> Iterator[Report]:
     """Start what has been read, as far as there is room; give the reports of what could not be. Raises FormatError.
 
     The rest waits in the pipe: queue-send sends no more than it was told that there is room for.
     """
-    while jobs.open and deliveries.room:
+    while jobs.open and deliveries.room > len(forwards):
         report = None
         try:
             job = jobs.next()
@@ -69,21 +70,21 @@ def start_waiting(home: Home, jobs: Jobs, deliveries: Deliveries) -> Iterator[Re
             yield report
 
 
-def loop(home: Home, jobs: Jobs, deliveries: Deliveries, reports: OutPipe) -> int:
+def loop(home: Home, jobs: Jobs, deliveries: Deliveries, forwards: Forwards, reports: OutPipe) -> int:
     """Serve until the jobs end and every delivery has been reported; return the exit code. Raises PeerLost."""
     code = 0
-    while jobs.open or deliveries or reports.held:
+    while jobs.open or deliveries or forwards or reports.held:
         poll = select.poll()
-        if deliveries.room:
+        if deliveries.room > len(forwards):
             jobs.prepare(poll)
         if reports.held:
             poll.register(reports.descriptor, select.POLLOUT)
-        ready = wait(poll, deliveries)
-        for report in deliveries.run(ready):
+        ready = wait(poll, deliveries, forwards)
+        for report in finished(home, ready, deliveries, forwards):
             reports.put(pack_report(report))
         jobs.run(ready)
         try:
-            for report in start_waiting(home, jobs, deliveries):
+            for report in start_waiting(home, jobs, deliveries, forwards):
                 reports.put(pack_report(report))
         except FormatError as error:
             complain(PROGRAM, f"alert: unable to read jobs: {error}; no more are taken, those in flight are finished")
@@ -92,31 +93,46 @@ def loop(home: Home, jobs: Jobs, deliveries: Deliveries, reports: OutPipe) -> in
     return code
 
 
+def finished(home: Home, ready: set[int], deliveries: Deliveries, forwards: Forwards) -> Iterator[Report]:
+    """Give the reports of the deliveries that ended, where there is a forward after that is in the queue."""
+    for ended in deliveries.run(ready):
+        report = forwards.take(ended, settings.forward_timeout(home))
+        if report:
+            yield report
+    # After that, so that what ended together is sent to the forwarder together.
+    yield from forwards.run(ready)
+
+
 def drain(deliveries: Deliveries) -> None:
-    """Wait for the deliveries in flight, which nobody is left to hear of; keep their time limits."""
+    """Wait for the deliveries in flight, which nobody is left to hear of; keep their time limits.
+
+    Their forwards are not made: they are delivered again, and that would be a second copy for sure.
+    """
     while deliveries:
         deliveries.run(wait(select.poll(), deliveries))
 
 
-def wait(poll: select.poll, deliveries: Deliveries) -> set[int]:
-    """Return the descriptors that are ready, none where a delivery's time is up first."""
-    seconds = deliveries.prepare(poll)
-    return {descriptor for descriptor, _ in poll.poll(None if seconds is None else seconds * 1000 + 1)}
+def wait(poll: select.poll, *parts: Deliveries | Forwards) -> set[int]:
+    """Return the descriptors that are ready, none where the time of something is up first."""
+    times = [seconds for part in parts if (seconds := part.prepare(poll)) is not None]
+    return {descriptor for descriptor, _ in poll.poll(min(times) * 1000 + 1 if times else None)}
 
 
 def serve(home: Home) -> int:
     """Run the loop on fd 0 and 1; return the exit code."""
-    deliveries, reports = Deliveries(settings.capacity(home)), OutPipe(1)
+    deliveries, forwards, reports = Deliveries(settings.capacity(home)), Forwards(home), OutPipe(1)
     reports.put(pack_ready(deliveries.limit))
     # The deliveries share this process's memory; its garbage collector must not touch, and so copy, all of it.
     gc.freeze()
     try:
         reports.flush()
-        return loop(home, Jobs(0), deliveries, reports)
+        return loop(home, Jobs(0), deliveries, forwards, reports)
     except PeerLost:
         # queue-send is gone, as at the end of fd 0; its successor delivers again what it has not heard of.
         drain(deliveries)
         return 0
+    finally:
+        forwards.close()
 
 
 def main(argv: list[str]) -> int:

@@ -7,18 +7,27 @@ for trouble that may pass; Permanent where an extension has no file (dot-qmail(5
 import errno
 import os
 import stat
+from typing import NamedTuple
 
 from queue_base.errors import Permanent, Temporary, reason
-from queue_local.mailbox import Mailbox
-from queue_wire.dotqmail import Instruction, qmail_names, unpack_dotqmail
+from queue_wire.address import DOUBLE_BOUNCE_SENDER
+from queue_wire.dotqmail import Instruction, default_part, owner_names, qmail_names, unpack_dotqmail
 from queue_wire.errors import FormatError
+from queue_wire.mailbox import Mailbox
 
-# qmail's conf-patrn as it comes: group-writable is allowed, as many systems give each user a group.
-_WRITABLE = stat.S_IWOTH
+_WRITABLE = stat.S_IWGRP | stat.S_IWOTH
 _MOST = 1 << 20
 # A name that cannot exist is a name that does not exist. NONBLOCK: a FIFO must not hold the delivery up.
 _ABSENT = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ, errno.ENXIO))
 _OPEN = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+class Found(NamedTuple):
+    """Instructions, the file that they are in, and what `default` stood for in its name, None where it had none."""
+
+    source: str
+    instructions: list[Instruction]
+    default: bytes | None
 
 
 def enter_home(path: str) -> None:
@@ -34,26 +43,48 @@ def enter_home(path: str) -> None:
         raise Temporary("Home directory is sticky: user is editing his .qmail file. (#4.2.1)")
 
 
-def read_instructions(mailbox: Mailbox, default: bytes) -> tuple[str, list[Instruction]]:
-    """Return the instructions for a mailbox and the file that they are in, for messages.
+def read_instructions(mailbox: Mailbox, default: bytes) -> Found:
+    """Return the instructions for a mailbox.
 
-    `default` is control/defaultdelivery: for an empty file, and for the plain user without one.
+    `default` is control/defaultdelivery: for an empty file, and for an address without a dash that has no file.
     """
+    source, data, executable, part = "", b"", False, None
     for name in qmail_names(mailbox.dash, mailbox.extension):
         found = _read(name)
         if found is not None:
             source, (data, executable) = os.path.join(mailbox.account.home, os.fsdecode(name)), found
+            part = default_part(mailbox.dash, mailbox.extension, name)
             break
     else:
         if mailbox.dash:
             raise Permanent("Sorry, no mailbox here by that name. (#5.1.1)")
-        source, data, executable = "", b"", False
     if not data:
+        # The execute bit is the file's, and the file says nothing.
         source, data, executable = "control/defaultdelivery", default, False
     try:
-        return source, unpack_dotqmail(data, executable)
+        return Found(source, unpack_dotqmail(data, executable), part)
     except FormatError as error:
         raise Temporary(str(error)) from error
+
+
+def new_sender(mailbox: Mailbox, sender: bytes, local: bytes, host: bytes) -> bytes:
+    """Return the sender of forwards, NEWSENDER: the list's owner where it has one; a bounce keeps its own."""
+    if sender in (b"", DOUBLE_BOUNCE_SENDER):
+        return sender
+    owner, verp = owner_names(mailbox.dash, mailbox.extension)
+    if not _exists(owner):
+        return sender
+    return b"%s-owner-@%s-@[]" % (local, host) if _exists(verp) else b"%s-owner@%s" % (local, host)
+
+
+def _exists(name: bytes) -> bool:
+    try:
+        os.stat(name)
+    except OSError as error:
+        if error.errno in _ABSENT:
+            return False
+        raise _unreadable(name, error) from error
+    return True
 
 
 def _read(name: bytes) -> tuple[bytes, bool] | None:

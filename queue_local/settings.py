@@ -25,8 +25,22 @@ def default_delivery(home: Home) -> bytes:
 
 
 def timeout(home: Home) -> int:
-    """Return control/timeoutlocal, the seconds that one delivery may take, 1 to TIMEOUT_MAX. Raises Temporary."""
-    return min(max(1, read_number(home, "timeoutlocal", TIMEOUT)), TIMEOUT_MAX)
+    """Return control/localtimeout, the seconds that one delivery may take, 1 to TIMEOUT_MAX. Raises Temporary.
+
+    Where it is missing, control/timeoutlocal is read, its name before.
+    """
+    seconds = read_number(home, "localtimeout", -1)
+    if seconds < 0:
+        seconds = read_number(home, "timeoutlocal", TIMEOUT)
+    return min(max(1, seconds), TIMEOUT_MAX)
+
+
+def forward_timeout(home: Home) -> int:
+    """Return how long a forward may take, in seconds: as long as a delivery. An unreadable file defers no forward."""
+    try:
+        return timeout(home)
+    except Temporary:
+        return TIMEOUT
 
 
 def capacity(home: Home) -> int:

@@ -14,6 +14,7 @@ PROGRAM = "program"
 FORWARD = "forward"
 
 _NAME = b".qmail"
+_DEFAULT = b"default"
 # A dot would allow `..`, a slash another directory. qmail leaves the slash; a mail address chooses no directory here.
 _SAFE = bytes(ord(":") if byte in b"./" else byte for byte in range(256)).lower()
 
@@ -42,14 +43,31 @@ def safe_extension(extension: bytes) -> bytes:
 def qmail_names(dash: bytes, extension: bytes) -> list[bytes]:
     """Return the names of the .qmail files that may control an address, the first that exists counts.
 
-    Without a dash it is `.qmail` alone. With `-` and the extension a-b: `.qmail-a-b`, `.qmail-a-default`,
-    `.qmail-default`.
+    With neither dash nor extension it is `.qmail` alone. With `-` and the extension a-b: `.qmail-a-b`,
+    `.qmail-a-default`, `.qmail-default`.
     """
-    if not dash:
+    if not dash and not extension:
         return [_NAME]
     base, safe = _NAME + dash, safe_extension(extension)
     prefixes = [safe[:end] for end in range(len(safe), -1, -1) if not end or safe[end - 1 : end] == b"-"]
-    return [base + safe, *(base + prefix + b"default" for prefix in prefixes)]
+    return [base + safe, *(base + prefix + _DEFAULT for prefix in prefixes)]
+
+
+def default_part(dash: bytes, extension: bytes, name: bytes) -> bytes | None:
+    """Return what `default` stands for in the file `name`, one of qmail_names(dash, extension): DEFAULT of programs.
+
+    It has the extension's own case; None where the name has no such part. (An address may spell it out.)
+    """
+    if not name.endswith(_DEFAULT):
+        return None
+    start = len(name) - len(_NAME + dash + _DEFAULT)
+    return extension[start:] if start >= 0 else None
+
+
+def owner_names(dash: bytes, extension: bytes) -> tuple[bytes, bytes]:
+    """Return the files that make the owner the sender of forwards: the owner's, and that of its VERP addresses."""
+    owner = _NAME + dash + safe_extension(extension) + b"-owner"
+    return owner, owner + b"-" + _DEFAULT
 
 
 def unpack_dotqmail(data: bytes, forward_only: bool = False) -> list[Instruction]:

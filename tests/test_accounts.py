@@ -15,7 +15,7 @@ from support.tools import need, need_private_mounts, need_shared_python
 
 ROOT = Path(__file__).resolve().parents[1]
 CODE = ("bin", "tests", "setup.cfg", "README.md")
-LIBRARIES = ("pyinotify", "dns", "uvloop", "psutil", "click")
+LIBRARIES = ("pyinotify", "dns", "uvloop", "psutil", "click", "cdblib")
 
 # The namespace is private to these processes, so the real /etc keeps its accounts.
 ENTER = 'mount --bind "$1" /etc && shift && exec "$@"'

@@ -36,6 +36,18 @@ def test_an_extension_is_looked_for_whole_and_then_from_dash_to_dash(extension: 
     assert qmail_names(b"-", extension) == names
 
 
+@pytest.mark.parametrize(
+    ("dash", "extension", "names"),
+    [
+        (b"", b"a-b", [b".qmaila-b", b".qmaila-default", b".qmaildefault"]),
+        (b"-/", b"A.b", [b".qmail-/a:b", b".qmail-/default"]),
+        (b"-list-", b"x", [b".qmail-list-x", b".qmail-list-default"]),
+    ],
+)
+def test_users_assign_may_have_other_dashes(dash: bytes, extension: bytes, names: list[bytes]) -> None:
+    assert qmail_names(dash, extension) == names
+
+
 @given(st.binary(max_size=60).filter(lambda extension: b"\0" not in extension))
 def test_no_extension_leaves_the_home_directory(extension: bytes) -> None:
     for name in qmail_names(b"-", extension):

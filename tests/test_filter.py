@@ -13,7 +13,7 @@ import pytest
 
 from queue_base.home import Home
 from queue_inject.filter import explain_code
-from support.injectors import Outcome, inject, is_empty, only, run
+from support.injectors import Outcome, has_begun, inject, is_empty, only, run
 from support.suite import BIN, program
 
 MESSAGE = b"Subject: hello\n\nbody\n"
@@ -171,7 +171,7 @@ def test_when_we_are_killed_the_program_sees_no_whole_envelope(home: Home, tmp_p
     process.stdin.write(MESSAGE + b"x" * 200_000)
     process.stdin.flush()
     end = time.monotonic() + 30
-    while is_empty(home):
+    while not has_begun(home):
         assert time.monotonic() < end
     process.kill()
     process.wait(30)

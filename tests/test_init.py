@@ -44,7 +44,7 @@ def test_every_path_has_its_documented_owner_and_mode(tmp_path: Path) -> None:
     create_home(home, owner, myself(), me="mail.example.org")
     os.umask(before)
     below = {**expected(23), "alias": 0o2755}
-    above = {".": 0o755, "control": 0o755, "control/me": 0o644, "control/locals": 0o644}
+    above = {".": 0o755, "control": 0o755, "control/me": 0o644, "control/locals": 0o644, "users": 0o755}
     found = snapshot(Path(home.path))
     assert {name for name in found if not name.endswith("/.")} == {*below, *above}
     for modes, whose in ((below, owner), (above, myself())):

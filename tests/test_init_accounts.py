@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from queue_admin import accounts
-from queue_admin.accounts import choose_owner, ensure_accounts, myself
+from queue_admin.accounts import choose_owner, ensure_accounts, ensure_alias_account, myself
 from queue_admin.create import create_home
 from queue_base.accounts import Owner
 from queue_base.errors import Permanent
@@ -47,8 +47,8 @@ def test_missing_accounts_are_made_as_system_accounts_without_home_or_shell(monk
     owner, made = ensure_accounts()
     assert (owner.uid, owner.gid) == (900, 900)
     assert made == ["group queue", "account queue", "account queuer"]
-    user = ["/sbin/useradd", "--system", "--home-dir", "/nonexistent", "--no-create-home"]
-    user += ["--shell", "/usr/sbin/nologin", "--gid", "queue"]
+    user = ["/sbin/useradd", "--system", "--no-create-home", "--shell", "/usr/sbin/nologin"]
+    user += ["--home-dir", "/nonexistent", "--gid", "queue"]
     assert system.calls == [["/sbin/groupadd", "--system", "queue"], [*user, "queue"], [*user, "queuer"]]
 
 
@@ -58,6 +58,42 @@ def test_accounts_that_are_there_are_not_made_again(monkeypatch: pytest.MonkeyPa
     system.calls.clear()
     assert ensure_accounts()[1] == []
     assert system.calls == []
+
+
+def test_alias_gets_an_account_in_a_group_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    system, home = FakeSystem(monkeypatch), Home(str(tmp_path / "home"))
+    monkeypatch.setattr(accounts, "myself", lambda: Owner(0, 0))
+    queue, _ = ensure_accounts()
+    system.calls.clear()
+    found, made = ensure_alias_account(home, queue)
+    assert made == ["group queuea", "account queuea"] and found.uid == system.users["queuea"][0] != queue.uid
+    user = ["/sbin/useradd", "--system", "--no-create-home", "--shell", "/usr/sbin/nologin"]
+    user += ["--home-dir", home.alias, "--gid", "queuea", "queuea"]
+    assert system.calls == [["/sbin/groupadd", "--system", "queuea"], user]
+    assert ensure_alias_account(home, queue)[1] == []
+
+
+def test_qmail_s_alias_and_a_queue_of_one_s_own_need_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    system, home = FakeSystem(monkeypatch), Home(str(tmp_path))
+    monkeypatch.setattr(accounts, "myself", lambda: Owner(0, 0))
+    queue, _ = ensure_accounts()
+    # Whoever owns it, it is not account queue.
+    (tmp_path / "alias").mkdir()
+    assert ensure_alias_account(home, queue) == (queue, [])
+    (tmp_path / "alias").rmdir()
+    assert ensure_alias_account(home, Owner(4711, 4711))[1] == []
+    monkeypatch.setattr(accounts, "myself", lambda: Owner(4711, 4711))
+    assert ensure_alias_account(home, Owner(4711, 4711))[1] == []
+    assert "queuea" not in system.users
+
+
+def test_an_alias_account_that_owns_the_queue_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    system = FakeSystem(monkeypatch)
+    monkeypatch.setattr(accounts, "myself", lambda: Owner(0, 0))
+    queue, _ = ensure_accounts()
+    system.groups["queuea"], system.users["queuea"] = 950, (queue.uid, 950)
+    with pytest.raises(Permanent, match="account queuea: it must exist, and be neither root nor the queue's"):
+        ensure_alias_account(Home(str(tmp_path)), queue)
 
 
 def test_an_account_with_the_wrong_group_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

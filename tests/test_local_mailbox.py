@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from queue_base import passwd
 from queue_base.errors import Temporary
 from queue_base.home import Home
-from queue_local import passwd
-from queue_local.mailbox import NAME_MAX, Account, break_name, find_mailbox
-from queue_local.passwd import alias_account, find_user, passwd_entry, takes_mail
+from queue_base.passwd import alias_account, find_user, passwd_entry, takes_mail
+from queue_wire.mailbox import NAME_MAX, Account, break_name, find_mailbox
 
 ALIAS = Account("alias", 7790, 2108, "/var/queue/alias")
 USERS = {

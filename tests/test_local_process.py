@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from queue_base.errors import Permanent
-from queue_local.child import TEXT_MAX
 from queue_local.deliveries import Deliveries
 from queue_wire.job import Job
+from queue_wire.local_result import TEXT_MAX, Outcome
 from support.deliveries import JOB, SECONDS, finish, run
 
 
@@ -62,12 +62,14 @@ def test_a_delivery_that_cannot_be_interrupted_is_killed(tmp_path: Path) -> None
     assert verdict == (b"Z", b"Delivery process ended by signal 9. (#4.3.0)\n")
 
 
-def test_a_long_reason_is_cut(tmp_path: Path) -> None:
+def test_of_a_long_reason_the_beginning_and_the_end_are_kept(tmp_path: Path) -> None:
     def work(message: int) -> str:
-        raise Permanent("x" * 100_000)
+        raise Permanent("b" + "x" * 100_000 + "e")
 
     (tmp_path / "message").touch()
-    assert run(work, tmp_path / "message") == (b"D", b"x" * TEXT_MAX + b"\n")
+    letter, text = run(work, tmp_path / "message")
+    assert letter == b"D" and len(text) == TEXT_MAX
+    assert text.startswith(b"bx") and b"x\n[...]\nx" in text and text.endswith(b"xe\n")
 
 
 def test_a_delivery_holds_no_descriptor_but_its_own(tmp_path: Path) -> None:
@@ -91,8 +93,8 @@ def test_each_of_many_deliveries_has_its_own_report(tmp_path: Path) -> None:
     with (tmp_path / "message").open("rb") as file:
         for number in range(40):
             job = Job(number, JOB.path, b"", b"x@y", [b"x@y"])
-            deliveries.start(job, lambda message, number=number: f"text {number}", file.fileno(), SECONDS)  # type: ignore[misc]
+            text = f"text {number}"
+            deliveries.start(job, lambda message, text=text: Outcome(text), file.fileno(), SECONDS)  # type: ignore[misc]
     assert (len(deliveries), deliveries.room) == (40, 0)
-    reports = finish(deliveries)
-    expected = {number: [(b"K", b"text %d\n" % number)] for number in range(40)}
-    assert {report.number: report.verdicts for report in reports} == expected
+    ends = {ended.job.number: (ended.letter, ended.text) for ended in finish(deliveries)}
+    assert ends == {number: (b"K", b"text %d\n" % number) for number in range(40)}

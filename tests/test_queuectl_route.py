@@ -40,6 +40,7 @@ def home(tmp_path: Path, resolver: Unbound) -> Home:
     home = make_home(tmp_path / "home")
     control(home, "me", "me.example")
     control(home, "resolver", resolver.address)
+    Path(home.alias, ".qmail-default").write_text("./Maildir/\n")
     return home
 
 
@@ -124,8 +125,8 @@ def test_local_mail_is_told_with_the_line_that_makes_it_local(home: Home, addres
     control(home, "percenthack", "hack.example")
     code, shown, _ = route(home, address)
     assert code == 0
-    assert len(shown) == len(lines) + 1
-    for found, expected in zip(shown[1:], lines, strict=True):
+    assert shown[len(lines) + 1].startswith("  alias/: ")
+    for found, expected in zip(shown[1 : len(lines) + 1], lines, strict=True):
         begin, _, end = expected.partition("*")
         assert found.startswith("  " + begin) and found.endswith(end)
 
@@ -153,6 +154,12 @@ def test_of_several_addresses_the_worst_counts_and_all_are_told(home: Home) -> N
     assert code == 111
     assert [line[0] for line in lines if not line.startswith(" ")] == ["a", "b", "c", "d"]
     assert route(home, "b@null.example", "a@bare.example")[0] == 100
+
+
+def test_a_local_address_without_a_mailbox_is_told_as_a_failure(home: Home) -> None:
+    Path(home.alias, ".qmail-default").unlink()
+    code, shown, _ = route(home, "joe@me.example")
+    assert (code, shown[-1]) == (100, "  failure: no mailbox here by that name")
 
 
 @pytest.mark.parametrize("name", ["smtproutes", "resolver"])

@@ -152,10 +152,18 @@ class Replay(Disk):
         if target is None:
             return False
         source = self.at(call, old)
-        inode = self.now(source) if source is not None else None
+        inode = self.now(source) if source is not None else self._nameless(call, old)
         if inode is None:
             raise Unsupported(call.shown())
         return self.set(target, inode)
+
+    def _nameless(self, call: Call, index: int) -> Inode | None:
+        """Return the inode of the source `/proc/self/fd/N`, which is how a file without a name gets one."""
+        directory, _, number = (call.path(index + 1) if index >= 0 else "").rpartition("/")
+        if directory != "/proc/self/fd" or "AT_SYMLINK_FOLLOW" not in call.arguments[4]:
+            return None
+        opened = self.opened.get(call.pid, {}).get(int(number))
+        return opened.inode if opened else None
 
     def _do_linkat(self, call: Call) -> bool:
         return self._do_link(call, 0, 2)

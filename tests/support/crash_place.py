@@ -20,6 +20,12 @@ SENDER = b"a@example.org"
 RECIPIENTS = {b"b@example.net", b"c@me.example.org", b"d@example.com"}
 ENVELOPE = b"Fa@example.org\0Tb@example.net\0Tc@me.example.org\0Td@example.com\0\0"
 GONE_OR_SWEPT = (1, 2)
+WRITER = "from queue_inject.opening import open_writer"
+# On a file system that has no nameless files; and where descriptors are short for some of them.
+NAMED = f"{WRITER}; import queue_base.writer as w, queue_base.queue_draft as d"
+NAMED += "; w.open_nameless = d.open_nameless = lambda *_: None"
+MIXED = f"{WRITER}; import queue_base.queue_draft as d; one, n = d.open_nameless, iter(range(99))"
+MIXED += "; d.open_nameless = lambda *_: one(*_) if next(n) % 2 else None"
 
 
 class Place:
@@ -43,7 +49,7 @@ class Place:
         command = [*program(name), "--home", self.home.path]
         return converse_traced(self.model, self.trace, command, request, enough, done)
 
-    def enqueue(self, count: int, writer: str = "from queue_inject.opening import open_writer") -> None:
+    def enqueue(self, count: int, writer: str = WRITER) -> None:
         """Put messages in the queue with one process, in one group, with the writer that `open_writer` gives."""
         script = (
             f"import sys; from queue_base.home import Home; {writer}\n"

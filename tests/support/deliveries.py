@@ -5,33 +5,49 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from queue_local.deliveries import Deliveries
+from queue_local.deliveries import Deliveries, Ended
 from queue_wire.job import Job
-from queue_wire.report import Report
+from queue_wire.local_result import Outcome
 
 JOB = Job(7, b"mess/0/1", b"from@far.example", b"joe@host.example", [b"joe@host.example"])
 SECONDS = 60
 
 
 def run(
-    work: Callable[[int], str], message: Path, *, seconds: int = SECONDS, grace: float = 30.0
+    work: Callable[[int], str | Outcome], message: Path, *, seconds: int = SECONDS, grace: float = 30.0
 ) -> tuple[bytes, bytes]:
     """Run `work` as a delivery on a message; return the verdict."""
+    ended = end_of(work, message, seconds=seconds, grace=grace)
+    return ended.letter, ended.text
+
+
+def end_of(
+    work: Callable[[int], str | Outcome], message: Path, *, seconds: int = SECONDS, grace: float = 30.0
+) -> Ended:
+    """Run `work` as a delivery on a message; return its end, with the forward that it wants."""
     deliveries = Deliveries(1, grace)
     with message.open("rb") as file:
-        deliveries.start(JOB, work, file.fileno(), seconds)
-    report = finish(deliveries)[0]
-    assert (report.number, report.scope) == (7, b"m")
-    return report.verdicts[0]
+        deliveries.start(JOB, outcome_of(work), file.fileno(), seconds)
+    return finish(deliveries)[0]
 
 
-def finish(deliveries: Deliveries) -> list[Report]:
-    """Wait for all deliveries; return their reports."""
-    reports: list[Report] = []
+def outcome_of(work: Callable[[int], str | Outcome]) -> Callable[[int], Outcome]:
+    """Return `work` as a delivery: a text alone is an outcome."""
+
+    def call(message: int) -> Outcome:
+        made = work(message)
+        return Outcome(made) if isinstance(made, str) else made
+
+    return call
+
+
+def finish(deliveries: Deliveries) -> list[Ended]:
+    """Wait for all deliveries; return their ends."""
+    ended: list[Ended] = []
     deadline = time.monotonic() + SECONDS
     while deliveries:
         poll = select.poll()
         wait = deliveries.prepare(poll)
         assert wait is not None and time.monotonic() < deadline
-        reports += deliveries.run({descriptor for descriptor, _ in poll.poll(wait * 1000 + 1)})
-    return reports
+        ended += deliveries.run({descriptor for descriptor, _ in poll.poll(wait * 1000 + 1)})
+    return ended

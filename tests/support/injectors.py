@@ -1,5 +1,6 @@
 """queue-enqueue, queue-inject and queue-pickup as real processes, as other users too, and what they leave behind."""
 
+import glob
 import os
 import resource
 import shutil
@@ -154,6 +155,18 @@ def states(home: Home) -> Counter[int | None]:
 def is_empty(home: Home) -> bool:
     """Return whether there is no message, and no name in pid/."""
     return not states(home) and not os.listdir(home.queue + "/pid")
+
+
+def has_begun(home: Home) -> bool:
+    """Return whether an injector has a message under way: until it is whole the file has no name."""
+    begun = f"{os.path.realpath(home.queue)}/pid/#"
+    for link in glob.iglob("/proc/[0-9]*/fd/*"):
+        try:
+            if os.readlink(link).startswith(begun):
+                return True
+        except OSError:
+            continue  # The process or its file is gone, or not ours to look at.
+    return False
 
 
 def wrong_inodes(home: Home) -> list[str]:

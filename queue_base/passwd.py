@@ -8,10 +8,11 @@ so getpwnam_r(3) is called here, which tells the two apart; Python's pwd.getpwna
 import ctypes
 import errno
 import os
+import pwd
 
 from queue_base.errors import Temporary, reason
 from queue_base.home import Home
-from queue_local.mailbox import Account
+from queue_wire.mailbox import Account
 
 # A buffer as large as any entry; the C library wants it in advance.
 _ROOM = 65536
@@ -72,7 +73,9 @@ def find_user(name: bytes) -> Account | None:
 
 
 def alias_account(home: Home) -> Account:
-    """Return the account for alias/: whoever owns that directory. Raises Temporary where it is not there.
+    """Return the account for alias/: whoever owns that directory, in the group that passwd gives that account.
+
+    Raises Temporary where it is not there. (The group of a qmail home's alias/ is qmail, that of its account is not.)
 
     Mail comes here when nobody else was found, so this is where that has to be sure: a C library that
     cannot open /etc/passwd goes on to its next source and says "not found" as well.
@@ -83,4 +86,8 @@ def alias_account(home: Home) -> Account:
         found = os.stat(home.alias)
     except OSError as error:
         raise Temporary(f"Unable to find alias user: unable to stat {home.alias}: {reason(error)}. (#4.3.0)") from error
-    return Account("alias", found.st_uid, found.st_gid, home.alias)
+    try:
+        entry = pwd.getpwuid(found.st_uid)
+    except KeyError:
+        return Account("alias", found.st_uid, found.st_gid, home.alias)
+    return Account(entry.pw_name, found.st_uid, entry.pw_gid, home.alias)

@@ -1,0 +1,113 @@
+"""How fast batches are, what they sync, and what memory a large one takes."""
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from queue_base.home import Home
+from queue_base.layout import open_layout
+from queue_wire.bsmtp import pack_bsmtp
+from queue_wire.mbox import quote_mbox
+from queue_wire.netstring_batch import pack_pair
+from support.home import make_home
+
+ROOT = Path(__file__).resolve().parents[2]
+FORMATS = ("mbox", "mboxo", "bsmtp", "netstring")
+SENDER = b"ann@example.org"
+BODY = b"A line of an ordinary message, of some length.\n" * 40
+
+
+def letter(number: int) -> bytes:
+    """Return a message of 2 kB."""
+    head = b"From: Ann <%s>\nTo: Bob <bob%d@example.net>\nSubject: number %d\n" % (SENDER, number, number)
+    return head + b"Date: Fri, 20 Nov 2026 10:00:00 +0000\nMessage-ID: <%d@example.org>\n\n" % number + BODY
+
+
+def packed(form: str, number: int) -> bytes:
+    """Return it as a batch of a format has it."""
+    if form.startswith("mbox"):
+        return quote_mbox(letter(number), rd=form == "mbox")
+    return (pack_bsmtp if form == "bsmtp" else pack_pair)(SENDER, [b"bob%d@example.net" % number], letter(number))
+
+
+@contextlib.contextmanager
+def new_home(top: Path) -> Iterator[Home]:
+    """Give a new home in a directory; on tmpfs it is removed at the end.
+
+    On a disk it stays until all is measured: ext4 looks through the inodes that were removed in the last seconds
+    for each new file, which would be the next home's cost.
+    """
+    path = Path(tempfile.mkdtemp(prefix="home-", dir=top)) / "home"
+    try:
+        yield make_home(path)
+    finally:
+        if os.major(os.stat(top).st_dev) == 0:
+            shutil.rmtree(path.parent, ignore_errors=True)
+
+
+def command(home: Home, form: str) -> list[str]:
+    return [sys.executable, str(ROOT / "bin/queue-inject"), "--home", home.path, "--batch", form]
+
+
+def rate(top: Path, batch: Path, form: str, count: int) -> tuple[float, float]:
+    """Return messages a second, and microseconds of CPU a message, of a batch in a file."""
+    with new_home(top) as home, batch.open("rb") as data:
+        begin = time.perf_counter()
+        process = subprocess.Popen(command(home, form), stdin=data, stdout=subprocess.DEVNULL)
+        _, status, usage = os.wait4(process.pid, 0)
+        taken = time.perf_counter() - begin
+        process.returncode = os.waitstatus_to_exitcode(status)
+        assert process.returncode == 0, process.returncode
+        return count / taken, (usage.ru_utime + usage.ru_stime) / count * 1e6
+
+
+def count_syncs(top: Path, batch: Path, form: str, trace: Path) -> int:
+    """Return how many syncs a batch makes, counted with strace."""
+    with new_home(top) as home, batch.open("rb") as data:
+        calls = "fsync,fdatasync,syncfs,sync,sync_file_range,msync"
+        words = ["strace", "-f", "-qq", "--seccomp-bpf", "-o", str(trace), "-e", f"trace={calls}", "-e", "signal=none"]
+        subprocess.run([*words, "--", *command(home, form)], stdin=data, stdout=subprocess.DEVNULL, check=True)
+    return len(re.findall(r"^\d+ +\w+\(", trace.read_text(), re.MULTILINE))
+
+
+def peak_memory(top: Path, form: str, count: int) -> tuple[int, int]:
+    """Return the RSS, in kB, of a batch after a twentieth of its messages, and its peak at the end.
+
+    What is queued is removed as it comes, since it is on tmpfs.
+    """
+    with new_home(top) as home:
+        process = subprocess.Popen(command(home, form), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+        assert process.stdin is not None
+        over = threading.Event()
+        remover = threading.Thread(target=_remove, args=(home, over))
+        remover.start()
+        early = 0
+        with process.stdin as pipe:
+            for number in range(count):
+                pipe.write(packed(form, number))
+                if number == count // 20:
+                    pipe.flush()
+                    early = int(re.findall(r"VmHWM:\s+(\d+)", Path(f"/proc/{process.pid}/status").read_text())[0])
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        over.set()
+        remover.join()
+        assert process.returncode == 0, process.returncode
+        return early, usage.ru_maxrss
+
+
+def _remove(home: Home, over: threading.Event) -> None:
+    layout = open_layout(home.queue)
+    while not over.wait(0.1):
+        for directory in layout.directories("todo"):
+            for name in os.listdir(directory):
+                os.unlink(f"{directory}/{name}")
+                os.unlink(layout.mess(int(name)))

@@ -1,0 +1,169 @@
+"""Runs one program for a delivery, `/bin/sh -c COMMAND` (qmail-command(8)).
+
+It has a process group of its own in the delivery's session, so that `kill 0` in a script hits no more than the
+script, and queue-local can end all of the session. It is over when the shell is: what it leaves behind in the
+background lives on, with nobody who reads its output. At the time limit its group gets TERM, and KILL later.
+"""
+
+import os
+import select
+import signal
+import time
+from typing import NamedTuple
+
+from queue_base.errors import Temporary, reason
+from queue_base.pipes import PeerLost, read_available
+from queue_wire.program_output import Output, clean_output
+
+# Between TERM and KILL.
+GRACE = 3.0
+# After KILL; a process that hangs in the kernel is not waited for.
+_LAST_WAIT = 1.0
+_SHELL = b"/bin/sh"
+# How much of the command a text names; the rest is for who can read the .qmail file.
+_NAMED = 60
+# What it wrote last is still in the pipe when it ends. A pipe holds 64 kB; somebody else may still be writing.
+_CHUNK = 1 << 16
+_DEFAULTS = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
+_INTERRUPTED = 75
+
+
+class Interrupted(Temporary):
+    """The delivery must end now: its time is over, or somebody wants it to. What runs for it is to be killed."""
+
+    exit_code = _INTERRUPTED
+
+    def __init__(self, what: str, more: str = "") -> None:
+        super().__init__(f"{what}. (#4.3.0){more}")
+        self.what = what
+
+
+class Ran(NamedTuple):
+    """How a program ended by itself: exit code, and what it wrote on stdout and stderr, bounded and cleaned."""
+
+    code: int
+    output: bytes
+
+
+def run_program(command: bytes, environment: dict[bytes, bytes], message: int, seconds: float) -> Ran:
+    """Run a program; the open file `message` is its stdin, at its start, in the current directory.
+
+    Raises Temporary where it cannot be started or is killed by a signal, Interrupted where it runs for over
+    `seconds`, or when something else ends the delivery. All of its group is dead then.
+    """
+    output = Output()
+    program = _Program(command, environment, message)
+    try:
+        code = program.run(output, seconds)
+    except Interrupted as error:
+        program.end()
+        raise Interrupted(f"{error.what}: killed {_name(command)}", _said(output)) from error
+    except BaseException:
+        program.end()
+        raise
+    finally:
+        program.close()
+    if code < 0:
+        raise Temporary(f"Aack, child crashed: signal {-code} killed {_name(command)}. (#4.3.0){_said(output)}")
+    return Ran(code, output.kept())
+
+
+class _Program:
+    """A program that runs: its pid, a pidfd, and our end of its output. Raises Temporary where it cannot run."""
+
+    def __init__(self, command: bytes, environment: dict[bytes, bytes], message: int) -> None:
+        try:
+            os.lseek(message, 0, os.SEEK_SET)
+            self.reader, writer = os.pipe()
+        except OSError as error:
+            raise Temporary(f"Unable to prepare a program: {reason(error)}. (#4.3.0)") from error
+        os.set_blocking(self.reader, False)
+        self.pidfd = -1
+        try:
+            self.pid = self._spawn(command, environment, message, writer)
+        except (OSError, ValueError) as error:
+            os.close(self.reader)
+            why = reason(error) if isinstance(error, OSError) else str(error)
+            raise Temporary(f"Unable to run /bin/sh: {why}. (#4.3.0)") from error
+        finally:
+            os.close(writer)
+
+    def _spawn(self, command: bytes, environment: dict[bytes, bytes], message: int, writer: int) -> int:
+        # No fork: vfork behind posix_spawn costs the same whatever memory we have. All else closes on exec.
+        return os.posix_spawn(
+            _SHELL,
+            [_SHELL, b"-c", command],
+            environment,
+            file_actions=[(os.POSIX_SPAWN_DUP2, source, to) for source, to in ((message, 0), (writer, 1), (writer, 2))],
+            setpgroup=0,
+            setsigmask=(),
+            setsigdef=_DEFAULTS,
+        )
+
+    def run(self, output: Output, seconds: float) -> int:
+        """Read what it writes until it ends; return its exit code. Raises Interrupted."""
+        deadline = time.monotonic() + seconds
+        try:
+            self.pidfd = os.pidfd_open(self.pid)
+        except OSError as error:
+            raise Temporary(f"Unable to watch a program: {reason(error)}. (#4.3.0)") from error
+        poll = select.poll()
+        poll.register(self.pidfd, select.POLLIN)
+        poll.register(self.reader, select.POLLIN)
+        while (left := deadline - time.monotonic()) > 0:
+            ready = {descriptor for descriptor, _ in poll.poll(left * 1000 + 1)}
+            # Read first: what it wrote before it ended is there by then.
+            if self.reader in ready and not self._read(output):
+                poll.unregister(self.reader)
+            if self.pidfd in ready:
+                return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        raise Interrupted("Timeout on program")
+
+    def _read(self, output: Output) -> bool:
+        """Take what there is; return whether there may be more some time."""
+        try:
+            output.feed(read_available(self.reader, _CHUNK) or b"")
+        except PeerLost:
+            return False
+        return True
+
+    def end(self) -> None:
+        """End its group, and itself where it has left that. Until it is reaped, its number means nobody else."""
+        # This is bounded by itself, and the delivery's alarm must not break it off.
+        signal.alarm(0)
+        self._kill(signal.SIGTERM)
+        # One that is stopped hears TERM when it goes on.
+        self._kill(signal.SIGCONT)
+        self._wait(GRACE)
+        self._kill(signal.SIGKILL)
+        self._wait(_LAST_WAIT)
+        os.waitpid(self.pid, os.WNOHANG)
+
+    def _kill(self, number: signal.Signals) -> None:
+        for send in os.killpg, os.kill:
+            try:
+                send(self.pid, number)
+            except (ProcessLookupError, PermissionError):
+                pass  # It has ended, or is setuid and somebody else by now.
+
+    def _wait(self, seconds: float) -> None:
+        if self.pidfd >= 0:
+            poll = select.poll()
+            poll.register(self.pidfd, select.POLLIN)
+            poll.poll(seconds * 1000)
+
+    def close(self) -> None:
+        os.close(self.reader)
+        if self.pidfd >= 0:
+            os.close(self.pidfd)
+
+
+def _name(command: bytes) -> str:
+    """Return the command's first bytes, in one line."""
+    name = clean_output(command[:_NAMED].replace(b"\n", b" ")).decode().rstrip("\n")
+    return name + "..." if len(command) > _NAMED else name
+
+
+def _said(output: Output) -> str:
+    """Return what it had said, in lines of its own."""
+    return ("\n" + output.kept().decode()).rstrip("\n")

@@ -1,0 +1,87 @@
+"""A delivery's process to queue-local: what it has to say, and the mail that it wants forwarded. Pure.
+
+    text netstring                                             at most TEXT_MAX bytes
+    [uid \\0 sender \\0 head \\0 recipient [\\0 recipient ...]  netstring]
+
+The verdict is the exit code of the process. The bytes end with its pipe.
+"""
+
+from typing import NamedTuple
+
+from queue_wire.errors import FormatError, quoted
+from queue_wire.netstring import NetstringReader, pack_netstring
+
+# qmail-lspawn's truncreport: a report is for a log line and a bounce, not for a novel.
+TEXT_MAX = 3000
+# What a process may say in all: its .qmail file is at most 1 MB, so that its recipients are too.
+RESULT_MAX = 2 << 20
+_TOO_LONG = b"\n[...]\n"
+# How much of a long text's end is kept: the count of deliveries is there, and what a program said last.
+_END = 1000
+
+
+class Forward(NamedTuple):
+    """One message to put in the queue: `head`, whole lines, before the message that is delivered.
+
+    `uid` is the user's, for the Received: line and the envelope; addresses are as in envelopes.
+    """
+
+    uid: int
+    sender: bytes
+    head: bytes
+    recipients: list[bytes]
+
+
+class Outcome(NamedTuple):
+    """What a delivery that did all its instructions reports, and its forward, which is not yet made."""
+
+    text: str
+    forward: Forward | None = None
+
+
+def cut_text(text: bytes) -> bytes:
+    """Return a report's text, its middle left out where it is over TEXT_MAX bytes; it ends in a newline."""
+    text = text.rstrip(b"\n") + b"\n"
+    if len(text) <= TEXT_MAX:
+        return text
+    return text[: TEXT_MAX - _END - len(_TOO_LONG)] + _TOO_LONG + text[-_END:]
+
+
+def pack_result(text: bytes, forward: Forward | None = None) -> bytes:
+    """Return the bytes that a delivery's process writes. Raises FormatError for a forward that cannot be packed."""
+    data = pack_netstring(cut_text(text))
+    return data if forward is None else data + pack_netstring(pack_forward(forward))
+
+
+def unpack_result(data: bytes) -> tuple[bytes, Forward | None]:
+    """Return text and forward in all that a process wrote. Raises FormatError."""
+    reader = NetstringReader(RESULT_MAX)
+    reader.feed(data)
+    text, forward = reader.next(), reader.next()
+    whole = sum(len(pack_netstring(part)) for part in (text, forward) if part is not None)
+    if text is None or whole != len(data):
+        raise FormatError(f"result: not a text and a forward: {quoted(data)}")
+    return cut_text(text), None if forward is None else unpack_forward(forward)
+
+
+def pack_forward(forward: Forward) -> bytes:
+    """Return the fields of a forward, divided by NULs. Raises FormatError for what cannot be told apart again."""
+    fields = [forward.sender, forward.head, *forward.recipients]
+    packed = b"\0".join([b"%d" % forward.uid, *fields])
+    if not forward.recipients or packed.count(b"\0") != len(fields):
+        raise FormatError("no recipients, or a NUL in an address")
+    if len(packed) > RESULT_MAX:
+        raise FormatError(f"{len(packed)} bytes of addresses, limit {RESULT_MAX}")
+    return packed
+
+
+def unpack_forward(payload: bytes) -> Forward:
+    """Return the forward in its fields. Raises FormatError."""
+    uid, *fields = payload.split(b"\0")
+    # (uid_t) -1 is nobody's.
+    if not uid.isdigit() or len(uid) > 10 or int(uid) >= 2**32 - 1 or len(fields) < 3:
+        raise FormatError(f"forward: not uid, sender, head, recipients: {quoted(payload)}")
+    sender, head, *recipients = fields
+    if head and not head.endswith(b"\n"):
+        raise FormatError(f"forward: head is not whole lines: {quoted(head)}")
+    return Forward(int(uid), sender, head, recipients)
