@@ -39,6 +39,13 @@ def tables(spark: SparkSession) -> Tables:
     rows.delivery("5.1", "a@x", 110, 120, delivery=2)
     rows.delivery("5.1", "b@x", 110, 120, delivery=3, channel="local")
     rows.message("6.1", 100, 200, outcome="deleted")
+    # Named twice, one of them delivered; and delivered at the second attempt, after the clock was set back.
+    rows.message("7.1", 100, None, counts=(1, 0, 1), recipients=1)
+    rows.delivery("7.1", "a@x", 110, 120)
+    rows.delivery("7.1", "a@x", 111, 120, "deferral", delivery=2)
+    rows.message("8.1", 100, 90, counts=(1, 0, 1), recipients=1)
+    rows.delivery("8.1", "a@x", 110, 120, "deferral")
+    rows.delivery("8.1", "a@x", 80, 85, delivery=2)
     # The same address on both channels is two recipients; the same key in another queue is another message.
     rows.message("1.1", 100, 200, counts=(2, 0, 0), recipients=2, queue="other")
     rows.delivery("1.1", "a@x", 110, 120, queue="other")
@@ -67,8 +74,8 @@ def test_recipients_are_delivered_failed_pending_or_deleted(tables: Tables) -> N
     assert list(found) == [("bad", "q"), ("h", "other"), ("h", "q")]
     assert found["h", "other"] == (1, 1, 0, 0, 2, 2, 0, 0, 0, 0, 0, 0)
     assert dict(zip(NAMES, found["h", "q"], strict=True)) == {
-        "messages": 6, "ended": 4, "waiting": 2, "untried": 1, "recipients": 8, "delivered": 4, "failed": 1,
-        "pending": 2, "deleted": 1, "difference": 0, "repeated": 1, "problems": 0,
+        "messages": 8, "ended": 5, "waiting": 3, "untried": 1, "recipients": 10, "delivered": 5, "failed": 1,
+        "pending": 3, "deleted": 1, "difference": 0, "repeated": 1, "problems": 0,
     }  # fmt: skip
     assert dict(zip(NAMES, found["bad", "q"], strict=True)) == {
         "messages": 6, "ended": 6, "waiting": 0, "untried": 0, "recipients": 6, "delivered": 4, "failed": 0,
@@ -95,6 +102,11 @@ def test_a_window_has_the_messages_received_in_it_to_their_end(tables: Tables) -
     view = View(since=ns(101), until=ns(103), host="bad")
     assert ask("conservation", tables, view, "messages", "recipients", "problems") == [(2, 1, 2)]
     assert ask("conservation-messages", tables, view, "key") == [("2.1",), ("3.1",)]
+
+
+def test_a_domain_alone_has_the_recipients_there(tables: Tables) -> None:
+    view = View(host="bad", domain="x")
+    assert ask("conservation", tables, view, "messages", "recipients", "delivered", "difference") == [(4, 5, 4, 1)]
 
 
 def balance(world: list[Life]) -> tuple[int, ...]:

@@ -91,7 +91,8 @@ def _summary(samples: DataFrame, by: list[str]) -> DataFrame:
 
 
 def _ratio(part: Column, whole: Column, digits: int) -> Column:
-    return F.round(part.cast("decimal(28,9)") / whole.cast("decimal(28,9)"), digits).cast(f"decimal(20,{digits})")
+    # Of wider ones Spark would keep six digits of the quotient, and round twice.
+    return F.round(part.cast("decimal(20,9)") / whole.cast("decimal(20,9)"), digits).cast(f"decimal(20,{digits})")
 
 
 _COLUMNS = {

@@ -47,40 +47,59 @@ def _settled() -> Column:
 def _balanced(tables: Tables, view: View) -> DataFrame:
     """Return lives, joined with what their deliveries say; deliveries of no known message have first_ns null.
 
-    found: recipients, found_successes and found_failures: deliveries; delivered to repeated: recipients.
+    Counted in deliveries: found_successes, found_failures, repeated; in recipients: found, and what became of them:
+    delivered, failed, pending, deleted, unsettled (undecided is the last three together).
     """
-    messages = lives(tables)
+    sums = _sums(tables)
+    both = lives(tables).join(sums, LIFE, "full")
     born = F.coalesce("birth_ns", "first_ns")
-    tried = recipients(attempts(tables)).select(*LIFE, "successes", "failures", "open").groupBy(*LIFE)
-    done = F.col("successes") + F.col("failures")
-    open_ = F.col("open")
-    sums = tried.agg(
-        F.count("*").alias("found"),
-        F.sum("successes").alias("found_successes"),
-        F.sum("failures").alias("found_failures"),
-        F.count_if(~open_ & (F.col("successes") > 0)).alias("delivered"),
-        F.count_if(~open_ & (F.col("successes") == 0)).alias("failed"),
-        F.count_if(open_).alias("undecided"),
-        F.sum(F.greatest(done - 1, F.lit(0))).alias("repeated"),
-    )
-    both = messages.join(sums, LIFE, "full")
     if view.since is not None:
-        both = both.where(born.isNull() | (born >= view.since))
+        both = both.where(born >= view.since)
     if view.until is not None:
-        both = both.where(born.isNull() | (born < view.until))
-    if view.since is not None or view.until is not None:
-        both = both.where(born.isNotNull())
-    numbers = ["successes", "failures", "recipients", "found", "found_successes", "found_failures", "delivered",
-               "failed", "undecided", "repeated"]  # fmt: skip
+        both = both.where(born < view.until)
+    if view.domain is not None:  # Only the deliveries are to that domain, not what a message counted.
+        instead = {"recipients": "found", "successes": "found_successes", "failures": "found_failures"}
+        both = both.withColumns({name: F.when(born.isNotNull(), F.col(found)) for name, found in instead.items()})
+    numbers = ["successes", "failures", "recipients", *sums.columns[len(LIFE) :]]
     both = both.withColumns({name: F.coalesce(name, F.lit(0)) for name in numbers})
     waits = F.col("first_ns").isNotNull() & F.col("done_ns").isNull()
-    undecided, none = F.col("undecided"), F.lit(0).cast("long")
+    deleted = F.coalesce(F.col("outcome") == "deleted", F.lit(False))
+    # Where the message has ended, all of it was settled: it is open only because the clock was set back.
+    on, none = waits | deleted, F.lit(0).cast("long")
+    for state in ("delivered", "failed"):
+        again = F.col(f"again_{state}")
+        both = both.withColumns(
+            {
+                state: F.col(state) + F.when(on, none).otherwise(again),
+                "undecided": F.col("undecided") + F.when(on, again).otherwise(none),
+            }
+        )
+    undecided = F.col("undecided")
     return both.withColumns(
         {
             "pending": F.when(waits, undecided).otherwise(none),
-            "deleted": F.when(F.col("outcome") == "deleted", undecided).otherwise(none),
+            "deleted": F.when(deleted, undecided).otherwise(none),
+            "unsettled": F.when(on, none).otherwise(undecided),
         }
-    ).withColumn("unsettled", undecided - F.col("pending") - F.col("deleted"))
+    )
+
+
+def _sums(tables: Tables) -> DataFrame:
+    """Return what the deliveries of each message say. again_*: settled once, and open by its latest attempt."""
+    done, good = F.col("successes") + F.col("failures"), F.col("successes") > 0
+    is_open = F.col("open")
+    tried = recipients(attempts(tables)).select(*LIFE, "successes", "failures", "open").groupBy(*LIFE)
+    return tried.agg(
+        F.count("*").alias("found"),
+        F.sum("successes").alias("found_successes"),
+        F.sum("failures").alias("found_failures"),
+        F.count_if(~is_open & good).alias("delivered"),
+        F.count_if(~is_open & ~good).alias("failed"),
+        F.count_if(is_open & good).alias("again_delivered"),
+        F.count_if(is_open & (done > 0) & ~good).alias("again_failed"),
+        F.count_if(is_open & (done == 0)).alias("undecided"),
+        F.sum(F.greatest(done - 1, F.lit(0))).alias("repeated"),
+    )
 
 
 def _problems() -> Column:

@@ -1,6 +1,6 @@
 """When each destination was dead, slow or deferring, and how much mail it held (what an episode is: episodes.py)."""
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from spark.reports.episodes import DESTINATION, EPISODE, LEAST, episodes
@@ -14,7 +14,8 @@ _FOREVER = 2**63 - 1
 
 def destinations(tables: Tables, view: View) -> DataFrame:
     last = last_moment(tables) or 0
-    found = episodes(tables.deliveries, last)
+    # Few rows, which are needed three times: kept, so that the deliveries are read once.
+    found = episodes(tables.deliveries, last).localCheckpoint()
     end = F.coalesce("ended_ns", F.lit(last))
     if view.since is not None:
         found = found.where(end >= view.since)
@@ -44,20 +45,21 @@ def _held(tables: Tables, found: DataFrame) -> DataFrame:
     That is, those that had begun to wait before it ended less those that had stopped before it began: two running
     counts at two moments, whatever the number of episodes and messages.
     """
-    waits = _waits(tables, found)
-    none = F.lit(0).cast("long")
+    none, slow, began = F.lit(0).cast("long"), F.lit(None).cast("boolean"), F.lit(None).cast("long")
     one = F.lit(1).cast("long")
-    no = [F.lit(None).cast("boolean").alias("slow"), F.lit(None).cast("long").alias("began_ns")]
-    begun = waits.select(*DESTINATION, F.col("from_ns").alias("ns"), one.alias("begun"), none.alias("over"), *no)
-    over = waits.where(F.col("to_ns").isNotNull()).select(
-        *DESTINATION, F.col("to_ns").alias("ns"), none.alias("begun"), one.alias("over"), *no
+    steps = F.array(
+        _event(F.col("from_ns"), one, none, slow, began),
+        F.when(F.col("to_ns").isNotNull(), _event(F.col("to_ns"), none, one, slow, began)),
     )
-    key = [F.col("slow"), F.col("began_ns")]
-    asked = [
-        found.select(*DESTINATION, ns.alias("ns"), none.alias("begun"), none.alias("over"), *key)
-        for ns in (F.col("began_ns"), F.coalesce("ended_ns", F.lit(_FOREVER)))
-    ]
-    events = begun.union(over).union(asked[0]).union(asked[1]).withColumn("question", F.col("slow").isNotNull())
+    questions = F.array(
+        *(
+            _event(ns, none, none, F.col("slow"), F.col("began_ns"))
+            for ns in (F.col("began_ns"), F.coalesce("ended_ns", F.lit(_FOREVER)))
+        )
+    )
+    happened = _waits(tables, found).select(*DESTINATION, F.explode(F.array_compact(steps)).alias("e"))
+    asked = found.select(*DESTINATION, F.explode(questions).alias("e"))
+    events = happened.union(asked).select(*DESTINATION, "e.*", F.col("e.slow").isNotNull().alias("question"))
     # A question comes before what happens at the same time.
     so_far = (
         Window.partitionBy(*DESTINATION)
@@ -69,6 +71,12 @@ def _held(tables: Tables, found: DataFrame) -> DataFrame:
     )
     answers = counted.where("question").groupBy(*EPISODE)
     return answers.agg((F.max("begun") - F.min("over")).alias("held"))
+
+
+def _event(ns: Column, begun: Column, over: Column, slow: Column, began_ns: Column) -> Column:
+    names = ("ns", "begun", "over", "slow", "began_ns")
+    columns = (ns, begun, over, slow, began_ns)
+    return F.struct(*(column.alias(name) for column, name in zip(columns, names, strict=True)))
 
 
 def _waits(tables: Tables, found: DataFrame) -> DataFrame:

@@ -71,19 +71,18 @@ class LakeRows:
 
     def sample(self, at: Seconds, until: Seconds, local: tuple[int, int], remote: tuple[int, int], host: str) -> None:
         """Add an interval; local, remote: in flight and limit."""
-        self.rows["intervals"].append(
-            {
-                "host": host, "queue": "q", "at_ns": ns(at), "until_ns": ns(until), "date": _date(until),
-                "local_now": local[0], "local_limit": local[1], "remote_now": remote[0], "remote_limit": remote[1],
-            }  # fmt: skip
-        )
+        row: Row = {
+            "host": host, "queue": "q", "at_ns": ns(at), "until_ns": ns(until), "date": _date(until),
+            "local_now": local[0], "local_limit": local[1], "remote_now": remote[0], "remote_limit": remote[1],
+        }  # fmt: skip
+        self.rows["intervals"].append(row)
 
     def tables(self, spark: SparkSession) -> Tables:
         """Return the tables."""
-        frames = {
-            name: spark.createDataFrame([tuple(row.get(field) for field in schema.names) for row in self.rows[name]], schema)
-            for name, schema in TABLES.items()
-        }  # fmt: skip
+        frames = {}
+        for name, schema in TABLES.items():
+            rows = [tuple(map(row.get, schema.names)) for row in self.rows[name]]
+            frames[name] = spark.createDataFrame(rows, schema)
         return Tables(**frames)
 
 
