@@ -17,10 +17,11 @@ from spark.expire import expired
 from spark.lock import locked
 from spark.manifest import Manifest, add_counts
 from spark.match import Batch, make_batch
+from spark.plan import Plan, SourceError
 from spark.progress import Progress
 from spark.reasons import describe
 from spark.schema import TABLES
-from spark.sources import Plan, SourceError, plan
+from spark.sources import plan
 from spark.storage import Storage
 from spark.store import PARTITIONED, read_table, read_tables
 from spark.trouble import JAVA_ERRORS, java_reason
@@ -65,6 +66,7 @@ def build(session: SparkSession, order: Order, progress: Progress) -> Summary:
     summary = Summary()
     try:
         storage = Storage(session, order.lake)
+        _keep_apart(session, order.logs, storage)
         make_lake(storage)
         with locked(storage):
             progress.phase("looking at the lake")
@@ -91,7 +93,6 @@ def _add(
     session: SparkSession, storage: Storage, manifest: Manifest, order: Order, progress: Progress, summary: Summary
 ) -> Manifest:
     """Read what is new. Returns the lake's manifest after it."""
-    _keep_apart(session, order.logs, storage)
     update = Update(storage, manifest)
     try:
         progress.phase("looking at the logs")

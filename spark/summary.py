@@ -3,7 +3,7 @@
 from spark.build import Summary
 
 # The manifest's name for lines that could not be read, among the kinds.
-UNREADABLE = "quarantined"
+UNREADABLE = "quarantine"
 
 
 def describe_build(summary: Summary) -> str:

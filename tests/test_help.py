@@ -29,6 +29,8 @@ def test_help_is_the_usage_on_stdout_and_exit_0(name: str) -> None:
     assert shown.stdout.lower().startswith(f"usage: {name} ".encode())
     assert shown.stdout.endswith(b"\n") and shown.stdout.count(b"\n") >= 2
     assert max(map(len, shown.stdout.splitlines())) <= 120
+    if name == "queue-report":
+        return  # It reads logs, and knows no home.
     after_home = ask(name, "--home", "/nowhere", "--help")
     assert (after_home.returncode, after_home.stdout) == (0, shown.stdout)
 

@@ -1,4 +1,4 @@
-"""A build that dies, at whatever change of the disk, leaves the lake as it was or as it is to be; the next tidies up."""
+"""A build that dies, at any change of the disk, leaves the lake as it was or as it is to be; the next tidies up."""
 
 import posixpath
 from pathlib import Path

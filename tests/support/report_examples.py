@@ -57,7 +57,10 @@ def example_rows() -> LakeRows:
 
 
 def example_tables() -> Tables:
-    tables = example_rows().tables(session())
+    rows = example_rows()
+    for row in rows.rows["messages"] + rows.rows["pending"]:
+        row["info_ns"] = row.get("birth_ns")
+    tables = rows.tables(session())
     deliveries = describe(tables.deliveries.drop("template", "code", "class")).select(*DELIVERIES.names)
     return tables._replace(deliveries=deliveries)
 

@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 from spark import build as build_module
 from spark.build import Order, Summary, build
 from spark.match import Batch
+from spark.plan import Plan
 from spark.progress import Progress
 from spark.schema import TABLES, Tables
-from spark.sources import Plan
 from spark.store import open_tables
 
 Rows = list[dict[str, Any]]
@@ -41,13 +41,13 @@ class ScriptedLake:
 
     def __init__(self, spark: SparkSession, place: str, patch: pytest.MonkeyPatch) -> None:
         self.spark, self.place = spark, place
+        self.logs = "/nowhere/logs"
         self.script: Script = []
-        # Of rebalancing and describing: nothing is left out, a batch goes the way that it always goes.
         patch.setattr(build_module, "plan", self._plan)
         patch.setattr(build_module, "make_batch", self._make_batch)
 
     def build(self, progress: Progress | None = None, *, compact: bool = False, expire: int | None = None) -> Summary:
-        order = Order("/nowhere/logs", self.place, compact=compact, expire=expire)
+        order = Order(self.logs, self.place, compact=compact, expire=expire)
         return build(self.spark, order, progress or Progress())
 
     def tables(self) -> Tables:
@@ -62,9 +62,9 @@ class ScriptedLake:
     ) -> Plan:
         at = state.get("at", 0)
         pieces: Any = (PIECE,) if at < len(self.script) else ()
-        values = {"pieces": pieces, "state": dict(state) if not pieces else {"at": at + 1}, "staging": staging}
-        others = {name: 1 for name in Plan.__dataclass_fields__ if name not in values}
-        return Plan(**values, **others)
+        values: dict[str, Any] = dict.fromkeys(Plan.__dataclass_fields__, 1)
+        values |= {"pieces": pieces, "state": {"at": at + 1} if pieces else dict(state), "staging": staging}
+        return Plan(**values)
 
     def _make_batch(self, spark: SparkSession, plan: Plan, stored: Tables | None) -> Batch:
         rows = self.script[plan.state["at"] - 1]
@@ -89,7 +89,8 @@ def frame_of(spark: SparkSession, table: str, rows: Rows) -> Any:
 def message(key: str, day: str = "2026-01-02", host: str = "a") -> dict[str, Any]:
     """Return a message that ended on a day."""
     done = datetime.fromisoformat(day).replace(tzinfo=UTC)
-    return {"host": host, "queue": "q", "key": key, "outcome": "delivered", "done": done, "date": date.fromisoformat(day)}
+    stored = {"done": done, "date": done.date()}
+    return {"host": host, "queue": "q", "key": key, "outcome": "delivered"} | stored
 
 
 def pending(key: str) -> dict[str, Any]:

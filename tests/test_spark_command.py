@@ -1,0 +1,89 @@
+"""queue-report's command line: what it refuses before it starts anything, and what it draws on a terminal."""
+
+import io
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from spark.build import Summary
+from spark.progress import TerminalProgress, draw, make_progress
+from spark.summary import describe_build
+from support.suite import program
+
+
+def run(*words: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*program("queue-report"), *words], env=environment, capture_output=True, text=True, timeout=280
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["build"], "Missing argument 'LOGS'"),
+        (["build", "/logs"], "Missing option '--lake'"),
+        (["build", "/logs", "--lake", "/lake", "--expire", "-1"], "Invalid value for '--expire'"),
+        (["build", "/logs", "--lake", "/lake", "--conf", "spark"], "--conf spark: it must be KEY=VALUE"),
+        (["dance"], "No such command 'dance'"),
+    ],
+)
+def test_wrong_usage_is_100_in_one_line(words: list[str], said: str) -> None:
+    done = run(*words)
+    assert done.returncode == 100
+    assert said in done.stderr and done.stderr.count("\n") == 1 and done.stderr.startswith("queue-report: ")
+
+
+def test_without_pyspark_one_line_says_how_to_get_it(tmp_path: Path) -> None:
+    (tmp_path / "pyspark.py").write_text("raise ImportError(\"No module named 'pyspark'\")\n")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = run("build", "/logs", "--lake", str(tmp_path / "lake"), environment=environment)
+    assert (done.returncode, done.stderr) == (
+        100,
+        "queue-report: fatal: unable to load pyspark: No module named 'pyspark'; install it with "
+        "pip install 'queue-suite[spark]', then run this again\n",
+    )
+
+
+def test_a_line_of_progress_shows_the_phase_and_fits_the_terminal() -> None:
+    assert draw("writing messages", 0, 0, 80) == "queue-report: writing messages"
+    assert draw("reading lines", 3, 12, 80) == "queue-report: reading lines [######                  ] 3/12"
+    assert len(draw("reading lines", 3, 12, 30)) == 29
+
+
+def test_progress_is_drawn_until_the_end_and_wiped_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = threading.Event()
+
+    class Screen(io.StringIO):
+        def write(self, text: str) -> int:
+            if "moving files in" in text:
+                drawn.set()
+            return super().write(text)
+
+    screen = Screen()
+    monkeypatch.setattr(sys, "stderr", screen)
+    with TerminalProgress() as progress:
+        progress.phase("moving files in")
+        assert drawn.wait(30)
+    assert screen.getvalue().startswith("\rqueue-report: ") and screen.getvalue().endswith("\r\033[K")
+
+
+def test_what_is_no_terminal_gets_no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    assert not isinstance(make_progress(), TerminalProgress)
+
+
+def test_the_summary_says_what_was_read_and_what_became_of_it() -> None:
+    lines = {"new": 1000, "end": 999, "quarantine": 1, "info": 0}
+    summary = Summary(2, 1_500_000, lines, 1, {"messages": 999, "pending": 1}, 0, 7, 1.25)
+    assert describe_build(summary) == (
+        "read 2,000 lines of 1 queue (2 files, 1.5 MB) in 1.2 s\n"
+        "lines: end 999, new 1,000\n"
+        "quarantined: 1 lines that cannot be read\n"
+        "rows: messages 999, pending 1\n"
+        "compacted: 7 files"
+    )
+    assert describe_build(Summary(expired=3)) == "nothing new in the logs\nexpired: 3 files"
