@@ -21,8 +21,9 @@ def parse_time(text: str) -> int:
     elif found := _ISO.fullmatch(text):
         base, fraction, zone = found.groups()
         if fraction is None or base.count(":") == 2:
+            clock = "T00:00" if len(base) == len("2026-11-20") else ""
             try:
-                moment = datetime.fromisoformat(base + (zone or "+00:00").replace("Z", "+00:00"))
+                moment = datetime.fromisoformat(base + clock + (zone or "Z"))
             except ValueError:
                 pass
             else:

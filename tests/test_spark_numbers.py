@@ -66,6 +66,10 @@ def tables(spark: SparkSession) -> Tables:
     with_delays(rows, "back", [Decimal("-0.5"), 100])
     rows.message("w", T, T + 5_000_000_000, host="long", size=2**62)
     rows.message("x", T, T + 5_000_000_000, host="long", size=1)
+    for row in rows.rows["messages"] + rows.rows["pending"]:
+        # A message is born at `info` for qmailanalog, a little after `new`.
+        if row.get("bytes") is not None:
+            row["info_ns"], row["birth_ns"] = row["birth_ns"], row["birth_ns"] - ns(Decimal("0.01"))
     return rows.tables(spark)
 
 
@@ -169,7 +173,8 @@ def test_ddist_gives_each_percentage_that_a_delay_falls_on(tables: Tables) -> No
 
 def test_ddist_takes_equal_delays_as_so_many(tables: Tables) -> None:
     rows = ask("ddist", tables, View(host="ties"))
-    assert [(doneby, pct) for doneby, _, pct in rows] == [(1, 50), (2, 58), (3, 66), (4, 75), (5, 83), (6, 91), (7, 100)]
+    assert [doneby for doneby, _, _ in rows] == [1, 2, 3, 4, 5, 6, 7]
+    assert [pct for _, _, pct in rows] == [50, 58, 66, 75, 83, 91, 100]
     assert [avg for _, avg, _ in rows][:2] == [1, Decimal("1.142857143")]
 
 

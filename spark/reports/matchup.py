@@ -38,7 +38,7 @@ def ended_messages(tables: Tables) -> DataFrame:
     """Return the `m` lines of all messages in the tables."""
     known = F.col("bytes").isNotNull() & (F.col("outcome") != "lost")
     return tables.messages.where(known).select(
-        *LIFE, _birth(tables.messages).alias("birth_ns"), "done_ns", "bytes", "successes", "failures", "deferrals",
+        *LIFE, F.col("info_ns").alias("birth_ns"), "done_ns", "bytes", "successes", "failures", "deferrals",
         _sender().alias("sender"), "qp", "uid",
     )  # fmt: skip
 
@@ -76,15 +76,11 @@ def _lives(tables: Tables, view: View) -> DataFrame:
     pending = tables.pending.where(F.col("what") == "message")
     both = [
         table.where(F.col("bytes").isNotNull()).select(
-            *LIFE, _birth(table).alias("birth_ns"), "bytes", _sender().alias("sender"), "qp", "uid"
+            *LIFE, F.col("info_ns").alias("birth_ns"), "bytes", _sender().alias("sender"), "qp", "uid"
         )
         for table in (messages, pending)
     ]
     return both[0].union(both[1])
-
-
-def _birth(table: DataFrame) -> Column:
-    return F.col("info_ns" if "info_ns" in table.columns else "birth_ns")
 
 
 def _sender() -> Column:
