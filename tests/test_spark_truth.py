@@ -1,15 +1,17 @@
 """The log pipeline makes of simulated logs exactly the tables that the simulation knows, on one host and on many."""
 
 import random
+import subprocess
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from support.log_files import rotated, write_files
+from support.log_files import lines_of, rotated, write_files
 from support.log_lake import Lake
 from support.log_rows import Truth, agree
 from support.log_world import World
+from support.tools import need
 
 pytestmark = pytest.mark.together  # They share a Spark session.
 
@@ -56,4 +58,24 @@ def test_many_logs_make_the_tables_that_are_true(spark: SparkSession, tmp_path: 
     expected = write_worlds(tmp_path / "logs", seed, places, 2000)
     lake = Lake(spark, tmp_path / "lake")
     assert lake.feed(tmp_path / "logs")
+    agree(expected, lake.truth())
+
+
+def test_what_multilog_and_svlogd_themselves_rotate_is_read(spark: SparkSession, tmp_path: Path) -> None:
+    expected = Truth()
+    for host, command in {
+        "multilog": [need("multilog"), "s4096", "n1000", "."],
+        "svlogd": [need("svlogd"), "-l", "100000", "-b", "200000", "."],
+    }.items():
+        world = World(4, host, "main").run(300)
+        directory = tmp_path / "logs" / host / "main"
+        directory.mkdir(parents=True)
+        (directory / "config").write_text("s4096\nn0\n")
+        subprocess.run(command, cwd=directory, input=b"".join(lines_of(world.lines)), check=True, timeout=60)
+        files = [path.read_bytes() for path in directory.glob("@*.s")]
+        assert len(files) > 5
+        assert any(not data.endswith(b"\n") for data in files), "no line was split"
+        expected.add(world.truth)
+    lake = Lake(spark, tmp_path / "lake")
+    lake.feed(tmp_path / "logs")
     agree(expected, lake.truth())
