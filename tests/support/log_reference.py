@@ -12,12 +12,12 @@ from support.log_lives import Lives
 from support.log_rows import QuarantineRow, Truth
 
 STAMPED = re.compile(rb"@([0-9a-f]{16})([0-9a-f]{8}) ")
-N = r"([0-9]+)"
+N = r"(0|[1-9][0-9]*)"  # As C prints numbers: 007 is none.
 GRAMMAR = {
     "status": re.compile(rf"status: local {N}/{N} remote {N}/{N}(?: exitasap)?"),
     "exiting": re.compile(r"status: exiting"),
     "new": re.compile(rf"new msg {N}"),
-    "info": re.compile(rf"info msg {N}: bytes {N} from <(.*)> qp {N} uid {N}", re.DOTALL),
+    "info": re.compile(rf"info msg {N}: bytes {N} from <([^ ]*)> qp {N} uid {N}"),
     "start": re.compile(rf"starting delivery {N}: msg {N} to (local|remote) ([^ ]*)"),
     "done": re.compile(rf"delivery {N}: (success|failure|deferral): ([^ ]*)"),
     "mangled": re.compile(rf"delivery {N}: report mangled, will defer"),
@@ -28,7 +28,7 @@ GRAMMAR = {
     "hold": re.compile(rf"hold msg {N}: (.*)", re.DOTALL),
     "corrupt": re.compile(rf"corrupt msg {N}: (.*)", re.DOTALL),
     "release": re.compile(rf"release msg {N}"),
-    "dest": re.compile(r"dest [^ ]+ (?:dead|alive): .*", re.DOTALL),
+    "dest": re.compile(r"dest [^ ]* (?:dead|alive): .*", re.DOTALL),
     "inflow": re.compile(r"inflow (?:slow|refused|free): .*", re.DOTALL),
     "alert": re.compile(r"(?:alert|warning|[!-9;-~]+: (?:alert|warning|fatal)): .*", re.DOTALL),
 }
