@@ -15,11 +15,12 @@ State: TypeAlias = dict[str, Any]
 class Piece:
     """A file that Spark reads whole: a log file in place, or a copy of what is new in one, in the staging directory.
 
-    uri: as Spark names it. file: path below LOGS, for people. base: number of the stream's first block here.
+    path and uri: as Spark takes it, and as it shows it. file: path below LOGS, for people. base: number of the stream's first block here.
     first_line: number in `file` of the first line, None if all is carried. carried: the first line is put together.
     torn: the one line in it was cut short.
     """
 
+    path: str
     uri: str
     host: str
     queue: str
@@ -33,11 +34,16 @@ class Piece:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a batch reads. pieces is empty where nothing is new. state: what the manifest keeps once it is done."""
+    """What a batch reads. pieces is empty where nothing is new. state: what the manifest keeps once it is done.
+
+    block: bytes that no block of Spark's is smaller than, but the last of a file. staging: a directory of the batch's
+    own, as Spark names it. bytes: all that is read.
+    """
 
     pieces: tuple[Piece, ...]
     state: State
     staging: str
+    block: int
     bytes: int
 
 
