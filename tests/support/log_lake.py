@@ -1,6 +1,7 @@
 """The log pipeline as a test drives it: batch after batch over directories of logs, and what it made of them."""
 
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -83,9 +84,14 @@ def _check(row: Row) -> None:
     """Each time stands in two columns, and the date is that of the row's end (of its start, where it was lost)."""
     found = row.asDict()
     for name, time in found.items():
+        nanoseconds = found.get(f"{name}_ns")
         if f"{name}_ns" in found:
-            nanoseconds = found[f"{name}_ns"]
-            assert (time is None) == (nanoseconds is None), found
-    ends = [found[name] for name in ("done", "start", "at") if found.get(name) is not None]
+            assert (None if time is None else round(time.timestamp() * 10**6)) == _down(nanoseconds), found
+    ends = [found[name] for name in ("done_ns", "start_ns", "at_ns") if found.get(name) is not None]
     if "date" in found:
-        assert found["date"] == ends[0].date(), found
+        assert found["date"] == datetime.fromtimestamp(ends[0] // 10**9, UTC).date(), found
+
+
+def _down(nanoseconds: int | None) -> int | None:
+    """Return whole microseconds."""
+    return None if nanoseconds is None else nanoseconds // 1000
