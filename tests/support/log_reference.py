@@ -12,18 +12,18 @@ from support.log_lives import Lives
 from support.log_rows import QuarantineRow, Truth
 
 STAMPED = re.compile(rb"@([0-9a-f]{16})([0-9a-f]{8}) ")
-N = r"(0|[1-9][0-9]*)"  # As C prints numbers: 007 is none.
+N = r"([0-9]+)"
 GRAMMAR = {
     "status": re.compile(rf"status: local {N}/{N} remote {N}/{N}(?: exitasap)?"),
     "exiting": re.compile(r"status: exiting"),
     "new": re.compile(rf"new msg {N}"),
-    "info": re.compile(rf"info msg {N}: bytes {N} from <([^ ]*)> qp {N} uid {N}"),
+    "info": re.compile(rf"info msg {N}: bytes {N} from <(.*)> qp {N} uid {N}", re.DOTALL),
     "start": re.compile(rf"starting delivery {N}: msg {N} to (local|remote) ([^ ]*)"),
     "done": re.compile(rf"delivery {N}: (success|failure|deferral): ([^ ]*)"),
     "mangled": re.compile(rf"delivery {N}: report mangled, will defer"),
     "bounce": re.compile(rf"bounce msg {N} qp {N}"),
     "delay": re.compile(rf"delay msg {N} qp {N}"),
-    "triple": re.compile(rf"triple bounce: discarding bounce/{N}"),
+    "triple": re.compile(rf"(?:triple|double) bounce: discarding bounce/{N}"),
     "end": re.compile(rf"end msg {N}"),
     "hold": re.compile(rf"hold msg {N}: (.*)", re.DOTALL),
     "corrupt": re.compile(rf"corrupt msg {N}: (.*)", re.DOTALL),

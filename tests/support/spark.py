@@ -10,6 +10,8 @@ def session() -> SparkSession:
     """Start Spark in this process, small and quiet, and set as queue-report sets it where that changes results."""
     settings = {
         "spark.driver.memory": "1g",
+        # Each test is a little work of another kind: the better compiler's own work would never pay.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",
