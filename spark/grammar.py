@@ -1,7 +1,7 @@
 """The lines that LOGS.md lists, as templates, and the Spark expressions that read them.
 
 A template's words are separated by single spaces, as those of a line are. A word is literal but for one field, or for
-two numbers with a slash between: `{name}` is a number, written as C's %lu writes it, `{name$}` text without a space,
+two numbers with a slash between: `{name}` is a number, `{name$}` text without a space,
 maybe empty; a last word `…` stands for any number of words.
 """
 
@@ -26,6 +26,7 @@ TEMPLATES = (
     ("bounce", "bounce msg {message} qp {qp}"),
     ("delay", "delay msg {message} qp {qp}"),
     ("triple", "triple bounce: discarding bounce/{message}"),
+    ("triple", "double bounce: discarding bounce/{message}"),  # netqmail's, where doublebounceto is empty.
     ("status", "status: local {local_now}/{local_limit} remote {remote_now}/{remote_limit}"),
     ("status", "status: local {local_now}/{local_limit} remote {remote_now}/{remote_limit} exitasap"),
     ("exiting", "status: exiting"),
@@ -80,7 +81,9 @@ class Field:
             return reduce(lambda one, other: one & other, checks, F.length(self.word) >= least)
         parts = [F.lit(part) for part in (self.before,) if part] + [self.value.cast("string")]
         parts += [F.lit(part) for part in (self.after,) if part]
-        return (F.concat(*parts) == self.word) & (self.value >= 0)
+        digits = self.word.rlike(f"^{re.escape(self.before)}[0-9]+{re.escape(self.after)}\\z")
+        # The comparison is cheaper and nearly always enough; a number with zeros before it fails it.
+        return self.value.isNotNull() & (((F.concat(*parts) == self.word) & (self.value >= 0)) | digits)
 
 
 @dataclass(frozen=True)

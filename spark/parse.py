@@ -27,11 +27,11 @@ def parse_lines(lines: DataFrame) -> DataFrame:
     All lines come back, in the order in which they stand in Spark's partitions; `marks` needs that.
     """
     templates = [read_template(kind, template, F.col("words")) for kind, template in TEMPLATES]
-    found = _find_time(lines).withColumn("words", F.split("value", " "))
+    found = _find_time(lines.withColumn("value", F.make_valid_utf8("value"))).withColumn("words", _words())
     found = found.withColumn("kind", F.when(F.col("wrong").isNull(), _find_kind(templates)))
     found = found.withColumn("wrong", F.coalesce("wrong", F.when(F.col("kind").isNull(), "not a line of the log")))
     found = _find_fields(found, templates)
-    text = F.when(F.col("wrong").isNotNull(), F.make_valid_utf8(F.substring("value", 1, TEXT_MAX)))
+    text = F.when(F.col("wrong").isNotNull(), F.substring("value", 1, TEXT_MAX))
     return _count_marks(found.withColumn("line", text)).select(*EVENTS.names, "wrong", "line")
 
 
@@ -58,7 +58,7 @@ def _any_time() -> Column:
     """Return the time of any label, null where there is none or 64 bits of nanoseconds do not hold it (1677-2262)."""
     seconds = F.conv(F.substring("value", 2, 16), 16, 10).cast("long") - F.lit(_EPOCH)
     nanoseconds = F.conv(F.substring("value", 18, 8), 16, 10).cast("long")
-    sound = seconds.between(-9_223_372_036, 9_223_372_035) & (nanoseconds < 1_000_000_000)
+    sound = seconds.between(-9_223_372_035, 9_223_372_035) & (nanoseconds < 1_000_000_000)
     return F.when(F.col("value").rlike(_LABEL), F.when(sound, seconds * 1_000_000_000 + nanoseconds))
 
 
@@ -100,3 +100,11 @@ def _count_marks(events: DataFrame) -> DataFrame:
     copies = F.when(mark, F.array(F.lit(True), F.lit(False))).otherwise(F.array(F.lit(True)))
     doubled = events.withColumn("before", F.monotonically_increasing_id()).select("*", F.explode(copies).alias("first"))
     return doubled.withColumn("marks", F.monotonically_increasing_id() - F.col("before")).filter("first")
+
+
+def _words() -> Column:
+    """Return the words of a line; a sender with spaces in it, which qmail does not print, is one word of `info`."""
+    words = F.split("value", " ")
+    sender = F.array_join(F.slice(words, F.lit(8), F.size(words) - 11), " ")
+    joined = F.concat(F.slice(words, 1, 7), F.array(sender), F.slice(words, -4, 4))
+    return F.when((F.size(words) > 12) & (F.get(words, F.lit(1)) == "info"), joined).otherwise(words)

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
 
-from spark.sources import Plan
+from spark.plan import Plan
 
 ROW_BITS = 33
 ROWS = (1 << ROW_BITS) - 1
