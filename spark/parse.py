@@ -11,7 +11,7 @@ TEXT_MAX = 1000  # Characters that quarantine keeps of a line.
 _TAI_LOW = 10  # Low 32 bits of 1970's label 2^62 + 10, with the 10 s that TAI was ahead.
 _EPOCH = (1 << 62) + _TAI_LOW
 _LABEL = r"^@[0-9a-f]{24} "
-_FOREIGN = r"^[^ ]{26}[!-9;-~]+: (alert|warning|fatal): "  # PROGRAM: alert: …, from another program's stderr.
+_FOREIGN = r"^[^ ]{25} [!-9;-~]+: (alert|warning|fatal): "  # PROGRAM: alert: …, from another program's stderr.
 
 
 def parse(lines: DataFrame) -> tuple[DataFrame, DataFrame]:

@@ -38,7 +38,7 @@ def rotated(log: Sequence[tuple[int, str]], rng: random.Random, count: int, spli
     for line in lines_of(log):
         starts.append(at)
         at += len(line)
-    cuts = set()
+    cuts: set[int] = set()
     while len(cuts) < min(count - 1, len(starts) - 1):
         number = rng.randrange(1, len(starts))
         inside = rng.random() < splits
@@ -47,11 +47,11 @@ def rotated(log: Sequence[tuple[int, str]], rng: random.Random, count: int, spli
             cuts.add(starts[number] + 1)
     places = [0, *sorted(cut for cut in cuts if cut < len(text)), len(text)]
     pieces = [text[one:two] for one, two in itertools.pairwise(places)]
-    times, line = [], 0
+    times, number = [], 0
     for place in places[1:]:
-        while line + 1 < len(starts) and starts[line + 1] < place:
-            line += 1
-        times.append(log[line][0])
+        while number + 1 < len(starts) and starts[number + 1] < place:
+            number += 1
+        times.append(log[number][0])
     return named(pieces, times, rng)
 
 

@@ -72,7 +72,7 @@ class Mail:
         """What became of it, once it has ended."""
         if self.fate:
             return self.fate
-        if not self.failures:
+        if not self.failures and self.bounce_qp is None:  # Where a failure was lost, a bounce still tells of it.
             return "delivered"
         return "partly" if self.successes else "bounced"
 

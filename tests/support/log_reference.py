@@ -23,12 +23,12 @@ GRAMMAR = {
     "mangled": re.compile(rf"delivery {N}: report mangled, will defer"),
     "bounce": re.compile(rf"bounce msg {N} qp {N}"),
     "delay": re.compile(rf"delay msg {N} qp {N}"),
-    "triple": re.compile(rf"triple bounce: discarding bounce/{N}"),
+    "triple": re.compile(rf"(?:triple|double) bounce: discarding bounce/{N}"),
     "end": re.compile(rf"end msg {N}"),
     "hold": re.compile(rf"hold msg {N}: (.*)", re.DOTALL),
     "corrupt": re.compile(rf"corrupt msg {N}: (.*)", re.DOTALL),
     "release": re.compile(rf"release msg {N}"),
-    "dest": re.compile(r"dest [^ ]+ (?:dead|alive): .*", re.DOTALL),
+    "dest": re.compile(r"dest [^ ]* (?:dead|alive): .*", re.DOTALL),
     "inflow": re.compile(r"inflow (?:slow|refused|free): .*", re.DOTALL),
     "alert": re.compile(r"(?:alert|warning|[!-9;-~]+: (?:alert|warning|fatal)): .*", re.DOTALL),
 }
@@ -43,7 +43,7 @@ def read_stream(files: Files, host: str, queue: str) -> Truth:
     lives = Lives(host, queue)
     seen: set[bytes] = set()
     for line, torn in whole_lines(files):
-        time_ns = _time_of(line)
+        time_ns = time_of(line)
         if not torn and time_ns is not None:
             if line in seen:
                 continue
@@ -55,7 +55,7 @@ def read_stream(files: Files, host: str, queue: str) -> Truth:
     return lives.truth
 
 
-def _time_of(line: bytes) -> int | None:
+def time_of(line: bytes) -> int | None:
     """Return the Unix time of a line's stamp, None where it has none that fits 64 bits."""
     match = STAMPED.match(line)
     if match is None:
@@ -76,15 +76,21 @@ def whole_lines(files: Files) -> Iterator[tuple[bytes, bool]]:
             yield line, False
 
 
-def _apply(lives: Lives, time_ns: int, text: str) -> bool:
-    """Tell what a line says; return False where it says nothing that there is."""
+def parse_event(text: str) -> tuple[str, list[str | int]] | None:
+    """Return the kind of an event and its fields, None for what is no event."""
     for kind, pattern in GRAMMAR.items():
         match = pattern.fullmatch(text)
         if match is not None:
             values = [int(value) if at in NUMBERS[kind] else value for at, value in enumerate(match.groups())]
             if any(isinstance(value, int) and value >= LARGEST[kind == "status"] for value in values):
-                return False
-            if hasattr(lives, kind):
-                getattr(lives, kind)(time_ns, *values)
-            return True
-    return False
+                return None
+            return kind, values
+    return None
+
+
+def _apply(lives: Lives, time_ns: int, text: str) -> bool:
+    """Tell what a line says; return False where it says nothing that there is."""
+    event = parse_event(text)
+    if event is not None and hasattr(lives, event[0]):
+        getattr(lives, event[0])(time_ns, *event[1])
+    return event is not None

@@ -60,6 +60,7 @@ class SimulatedRun:
     def _begin(self) -> None:
         self._delivery = 0
         self._leaving = False
+        self._now += 1  # No process writes in the nanosecond in which another ends.
         self._status()
 
     def _crash(self) -> None:

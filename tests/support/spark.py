@@ -10,4 +10,10 @@ from spark.session import start_session
 @functools.cache
 def session() -> SparkSession:
     """Start Spark in this process as queue-report does, but small."""
-    return start_session("local[2]", {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"})
+    settings = {
+        "spark.driver.memory": "1g",
+        "spark.sql.shuffle.partitions": "2",
+        # Each test is a little work of another kind: the better compiler's own work would never pay.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    }
+    return start_session("local[2]", settings)

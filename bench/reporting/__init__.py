@@ -1,0 +1,1 @@
+"""What bench/report is made of: logs of any size, and what queue-report takes for them."""
