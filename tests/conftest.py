@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,6 +13,9 @@ from support.control import wait_for_backlog
 from support.home import make_home
 from support.scripted_send import ScriptedSend
 from support.side_by_side import SideBySide, allow_time
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # Those need a namespace of their own, which test_accounts.py makes.
 collect_ignore = [] if os.environ.get("QUEUE_NAMESPACED") else ["namespaced"]
@@ -40,6 +44,15 @@ def send(home: Home) -> Iterator[ScriptedSend]:
         running.fence()
         wait_for_backlog(home)
         yield running
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator["SparkSession"]:
+    """Yield the Spark session of this process. Tests that use it are marked `together`."""
+    from support.spark import session  # Only who uses it waits for the import.
+
+    yield session()
+    session().stop()
 
 
 def pytest_configure(config: pytest.Config) -> None:

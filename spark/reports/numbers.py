@@ -1,0 +1,5 @@
+"""qmailanalog's reports, in its order."""
+
+from spark.reports.report import Report
+
+NUMBERS: tuple[Report, ...] = ()

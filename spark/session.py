@@ -1,0 +1,114 @@
+"""Spark's session: an embedded one on this machine, one on a cluster, or the one that spark-submit has begun.
+
+pyspark is loaded only here and below, so that `queue-report --help` needs neither it nor Java.
+"""
+
+import os
+import tempfile
+from collections.abc import Mapping
+from typing import IO, TYPE_CHECKING, Any
+
+from queue_base.errors import Permanent, Temporary
+from spark.java import choose_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# What the pipeline needs of any session; it can be set while one runs.
+NEEDED = {
+    # A cast of garbage is null, and null goes to quarantine; it must not end the batch.
+    "spark.sql.ansi.enabled": "false",
+    "spark.sql.session.timeZone": "UTC",
+    # Logs come as many small files, rotated at 10 kB or 100 kB: with the default, 4 MB, each would be a task.
+    "spark.sql.files.openCostInBytes": "262144",
+    # Each task writes its few dates and hosts at once, and need not sort its rows by them first.
+    "spark.sql.maxConcurrentOutputFileWriters": "64",
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    # The lake's files are listed one by one; a job of Spark's own to look at them pays only for thousands.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
+}
+# What every session that we begin has.
+QUIET = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
+# And an embedded one: nothing of it can be reached from another machine, and nothing is left in the directory.
+EMBEDDED = {
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "2g",
+    "spark.sql.catalogImplementation": "in-memory",
+    "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    # Not the class that writes a second file of check sums for each file.
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+}
+DEFAULT_MASTER = "local[*]"
+
+
+def start_session(master: str | None = None, settings: Mapping[str, str] | None = None) -> "SparkSession":
+    """Return a session: on `master`, else on what spark-submit was told, else embedded on this machine's cores.
+
+    settings: Spark's own (spark.executor.memory and so on), which come before ours. Raises Permanent where pyspark or
+    Java is missing, Temporary where Spark does not start or the master cannot be reached; each in one line.
+    """
+    try:
+        from pyspark import SparkConf
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise Permanent(
+            f"unable to load pyspark: {error}; install it with pip install 'queue-suite[spark]', then run this again"
+        ) from error
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if not submitted:
+        choose_java(os.environ)
+    wanted = dict(settings or {})
+    if master is None and not submitted:
+        master = wanted.get("spark.master") or DEFAULT_MASTER
+    chosen = dict(QUIET)
+    if master is not None and master.startswith("local"):
+        chosen |= EMBEDDED
+    if master is not None:
+        chosen["spark.master"] = master
+    chosen |= {"spark.app.name": "queue-report"} | NEEDED | wanted
+    session = _begin(SparkSession.builder, SparkConf(loadDefaults=False), chosen, submitted)
+    for name, value in NEEDED.items():
+        session.conf.set(name, wanted.get(name, value))
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def _begin(builder: Any, configuration: Any, chosen: Mapping[str, str], submitted: bool) -> "SparkSession":
+    """Start Java, unless spark-submit has, with its stderr kept off the terminal; then the session."""
+    from pyspark import SparkContext, java_gateway
+
+    from spark.trouble import JAVA_ERRORS, java_reason
+
+    for name, value in chosen.items():
+        builder = builder.config(name, value)
+    if submitted or SparkContext._active_spark_context is not None:
+        return _made(builder)
+    with tempfile.TemporaryFile() as said:
+        try:
+            configuration.setAll(list(chosen.items()))
+            if SparkContext._gateway is None:
+                # The one way to a Java that writes nowhere but where we say.
+                launch: Any = java_gateway.launch_gateway
+                SparkContext._ensure_initialized(gateway=launch(configuration, {"stderr": said, "stdout": said}))
+            return _made(builder)
+        except (*JAVA_ERRORS, OSError) as error:
+            reason = java_reason(error) if SparkContext._gateway is not None else _last_line(said) or error
+            raise Temporary(f"unable to start Spark: {reason}; run it again") from error
+
+
+def _made(builder: Any) -> "SparkSession":
+    session: SparkSession = builder.getOrCreate()
+    return session
+
+
+def _last_line(said: IO[bytes]) -> str:
+    """Return what Java said last that is not part of a stack trace."""
+    said.seek(0)
+    lines = said.read().decode(errors="replace").splitlines()
+    telling = [line.strip() for line in lines if line.strip() and not line.startswith(("\t", "WARNING:"))]
+    return telling[-1] if telling else ""
