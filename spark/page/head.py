@@ -31,7 +31,7 @@ def _tiles(data: PageData) -> Markup:
         found.append(("queue time", duration(times[0]["queue_p50"]), f"p99: {duration(times[0]['queue_p99'])}"))
     if data.of("backlog"):
         last = data.of("backlog")[-1]
-        found.append(("waiting", f"{last['T']:,}", f"messages, {when(last['at'])}"))
+        found.append(("waiting", f"{last['T']:,}", "messages at the last full hour"))
     tiles = [
         tag("div", tag("dt", name), tag("dd", number, class_="large"), tag("dd", text), class_="tile")
         for name, number, text in found

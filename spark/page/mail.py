@@ -1,11 +1,11 @@
 """The page's sections about mail: volume, delays, failures and deferrals, domains."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from spark.page.bins import add, fill, make_bins, words
 from spark.page.data import PageData, Row
 from spark.page.markup import Markup, tag
-from spark.page.plots import Bins, Plot, Series, bands, legend, lines
+from spark.page.plots import SMALL, Bins, Plot, Series, bands, legend, lines
 from spark.page.scales import delay_scale, duration, linear_scale, moment, share, size
 from spark.page.tables import (
     Column,
@@ -41,23 +41,25 @@ def volume(data: PageData) -> Markup:
             bands(Plot(f"Deliveries per {each}", _shares(total), bins, _number), series),
             legend(series),
         ),
-        figure(
-            f"Messages received per {each}",
-            None,
-            bands(Plot(f"Messages received per {each}", _peak(received, bins, _number), bins, _number), [received]),
-        ),
-        figure(
-            f"Bytes received per {each}",
-            None,
-            bands(
-                Plot(f"Bytes received per {each}", _peak(sizes, bins, size), bins, size),
-                [sizes],
-                linear_scale(max((value or 0.0 for value in sizes.values), default=0.0), size),
+        tag(
+            "div",
+            *(
+                _received(f"{name} received per {each}", series, bins, write)
+                for name, series, write in (("Messages", received, None), ("Bytes", sizes, size))
             ),
+            class_="pair",
         ),
     ]
     about = f"{total['received']:,} messages came in, {size(total['bytes'])}. {_shares(total)}"
     return section("volume", "Volume", about, *plots, _days(data))
+
+
+def _received(title: str, series: Series, bins: Bins, write: Callable[[float], str] | None) -> Markup:
+    values = [value or 0.0 for value in series.values]
+    top = max(range(len(values)), key=values.__getitem__)
+    say = write or _number
+    text = f"At most {say(values[top])}, {bins.label(top)}."
+    return figure(title, text, bands(Plot(title, text, bins, say, *SMALL), [series], linear_scale(values[top], write)))
 
 
 def _days(data: PageData) -> Markup:
@@ -195,13 +197,6 @@ def _shares(total: dict[str, int]) -> str:
     attempts = total["delivered"] + total["deferred"] + total["bounced"]
     parts = [f"{share(total[key], attempts)} {name}" for key, name in RESULTS]
     return f"Of {attempts:,} delivery attempts {parts[0]}, {parts[1]}, {parts[2]}."
-
-
-def _peak(series: Series, bins: Bins, write: object) -> str:
-    values = [value or 0.0 for value in series.values]
-    top = max(range(len(values)), key=values.__getitem__)
-    shown = size(values[top]) if write is size else _number(values[top])
-    return f"At most {shown}, {bins.label(top)}."
 
 
 def _top(series: Series) -> float:

@@ -11,6 +11,8 @@ from spark.page.markup import Markup, tag
 from spark.page.scales import Scale, heights, linear_scale, moment, time_scale, when
 
 WIDTH, HEIGHT = 960, 250
+# Of two plots side by side.
+SMALL = (470, 190)
 LEFT, RIGHT, TOP, BOTTOM = 62, 14, 12, 28
 
 

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from spark.page.bins import add, fill, make_bins, words
 from spark.page.data import Moment, PageData, Row
-from spark.page.markup import Markup, tag
-from spark.page.plots import Bins, Plot, Series, bands, legend, lines
+from spark.page.markup import Markup, shown, tag
+from spark.page.plots import SMALL, Bins, Plot, Series, bands, legend, lines
 from spark.page.scales import count, duration, linear_scale, when
-from spark.page.tables import Column, figure, heat, log_text, nothing, section, table
+from spark.page.tables import Column, figure, heat, log_text, nothing, section, table, time_text
 
 # Plots of concurrency, and rows of tables. What is left out is said.
 CHANNELS, PROBLEMS, STREAMS = 8, 50, 100
@@ -58,7 +58,7 @@ def _flights(bins: Bins, name: str, rows: Sequence[Row]) -> Markup:
     series = (Series("average", average, "c1"), Series("most", peak, "peak"), Series("limit", limit, "limit"))
     highest = max((value for one in series for value in one.values if value is not None), default=1.0)
     text = f"Deliveries in flight: at most {highest_of(peak):,.0f}, the limit is {highest_of(limit):,.0f}."
-    plot = Plot(f"Deliveries in flight, {name}", text, bins, lambda value: f"{value:,.4g}", 470, 190)
+    plot = Plot(f"Deliveries in flight, {name}", text, bins, lambda value: f"{value:,.4g}", *SMALL)
     return figure(name, None, lines(plot, linear_scale(highest), series[:1], series[1:]))
 
 
@@ -67,7 +67,7 @@ def highest_of(values: Sequence[float | None]) -> float:
 
 
 def _name(row: Row) -> str:
-    return f"{row['host']}/{row['queue']}, {row['channel']}"
+    return shown(f"{row['host']}/{row['queue']}", 60) + f", {row['channel']}"
 
 
 def _each(bins: Bins) -> str:
@@ -183,7 +183,7 @@ def _problems(data: PageData) -> Markup | None:
     body = [
         (
             log_text(f"{row['host']}/{row['queue']}", 60), log_text(row["key"]), log_text(row["sender"], 60),
-            *("–" if row[key] is None else when(row[key]) for key in ("born", "ended")), row["problem"], row["count"],
+            *(time_text(row[key]) for key in ("born", "ended")), row["problem"], row["count"],
         )
         for row in rows[:PROBLEMS]
     ]  # fmt: skip

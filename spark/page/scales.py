@@ -30,16 +30,16 @@ def linear_scale(highest: float, write: Callable[[float], str] | None = None) ->
     """Return a scale from 0 to a round number at or above the highest value, with at most six ticks."""
     step = _round_up(highest / 5) if highest > 0 else 1.0
     # Counts have no halves.
-    step = max(step, 1.0) if write is None else step
+    step = math.ceil(step) if write is None else step
     top = step * max(1, math.ceil(highest / step - 1e-9))
     ticks = tuple(Tick(i * step, (write or count)(i * step)) for i in range(round(top / step) + 1))
     return Scale(lambda value: min(max(value / top, 0.0), 1.0), ticks)
 
 
 def _round_up(value: float) -> float:
-    """Return 1, 2 or 5 times a power of ten, at or above the value."""
+    """Return 1, 2, 2.5 or 5 times a power of ten, at or above the value."""
     power = 10.0 ** math.floor(math.log10(value))
-    return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= value * (1 - 1e-9))
+    return next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= value * (1 - 1e-9))
 
 
 # Delays go from microseconds to weeks, so their axis is logarithmic, with ticks where people think.
@@ -160,7 +160,7 @@ def share(part: float, whole: float) -> str:
         return "< 0.1 %"
     if 99.9 < percent < 100:
         return "> 99.9 %"
-    return f"{percent:.1f} %".replace(".0 %", " %")
+    return f"{percent:.1f} %"
 
 
 def heights(values: Sequence[Sequence[float]]) -> float:

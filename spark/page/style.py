@@ -82,6 +82,7 @@ th:first-child { padding-left: 0; }
 thead th { color: var(--soft); font-weight: 500; vertical-align: bottom; border-bottom-color: var(--base); }
 th[title] { text-decoration: underline dotted var(--base); text-underline-offset: .2em; cursor: help; }
 tbody th { font-weight: 400; }
+.when { white-space: nowrap; }
 .number { text-align: right; white-space: nowrap; }
 td.nothing { color: var(--base); }
 .log { overflow-wrap: anywhere; }

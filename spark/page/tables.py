@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from spark.page.markup import Child, Markup, join, shown, tag
+from spark.page.scales import when
 
 
 class Column(NamedTuple):
@@ -44,9 +45,14 @@ def log_text(text: str | None, longest: int = 160) -> Markup:
     return tag("bdi", shown(text or "", longest), class_="log")
 
 
-def reason_text(text: str | None) -> Markup:
+def reason_text(text: str | None, longest: int = 160) -> Markup:
     """Return a reason as a person reads it: `_` stands for a space in the log, `/` at the end for a line's end."""
-    return log_text((text or "").rstrip("/").replace("_", " "))
+    return log_text((text or "").rstrip("/").replace("_", " "), longest)
+
+
+def time_text(at: float | None) -> Markup:
+    """Return a time (Unix, s) that is not broken into lines."""
+    return tag("span", "–" if at is None else when(at), class_="when")
 
 
 def heat(value: int, highest: int) -> Markup:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from spark.page.data import PageData, Row
 from spark.page.markup import Markup, tag
 from spark.page.scales import duration, when
-from spark.page.tables import Column, figure, log_text, nothing, reason_text, section, table
+from spark.page.tables import Column, figure, log_text, nothing, reason_text, section, table, time_text
 from spark.page.timeline import Row as Line
 from spark.page.timeline import Stretch, timeline
 
@@ -63,8 +63,8 @@ def _longest(data: PageData, rows: Sequence[Row]) -> Markup:
     body = [
         (
             log_text(row["domain"] or "(none)", 60), row["kind"], log_text(f"{row['host']}/{row['queue']}", 60),
-            when(row["began"]), "still" if row["ended"] is None else when(row["ended"]), duration(row["seconds"]),
-            row["attempts"], row["held"], reason_text(row["reason"]),
+            time_text(row["began"]), "still" if row["ended"] is None else time_text(row["ended"]), duration(row["seconds"]),
+            row["attempts"], row["held"], reason_text(row["reason"], 100),
         )
         for row in sorted(rows, key=lambda row: -row["seconds"])[:EPISODES]
     ]  # fmt: skip
