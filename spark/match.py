@@ -3,10 +3,24 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+from pyspark.storagelevel import StorageLevel
 
+from spark import schema
+from spark.blocks import Block, Stream, add_run, count_kinds, gather, last_runs, number_runs
+from spark.bounces import add_links, link
+from spark.intervals import find_intervals
+from spark.lifetime import find_lives
+from spark.pair import pair
+from spark.plan import Plan, State
+from spark.quarantine import place_lines
+from spark.read import read_lines
 from spark.schema import Tables
-from spark.sources import Plan, State
+from spark.stage import of_kinds, open_staged, write_staged
+
+_BYTES_A_PARTITION = 96 << 20
 
 
 class Batch(NamedTuple):
@@ -26,9 +40,99 @@ class Batch(NamedTuple):
     close: Callable[[], None]
 
 
-def match(events: DataFrame, pending: DataFrame, stored: Tables | None = None) -> Batch:
-    """Return what the events make of what was pending. `stored` is looked at only where lines may be read again."""
-    raise NotImplementedError
+class Matched(NamedTuple):
+    """What match makes; a Batch says more."""
+
+    messages: DataFrame
+    deliveries: DataFrame
+    intervals: DataFrame
+    pending: DataFrame
+    close: Callable[[], None]
+
+
+def match(
+    events: DataFrame,
+    pending: DataFrame,
+    partitions: int = 2,
+    streams: dict[Stream, dict[int, Block]] | None = None,
+) -> Matched:
+    """Return what the events make of what was pending."""
+    runs, last, repeats = number_runs(events, gather(events) if streams is None else streams)
+    starts = add_run(of_kinds(events, "start", "done"), runs)
+    paired = pair(starts, pending, last_runs(events, last), partitions)
+    alive = F.coalesce("open", F.lit(True))
+    # What was in flight when its message ended belongs to a life that is over.
+    orphans = paired.filter(~alive)
+    lives = find_lives(events, paired.filter(alive).drop("key", "open"), pending, partitions)
+    lives = lives.withColumn("key", F.concat_ws(".", "id", "first_ns")).persist(StorageLevel.DISK_ONLY)
+    links, waiting = link(lives, pending)
+    messages = add_links(lives.filter("is_last"), links)
+    messages = messages.withColumn("recipients", F.size("seen").cast("long"))
+    messages = messages.withColumn("done_ns", F.coalesce("end_ns", "next_ns"))
+    flights = lives.filter("kind = 'start'").withColumn("start_ns", F.col("time_ns"))
+    flights = flights.select(*_FLIGHT, "open").unionByName(orphans.select(*_FLIGHT, "open"))
+    samples = find_intervals(of_kinds(events, "status", "exiting"), pending, partitions)
+    open_ones = (
+        messages.filter("done_ns IS NULL").withColumn("what", F.lit("message")),
+        flights.filter("result IS NULL").withColumn("what", F.lit("delivery")),
+        samples.filter("until_ns IS NULL").withColumns({"what": F.lit("status"), "first_ns": F.col("at_ns")}),
+        waiting,
+    )
+    still = _fit(open_ones[0], schema.PENDING)
+    for one in open_ones[1:]:
+        still = still.unionByName(_fit(one, schema.PENDING))
+
+    def close() -> None:
+        lives.unpersist()
+        repeats.unpersist()
+
+    return Matched(
+        _fit(messages.filter("done_ns IS NOT NULL").withColumn("outcome", _outcome()), schema.MESSAGES, "done_ns"),
+        _fit(flights.filter("result IS NOT NULL"), _UNDESCRIBED, "done_ns", "start_ns"),
+        _fit(samples.filter("until_ns IS NOT NULL"), schema.INTERVALS, "at_ns"),
+        still,
+        close,
+    )
+
+
+_FLIGHT = (
+    "host", "queue", "key", "id", "delivery", "channel", "recipient", "start_ns", "done_ns", "result", "reason",
+)  # fmt: skip
+_UNDESCRIBED = StructType([field for field in schema.DELIVERIES if field.name not in ("template", "code", "class")])
+
+
+def _outcome() -> Column:
+    failed = (F.col("failures") > 0) | F.col("bounce_qp").isNotNull()
+    ended = F.coalesce(F.col("fate"), F.when(~failed, "delivered").when(F.col("successes") > 0, "partly"))
+    return F.when(F.col("end_ns").isNull(), "lost").otherwise(F.coalesce(ended, F.lit("bounced")))
+
+
+def _fit(rows: DataFrame, wanted: StructType, *ends: str) -> DataFrame:
+    """Return rows with the columns of a table: those that are missing made of others, or null. ends: what dates it."""
+    columns = []
+    for column in wanted:
+        name = column.name
+        if name in rows.columns:
+            value = F.col(name)
+        elif f"{name}_ns" in wanted.names and f"{name}_ns" in rows.columns:
+            value = _timestamp(f"{name}_ns")
+        elif name == "domain" and "recipient" in rows.columns:
+            address = F.col("recipient")
+            value = F.when(address.contains("@"), F.lower(F.substring_index(address, "@", -1))).when(
+                address.isNotNull(), ""
+            )
+        elif name == "date":
+            value = F.to_date(_timestamp(*ends))
+        else:
+            value = F.lit(None)
+        columns.append(value.cast(column.dataType).alias(name))
+    return rows.select(*columns)
+
+
+def _timestamp(*nanoseconds: str) -> Column:
+    time = F.coalesce(*nanoseconds)
+    # In whole numbers: a double does not hold them. div rounds towards zero, microseconds go down.
+    return F.timestamp_micros(F.call_function("div", time - F.pmod(time, F.lit(1000)), F.lit(1000)))
 
 
 def make_batch(session: SparkSession, plan: Plan, stored: Tables | None) -> Batch:
@@ -37,4 +141,13 @@ def make_batch(session: SparkSession, plan: Plan, stored: Tables | None) -> Batc
     stored: the lake's tables as they are (pending is where the batch starts), None for a new lake. The DataFrames of
     the result read from plan.staging; write them, then close(), then remove it.
     """
-    raise NotImplementedError
+    write_staged(read_lines(session, plan), plan.staging)
+    staged = open_staged(session, plan.staging)
+    streams = gather(staged)
+    pending = session.createDataFrame([], schema.PENDING) if stored is None else stored.pending
+    cores = session.sparkContext.defaultParallelism
+    partitions = max(1, min(cores, plan.bytes >> 20), -(-plan.bytes // _BYTES_A_PARTITION))
+    matched = match(staged.filter("wrong IS NULL"), pending, partitions, streams)
+    quarantine, state = place_lines(staged, plan, streams)
+    quarantine = _fit(quarantine, schema.QUARANTINE, "time_ns")
+    return Batch(*matched[:4], quarantine, state, count_kinds(streams), matched.close)

@@ -32,24 +32,24 @@ def _struct(**columns: DataType) -> StructType:
 # kind: new info start done bounce delay triple end status exiting corrupt hold release dest inflow alert warning.
 # seq orders the lines of a stream within a batch, and is negative for what an earlier batch carried over.
 # result: success failure deferral mangled; channel: local remote; text: what follows the first word (ours, alert,
-# warning). time_ns is the line's stamp.
+# warning). time_ns is the line's stamp. marks: how many zero statuses and exits are before it in its Spark partition.
 EVENTS = _struct(
-    host=STRING, queue=STRING, seq=LONG, time_ns=LONG, kind=STRING, message=LONG, delivery=LONG, bytes=LONG,
+    host=STRING, queue=STRING, seq=LONG, marks=LONG, time_ns=LONG, kind=STRING, message=LONG, delivery=LONG, bytes=LONG,
     sender=STRING, qp=LONG, uid=LONG, channel=STRING, recipient=STRING, result=STRING, reason=STRING,
     local_now=INT, local_limit=INT, remote_now=INT, remote_limit=INT, text=STRING,
 )  # fmt: skip
 
 # Messages that have ended. key: "<id>.<first_ns>", one life of an inode number within its stream. id: that number.
 # qp, uid, sender, bytes: from `info`; null where the log begins after it. birth: of `new` (of `info` where garbage
-# took `new`); null where the log begins later. first_ns: of the first line about it. done: of `end`; for a lost
-# message, of the line that shows that its number is used again. recipients: distinct ones that were tried.
-# successes, failures, deferrals: deliveries that ended before it did (a mangled report counts as a deferral).
-# bounce_qp: qp of its first bounce; null for none. bounce_of: key of the message that it reports, null for others.
-# outcome: delivered, bounced (nobody got it), partly (some failed), discarded (triple bounce), deleted (by the
+# took `new`); null where the log begins later. info_ns: of the last `info`; first_ns: of the first line about it. done:
+# of `end`; for a lost message, of the line that shows that its number is used again. recipients: distinct ones that
+# were tried. successes, failures, deferrals: deliveries that ended before it did (a mangled report counts as a
+# deferral). bounce_qp: qp of its first bounce; null for none. bounce_of: key of the message that it reports, null for
+# others. outcome: delivered, bounced (nobody got it), partly (some failed), discarded (triple bounce), deleted (by the
 # administrator), lost (its number was used again, and no `end` was seen).
 MESSAGES = _struct(
     host=STRING, queue=STRING, key=STRING, id=LONG, qp=LONG, uid=LONG, sender=STRING, bytes=LONG,
-    birth=TIME, birth_ns=LONG, done=TIME, done_ns=LONG, first=TIME, first_ns=LONG,
+    birth=TIME, birth_ns=LONG, info_ns=LONG, done=TIME, done_ns=LONG, first=TIME, first_ns=LONG,
     successes=LONG, failures=LONG, deferrals=LONG, recipients=LONG, bounce_qp=LONG, bounce_of=STRING,
     outcome=STRING, date=DATE,
 )  # fmt: skip
@@ -74,14 +74,14 @@ INTERVALS = _struct(
 
 # What is open at the end of a batch, all of it; the next batch starts from it. `what` is
 # - message: the columns of messages, done and outcome null. seen: hashes of its recipients. again_ns: time of a last
-#   `new` of which the next batch will tell whether it is another message. fate: discarded or deleted, so far.
+#   `new`, of which the next `info` will tell whether it is another message. fate: discarded or deleted, so far.
 # - delivery: in flight; the columns of deliveries up to start. key is that of its message, also if that has ended;
 #   open says whether its message has not.
-# - status: the sample that counts now; first_ns is when it began. All four null: queue-send has ended.
+# - status: the sample that counts now; first_ns is when it began. None once queue-send has ended.
 # - bounce: a `bounce msg` (qp in bounce_qp, key of what it reports, first_ns) whose own message has not been seen.
 PENDING = _struct(
     what=STRING, host=STRING, queue=STRING, key=STRING, id=LONG, qp=LONG, uid=LONG, sender=STRING, bytes=LONG,
-    birth=TIME, birth_ns=LONG, first=TIME, first_ns=LONG,
+    birth=TIME, birth_ns=LONG, info_ns=LONG, first=TIME, first_ns=LONG,
     successes=LONG, failures=LONG, deferrals=LONG, recipients=LONG, bounce_qp=LONG, bounce_of=STRING,
     again_ns=LONG, fate=STRING, seen=ArrayType(LONG),
     delivery=LONG, channel=STRING, recipient=STRING, domain=STRING, start=TIME, start_ns=LONG, open=BOOLEAN,

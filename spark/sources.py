@@ -1,48 +1,25 @@
-"""Which files are there, and what in them is new since the last batch."""
+"""Which logs are there, and what in them is new since the last batch. This looks at every file, but reads few bytes.
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+A stream is one host's one queue: a directory LOGS/host/queue. Its files are read in the order of their names, `current`
+last. A file that is whole lines is read in place. What grows, was read in part, or has part of a line at an end is
+copied to the staging directory first, so that what Spark reads are whole lines that nobody changes (spark.joints).
+"""
+
+import posixpath
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from pyspark.sql import SparkSession
 
-# What a manifest keeps of the streams, as JSON: by "host/queue", which files were read and how far. `plan` and
-# `match.make_batch` alone know what is in it. {} before the first batch.
-State: TypeAlias = dict[str, Any]
+from spark.files import Entry, Files, open_files
+from spark.joints import Joiner
+from spark.plan import Piece, Plan, SourceError, State
 
+__all__ = ["Piece", "Plan", "SourceError", "State", "plan"]
 
-@dataclass(frozen=True)
-class Piece:
-    """A file that Spark reads whole: a log file in place, or a copy of what is new in one, in the staging directory.
-
-    uri: as Spark names it. file: path below LOGS, for people. base: number of the stream's first block here.
-    first_line: number in `file` of the first line, None if all is carried. carried: the first line is put together.
-    torn: the one line in it was cut short.
-    """
-
-    uri: str
-    host: str
-    queue: str
-    file: str
-    base: int
-    first_line: int
-    carried: bool
-    torn: bool
-    size: int
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What a batch reads. pieces is empty where nothing is new. state: what the manifest keeps once it is done."""
-
-    pieces: tuple[Piece, ...]
-    state: State
-    staging: str
-    bytes: int
-
-
-class SourceError(Exception):
-    """Logs that cannot be read: missing, not stamped, two directories for one stream. The text is for the user."""
+# What multilog and svlogd keep beside the logs. A file that their processor has at work comes back as a rotated one.
+_NOT_LOGS = frozenset(("lock", "state", "newstate", "config", "previous", "processed"))
+_TRIES = 5
 
 
 def plan(
@@ -55,7 +32,84 @@ def plan(
 ) -> Plan:
     """Look at LOGS (a path or a URI of any file system that Spark knows) and return what is new.
 
+    host and queue name what the directories do not: of LOGS/x, x is the host, or the queue where only host is given.
     Writes copies of growing files into `staging` (a URI of a directory that is this batch's own, which the caller
     removes when the batch is over). Raises SourceError.
     """
-    raise NotImplementedError
+    files, (root, copies) = open_files(session, logs, staging)
+    block = _smallest_block(session)
+    pieces: list[Piece] = []
+    after: State = dict(state)
+    try:
+        for number, (place, (stream_host, stream_queue)) in enumerate(_find_streams(files, root, host, queue).items()):
+            name = f"{stream_host}/{stream_queue}"
+            for attempt in range(_TRIES):
+                found = _list_logs(files, place)
+                copy = f"{copies}/lines/{number}.{attempt}"
+                joiner = Joiner(files, place, posixpath.relpath(place, root), copy, block)
+                made, known = joiner.join(stream_host, stream_queue, found, state.get(name, {}))
+                # A file that was renamed while it was looked at is not missed: look again.
+                if {one.name for one in _list_logs(files, place)} <= {one.name for one in found}:
+                    break
+            pieces += made
+            after[name] = known
+    except OSError as error:
+        reason = error.strerror or str(error)
+        named = f" {error.filename}" if error.filename else ""
+        raise SourceError(f"unable to read logs{named or ' in ' + logs}: {reason}") from error
+    return Plan(tuple(pieces), after, staging, block, sum(piece.size for piece in pieces))
+
+
+def _smallest_block(session: SparkSession) -> int:
+    """Return a size that Spark's blocks reach, all but a file's last: FilePartition.maxSplitBytes is never less."""
+    sizes = [
+        session.sparkContext._jvm.org.apache.spark.network.util.JavaUtils.byteStringAsBytes(session.conf.get(name))  # type: ignore[union-attr]
+        for name in ("spark.sql.files.maxPartitionBytes", "spark.sql.files.openCostInBytes")
+    ]
+    return max(1, min(int(size) for size in sizes))
+
+
+def is_log(name: str) -> bool:
+    """Return whether a file of this name is read at all."""
+    return not (name.startswith(".") or name in _NOT_LOGS or (name.startswith("@") and name.endswith(".t")))
+
+
+def _list_logs(files: Files, place: str) -> list[Entry]:
+    """Return the logs of a directory in their order, empty ones left out; of a file, that one."""
+    found = [one for one in files.list(place) if not one.is_directory and one.size and is_log(one.name)]
+    return sorted(found, key=lambda one: (one.name == "current", one.name))
+
+
+def _find_streams(files: Files, root: str, host: str | None, queue: str | None) -> dict[str, tuple[str, str]]:
+    """Return the directories that have logs, and the host and queue of each, in the order of their names."""
+    places: dict[str, tuple[str, str]] = {}
+    owners: dict[tuple[str, str], str] = {}
+    for place in sorted(_find_places(files, root)):
+        parts = [part for part in posixpath.relpath(place, root).split("/") if part != "."]
+        if len(parts) == 1:
+            parts = [parts[0], queue or "queue"] if host is None or queue is not None else [host, parts[0]]
+        elif not parts:
+            parts = [host or "localhost", queue or "queue"]
+        stream = (parts[0], parts[1])
+        if stream in owners:
+            raise SourceError(
+                f"unable to read logs in {root}: {owners[stream]} and {place} would both be queue {stream[1]} of host "
+                f"{stream[0]}; give one directory at a time, or one of them another place below it"
+            )
+        owners[stream] = place
+        places[place] = stream
+    if not places:
+        raise SourceError(
+            f"unable to read logs in {root}: it has no log files; wanted are directories of multilog or svlogd, "
+            "as LOGS/HOST/QUEUE/current"
+        )
+    return places
+
+
+def _find_places(files: Files, place: str) -> Iterator[str]:
+    entries = files.list(place)
+    if any(not one.is_directory and is_log(one.name) for one in entries):
+        yield place
+    for one in entries:
+        if one.is_directory and not one.name.startswith("."):
+            yield from _find_places(files, posixpath.join(place, one.name))

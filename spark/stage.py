@@ -1,0 +1,41 @@
+"""Events between parsing and matching: in Parquet files of the staging directory, since several readers want them."""
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructType
+
+from spark.parse import parse_lines
+from spark.schema import EVENTS
+
+_STAGED = StructType([*EVENTS.fields]).add("wrong", StringType()).add("line", StringType()).add("part", StringType())
+_PARTS = {"deliveries": ("start", "done"), "statuses": ("status", "exiting")}
+_WRITERS = "spark.sql.maxConcurrentOutputFileWriters"
+
+
+def write_staged(lines: DataFrame, staging: str) -> None:
+    """Parse lines, and write what they are. Each reader's kinds are in a part (a directory) of their own."""
+    kind = F.col("kind")
+    part = F.when(kind.isNull(), "quarantine")
+    for name, kinds in _PARTS.items():
+        part = part.when(kind.isin(*kinds), name)
+    session = lines.sparkSession
+    before = session.conf.get(_WRITERS, "0")
+    # Files of all parts open at once: otherwise Spark would sort all lines by part.
+    session.conf.set(_WRITERS, "8")
+    try:
+        writer = parse_lines(lines).withColumn("part", part.otherwise("messages")).write.partitionBy("part")
+        writer.option("parquet.block.size", 16 << 20).option("compression", "snappy").parquet(f"{staging}/events")
+    finally:
+        session.conf.set(_WRITERS, before or "0")
+
+
+def open_staged(session: SparkSession, staging: str) -> DataFrame:
+    """Return what was written: schema.EVENTS, wrong, line and part."""
+    return session.read.schema(_STAGED).parquet(f"{staging}/events")
+
+
+def of_kinds(events: DataFrame, *kinds: str) -> DataFrame:
+    """Return the events of these kinds, which are of one part: where events are staged, only its files are read."""
+    part = next((part for part, those in _PARTS.items() if kinds[0] in those), "messages")
+    found = events.filter(F.col("kind").isin(*kinds))
+    return found.filter(F.col("part") == part) if "part" in events.columns else found
