@@ -65,6 +65,7 @@ def build(session: SparkSession, order: Order, progress: Progress) -> Summary:
     summary = Summary()
     try:
         storage = Storage(session, order.lake)
+        _keep_apart(session, order.logs, storage)
         make_lake(storage)
         with locked(storage):
             progress.phase("looking at the lake")
@@ -91,7 +92,6 @@ def _add(
     session: SparkSession, storage: Storage, manifest: Manifest, order: Order, progress: Progress, summary: Summary
 ) -> Manifest:
     """Read what is new. Returns the lake's manifest after it."""
-    _keep_apart(session, order.logs, storage)
     update = Update(storage, manifest)
     try:
         progress.phase("looking at the logs")

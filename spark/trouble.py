@@ -19,6 +19,8 @@ KNOWN = (
     "Connection refused",
     "OutOfMemoryError",
 )
+# Exceptions whose text needs no name before it.
+TELLING = ("AnalysisException", "FileNotFoundException", "IOException", "SparkException", "SparkRuntimeException")
 # Spark's own words around a cause are many and long, and a cycle of causes has been seen.
 MOST_CAUSES = 20
 
@@ -50,6 +52,6 @@ def _causes(exception: Any) -> list[str]:
     while exception is not None and len(texts) < MOST_CAUSES:
         name = str(exception.getClass().getSimpleName())
         message = exception.getMessage()
-        texts.append(f"{name}: {message}" if message else name)
+        texts.append(message if message and name in TELLING else f"{name}: {message}" if message else name)
         exception = exception.getCause()
     return texts

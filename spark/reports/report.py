@@ -41,7 +41,8 @@ class Report:
 
     about: what a row is, and in which order, in a few sentences. windowed: its function gets tables that `select` has
     cut to since and until; one that needs what was before or after them (the queue as it was) takes them uncut.
-    single: it always has one row, which is printed as a line a column.
+    single: it always has one row, which is printed as a line a column. spaced: columns of text as the log has it, whose
+    `_` a table shows as spaces.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Report:
     function: Function
     windowed: bool = True
     single: bool = False
+    spaced: frozenset[str] = frozenset()
 
 
 def run(report: Report, tables: Tables, view: View) -> DataFrame:
@@ -78,18 +80,27 @@ def select(tables: Tables, view: View, *, windowed: bool = True) -> Tables:
         messages = messages.join(keys, ["host", "queue", "key"], "left_semi")
         waiting = pending.where(F.col("what") == "message").join(keys, ["host", "queue", "key"], "left_semi")
         pending = flying.unionByName(waiting).unionByName(pending.where(F.col("what") == "status"))
-    if windowed:
-        deliveries = _within(deliveries, F.coalesce("done_ns", "start_ns"), view)
-        messages = _within(messages, F.col("done_ns"), view)
-        quarantine = _within(quarantine, F.col("time_ns"), view)
-        if view.since is not None:
-            intervals = intervals.where(F.col("until_ns") > view.since)
-        if view.until is not None:
-            intervals = intervals.where((F.col("at_ns") < view.until) & (F.col("date") <= day(view.until)))
-    return Tables(messages, deliveries, intervals, pending, quarantine)
+    chosen = Tables(messages, deliveries, intervals, pending, quarantine)
+    return within(chosen, view) if windowed else chosen
 
 
-def _within(table: DataFrame, time_ns: Column, view: View) -> DataFrame:
+def within(tables: Tables, view: View) -> Tables:
+    """Return the tables cut to the view's window, as `select` says."""
+    intervals = tables.intervals
+    if view.since is not None:
+        intervals = intervals.where(F.col("until_ns") > view.since)
+    if view.until is not None:
+        intervals = intervals.where((F.col("at_ns") < view.until) & (F.col("date") <= day(view.until)))
+    return Tables(
+        _cut(tables.messages, F.col("done_ns"), view),
+        _cut(tables.deliveries, F.coalesce("done_ns", "start_ns"), view),
+        intervals,
+        tables.pending,
+        _cut(tables.quarantine, F.col("time_ns"), view),
+    )
+
+
+def _cut(table: DataFrame, time_ns: Column, view: View) -> DataFrame:
     # The date is what the table is stored by: days outside of the window are not even read.
     if view.since is not None:
         table = table.where((time_ns >= view.since) & (F.col("date") >= day(view.since)))
@@ -130,3 +141,8 @@ def _split(ns: Column) -> tuple[Column, Column]:
 def _join(whole: Column, rest: Column) -> Column:
     nano = F.lit("0.000000001").cast("decimal(10,9)")
     return (whole.cast("decimal(19,0)") + rest.cast("decimal(19,0)") * nano).cast(SECONDS)
+
+
+def nothing() -> Column:
+    """Return 0 seconds."""
+    return F.lit(0).cast(SECONDS)

