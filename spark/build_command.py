@@ -2,7 +2,7 @@
 
 import click
 
-from queue_base.errors import Usage
+from spark.settings import split_setting
 
 
 @click.command("build")
@@ -36,7 +36,7 @@ def command(
       queue-report build /var/log/queue --lake /srv/lake
       queue-report build hdfs:///logs --lake hdfs:///lake --master yarn --compact --expire 400
     """
-    settings = dict(_split(setting) for setting in conf)
+    settings = dict(map(split_setting, conf))
     from spark.progress import make_progress
     from spark.session import start_session
 
@@ -53,10 +53,3 @@ def command(
     from spark.summary import describe_build
 
     print(describe_build(summary))
-
-
-def _split(setting: str) -> tuple[str, str]:
-    name, equals, value = setting.partition("=")
-    if not name or not equals:
-        raise Usage(f"--conf {setting}: it must be KEY=VALUE")
-    return name, value

@@ -1,20 +1,22 @@
 """qmailanalog's zdeferrals, zfailures and zsuccesses: why. Reasons that differ in names and numbers are one."""
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from spark.reasons import template
 from spark.reports.report import Report, View, total_seconds
 from spark.schema import Tables
 
-_XDELAY = total_seconds(F.col("done_ns") - F.col("start_ns")).alias("xdelay")
+
+def _xdelay() -> Column:
+    return total_seconds(F.col("done_ns") - F.col("start_ns")).alias("xdelay")
 
 
 def _why(tables: Tables, *results: str) -> DataFrame:
     return (
         tables.deliveries.where(F.col("result").isin(*results))
         .groupBy(F.col("template").alias("reason"), "code", "class")
-        .agg(F.count("*").alias("del"), _XDELAY, F.min("reason").alias("example"))
+        .agg(F.count("*").alias("del"), _xdelay(), F.min("reason").alias("example"))
         .orderBy(F.desc("del"), F.desc("xdelay"), "reason")
     )
 
@@ -34,7 +36,7 @@ def successes(tables: Tables, view: View) -> DataFrame:
     return (
         tables.deliveries.where(F.col("result") == "success")
         .groupBy(template(F.col("reason")).alias("reason"))
-        .agg(F.count("*").alias("del"), _XDELAY, F.min("reason").alias("example"))
+        .agg(F.count("*").alias("del"), _xdelay(), F.min("reason").alias("example"))
         .orderBy(F.desc("del"), F.desc("xdelay"), "reason")
     )
 

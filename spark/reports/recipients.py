@@ -7,7 +7,9 @@ from spark.reports.matchup import ended_deliveries, match_up
 from spark.reports.report import Report, View, divide, total_seconds
 from spark.schema import Tables
 
-_XDELAY = F.col("done_ns") - F.col("start_ns")
+
+def _xdelay() -> Column:
+    return total_seconds(F.col("done_ns") - F.col("start_ns")).alias("xdelay")
 
 
 def _by(tables: Tables, view: View, name: str, place: Column) -> DataFrame:
@@ -19,7 +21,7 @@ def _by(tables: Tables, view: View, name: str, place: Column) -> DataFrame:
             F.coalesce(F.sum(F.when(success, F.col("bytes"))), F.lit(0)).alias("sbytes"),
             F.count_if(F.col("result") != "deferral").alias("mess"),
             F.count("*").alias("tries"),
-            total_seconds(_XDELAY).alias("xdelay"),
+            _xdelay(),
         )
         .orderBy(F.desc("mess"), F.desc("tries"), F.desc("xdelay"), name)
     )
@@ -40,7 +42,7 @@ def rxdelay(tables: Tables, view: View) -> DataFrame:
     return (
         ended_deliveries(tables)
         .groupBy("recipient")
-        .agg(F.count("*").alias("tries"), total_seconds(_XDELAY).alias("xdelay"))
+        .agg(F.count("*").alias("tries"), _xdelay())
         .withColumn("avg", divide(F.col("xdelay"), F.col("tries")))
         .orderBy("avg", "tries", "recipient")
     )

@@ -90,7 +90,7 @@ def within(tables: Tables, view: View) -> Tables:
     if view.since is not None:
         intervals = intervals.where(F.col("until_ns") > view.since)
     if view.until is not None:
-        intervals = intervals.where((F.col("at_ns") < view.until) & (F.col("date") <= day(view.until)))
+        intervals = intervals.where(F.col("at_ns") < view.until)
     return Tables(
         _cut(tables.messages, F.col("done_ns"), view),
         _cut(tables.deliveries, F.coalesce("done_ns", "start_ns"), view),

@@ -1,0 +1,73 @@
+"""What several reports look at: each message, each attempt to deliver, and each recipient with what became of it."""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from spark.reports.report import NANO
+from spark.schema import Tables
+
+LIFE = ["host", "queue", "key"]
+RECIPIENT = [*LIFE, "channel", "recipient"]
+
+_FACTS = ["sender", "bytes", "birth_ns", "first_ns", "successes", "failures", "recipients"]
+_ATTEMPT = [*RECIPIENT, "domain", "delivery", "start_ns"]
+
+
+def lives(tables: Tables) -> DataFrame:
+    """Return all messages: host, queue, key, sender, bytes, birth_ns, first_ns, successes, failures, recipients,
+    done_ns, outcome. The last two are null for a message that waits."""
+    waiting = tables.pending.where(F.col("what") == "message").select(
+        *LIFE, *_FACTS, F.lit(None).cast("long").alias("done_ns"), F.lit(None).cast("string").alias("outcome")
+    )
+    return tables.messages.select(*LIFE, *_FACTS, "done_ns", "outcome").unionByName(waiting)
+
+
+def attempts(tables: Tables) -> DataFrame:
+    """Return all deliveries, those in flight too: host, queue, key, channel, recipient, domain, delivery, start_ns,
+    done_ns, result. The last two are null for a delivery in flight."""
+    flying = tables.pending.where(F.col("what") == "delivery").select(
+        *_ATTEMPT, F.lit(None).cast("long").alias("done_ns"), F.lit(None).cast("string").alias("result")
+    )
+    return tables.deliveries.select(*_ATTEMPT, "done_ns", "result").unionByName(flying)
+
+
+def recipients(tried: DataFrame, at: int | None = None) -> DataFrame:
+    """Return the recipients of attempts: host, queue, key, channel, recipient, domain and
+    - successes, failures: how many deliveries of it ended so. More than one in all where an envelope names it twice,
+      or where a crash came between a delivery and the note of it;
+    - open: the latest attempt left it undecided (a deferral, a lost delivery, one in flight);
+    - settled_ns: when its last success or failure ended; null where it is open;
+    - settled: how many successes and failures had ended at the time `at`; all where it is None.
+    """
+    done = F.coalesce(F.col("result").isin("success", "failure"), F.lit(False))
+    by_then = done if at is None else done & (F.col("done_ns") <= at)
+    found = tried.groupBy(*RECIPIENT).agg(
+        F.first("domain").alias("domain"),
+        F.count_if(F.col("result") == "success").alias("successes"),
+        F.count_if(F.col("result") == "failure").alias("failures"),
+        F.max_by(~done, F.struct("start_ns", "delivery")).alias("open"),
+        F.max(F.when(done, F.col("done_ns"))).alias("settled_ns"),
+        F.count_if(by_then).alias("settled"),
+    )
+    return found.withColumn("settled_ns", F.when(~F.col("open"), F.col("settled_ns")))
+
+
+def time_of(ns: Column) -> Column:
+    """Return Unix time in nanoseconds as a timestamp, cut to microseconds."""
+    return F.timestamp_micros(F.call_function("div", ns, F.lit(1000)))
+
+
+def slot(ns: Column, length: int) -> Column:
+    """Return the start, as a timestamp, of the stretch of `length` seconds since 1970 that a Unix time in ns is in."""
+    return F.timestamp_seconds(F.call_function("div", ns - F.pmod(ns, F.lit(length * NANO)), F.lit(NANO)))
+
+
+def sender_domain() -> Column:
+    """Return the domain of the column sender, in lower case; MAILER-DAEMON for an empty one, (unknown) for null."""
+    sender = F.lower("sender")
+    return (
+        F.when(sender.isNull(), "(unknown)")
+        .when(sender.isin("", "#@[]"), "MAILER-DAEMON")
+        .when(F.instr(sender, "@") > 0, F.substring_index(sender, "@", -1))
+        .otherwise("")
+    )
