@@ -46,7 +46,7 @@ _FOLDED = (
         rf"|[0-9A-Fa-f]{{0,3}}+:(?:(?:{_HEX}:){{0,6}}+:[0-9A-Fa-f:]*+(?:\.\d{{1,3}}+)*+|(?:{_HEX}:){{6}}{_HEX}))",
         "IP",
     ),
-    (r"[A-Za-z0-9](?<![A-Za-z0-9.-].)[A-Za-z0-9-]*+\.(?:[A-Za-z0-9-]++\.)*+[A-Za-z]{2,}+(?![A-Za-z0-9-])", "HOST"),
+    (r"[A-Za-z0-9](?<![A-Za-z0-9.-].)[A-Za-z0-9-]*+(?:\.[A-Za-z0-9-]++)*\.[A-Za-z]{2,}+(?![A-Za-z0-9-])", "HOST"),
     # Eight characters or more, with a digit and a letter, but not a reply's code and a word, as in 550-Requested.
     (
         r"[A-Za-z0-9](?<![A-Za-z0-9.-].)(?=[A-Za-z0-9.-]{7})(?:(?<=\d)(?=[0-9.-]*+[A-Za-z])"
