@@ -22,9 +22,9 @@ class Host:
 
 
 HOSTS = (
-    Host("mx1", "firma.example", 420, 0.12, crash=19 * DAY + 10.72 * HOUR),
-    Host("out1", "kunden.example", 380, 0.92, limits=(10, 30)),
-    Host("lists", "verein.example", 90, 0.85, limits=(5, 20), newsletter=450),
+    Host("mx1", "firma.example", 420, 0.12, limits=(10, 20), crash=19 * DAY + 10.72 * HOUR),
+    Host("out1", "kunden.example", 380, 0.92, limits=(10, 12)),
+    Host("lists", "verein.example", 90, 0.85, limits=(5, 16), newsletter=450),
 )
 
 

@@ -6,14 +6,11 @@ import random
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
 
 from spark.demo.multilog import Multilog
 from spark.demo.places import DAY, DAYS, HOUR, Place, make_places, person
 from spark.demo.sender import Sender
 from spark.demo.things import HOSTS, Host, Job, Mail
-
-Recipient: TypeAlias = tuple[str, Place | None]
 
 # The most that _busy returns.
 BUSIEST = 1.5 * 1.4
@@ -35,7 +32,7 @@ class World(Sender):
         super().__init__(host, log, random.Random(f"{host.name} {seed}"))
         self._places, self._weights = places, [place.weight for place in places]
         self._by_name = {place.name: place for place in places}
-        self._todo: list[tuple[str, list[Recipient], int]] = []
+        self._todo: list[tuple[str, dict[str, Place | None], int]] = []
         # The numbers of messages: the smallest free one is next, as a disk gives its inodes out again.
         self._ids = list(range(40_000, 90_000))
         self._qp = 2_000
@@ -62,7 +59,7 @@ class World(Sender):
 
     def _arrive(self) -> None:
         number = 1 if self._rng.random() < 0.86 else self._rng.randrange(2, 8)
-        to = [self._recipient(self._rng.random() < self._host.away) for _ in range(number)]
+        to = dict(self._recipient(self._rng.random() < self._host.away) for _ in range(number))
         # Who writes to the world is ours; who writes to us is mostly not.
         ours = self._rng.random() < self._host.away
         domain = self._host.domain if ours else self._rng.choices(self._places, self._weights)[0].name
@@ -70,10 +67,10 @@ class World(Sender):
         self._at(self._now + self._gap(), self._arrive)
 
     def _send_news(self) -> None:
-        to = [self._recipient(away=True) for _ in range(self._host.newsletter)]
+        to = dict(self._recipient(away=True) for _ in range(self._host.newsletter))
         self._queue(f"news-owner@{self._host.domain}", to, self._next_qp())
 
-    def _recipient(self, away: bool) -> Recipient:
+    def _recipient(self, away: bool) -> tuple[str, Place | None]:
         place = self._rng.choices(self._places, self._weights)[0] if away else None
         return f"{person(self._rng)}@{place.name if place else self._host.domain}", place
 
@@ -81,7 +78,7 @@ class World(Sender):
         self._qp = self._qp + self._rng.randrange(1, 9) if self._qp < 32_000 else 400
         return self._qp
 
-    def _queue(self, sender: str, to: list[Recipient], qp: int) -> None:
+    def _queue(self, sender: str, to: dict[str, Place | None], qp: int) -> None:
         self._todo.append((sender, to, qp))
         self._classify()
 
@@ -93,8 +90,10 @@ class World(Sender):
             uid = 1001 if sender.endswith(self._host.domain) else 64011
             self._say(f"new msg {mail.id}")
             self._say(f"info msg {mail.id}: bytes {size} from <{sender}> qp {qp} uid {uid}")
-            for recipient, place in to:
-                self._offer(Job(mail, recipient, place))
+            for recipient, place in to.items():
+                # queue-send takes a moment to open it.
+                ready = self._now + self._rng.lognormvariate(-4.2, 0.6)
+                self._at(ready, partial(self._offer, Job(mail, recipient, place)))
 
     def _settle(self, mail: Mail, failed: bool) -> None:
         mail.open -= 1
@@ -113,7 +112,7 @@ class World(Sender):
         qp = self._next_qp()
         self._say(f"bounce msg {mail.id} qp {qp}")
         place = self._by_name.get(to.rpartition("@")[2])
-        self._at(self._now + 0.02, partial(self._queue, sender, [(to, place)], qp))
+        self._at(self._now + 0.02, partial(self._queue, sender, {to: place}, qp))
 
 
 def _busy(at: float) -> float:

@@ -104,7 +104,7 @@ def _worst(*columns: str, most: int) -> Callable[[DataFrame], DataFrame]:
 
     def arrange(frame: DataFrame) -> DataFrame:
         total: Column = sum((F.col(name).cast("double") for name in columns), F.lit(0.0))
-        return frame.where(total > 0).orderBy(F.desc(total), *frame.columns[:3]).limit(most)
+        return frame.orderBy(F.desc(total), *frame.columns[:3]).limit(most)
 
     return arrange
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 Row: TypeAlias = Mapping[str, Any]
 
 # The manifest's name for lines that could not be read, among the kinds of lines.
-UNREADABLE = "quarantined"
+UNREADABLE = "quarantine"
 
 
 @dataclass(frozen=True)

@@ -44,8 +44,8 @@ def reading(data: PageData) -> Markup:
     total = sum(sum(kinds.values()) for kinds in data.lines.values())
     bad = sum(kinds.get(UNREADABLE, 0) for kinds in data.lines.values())
     about = (
-        f"{total:,} lines were read by {data.build:,} builds, the last one of {data.made or 'no time'}. "
-        f"{bad:,} of them could not be understood, and stand in quarantine."
+        f"{_lines(total)} read up to build {data.build:,} of the lake, {data.made[:19].replace('T', ' ')} UTC. "
+        + (f"{_lines(bad)} not understood, and put into quarantine." if bad else "All were understood.")
     )
     columns = [Column("host/queue", False), *(Column(name) for name in ("lines", "messages", "deliveries",
                "restarts", "alerts, warnings", "quarantined"))]  # fmt: skip
@@ -67,6 +67,10 @@ def reading(data: PageData) -> Markup:
     )  # fmt: skip
 
 
+def _lines(number: int) -> str:
+    return "1 line was" if number == 1 else f"{number:,} lines were"
+
+
 def _quarantine(data: PageData) -> Markup | None:
     rows = data.of("quarantine")
     if not rows:
@@ -80,4 +84,4 @@ def _quarantine(data: PageData) -> Markup | None:
         )
         for row in rows
     ]  # fmt: skip
-    return table(f"Some of what could not be read ({len(body)} lines)", columns, body, "wide")
+    return table("Some of what could not be read", columns, body, "wide")

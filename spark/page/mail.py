@@ -92,7 +92,7 @@ def delays(data: PageData) -> Markup:
         known = [value for one in series for value in one.values if value is not None]
         if not known:
             continue
-        scale = delay_scale(max(min(known), 0.001), max(known))
+        scale = delay_scale(min(known), max(known))
         text = f"Logarithmic scale. Median up to {duration(_top(series[3]))}, p99 up to {duration(_top(series[1]))}."
         hint = "" if bins.length == 3600 else f" Each point is the worst hour of {words(bins)}."
         plot = lines(Plot(f"{name}, hour by hour", text, bins, duration), scale, (), series)
@@ -142,8 +142,9 @@ def _by_class(bins: Bins, rows: Sequence[Row], key: str, named: Sequence[str]) -
         Series(name, fill(bins, ((row["start"], row[key]) for row in rows if row["class"] == name), add), f"c{i}")
         for i, name in enumerate(named, 1)
     ]
+    found = [one for one in found if any(one.values)]
     others = [(row["start"], row[key]) for row in rows if row["class"] not in named]
-    return [*found, Series("others", fill(bins, others, add), "rest")] if others else found
+    return [*found, Series("others", fill(bins, others, add), "rest")] if any(value for _, value in others) else found
 
 
 def _reasons(data: PageData, rows: Sequence[Row]) -> Markup:

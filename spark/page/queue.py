@@ -6,7 +6,7 @@ from spark.page.bins import add, fill, make_bins, words
 from spark.page.data import Moment, PageData, Row
 from spark.page.markup import Markup, shown, tag
 from spark.page.plots import SMALL, Bins, Plot, Series, bands, legend, lines
-from spark.page.scales import count, duration, linear_scale, when
+from spark.page.scales import count, duration, linear_scale, share, when
 from spark.page.tables import Column, figure, heat, log_text, nothing, section, table, time_text
 
 # Plots of concurrency, and rows of tables. What is left out is said.
@@ -35,8 +35,8 @@ def concurrency(data: PageData) -> Markup:
     ]  # fmt: skip
     body = [
         (
-            log_text(f"{row['host']}/{row['queue']}", 60), row["channel"], f"{row['average']:.2f}", row["peak"],
-            row["limit"], duration(row["at_limit"]), f"{row['at_limit_percent']:.2f} %", duration(row["seconds"]),
+            log_text(f"{row['host']}/{row['queue']}", 60), row["channel"], f"{row['average']:.2g}", row["peak"],
+            row["limit"], duration(row["at_limit"]), share(row["at_limit"], row["seconds"]), duration(row["seconds"]),
         )
         for row in rows[:STREAMS]
     ]  # fmt: skip

@@ -44,7 +44,7 @@ def _round_up(value: float) -> float:
 
 # Delays go from microseconds to weeks, so their axis is logarithmic, with ticks where people think.
 _DELAYS = (
-    (0.001, "1 ms"), (0.01, "10 ms"), (0.1, "0.1 s"), (1, "1 s"), (10, "10 s"), (MINUTE, "1 min"),
+    (0.0001, "0.1 ms"), (0.001, "1 ms"), (0.01, "10 ms"), (0.1, "0.1 s"), (1, "1 s"), (10, "10 s"), (MINUTE, "1 min"),
     (10 * MINUTE, "10 min"), (HOUR, "1 h"), (6 * HOUR, "6 h"), (DAY, "1 day"), (WEEK, "1 week"), (5 * WEEK, "5 weeks"),
 )  # fmt: skip
 

@@ -87,8 +87,10 @@ tbody th { font-weight: 400; }
 td.nothing { color: var(--base); }
 .log { overflow-wrap: anywhere; }
 td .log { display: inline-block; min-width: 7rem; }
+th .log { display: inline-block; min-width: 10rem; }
 .bar { display: block; width: 6rem; height: .7rem; margin-top: .35rem; background: var(--rule); border-radius: 2px; }
 .shape td, .shape th { padding: .2rem .45rem; }
+.shape th:first-child { padding-left: 0; min-width: 12rem; }
 .h1 { background: rgba(var(--heat), .08); } .h2 { background: rgba(var(--heat), .14); }
 .h3 { background: rgba(var(--heat), .20); } .h4 { background: rgba(var(--heat), .26); }
 .h5 { background: rgba(var(--heat), .32); } .h6 { background: rgba(var(--heat), .39); }

@@ -65,7 +65,7 @@ def month(hostile: str = HOSTILE, seed: int = 1) -> PageData:
     rows["quarantine"] = [{"host": "mx1", "queue": "main", "file": hostile, "line": 7, "reason": "cut short", "text": hostile}]
     shape = [{"domain": name, "T": sum(range(10)), **{bucket: i for i, bucket in enumerate(BUCKETS)}}
              for name in ("TOTAL", hostile, "d1.example", "(unknown)")]  # fmt: skip
-    lines = {"mx1/main": {"new": 9000, "info": 9000, "end": 8990, "done": 12_000, "exiting": 3, "quarantined": 4},
+    lines = {"mx1/main": {"new": 9000, "info": 9000, "end": 8990, "done": 12_000, "exiting": 3, "quarantine": 4},
              f"{hostile}/main": {"alert": 1}}  # fmt: skip
     meanings = {"domains": {"delivered": "deliveries that succeeded"}}
     moments = [Moment("When it was longest", START + 7 * 86400, shape), Moment("At the end", START + 31 * 86400, shape)]
