@@ -1,0 +1,60 @@
+"""Makes the page of a lake and puts it in its place as a whole: whoever looks meanwhile sees the one before."""
+
+import os
+import tempfile
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from queue_base.errors import Temporary, reason
+from spark.page.collect import NANO, collect
+from spark.page.document import make_page
+from spark.page.scales import when
+from spark.progress import Progress
+from spark.reports import View
+from spark.store import open_lake, read_tables
+
+
+def write_page(session: SparkSession, lake: str, target: Path, view: View, progress: Progress) -> None:
+    """Write the page of a lake to a file. Raises Permanent and Temporary, as open_lake does and where it cannot."""
+    storage, manifest = open_lake(session, lake)
+    data = collect(read_tables(session, storage, manifest), view, manifest, describe(view), progress.phase)
+    progress.phase("writing the page")
+    replace(target, make_page(data).encode())
+
+
+def describe(view: View) -> str:
+    """Return what a view is restricted to, in words; '' for nothing."""
+    parts = [] if view.host is None else [f"host {view.host} only"]
+    if view.domain is not None:
+        parts.append(f"mail to {view.domain} only")
+    if view.since is not None:
+        parts.append(f"since {when(view.since / NANO)}")
+    if view.until is not None:
+        parts.append(f"until {when(view.until / NANO)}")
+    return ", ".join(parts)
+
+
+def replace(target: Path, content: bytes) -> None:
+    """Give a file its new content at once. Raises Temporary; then it is as it was."""
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+                # As a file that was made without this detour: a web server must be able to read it.
+                os.fchmod(file.fileno(), 0o666 & ~_umask())
+                file.flush()
+                os.fsync(file.fileno())
+            os.rename(name, target)
+        except BaseException:
+            os.unlink(name)
+            raise
+    except OSError as error:
+        raise Temporary(f"unable to write {target}: {reason(error)}; it is as it was") from error
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
