@@ -1,0 +1,72 @@
+"""queue-report build on real logs: batch by batch as they grow, and logs that cannot be read."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from queue_base.errors import Permanent
+from spark.build import Order, Summary, build
+from spark.progress import Progress
+from spark.store import open_tables
+
+pytestmark = pytest.mark.together  # They share a Spark session.
+
+# Each line with its stamp's nanoseconds; one second, 2023-11-14.
+EVENTS = [
+    "new msg 457",
+    "info msg 457: bytes 2310 from <a@example.org> qp 8123 uid 1000",
+    "starting delivery 9: msg 457 to remote b@Example.NET",
+    "delivery 9: deferral: 192.0.2.1_does_not_like_recipient./Remote_host_said:_451_4.7.1_later/",
+    "starting delivery 10: msg 457 to remote b@Example.NET",
+    "what is this",
+    "delivery 10: success: 192.0.2.1_accepted_message./",
+    "end msg 457",
+]
+LINES = [f"@400000006553f10a{100 + at:08x} {event}\n" for at, event in enumerate(EVENTS)]
+
+
+def run(spark: SparkSession, logs: Path, lake: Path) -> Summary:
+    return build(spark, Order(str(logs), str(lake)), Progress())
+
+
+def test_a_log_that_grows_and_is_rotated_is_read_once(spark: SparkSession, tmp_path: Path) -> None:
+    log, lake = tmp_path / "logs" / "a" / "q", tmp_path / "lake"
+    log.mkdir(parents=True)
+    (log / "current").write_text("".join(LINES[:3]) + LINES[3][:40])
+    run(spark, tmp_path / "logs", lake)
+    tables = open_tables(spark, str(lake))
+    assert tables.messages.count() == 0 and sorted(row.what for row in tables.pending.collect()) == [
+        "delivery",
+        "message",
+    ]
+    (log / "current").write_text("".join(LINES[:7]))
+    (log / "current").rename(log / "@400000006553f10a00000200.s")
+    (log / "current").write_text(LINES[7])
+    summary = run(spark, tmp_path / "logs", lake)
+    tables = open_tables(spark, str(lake))
+    (message,) = tables.messages.collect()
+    assert (message.id, message.outcome, message.successes, message.deferrals) == (457, "delivered", 1, 1)
+    deliveries = tables.deliveries.orderBy("delivery").collect()
+    assert [(one.result, one.code, one.domain) for one in deliveries] == [
+        ("deferral", "4.7.1", "example.net"),
+        ("success", "", "example.net"),
+    ]
+    assert [row.text for row in tables.quarantine.collect()] == [LINES[5].rstrip("\n")]
+    assert tables.pending.count() == 0 and summary.lines["quarantine"] == 1
+    assert run(spark, tmp_path / "logs", lake).rows == {}
+
+
+def test_logs_that_cannot_be_read_are_permanent_trouble_and_make_no_table(spark: SparkSession, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    with pytest.raises(Permanent, match=r"^unable to read logs \S+/missing: .*; the lake is as it was$"):
+        run(spark, tmp_path / "missing", lake)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(Permanent, match=r"^unable to read logs \S+/empty: "):
+        run(spark, tmp_path / "empty", lake)
+    (tmp_path / "syslog").mkdir()
+    (tmp_path / "syslog" / "mail.log").write_text("Jan  2 03:04:05 a postfix/smtp[1]: hello\n")
+    with pytest.raises(Permanent, match=r"mail\.log"):
+        run(spark, tmp_path / "syslog", lake)
+    with pytest.raises(Permanent, match="its first build has not ended"):
+        open_tables(spark, str(lake))
