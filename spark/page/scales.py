@@ -89,7 +89,7 @@ def _by_step(begin: float, end: float, step: int) -> list[float]:
 
 def _by_month(begin: float, end: float, most: int) -> list[float]:
     step = next((months for months in _MONTHS if (end - begin) / (months * 30 * DAY) <= most), _MONTHS[-1])
-    month = moment(begin).year * 12
+    month = moment(begin).year * 12 // step * step
     found: list[float] = []
     while month // 12 < 9999:
         value = datetime(month // 12, month % 12 + 1, 1, tzinfo=UTC).timestamp()

@@ -15,7 +15,7 @@ STYLE = """
   :root {
     --page: #14171a; --card: #1b1f23; --ink: #e6e8ea; --soft: #a0a8b0; --rule: #2d3339; --base: #59626c; --link: #7fb8ef;
     --c1: #3f9bdc; --c2: #f0b429; --c3: #e377ae; --c4: #2fbf95; --c5: #9bd3f5; --c6: #c99a6b; --rest: #7d858d;
-    --a1: #16324a; --a2: #1f5280; --a3: #3480bd; --a4: #7db8e4; --a5: #d8ecfb;
+    --a1: #1f4a6e; --a2: #2a6aa3; --a3: #3f8fcf; --a4: #7db8e4; --a5: #d8ecfb;
     --good: #4cc79b; --bad: #ff8a80; --heat: 90, 165, 230;
   }
 }
@@ -24,6 +24,7 @@ html { -webkit-text-size-adjust: 100%; scroll-behavior: smooth; }
 @media (prefers-reduced-motion: reduce) { html { scroll-behavior: auto; } }
 body { margin: 0 auto; max-width: 68rem; padding: 1.5rem 1rem 3rem; background: var(--page); color: var(--ink);
   font: 16px/1.5 system-ui, -apple-system, "Segoe UI", "Liberation Sans", sans-serif; }
+h1, h2, h3, p, li, summary { overflow-wrap: anywhere; }
 h1 { font-size: 1.7rem; line-height: 1.2; margin: 0; }
 h2 { font-size: 1.3rem; line-height: 1.3; margin: 0 0 .25rem; }
 h3 { font-size: 1rem; margin: 0; }
@@ -55,7 +56,7 @@ figcaption p { margin: 0; font-size: .875rem; }
 .scroll { overflow-x: auto; margin: .5rem 0 1rem; }
 figure .scroll { margin: .4rem 0 0; }
 .scroll:focus-visible { outline: 2px solid var(--link); outline-offset: 2px; }
-svg.plot { display: block; width: 100%; height: auto; min-width: 40rem; }
+svg.plot { display: block; width: 100%; height: auto; min-width: 46rem; }
 svg.small { min-width: 20rem; }
 svg text { font-size: 12px; fill: var(--soft); }
 svg text.y { text-anchor: end; }
