@@ -7,8 +7,14 @@ from queue_base.home import Home
 
 
 def program_path(name: str) -> str:
-    """Return the path of a program of the suite: in the directory of the one that runs."""
-    return os.path.join(os.path.dirname(os.path.abspath(sys.argv[0])), name)
+    """Return the path of a program of the suite: in the directory of the one that runs, be it called by a link.
+
+    Links in the directory's own path stay: one of a version may lead to the next version some day.
+    """
+    path = os.path.abspath(sys.argv[0])
+    while os.path.islink(path):
+        path = os.path.join(os.path.dirname(path), os.readlink(path))
+    return os.path.join(os.path.dirname(path), name)
 
 
 def command(name: str, home: Home, *arguments: str) -> list[str]:

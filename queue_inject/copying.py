@@ -2,12 +2,14 @@
 
 What is read is what the descriptor had when it was opened: a file that grows is not read on, one that has changed in
 any way is no mail. Its owner's uid counts only where the file was made in maildrop/ itself, and by its owner: it has
-one name, and the group that files made in there get from the directory. A file of somebody else's that was
-moved in from a directory of the attacker's, or linked, has not.
+one name, the group that files made in there get from the directory, and the sticky bit. A file of somebody else's that
+was moved in from a directory of the attacker's, or linked, has not that group, unless the directory was made in
+maildrop/ and hands it on; but then nobody has given the file the bit, which no program sets on files.
 """
 
 import errno
 import os
+import stat
 
 from queue_base.errors import reason
 from queue_base.writer import QueueDraft, QueueWriter
@@ -49,6 +51,8 @@ class Rules:
             raise Unfit(f"it was not made there: its group is {status.st_gid}, and that of files made there {self.gid}")
         if status.st_uid == 0 and not self.root:
             raise Unfit("root leaves no mail there")
+        if not status.st_mode & stat.S_ISVTX:
+            raise Unfit("it lacks the sticky bit, which queue-inject gives to what it leaves there")
 
 
 class Copy:

@@ -1,11 +1,11 @@
 """Leaves mail in maildrop/, for a user who may not write to the queue (DESIGN: accounts; queue_wire.maildrop).
 
-The directory is 1733: anybody may make a file there, nobody but its owner may list it or open it to
+The directory is 3733: anybody may make a file there, nobody but its owner may list it or open it to
 sync it. So a file's contents are synced by its own descriptor, and its name by syncfs through it.
 queue-pickup, which is another account, must be able to read the file: it is 0640, and has the queue's group from the
 directory. A directory that does not give that (yet) makes it 0644; then what keeps it private is a name of 128 random
-bits in a directory that cannot be listed. A user cannot see the marks in
-lock/, so only the disk stops this injector; queue-pickup minds the marks.
+bits in a directory that cannot be listed. The sticky bit says that its owner meant it to be mail. A user cannot
+see the marks in lock/, so only the disk stops this injector; queue-pickup minds the marks.
 """
 
 import os
@@ -22,8 +22,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_MODE = 0o640
-_MODE_WITHOUT_GROUP = 0o644
+_MODE = 0o1640
+_MODE_WITHOUT_GROUP = 0o1644
 
 
 class DropDraft(Draft):

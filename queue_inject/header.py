@@ -7,6 +7,7 @@ an mbox `From ` line becomes an MBOX-Line field. Nothing of the body is kept or 
 from queue_wire.errors import FormatError
 
 HEADER_MAX = 16 * 1024 * 1024
+FIELDS_MAX = 100_000
 _PRINTABLE = bytes(range(33, 127))
 _MBOX = b"mbox-line"
 # Names as they were written, and in lower case: a batch has the same few in each message.
@@ -46,13 +47,15 @@ class HeaderReader:
         self._size = 0
 
     def feed(self, data: bytes) -> bool:
-        """Return whether the header has ended. Raises FormatError for one over HEADER_MAX."""
+        """Return whether the header has ended. Raises FormatError for one over HEADER_MAX or FIELDS_MAX."""
         if self._rest:
             data = self._rest + data
         # Most headers end with an empty line: then no line of the body is looked at.
         blank = data.find(b"\n\n") + 1
         place = blank or data.rfind(b"\n") + 1
         ended = self._take(data, place)
+        if len(self.fields) > FIELDS_MAX:
+            raise FormatError(f"its header has over {FIELDS_MAX} fields")
         if ended is None and blank:
             ended = b"", blank
         if ended is not None:

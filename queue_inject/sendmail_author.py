@@ -43,7 +43,8 @@ def set_author(options: SendmailOptions, environment: "MutableMapping[bytes, byt
         return
     _set(environment, _USER[:2], os.fsencode(entry.pw_name))
     name = entry.pw_gecos.partition(",")[0].replace("&", entry.pw_name.capitalize())
-    if name.isascii() and not any(environment.get(each) for each in _NAME):
+    # An empty one says that there is to be no name.
+    if name.isascii() and not any(each in environment for each in _NAME):
         _set(environment, _NAME[:2], name.encode("ascii"))
 
 

@@ -2,11 +2,11 @@
 
 import os
 import subprocess
-import sys
 
 from queue_base.durable import write_all
 from queue_base.errors import PERMANENT, Temporary, reason
 from queue_base.home import Home
+from queue_base.programs import command
 from queue_inject.sendmail_exit import TEMPORARY, USAGE, NoPermission
 
 # What Postfix's and Sendmail's mailq say; scripts look for it.
@@ -28,10 +28,8 @@ def _run_queuectl(home: Home, arguments: list[str], nothing: bytes) -> int:
     """Pass queuectl's output on, or print `nothing` where there is none; what went wrong it says itself."""
     if os.path.isdir(home.queue) and not os.access(home.queue, os.R_OK | os.X_OK):
         raise NoPermission(f"unable to open {home.queue}: permission denied; root or its owner may")
-    # This program may be a link, such as /usr/sbin/sendmail; queuectl is where it leads to.
-    path = os.path.join(os.path.dirname(os.path.realpath(sys.argv[0])), "queuectl")
+    words = command("queuectl", home, *arguments)
     try:
-        words = [sys.executable, path, "--home", home.path, *arguments]
         with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as child:
             assert child.stdout is not None
             empty = _copy(child.stdout.fileno())
@@ -41,7 +39,7 @@ def _run_queuectl(home: Home, arguments: list[str], nothing: bytes) -> int:
         # Whoever read our output has enough, as `mailq | head` does.
         return 0
     except OSError as error:
-        raise Temporary(f"unable to run {path}: {reason(error)}; try again") from error
+        raise Temporary(f"unable to run {words[1]}: {reason(error)}; try again") from error
     return {0: 0, PERMANENT: USAGE}.get(child.returncode, TEMPORARY)
 
 

@@ -20,7 +20,7 @@ class Lines:
 
 
 class Site:
-    """Where the suite is: its home, and the directory of its programs, which comes first in PATH."""
+    """Where the suite is: its home, and the directory of its programs, which comes last in PATH."""
 
     __slots__ = ("home", "programs")
 
@@ -51,7 +51,8 @@ def make_environment(
         b"LOGNAME": _encode(account.name),
         b"HOME": _encode(account.home),
         b"SHELL": b"/bin/sh",
-        b"PATH": _encode(site.programs) + b":" + _PATH,
+        # Last: beside them may be a python3, which is not the one that a user's program means.
+        b"PATH": _PATH + b":" + _encode(site.programs),
         b"QUEUE_HOME": _encode(site.home),
         b"RPLINE": lines.return_path,
         b"DTLINE": lines.delivered_to,

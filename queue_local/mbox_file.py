@@ -1,8 +1,8 @@
 """Opens and locks the file of an mbox line, which may be anything at all: `open_box`.
 
-A link is followed where its owner is this user or root; a hard link, a FIFO, a device or a directory is
-refused; /dev/null discards. Two locks are taken, both or neither while others wait for one: flock, and
-FILE.lock where its directory may be written.
+A link is followed where its owner is this user or root. Refused is a hard link, a FIFO, a device, a directory, and
+another user's file in a directory where others may make files; /dev/null discards. Two locks are taken, both or
+neither while others wait for one: flock, and FILE.lock where its directory may be written.
 """
 
 import errno
@@ -112,6 +112,13 @@ def _is_mailbox(path: str, found: os.stat_result) -> bool:
     return True
 
 
+def _is_trap(target: str, found: os.stat_result) -> bool:
+    """Return whether a file may have been made to catch or stop our mail, by a user who may make files in the spool."""
+    place = os.stat(os.path.dirname(target) or ".")
+    open_to_others = place.st_mode & (stat.S_IWOTH | stat.S_ISVTX)
+    return bool(open_to_others) and found.st_uid not in (0, place.st_uid, os.geteuid())
+
+
 def _refused(path: str, why: str) -> Temporary:
     return Temporary(f"Unable to open {path}: {why}. (#4.2.1)")
 
@@ -159,6 +166,8 @@ def _still_named(path: str, target: str, handle: int) -> bool:
     """Return whether the locked file is still the one of that name: mail readers put another in its place."""
     held = os.fstat(handle)
     _is_mailbox(path, held)
+    if _is_trap(target, held):
+        raise _refused(path, "it is another user's, in a directory where others may make files")
     try:
         found = os.lstat(target)
     except FileNotFoundError:
@@ -173,4 +182,14 @@ def _dotlocked(path: str, target: str, handle: int, alone: bool) -> Box | None:
         if error.errno not in _NO_DOTLOCK or not alone:
             raise
         return Box(path, target, handle, None)
-    return None if lock is None else Box(path, target, handle, lock)
+    if lock is None and not (alone and _is_held_by_a_stranger(path + ".lock")):
+        return None
+    return Box(path, target, handle, lock)
+
+
+def _is_held_by_a_stranger(lock: str) -> bool:
+    try:
+        # Whoever may make files there could keep all mail out; who reads this mbox is its owner, and locks as that.
+        return _is_trap(lock, os.lstat(lock))
+    except FileNotFoundError:
+        return False

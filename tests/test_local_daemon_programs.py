@@ -148,13 +148,14 @@ def test_a_forward_is_synced_before_anybody_hears_of_it(mail: MailHome, tmp_path
         assert daemon.end()[0] == 0
     steps = []
     for call in read_trace(tmp_path / "trace"):
-        if call.name in ("fsync", "syncfs"):
+        if call.name in ("fsync", "syncfs") and not call.began:
             steps.append("sync " + Path(call.descriptor(0)[1]).relative_to(mail.path / "queue").parts[0])
         elif call.name in ("link", "linkat") and not call.began:
             where = Path(call.path(-2 if call.name == "linkat" else -1))
             steps += ["link todo"] * (where.parts[-3] == "todo")
         elif call.name == "write" and b"did 0+1+0\nqp " in call.data(1):
-            steps.append("report")
+            # Once, from when it began, where strace shows it in two pieces.
+            steps += ["report"] * (steps[-1:] != ["report"])
     assert steps == ["sync mess", "sync mess", "sync intd", "link todo", "sync todo", "report"]
 
 

@@ -44,7 +44,7 @@ def test_it_says_who_and_where_and_has_the_lines_with_their_newlines() -> None:
         "LOGNAME": b"joe",
         "HOME": b"/home/joe",
         "SHELL": b"/bin/sh",
-        "PATH": b"/opt/queue/bin:/usr/local/bin:/usr/bin:/bin",
+        "PATH": b"/usr/local/bin:/usr/bin:/bin:/opt/queue/bin",
         "QUEUE_HOME": b"/var/queue",
         "RPLINE": b"Return-Path: <f@g>\n",
         "DTLINE": b"Delivered-To: joe@h\n",
@@ -141,7 +141,9 @@ def test_a_program_has_this_environment_and_nothing_of_ours(
     assert seen[b"DEFAULT"] == b"$(touch pwned)" and seen[b"LOCAL"] == b"joe-a-$(touch pwned)"
     assert seen[b"RPLINE"] == b'Return-Path: <"f g"@far>\n' and seen[b"DTLINE"] == b"Delivered-To: %s\n" % recipient
     assert seen[b"UFLINE"].startswith(b"From f-g@far ") and seen[b"QUEUE_HOME"] == mail.home.path.encode()
-    assert seen[b"PATH"].split(b":")[0] == os.fsencode(Path(program_path("queue-local")).parent)
+    # Last: a virtual environment's python3 is not the one that a user's program means.
+    own = os.fsencode(Path(program_path("queue-local")).parent)
+    assert seen[b"PATH"].split(b":") == [b"/usr/local/bin", b"/usr/bin", b"/bin", own]
     assert not (mail.alias / "pwned").exists()
     assert (mail.alias / "where").read_text() == f"{mail.alias}\n"
     # fd 0 to 2, and that of ls itself.

@@ -89,8 +89,8 @@ def test_of_huge_output_the_beginning_and_the_end_are_kept(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("closing", [b">&- 2>&-", b">/dev/null 2>&1"])
 def test_a_program_that_closes_its_output_is_waited_for(tmp_path: Path, closing: bytes) -> None:
-    ended = run_command(b"echo early; exec %s; sleep 0.2; touch late; exit 3" % closing, tmp_path)
-    assert ended.text == b"3:early\n"
+    ended = run_command(b"echo early; exec %s; sleep 0.2; touch %s/late; exit 3" % (closing, bytes(tmp_path)), tmp_path)
+    assert ended.text == b"3:early\n" and (tmp_path / "late").exists()
 
 
 @pytest.mark.parametrize("command", [b"x" * 200_000, b"a\0b"], ids=["too long", "a NUL"])

@@ -115,6 +115,22 @@ def test_another_user_s_link_defers(tmp_path: Path) -> None:
     assert not (tmp_path / "box").exists()
 
 
+@pytest.mark.parametrize("mode", [0o777, 0o1777, 0o1775])
+def test_another_user_s_file_in_a_spool_where_others_may_make_files_defers(tmp_path: Path, mode: int) -> None:
+    """Who makes /var/mail/ann before ann's first mail would read it. In a closed directory a file may be shared."""
+    need_root()
+    spool = tmp_path / "spool"
+    spool.mkdir()
+    (spool / "box").touch(0o666)
+    os.chown(spool / "box", 12345, 12345)
+    deliver(spool / "box", b"x", tmp_path)
+    before = (spool / "box").read_bytes()
+    spool.chmod(mode)
+    with pytest.raises(Temporary, match="it is another user's, in a directory where others may make files"):
+        deliver(spool / "box", b"x", tmp_path)
+    assert (spool / "box").read_bytes() == before and not (spool / "box.lock").exists()
+
+
 def test_a_missing_directory_defers_as_in_qmail(tmp_path: Path) -> None:
     with pytest.raises(Temporary, match=r"Unable to open .*/a/box: no such file or directory\. \(#4\.2\.1\)"):
         deliver(tmp_path / "a/box", b"x", tmp_path)

@@ -15,7 +15,7 @@ from queue_local import mbox_file, mbox_lock
 from queue_local.mbox_lock import STALE, take_dotlock
 from queue_wire.mbox_journal import Journal
 from support.mbox import deliver, delivering, finish, payloads, start
-from support.tools import need
+from support.tools import need, need_root
 
 LOCKED = r"File has been locked for 30 seconds straight\. \(#4\.3\.0\)"
 PROCMAIL = 'for i in 1 2 3; do "$0" -f p@q -m LOCKSLEEP=1 DEFAULT="$1" /dev/null < "$2" || exit; done'
@@ -84,6 +84,18 @@ def test_a_lock_that_is_held_defers_after_a_time(box: Path, monkeypatch: pytest.
             deliver(box, b"x", tmp_path)
         assert Path(f"{box}.lock").read_bytes() == content
     assert box.read_bytes() == before
+
+
+def test_another_user_s_lock_file_in_a_spool_of_all_keeps_no_mail_from_its_owner(tmp_path: Path) -> None:
+    """Touched now and then it would keep it out for ever; and nobody but its maker could remove it."""
+    need_root()
+    spool = tmp_path / "spool"
+    spool.mkdir()
+    spool.chmod(0o1777)
+    (spool / "box.lock").touch()
+    os.chown(spool / "box.lock", 12345, 12345)
+    deliver(spool / "box", b"x", tmp_path)
+    assert payloads(spool / "box") == [b"x\n"] and (spool / "box.lock").stat().st_uid == 12345
 
 
 @pytest.mark.parametrize("content", [b"", b"0", b"4711\n", b"x" * 100])

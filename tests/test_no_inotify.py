@@ -32,7 +32,7 @@ def drop(home: Home, name: str) -> None:
     """Leave a message in maildrop/, as queue-inject does for a user who may not write to the queue."""
     path = Path(home.queue, "maildrop", f"tmp.{name}")
     path.write_bytes(pack_header(4) + b"mail" + pack_envelope(b"a@example.org", REMOTE))
-    path.chmod(0o644)
+    path.chmod(0o1644)
     if ROOT:
         os.chown(path, USER, -1)
     path.rename(path.with_name(f"mail.{name}"))

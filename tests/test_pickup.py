@@ -43,7 +43,7 @@ def test_a_user_who_may_not_write_to_the_queue_leaves_mail_in_maildrop(home: Hom
 
     assert is_empty(home)
     assert path.read_bytes() == pack_header(13) + b"no newline \0\xff" + b"Fa@example.org\0T0@example.net\0\0"
-    assert path.stat().st_uid == USER and stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert path.stat().st_uid == USER and stat.S_IMODE(path.stat().st_mode) == 0o1640
 
 
 @pytest.mark.skipif(not ROOT, reason="needs another user")
@@ -51,7 +51,7 @@ def test_mail_left_where_files_do_not_get_the_queue_s_group_can_be_read_all_the_
     Path(home.queue, "maildrop").chmod(0o1733)
     leave(home)
     (name,) = maildrop(home)
-    assert stat.S_IMODE(Path(home.queue, "maildrop", name).stat().st_mode) == 0o644
+    assert stat.S_IMODE(Path(home.queue, "maildrop", name).stat().st_mode) == 0o1644
 
 
 def test_mail_is_taken_with_its_owner_s_uid_while_pickup_runs_and_when_it_starts(home: Home) -> None:

@@ -97,6 +97,7 @@ def test_a_file_of_somebody_else_that_was_moved_in_or_linked_is_no_mail_of_their
     for number, link in ((1, False), (2, True)):
         moved = Path(home.path, f"made by the victim {number}")
         moved.write_bytes(GOOD)
+        moved.chmod(0o1644)
         os.chown(moved, OTHER, OTHER)
         if link:
             os.link(moved, directory / name(number))
@@ -107,6 +108,26 @@ def test_a_file_of_somebody_else_that_was_moved_in_or_linked_is_no_mail_of_their
         gone(home)
         assert pickup.said(b"it was not made there: its group is %d, and that of files made there %d" % (OTHER, OWNER))
     assert queued(home) == [] and len(set_aside(home)) == 2
+
+
+@needs_root
+def test_a_file_made_in_a_directory_that_was_made_in_maildrop_is_no_mail_of_its_owner_s(home: Home) -> None:
+    """A directory made in there, and then moved away, gives its files the queue's group as well."""
+    place = Path(home.queue, "maildrop", "a directory")
+    place.mkdir()
+    os.chown(place, USER, -1)
+    place = place.rename(Path(home.path, "the attacker's"))
+    for number, mode in enumerate((0o600, 0o640, 0o644, 0o666, 0o755)):
+        path = place / name(number)
+        path.write_bytes(GOOD)
+        path.chmod(mode)
+        os.chown(path, OTHER, -1)
+        assert path.stat().st_gid == OWNER
+        path.rename(Path(home.queue, "maildrop", path.name))
+    with PickupDaemon(home) as pickup:
+        gone(home)
+        assert pickup.said(b"of uid %d: it lacks the sticky bit" % OTHER)
+    assert queued(home) == [] and len(set_aside(home)) == 5
 
 
 @needs_root
@@ -166,6 +187,7 @@ def test_a_file_that_changes_while_it_is_read_is_no_mail(tmp_path: Path, what: s
     home = make_home(tmp_path / "home")
     path = Path(home.queue, "maildrop", name(1))
     path.write_bytes(pack_header(1_000_000) + bytes(1_000_000) + ENVELOPE)
+    path.chmod(0o1644)
     writer = QueueWriter(home, open_layout(home.queue), 7)
     copy = Copy(*Directory(str(path.parent)).open(path.name, Rules(None, True).check), writer)
     assert not copy.run(1000)
@@ -209,6 +231,7 @@ def test_what_takes_the_name_of_a_file_that_is_queued_stays_and_hinders_nobody(t
     drop = Maildrop(str(directory), writer, Rules(None, True), Aside(home.queue, str(directory), lines), lines)
     for number in range(3):
         (directory / name(number)).write_bytes(GOOD)
+        (directory / name(number)).chmod(0o1644)
         drop.add(name(number))
     assert drop.take() and said == []
     assert maildrop(home) == [name(1)] and not drop.waiting and not drop.troubled and states(home) == {4: 3}

@@ -39,7 +39,7 @@ def put(home: Home, number: int, length: int) -> Path:
         file.truncate(HEADER_LENGTH + length)
         file.seek(0, os.SEEK_END)
         file.write(ENVELOPE)
-    path.with_name("by hand").chmod(0o644)
+    path.with_name("by hand").chmod(0o1644)
     if ROOT:
         os.chown(path.with_name("by hand"), USER, -1)
     path.with_name("by hand").rename(path)

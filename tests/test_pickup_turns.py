@@ -56,6 +56,7 @@ class Drop:
         """Leave a message of `length` bytes."""
         path = Path(self.home.queue, "maildrop", name(number))
         path.write_bytes(pack_header(length) + b"x" * length + ENVELOPE)
+        path.chmod(0o1644)
         os.chown(path, uid, -1)
         return path.name
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from queue_inject.compose import Identity, make_author, make_message_id, make_sender, show_address
 from queue_inject.header import HEADER_MAX, HeaderReader, field_name
-from queue_inject.rewrite import FieldError, missing_fields, rewrite_header
+from queue_inject.rewrite import FIELD_MAX, FieldError, missing_fields, rewrite_header
 from queue_wire.errors import FormatError
 
 
@@ -80,6 +80,16 @@ def rewrite(message: bytes, ignored: frozenset[bytes] = frozenset()) -> tuple[li
     return [*added, *header.lines], header.recipients
 
 
+@pytest.mark.parametrize("line", [b"To:\n", b"X: y\n"])
+def test_a_header_of_very_many_fields_is_refused(line: bytes) -> None:
+    """Each is an object or two: a header of 16 MB of them took 1.4 GB."""
+    reader = HeaderReader()
+    with pytest.raises(FormatError, match="its header has over 100000 fields"):
+        for _ in range(40):
+            reader.feed(line * 10_000)
+    assert len(reader.fields) < 120_000
+
+
 def test_a_message_lacks_date_message_id_from_and_recipients() -> None:
     assert rewrite(b"Subject: x\n")[0] == [
         b"Date: DATE\n",
@@ -127,6 +137,16 @@ def test_a_field_that_cannot_be_parsed_is_named() -> None:
         rewrite(b"X: 1\n 2\n 3\nFrom me\nReply-To : (x\n y\nTo: z\n")
     assert (caught.value.field, caught.value.line) == ("Reply-To", 5)
     assert caught.value.where == "the Reply-To field in line 5"
+
+
+def test_an_address_field_is_bounded_where_it_takes_the_parser() -> None:
+    """Each byte costs the parser up to 250 bytes of memory; plain addresses cost next to nothing."""
+    plain, parsed = b"ann@example.org, ", b"(x) ann@example.org, "
+    lines, recipients = rewrite(b"To: " + plain * (FIELD_MAX // len(plain) + 1) + b"bob@example.org\n")
+    assert len(recipients) > 60_000 and len(lines[-1]) > FIELD_MAX
+    with pytest.raises(FieldError, match="is over 1048576 bytes") as caught:
+        rewrite(b"X: y\nTo: " + parsed * (FIELD_MAX // len(parsed) + 1) + b"\n")
+    assert caught.value.where == "the To field in line 2"
 
 
 def test_a_field_knows_the_line_that_it_begins_in() -> None:

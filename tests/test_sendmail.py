@@ -135,6 +135,11 @@ def test_the_user_is_the_one_of_the_uid_and_not_of_the_environment(home: Home) -
     assert WHO in line and entry.pw_gecos.partition(",")[0].encode() in line
 
 
+@pytest.mark.parametrize("name", ["QUEUE_NAME", "QMAILNAME", "MAILNAME", "NAME"])
+def test_a_name_that_is_set_and_empty_is_no_name_as_for_queue_inject(home: Home, name: str) -> None:
+    assert b"\nFrom: %s\n" % WHO in sent(home, "b@x.y", message=b"", **{name: ""}).message
+
+
 def test_a_lone_dot_ends_the_message_where_the_caller_does_not_say_i(home: Home) -> None:
     assert sent(home, "b@x.y", message=HEADER + b"\none\n.\ntwo\n").message == HEADER + b"\none\n"
 

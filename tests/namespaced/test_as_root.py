@@ -47,7 +47,8 @@ def home(place: Path) -> Home:
 def no_alice() -> Iterator[None]:
     """Each test makes its own alice."""
     yield
-    subprocess.run(["userdel", "alice"], check=False, capture_output=True)
+    # By force: another run's user may have the same number, and processes.
+    subprocess.run(["userdel", "--force", "alice"], check=False, capture_output=True)
 
 
 def status(pid: int) -> dict[str, list[str]]:

@@ -34,7 +34,8 @@ def place() -> Iterator[Path]:
             (directory / USER / "Maildir" / box).mkdir(parents=True)
         subprocess.run(["chown", "-R", f"{USER}:", directory / USER / "Maildir"], check=True)
         yield directory
-        subprocess.run(["userdel", USER], check=False, capture_output=True)
+        # By force: another run's user may have the same number, and processes.
+        subprocess.run(["userdel", "--force", USER], check=False, capture_output=True)
 
 
 @contextmanager

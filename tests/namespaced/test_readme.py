@@ -56,7 +56,8 @@ def installed() -> Iterator[Path]:
     try:
         yield place
     finally:
-        subprocess.run(["userdel", "you"], check=False, capture_output=True)
+        # By force: another run's user may have the same number, and processes.
+        subprocess.run(["userdel", "--force", "you"], check=False, capture_output=True)
         shutil.rmtree(place)
         shutil.rmtree("/etc/queue-suite", ignore_errors=True)
         subprocess.run(["umount", "/opt"], check=True)

@@ -92,7 +92,8 @@ def place() -> Iterator[Path]:
             subprocess.run([need("useradd"), "-m", "-d", f"{name}/{user}", "-s", "/bin/sh", user], check=True)
         yield Path(name)
         for user in ("ann", "bob"):
-            subprocess.run(["userdel", user], check=False, capture_output=True)
+            # By force: another run's user may have the same number, and processes.
+            subprocess.run(["userdel", "--force", user], check=False, capture_output=True)
 
 
 @pytest.fixture
@@ -205,12 +206,16 @@ def test_nobody_gets_another_s_uid_onto_mail(home: Home, place: Path) -> None:
     (place / "bob/upload").chmod(0o777)
     os.chown(place / "bob/upload", pwd.getpwnam("bob").pw_uid, -1)
     make = "import sys; open(sys.argv[1], 'wb').write(sys.stdin.buffer.read())"
-    for number in range(3):
-        assert as_account("ann", [sys.executable, "-c", make, f"{place}/bob/upload/{number}"], forged).returncode == 0
     maildrop = f"{home.queue}/maildrop"
+    # A directory from there gives its files the queue's group.
+    drop = f"import os; os.umask(0); os.mkdir('{maildrop}/x'); os.rename('{maildrop}/x', '{place}/bob/own')"
+    assert as_account("bob", [sys.executable, "-c", drop]).returncode == 0
+    for name in ("upload/0", "upload/1", "upload/2", "own/7"):
+        assert as_account("ann", [sys.executable, "-c", make, f"{place}/bob/{name}"], forged).returncode == 0
     bring = f"""
 import os
 os.rename("{place}/bob/upload/0", "{maildrop}/mail.{0:032x}")
+os.rename("{place}/bob/own/7", "{maildrop}/mail.{7:032x}")
 os.symlink("{place}/bob/upload/1", "{maildrop}/mail.{1:032x}")
 os.symlink("{place}/bob/upload", "{maildrop}/mail.{3:032x}")
 """
@@ -223,11 +228,11 @@ os.symlink("{place}/bob/upload", "{maildrop}/mail.{3:032x}")
     os.rename(f"{maildrop}/tmp.{5:032x}", f"{maildrop}/mail.{5:032x}")
     # What he may do: a message of his own that names ann as its sender.
     assert as_account("bob", [sys.executable, "-c", make, f"{maildrop}/tmp.{6:032x}"], forged).returncode == 0
-    os.chmod(f"{maildrop}/tmp.{6:032x}", 0o644)
+    os.chmod(f"{maildrop}/tmp.{6:032x}", 0o1644)
     os.rename(f"{maildrop}/tmp.{6:032x}", f"{maildrop}/mail.{6:032x}")
     with Suite(home) as suite:
         suite.wait_for("^end msg")
         wait_until(lambda: not os.listdir(maildrop), why="an empty maildrop/")
         uids = re.findall(r"<ann@me\.example> qp \d+ uid (\d+)$", "\n".join(suite.lines), re.MULTILINE)
         assert uids == [str(pwd.getpwnam("bob").pw_uid)]
-        assert suite.count("alert: queue-pickup: unable to take .* it is set aside as corrupt/maildrop/") == 5
+        assert suite.count("alert: queue-pickup: unable to take .* it is set aside as corrupt/maildrop/") == 6

@@ -77,7 +77,8 @@ def users() -> Iterator[Users]:
             yield Users(Path(name))
         finally:
             for user in ("alice", "bob"):
-                subprocess.run(["userdel", user], check=False, capture_output=True)
+                # By force: another run's user may have the same number, and processes.
+                subprocess.run(["userdel", "--force", user], check=False, capture_output=True)
 
 
 @pytest.fixture

@@ -39,7 +39,7 @@ def put(home: Home, data: bytes, name: str = "mail." + NAME) -> Path:
     """Put a file in maildrop/ by hand, under a name of its own first as queue-inject does."""
     path = Path(home.queue, "maildrop", name)
     path.with_name("by hand").write_bytes(data)
-    path.with_name("by hand").chmod(0o644)
+    path.with_name("by hand").chmod(0o1644)
     if ROOT:
         os.chown(path.with_name("by hand"), USER, -1)
     path.with_name("by hand").rename(path)
