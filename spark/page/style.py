@@ -90,7 +90,7 @@ tbody th { font-weight: 400; }
 td.nothing { color: var(--base); }
 .log { overflow-wrap: anywhere; }
 td .log { display: inline-block; min-width: 5rem; }
-td:last-child .log { min-width: 13rem; }
+td:last-child .log { min-width: 10rem; }
 th .log { display: inline-block; min-width: 10rem; }
 .bar { display: block; width: 6rem; height: .7rem; margin-top: .35rem; background: var(--rule); border-radius: 2px; }
 .shape td, .shape th { padding: .2rem .45rem; }
