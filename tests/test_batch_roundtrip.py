@@ -41,6 +41,7 @@ def test_an_mbox_with_every_oddity_arrives_in_a_maildir(tmp_path: Path, count: i
         with Suite(site.home) as suite:
             wait_until(lambda: len(os.listdir(site.maildir / "new")) >= count, 250, f"{count} messages")
             wait_until(site.is_empty, 60, "the end of the last message")
+            suite.wait_for("^delivery .*: success", times=count)
             assert suite.count("^delivery .*: success") == count
         delivered = Counter(text(message) for message in site.delivered())
 

@@ -4,10 +4,10 @@ import socket
 from pathlib import Path
 
 import pytest
-from support.chromium import DARK, LIGHT, NO_SCRIPTS, observe
-from support.page_rows import HOSTILE, month
 
 from spark.page.document import SECTIONS, make_page
+from support.chromium import DARK, LIGHT, NO_SCRIPTS, observe
+from support.page_rows import HOSTILE, month
 
 NAMES = [name for name, _, _ in SECTIONS]
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.page_rows import START, month
 
 from queue_base.errors import Temporary
 from spark.page.collect import choose_moments
@@ -18,8 +17,9 @@ from spark.page.data import PageData
 from spark.page.document import SECTIONS, make_page
 from spark.page.markup import Markup, join, tag
 from spark.page.queue import every_hour
-from spark.page.write import replace as put
 from spark.page.style import STYLE
+from spark.page.write import replace as put
+from support.page_rows import START, month
 
 
 class Reader(HTMLParser):

@@ -71,7 +71,7 @@ def test_numbers_are_written_for_people() -> None:
     assert [count(value) for value in (0, 999, 12_000, 2.5e6)] == ["0", "999", "12k", "2.5M"]
     assert [size(value) for value in (999, 1500, 2.5e9)] == ["999 B", "1.5 kB", "2.5 GB"]
     assert [share(*pair) for pair in ((1, 3), (1, 10_000), (9_999, 10_000), (5, 5), (0, 0))] == [
-        "33.3 %", "< 0.1 %", "> 99.9 %", "100.0 %", "–",
+        "33.3 %", "< 0.1 %", "> 99.9 %", "100.0 %", "\N{EN DASH}",
     ]  # fmt: skip
 
 
@@ -122,11 +122,13 @@ def test_plot_tells_its_numbers_its_title_and_its_description_without_a_script()
     assert root.get("role") == "img"
     assert [root[0].tag, root[0].text, root[1].tag, root[1].text] == ["title", "T", "desc", "D"]
     hits = [rect[0].text for rect in root.iter("rect") if rect.get("class") == "hit"]
-    assert hits == ["1970-01-01 00:00 – 01:00\nb: 3\na: 1", "1970-01-01 01:00 – 02:00\na: 2"]
+    assert hits == ["1970-01-01 00:00 \N{EN DASH} 01:00\nb: 3\na: 1", "1970-01-01 01:00 \N{EN DASH} 02:00\na: 2"]
 
 
 def test_time_line_draws_what_reaches_over_its_ends_inside_and_what_is_short_wide_enough_to_see() -> None:
-    rows = [Row("d1", [Stretch(-500, 200, "dead", "a"), Stretch(400, 400.001, "slow", "b"), Stretch(900, 5000, "dead", "c")])]
+    long, late = Stretch(-500, 200, "dead", "a"), Stretch(900, 5000, "dead", "c")
+    short = Stretch(400, 400.001, "slow", "b")
+    rows = [Row("d1", [long, short, late])]
     root = ElementTree.fromstring(timeline("T", "D", 0, 1000, rows))
     found = [(float(rect.get("x", "")), float(rect.get("width", ""))) for rect in root.iter("rect")]
     assert all(x >= 208 and x + width <= WIDTH - RIGHT + 0.11 for x, width in found)

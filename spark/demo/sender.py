@@ -80,7 +80,8 @@ class Sender(ABC):
     def _crash(self) -> None:
         """The power goes in the middle of a line."""
         self._running = False
-        self._log.cut(self._stamp(), f"starting delivery {self._delivery + 1}: msg 40000 to remote anna@{self._host.domain}")
+        text = f"starting delivery {self._delivery + 1}: msg 40000 to local anna@{self._host.domain}"
+        self._log.cut(self._stamp(), text)
         for job in self._flying.values():
             self._ready[job.channel].appendleft(job)
         self._flying.clear()
@@ -117,7 +118,8 @@ class Sender(ABC):
         number = self._delivery
         self._flying[self._run, number] = job
         self._count[job.channel] += 1
-        self._say(f"starting delivery {number}: msg {job.mail.id} to {('local', 'remote')[job.channel]} {job.recipient}")
+        channel = ("local", "remote")[job.channel]
+        self._say(f"starting delivery {number}: msg {job.mail.id} to {channel} {job.recipient}")
         if job.place is not None:
             result, text, took = answer(self._rng, job.place, job.recipient, self._now, job.tries)
         else:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeAlias
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -20,13 +20,15 @@ from spark.schema import Tables
 REASONS, DOMAINS, EPISODES, SHAPE, QUARANTINED = 40, 25, 500, 15, 20
 NANO = 1_000_000_000
 
+Arrange: TypeAlias = Callable[[DataFrame], DataFrame]
+
 
 def collect(
     tables: Tables, view: View, manifest: Manifest, only: str = "", phase: Callable[[str], None] = lambda _: None
 ) -> PageData:
     """Return the data of a page. only: what the view leaves out, in words. phase is called with each report's name."""
 
-    def rows_of(name: str, arrange: Callable[[DataFrame], DataFrame] = lambda frame: frame, at: View = view) -> list[Row]:
+    def rows_of(name: str, arrange: Arrange = lambda frame: frame, at: View = view) -> list[Row]:
         phase(name)
         return take(arrange(run(REPORTS[name], tables, at)))
 
@@ -95,11 +97,11 @@ def choose_moments(backlog: Sequence[Row], begin: float, end: float) -> list[tup
     return [(name, at) for i, (name, at) in enumerate(found) if at not in [other for _, other in found[:i]]]
 
 
-def _first(most: int) -> Callable[[DataFrame], DataFrame]:
+def _first(most: int) -> Arrange:
     return lambda frame: frame.limit(most)
 
 
-def _worst(*columns: str, most: int) -> Callable[[DataFrame], DataFrame]:
+def _worst(*columns: str, most: int) -> Arrange:
     """Return what takes the rows with the largest sum of some columns."""
 
     def arrange(frame: DataFrame) -> DataFrame:
@@ -116,7 +118,8 @@ def _binned(frame: DataFrame, bins: Bins) -> DataFrame:
     sums = frame.groupBy(start.alias("at"), "class").agg(
         F.sum("failures").alias("failures"), F.sum("deferrals").alias("deferrals")
     )
-    return sums.select(F.timestamp_seconds("at").alias("start"), "class", "failures", "deferrals").orderBy("at", "class")
+    named = sums.select(F.timestamp_seconds("at").alias("start"), "class", "failures", "deferrals")
+    return named.orderBy("start", "class")
 
 
 def _busiest(rows: Sequence[Row]) -> list[tuple[str, str, str]]:

@@ -1,7 +1,7 @@
 """The page's beginning, with what matters at a glance; and what was read, and what could not be."""
 
 from spark.page.data import UNREADABLE, PageData
-from spark.page.markup import Markup, shown, tag
+from spark.page.markup import Child, Markup, shown, tag
 from spark.page.scales import duration, share, size, when
 from spark.page.tables import Column, log_text, nothing, section, table
 
@@ -11,10 +11,11 @@ STREAMS = 100
 def head(data: PageData) -> Markup:
     """Return the title, what the page covers, and the numbers in large."""
     streams = len(data.lines)
-    covers = f"{when(data.begin)} – {when(data.end)} UTC" if data.end > data.begin else "no time at all"
+    covers = f"{when(data.begin)} \N{EN DASH} {when(data.end)} UTC" if data.end > data.begin else "no time at all"
     queues = "1 queue" if streams == 1 else f"{streams:,} queues"
-    said = [tag("p", tag("b", covers), f" · {queues}", f" · {shown(data.only)}" if data.only else "", class_="covers")]
-    return tag("header", tag("h1", "Mail queues"), *said, _tiles(data))
+    only = f" · {shown(data.only)}" if data.only else ""
+    said = tag("p", tag("b", covers), f" · {queues}{only}", class_="covers")
+    return tag("header", tag("h1", "Mail queues"), said, _tiles(data))
 
 
 def _tiles(data: PageData) -> Markup:
@@ -50,7 +51,7 @@ def reading(data: PageData) -> Markup:
     columns = [Column("host/queue", False), *(Column(name) for name in ("lines", "messages", "deliveries",
                "restarts", "alerts, warnings", "quarantined"))]  # fmt: skip
     worst = sorted(data.lines, key=lambda name: (-data.lines[name].get(UNREADABLE, 0), name))
-    body = [
+    body: list[tuple[Child, ...]] = [
         (
             log_text(name, 60),
             sum(kinds.values()),

@@ -154,7 +154,7 @@ def _reasons(data: PageData, rows: Sequence[Row]) -> Markup:
     columns += [Column("", False), Column("domains"), Column("an example", False)]
     body = [
         (
-            row["class"], row["code"] or "–", row["failures"], row["deferrals"],
+            row["class"], row["code"] or "\N{EN DASH}", row["failures"], row["deferrals"],
             bar(("bounced", row["failures"] / highest), ("deferred", row["deferrals"] / highest)),
             row["domains"], reason_text(row["example"]),
         )
@@ -175,19 +175,21 @@ def domains(data: PageData) -> Markup:
             ("delivered", "delivered"), ("deferred", "deferred"), ("failed", "bounced"), ("bytes", "bytes"),
             ("average delay", "delay_avg"), ("longest", "delay_max"))),
     ]  # fmt: skip
-    body = []
-    for row in rows:
-        attempts = row["delivered"] + row["deferred"] + row["bounced"]
-        parts = bar(*((key, row[key] / attempts) for key, _ in RESULTS))
-        body.append(
-            (
-                log_text(row["domain"] or "(none)", 60), parts, row["delivered"], row["deferred"], row["bounced"],
-                size(row["bytes"]), _seconds(row["delay_avg"]), _seconds(row["delay_max"]),
-            )  # fmt: skip
+    body = [
+        (
+            log_text(row["domain"] or "(none)", 60), _shared(row), row["delivered"], row["deferred"], row["bounced"],
+            size(row["bytes"]), _seconds(row["delay_avg"]), _seconds(row["delay_max"]),
         )
+        for row in rows
+    ]  # fmt: skip
     keys = tag("ul", *(tag("li", tag("span", class_=f"key {key}", aria_hidden="true"), name) for key, name in RESULTS),
                class_="legend")  # fmt: skip
     return section("domains", "Worst domains", about, keys, table("Domains with trouble", columns, body, "wide"))
+
+
+def _shared(row: Row) -> Markup:
+    attempts = row["delivered"] + row["deferred"] + row["bounced"]
+    return bar(*((key, row[key] / attempts) for key, _ in RESULTS))
 
 
 def _summed(bins: Bins, rows: Sequence[Row], key: str) -> list[float | None]:
@@ -209,4 +211,4 @@ def _number(value: float) -> str:
 
 
 def _seconds(value: float | None) -> str:
-    return "–" if value is None else duration(value)
+    return "\N{EN DASH}" if value is None else duration(value)

@@ -31,7 +31,7 @@ class Bins(NamedTuple):
         """Return from when to when a bin goes."""
         begin = self.start + i * self.length
         end = moment(begin + self.length)
-        return f"{when(begin)} – {end:%H:%M}" if self.length < 86400 else f"{moment(begin):%a %Y-%m-%d}"
+        return f"{when(begin)} \N{EN DASH} {end:%H:%M}" if self.length < 86400 else f"{moment(begin):%a %Y-%m-%d}"
 
 
 class Series(NamedTuple):

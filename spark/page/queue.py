@@ -77,9 +77,9 @@ def _each(bins: Bins) -> str:
 # qshape's ten buckets as five, with the class of the style sheet; the first column that follows is in minutes.
 AGES = (
     ("under 10 min", ("5", "10"), "a1"),
-    ("10 min – 1 h 20", ("20", "40", "80"), "a2"),
-    ("1 h 20 – 5 h 20", ("160", "320"), "a3"),
-    ("5 h 20 – 21 h 20", ("640", "1280"), "a4"),
+    ("10 min \N{EN DASH} 1 h 20", ("20", "40", "80"), "a2"),
+    ("1 h 20 \N{EN DASH} 5 h 20", ("160", "320"), "a3"),
+    ("5 h 20 \N{EN DASH} 21 h 20", ("640", "1280"), "a4"),
     ("older", ("1280+",), "a5"),
 )
 BUCKETS = tuple(bucket for _, buckets, _ in AGES for bucket in buckets)

@@ -138,7 +138,7 @@ def size(value: float) -> str:
 
 
 def duration(value: float) -> str:
-    """Return seconds as a person reads them, with about two figures: `0.034 s`, `2 min 5 s`, `3 h 10 min`, `4 d 2 h`."""
+    """Return seconds as a person reads them, with about two figures: `0.034 s`, `2 min 5 s`, `4 d 2 h`."""
     if value < 0:
         return "-" + duration(-value)
     if value < 10:
@@ -154,7 +154,7 @@ def duration(value: float) -> str:
 def share(part: float, whole: float) -> str:
     """Return a part in percent; what is not quite nothing, or not quite all, does not look so."""
     if not whole:
-        return "–"
+        return "\N{EN DASH}"
     percent = 100 * part / whole
     if 0 < percent < 0.1:
         return "< 0.1 %"

@@ -6,14 +6,16 @@ c1 to c6 and rest are bands (after Okabe and Ito), a1 to a5 ages from young to o
 STYLE = """
 :root {
   color-scheme: light dark;
-  --page: #fbfbfa; --card: #ffffff; --ink: #1c2024; --soft: #59626c; --rule: #e4e6e8; --base: #a9b0b7; --link: #0b5cad;
+  --page: #fbfbfa; --card: #ffffff; --ink: #1c2024; --soft: #59626c; --rule: #e4e6e8; --base: #a9b0b7;
+  --link: #0b5cad;
   --c1: #0072b2; --c2: #e69f00; --c3: #b0306a; --c4: #009e73; --c5: #56b4e9; --c6: #8a5a2b; --rest: #9aa1a8;
   --a1: #cfe3f3; --a2: #93c1e2; --a3: #4b93c7; --a4: #1a5f9e; --a5: #082f5e;
   --good: #00714f; --bad: #b3261e; --heat: 11, 92, 173;
 }
 @media (prefers-color-scheme: dark) {
   :root {
-    --page: #14171a; --card: #1b1f23; --ink: #e6e8ea; --soft: #a0a8b0; --rule: #2d3339; --base: #59626c; --link: #7fb8ef;
+    --page: #14171a; --card: #1b1f23; --ink: #e6e8ea; --soft: #a0a8b0; --rule: #2d3339; --base: #59626c;
+    --link: #7fb8ef;
     --c1: #3f9bdc; --c2: #f0b429; --c3: #e377ae; --c4: #2fbf95; --c5: #9bd3f5; --c6: #c99a6b; --rest: #7d858d;
     --a1: #1f4a6e; --a2: #2a6aa3; --a3: #3f8fcf; --a4: #7db8e4; --a5: #d8ecfb;
     --good: #4cc79b; --bad: #ff8a80; --heat: 90, 165, 230;
@@ -87,7 +89,8 @@ tbody th { font-weight: 400; }
 .number { text-align: right; white-space: nowrap; }
 td.nothing { color: var(--base); }
 .log { overflow-wrap: anywhere; }
-td .log { display: inline-block; min-width: 7rem; }
+td .log { display: inline-block; min-width: 5rem; }
+td:last-child .log { min-width: 10rem; }
 th .log { display: inline-block; min-width: 10rem; }
 .bar { display: block; width: 6rem; height: .7rem; margin-top: .35rem; background: var(--rule); border-radius: 2px; }
 .shape td, .shape th { padding: .2rem .45rem; }

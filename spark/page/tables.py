@@ -15,7 +15,9 @@ class Column(NamedTuple):
     meaning: str | None = None
 
 
-def table(caption: str, columns: Sequence[Column], rows: Iterable[Sequence[Child]], class_: str | None = None) -> Markup:
+def table(
+    caption: str, columns: Sequence[Column], rows: Iterable[Sequence[Child]], class_: str | None = None
+) -> Markup:
     """Return a table; each row's first cell is its head. It scrolls by itself where it is wider than the page."""
     heads = [
         tag("th", column.name, scope="col", class_="number" if column.number else None, title=column.meaning)
@@ -37,7 +39,7 @@ def _cells(columns: Sequence[Column], row: Sequence[Child]) -> Iterable[Markup]:
         elif i == 0:
             yield tag("th", value, scope="row", class_=class_)
         else:
-            yield tag("td", "–" if value is None else value, class_=class_)
+            yield tag("td", "\N{EN DASH}" if value is None else value, class_=class_)
 
 
 def log_text(text: str | None, longest: int = 160) -> Markup:
@@ -52,7 +54,7 @@ def reason_text(text: str | None, longest: int = 160) -> Markup:
 
 def time_text(at: float | None) -> Markup:
     """Return a time (Unix, s) that is not broken into lines."""
-    return tag("span", "–" if at is None else when(at), class_="when")
+    return tag("span", "\N{EN DASH}" if at is None else when(at), class_="when")
 
 
 def heat(value: int, highest: int) -> Markup:
@@ -90,7 +92,7 @@ def more(summary: str, content: Markup) -> Markup:
     return tag("details", tag("summary", summary), content)
 
 
-def section(name: str, title: str, about: Child, *content: Markup) -> Markup:
+def section(name: str, title: str, about: Child, *content: Markup | None) -> Markup:
     """Return a section of the page."""
     return tag("section", tag("h2", title), tag("p", about, class_="about"), join(*content), id=name)
 

@@ -53,11 +53,18 @@ def timeline(title: str, text: str, begin: float, end: float, rows: Sequence[Row
         for one in sorted(row.stretches, key=lambda stretch: -FILLED[stretch.mark]):
             left, right = x(place(one.begin)), x(place(one.end))
             high = ROW * FILLED[one.mark]
+            width = max(right - left, LEAST)
             shapes.append(
                 tag(
-                    "rect", tag("title", one.text), class_=f"area {one.mark}", x=min(left, WIDTH - RIGHT - LEAST),
-                    y=middle - high / 2, width=max(right - left, LEAST), height=high, rx=1,
-                )  # fmt: skip
+                    "rect",
+                    tag("title", one.text),
+                    class_=f"area {one.mark}",
+                    x=min(left, WIDTH - RIGHT - LEAST),
+                    y=middle - high / 2,
+                    width=width,
+                    height=high,
+                    rx=1,
+                )
             )
     axis = time_axis(begin, end, x, TOP, bottom, WIDTH)
     return svg(title, text, WIDTH, height, *axis, *drawn, tag("g", *shapes))

@@ -37,14 +37,13 @@ def destinations(data: PageData) -> Markup:
     plot = timeline("Episodes of destinations over time", f"{text}.", data.begin, data.end, drawn)
     keys = tag("ul", *(tag("li", tag("span", class_=f"key {kind}", aria_hidden="true"), name)
                        for kind, name in KINDS.items()), class_="legend")  # fmt: skip
-    return section(
-        "destinations", "Destinations in trouble", about, figure("When", f"{text}.", plot, keys), _longest(data, rows)
-    )
+    when_ = figure("When", f"{text}.", plot, keys)
+    return section("destinations", "Destinations in trouble", about, when_, _longest(data, rows))
 
 
 def _stretch(row: Row, data: PageData) -> Stretch:
     end = data.end if row["ended"] is None else row["ended"]
-    text = f"{row['kind']} on {row['host']}/{row['queue']}: {when(row['began'])} – " + (
+    text = f"{row['kind']} on {row['host']}/{row['queue']}: {when(row['began'])} \N{EN DASH} " + (
         "still" if row["ended"] is None else when(row["ended"])
     )
     return Stretch(
@@ -63,8 +62,8 @@ def _longest(data: PageData, rows: Sequence[Row]) -> Markup:
     body = [
         (
             log_text(row["domain"] or "(none)", 60), row["kind"], log_text(f"{row['host']}/{row['queue']}", 60),
-            time_text(row["began"]), "still" if row["ended"] is None else time_text(row["ended"]), duration(row["seconds"]),
-            row["attempts"], row["held"], reason_text(row["reason"], 100),
+            time_text(row["began"]), "still" if row["ended"] is None else time_text(row["ended"]),
+            duration(row["seconds"]), row["attempts"], row["held"], reason_text(row["reason"], 100),
         )
         for row in sorted(rows, key=lambda row: -row["seconds"])[:EPISODES]
     ]  # fmt: skip

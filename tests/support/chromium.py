@@ -9,8 +9,9 @@ from typing import Any
 from support.tools import need
 
 QUIET = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars",
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic",
+    "--no-first-run", "--disable-background-networking", "--disable-component-update",
+    "--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars",
 )  # fmt: skip
 DARK = "--blink-settings=preferredColorScheme=0"
 LIGHT = "--blink-settings=preferredColorScheme=1"
@@ -18,18 +19,20 @@ LIGHT = "--blink-settings=preferredColorScheme=1"
 NO_SCRIPTS = 'sandbox="allow-same-origin"'
 
 # A page that holds another one, and tells what is in it once it is loaded.
-_OBSERVER = """<!DOCTYPE html><body><iframe id="page" FRAME width="WIDTH" height="900" src="PAGE"></iframe><pre id="seen"></pre>
+_OBSERVER = """<!DOCTYPE html><body><iframe id="page" FRAME width="WIDTH" height="900" src="PAGE"></iframe>
+<pre id="seen"></pre>
 <script>
 document.getElementById("page").onload = (event) => {
   const inner = event.target.contentDocument, root = inner.documentElement;
   const all = (what) => [...inner.querySelectorAll(what)];
   document.getElementById("seen").textContent = JSON.stringify({
-    title: inner.title, sections: all("section").map((one) => one.id), height: root.scrollHeight, width: root.scrollWidth, room: root.clientWidth,
+    title: inner.title, sections: all("section").map((one) => one.id),
+    height: root.scrollHeight, width: root.scrollWidth, room: root.clientWidth,
     plots: all("svg.plot").map((one) => one.querySelectorAll("path, rect").length),
     active: all("script, img, iframe, object, embed, link, form, [onerror], [onload]").length,
     loaded: event.target.contentWindow.performance.getEntriesByType("resource").map((one) => one.name),
     ink: getComputedStyle(inner.body).color, paper: getComputedStyle(inner.body).backgroundColor,
-    small: all("svg.plot text").map((one) => one.getBoundingClientRect().height).reduce((a, b) => Math.min(a, b), 99),
+    small: Math.min(...all("svg.plot text").map((one) => one.getBoundingClientRect().height)),
   });
 };
 </script>"""
@@ -46,8 +49,10 @@ def run(*arguments: str) -> str:
 def observe(page: Path, width: int, *arguments: str, frame: str = "") -> dict[str, Any]:
     """Return what Chromium has of a page in a frame of some width, with some attributes; see _OBSERVER."""
     outer = page.with_name(f"observer-{width}.html")
-    outer.write_text(_OBSERVER.replace("WIDTH", str(width)).replace("PAGE", page.as_uri()).replace("FRAME", frame))
-    dumped = run("--allow-file-access-from-files", "--virtual-time-budget=20000", *arguments, "--dump-dom", outer.as_uri())
+    text = _OBSERVER.replace("WIDTH", str(width)).replace("PAGE", page.as_uri()).replace("FRAME", frame)
+    outer.write_text(text)
+    access = ("--allow-file-access-from-files", "--virtual-time-budget=20000")
+    dumped = run(*access, *arguments, "--dump-dom", outer.as_uri())
     found = dumped.partition('<pre id="seen">')[2].partition("</pre>")[0]
     seen: dict[str, Any] = json.loads(found)
     return seen

@@ -42,8 +42,10 @@ def month(hostile: str = HOSTILE, seed: int = 1) -> PageData:
                     {"start": at, **_flights("mx1", channel, limit, busy * limit / 4, min(limit, int(busy * limit)))}
                 )
     rows["concurrency"] = [
-        _flights("mx1", "local", 10, 2.5, 10), _flights("mx1", "remote", 60, 15.0, 60), _flights(hostile, "local", 5, 1.0, 2)
-    ]  # fmt: skip
+        _flights("mx1", "local", 10, 2.5, 10),
+        _flights("mx1", "remote", 60, 15.0, 60),
+        _flights(hostile, "local", 5, 1.0, 2),
+    ]
     rows["delays"] = [{"deliveries": 70_000, **_spread(0.05, 500), **_delivery(1.0)}]
     rows["classify"] = [
         {"class": name, "code": "4.4.1" if i else "", "failures": 300 // (i + 1), "deferrals": 4000 // (i + 1),
@@ -52,8 +54,8 @@ def month(hostile: str = HOSTILE, seed: int = 1) -> PageData:
     ]  # fmt: skip
     names = [hostile, "", *(f"d{i}.example" for i in range(34)), "x" * 300 + ".example"]
     rows["domains"] = [
-        {"domain": name, "delivered": 1000 - 20 * i, "bytes": 10**7, "deferred": 300 // (i + 1), "bounced": 40 // (i + 1),
-         "delay_avg": 30.5, "delay_max": 90_000.0 if i else None}
+        {"domain": name, "delivered": 1000 - 20 * i, "bytes": 10**7, "deferred": 300 // (i + 1),
+         "bounced": 40 // (i + 1), "delay_avg": 30.5, "delay_max": 90_000.0 if i else None}
         for i, name in enumerate(names[:20])
     ]  # fmt: skip
     rows["destinations"] = [_episode(rng, name, hostile) for name in names for _ in range(rng.randrange(1, 5))]
@@ -62,7 +64,9 @@ def month(hostile: str = HOSTILE, seed: int = 1) -> PageData:
         {"host": "mx1", "queue": "main", "key": "401.1772323200000000000", "sender": hostile, "born": START,
          "ended": None, "problem": "unsettled", "count": 2}
     ]  # fmt: skip
-    rows["quarantine"] = [{"host": "mx1", "queue": "main", "file": hostile, "line": 7, "reason": "cut short", "text": hostile}]
+    rows["quarantine"] = [
+        {"host": "mx1", "queue": "main", "file": hostile, "line": 7, "reason": "cut short", "text": hostile}
+    ]
     shape = [{"domain": name, "T": sum(range(10)), **{bucket: i for i, bucket in enumerate(BUCKETS)}}
              for name in ("TOTAL", hostile, "d1.example", "(unknown)")]  # fmt: skip
     lines = {"mx1/main": {"new": 9000, "info": 9000, "end": 8990, "done": 12_000, "exiting": 3, "quarantine": 4},
