@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from spark.local import make_table
 from spark.read import ROW_BITS, ROWS
 
 Stream: TypeAlias = tuple[str, str]
@@ -29,13 +30,17 @@ _RUNS = StructType(
 
 @dataclass
 class Block:
-    """low: the smallest `marks` in it. marks: how many lines in it are marks. first_row: its first in Spark's order."""
+    """low: the smallest `marks` in it. marks: how many lines in it are marks. first_row: its first in Spark's order.
+
+    times: stamps, the earliest and the latest among them.
+    """
 
     low: int = 0
     marks: int = 0
     first_row: int = 0
     lines: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
+    times: list[int] = field(default_factory=list)
 
 
 def block_of(seq: str | Column = "seq") -> Column:
@@ -52,15 +57,17 @@ def is_mark() -> Column:
 def gather(lines: DataFrame) -> dict[Stream, dict[int, Block]]:
     """Return the blocks of each stream by number. lines: events, and what is quarantined (kind null)."""
     groups = lines.groupBy("host", "queue", block_of().alias("block"), F.coalesce("kind", F.lit("quarantine"))).agg(
-        F.min("marks"), F.sum(is_mark().cast("long")), F.min(F.col("seq").bitwiseAND(F.lit(ROWS))), F.count("*")
-    )
+        F.min("marks"), F.sum(is_mark().cast("long")), F.min(F.col("seq").bitwiseAND(F.lit(ROWS))), F.count("*"),
+        F.min("time_ns"), F.max("time_ns"),
+    )  # fmt: skip
     streams: dict[Stream, dict[int, Block]] = defaultdict(dict)
-    for host, queue, number, kind, low, marks, row, count in groups.collect():
+    for host, queue, number, kind, low, marks, row, count, *times in groups.collect():
         block = streams[host, queue].setdefault(number, Block(low, 0, row))
         block.low, block.first_row = min(block.low, low), min(block.first_row, row)
         block.marks += marks
         block.lines += count
         block.kinds[kind] += count
+        block.times += [time for time in times if time is not None]
     return streams
 
 
@@ -73,14 +80,10 @@ def count_kinds(streams: Mapping[Stream, Mapping[int, Block]]) -> dict[str, dict
 
 
 def find_repeats(events: DataFrame) -> DataFrame:
-    """Return host, queue, block, again: the seqs of marks that stand in the log a second time."""
-    same = ["host", "queue", "time_ns", "kind", "local_limit", "remote_limit"]
-    first = events.filter(is_mark()).groupBy(*same).agg(F.count("*").alias("count"), F.min("seq").alias("first"))
-    twice = first.filter("count > 1")
-    marks = events.filter(is_mark()).alias("mark").join(
-        twice.alias("twice"), [F.col(f"mark.{name}").eqNullSafe(F.col(f"twice.{name}")) for name in same]
-    )
-    again = marks.filter("seq > first").select("mark.host", "mark.queue", block_of("mark.seq").alias("block"), "seq")
+    """Return host, queue, block, again: the seqs of marks that stand in the log a second time, or are known."""
+    same = Window.partitionBy("host", "queue", "time_ns", "kind", "local_limit", "remote_limit").orderBy("seq")
+    marks = events.filter(is_mark()).withColumn("before", F.lag("seq").over(same))
+    again = marks.filter("known OR before IS NOT NULL").withColumn("block", block_of())
     return again.groupBy("host", "queue", "block").agg(F.sort_array(F.collect_list("seq")).alias("again"))
 
 
@@ -106,7 +109,7 @@ def number_runs(
             base += blocks[number].marks - dropped.get((host, queue, number), 0)
         last[host, queue] = base
     session = events.sparkSession
-    table = session.createDataFrame(rows, _RUNS)
+    table = make_table(session, rows, _RUNS)
     if dropped:
         table = table.join(repeats, ["host", "queue", "block"], "left")
     else:
@@ -126,4 +129,4 @@ def last_runs(session_of: DataFrame, last: Mapping[Stream, int]) -> DataFrame:
     """Return host, queue, last_run."""
     schema = StructType([*_RUNS.fields[:2], StructField("last_run", LongType())])
     rows: Sequence[tuple[str, str, int]] = [(host, queue, run) for (host, queue), run in last.items()]
-    return session_of.sparkSession.createDataFrame(rows, schema)
+    return make_table(session_of.sparkSession, rows, schema)

@@ -4,6 +4,7 @@ Paths are absolute, of one kind throughout: `/a/b` locally, URIs with Hadoop. No
 """
 
 import os
+import re
 from typing import Any, BinaryIO, NamedTuple, Protocol, cast
 from urllib.parse import unquote, urlsplit
 
@@ -37,7 +38,7 @@ class Files(Protocol):
         """Return the path as Spark takes it."""
 
     def uri(self, path: str) -> str:
-        """Return the path as Spark shows it in `_metadata.file_path`: escaped."""
+        """Return the path as Spark's input_file_name() shows it: escaped."""
 
 
 def open_files(session: SparkSession, *paths: str) -> tuple[Files, list[str]]:
@@ -99,9 +100,9 @@ class LocalFiles:
         # Java knows how it escapes; one call a directory, and the names of log files need no escape.
         directory, name = os.path.split(path)
         if not name.replace("@", "").replace(".", "").isalnum() or not name.isascii():
-            return str(self._path("file:" + path).toUri().toString())
+            return "file://" + str(self._path(path).toUri().getRawPath())
         if directory not in self._directories:
-            self._directories[directory] = str(self._path("file:" + directory).toUri().toString())
+            self._directories[directory] = "file://" + str(self._path(directory).toUri().getRawPath())
         return f"{self._directories[directory]}/{name}"
 
 
@@ -157,7 +158,8 @@ class HadoopFiles:
         return path
 
     def uri(self, path: str) -> str:
-        return str(self._path(path).toUri().toString())
+        uri = str(self._path(path).toUri().toString())
+        return "file://" + uri.removeprefix("file:") if re.match("file:/(?!/)", uri) else uri
 
     def _pour(self, path: str, start: int, size: int, out: Any) -> None:
         found = self._path(path)

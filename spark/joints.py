@@ -42,7 +42,7 @@ class Joiner:
         for log in logs:
             self._take(log, self._start(log, [one.name for one in logs]))
         self._forget([log.name for log in logs])
-        known = {"files": self._known, "last": self._last, "carried": base64.b64encode(self._carried).decode()}
+        known = {**state, "files": self._known, "last": self._last, "carried": base64.b64encode(self._carried).decode()}
         return self._pieces, known
 
     def _path(self, name: str) -> str:

@@ -1,5 +1,6 @@
 """From events to messages, deliveries and intervals: one batch."""
 
+import copy
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -12,7 +13,9 @@ from spark import schema
 from spark.blocks import Block, Stream, add_run, count_kinds, gather, last_runs, number_runs
 from spark.bounces import add_links, link
 from spark.intervals import find_intervals
+from spark.known import mark_known
 from spark.lifetime import find_lives
+from spark.local import make_table
 from spark.pair import pair
 from spark.plan import Plan, State
 from spark.quarantine import place_lines
@@ -35,6 +38,7 @@ class Batch(NamedTuple):
     intervals: DataFrame
     pending: DataFrame
     quarantine: DataFrame
+    lines: DataFrame
     state: State
     counts: dict[str, dict[str, int]]
     close: Callable[[], None]
@@ -57,13 +61,16 @@ def match(
     streams: dict[Stream, dict[int, Block]] | None = None,
 ) -> Matched:
     """Return what the events make of what was pending."""
+    if "known" not in events.columns:
+        events = events.withColumn("known", F.lit(False))
     runs, last, repeats = number_runs(events, gather(events) if streams is None else streams)
-    starts = add_run(of_kinds(events, "start", "done"), runs)
+    fresh = events.filter("NOT known")
+    starts = add_run(of_kinds(fresh, "start", "done"), runs)
     paired = pair(starts, pending, last_runs(events, last), partitions)
     alive = F.coalesce("open", F.lit(True))
     # What was in flight when its message ended belongs to a life that is over.
     orphans = paired.filter(~alive)
-    lives = find_lives(events, paired.filter(alive).drop("key", "open"), pending, partitions)
+    lives = find_lives(fresh, paired.filter(alive).drop("key", "open"), pending, partitions)
     lives = lives.withColumn("key", F.concat_ws(".", "id", "first_ns")).persist(StorageLevel.DISK_ONLY)
     links, waiting = link(lives, pending)
     messages = add_links(lives.filter("is_last"), links)
@@ -71,7 +78,7 @@ def match(
     messages = messages.withColumn("done_ns", F.coalesce("end_ns", "next_ns"))
     flights = lives.filter("kind = 'start'").withColumn("start_ns", F.col("time_ns"))
     flights = flights.select(*_FLIGHT, "open").unionByName(orphans.select(*_FLIGHT, "open"))
-    samples = find_intervals(of_kinds(events, "status", "exiting"), pending, partitions)
+    samples = find_intervals(of_kinds(fresh, "status", "exiting"), pending, partitions)
     open_ones = (
         messages.filter("done_ns IS NULL").withColumn("what", F.lit("message")),
         flights.filter("result IS NULL").withColumn("what", F.lit("delivery")),
@@ -144,10 +151,13 @@ def make_batch(session: SparkSession, plan: Plan, stored: Tables | None) -> Batc
     write_staged(read_lines(session, plan), plan.staging)
     staged = open_staged(session, plan.staging)
     streams = gather(staged)
-    pending = session.createDataFrame([], schema.PENDING) if stored is None else stored.pending
+    pending = make_table(session, [], schema.PENDING) if stored is None else stored.pending
     cores = session.sparkContext.defaultParallelism
     partitions = max(1, min(cores, plan.bytes >> 20), -(-plan.bytes // _BYTES_A_PARTITION))
+    state = copy.deepcopy(plan.state)
+    staged = mark_known(staged, None if stored is None else stored.lines, streams, state)
     matched = match(staged.filter("wrong IS NULL"), pending, partitions, streams)
-    quarantine, state = place_lines(staged, plan, streams)
+    quarantine = place_lines(staged.filter("NOT known"), plan, streams, state)
     quarantine = _fit(quarantine, schema.QUARANTINE, "time_ns")
-    return Batch(*matched[:4], quarantine, state, count_kinds(streams), matched.close)
+    lines = _fit(staged.filter("print IS NOT NULL AND NOT known"), schema.LINES, "time_ns")
+    return Batch(*matched[:4], quarantine, lines, state, count_kinds(streams), matched.close)

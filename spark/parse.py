@@ -6,6 +6,7 @@ from pyspark.sql import functions as F
 from spark.grammar import TEMPLATES, Template, read_template
 from spark.schema import EVENTS
 
+PARSED = (*EVENTS.names, "wrong", "line", "print")
 QUARANTINED = ("host", "queue", "seq", "time_ns", "wrong AS reason", "line AS text")
 TEXT_MAX = 1000  # Characters that quarantine keeps of a line.
 _TAI_LOW = 10  # Low 32 bits of 1970's label 2^62 + 10, with the 10 s that TAI was ahead.
@@ -22,7 +23,9 @@ def parse(lines: DataFrame) -> tuple[DataFrame, DataFrame]:
 
 
 def parse_lines(lines: DataFrame) -> DataFrame:
-    """Return the columns of schema.EVENTS, `wrong` (why it is no event, else null) and `line` (its text, else null).
+    """Return the columns of schema.EVENTS, wrong (why it is no event, else null), line (its text, else null) and print.
+
+    print: a hash of the line, null where it has no stamp or was cut short: what has one counts once.
 
     All lines come back, in the order in which they stand in Spark's partitions; `marks` needs that.
     """
@@ -32,7 +35,8 @@ def parse_lines(lines: DataFrame) -> DataFrame:
     found = found.withColumn("wrong", F.coalesce("wrong", F.when(F.col("kind").isNull(), "not a line of the log")))
     found = _find_fields(found, templates)
     text = F.when(F.col("wrong").isNotNull(), F.substring("value", 1, TEXT_MAX))
-    return _count_marks(found.withColumn("line", text)).select(*EVENTS.names, "wrong", "line")
+    mark = F.when(F.col("time_ns").isNotNull() & ~F.col("torn"), F.hash("value"))
+    return _count_marks(found.withColumns({"line": text, "print": mark})).select(*PARSED)
 
 
 def _find_time(lines: DataFrame) -> DataFrame:

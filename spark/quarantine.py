@@ -1,6 +1,5 @@
 """Lines that could not be read, with the place where they stand; and how many lines of each file were read."""
 
-import copy
 from collections import Counter
 from collections.abc import Mapping
 
@@ -9,6 +8,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
 
 from spark.blocks import Block, Stream, block_of
+from spark.local import make_table
 from spark.plan import Piece, Plan, State
 from spark.read import ROWS
 
@@ -26,13 +26,13 @@ _PLACES = StructType(
 
 
 def place_lines(
-    staged: DataFrame, plan: Plan, streams: Mapping[Stream, Mapping[int, Block]]
-) -> tuple[DataFrame, State]:
-    """Return quarantine (schema.QUARANTINE, without date), and plan.state with the lines of each file counted.
+    staged: DataFrame, plan: Plan, streams: Mapping[Stream, Mapping[int, Block]], state: State
+) -> DataFrame:
+    """Return quarantine (schema.QUARANTINE, without date), and count the lines of each file in `state`.
 
     A stamped line that stands in the log twice is quarantined once; but not one that was cut short.
     """
-    places, state = [], copy.deepcopy(plan.state)
+    places = []
     read: Counter[tuple[str, str, str]] = Counter()
     for piece, number, block in _blocks_in_order(plan, streams):
         file = (piece.host, piece.queue, piece.name)
@@ -43,7 +43,7 @@ def place_lines(
     for (host, queue, name), lines in read.items():
         if name in state[f"{host}/{queue}"]["files"]:
             state[f"{host}/{queue}"]["files"][name][2] += lines
-    table = F.broadcast(staged.sparkSession.createDataFrame(places, _PLACES))
+    table = F.broadcast(make_table(staged.sparkSession, places, _PLACES))
     wrong = staged.filter("part = 'quarantine'").withColumn("block", block_of())
     inside = F.col("seq").bitwiseAND(F.lit(ROWS)) - F.col("first_row")
     line = F.when(~F.col("carried") | (inside > 0), F.col("first_line") + inside)
@@ -51,7 +51,7 @@ def place_lines(
         "host", "queue", "seq", "file", line.alias("line"), "time_ns", F.col("wrong").alias("reason"),
         F.col("line").alias("text"),
     )  # fmt: skip
-    return _drop_repeats(found), state
+    return _drop_repeats(found)
 
 
 def _blocks_in_order(plan: Plan, streams: Mapping[Stream, Mapping[int, Block]]) -> list[tuple[Piece, int, Block]]:

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
 
+from spark.local import make_table
 from spark.plan import Plan
 
 ROW_BITS = 33
@@ -28,14 +29,14 @@ def read_lines(session: SparkSession, plan: Plan) -> DataFrame:
     """Return the plan's lines: host, queue, seq, torn (it was cut short), value (without its newline)."""
     text = session.read.option("lineSep", "\n").option("__globPaths__", "false")
     lines = text.text([piece.path for piece in plan.pieces]).select(
-        F.xxhash64("_metadata.file_path").alias("uri"),
-        F.col("_metadata.file_block_start").alias("start"),
+        F.xxhash64(F.input_file_name()).alias("uri"),
+        F.call_function("input_file_block_start").alias("start"),
         F.monotonically_increasing_id().bitwiseAND(F.lit(ROWS)).alias("row"),
         "value",
     )
     # By a hash, since Spark looks up numbers several times faster than strings, for each line.
-    pieces = session.createDataFrame(
-        [(piece.uri, piece.host, piece.queue, piece.base, piece.torn) for piece in plan.pieces], _PIECES
+    pieces = make_table(
+        session, [(piece.uri, piece.host, piece.queue, piece.base, piece.torn) for piece in plan.pieces], _PIECES
     ).withColumn("uri", F.xxhash64("uri"))
     block = F.col("base") + F.expr(f"start div {plan.block}")
     return lines.join(F.broadcast(pieces), "uri").select(

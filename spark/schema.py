@@ -95,12 +95,17 @@ QUARANTINE = _struct(
     host=STRING, queue=STRING, file=STRING, line=LONG, time_ns=LONG, reason=STRING, text=STRING, date=DATE,
 )  # fmt: skip
 
+# Each stamped line that was read, as a stamp and a hash of 32 bits: what tells that one comes a second time, in a later
+# batch. Only looked at where a batch's stamps are not all later than what was read before.
+LINES = _struct(host=STRING, queue=STRING, time_ns=LONG, print=INT, date=DATE)
+
 TABLES = {
     "messages": MESSAGES,
     "deliveries": DELIVERIES,
     "intervals": INTERVALS,
     "pending": PENDING,
     "quarantine": QUARANTINE,
+    "lines": LINES,
 }
 
 
@@ -112,3 +117,4 @@ class Tables(NamedTuple):
     intervals: DataFrame
     pending: DataFrame
     quarantine: DataFrame
+    lines: DataFrame

@@ -2,12 +2,12 @@
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructType
+from pyspark.sql.types import IntegerType, StringType, StructType
 
 from spark.parse import parse_lines
 from spark.schema import EVENTS
 
-_STAGED = StructType([*EVENTS.fields]).add("wrong", StringType()).add("line", StringType()).add("part", StringType())
+_STAGED = StructType([*EVENTS.fields]).add("wrong", StringType()).add("line", StringType()).add("print", IntegerType())
 _PARTS = {"deliveries": ("start", "done"), "statuses": ("status", "exiting")}
 _WRITERS = "spark.sql.maxConcurrentOutputFileWriters"
 
@@ -31,7 +31,7 @@ def write_staged(lines: DataFrame, staging: str) -> None:
 
 def open_staged(session: SparkSession, staging: str) -> DataFrame:
     """Return what was written: schema.EVENTS, wrong, line and part."""
-    return session.read.schema(_STAGED).parquet(f"{staging}/events")
+    return session.read.schema(StructType([*_STAGED.fields]).add("part", StringType())).parquet(f"{staging}/events")
 
 
 def of_kinds(events: DataFrame, *kinds: str) -> DataFrame:
