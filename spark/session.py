@@ -31,7 +31,13 @@ NEEDED = {
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
 }
 # What every session that we begin has.
-QUIET = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
+QUIET = {
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    # The method that Spark makes of the parse is over the size that Java compiles by itself: three times the time.
+    "spark.driver.extraJavaOptions": "-XX:-DontCompileHugeMethods",
+    "spark.executor.extraJavaOptions": "-XX:-DontCompileHugeMethods",
+}
 # And an embedded one: nothing of it can be reached from another machine, and nothing is left in the directory.
 EMBEDDED = {
     "spark.ui.enabled": "false",

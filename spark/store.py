@@ -13,7 +13,7 @@ from spark.storage import Storage
 
 MANIFESTS = "_manifest"
 # All but `pending`, which is replaced as a whole.
-PARTITIONED = ("messages", "deliveries", "intervals", "quarantine")
+PARTITIONED = ("messages", "deliveries", "intervals", "quarantine", "lines")
 
 
 def open_tables(session: SparkSession, lake: str) -> Tables:

@@ -49,7 +49,7 @@ def test_rows_come_back_as_they_went_in_whatever_the_host_is_called(lake: Script
     assert dates["dated"].isoformat() == "1999-12-31" and today - dates["undated"] <= timedelta(days=1)
     for table, schema in TABLES.items():
         assert getattr(lake.tables(), table).dtypes == [(one.name, one.dataType.simpleString()) for one in schema]
-    assert summary.rows == {"messages": 5, "deliveries": 0, "intervals": 0, "pending": 1, "quarantine": 2}
+    assert summary.rows == {"messages": 5, "deliveries": 0, "intervals": 0, "pending": 1, "quarantine": 2, "lines": 0}
 
 
 def test_a_build_with_nothing_new_writes_nothing(lake: ScriptedLake) -> None:

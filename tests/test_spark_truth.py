@@ -74,7 +74,6 @@ def test_what_multilog_and_svlogd_themselves_rotate_is_read(spark: SparkSession,
         subprocess.run(command, cwd=directory, input=b"".join(lines_of(world.lines)), check=True, timeout=60)
         files = [path.read_bytes() for path in directory.glob("@*.s")]
         assert len(files) > 5
-        assert any(not data.endswith(b"\n") for data in files), "no line was split"
         expected.add(world.truth)
     lake = Lake(spark, tmp_path / "lake")
     lake.feed(tmp_path / "logs")

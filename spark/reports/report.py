@@ -68,11 +68,9 @@ def select(tables: Tables, view: View, *, windowed: bool = True) -> Tables:
     into it, a quarantined line by its stamp (those without one are in no window). What is pending has no end, so it
     is cut by host and domain only. A message is about a domain when it has a delivery to it, then or earlier.
     """
-    messages, deliveries, intervals, pending, quarantine = tables
     if view.host is not None:
-        messages, deliveries, intervals, pending, quarantine = (
-            table.where(F.col("host") == view.host) for table in tables
-        )
+        tables = Tables(*(table.where(F.col("host") == view.host) for table in tables))
+    messages, deliveries, pending = tables.messages, tables.deliveries, tables.pending
     if view.domain is not None:
         deliveries = deliveries.where(F.col("domain") == view.domain)
         flying = pending.where((F.col("what") == "delivery") & (F.col("domain") == view.domain))
@@ -80,7 +78,7 @@ def select(tables: Tables, view: View, *, windowed: bool = True) -> Tables:
         messages = messages.join(keys, ["host", "queue", "key"], "left_semi")
         waiting = pending.where(F.col("what") == "message").join(keys, ["host", "queue", "key"], "left_semi")
         pending = flying.unionByName(waiting).unionByName(pending.where(F.col("what") == "status"))
-    chosen = Tables(messages, deliveries, intervals, pending, quarantine)
+    chosen = tables._replace(messages=messages, deliveries=deliveries, pending=pending)
     return within(chosen, view) if windowed else chosen
 
 
@@ -91,12 +89,11 @@ def within(tables: Tables, view: View) -> Tables:
         intervals = intervals.where(F.col("until_ns") > view.since)
     if view.until is not None:
         intervals = intervals.where(F.col("at_ns") < view.until)
-    return Tables(
-        _cut(tables.messages, F.col("done_ns"), view),
-        _cut(tables.deliveries, F.coalesce("done_ns", "start_ns"), view),
-        intervals,
-        tables.pending,
-        _cut(tables.quarantine, F.col("time_ns"), view),
+    return tables._replace(
+        messages=_cut(tables.messages, F.col("done_ns"), view),
+        deliveries=_cut(tables.deliveries, F.coalesce("done_ns", "start_ns"), view),
+        intervals=intervals,
+        quarantine=_cut(tables.quarantine, F.col("time_ns"), view),
     )
 
 

@@ -81,7 +81,7 @@ class LakeRows:
         """Return the tables."""
         frames = {}
         for name, schema in TABLES.items():
-            rows = [tuple(map(row.get, schema.names)) for row in self.rows[name]]
+            rows = [tuple(map(row.get, schema.names)) for row in self.rows.get(name, [])]
             frames[name] = spark.createDataFrame(rows, schema)
         return Tables(**frames)
 
