@@ -10,7 +10,8 @@ from spark import update
 from spark.schema import TABLES
 from support.scripted_logs import ScriptedLake, message, pending, quarantined
 
-pytestmark = pytest.mark.together  # They share a Spark session.
+# A minute or more each on a busy machine: until they are cheaper they run with --exhaustive.
+pytestmark = [pytest.mark.together, pytest.mark.exhaustive]
 
 STRANGE = ["007", "1e3", "null", "a:b c{}[*]/%41=", "ä"]
 

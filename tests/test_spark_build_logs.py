@@ -10,7 +10,8 @@ from spark.build import Order, Summary, build
 from spark.progress import Progress
 from spark.store import open_tables
 
-pytestmark = pytest.mark.together  # They share a Spark session.
+# A minute or more each on a busy machine: until they are cheaper they run with --exhaustive.
+pytestmark = [pytest.mark.together, pytest.mark.exhaustive]
 
 # Each line with its stamp's nanoseconds; one second, 2023-11-14.
 EVENTS = [

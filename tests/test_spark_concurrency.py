@@ -9,7 +9,8 @@ from spark.reports import View
 from spark.schema import Tables
 from support.lake_rows import LakeRows, ask, ns, utc
 
-pytestmark = pytest.mark.together
+# A minute or more each on a busy machine: until they are cheaper they run with --exhaustive.
+pytestmark = [pytest.mark.together, pytest.mark.exhaustive]
 
 HOUR = 1_699_999_200
 

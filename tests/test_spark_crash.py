@@ -14,7 +14,8 @@ from spark.update import Update, make_lake, prepare
 from support.crashing_storage import counting
 from support.scripted_logs import Crash, CrashAt, ScriptedLake, message, pending
 
-pytestmark = pytest.mark.together  # They share a Spark session.
+# A minute or more each on a busy machine: until they are cheaper they run with --exhaustive.
+pytestmark = [pytest.mark.together, pytest.mark.exhaustive]
 
 DAY = "date=2026-01-02/host=a"
 

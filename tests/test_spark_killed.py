@@ -8,7 +8,8 @@ from pyspark.sql import SparkSession
 from support.killed_build import run_and_kill, script
 from support.scripted_logs import CrashAt, ScriptedLake
 
-pytestmark = pytest.mark.together  # They share a Spark session.
+# A minute or more each on a busy machine: until they are cheaper they run with --exhaustive.
+pytestmark = [pytest.mark.together, pytest.mark.exhaustive]
 
 PHASES = [
     "looking at the lake",

@@ -18,7 +18,8 @@ from spark.progress import Progress
 from spark.reports import View
 from spark.store import open_lake, read_tables
 
-pytestmark = pytest.mark.together
+# A minute or more each on a busy machine: until they are cheaper they run with --exhaustive.
+pytestmark = [pytest.mark.together, pytest.mark.exhaustive]
 
 NANO = 10**9
 

@@ -13,7 +13,8 @@ from spark.reports import REPORTS, Report
 from spark.show import FORMATS, print_report
 from spark.times import parse_time
 
-pytestmark = pytest.mark.together
+# A minute or more each on a busy machine: until they are cheaper they run with --exhaustive.
+pytestmark = [pytest.mark.together, pytest.mark.exhaustive]
 
 ROOT = Path(__file__).parents[1]
 

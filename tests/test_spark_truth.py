@@ -13,7 +13,8 @@ from support.log_rows import Truth, agree
 from support.log_world import World
 from support.tools import need
 
-pytestmark = pytest.mark.together  # They share a Spark session.
+# A minute or more each on a busy machine: until they are cheaper they run with --exhaustive.
+pytestmark = [pytest.mark.together, pytest.mark.exhaustive]
 
 
 def write_worlds(logs: Path, seed: int, places: list[tuple[str, str]], steps: int) -> Truth:

@@ -16,7 +16,8 @@ from support.log_reference import read_stream
 from support.log_rows import Truth, agree
 from support.log_world import World
 
-pytestmark = pytest.mark.together  # They share a Spark session.
+# A minute or more each on a busy machine: until they are cheaper they run with --exhaustive.
+pytestmark = [pytest.mark.together, pytest.mark.exhaustive]
 SLOW = settings(deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate])
 CUTS = st.integers(0, 2**30)
 
