@@ -1,14 +1,12 @@
 """queue-remote and the refusals of a real Postfix: by recipient, for now, with 421, for too much of something."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE
-from support.postfix_services import SMTPD, TEXT, Services, deliver, letters, serve
+from support.postfix_services import SMTPD, TEXT, Services, deliver, letters
 from support.remote_daemon import RemoteDaemon, RemoteHome
 
+pytest_plugins = ["support.peer_services"]
 pytestmark = pytest.mark.together  # They share a Postfix.
 SERVICES = {
     "choosy": [
@@ -27,26 +25,9 @@ SERVICES = {
 }
 
 
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
-    with serve(SERVICES, tmp_path_factory.mktemp("certificate")) as made:
-        yield made
-
-
-@pytest.fixture
-def services(running: Services) -> Services:
-    running.clear()
-    return running
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> RemoteHome:
-    return RemoteHome(tmp_path, timeoutconnect="5", timeoutremote="30", connectionidle="10")
-
-
-def test_each_recipient_has_its_own_verdict(home: RemoteHome, services: Services) -> None:
+def test_each_recipient_has_its_own_verdict(remote_home: RemoteHome, services: Services) -> None:
     who = [b"yes@b.example", b"no@b.example", b"grey@b.example", b"also@b.example"]
-    [report] = deliver(home, services.ports["choosy"], *who)
+    [report] = deliver(remote_home, services.ports["choosy"], *who)
     assert (report.scope, letters(report)) == (MESSAGE_SCOPE, b"KDZK")
     assert b"550 5.7.1 <no@b.example>: Recipient address rejected: not here" in report.verdicts[1][1]
     assert b"451 4.7.1 <grey@b.example>: Recipient address rejected: greylisted" in report.verdicts[2][1]
@@ -54,31 +35,34 @@ def test_each_recipient_has_its_own_verdict(home: RemoteHome, services: Services
     assert sorted(message.recipient for message in stored) == [b"also@b.example", b"yes@b.example"]
 
 
-def test_nobody_accepted_leaves_the_connection_good(home: RemoteHome, services: Services) -> None:
+def test_nobody_accepted_leaves_the_connection_good(remote_home: RemoteHome, services: Services) -> None:
     before = services.postfix.log()
-    reports = deliver(home, services.ports["choosy"], b"no@b.example", b"grey@b.example", times=3)
+    reports = deliver(remote_home, services.ports["choosy"], b"no@b.example", b"grey@b.example", times=3)
     assert [(report.scope, letters(report)) for report in reports] == [(MESSAGE_SCOPE, b"DZ")] * 3
     assert services.log_since(before).count(" connect from ") == 1
     assert services.postfix.settle() == []
 
 
-def test_421_to_a_recipient_defers_all_and_the_next_job_connects_anew(home: RemoteHome, services: Services) -> None:
-    reports = deliver(home, services.ports["choosy"], b"yes@b.example", b"gone@b.example", b"late@b.example", times=2)
+def test_421_to_a_recipient_defers_all_and_the_next_job_connects_anew(
+    remote_home: RemoteHome, services: Services
+) -> None:
+    who = [b"yes@b.example", b"gone@b.example", b"late@b.example"]
+    reports = deliver(remote_home, services.ports["choosy"], *who, times=2)
     assert [(report.scope, letters(report)) for report in reports] == [(MESSAGE_SCOPE, b"ZZZ")] * 2
     assert b"421 4.7.0 <gone@b.example>" in reports[0].verdicts[1][1]
     assert services.postfix.settle() == []
 
 
-def test_too_many_recipients_are_left_for_the_next_attempt(home: RemoteHome, services: Services) -> None:
-    [report] = deliver(home, services.ports["few"], *[b"to%d@b.example" % number for number in range(5)])
+def test_too_many_recipients_are_left_for_the_next_attempt(remote_home: RemoteHome, services: Services) -> None:
+    [report] = deliver(remote_home, services.ports["few"], *[b"to%d@b.example" % number for number in range(5)])
     assert (report.scope, letters(report)) == (MESSAGE_SCOPE, b"KKKZZ")
     assert b"452 4.5.3" in report.verdicts[3][1]
     assert len(services.postfix.wait_for(3)) == 3
 
 
-def test_too_many_errors_end_the_session_and_lose_nobody(home: RemoteHome, services: Services) -> None:
+def test_too_many_errors_end_the_session_and_lose_nobody(remote_home: RemoteHome, services: Services) -> None:
     who = [b"ok@b.example", *[b"no%d@b.example" % number for number in range(6)]]
-    [report] = deliver(home, services.ports["short"], *who)
+    [report] = deliver(remote_home, services.ports["short"], *who)
     assert report.scope == MESSAGE_SCOPE
     assert letters(report)[:1] == b"Z"
     assert set(letters(report)[1:]) <= set(b"DZ")
@@ -86,10 +70,10 @@ def test_too_many_errors_end_the_session_and_lose_nobody(home: RemoteHome, servi
     assert services.postfix.settle() == []
 
 
-def test_an_idle_connection_that_it_closes_costs_nothing(home: RemoteHome, services: Services) -> None:
-    home.route_all_to(services.ports["impatient"])
-    path = home.message(TEXT)
-    with RemoteDaemon(home) as daemon:
+def test_an_idle_connection_that_it_closes_costs_nothing(remote_home: RemoteHome, services: Services) -> None:
+    remote_home.route_all_to(services.ports["impatient"])
+    path = remote_home.message(TEXT)
+    with RemoteDaemon(remote_home) as daemon:
         for count in (1, 2):
             before = services.postfix.log()
             assert letters(daemon.deliver(path, b"to@b.example")) == b"K"
@@ -98,6 +82,6 @@ def test_an_idle_connection_that_it_closes_costs_nothing(home: RemoteHome, servi
         assert daemon.end() == (0, b"")
 
 
-def test_a_host_that_is_not_there_is_told_apart(home: RemoteHome) -> None:
-    [report] = deliver(home, 1)
+def test_a_host_that_is_not_there_is_told_apart(remote_home: RemoteHome) -> None:
+    [report] = deliver(remote_home, 1)
     assert (report.scope, letters(report)) == (HOST_SCOPE, b"Z")
