@@ -2,11 +2,11 @@
 
 import selectors
 import socket
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from typing import Self
+
+from support.selector_server import SelectorServer
 
 # How a connection is treated: the command that it hangs at (CONNECT, EHLO, MAIL ...), or one of these.
 FAST = b""
@@ -20,65 +20,38 @@ _REPLIES = {b"EHLO": b"250 many.example", b"DATA": b"354 go", b"QUIT": b"221 bye
 _END = b"\r\n.\r\n"
 
 
-class ManyPeers:
+class ManyPeers(SelectorServer["_Peer"]):
     """Listens from `with` on; `treat` says how the connection with a number, from 0, is treated.
 
     `hanging` counts those that hang, by where; `taken` has the size of each message that came whole, as it was sent.
     """
 
     def __init__(self, treat: Callable[[int], bytes]) -> None:
+        super().__init__(backlog=4096)
         self.hanging: Counter[bytes] = Counter()
         self.taken: list[int] = []
         self._treat = treat
         self._accepted = 0
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
         # Connections inherit it: what nobody reads stays with the sender.
         self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
-        self.port = int(self._listener.getsockname()[1])
-        self._wake, self._waker = socket.socketpair()
-        self._peers: dict[socket.socket, _Peer] = {}
         self._resting: list[tuple[float, socket.socket]] = []
-        self._selector = selectors.DefaultSelector()
-        self._thread = threading.Thread(target=self._run)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
+    def _prepare(self) -> float | None:
+        while self._resting and self._resting[0][0] <= time.monotonic():
+            self._selector.register(self._resting.pop(0)[1], selectors.EVENT_READ)
+        return _REST_SECONDS if self._resting else None
 
-    def __exit__(self, *exc: object) -> None:
-        self._waker.close()
-        self._thread.join(10)
-
-    def _run(self) -> None:
-        for descriptor in (self._wake, self._listener):
-            self._selector.register(descriptor, selectors.EVENT_READ)
-        while True:
-            for key, _ in self._selector.select(_REST_SECONDS if self._resting else None):
-                if key.fileobj is self._wake:
-                    for each in (*self._peers, self._listener, self._wake):
-                        each.close()
-                    self._selector.close()
-                    return
-                if key.fileobj is self._listener:
-                    self._accept()
-                else:
-                    assert isinstance(key.fileobj, socket.socket)
-                    self._serve(key.fileobj)
-            while self._resting and self._resting[0][0] <= time.monotonic():
-                self._selector.register(self._resting.pop(0)[1], selectors.EVENT_READ)
-
-    def _accept(self) -> None:
-        connection, _ = self._listener.accept()
-        peer = self._peers[connection] = _Peer(self, connection, self._treat(self._accepted))
+    def _begin(self, connection: socket.socket) -> "_Peer":
+        peer = _Peer(self, connection, self._treat(self._accepted))
         self._accepted += 1
-        self._selector.register(connection, selectors.EVENT_READ)
         if peer.treatment == b"CONNECT":
             self.hang(connection, b"CONNECT")
         else:
             connection.sendall(b"220 many.example\r\n")
+        return peer
 
     def _serve(self, connection: socket.socket) -> None:
-        peer = self._peers[connection]
+        peer = self._sessions[connection]
         try:
             data = connection.recv(_SLOW_CHUNK if peer.slow else _CHUNK)
             if data:
@@ -86,9 +59,7 @@ class ManyPeers:
         except OSError:
             data = b""  # The client was killed.
         if not data:
-            self._selector.unregister(connection)
-            del self._peers[connection]
-            connection.close()
+            self._close(connection)
         elif peer.slow:
             self._selector.unregister(connection)
             self._resting.append((time.monotonic() + _REST_SECONDS, connection))

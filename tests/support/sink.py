@@ -5,11 +5,12 @@ against a real server. Recipients that begin with `refused` get 550; those that 
 time, then 550; those that begin with `never` get 451 every time.
 """
 
-import selectors
 import socket
 import threading
 from collections import Counter
 from typing import NamedTuple, Self
+
+from support.selector_server import SelectorServer
 
 _REPLIES = {b"MAIL": b"250 ok", b"RSET": b"250 ok", b"NOOP": b"250 ok", b"DATA": b"354 go on", b"QUIT": b"221 bye"}
 
@@ -22,27 +23,14 @@ class Taken(NamedTuple):
     content: bytes
 
 
-class Sink:
+class Sink(SelectorServer["_Session"]):
     """Listens from `with` on; `port` is its port, `taken` the messages so far, `asked` how often each RCPT came."""
 
     def __init__(self) -> None:
+        super().__init__(backlog=1024)
         self.taken: list[Taken] = []
         self.asked: Counter[bytes] = Counter()
         self._arrived = threading.Condition()
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
-        self.port = int(self._listener.getsockname()[1])
-        self._wake, self._waker = socket.socketpair()
-        self._sessions: dict[socket.socket, _Session] = {}
-        self._selector = selectors.DefaultSelector()
-        self._thread = threading.Thread(target=self._run)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._waker.close()
-        self._thread.join(10)
 
     def take(self, message: Taken) -> None:
         """Keep a message."""
@@ -56,25 +44,9 @@ class Sink:
             assert self._arrived.wait_for(lambda: len(self.taken) >= count, deadline), f"only {len(self.taken)}"
             return list(self.taken)
 
-    def _run(self) -> None:
-        for descriptor in (self._wake, self._listener):
-            self._selector.register(descriptor, selectors.EVENT_READ)
-        while True:
-            for key, _ in self._selector.select():
-                if key.fileobj is self._wake:
-                    self._end()
-                    return
-                if key.fileobj is self._listener:
-                    self._accept()
-                else:
-                    assert isinstance(key.fileobj, socket.socket)
-                    self._serve(key.fileobj)
-
-    def _accept(self) -> None:
-        connection, _ = self._listener.accept()
-        self._sessions[connection] = _Session(self, connection)
-        self._selector.register(connection, selectors.EVENT_READ)
+    def _begin(self, connection: socket.socket) -> "_Session":
         connection.sendall(b"220 sink.example\r\n")
+        return _Session(self, connection)
 
     def _serve(self, connection: socket.socket) -> None:
         try:
@@ -82,14 +54,7 @@ class Sink:
         except OSError:
             going_on = False  # The client was killed.
         if not going_on:
-            self._selector.unregister(connection)
-            del self._sessions[connection]
-            connection.close()
-
-    def _end(self) -> None:
-        for each in (*self._sessions, self._listener, self._wake):
-            each.close()
-        self._selector.close()
+            self._close(connection)
 
 
 class _Session:
