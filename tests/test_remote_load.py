@@ -76,12 +76,7 @@ def test_peers_that_take_nothing_under_tls_cost_a_piece_of_the_message_each(home
     over = threading.Event()
 
     def script(peer: Peer) -> None:
-        peer.greet(b"STARTTLS")
-        peer.hear()
-        peer.say(b"220 go")
-        peer.start_tls(server_context())
-        peer.hear()
-        peer.say(b"250 raw.example")
+        peer.greet_under_tls(server_context())
         for answer in (b"250 ok", b"250 ok", b"354 go"):
             peer.hear()
             peer.say(answer)

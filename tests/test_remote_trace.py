@@ -64,12 +64,7 @@ def test_the_dialogue_is_shown_in_order(home: RemoteHome) -> None:
 
 def test_tls_is_shown_with_its_version_and_whether_the_peer_is_verified(home: RemoteHome) -> None:
     def script(peer: Peer) -> None:
-        peer.greet(b"STARTTLS")
-        peer.hear()
-        peer.say(b"220 go")
-        peer.start_tls(server_context())
-        peer.hear()
-        peer.say(b"250 raw.example")
+        peer.greet_under_tls(server_context())
         peer.take_message()
 
     server_context()

@@ -58,6 +58,15 @@ class Peer:
         self._connection = context.wrap_socket(self._connection, server_side=True)
         self._stream = self._connection.makefile("rb")
 
+    def greet_under_tls(self, context: ssl.SSLContext) -> None:
+        """Greet, hear STARTTLS, do the handshake, and answer the second EHLO, with no extensions."""
+        self.greet(b"STARTTLS")
+        assert self.hear() == b"STARTTLS"
+        self.say(b"220 go")
+        self.start_tls(context)
+        assert self.hear().startswith(b"EHLO ")
+        self.say(b"250 raw.example")
+
     def take_message(self, answer: bytes = b"250 done") -> bytes:
         """Take one message, command by command, and say `answer`; return the message as it came."""
         for said in (b"250 ok", b"250 ok", b"354 go"):
