@@ -1,6 +1,5 @@
 """maildrop/ with whatever users may put there: none of it blocks or fools queue-pickup, and good mail goes on."""
 
-import errno
 import os
 import socket
 import stat
@@ -235,12 +234,6 @@ def test_what_takes_the_name_of_a_file_that_is_queued_stays_and_hinders_nobody(t
         drop.add(name(number))
     assert drop.take() and said == []
     assert maildrop(home) == [name(1)] and not drop.waiting and not drop.troubled and states(home) == {4: 3}
-
-
-def test_nothing_is_reached_across_a_mount_point() -> None:
-    with pytest.raises(OSError) as caught:
-        Directory("/").look("proc")
-    assert caught.value.errno == errno.EXDEV
 
 
 def test_an_envelope_over_its_limit_is_set_aside(home: Home) -> None:

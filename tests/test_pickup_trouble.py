@@ -1,5 +1,6 @@
 """queue-pickup in trouble: damaged files, what is no file of ours, a disk or a queue that refuses, sudden kills."""
 
+import errno
 import os
 import random
 import signal
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
+from queue_inject.untrusted import Directory
 from queue_wire.maildrop import pack_header
 from support.injectors import (
     USER,
@@ -97,6 +99,12 @@ def test_a_message_that_does_not_fit_stands_in_no_other_s_way(home: Home) -> Non
     assert only(home).message == b"small"
     with PickupDaemon(home):
         taken(home, 2)
+
+
+def test_nothing_is_reached_across_a_mount_point() -> None:
+    with pytest.raises(OSError) as caught:
+        Directory("/").look("proc")
+    assert caught.value.errno == errno.EXDEV
 
 
 def test_sigkill_at_any_moment_loses_no_message(home: Home) -> None:
