@@ -5,27 +5,29 @@ which nothing was in flight) is counted within each block, and the blocks' sums 
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, IntegerType, LongType, StructField, StructType
 
 from spark.local import make_table
 from spark.read import ROW_BITS, ROWS
+from spark.streams import Numbers, Stream
 
-Stream: TypeAlias = tuple[str, str]
 _RUNS = StructType(
     [
-        StructField("host", StringType()),
-        StructField("queue", StringType()),
+        StructField("stream", IntegerType()),
         StructField("block", LongType()),
         StructField("low", LongType()),
         StructField("base", LongType()),
+        StructField("again", ArrayType(LongType())),
     ]
 )
+
+
+_LAST = StructType([_RUNS.fields[0], StructField("last_run", LongType())])
 
 
 @dataclass
@@ -54,15 +56,16 @@ def is_mark() -> Column:
     return F.coalesce((F.col("kind") == "exiting") | zero, F.lit(False))
 
 
-def gather(lines: DataFrame) -> dict[Stream, dict[int, Block]]:
+def gather(lines: DataFrame, numbers: Numbers) -> dict[Stream, dict[int, Block]]:
     """Return the blocks of each stream by number. lines: events, and what is quarantined (kind null)."""
-    groups = lines.groupBy("host", "queue", block_of().alias("block"), F.coalesce("kind", F.lit("quarantine"))).agg(
+    groups = lines.groupBy("stream", block_of().alias("block"), F.coalesce("kind", F.lit("quarantine"))).agg(
         F.min("marks"), F.sum(is_mark().cast("long")), F.min(F.col("seq").bitwiseAND(F.lit(ROWS))), F.count("*"),
         F.min("time_ns"), F.max("time_ns"),
     )  # fmt: skip
     streams: dict[Stream, dict[int, Block]] = defaultdict(dict)
-    for host, queue, number, kind, low, marks, row, count, *times in groups.collect():
-        block = streams[host, queue].setdefault(number, Block(low, 0, row))
+    names = {number: stream for stream, number in numbers.items()}
+    for stream, number, kind, low, marks, row, count, *times in groups.collect():
+        block = streams[names[stream]].setdefault(number, Block(low, 0, row))
         block.low, block.first_row = min(block.low, low), min(block.first_row, row)
         block.marks += marks
         block.lines += count
@@ -80,53 +83,52 @@ def count_kinds(streams: Mapping[Stream, Mapping[int, Block]]) -> dict[str, dict
 
 
 def find_repeats(events: DataFrame) -> DataFrame:
-    """Return host, queue, block, again: the seqs of marks that stand in the log a second time, or are known."""
-    same = Window.partitionBy("host", "queue", "time_ns", "kind", "local_limit", "remote_limit").orderBy("seq")
+    """Return stream, block, again: the seqs of marks that stand in the log a second time, or are known."""
+    same = Window.partitionBy("stream", "time_ns", "kind", "local_limit", "remote_limit").orderBy("seq")
     marks = events.filter(is_mark()).withColumn("before", F.lag("seq").over(same))
     again = marks.filter("known OR before IS NOT NULL").withColumn("block", block_of())
-    return again.groupBy("host", "queue", "block").agg(F.sort_array(F.collect_list("seq")).alias("again"))
+    return again.groupBy("stream", "block").agg(F.sort_array(F.collect_list("seq")).alias("again"))
+
+
+def overlap(streams: Mapping[Stream, Mapping[int, Block]]) -> bool:
+    """Return whether a block of some stream has a stamp that is not later than all of the blocks before it."""
+    for blocks in streams.values():
+        latest = None
+        for number in sorted(blocks):
+            if not blocks[number].times:
+                continue
+            if latest is not None and min(blocks[number].times) <= latest:
+                return True
+            latest = max(blocks[number].times)
+    return False
 
 
 def number_runs(
-    events: DataFrame, streams: Mapping[Stream, Mapping[int, Block]]
-) -> tuple[DataFrame, dict[Stream, int], DataFrame]:
-    """Return how to reckon the run of a line, the number of each stream's last run, and a DataFrame to unpersist.
+    events: DataFrame, streams: Mapping[Stream, Mapping[int, Block]], numbers: Numbers, careful: bool
+) -> tuple[DataFrame, DataFrame]:
+    """Return how to reckon the run of a line, for add_run, and each stream's last run: stream, last_run.
 
     Runs are parted by marks, and a delivery does not outlive its run. run = base + (marks - low) - those of `again`
-    before it. A stream's first run in a batch, which is that of what was carried over, is 0.
+    before it. A stream's first run in a batch, which is that of what was carried over, is 0. careful: look for marks
+    that are there a second time.
     """
-    repeats = find_repeats(events).persist()
-    dropped = {
-        (host, queue, block): count
-        for host, queue, block, count in repeats.select("host", "queue", "block", F.size("again")).collect()
-    }
-    rows: list[tuple[str, str, int, int, int]] = []
-    last: dict[Stream, int] = {}
-    for (host, queue), blocks in streams.items():
-        base = 0
+    repeats = find_repeats(events).collect() if careful else []
+    again = {(row["stream"], row["block"]): row["again"] for row in repeats}
+    rows: list[tuple[object, ...]] = []
+    last = []
+    for stream, blocks in streams.items():
+        base, place = 0, numbers[stream]
         for number in sorted(blocks):
-            rows.append((host, queue, number, blocks[number].low, base))
-            base += blocks[number].marks - dropped.get((host, queue, number), 0)
-        last[host, queue] = base
+            dropped = again.get((place, number), [])
+            rows.append((place, number, blocks[number].low, base, dropped))
+            base += blocks[number].marks - len(dropped)
+        last.append((place, base))
     session = events.sparkSession
-    table = make_table(session, rows, _RUNS)
-    if dropped:
-        table = table.join(repeats, ["host", "queue", "block"], "left")
-    else:
-        table = table.withColumn("again", F.lit(None).cast("array<bigint>"))
-    return table, last, repeats
+    return make_table(session, rows, _RUNS), make_table(session, last, _LAST)
 
 
 def add_run(events: DataFrame, runs: DataFrame) -> DataFrame:
     """Add `run` to events."""
-    found = events.withColumn("block", block_of()).join(F.broadcast(runs), ["host", "queue", "block"])
-    before = F.coalesce(F.size(F.filter("again", lambda seq: seq < F.col("seq"))), F.lit(0))
-    before = F.when(F.col("again").isNull(), F.lit(0)).otherwise(before)
+    found = events.withColumn("block", block_of()).join(F.broadcast(runs), ["stream", "block"])
+    before = F.when(F.size("again") == 0, 0).otherwise(F.size(F.filter("again", lambda seq: seq < F.col("seq"))))
     return found.withColumn("run", F.col("base") + F.col("marks") - F.col("low") - before)
-
-
-def last_runs(session_of: DataFrame, last: Mapping[Stream, int]) -> DataFrame:
-    """Return host, queue, last_run."""
-    schema = StructType([*_RUNS.fields[:2], StructField("last_run", LongType())])
-    rows: Sequence[tuple[str, str, int]] = [(host, queue, run) for (host, queue), run in last.items()]
-    return make_table(session_of.sparkSession, rows, schema)

@@ -105,10 +105,7 @@ def _add(
         if wanted.pieces:
             progress.phase("reading lines")
             batch = make_batch(session, wanted, read_tables(session, storage, manifest) if manifest.number else None)
-            try:
-                _stage(update, batch, wanted, manifest, progress, summary)
-            finally:
-                batch.close()
+            _stage(update, batch, wanted, manifest, progress, summary)
             counts, state = batch.counts, batch.state
         progress.phase("moving files in")
         update.move()

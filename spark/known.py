@@ -4,27 +4,35 @@ from collections.abc import Mapping
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
-from spark.blocks import Block, Stream
+from spark.blocks import Block
 from spark.local import make_table
 from spark.plan import State
+from spark.streams import Numbers, Stream
 
 _RANGES = StructType(
     [
+        StructField("stream", IntegerType()),
         StructField("host", StringType()),
         StructField("queue", StringType()),
         StructField("earliest", LongType()),
         StructField("latest", LongType()),
     ]
 )
-_LINE = ["host", "queue", "time_ns", "print"]
+_LINE = ["stream", "time_ns", "print"]
 
 
 def mark_known(
-    staged: DataFrame, lines: DataFrame | None, streams: Mapping[Stream, Mapping[int, Block]], state: State
-) -> DataFrame:
-    """Add `known`: whether a line is in `lines` (schema.LINES). state: a plan's; its `latest` are set.
+    staged: DataFrame,
+    lines: DataFrame | None,
+    streams: Mapping[Stream, Mapping[int, Block]],
+    numbers: Numbers,
+    state: State,
+) -> tuple[DataFrame, bool]:
+    """Add `known`: whether a line is in `lines` (schema.LINES), and return whether any might be.
+
+    state: a plan's; its `latest` are set.
 
     A stream whose stamps are all later than what was read before, which is nearly each in nearly each batch, has none.
     """
@@ -33,13 +41,14 @@ def mark_known(
         known = state[f"{host}/{queue}"]
         times = [time for block in blocks.values() for time in block.times]
         if times and known.get("latest") is not None and min(times) <= known["latest"]:
-            ranges.append((host, queue, min(times), max(times)))
+            ranges.append((numbers[host, queue], host, queue, min(times), max(times)))
         if times:
             known["latest"] = max(times) if known.get("latest") is None else max(known["latest"], *times)
     if lines is None or not ranges:
-        return staged.withColumn("known", F.lit(False))
-    earliest, latest = min(row[2] for row in ranges), max(row[3] for row in ranges)
+        return staged.withColumn("known", F.lit(False)), False
+    earliest, latest = min(row[3] for row in ranges), max(row[4] for row in ranges)
     table = F.broadcast(make_table(staged.sparkSession, ranges, _RANGES))
     old = lines.filter(F.col("time_ns").between(earliest, latest)).join(table, ["host", "queue"])
     old = old.filter("time_ns BETWEEN earliest AND latest").select(*_LINE).distinct().withColumn("old", F.lit(True))
-    return staged.join(old, _LINE, "left").withColumn("known", F.coalesce("old", F.lit(False))).drop("old")
+    marked = staged.join(old, _LINE, "left").withColumn("known", F.coalesce("old", F.lit(False))).drop("old")
+    return marked, True

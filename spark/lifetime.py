@@ -4,23 +4,33 @@ A life of a number begins with `new`, `info` or a delivery's start while none is
 with other facts than the open life's shows that this one's `end` is missing: it is lost, and the next began with the
 last `new` before that `info`. What is said of a number without an open life (a second `end`, say) is nothing.
 
-Rows go through windows over (id, host, queue) in the order of the log; all of them share one sort.
+Rows go through windows over (id, stream) in the order of the log; all of them share one sort.
 """
 
-from pyspark.sql import Column, DataFrame, Window, WindowSpec
+from functools import reduce
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, Observation, Window, WindowSpec
 from pyspark.sql import functions as F
 
+from spark.bounces import BOUNCE_SENDERS
 from spark.stage import of_kinds
 
-# Places of what an earlier batch left open, before all of this one: its messages, then their deliveries.
-OPEN_SEQ = -3
+# Places of what an earlier batch left, before all of this one: deliveries of messages that had ended, open messages.
+# Deliveries of those are behind them (pair.CARRIED_SEQ).
+ORPHAN_SEQ, OPEN_SEQ = -4, -3
 # What `known` says of the open life, besides a hash of its facts.
 _ENDED, _NEW, _STARTED = 0, 1, 2
 _WAS = (
     "birth_ns", "info_ns", "first_ns", "successes", "failures", "deferrals", "bounce_qp", "bounce_of", "again_ns",
     "fate", "seen",
 )  # fmt: skip
-_PLACE = ("id", "host", "queue")
+_PLACE = ("id", "stream")
+# What of a row only matters in the end. It goes through shuffle and windows as one column, which costs far less.
+_BODY = ("bytes", "uid", "sender", "channel", "recipient", "done_ns", "reason", "key")
+# What is said of a message in this order may be said in one nanosecond.
+_ORDER = ("orphan", "open", "new", "info", "start", "bounce", "triple", "hold", "release", "end")
+_COUNTS = {"successes": ("success",), "failures": ("failure",), "deferrals": ("deferral", "mangled")}
 
 
 def _order() -> WindowSpec:
@@ -31,134 +41,214 @@ def _before() -> WindowSpec:
     return _order().rowsBetween(Window.unboundedPreceding, -1)
 
 
-def _life() -> WindowSpec:
-    life = Window.partitionBy(*_PLACE, "life").orderBy("seq")
-    return life.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+def _so_far() -> WindowSpec:
+    return _order().rowsBetween(Window.unboundedPreceding, 0)
 
 
-def find_lives(events: DataFrame, deliveries: DataFrame, pending: DataFrame, partitions: int) -> DataFrame:
+def find_lives(
+    events: DataFrame, deliveries: DataFrame, pending: DataFrame, partitions: int, doubts: Observation | None = None
+) -> DataFrame:
     """Return the rows that matter later, with their life: starts, bounces, first infos of bounces, and ends of lives.
 
-    events: of messages. deliveries: of pair, without those whose message had ended before. is_last marks the last row
-    of a life: the columns of a message are right in that row.
+    events: of messages. deliveries: of pair; those whose message had ended in an earlier batch come back as kind
+    `orphan`, and only their own columns and key count. is_last marks the last row of a life: the columns of a message
+    are right in that row. `seen` there has the first recipient and those of earlier batches; `others` says that there
+    are more, `hashed` of the life's starts with `more`. doubts: as for pair.
     """
     rows = _gather(events, deliveries, pending).repartition(partitions, *_PLACE)
-    return _sum_up(_number(_know(_drop_repeats(rows))))
+    if doubts is None:
+        rows = _drop_repeats(rows)
+    return _sum_up(_number(_know(_live(rows, doubts))))
 
 
 def _gather(events: DataFrame, deliveries: DataFrame, pending: DataFrame) -> DataFrame:
     """Return what is said of messages in one form. `was`: what an earlier batch knew of an open one."""
     deleted = "kind <> 'hold' OR text LIKE 'msg%: deleted by the administrator%'"
     said = of_kinds(events, "new", "info", "end", "bounce", "triple", "hold", "release").filter(deleted)
-    carried = pending.filter("what = 'message'").select(
-        *_PLACE, F.lit(OPEN_SEQ).cast("long").alias("seq"), F.col("first_ns").alias("time_ns"),
-        F.lit("open").alias("kind"), "bytes", "qp", "uid", "sender", F.struct(*_WAS).alias("was"),
-    )  # fmt: skip
-    said = said.select(
-        F.col("message").alias("id"), "host", "queue", "seq", "time_ns", "kind", "bytes", "qp", "uid", "sender",
-        F.xxhash64("text").alias("text"),
-    )  # fmt: skip
-    starts = deliveries.select(
-        *_PLACE, "seq", F.col("start_ns").alias("time_ns"), F.lit("start").alias("kind"), "delivery", "channel",
-        "recipient", "done_ns", "done_seq", "result", "reason",
-    )  # fmt: skip
-    return said.unionByName(starts, allowMissingColumns=True).unionByName(carried, allowMissingColumns=True)
+    said = said.withColumns({"id": F.col("message"), "text": F.xxhash64("text")})
+    carried = pending.filter("what = 'message'").withColumns(
+        {
+            "seq": F.lit(OPEN_SEQ).cast("long"),
+            "time_ns": F.col("first_ns"),
+            "kind": F.lit("open"),
+            "was": F.struct(*_WAS),
+        }
+    )
+    orphan = F.col("open").eqNullSafe(F.lit(False))
+    starts = deliveries.withColumns(
+        {
+            "seq": F.when(orphan, ORPHAN_SEQ).otherwise(F.col("seq")),
+            "time_ns": F.col("start_ns"),
+            "kind": F.when(orphan, "orphan").otherwise("start"),
+            "hashed": F.when(~orphan, F.xxhash64("channel", "recipient")),
+            "key": F.when(orphan, F.col("key")),
+        }
+    )
+    facts = F.xxhash64("bytes", "sender", "qp", "uid").alias("facts")
+    common: list[Column | str] = [*_PLACE, "seq", "time_ns", "kind"]
+    rows = said.select(*common, "qp", facts, "text", _body("bytes", "uid", "sender"))
+    started = starts.select(
+        *common, "delivery", "done_seq", "result", "hashed", _body("channel", "recipient", "done_ns", "reason", "key")
+    )
+    opened = carried.select(*common, "qp", facts, "was", _body("bytes", "uid", "sender"))
+    return rows.unionByName(started, allowMissingColumns=True).unionByName(opened, allowMissingColumns=True)
+
+
+def _body(*names: str) -> Column:
+    """Return the columns of a row that only matter in the end, null where it has none."""
+    kinds = {"bytes": "long", "uid": "long", "done_ns": "long"}
+    none = F.lit(None)
+    return F.struct(
+        *((F.col(name) if name in names else none.cast(kinds.get(name, "string"))).alias(name) for name in _BODY)
+    ).alias("body")
 
 
 def _drop_repeats(rows: DataFrame) -> DataFrame:
     """Leave out lines that stand in the log a second time, with the same stamp and text."""
-    text = F.xxhash64("kind", "bytes", "qp", "uid", "sender", "text", "delivery")
+    text = F.xxhash64("kind", "facts", "text", "delivery")
     same = Window.partitionBy(*_PLACE, "time_ns", text).orderBy("seq")
     return rows.withColumn("repeats", F.lag("seq").over(same)).filter("repeats IS NULL").drop("repeats", "text")
 
 
-def _know(rows: DataFrame) -> DataFrame:
-    """Add begins (a life does, in this row), begin_ns and birth of that life, and again: a `new` that may begin one."""
+def _live(rows: DataFrame, doubts: Observation | None) -> DataFrame:
+    """Add opens: a life is not open before this row, and is behind it. Rows without a life go."""
     birth = F.col("kind").isin("open", "new", "info", "start")
     last = F.last(F.when(birth, True).when(F.col("kind") == "end", False), ignorenulls=True)
-    rows = rows.withColumn("alive", F.coalesce(last.over(_before()), F.lit(False))).filter(birth | F.col("alive"))
-    rows = rows.withColumn("opens", ~F.col("alive"))
+    shown = {"alive": F.coalesce(last.over(_before()), F.lit(False))}
+    if doubts is not None:
+        # A line that was there before has an earlier stamp, or the same one behind what it cannot follow.
+        start: Any = F
+        place = reduce(lambda chain, kind: chain.when(F.col("kind") == kind, _ORDER.index(kind)), _ORDER, start)
+        rows = rows.withColumn("step", F.shiftleft(place.cast("long"), 48) + F.coalesce("delivery", F.lit(0)))
+        shown |= {f"prev_{name}": F.lag(name).over(_order()) for name in ("time_ns", "step")}
+    rows = rows.withColumns(shown)
+    if doubts is not None:
+        time, before = F.col("time_ns"), F.col("prev_time_ns")
+        doubtful = (time < before) | ((time == before) & (F.col("step") <= F.col("prev_step")))
+        rows = rows.observe(doubts, F.max(F.coalesce(doubtful, F.lit(False))).alias("doubtful"))
+    rows = rows.filter(birth | F.col("alive") | (F.col("kind") == "orphan"))
+    return rows.withColumn("opens", birth & ~F.col("alive"))
+
+
+def _know(rows: DataFrame) -> DataFrame:
+    """Add begins (a life does, in this row), begin_ns and birth of that life, and again: a `new` that may begin one."""
     kind, opens, was = F.col("kind"), F.col("opens"), F.col("was")
-    facts = F.xxhash64("bytes", "sender", "qp", "uid")
+    facts = F.col("facts")
     told = F.when(F.col("qp").isNotNull(), facts).when(was["birth_ns"].isNull(), _STARTED).otherwise(_NEW)
     mark = F.when(kind == "info", facts).when(kind == "end", _ENDED).when(kind == "open", told)
     mark = mark.when(opens & (kind == "start"), _STARTED).when(opens & (kind == "new"), _NEW)
-    known = F.last(mark, ignorenulls=True).over(_before())
-    rows = rows.withColumn("known", F.when(~opens, known))
+    again = F.when(kind.isin("info", "end") | opens, F.struct(was["again_ns"].alias("ns")))
+    again = again.when(kind == "new", F.struct(F.col("time_ns").alias("ns")))
+    rows = rows.withColumns({"mark": mark, "again": again})
+    rows = rows.withColumns(
+        {
+            "known": F.when(~opens, F.last("mark", ignorenulls=True).over(_before())),
+            "before": F.last("again", ignorenulls=True).over(_before())["ns"],
+        }
+    )
     known = F.col("known")
     other = (known == _STARTED) | ((known != _NEW) & (known != facts))
-    rows = rows.withColumn("begins", opens | F.coalesce((kind == "info") & other, F.lit(False)))
-    again = F.when((kind == "new") & ~opens & (known != _NEW), F.struct(F.col("time_ns").alias("ns")))
-    none = F.when(kind.isin("info", "end") | opens, F.struct(was["again_ns"].alias("ns")))
-    rows = rows.withColumn("again", F.coalesce(again, none))
-    return rows.withColumn("before", F.last("again", ignorenulls=True).over(_before())["ns"])
+    begins = opens | F.coalesce((kind == "info") & other, F.lit(False))
+    begin = F.when(kind == "open", was["first_ns"]).when(~opens, F.coalesce("before", "time_ns"))
+    rows = rows.withColumn("begins", begins)
+    return rows.withColumn("begin_ns", F.when(F.col("begins"), begin.otherwise(F.col("time_ns"))))
 
 
 def _number(rows: DataFrame) -> DataFrame:
-    """Add life (a number), when it begins, and where the next life and the next end are."""
-    kind, was = F.col("kind"), F.col("was")
-    begin = F.when(kind == "open", was["first_ns"]).when(~F.col("opens"), F.coalesce("before", "time_ns"))
-    rows = rows.withColumn("begin_ns", F.when(F.col("begins"), begin.otherwise(F.col("time_ns"))))
-    born = F.when(kind == "open", was["birth_ns"]).when(kind.isin("new", "info"), F.col("begin_ns"))
-    following = "IGNORE NULLS OVER (PARTITION BY id, host, queue ORDER BY seq)"
-    next_life = F.expr(f"lead(if(begins, struct(seq, begin_ns), null)) {following}")
-    next_end = F.expr(f"lead(if(kind = 'end', seq, null)) {following}")
-    return rows.withColumns(
+    """Add life (a number), is_last, when the next life begins, and closes: where this one is over."""
+    closing = F.when(F.col("begins") | (F.col("kind") == "end"), F.col("seq"))
+    return rows.withColumn("closing", closing).withColumns(
         {
-            "life": F.sum(F.col("begins").cast("long")).over(_order().rowsBetween(Window.unboundedPreceding, 0)),
-            "born": F.when(F.col("begins"), born),
-            "next_life": next_life,
-            "next_end": next_end,
-            "is_last": F.coalesce(F.lead("begins").over(_order()), F.lit(True)),
+            "life": F.sum(F.col("begins").cast("long")).over(_so_far()),
+            "closes": F.expr("lead(closing) IGNORE NULLS OVER (PARTITION BY id, stream ORDER BY seq)"),
+            "is_last": F.coalesce(F.lead("begins").over(_order()), F.lit(True)) & (F.col("kind") != "orphan"),
+            "next_ns": F.lead("begin_ns").over(_order()),
         }
     )
 
 
 def _sum_up(rows: DataFrame) -> DataFrame:
-    """Add what is known of the whole life to its rows, and keep those that matter."""
-    kind, was = F.col("kind"), F.col("was")
-    start, closes = kind == "start", F.least("next_end", F.col("next_life")["seq"])
-    rows = rows.withColumn("counts", F.when(F.col("done_seq") < F.coalesce(closes, F.lit(1 << 62)), F.col("result")))
-    info = kind.isin("info", "open")
+    """Add what is known of a life up to each row, and keep the rows that matter.
+
+    All are windows over the order of the log, so that one sort serves them: what is of a life carries its number.
+    """
+    kind, was, life, seq = F.col("kind"), F.col("was"), F.col("life"), F.col("seq")
+    counted = F.when(F.col("done_seq") < F.coalesce("closes", F.lit(1 << 62)), F.col("result"))
+    own = {
+        name: F.coalesce(counted.isin(*results).cast("long"), was[name], F.lit(0)) for name, results in _COUNTS.items()
+    }
+    rows = rows.withColumns({f"own_{name}": value for name, value in own.items()})
+    born = F.when(kind == "open", was["birth_ns"]).when(kind.isin("new", "info"), F.col("begin_ns"))
+    head = F.struct("begin_ns", born.alias("born"), was["bounce_of"].alias("bounce_of"), was["seen"].alias("seen"))
+    info_ns = F.when(kind == "open", was["info_ns"]).otherwise(F.col("time_ns"))
+    told = F.struct("life", "qp", info_ns.alias("info_ns"), "body")
     fate = F.when(was["fate"] == "deleted", 2 * OPEN_SEQ + 1).when(was["fate"] == "discarded", 2 * OPEN_SEQ)
-    fate = fate.when(kind == "triple", 2 * F.col("seq")).when(kind == "hold", 2 * F.col("seq") + 1)
+    fate = fate.when(kind == "triple", 2 * seq).when(kind == "hold", 2 * seq + 1)
+    bounced = F.coalesce(was["bounce_qp"], F.when(kind == "bounce", F.col("qp")))
+    rows = rows.withColumns(
+        {
+            "head": _last(F.when(F.col("begins"), head)),
+            "told": _last(F.when(kind.isin("info", "open"), told)),
+            "again": _last(F.col("again")),
+            "bounced": _most(F.when(bounced.isNotNull(), F.struct("life", -seq, bounced.alias("qp")))),
+            "fate": _most(F.when(fate.isNotNull(), F.struct("life", fate.alias("fate")))),
+            "released": _most(F.when(kind == "release", F.struct("life", "seq"))),
+            "tried": _most(F.when(kind == "start", F.struct("life", -seq, "hashed"))),
+            **{name: F.sum(f"own_{name}").over(_so_far()) for name in _COUNTS},
+        }
+    )
+    # What there was of each number's earlier lives, at the beginning of this one.
+    base = F.struct(*((F.col(name) - F.col(f"own_{name}")).alias(name) for name in _COUNTS))
+    rows = rows.withColumn("more", (kind == "start") & (F.col("hashed") != F.col("tried")["hashed"]))
+    rows = rows.withColumns({"base": _last(F.when(F.col("begins"), base)), "other": _most(F.when(F.col("more"), life))})
+    bounce = (kind == "bounce") | (_tells() & F.col("body")["sender"].isin(*BOUNCE_SENDERS))
+    return _show(rows.filter(kind.isin("start", "orphan") | F.col("is_last") | bounce))
 
-    def total(name: str, *results: str) -> Column:
-        return F.sum(F.coalesce(F.col("counts").isin(*results).cast("long"), was[name], F.lit(0))).over(_life())
 
-    def first(value: Column) -> Column:
-        return F.first(value, ignorenulls=True).over(_life())
+def _last(value: Column) -> Column:
+    return F.last(value, ignorenulls=True).over(_so_far())
 
-    seen = F.collect_set(F.when(start, F.xxhash64("channel", "recipient"))).over(_life())
-    summed = rows.select(
-        *_PLACE, "seq", "time_ns", "kind", "is_last", "delivery", "channel", "recipient", "done_ns", "done_seq",
-        "result", "reason",
-        ((kind == "info") & (F.col("begins") | (F.col("known") == _NEW))).alias("tells"),
-        closes.isNull().alias("open"),
-        first(F.when(info, F.col("bytes"))).alias("bytes"),
-        first(F.when(info, F.col("qp"))).alias("qp"),
-        first(F.when(info, F.col("uid"))).alias("uid"),
-        first(F.when(info, F.col("sender"))).alias("sender"),
-        F.col("qp").alias("bounce"),
-        F.first("begin_ns").over(_life()).alias("first_ns"),
-        F.first("born").over(_life()).alias("birth_ns"),
-        F.last(F.coalesce(was["info_ns"], F.when(kind == "info", F.col("time_ns"))), ignorenulls=True).over(_life())
-        .alias("info_ns"),
-        F.max(F.when(kind == "end", F.col("time_ns"))).over(_life()).alias("end_ns"),
-        F.col("next_life")["begin_ns"].alias("next_ns"),
-        total("successes", "success").alias("successes"),
-        total("failures", "failure").alias("failures"),
-        total("deferrals", "deferral", "mangled").alias("deferrals"),
-        F.array_union(F.coalesce(first(was["seen"]), F.array().cast("array<bigint>")), seen).alias("seen"),
-        first(F.coalesce(was["bounce_qp"], F.when(kind == "bounce", F.col("qp")))).alias("bounce_qp"),
-        first(was["bounce_of"]).alias("bounce_of"),
-        F.last("again", ignorenulls=True).over(_life())["ns"].alias("again_ns"),
-        F.max(fate).over(_life()).alias("fate"),
-        F.max(F.when(kind == "release", F.col("seq"))).over(_life()).alias("released"),
+
+def _most(value: Column) -> Column:
+    return F.max(value).over(_so_far())
+
+
+def _tells() -> Column:
+    """Return whether a row is the first info of its life."""
+    return (F.col("kind") == "info") & (F.col("begins") | (F.col("known") == _NEW))
+
+
+def _nothing() -> Column:
+    return F.array().cast("array<bigint>")
+
+
+def _show(rows: DataFrame) -> DataFrame:
+    """Return the rows with the columns of their messages as they are known in them."""
+
+    def of_life(column: str, field: str) -> Column:
+        return F.when(F.col(column)["life"] == F.col("life"), F.col(column)[field])
+
+    fate, released = of_life("fate", "fate"), of_life("released", "seq")
+    deleted = fate.bitwiseAND(F.lit(1)) == 1
+    undone = F.coalesce(deleted & (released > F.shiftright(fate, 1)), F.lit(False))
+    head = F.col("head")
+    body, told = F.col("body"), F.col("told")["body"]
+    in_life = F.col("told")["life"] == F.col("life")
+    tried = F.when(F.col("tried")["life"] == F.col("life"), F.array(F.col("tried")["hashed"]))
+    return rows.select(
+        "stream", "id", "seq", "time_ns", "kind", "is_last", "delivery", "result", "done_seq", "hashed", "more",
+        *(body[name].alias(name) for name in ("channel", "recipient", "done_ns", "reason")),
+        _tells().alias("tells"), F.coalesce(body["key"], F.concat_ws(".", "id", head["begin_ns"])).alias("key"),
+        (F.col("closes").isNull() & (F.col("kind") != "orphan")).alias("open"),
+        *(F.when(in_life, told[name]).alias(name) for name in ("bytes", "uid", "sender")),
+        of_life("told", "qp").alias("qp"), of_life("told", "info_ns").alias("info_ns"),
+        F.when(_tells() | (F.col("kind") == "bounce"), F.col("qp")).alias("bounce"),
+        head["begin_ns"].alias("first_ns"), head["born"].alias("birth_ns"), head["bounce_of"].alias("bounce_of"),
+        F.when(F.col("kind") == "end", F.col("time_ns")).alias("end_ns"), "next_ns",
+        *((F.col(name) - F.col("base")[name]).alias(name) for name in _COUNTS),
+        F.array_union(F.coalesce(head["seen"], _nothing()), F.coalesce(tried, _nothing())).alias("seen"),
+        F.coalesce(F.col("other") == F.col("life"), F.lit(False)).alias("others"),
+        of_life("bounced", "qp").alias("bounce_qp"),
+        F.when(~F.col("known").eqNullSafe(F.lit(_NEW)), F.col("again")["ns"]).alias("again_ns"),
+        F.when(undone, None).when(deleted, "deleted").when(~deleted, "discarded").alias("fate"),
     )  # fmt: skip
-    bounce = (kind == "bounce") | (F.col("tells") & F.col("sender").isin("", "#@[]"))
-    summed = summed.filter((kind == "start") | F.col("is_last") | bounce)
-    deleted = F.col("fate").bitwiseAND(F.lit(1)) == 1
-    undone = deleted & (F.col("released") > F.shiftright("fate", 1))
-    fate = F.when(F.coalesce(undone, F.lit(False)), None).when(deleted, "deleted").when(~deleted, "discarded")
-    return summed.withColumn("fate", fate).drop("released")

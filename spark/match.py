@@ -1,16 +1,15 @@
 """From events to messages, deliveries and intervals: one batch."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
-from pyspark.storagelevel import StorageLevel
 
 from spark import schema
-from spark.blocks import Block, Stream, add_run, count_kinds, gather, last_runs, number_runs
+from spark.blocks import Block, add_run, count_kinds, gather, number_runs, overlap
 from spark.bounces import add_links, link
 from spark.intervals import find_intervals
 from spark.known import mark_known
@@ -21,7 +20,8 @@ from spark.plan import Plan, State
 from spark.quarantine import place_lines
 from spark.read import read_lines
 from spark.schema import Tables
-from spark.stage import of_kinds, open_staged, write_staged
+from spark.stage import of_kinds, open_staged, write_parts, write_staged
+from spark.streams import Numbers, Stream, number_streams, with_names, with_numbers
 
 _BYTES_A_PARTITION = 96 << 20
 
@@ -30,7 +30,7 @@ class Batch(NamedTuple):
     """What a batch adds, to be written as it is: rows for messages, deliveries and so on; `pending` replaces all.
 
     deliveries lack template, code and class: spark.reasons.describe(deliveries) adds them. state: for the manifest.
-    counts: by "host/queue" lines read by kind (quarantined ones under `quarantine`). close() frees what Spark keeps.
+    counts: by "host/queue" lines read by kind (quarantined ones under `quarantine`).
     """
 
     messages: DataFrame
@@ -41,7 +41,6 @@ class Batch(NamedTuple):
     lines: DataFrame
     state: State
     counts: dict[str, dict[str, int]]
-    close: Callable[[], None]
 
 
 class Matched(NamedTuple):
@@ -51,34 +50,59 @@ class Matched(NamedTuple):
     deliveries: DataFrame
     intervals: DataFrame
     pending: DataFrame
-    close: Callable[[], None]
 
 
 def match(
     events: DataFrame,
     pending: DataFrame,
-    partitions: int = 2,
-    streams: dict[Stream, dict[int, Block]] | None = None,
+    partitions: int,
+    streams: Mapping[Stream, Mapping[int, Block]],
+    numbers: Numbers,
+    staging: str,
+    careful: bool = False,
 ) -> Matched:
-    """Return what the events make of what was pending."""
-    if "known" not in events.columns:
-        events = events.withColumn("known", F.lit(False))
-    runs, last, repeats = number_runs(events, gather(events) if streams is None else streams)
+    """Return what the events make of what was pending. Rows that several tables are made of are written to staging.
+
+    careful: some events may be there a second time. Without it they are not looked for, since that takes long; but
+    what they lead to is noticed, and then all is done again, carefully.
+    """
+    doubts: list[Observation] = []
+    paired = lived = sampled = None
+    if not careful and not overlap(streams):
+        doubts = [paired, lived, sampled] = [Observation() for _ in range(3)]
     fresh = events.filter("NOT known")
+    before = with_numbers(pending, numbers)
+    runs, last_runs = number_runs(events, streams, numbers, not doubts)
     starts = add_run(of_kinds(fresh, "start", "done"), runs)
-    paired = pair(starts, pending, last_runs(events, last), partitions)
-    alive = F.coalesce("open", F.lit(True))
-    # What was in flight when its message ended belongs to a life that is over.
-    orphans = paired.filter(~alive)
-    lives = find_lives(fresh, paired.filter(alive).drop("key", "open"), pending, partitions)
-    lives = lives.withColumn("key", F.concat_ws(".", "id", "first_ns")).persist(StorageLevel.DISK_ONLY)
-    links, waiting = link(lives, pending)
-    messages = add_links(lives.filter("is_last"), links)
+    deliveries = pair(starts, before, last_runs, partitions, paired)
+    lives = find_lives(fresh, deliveries, before, partitions, lived)
+    samples = find_intervals(of_kinds(fresh, "status", "exiting"), before, partitions, sampled)
+    lives = write_parts(lives.withColumn("part", _part()), f"{staging}/lives")
+    samples = write_parts(samples.withColumn("part", F.lit("samples")), f"{staging}/samples")
+    if any(one.get["doubtful"] for one in doubts):
+        return match(events, pending, partitions, streams, numbers, staging, careful=True)
+    return _divide(with_names(lives, numbers), with_names(samples, numbers), pending)
+
+
+def _part() -> Column:
+    """Return who reads a row of find_lives: `starts` deliveries, `ends` messages, `both` these or bounces too."""
+    start = F.col("kind").isin("start", "orphan")
+    bounce = (F.col("kind") == "bounce") | F.col("tells")
+    return F.when(bounce | (start & F.col("is_last")), "both").when(start, "starts").otherwise("ends")
+
+
+def _divide(lives: DataFrame, samples: DataFrame, pending: DataFrame) -> Matched:
+    """Return the tables that these rows make."""
+    links, waiting = link(lives.filter("part = 'both'"), pending)
+    messages = add_links(lives.filter("part <> 'starts' AND is_last"), links)
+    # Most messages have one recipient; others more.
+    place = ["host", "queue", "key"]
+    more = lives.filter("part <> 'ends' AND more").groupBy(*place).agg(F.collect_set("hashed").alias("rest"))
+    several = messages.filter("others").join(more, place).withColumn("seen", F.array_union("seen", "rest"))
+    messages = messages.filter("NOT others").unionByName(several.drop("rest"))
     messages = messages.withColumn("recipients", F.size("seen").cast("long"))
     messages = messages.withColumn("done_ns", F.coalesce("end_ns", "next_ns"))
-    flights = lives.filter("kind = 'start'").withColumn("start_ns", F.col("time_ns"))
-    flights = flights.select(*_FLIGHT, "open").unionByName(orphans.select(*_FLIGHT, "open"))
-    samples = find_intervals(of_kinds(fresh, "status", "exiting"), pending, partitions)
+    flights = lives.filter("part <> 'ends' AND kind IN ('start', 'orphan')").withColumn("start_ns", F.col("time_ns"))
     open_ones = (
         messages.filter("done_ns IS NULL").withColumn("what", F.lit("message")),
         flights.filter("result IS NULL").withColumn("what", F.lit("delivery")),
@@ -88,23 +112,14 @@ def match(
     still = _fit(open_ones[0], schema.PENDING)
     for one in open_ones[1:]:
         still = still.unionByName(_fit(one, schema.PENDING))
-
-    def close() -> None:
-        lives.unpersist()
-        repeats.unpersist()
-
     return Matched(
         _fit(messages.filter("done_ns IS NOT NULL").withColumn("outcome", _outcome()), schema.MESSAGES, "done_ns"),
         _fit(flights.filter("result IS NOT NULL"), _UNDESCRIBED, "done_ns", "start_ns"),
         _fit(samples.filter("until_ns IS NOT NULL"), schema.INTERVALS, "at_ns"),
         still,
-        close,
     )
 
 
-_FLIGHT = (
-    "host", "queue", "key", "id", "delivery", "channel", "recipient", "start_ns", "done_ns", "result", "reason",
-)  # fmt: skip
 _UNDESCRIBED = StructType([field for field in schema.DELIVERIES if field.name not in ("template", "code", "class")])
 
 
@@ -146,18 +161,20 @@ def make_batch(session: SparkSession, plan: Plan, stored: Tables | None) -> Batc
     """Run a plan: read, parse (events go to files in plan.staging, so that lines are read once), match.
 
     stored: the lake's tables as they are (pending is where the batch starts), None for a new lake. The DataFrames of
-    the result read from plan.staging; write them, then close(), then remove it.
+    the result read from plan.staging: write them, then remove it.
     """
-    write_staged(read_lines(session, plan), plan.staging)
+    numbers = number_streams(plan.state)
+    write_staged(read_lines(session, plan, numbers), plan.staging)
     staged = open_staged(session, plan.staging)
-    streams = gather(staged)
+    streams = gather(staged, numbers)
     pending = make_table(session, [], schema.PENDING) if stored is None else stored.pending
     cores = session.sparkContext.defaultParallelism
     partitions = max(1, min(cores, plan.bytes >> 20), -(-plan.bytes // _BYTES_A_PARTITION))
     state = copy.deepcopy(plan.state)
-    staged = mark_known(staged, None if stored is None else stored.lines, streams, state)
-    matched = match(staged.filter("wrong IS NULL"), pending, partitions, streams)
-    quarantine = place_lines(staged.filter("NOT known"), plan, streams, state)
+    staged, careful = mark_known(staged, None if stored is None else stored.lines, streams, numbers, state)
+    matched = match(staged.filter("wrong IS NULL"), pending, partitions, streams, numbers, plan.staging, careful)
+    quarantine = place_lines(staged.filter("NOT known"), plan, streams, numbers, state)
     quarantine = _fit(quarantine, schema.QUARANTINE, "time_ns")
-    lines = _fit(staged.filter("print IS NOT NULL AND NOT known"), schema.LINES, "time_ns")
-    return Batch(*matched[:4], quarantine, lines, state, count_kinds(streams), matched.close)
+    lines = with_names(staged.filter("print IS NOT NULL AND NOT known"), numbers)
+    lines = _fit(lines, schema.LINES, "time_ns")
+    return Batch(*matched, quarantine, lines, state, count_kinds(streams))

@@ -3,23 +3,15 @@
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from spark.grammar import TEMPLATES, Template, read_template
+from spark.grammar import FIRST_WORDS, find_fields, find_kind, lacks, line_pattern
 from spark.schema import EVENTS
 
 PARSED = (*EVENTS.names, "wrong", "line", "print")
-QUARANTINED = ("host", "queue", "seq", "time_ns", "wrong AS reason", "line AS text")
 TEXT_MAX = 1000  # Characters that quarantine keeps of a line.
 _TAI_LOW = 10  # Low 32 bits of 1970's label 2^62 + 10, with the 10 s that TAI was ahead.
 _EPOCH = (1 << 62) + _TAI_LOW
 _LABEL = r"^@[0-9a-f]{24} "
 _FOREIGN = r"^[^ ]{25} [!-9;-~]+: (alert|warning|fatal): "  # PROGRAM: alert: …, from another program's stderr.
-
-
-def parse(lines: DataFrame) -> tuple[DataFrame, DataFrame]:
-    """Return events (schema.EVENTS) and what could not be read (host, queue, seq, time_ns, reason, text)."""
-    parsed = parse_lines(lines)
-    quarantined = parsed.filter("wrong IS NOT NULL").selectExpr(*QUARANTINED)
-    return parsed.filter("wrong IS NULL").select(*EVENTS.names), quarantined
 
 
 def parse_lines(lines: DataFrame) -> DataFrame:
@@ -29,33 +21,42 @@ def parse_lines(lines: DataFrame) -> DataFrame:
 
     All lines come back, in the order in which they stand in Spark's partitions; `marks` needs that.
     """
-    templates = [read_template(kind, template, F.col("words")) for kind, template in TEMPLATES]
-    found = _find_time(lines.withColumn("value", F.make_valid_utf8("value"))).withColumn("words", _words())
-    found = found.withColumn("kind", F.when(F.col("wrong").isNull(), _find_kind(templates)))
-    found = found.withColumn("wrong", F.coalesce("wrong", F.when(F.col("kind").isNull(), "not a line of the log")))
-    found = _find_fields(found, templates)
-    text = F.when(F.col("wrong").isNotNull(), F.substring("value", 1, TEXT_MAX))
-    mark = F.when(F.col("time_ns").isNotNull() & ~F.col("torn"), F.hash("value"))
-    return _count_marks(found.withColumns({"line": text, "print": mark})).select(*PARSED)
-
-
-def _find_time(lines: DataFrame) -> DataFrame:
-    """Add time_ns and wrong. Labels from 1970 to 2106 take the short way: one number for seconds and nanoseconds."""
-    low = F.when(
-        F.substring("value", 1, 9) == "@40000000", F.conv(F.substring("value", 10, 16), 16, -10).cast("long")
-    )
-    read = lines.withColumn("low", low)
-    nanoseconds = F.col("low").bitwiseAND(F.lit(0xFFFFFFFF))
-    seconds = F.shiftrightunsigned("low", 32) - _TAI_LOW
-    printed = F.lpad(F.lower(F.hex("low")), 16, "0")
-    short = (printed == F.substring("value", 10, 16)) & (F.substring("value", 26, 1) == " ")
-    short = short & (nanoseconds < 1_000_000_000)
-    time = F.when(short, seconds * 1_000_000_000 + nanoseconds).otherwise(_any_time())
-    read = read.withColumn("time_ns", time)
-    stamped = F.col("value").rlike(_LABEL)
-    unread = F.when(stamped, "stamp out of range").otherwise("not stamped")
+    value, words, kind = F.col("value"), F.col("words"), F.col("kind")
+    read = lines.withColumn("value", F.make_valid_utf8("value"))
+    read = read.withColumns({"fits": value.rlike(line_pattern()), "words": F.split("value", " ")})
+    low = F.conv(F.substring("value", 10, 16), 16, -10).cast("long")
+    read = read.withColumn("low", F.when(F.substring("value", 1, 9) == "@40000000", low))
+    known = F.get("words", F.lit(1)).isin(*FIRST_WORDS)
+    foreign = F.when(value.rlike(_FOREIGN) & ~known, F.when(value.rlike(r" warning: "), "warning").otherwise("alert"))
+    found = F.when(F.col("fits"), find_kind(words)).otherwise(foreign)
+    read = read.withColumns({"kind": found, "time_ns": _find_time()})
+    fields = find_fields(words, kind)
+    read = read.withColumns({name: field for name, field in fields.items() if name in EVENTS.names})
+    unfit = kind.isNull() | lacks(kind, {name: F.col(name) for name in fields if name in EVENTS.names})
+    unread = F.when(value.rlike(_LABEL), "stamp out of range").otherwise("not stamped")
     wrong = F.when(F.col("torn"), "cut short").when(F.col("time_ns").isNull(), unread)
-    return read.withColumn("wrong", wrong)
+    read = read.withColumn("wrong", wrong.when(unfit, "not a line of the log"))
+    bad = F.col("wrong").isNotNull()
+    behind = F.substring("value", F.locate(" ", value, 27) + 1, F.lit(1 << 30))
+    read = read.withColumns(
+        {
+            "kind": F.when(bad, None).when(kind == "mangled", "done").otherwise(kind),
+            "result": F.when(kind == "mangled", "mangled").otherwise(F.col("result")),
+            "text": F.when(kind.isin("corrupt", "hold", "dest", "inflow", "alert", "warning"), behind),
+            "line": F.when(bad, F.substring("value", 1, TEXT_MAX)),
+            "print": F.when(F.col("time_ns").isNotNull() & ~F.col("torn"), F.hash("value")),
+        }
+    )
+    return _count_marks(read).select(*PARSED)
+
+
+def _find_time() -> Column:
+    """Return time_ns. Labels from 1970 to 2106 take the short way: one number for seconds and nanoseconds."""
+    low = F.col("low")
+    nanoseconds = low.bitwiseAND(F.lit(0xFFFFFFFF))
+    seconds = F.shiftrightunsigned(low, 32) - _TAI_LOW
+    short = F.col("fits") & (nanoseconds < 1_000_000_000)
+    return F.when(short, seconds * 1_000_000_000 + nanoseconds).otherwise(_any_time())
 
 
 def _any_time() -> Column:
@@ -64,34 +65,6 @@ def _any_time() -> Column:
     nanoseconds = F.conv(F.substring("value", 18, 8), 16, 10).cast("long")
     sound = seconds.between(-9_223_372_035, 9_223_372_035) & (nanoseconds < 1_000_000_000)
     return F.when(F.col("value").rlike(_LABEL), F.when(sound, seconds * 1_000_000_000 + nanoseconds))
-
-
-def _find_kind(templates: list[Template]) -> Column:
-    """Return the kind of the event that `words` are, null if they are none."""
-    word = F.get("words", F.lit(1))
-    foreign = F.when(F.col("value").rlike(r" warning: "), "warning").otherwise("alert")
-    kind = F.when(F.lit(False), F.lit(None).cast("string"))
-    for first in dict.fromkeys(template.first for template in templates):
-        these = [template for template in templates if template.first == first]
-        found = F.when(these[0].fits, these[0].kind)
-        for template in these[1:]:
-            found = found.when(template.fits, template.kind)
-        kind = kind.when(word == first, found)
-    return kind.otherwise(F.when(F.col("value").rlike(_FOREIGN), foreign))
-
-
-def _find_fields(lines: DataFrame, templates: list[Template]) -> DataFrame:
-    """Add what an event of each kind has."""
-    found: dict[str, Column] = {}
-    for kind, fields in {template.kind: template.fields for template in reversed(templates)}.items():
-        for field in fields:
-            chain = found.get(field.name, F)
-            found[field.name] = chain.when(F.col("kind") == kind, field.value)
-    found["kind"] = F.when(F.col("kind") == "mangled", "done").otherwise(F.col("kind"))
-    found["result"] = F.when(F.col("kind") == "mangled", "mangled").otherwise(found["result"])
-    behind = F.substring("value", F.locate(" ", F.col("value"), 27) + 1, F.lit(1 << 30))
-    found["text"] = F.when(F.col("kind").isin("corrupt", "hold", "dest", "inflow", "alert", "warning"), behind)
-    return lines.withColumns({name: value for name, value in found.items() if name in EVENTS.names})
 
 
 def _count_marks(events: DataFrame) -> DataFrame:
@@ -104,11 +77,3 @@ def _count_marks(events: DataFrame) -> DataFrame:
     copies = F.when(mark, F.array(F.lit(True), F.lit(False))).otherwise(F.array(F.lit(True)))
     doubled = events.withColumn("before", F.monotonically_increasing_id()).select("*", F.explode(copies).alias("first"))
     return doubled.withColumn("marks", F.monotonically_increasing_id() - F.col("before")).filter("first")
-
-
-def _words() -> Column:
-    """Return the words of a line; a sender with spaces in it, which qmail does not print, is one word of `info`."""
-    words = F.split("value", " ")
-    sender = F.array_join(F.slice(words, F.lit(8), F.size(words) - 11), " ")
-    joined = F.concat(F.slice(words, 1, 7), F.array(sender), F.slice(words, -4, 4))
-    return F.when((F.size(words) > 12) & (F.get(words, F.lit(1)) == "info"), joined).otherwise(words)

@@ -5,15 +5,17 @@ from collections.abc import Mapping
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import BooleanType, IntegerType, LongType, StringType, StructField, StructType
 
-from spark.blocks import Block, Stream, block_of
+from spark.blocks import Block, block_of
 from spark.local import make_table
 from spark.plan import Piece, Plan, State
 from spark.read import ROWS
+from spark.streams import Numbers, Stream
 
 _PLACES = StructType(
     [
+        StructField("stream", IntegerType()),
         StructField("host", StringType()),
         StructField("queue", StringType()),
         StructField("block", LongType()),
@@ -26,7 +28,11 @@ _PLACES = StructType(
 
 
 def place_lines(
-    staged: DataFrame, plan: Plan, streams: Mapping[Stream, Mapping[int, Block]], state: State
+    staged: DataFrame,
+    plan: Plan,
+    streams: Mapping[Stream, Mapping[int, Block]],
+    numbers: Numbers,
+    state: State,
 ) -> DataFrame:
     """Return quarantine (schema.QUARANTINE, without date), and count the lines of each file in `state`.
 
@@ -38,7 +44,8 @@ def place_lines(
         file = (piece.host, piece.queue, piece.name)
         first_line = piece.first_line + read[file]
         carried = piece.carried and number == piece.base
-        places.append((piece.host, piece.queue, number, piece.file, block.first_row, first_line, carried))
+        stream = piece.host, piece.queue
+        places.append((numbers[stream], *stream, number, piece.file, block.first_row, first_line, carried))
         read[file] += block.lines
     for (host, queue, name), lines in read.items():
         if name in state[f"{host}/{queue}"]["files"]:
@@ -47,7 +54,7 @@ def place_lines(
     wrong = staged.filter("part = 'quarantine'").withColumn("block", block_of())
     inside = F.col("seq").bitwiseAND(F.lit(ROWS)) - F.col("first_row")
     line = F.when(~F.col("carried") | (inside > 0), F.col("first_line") + inside)
-    found = wrong.join(table, ["host", "queue", "block"]).select(
+    found = wrong.join(table, ["stream", "block"]).select(
         "host", "queue", "seq", "file", line.alias("line"), "time_ns", F.col("wrong").alias("reason"),
         F.col("line").alias("text"),
     )  # fmt: skip

@@ -7,26 +7,26 @@ in order. So seq orders the lines of a stream as the files have them, wherever S
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import BooleanType, IntegerType, LongType, StringType, StructField, StructType
 
 from spark.local import make_table
 from spark.plan import Plan
+from spark.streams import Numbers
 
 ROW_BITS = 33
 ROWS = (1 << ROW_BITS) - 1
 _PIECES = StructType(
     [
         StructField("uri", StringType()),
-        StructField("host", StringType()),
-        StructField("queue", StringType()),
+        StructField("stream", IntegerType()),
         StructField("base", LongType()),
         StructField("torn", BooleanType()),
     ]
 )
 
 
-def read_lines(session: SparkSession, plan: Plan) -> DataFrame:
-    """Return the plan's lines: host, queue, seq, torn (it was cut short), value (without its newline)."""
+def read_lines(session: SparkSession, plan: Plan, numbers: Numbers) -> DataFrame:
+    """Return the plan's lines: stream, seq, torn (it was cut short), value (without its newline)."""
     text = session.read.option("lineSep", "\n").option("__globPaths__", "false")
     lines = text.text([piece.path for piece in plan.pieces]).select(
         F.xxhash64(F.input_file_name()).alias("uri"),
@@ -36,12 +36,13 @@ def read_lines(session: SparkSession, plan: Plan) -> DataFrame:
     )
     # By a hash, since Spark looks up numbers several times faster than strings, for each line.
     pieces = make_table(
-        session, [(piece.uri, piece.host, piece.queue, piece.base, piece.torn) for piece in plan.pieces], _PIECES
+        session,
+        [(piece.uri, numbers[piece.host, piece.queue], piece.base, piece.torn) for piece in plan.pieces],
+        _PIECES,
     ).withColumn("uri", F.xxhash64("uri"))
     block = F.col("base") + F.expr(f"start div {plan.block}")
     return lines.join(F.broadcast(pieces), "uri").select(
-        "host",
-        "queue",
+        "stream",
         F.shiftleft(block, ROW_BITS).bitwiseOR(F.col("row")).alias("seq"),
         "torn",
         "value",

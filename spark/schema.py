@@ -28,13 +28,14 @@ def _struct(**columns: DataType) -> StructType:
     return StructType([StructField(name, kind) for name, kind in columns.items()])
 
 
-# What parse.parse makes of lines: one row a line that counts. Null is whatever the line does not have.
+# What parse makes of lines: one row a line that counts. Null is whatever the line does not have.
+# stream: the number of host and queue in this batch (spark.streams).
 # kind: new info start done bounce delay triple end status exiting corrupt hold release dest inflow alert warning.
 # seq orders the lines of a stream within a batch, and is negative for what an earlier batch carried over.
 # result: success failure deferral mangled; channel: local remote; text: what follows the first word (ours, alert,
 # warning). time_ns is the line's stamp. marks: how many zero statuses and exits are before it in its Spark partition.
 EVENTS = _struct(
-    host=STRING, queue=STRING, seq=LONG, marks=LONG, time_ns=LONG, kind=STRING, message=LONG, delivery=LONG, bytes=LONG,
+    stream=INT, seq=LONG, marks=LONG, time_ns=LONG, kind=STRING, message=LONG, delivery=LONG, bytes=LONG,
     sender=STRING, qp=LONG, uid=LONG, channel=STRING, recipient=STRING, result=STRING, reason=STRING,
     local_now=INT, local_limit=INT, remote_now=INT, remote_limit=INT, text=STRING,
 )  # fmt: skip

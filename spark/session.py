@@ -37,6 +37,8 @@ QUIET = {
     # The method that Spark makes of the parse is over the size that Java compiles by itself: three times the time.
     "spark.driver.extraJavaOptions": "-XX:-DontCompileHugeMethods",
     "spark.executor.extraJavaOptions": "-XX:-DontCompileHugeMethods",
+    # A batch makes more classes than the 100 that Spark keeps; each that goes is made, and found slow, once more.
+    "spark.sql.codegen.cache.maxEntries": "5000",
 }
 # And an embedded one: nothing of it can be reached from another machine, and nothing is left in the directory.
 EMBEDDED = {

@@ -10,6 +10,12 @@ from spark.schema import EVENTS
 _STAGED = StructType([*EVENTS.fields]).add("wrong", StringType()).add("line", StringType()).add("print", IntegerType())
 _PARTS = {"deliveries": ("start", "done"), "statuses": ("status", "exiting")}
 _WRITERS = "spark.sql.maxConcurrentOutputFileWriters"
+# Fast to write and read; none of it outlives the batch.
+_FORMAT: dict[str, bool | int | str] = {
+    "parquet.block.size": 16 << 20,
+    "parquet.enable.dictionary": False,
+    "compression": "lz4_raw",
+}
 
 
 def write_staged(lines: DataFrame, staging: str) -> None:
@@ -18,15 +24,20 @@ def write_staged(lines: DataFrame, staging: str) -> None:
     part = F.when(kind.isNull(), "quarantine")
     for name, kinds in _PARTS.items():
         part = part.when(kind.isin(*kinds), name)
-    session = lines.sparkSession
+    write_parts(parse_lines(lines).withColumn("part", part.otherwise("messages")), f"{staging}/events")
+
+
+def write_parts(rows: DataFrame, path: str) -> DataFrame:
+    """Write rows as Parquet files, those of each `part` in a directory of its own; return them as read from there."""
+    session = rows.sparkSession
     before = session.conf.get(_WRITERS, "0")
-    # Files of all parts open at once: otherwise Spark would sort all lines by part.
+    # Files of all parts open at once: otherwise Spark would sort all rows by part.
     session.conf.set(_WRITERS, "8")
     try:
-        writer = parse_lines(lines).withColumn("part", part.otherwise("messages")).write.partitionBy("part")
-        writer.option("parquet.block.size", 16 << 20).option("compression", "snappy").parquet(f"{staging}/events")
+        rows.write.partitionBy("part").options(**_FORMAT).mode("overwrite").parquet(path)
     finally:
         session.conf.set(_WRITERS, before or "0")
+    return session.read.schema(rows.schema).parquet(path)
 
 
 def open_staged(session: SparkSession, staging: str) -> DataFrame:

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from spark.parse import parse
+from spark.parse import parse_lines
 from support.log_files import GARBAGE, lines_of
 from support.log_reference import parse_event, time_of
 from support.log_world import World
@@ -55,10 +55,9 @@ def some_lines(seed: int, count: int) -> list[str]:
 def compare(spark: SparkSession, lines: list[str]) -> None:
     """Fail where the pipeline makes another event of a line than the reference."""
     frame = spark.createDataFrame(list(enumerate(lines)), "seq long, value string")
-    frame = frame.withColumns({"host": F.lit("h"), "queue": F.lit("q"), "torn": F.lit(False)})
-    events, quarantined = parse(frame)
-    found = {row["seq"]: row for row in events.collect()}
-    assert sorted([*found, *(row["seq"] for row in quarantined.collect())]) == list(range(len(lines)))
+    rows = parse_lines(frame.withColumns({"stream": F.lit(0), "torn": F.lit(False)})).collect()
+    assert sorted(row["seq"] for row in rows) == list(range(len(lines)))
+    found = {row["seq"]: row for row in rows if row["wrong"] is None}
     for number, line in enumerate(lines):
         time_ns = time_of(line.encode())
         event = None if time_ns is None else parse_event(line[26:])

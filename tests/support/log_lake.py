@@ -38,7 +38,6 @@ class Lake:
                 getattr(batch, name).write.parquet(str(self._directory / name / str(self._batches)))
             self._state = batch.state
             self.counts.append(batch.counts)
-            batch.close()
         finally:
             shutil.rmtree(staging)
         return True

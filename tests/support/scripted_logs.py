@@ -70,7 +70,7 @@ class ScriptedLake:
         rows = self.script[plan.state["at"] - 1]
         frames = {table: frame_of(spark, table, rows.get(table, [])) for table in TABLES}
         counts = {"a/q": {"new": len(rows.get("messages", []))}}
-        return Batch(**frames, state=plan.state, counts=counts, close=lambda: None)
+        return Batch(**frames, state=plan.state, counts=counts)
 
 
 class _Piece:
