@@ -49,7 +49,7 @@ def catches(pid: int, number: signal.Signals) -> bool:
 
 
 class LoggedRun:
-    """One run: `letters` by token, and `pids` of the injectors of most of them.
+    """One run: `letters` by token; of most of them also the message's number and the injector's pid, in `queued`.
 
     Once it is over: what receivers have `seen`, which messages are `left` in the queue, and how many `starts` it took.
     `logs` is the directory of the log; there are about `count` letters, and each of ROUNDS is done `rounds` times.
@@ -64,14 +64,14 @@ class LoggedRun:
         self._rounds = Rounds(seed, ROUNDS * rounds)
         letters = make_letters(count, self._rounds.random)
         self.letters = {letter.token: letter for letter in letters}
-        self.pids: dict[str, int] = {}
+        self.queued: dict[str, tuple[int, int]] = {}
 
     def go(self) -> None:
         """Run to the end; returns when multilog has written the last line."""
         names = self._rounds.names
         letters = list(self.letters.values())
         share = -(-len(letters) // len(names))
-        self.logs.parent.mkdir(parents=True)
+        self.logs.parent.mkdir(parents=True, exist_ok=True)
         with mail_site() as site, Sink() as sink, closed_port() as closed, Multilog(self.logs) as multilog:
             prepare(site, sink, closed)
             with LoggedSupervisor(site.home, log=multilog.writer) as supervisor:
@@ -90,7 +90,6 @@ class LoggedRun:
     def _round(self, supervisor: LoggedSupervisor, name: str, letters: list[Letter]) -> None:
         plain = [letter for letter in letters if letter.sender not in ("", "#@[]")]
         work = Bulk(supervisor._home, plain, group=self._rounds.random.randint(1, 8), pace=100)
-        self.pids |= {letter.token: work.process.pid for letter in plain}
         for letter in letters:
             if letter not in plain:
                 by_enqueue(supervisor._home, letter)
@@ -99,7 +98,9 @@ class LoggedRun:
             supervisor.restart()
         else:
             self._rounds.kill(supervisor, name)
-        assert len(work.wait()) == len(plain)
+        queued = work.wait()
+        assert len(queued) == len(plain)
+        self.queued |= {each.token: (each.message, work.process.pid) for each in queued}
 
     @staticmethod
     def _disturb(multilog: Multilog, number: int) -> None:
