@@ -37,6 +37,10 @@ QUIET = {
     # The method that Spark makes of the parse is over the size that Java compiles by itself: three times the time.
     "spark.driver.extraJavaOptions": "-XX:-DontCompileHugeMethods",
     "spark.executor.extraJavaOptions": "-XX:-DontCompileHugeMethods",
+    "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    # Not the class that writes a second file of check sums for each file. The same everywhere: one of them that a file
+    # had under an earlier build would make the file unreadable.
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
 }
 # And an embedded one: nothing of it can be reached from another machine, and nothing is left in the directory.
 EMBEDDED = {
@@ -45,9 +49,6 @@ EMBEDDED = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "2g",
     "spark.sql.catalogImplementation": "in-memory",
-    "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
-    # Not the class that writes a second file of check sums for each file.
-    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
 }
 DEFAULT_MASTER = "local[*]"
 

@@ -20,7 +20,8 @@ from support.packaged import bare_environment, pack
 from support.standalone import SPARK, Cluster
 from support.suite import program
 
-pytestmark = pytest.mark.together
+# A minute each on a busy machine: three JVMs each compile what a build needs. With --exhaustive until it is cheaper.
+pytestmark = [pytest.mark.together, pytest.mark.exhaustive]
 
 # As in support.spark: a little work, for which the better compiler never pays.
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -72,14 +73,21 @@ def same_tables(spark: SparkSession, found: str, expected: str) -> None:
     for table in TABLES:
         assertDataFrameEqual(getattr(got, table), getattr(wanted, table))
     assert wanted.messages.count() > 30
+    # No check sums, no marks of success, nothing left in _batch/.
+    assert {path.suffix or path.name for path in Path(found).rglob("*") if path.is_file()} == {
+        ".parquet",
+        ".json",
+        "_lock",
+    }
 
 
 def test_submitted_as_a_zip_file_it_makes_the_same_tables(
     spark: SparkSession, cluster: Cluster, logs: Path, expected: str, tmp_path: Path
 ) -> None:
     code, main = pack(tmp_path)
-    submit = [str(SPARK / "bin" / "spark-submit"), "--master", cluster.url, *OPTIONS, "--py-files", str(code), str(main)]
-    said = run([*submit, "build", str(logs), "--lake", str(tmp_path / "lake")], bare_environment(cluster.environment), tmp_path)
+    submit = [str(SPARK / "bin" / "spark-submit"), "--master", cluster.url, *OPTIONS, "--py-files", str(code)]
+    words = [*submit, str(main), "build", str(logs), "--lake", str(tmp_path / "lake")]
+    said = run(words, bare_environment(cluster.environment), tmp_path)
     assert f"{code.name}/spark/main.py" in said and "of 4 queues" in said
     assert cluster.executors() == 2
     same_tables(spark, str(tmp_path / "lake"), expected)

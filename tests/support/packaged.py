@@ -2,6 +2,7 @@
 
 import configparser
 import os
+import sys
 import sysconfig
 import zipfile
 from pathlib import Path
@@ -36,6 +37,4 @@ def bare_environment(environment: dict[str, str]) -> dict[str, str]:
     """
     libraries = sysconfig.get_path("purelib")
     assert not os.path.isdir(os.path.join(libraries, "queue_base")), "queue-suite is installed as a copy"
-    import sys
-
     return {**environment, "PYSPARK_PYTHON": sys._base_executable, "PYTHONPATH": libraries}  # type: ignore[attr-defined]
