@@ -75,6 +75,9 @@ def start_session(master: str | None = None, settings: Mapping[str, str] | None 
     chosen = dict(QUIET)
     if master is not None and master.startswith("local"):
         chosen |= EMBEDDED
+    if submitted:
+        # spark-submit has used the other class for local files already, and Java would go on with that one.
+        chosen["spark.hadoop.fs.file.impl.disable.cache"] = "true"
     if master is not None:
         chosen["spark.master"] = master
     chosen |= {"spark.app.name": "queue-report"} | NEEDED | wanted
