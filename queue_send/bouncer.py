@@ -125,13 +125,16 @@ class Bouncer(Injecting):
                 raise
             return b""
 
-    def _sent(self, message: int, pid: int) -> None:
+    def _say(self, message: int, pid: int) -> None:
         self._run.log.put(logline.bounce_message(message, pid))
+
+    def _sent(self, message: int) -> None:
         self._over(message)
 
     def _over(self, message: int) -> None:
         """The failures have been told, or never will be: the record goes, and the message ends."""
         self._entries.pop(message, None)
+        self._run.log.flush()
         path = self._store.layout.bounce(message)
         try:
             self._store.drop(path)

@@ -67,6 +67,8 @@ class Channel:
                 self._take_reports(read_available(self._reports) or b"", now)
             self._start_jobs(now)
             self._decisions.apply()
+            if self._jobs.held:
+                self._run.log.flush()
             self._jobs.flush()
         except PeerLost:
             self._lose()

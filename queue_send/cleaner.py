@@ -78,6 +78,8 @@ class Cleaner:
                     self._take(answer, now)
             while self._again and self._again[0][0] <= now:
                 self._ask(heappop(self._again)[1])
+            if self._ids.held:
+                self._run.log.flush()
             self._ids.flush()
         except PeerLost:
             self.lost = True

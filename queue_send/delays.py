@@ -125,8 +125,10 @@ class Delays(Injecting):
         local, remote = ([address for _, address in self._store.pending(message, kind)[1]] for kind in _CHANNELS)
         return [strip_prepend(address, self._run.controls.virtualdomains) for address in local] + remote
 
-    def _sent(self, message: int, pid: int) -> None:
+    def _say(self, message: int, pid: int) -> None:
         self._run.log.put(logline.delay_message(message, pid))
+
+    def _sent(self, message: int) -> None:
         when = self._composed.pop(message)
         try:
             self._store.set_told(message, when)

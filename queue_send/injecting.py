@@ -37,13 +37,17 @@ Steps = Generator[None, None, Mail | None]
 
 
 class Child:
-    """A queue-enqueue that runs for a message; `pidfd` is None where the system gave none."""
+    """A queue-enqueue that runs for a message; `pidfd` is None where the system gave none.
 
-    __slots__ = ("message", "pid", "pidfd")
+    `told`: the log says that its mail is queued.
+    """
+
+    __slots__ = ("message", "pid", "pidfd", "told")
 
     def __init__(self, message: int, pid: int) -> None:
         self.message = message
         self.pid = pid
+        self.told = False
         try:
             self.pidfd: int | None = os.pidfd_open(pid)
         except OSError:
@@ -80,8 +84,12 @@ class Injecting(ABC):
         """Return the mail, None where there is to be none; yield between pieces of work. FormatError, OSError."""
 
     @abstractmethod
-    def _sent(self, message: int, pid: int) -> None:
-        """queue-enqueue, process `pid`, has said that the mail is queued."""
+    def _say(self, message: int, pid: int) -> None:
+        """Put into the log that queue-enqueue, process `pid`, has queued the mail."""
+
+    @abstractmethod
+    def _sent(self, message: int) -> None:
+        """queue-enqueue has said that the mail is queued, and the log says so."""
 
     @abstractmethod
     def _failed(self, message: int, why: str, now: float) -> None:
@@ -122,6 +130,20 @@ class Injecting(ABC):
         if self._composing and self._composing[0] == message:
             self._composing = None
         return True
+
+    def announce(self, pid: int) -> None:
+        """Say, if it is one of ours, that the mail of process `pid` is queued: queue-todo has it.
+
+        So the log says so before the mail's own lines, although queue-enqueue may not have ended yet.
+        """
+        for child in self._children:
+            if child.pid == pid:
+                self._tell(child)
+
+    def _tell(self, child: Child) -> None:
+        if not child.told:
+            child.told = True
+            self._say(child.message, child.pid)
 
     @property
     def busy(self) -> bool:
@@ -207,6 +229,7 @@ class Injecting(ABC):
             return
         self._children.remove(child)
         if code == 0:
-            self._sent(child.message, child.pid)
+            self._tell(child)
+            self._sent(child.message)
         else:
             self._failed(child.message, f"queue-enqueue exited {code}", now)

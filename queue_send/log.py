@@ -79,6 +79,10 @@ class Log:
             if not self._held or not self._poll.poll(0) or not self._write():
                 return
 
+    def flush(self) -> None:
+        """Write what stdout takes now: lines of which something is about to follow, lest a kill come in between."""
+        self.run({}, 0.0)
+
     def _write(self) -> bool:
         """Write one piece; return whether there is a point in going on at once."""
         if len(self._rest) < PIPE_BUF and self._lines:

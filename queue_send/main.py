@@ -68,7 +68,9 @@ class Sender:
             Channel(self._run, self._messages, "remote", "queue-remote", wiring.REMOTE_JOBS, wiring.REMOTE_REPORTS),
         ]
         arrive = self._messages.arrive
-        self._todo = Notices(self._run, "queue-todo", wiring.TODO_NOTICES, wiring.TODO_COMMANDS, arrive)
+        self._todo = Notices(
+            self._run, "queue-todo", wiring.TODO_NOTICES, wiring.TODO_COMMANDS, arrive, self._announce
+        )
         self._pickup = Notices(self._run, "queue-pickup", wiring.PICKUP_NOTICES, None, arrive)
         backlog = Backlog(self._run, layout, self._messages)
         self._messages.orders.attach(self._todo.reread)
@@ -80,6 +82,10 @@ class Sender:
         ]  # fmt: skip
         self._patience = 0.0
         self._run.log.status(self._messages.status())
+
+    def _announce(self, pid: int) -> None:
+        self._bouncer.announce(pid)
+        self._delays.announce(pid)
 
     def turn(self) -> None:
         """Wait until something can be done, and do some of it in every part."""

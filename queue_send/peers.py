@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from queue_base.pipes import OutPipe, PeerLost, read_available
 from queue_send.run import Run
+from queue_wire import logline
 from queue_wire.errors import FormatError
 from queue_wire.notice import EXIT, REREAD, Classified, unpack_notice
 from queue_wire.records import RecordReader
@@ -25,12 +26,15 @@ class Notices:
         notices: int,
         commands: int | None,
         arrive: Callable[[Classified, float], None],
+        announce: Callable[[int], None] | None = None,
     ) -> None:
+        """Call `arrive` with each message, and `announce` with its injector's pid before its line goes into the log."""
         self._run = run
         self._peer = peer
         self._notices = notices
         self._commands = OutPipe(commands) if commands is not None else None
         self._arrive = arrive
+        self._announce = announce
         self._reader = RecordReader()
         self._told_to_leave = False
         self.lost = False
@@ -83,4 +87,7 @@ class Notices:
         if isinstance(notice, Classified):
             self._arrive(notice, now)
         else:
+            pid = logline.injector(notice) if self._announce is not None else None
+            if self._announce is not None and pid is not None:
+                self._announce(pid)
             self._run.log.put(notice)

@@ -91,6 +91,7 @@ class Verdicts:
         `tell` may make groups expire: those too.
         """
         while self._landed:
+            self._run.log.flush()
             landed, self._landed = self._landed, []
             failed, self._failed = self._failed, []
             done, self._done = self._done, {}

@@ -42,6 +42,14 @@ def info_message(message: int, size: int, sender: bytes, pid: int, uid: int) -> 
     return _line(b"info msg %d: bytes %d from <" % (message, size), sender, b"> qp %d uid %d" % (pid, uid))
 
 
+def injector(line: bytes) -> int | None:
+    """Return the pid in a line of info_message; None for any other line."""
+    if not line.startswith(b"info msg "):
+        return None
+    pid = line.rpartition(b"> qp ")[2].partition(b" ")[0]
+    return int(pid) if pid.isdigit() and len(pid) <= 18 else None
+
+
 def starting_delivery(delivery: int, message: int, channel: bytes, recipient: bytes) -> bytes:
     """A delivery starts; channel is `local` or `remote`."""
     return _line(b"starting delivery %d: msg %d to %s " % (delivery, message, channel), recipient)

@@ -39,6 +39,10 @@ QUIET = {
     "spark.executor.extraJavaOptions": "-XX:-DontCompileHugeMethods",
     # A batch makes more classes than the 100 that Spark keeps; each that goes is made, and found slow, once more.
     "spark.sql.codegen.cache.maxEntries": "5000",
+    "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    # Not the class that writes a second file of check sums for each file. The same everywhere: one of them that a file
+    # had under an earlier build would make the file unreadable.
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
 }
 # And an embedded one: nothing of it can be reached from another machine, and nothing is left in the directory.
 EMBEDDED = {
@@ -47,9 +51,6 @@ EMBEDDED = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "2g",
     "spark.sql.catalogImplementation": "in-memory",
-    "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
-    # Not the class that writes a second file of check sums for each file.
-    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
 }
 DEFAULT_MASTER = "local[*]"
 
@@ -76,6 +77,9 @@ def start_session(master: str | None = None, settings: Mapping[str, str] | None 
     chosen = dict(QUIET)
     if master is not None and master.startswith("local"):
         chosen |= EMBEDDED
+    if submitted:
+        # spark-submit has used the other class for local files already, and Java would go on with that one.
+        chosen["spark.hadoop.fs.file.impl.disable.cache"] = "true"
     if master is not None:
         chosen["spark.master"] = master
     chosen |= {"spark.app.name": "queue-report"} | NEEDED | wanted

@@ -14,20 +14,27 @@ PAUSE = re.compile(r"(\d+)M->(\d+)M\(\d+M\)")
 
 
 class Cost(NamedTuple):
-    """Seconds; CPU seconds of all processes; MB: most that was resident, most heap before and after collections."""
+    """Seconds; CPU seconds of all processes; MB: most that was resident, most heap before and after collections.
+
+    disk: MB, the most that was in the scratch directory at once.
+    """
 
     seconds: float
     cpu: float
     resident: int
     heap: int
     kept: int
+    disk: int
 
 
 def measure(command: list[str], scratch: Path) -> Cost:
-    """Run a command that starts Java. Raises SystemExit with what it said where it fails."""
+    """Run a command that starts Java, which keeps its own files in scratch/local.
+
+    Raises SystemExit with what it said where it fails.
+    """
     collections = scratch / "collections"
     options = f"-Xlog:gc:file={collections}:none:filecount=0"
-    begun, used = time.monotonic(), os.times()
+    begun = time.monotonic()
     process = subprocess.Popen(
         command,
         env={**os.environ, "JDK_JAVA_OPTIONS": options},
@@ -35,8 +42,8 @@ def measure(command: list[str], scratch: Path) -> Cost:
         stderr=subprocess.STDOUT,
         text=True,
     )
-    most, over = [0], threading.Event()
-    watcher = threading.Thread(target=_watch, args=(process.pid, most, over))
+    most, over = Most(), threading.Event()
+    watcher = threading.Thread(target=_watch, args=(process.pid, scratch / "local", most, over))
     watcher.start()
     said = process.communicate()[0]
     seconds = time.monotonic() - begun
@@ -44,17 +51,50 @@ def measure(command: list[str], scratch: Path) -> Cost:
     watcher.join()
     if process.returncode:
         sys.exit(f"{' '.join(command)}: exit {process.returncode}\n{said}")
-    now = os.times()
-    cpu = now.children_user + now.children_system - used.children_user - used.children_system
+    cpu = sum(most.ticks.values()) / os.sysconf("SC_CLK_TCK")
     pauses = PAUSE.findall(collections.read_text()) if collections.exists() else []
     heap, kept = max((int(one) for one, _ in pauses), default=0), max((int(two) for _, two in pauses), default=0)
-    return Cost(seconds, cpu, most[0], heap, kept)
+    return Cost(seconds, cpu, most.resident, heap, kept, most.disk >> 20)
 
 
-def _watch(pid: int, most: list[int], over: threading.Event) -> None:
-    """Keep in most[0] the largest peak of resident memory, in MB, of the process and its descendants."""
+class Most:
+    """What a process and its descendants took: most MB resident, most bytes on the disk, by pid its last CPU time.
+
+    Nobody waits for Java when Python ends, so the kernel counts its time for nobody.
+    """
+
+    def __init__(self) -> None:
+        self.resident = self.disk = 0
+        self.ticks: dict[int, int] = {}
+
+
+def _watch(pid: int, scratch: Path, most: Most, over: threading.Event) -> None:
     while not over.wait(0.2):
-        most[0] = max(most[0], sum(map(_resident, _family(pid))))
+        family = _family(pid)
+        most.resident = max(most.resident, sum(map(_resident, family)))
+        most.disk = max(most.disk, _size(scratch))
+        most.ticks |= {one: ticks for one in family if (ticks := _ticks(one))}
+
+
+def _ticks(pid: int) -> int:
+    """Return the CPU time of a process, 0 where it has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0
+    return int(fields[11]) + int(fields[12])
+
+
+def _size(directory: Path) -> int:
+    """Return the bytes of all files in a directory, whatever is removed meanwhile."""
+    total = 0
+    for place, _, names in os.walk(directory):
+        for name in names:
+            try:
+                total += os.lstat(f"{place}/{name}").st_size
+            except OSError:
+                continue
+    return total
 
 
 def _family(pid: int) -> list[int]:

@@ -8,11 +8,13 @@ import os
 import random
 import select
 import signal
+import subprocess
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Self
 
 from queue_base.home import Home
 from queue_base.layout import open_layout
@@ -27,16 +29,17 @@ STRIKE = 0.003
 
 
 class Supervisor:
-    """Starts the suite whenever it ends, as supervise does. Use it as a context manager."""
+    """Starts the suite whenever it ends, as supervise does. Use it as a context manager. `log`: as of a Suite."""
 
-    def __init__(self, home: Home) -> None:
+    def __init__(self, home: Home, log: int = subprocess.PIPE) -> None:
         self._home = home
+        self._log = log
         self._directories = open_layout(home.queue).directories("todo")
-        self.runs: list[Suite] = [Suite(home)]
+        self.runs: list[Suite] = [Suite(home, log=log)]
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._watch)
 
-    def __enter__(self) -> "Supervisor":
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -49,12 +52,12 @@ class Supervisor:
     @staticmethod
     def _close(run: Suite) -> None:
         """Make an end of a run. Every process of it holds its log open, so a log that has ended tells of them all."""
-        if run._reader.is_alive():
+        if run._reader.is_alive() or run.process.stdout is None:
             run.kill()
         run._reader.join(30)
         run.process.wait(30)
-        assert run.process.stdout is not None
-        run.process.stdout.close()
+        if run.process.stdout is not None:
+            run.process.stdout.close()
 
     def _watch(self) -> None:
         while not self._stopping.is_set():
@@ -64,7 +67,7 @@ class Supervisor:
                 # The lock may be held for a moment by what is left of the last set; supervise waits a second.
                 self._stopping.wait(0.05)
                 if not self._stopping.is_set():
-                    self.runs.append(Suite(self._home))
+                    self.runs.append(Suite(self._home, log=self._log))
 
     @property
     def current(self) -> Suite:

@@ -2,9 +2,10 @@
 
 The sink takes what well-behaved clients send and nothing else: that a client behaves is tested elsewhere,
 against a real server. Recipients that begin with `refused` get 550; those that begin with `later` get 451 the first
-time, then 550; those that begin with `never` get 451 every time.
+time, then 550; those that begin with `never` get 451 every time; those that begin with `soon` get it twice, then 250.
 """
 
+import math
 import socket
 import threading
 from collections import Counter
@@ -13,6 +14,9 @@ from typing import NamedTuple, Self
 from support.selector_server import SelectorServer
 
 _REPLIES = {b"MAIL": b"250 ok", b"RSET": b"250 ok", b"NOOP": b"250 ok", b"DATA": b"354 go on", b"QUIT": b"221 bye"}
+
+# How often those recipients are told to come again.
+_LATER: dict[bytes, float] = {b"never": math.inf, b"later": 1, b"soon": 2}
 
 
 class Taken(NamedTuple):
@@ -93,7 +97,8 @@ class _Session:
             self._sender, self._recipients = address, []
         elif verb == b"RCPT":
             self._sink.asked[address] += 1
-            if address.startswith(b"never") or (address.startswith(b"later") and self._sink.asked[address] == 1):
+            most = next((most for name, most in _LATER.items() if address.startswith(name)), 0)
+            if self._sink.asked[address] <= most:
                 return b"451 4.2.1 not now"
             if address.startswith((b"refused", b"later")):
                 return b"550 5.1.1 nobody here by that name"

@@ -33,7 +33,7 @@ class Suite:
     """A running suite. Use it as a context manager: it is stopped with TERM, and killed if that takes too long.
 
     `wrapper` are words before the command, which must exec it. `on_line` is called with each line of the log as it
-    comes, in a thread of its own.
+    comes, in a thread of its own. `log` is a descriptor to which the log goes instead; none of it is known here.
     """
 
     def __init__(
@@ -44,6 +44,7 @@ class Suite:
         wrapper: tuple[str, ...] = (),
         programs: Path = BIN,
         on_line: Callable[[str], None] | None = None,
+        log: int = subprocess.PIPE,
     ) -> None:
         self.home = home
         self._on_line = on_line
@@ -52,7 +53,7 @@ class Suite:
         self.process = subprocess.Popen(
             [*wrapper, *program("queue-start", programs), "--home", home.path],
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
+            stdout=log,
             stderr=subprocess.STDOUT,
             user=user,
             start_new_session=True,
@@ -68,8 +69,7 @@ class Suite:
         self.stop()
 
     def _read(self) -> None:
-        assert self.process.stdout is not None
-        for data in self.process.stdout:
+        for data in self.process.stdout or ():
             line = data.decode("utf-8", "replace").rstrip("\n")
             if self._on_line is not None:
                 self._on_line(line)
