@@ -84,7 +84,7 @@ def count_kinds(streams: Mapping[Stream, Mapping[int, Block]]) -> dict[str, dict
 
 def find_repeats(events: DataFrame) -> DataFrame:
     """Return stream, block, again: the seqs of marks that stand in the log a second time, or are known."""
-    same = Window.partitionBy("stream", "time_ns", "kind", "local_limit", "remote_limit").orderBy("seq")
+    same = Window.partitionBy("stream", "time_ns", "print").orderBy("seq")
     marks = events.filter(is_mark()).withColumn("before", F.lag("seq").over(same))
     again = marks.filter("known OR before IS NOT NULL").withColumn("block", block_of())
     return again.groupBy("stream", "block").agg(F.sort_array(F.collect_list("seq")).alias("again"))

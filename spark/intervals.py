@@ -29,10 +29,14 @@ def find_intervals(
     carried = pending.filter("what = 'status'").select(
         "stream", F.col("first_ns").alias("time_ns"), *SAMPLE, F.lit(_CARRIED_SEQ).cast("long").alias("seq")
     )
-    rows = events.select("stream", "time_ns", *SAMPLE, "seq")
+    rows = events.select("stream", "time_ns", *SAMPLE, "seq", "print")
     if doubts is None:
-        rows = rows.groupBy("stream", "time_ns", *SAMPLE).agg(F.min("seq").alias("seq"))
-    rows = rows.unionByName(carried).withColumn("block", block_of()).repartition(partitions, "stream", "block")
+        rows = rows.groupBy("stream", "time_ns", *SAMPLE, "print").agg(F.min("seq").alias("seq"))
+    rows = (
+        rows.unionByName(carried, allowMissingColumns=True)
+        .withColumn("block", block_of())
+        .repartition(partitions, "stream", "block")
+    )
     rows = rows.withColumn("sample", F.xxhash64(*SAMPLE))
     inside = Window.partitionBy("stream", "block").orderBy("seq")
     if doubts is not None:
@@ -47,10 +51,10 @@ def find_intervals(
 
 def _drop_near(rows: DataFrame, inside: WindowSpec, doubts: Observation) -> DataFrame:
     """Leave out samples that were there a few lines before with the same stamp, and tell whether that is enough."""
-    time, sample = F.col("time_ns"), F.col("sample")
+    time = F.col("time_ns")
     before = {f"time_{lines}": F.lag("time_ns", lines).over(inside) for lines in (1, *_NEAR, _FAR)}
-    before |= {f"sample_{lines}": F.lag("sample", lines).over(inside) for lines in _NEAR}
-    again = [(time == F.col(f"time_{lines}")) & (sample == F.col(f"sample_{lines}")) for lines in _NEAR]
+    before |= {f"print_{lines}": F.lag("print", lines).over(inside) for lines in _NEAR}
+    again = [(time == F.col(f"time_{lines}")) & (F.col("print") == F.col(f"print_{lines}")) for lines in _NEAR]
     doubtful = (time < F.col("time_1")) | (time == F.col(f"time_{_FAR}"))
     rows = rows.withColumns(before)
     rows = rows.observe(doubts, F.max(F.coalesce(doubtful, F.lit(False))).alias("doubtful"))

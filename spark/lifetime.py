@@ -14,27 +14,17 @@ from pyspark.sql import Column, DataFrame, Observation, Window, WindowSpec
 from pyspark.sql import functions as F
 
 from spark.bounces import BOUNCE_SENDERS
-from spark.stage import of_kinds
+from spark.sayings import OPEN_SEQ, PLACE, drop_repeats, gather_sayings
 
-# Places of what an earlier batch left, before all of this one: deliveries of messages that had ended, open messages.
-# Deliveries of those are behind them (pair.CARRIED_SEQ).
-ORPHAN_SEQ, OPEN_SEQ = -4, -3
 # What `known` says of the open life, besides a hash of its facts.
 _ENDED, _NEW, _STARTED = 0, 1, 2
-_WAS = (
-    "birth_ns", "info_ns", "first_ns", "successes", "failures", "deferrals", "bounce_qp", "bounce_of", "again_ns",
-    "fate", "seen",
-)  # fmt: skip
-_PLACE = ("id", "stream")
-# What of a row only matters in the end. It goes through shuffle and windows as one column, which costs far less.
-_BODY = ("bytes", "uid", "sender", "channel", "recipient", "done_ns", "reason", "key")
 # What is said of a message in this order may be said in one nanosecond.
 _ORDER = ("orphan", "open", "new", "info", "start", "bounce", "triple", "hold", "release", "end")
 _COUNTS = {"successes": ("success",), "failures": ("failure",), "deferrals": ("deferral", "mangled")}
 
 
 def _order() -> WindowSpec:
-    return Window.partitionBy(*_PLACE).orderBy("seq")
+    return Window.partitionBy(*PLACE).orderBy("seq")
 
 
 def _before() -> WindowSpec:
@@ -55,59 +45,10 @@ def find_lives(
     are right in that row. `seen` there has the first recipient and those of earlier batches; `others` says that there
     are more, `hashed` of the life's starts with `more`. doubts: as for pair.
     """
-    rows = _gather(events, deliveries, pending).repartition(partitions, *_PLACE)
+    rows = gather_sayings(events, deliveries, pending).repartition(partitions, *PLACE)
     if doubts is None:
-        rows = _drop_repeats(rows)
+        rows = drop_repeats(rows)
     return _sum_up(_number(_know(_live(rows, doubts))))
-
-
-def _gather(events: DataFrame, deliveries: DataFrame, pending: DataFrame) -> DataFrame:
-    """Return what is said of messages in one form. `was`: what an earlier batch knew of an open one."""
-    deleted = "kind <> 'hold' OR text LIKE 'msg%: deleted by the administrator%'"
-    said = of_kinds(events, "new", "info", "end", "bounce", "triple", "hold", "release").filter(deleted)
-    said = said.withColumns({"id": F.col("message"), "text": F.xxhash64("text")})
-    carried = pending.filter("what = 'message'").withColumns(
-        {
-            "seq": F.lit(OPEN_SEQ).cast("long"),
-            "time_ns": F.col("first_ns"),
-            "kind": F.lit("open"),
-            "was": F.struct(*_WAS),
-        }
-    )
-    orphan = F.col("open").eqNullSafe(F.lit(False))
-    starts = deliveries.withColumns(
-        {
-            "seq": F.when(orphan, ORPHAN_SEQ).otherwise(F.col("seq")),
-            "time_ns": F.col("start_ns"),
-            "kind": F.when(orphan, "orphan").otherwise("start"),
-            "hashed": F.when(~orphan, F.xxhash64("channel", "recipient")),
-            "key": F.when(orphan, F.col("key")),
-        }
-    )
-    facts = F.xxhash64("bytes", "sender", "qp", "uid").alias("facts")
-    common: list[Column | str] = [*_PLACE, "seq", "time_ns", "kind"]
-    rows = said.select(*common, "qp", facts, "text", _body("bytes", "uid", "sender"))
-    started = starts.select(
-        *common, "delivery", "done_seq", "result", "hashed", _body("channel", "recipient", "done_ns", "reason", "key")
-    )
-    opened = carried.select(*common, "qp", facts, "was", _body("bytes", "uid", "sender"))
-    return rows.unionByName(started, allowMissingColumns=True).unionByName(opened, allowMissingColumns=True)
-
-
-def _body(*names: str) -> Column:
-    """Return the columns of a row that only matter in the end, null where it has none."""
-    kinds = {"bytes": "long", "uid": "long", "done_ns": "long"}
-    none = F.lit(None)
-    return F.struct(
-        *((F.col(name) if name in names else none.cast(kinds.get(name, "string"))).alias(name) for name in _BODY)
-    ).alias("body")
-
-
-def _drop_repeats(rows: DataFrame) -> DataFrame:
-    """Leave out lines that stand in the log a second time, with the same stamp and text."""
-    text = F.xxhash64("kind", "facts", "text", "delivery")
-    same = Window.partitionBy(*_PLACE, "time_ns", text).orderBy("seq")
-    return rows.withColumn("repeats", F.lag("seq").over(same)).filter("repeats IS NULL").drop("repeats", "text")
 
 
 def _live(rows: DataFrame, doubts: Observation | None) -> DataFrame:

@@ -56,7 +56,7 @@ def place_lines(
     line = F.when(~F.col("carried") | (inside > 0), F.col("first_line") + inside)
     found = wrong.join(table, ["stream", "block"]).select(
         "host", "queue", "seq", "file", line.alias("line"), "time_ns", F.col("wrong").alias("reason"),
-        F.col("line").alias("text"),
+        F.col("line").alias("text"), "print",
     )  # fmt: skip
     return _drop_repeats(found)
 
@@ -72,5 +72,5 @@ def _blocks_in_order(plan: Plan, streams: Mapping[Stream, Mapping[int, Block]]) 
 
 def _drop_repeats(rows: DataFrame) -> DataFrame:
     stays = F.col("time_ns").isNull() | (F.col("reason") == "cut short")
-    once = rows.filter(~stays).dropDuplicates(["host", "queue", "time_ns", "text"])
-    return rows.filter(stays).unionByName(once)
+    once = rows.filter(~stays).dropDuplicates(["host", "queue", "time_ns", "print"])
+    return rows.filter(stays).unionByName(once).drop("print")

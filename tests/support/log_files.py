@@ -92,6 +92,8 @@ def damage(files: Files, rng: random.Random) -> Files:
         elif what == "double" and at < len(files) - 1:
             later = rng.randrange(at, len(files) - 1)
             seconds, nanoseconds = files[later][0][1:17], int(files[later][0][17:25], 16) + 1
+            while any(taken.startswith(f"@{seconds}{nanoseconds:08x}") for taken, _ in files):
+                nanoseconds += 1
             files.insert(later + 1, (f"@{seconds}{nanoseconds:08x}.s", data))
         elif what == "drop" and len(files) > 2 and at < len(files) - 1:
             del files[at]
