@@ -30,13 +30,15 @@ NEEDED = {
     # The lake's files are listed one by one; a job of Spark's own to look at them pays only for thousands.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
 }
+# The methods that Spark makes are over the size that Java compiles by itself: three times the time. And nobody waits
+# for an answer of a batch, so that the collector that takes the least of the processors is the best.
+JAVA_OPTIONS = "-XX:-DontCompileHugeMethods -XX:+UseParallelGC"
 # What every session that we begin has.
 QUIET = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
-    # The method that Spark makes of the parse is over the size that Java compiles by itself: three times the time.
-    "spark.driver.extraJavaOptions": "-XX:-DontCompileHugeMethods",
-    "spark.executor.extraJavaOptions": "-XX:-DontCompileHugeMethods",
+    "spark.driver.extraJavaOptions": JAVA_OPTIONS,
+    "spark.executor.extraJavaOptions": JAVA_OPTIONS,
     # A batch makes more classes than the 100 that Spark keeps; each that goes is made, and found slow, once more.
     "spark.sql.codegen.cache.maxEntries": "5000",
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
