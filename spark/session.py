@@ -53,6 +53,8 @@ EMBEDDED = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "2g",
     "spark.sql.catalogImplementation": "in-memory",
+    # Spark's 200 is meant for a cluster: most would hold a few rows.
+    "spark.sql.shuffle.partitions": "32",
 }
 DEFAULT_MASTER = "local[*]"
 
