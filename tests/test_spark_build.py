@@ -10,8 +10,7 @@ from spark import update
 from spark.schema import TABLES
 from support.scripted_logs import ScriptedLake, message, pending, quarantined
 
-# A minute or more each on a busy machine: until they are cheaper they run with --exhaustive.
-pytestmark = [pytest.mark.together, pytest.mark.exhaustive]
+pytestmark = pytest.mark.together
 
 STRANGE = ["007", "1e3", "null", "a:b c{}[*]/%41=", "ä"]
 

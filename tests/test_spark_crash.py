@@ -14,8 +14,7 @@ from spark.update import Update, make_lake, prepare
 from support.crashing_storage import counting
 from support.scripted_logs import Crash, CrashAt, ScriptedLake, message, pending
 
-# A minute or more each on a busy machine: until they are cheaper they run with --exhaustive.
-pytestmark = [pytest.mark.together, pytest.mark.exhaustive]
+pytestmark = pytest.mark.together
 
 DAY = "date=2026-01-02/host=a"
 
