@@ -18,8 +18,7 @@ from spark.progress import Progress
 from spark.reports import View
 from spark.store import open_lake, read_tables
 
-# A minute or more each on a busy machine: until they are cheaper they run with --exhaustive.
-pytestmark = [pytest.mark.together, pytest.mark.exhaustive]
+pytestmark = pytest.mark.together
 
 NANO = 10**9
 
