@@ -96,6 +96,8 @@ def test_compaction_leaves_few_files_and_the_same_rows(lake: ScriptedLake, monke
     assert lake.rows("messages", "host", "key", "done", "date") == before
 
 
+# Compaction of small ones runs always; this takes 10 s.
+@pytest.mark.exhaustive
 def test_large_partitions_are_put_together_in_several_files(
     lake: ScriptedLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
