@@ -50,15 +50,20 @@ def find_intervals(
 
 
 def _drop_near(rows: DataFrame, inside: WindowSpec, doubts: Observation) -> DataFrame:
-    """Leave out samples that were there a few lines before with the same stamp, and tell whether that is enough."""
+    """Leave out samples that were there a few lines before with the same stamp, and tell whether that is enough.
+
+    It is not where nothing is in flight by them, or the queue exits: those part runs (spark.blocks), each once more.
+    """
     time = F.col("time_ns")
+    idle = (F.coalesce("local_now", F.lit(0)) == 0) & (F.coalesce("remote_now", F.lit(0)) == 0)
     before = {f"time_{lines}": F.lag("time_ns", lines).over(inside) for lines in (1, *_NEAR, _FAR)}
-    before |= {f"print_{lines}": F.lag("print", lines).over(inside) for lines in _NEAR}
-    again = [(time == F.col(f"time_{lines}")) & (F.col("print") == F.col(f"print_{lines}")) for lines in _NEAR]
-    doubtful = (time < F.col("time_1")) | (time == F.col(f"time_{_FAR}"))
+    before |= {f"print_{lines}": F.lag("print", lines).over(inside) for lines in (1, *_NEAR)}
+    same = [(time == F.col(f"time_{lines}")) & (F.col("print") == F.col(f"print_{lines}")) for lines in (1, *_NEAR)]
+    again = F.coalesce(reduce(or_, same), F.lit(False))
+    doubtful = (time < F.col("time_1")) | (time == F.col(f"time_{_FAR}")) | (again & idle)
     rows = rows.withColumns(before)
     rows = rows.observe(doubts, F.max(F.coalesce(doubtful, F.lit(False))).alias("doubtful"))
-    return rows.filter(~F.coalesce(reduce(or_, again), F.lit(False))).drop(*before)
+    return rows.filter(~again).drop(*before)
 
 
 def _join_edges(rows: DataFrame) -> DataFrame:

@@ -7,6 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from queue_base.errors import Permanent, Temporary
+from spark.local import make_table
 from spark.manifest import Manifest, NotAManifest, TooNew, unpack
 from spark.schema import TABLES, Tables
 from spark.storage import Storage
@@ -83,7 +84,7 @@ def read_table(session: SparkSession, storage: Storage, table: str, paths: list[
     """Return the rows of some files of a table, in the columns of the schema; paths are below the table's directory."""
     schema = TABLES[table]
     if not paths:
-        return session.createDataFrame([], schema)
+        return make_table(session, [], schema)
     return (
         session.read.schema(_stored(table))
         # The paths are names, also where a host or the lake has a bracket or a star in its own.

@@ -10,8 +10,7 @@ from spark import update
 from spark.schema import TABLES
 from support.scripted_logs import ScriptedLake, message, pending, quarantined
 
-# A minute or more each on a busy machine: until they are cheaper they run with --exhaustive.
-pytestmark = [pytest.mark.together, pytest.mark.exhaustive]
+pytestmark = pytest.mark.together
 
 STRANGE = ["007", "1e3", "null", "a:b c{}[*]/%41=", "ä"]
 
@@ -97,6 +96,8 @@ def test_compaction_leaves_few_files_and_the_same_rows(lake: ScriptedLake, monke
     assert lake.rows("messages", "host", "key", "done", "date") == before
 
 
+# Compaction of small ones runs always; this takes 10 s.
+@pytest.mark.exhaustive
 def test_large_partitions_are_put_together_in_several_files(
     lake: ScriptedLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:

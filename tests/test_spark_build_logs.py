@@ -10,8 +10,7 @@ from spark.build import Order, Summary, build
 from spark.progress import Progress
 from spark.store import open_tables
 
-# A minute or more each on a busy machine: until they are cheaper they run with --exhaustive.
-pytestmark = [pytest.mark.together, pytest.mark.exhaustive]
+pytestmark = pytest.mark.together
 
 # Each line with its stamp's nanoseconds; one second, 2023-11-14.
 EVENTS = [

@@ -11,8 +11,7 @@ from spark.reports.percentiles import percentiles
 from spark.schema import Tables
 from support.lake_rows import LakeRows, ask, ns, utc
 
-# A minute or more each on a busy machine: until they are cheaper they run with --exhaustive.
-pytestmark = [pytest.mark.together, pytest.mark.exhaustive]
+pytestmark = pytest.mark.together
 
 HOUR = 1_699_999_200
 

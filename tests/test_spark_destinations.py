@@ -11,8 +11,7 @@ from spark.schema import Tables
 from support.lake_rows import LakeRows, ask, ns, utc
 from support.queue_model import Attempt, Life, add_lives, worlds
 
-# A minute or more each on a busy machine: until they are cheaper they run with --exhaustive.
-pytestmark = [pytest.mark.together, pytest.mark.exhaustive]
+pytestmark = pytest.mark.together
 
 DAY = 86400
 T = 1_000_000

@@ -6,8 +6,7 @@ from pyspark.sql import SparkSession
 from spark.reports.queues import QUEUES
 from support.lake_rows import LakeRows, ask
 
-# A minute or more each on a busy machine: until they are cheaper they run with --exhaustive.
-pytestmark = [pytest.mark.together, pytest.mark.exhaustive]
+pytestmark = pytest.mark.together
 
 # The others have no row.
 ROWS = {"daytime": 24, "qshape": 1, "qshape-senders": 1, "delays": 1}

@@ -5,12 +5,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from support.killed_build import run_and_kill, script
+from support.killed_build import build_and_tidy, run_and_kill, script
 from support.scripted_logs import CrashAt, ScriptedLake
 
-# A minute or more each on a busy machine: until they are cheaper they run with --exhaustive.
-pytestmark = [pytest.mark.together, pytest.mark.exhaustive]
+pytestmark = pytest.mark.together
 
+# The batch is in the lake by then.
+TIDYING = ["dropping old dates", "putting small files together", "putting messages together"]
 PHASES = [
     "looking at the lake",
     "looking at the logs",
@@ -21,12 +22,14 @@ PHASES = [
     "writing intervals",
     "writing pending+",
     "writing quarantine",
+    "writing lines",
     "moving files in",
     "writing the manifest",
     "cleaning up",
+    *TIDYING,
 ]
-# The commit itself is between the last two; one on either side, and one in the middle of Spark's work, run always.
-ALWAYS = ("writing messages+", "cleaning up")
+# Each takes a JVM of its own, some 15 s. In the middle of Spark's work runs always; test_spark_crash.py has the rest.
+ALWAYS = ("writing messages+",)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +42,7 @@ def test_a_killed_driver_leaves_the_last_good_state(
     lake.script = script(1)
     lake.build()
     assert run_and_kill(lake.place, 2, phase) == -9
-    built = 2 if phase == "cleaning up" else 1
+    built = 2 if phase in ("cleaning up", *TIDYING) else 1
     assert lake.rows("messages", "key") == [(f"{n}.1",) for n in range(built)]
     assert lake.rows("pending", "key") == [(f"{built}.1",)]
     lake.script = script(2)
@@ -54,6 +57,8 @@ def test_each_phase_of_a_build_is_among_those(
 ) -> None:
     lake = ScriptedLake(spark, str(tmp_path / "lake"), monkeypatch)
     lake.script = script(1)
+    lake.build()
+    lake.script = script(2)
     seen = CrashAt()
-    lake.build(seen)
+    build_and_tidy(lake, monkeypatch, seen)
     assert set(seen.seen) == {phase.removesuffix("+") for phase in PHASES}

@@ -18,8 +18,7 @@ from spark.progress import Progress
 from spark.reports import View
 from spark.store import open_lake, read_tables
 
-# A minute or more each on a busy machine: until they are cheaper they run with --exhaustive.
-pytestmark = [pytest.mark.together, pytest.mark.exhaustive]
+pytestmark = pytest.mark.together
 
 NANO = 10**9
 
@@ -65,6 +64,8 @@ def test_numbers_on_the_page_are_those_of_the_logs(spark: SparkSession, place: P
     assert "hours" in progress.seen
 
 
+# A second page, of all reports once more: some 15 s.
+@pytest.mark.exhaustive
 def test_page_of_a_window_and_a_host_shows_only_those(spark: SparkSession, place: Path) -> None:
     storage, manifest = open_lake(spark, str(place / "lake"))
     view = View(since=(START + 9 * 3600) * NANO, until=(START + 15 * 3600) * NANO, host="out1")

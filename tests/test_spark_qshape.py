@@ -12,8 +12,7 @@ from spark.schema import Tables
 from support.lake_rows import LakeRows, ask, ns, utc
 from support.queue_model import Life, add_lives, bucket, worlds
 
-# A minute or more each on a busy machine: until they are cheaper they run with --exhaustive.
-pytestmark = [pytest.mark.together, pytest.mark.exhaustive]
+pytestmark = pytest.mark.together
 
 NOW = 1_700_000_000
 HOUR = 1_699_999_200

@@ -13,8 +13,7 @@ from spark.reports import REPORTS, Report
 from spark.show import FORMATS, print_report
 from spark.times import parse_time
 
-# A minute or more each on a busy machine: until they are cheaper they run with --exhaustive.
-pytestmark = [pytest.mark.together, pytest.mark.exhaustive]
+pytestmark = pytest.mark.together
 
 ROOT = Path(__file__).parents[1]
 

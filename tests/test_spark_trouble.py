@@ -17,8 +17,7 @@ from spark.store import manifest_path, open_tables
 from spark.trouble import JAVA_ERRORS, java_reason, shorten
 from support.scripted_logs import ScriptedLake, message
 
-# A minute or more each on a busy machine: until they are cheaper they run with --exhaustive.
-pytestmark = [pytest.mark.together, pytest.mark.exhaustive]
+pytestmark = pytest.mark.together
 
 
 @pytest.fixture

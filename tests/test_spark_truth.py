@@ -13,8 +13,7 @@ from support.log_rows import Truth, agree
 from support.log_world import World
 from support.tools import need
 
-# A minute or more each on a busy machine: until they are cheaper they run with --exhaustive.
-pytestmark = [pytest.mark.together, pytest.mark.exhaustive]
+pytestmark = pytest.mark.together
 
 
 def write_worlds(logs: Path, seed: int, places: list[tuple[str, str]], steps: int) -> Truth:

@@ -13,8 +13,7 @@ from support.log_reference import read_stream
 from support.log_rows import Truth, agree
 from support.log_world import World
 
-# A minute or more each on a busy machine: until they are cheaper they run with --exhaustive.
-pytestmark = [pytest.mark.together, pytest.mark.exhaustive]
+pytestmark = pytest.mark.together
 SECOND = 10**9
 BEGIN = 1_700_000_000 * SECOND
 

@@ -11,8 +11,7 @@ from support.log_files import GARBAGE, lines_of
 from support.log_reference import parse_event, time_of
 from support.log_world import World
 
-# A minute or more each on a busy machine: until they are cheaper they run with --exhaustive.
-pytestmark = [pytest.mark.together, pytest.mark.exhaustive]
+pytestmark = pytest.mark.together
 NOISE = [*" :/@<>_0123456789abcdefgxyz-\r\t\0ä", "  ", " 0", "+1", "99999999999999999999", "> qp 1 uid 2", "success:"]
 FIELDS = {
     "status": ("local_now", "local_limit", "remote_now", "remote_limit"),

@@ -11,8 +11,7 @@ from support.log_files import lines_of, write_files
 from support.log_lake import Lake
 from support.log_rows import Truth
 
-# A minute or more each on a busy machine: until they are cheaper they run with --exhaustive.
-pytestmark = [pytest.mark.together, pytest.mark.exhaustive]
+pytestmark = pytest.mark.together
 DAY = 1_700_000_000
 # By host: seconds after DAY, and the line.
 LOGS: dict[str, list[tuple[float, str]]] = {

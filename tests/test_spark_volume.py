@@ -10,8 +10,7 @@ from spark.reports import View
 from spark.schema import Tables
 from support.lake_rows import LakeRows, ask, ns, utc
 
-# A minute or more each on a busy machine: until they are cheaper they run with --exhaustive.
-pytestmark = [pytest.mark.together, pytest.mark.exhaustive]
+pytestmark = pytest.mark.together
 
 # 1,699,999,200 is a full hour: 2023-11-14 22:00:00 UTC. Two hours later the next day begins.
 HOUR = 1_699_999_200

@@ -1,5 +1,7 @@
 """A driver that is killed: run as a program, it builds a lake from a script and kills itself as a phase begins.
 
+It drops dates of a century ago, of which there are none, and puts files together, two of a date and host being enough.
+
 Words: the lake, the number of batches in its script, the phase, or `PHASE+` to be killed in the middle of it.
 """
 
@@ -12,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from spark import compact
 from spark.progress import Progress
 from support.scripted_logs import Script, ScriptedLake, message, pending
 
@@ -44,6 +47,12 @@ def _die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def build_and_tidy(lake: ScriptedLake, patch: pytest.MonkeyPatch, progress: Progress) -> None:
+    """Build with all that a build can be asked for."""
+    patch.setattr(compact, "FEW", 1)
+    lake.build(progress, compact=True, expire=36_525)
+
+
 def run_and_kill(lake: str, batches: int, phase: str) -> int:
     """Run such a driver and wait for its end. Returns its exit code, -9 where it was killed."""
     words = [sys.executable, "-m", "support.killed_build", lake, str(batches), phase]
@@ -57,4 +66,4 @@ if __name__ == "__main__":
     with pytest.MonkeyPatch.context() as patch:
         made = ScriptedLake(session(), sys.argv[1], patch)
         made.script = script(int(sys.argv[2]))
-        made.build(KillAt(sys.argv[3]))
+        build_and_tidy(made, patch, KillAt(sys.argv[3]))

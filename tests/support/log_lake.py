@@ -31,6 +31,7 @@ class Lake:
         try:
             plan = sources.plan(self._spark, str(logs), self._state, str(staging), host, queue)
             if not plan.pieces:
+                self._state = plan.state  # Part of a line may be new.
                 return False
             batch = match.make_batch(self._spark, plan, self._tables() if self._batches else None)
             self._batches += 1

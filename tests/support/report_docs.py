@@ -17,8 +17,8 @@ EXAMPLE = re.compile(r"^## (\S+)$.*?^```\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 INTRODUCTION = """\
 # The reports
 
-`queue-report show REPORT --lake LAKE` prints one; without REPORT it lists them. README says how a lake is made, CLUSTER.md how on a
-cluster. The options are the same for all:
+`queue-report show REPORT --lake LAKE` prints one; without REPORT it lists them. README says how a lake is made,
+CLUSTER.md how on a cluster. The options are the same for all:
 
 - `--since`, `--until`: what ended in this time, `until` not included. A time is a date, a date and time (UTC where no
   zone is named), or a stamp of the log (`@400000006745…`). A report that looks at the queue as it was says how it
