@@ -142,7 +142,7 @@ def test_a_log_with_a_doubtful_line_is_read_again_carefully(
     assert matching.calls == [False, True]
 
 
-@pytest.mark.parametrize("always", [False, True])
+@pytest.mark.parametrize("always", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
 def test_a_log_without_one_is_read_once_and_carefully_would_be_the_same(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, always: bool
 ) -> None:

@@ -56,6 +56,7 @@ def test_no_query_of_a_build_needs_python(spark: SparkSession, logs: Path, tmp_p
     assert [python_in(plan) for plan in plans] == [set()] * len(plans)
 
 
+@pytest.mark.exhaustive  # A build's queries, above, are nearly the same.
 def test_no_table_of_a_batch_needs_python(spark: SparkSession, logs: Path, tables: Tables, tmp_path: Path) -> None:
     wanted = sources.plan(spark, str(logs), {}, str(tmp_path), None, None)
     parsed = plan_of(parse_lines(read_lines(spark, wanted, number_streams(wanted.state))))
