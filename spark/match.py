@@ -20,7 +20,7 @@ from spark.plan import Plan, State
 from spark.quarantine import place_lines
 from spark.read import read_lines
 from spark.schema import Tables
-from spark.stage import of_kinds, open_staged, write_parts, write_staged
+from spark.stage import of_kinds, write_parts, write_staged
 from spark.streams import Numbers, Stream, number_streams, with_names, with_numbers
 
 _BYTES_A_PARTITION = 96 << 20
@@ -164,8 +164,7 @@ def make_batch(session: SparkSession, plan: Plan, stored: Tables | None) -> Batc
     the result read from plan.staging: write them, then remove it.
     """
     numbers = number_streams(plan.state)
-    write_staged(read_lines(session, plan, numbers), plan.staging)
-    staged = open_staged(session, plan.staging)
+    staged = write_staged(read_lines(session, plan, numbers), plan.staging)
     streams = gather(staged, numbers)
     pending = make_table(session, [], schema.PENDING) if stored is None else stored.pending
     cores = session.sparkContext.defaultParallelism

@@ -1,13 +1,10 @@
 """Events between parsing and matching: in Parquet files of the staging directory, since several readers want them."""
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import IntegerType, StringType, StructType
 
 from spark.parse import parse_lines
-from spark.schema import EVENTS
 
-_STAGED = StructType([*EVENTS.fields]).add("wrong", StringType()).add("line", StringType()).add("print", IntegerType())
 _PARTS = {"deliveries": ("start", "done"), "statuses": ("status", "exiting")}
 _WRITERS = "spark.sql.maxConcurrentOutputFileWriters"
 # Fast to write and read; none of it outlives the batch.
@@ -18,13 +15,13 @@ _FORMAT: dict[str, bool | int | str] = {
 }
 
 
-def write_staged(lines: DataFrame, staging: str) -> None:
-    """Parse lines, and write what they are. Each reader's kinds are in a part (a directory) of their own."""
+def write_staged(lines: DataFrame, staging: str) -> DataFrame:
+    """Parse lines, write what they are, each reader's kinds in a part of their own, and return that: parse.PARSED."""
     kind = F.col("kind")
     part = F.when(kind.isNull(), "quarantine")
     for name, kinds in _PARTS.items():
         part = part.when(kind.isin(*kinds), name)
-    write_parts(parse_lines(lines).withColumn("part", part.otherwise("messages")), f"{staging}/events")
+    return write_parts(parse_lines(lines).withColumn("part", part.otherwise("messages")), f"{staging}/events")
 
 
 def write_parts(rows: DataFrame, path: str) -> DataFrame:
@@ -38,11 +35,6 @@ def write_parts(rows: DataFrame, path: str) -> DataFrame:
     finally:
         session.conf.set(_WRITERS, before or "0")
     return session.read.schema(rows.schema).parquet(path)
-
-
-def open_staged(session: SparkSession, staging: str) -> DataFrame:
-    """Return what was written: schema.EVENTS, wrong, line and part."""
-    return session.read.schema(StructType([*_STAGED.fields]).add("part", StringType())).parquet(f"{staging}/events")
 
 
 def of_kinds(events: DataFrame, *kinds: str) -> DataFrame:
