@@ -175,11 +175,13 @@ def _show(rows: DataFrame) -> DataFrame:
     head = F.col("head")
     body, told = F.col("body"), F.col("told")["body"]
     in_life = F.col("told")["life"] == F.col("life")
+    orphan = F.when(F.col("kind") == "orphan", F.col("flight")["key"])
     tried = F.when(F.col("tried")["life"] == F.col("life"), F.array(F.col("tried")["hashed"]))
     return rows.select(
         "stream", "id", "seq", "time_ns", "kind", "is_last", "delivery", "result", "done_seq", "hashed", "more",
+        "flight",
         *(body[name].alias(name) for name in ("channel", "recipient", "done_ns", "reason")),
-        _tells().alias("tells"), F.coalesce(body["key"], F.concat_ws(".", "id", head["begin_ns"])).alias("key"),
+        _tells().alias("tells"), F.coalesce(orphan, F.concat_ws(".", "id", head["begin_ns"])).alias("key"),
         (F.col("closes").isNull() & (F.col("kind") != "orphan")).alias("open"),
         *(F.when(in_life, told[name]).alias(name) for name in ("bytes", "uid", "sender")),
         of_life("told", "qp").alias("qp"), of_life("told", "info_ns").alias("info_ns"),

@@ -102,7 +102,7 @@ def _divide(lives: DataFrame, samples: DataFrame, pending: DataFrame) -> Matched
     messages = messages.filter("NOT others").unionByName(several.drop("rest"))
     messages = messages.withColumn("recipients", F.size("seen").cast("long"))
     messages = messages.withColumn("done_ns", F.coalesce("end_ns", "next_ns"))
-    flights = lives.filter("part <> 'ends' AND kind IN ('start', 'orphan')").withColumn("start_ns", F.col("time_ns"))
+    flights = _flights(lives.filter("part <> 'ends' AND kind IN ('start', 'orphan')"))
     open_ones = (
         messages.filter("done_ns IS NULL").withColumn("what", F.lit("message")),
         flights.filter("result IS NULL").withColumn("what", F.lit("delivery")),
@@ -118,6 +118,16 @@ def _divide(lives: DataFrame, samples: DataFrame, pending: DataFrame) -> Matched
         _fit(samples.filter("until_ns IS NOT NULL"), schema.INTERVALS, "at_ns"),
         still,
     )
+
+
+def _flights(rows: DataFrame) -> DataFrame:
+    """Return deliveries, with what was known of the message when each started: in an earlier batch, for some."""
+    before = F.col("flight")
+    known = {
+        name: F.when(before.isNotNull(), before[name]).otherwise(F.col(name))
+        for name in ("qp", "uid", "sender", "bytes", "birth_ns", "info_ns")
+    }
+    return rows.withColumns({"start_ns": F.col("time_ns")} | known)
 
 
 _UNDESCRIBED = StructType([field for field in schema.DELIVERIES if field.name not in ("template", "code", "class")])

@@ -6,7 +6,9 @@ from pyspark.sql import functions as F
 CARRIED_SEQ = -2  # Deliveries of an earlier batch stand before all of this one, and behind their messages.
 _PLACE = ("delivery", "stream")
 # What a line says. It goes through shuffles and windows as one column, which costs far less than many.
-_BODY = ("message", "channel", "recipient", "result", "reason", "key", "open")
+_BODY = ("message", "channel", "recipient", "result", "reason", "flight")
+# What an earlier batch knew of the message of a delivery in flight.
+_FLIGHT = ("key", "open", "qp", "uid", "sender", "bytes", "birth_ns", "info_ns")
 _NEXT = ("kind", "run", "time_ns", "seq", "body.result", "body.reason")
 
 
@@ -17,7 +19,7 @@ def pair(
 
     events: starts and results, with `run`. pending: deliveries in flight before. last_runs: stream, last_run.
     Columns: stream, id, delivery, channel, recipient, start_ns, seq (of the start), done_ns, done_seq, result (`lost`;
-    null while in flight), reason, key and open (of pending ones, else null).
+    null while in flight), reason, flight (of pending ones what was known of the message: _FLIGHT; else null).
 
     A line that stands in the log twice counts once: without `doubts`, at the price of one more sort. With it, no line
     is looked for a second time, and `doubts` tells as `doubtful` whether one might be there.
@@ -31,9 +33,10 @@ def pair(
             "message": F.col("id"),
             "result": F.lit(None).cast("string"),
             "reason": F.lit(None).cast("string"),
+            "flight": F.struct(*_FLIGHT),
         }
     )
-    new = events.withColumns({"key": F.lit(None).cast("string"), "open": F.lit(None).cast("boolean")})
+    new = events.withColumn("flight", F.lit(None).cast(carried.schema["flight"].dataType))
     shown = (*_PLACE, "seq", "run", "time_ns", "kind", F.struct(*_BODY).alias("body"))
     rows = new.select(*shown).unionByName(carried.select(*shown)).repartition(partitions, *_PLACE)
     order = Window.partitionBy(*_PLACE).orderBy("seq")
@@ -49,7 +52,7 @@ def pair(
     starts = rows.filter("kind = 'start'").join(F.broadcast(last_runs), "stream", "left")
     return starts.select(
         "stream", body["message"].alias("id"), "delivery", "seq", F.col("time_ns").alias("start_ns"),
-        *(body[name].alias(name) for name in ("channel", "recipient", "key", "open")),
+        *(body[name].alias(name) for name in ("channel", "recipient", "flight")),
         F.when(done, following["time_ns"]).alias("done_ns"), F.when(done, following["seq"]).alias("done_seq"),
         F.when(done, following["result"]).when(over, "lost").alias("result"),
         F.when(done, following["reason"]).alias("reason"),

@@ -14,11 +14,14 @@ _WAS = (
 )  # fmt: skip
 PLACE = ("id", "stream")
 # What of a row only matters in the end. It goes through shuffle and windows as one column, which costs far less.
-_BODY = ("bytes", "uid", "sender", "channel", "recipient", "done_ns", "reason", "key")
+_BODY = ("bytes", "uid", "sender", "channel", "recipient", "done_ns", "reason")
 
 
 def gather_sayings(events: DataFrame, deliveries: DataFrame, pending: DataFrame) -> DataFrame:
-    """Return what is said of messages in one form. `was`: what an earlier batch knew of an open one."""
+    """Return what is said of messages in one form.
+
+    `was`: what an earlier batch knew of an open message, `flight`: of that of a delivery in flight.
+    """
     deleted = "kind <> 'hold' OR text LIKE 'msg%: deleted by the administrator%'"
     said = of_kinds(events, "new", "info", "end", "bounce", "triple", "hold", "release").filter(deleted)
     said = said.withColumns({"id": F.col("message"), "text": F.xxhash64("text")})
@@ -30,22 +33,20 @@ def gather_sayings(events: DataFrame, deliveries: DataFrame, pending: DataFrame)
             "was": F.struct(*_WAS),
         }
     )
-    orphan = F.col("open").eqNullSafe(F.lit(False))
+    orphan = F.col("flight")["open"].eqNullSafe(F.lit(False))
     starts = deliveries.withColumns(
         {
             "seq": F.when(orphan, ORPHAN_SEQ).otherwise(F.col("seq")),
             "time_ns": F.col("start_ns"),
             "kind": F.when(orphan, "orphan").otherwise("start"),
             "hashed": F.when(~orphan, F.xxhash64("channel", "recipient")),
-            "key": F.when(orphan, F.col("key")),
         }
     )
     facts = F.xxhash64("bytes", "sender", "qp", "uid").alias("facts")
     common: list[Column | str] = [*PLACE, "seq", "time_ns", "kind"]
     rows = said.select(*common, "qp", facts, "text", _body("bytes", "uid", "sender"))
-    started = starts.select(
-        *common, "delivery", "done_seq", "result", "hashed", _body("channel", "recipient", "done_ns", "reason", "key")
-    )
+    tried = _body("channel", "recipient", "done_ns", "reason")
+    started = starts.select(*common, "delivery", "done_seq", "result", "hashed", "flight", tried)
     opened = carried.select(*common, "qp", facts, "was", _body("bytes", "uid", "sender"))
     return rows.unionByName(started, allowMissingColumns=True).unionByName(opened, allowMissingColumns=True)
 

@@ -59,11 +59,12 @@ MESSAGES = _struct(
 # be ''; domain: lower case, what follows the last @, '' for none. result: as in EVENTS, or lost: it was in flight at
 # a crash; then done is null and date is that of start. reason: as logged, '' for none (null for lost and mangled).
 # template, code, class: spark.reasons makes them of reason: the reason without what differs each time, the RFC 3463
-# code such as 4.4.1 ('' for none), and the class of the trouble.
+# code such as 4.4.1 ('' for none), and the class of the trouble. qp, uid, sender, bytes, birth_ns, info_ns: what the
+# log had said of the message when the delivery started, so that a report need not look for the messages.
 DELIVERIES = _struct(
     host=STRING, queue=STRING, key=STRING, id=LONG, delivery=LONG, channel=STRING, recipient=STRING, domain=STRING,
     start=TIME, start_ns=LONG, done=TIME, done_ns=LONG, result=STRING, reason=STRING,
-    template=STRING, code=STRING, date=DATE,
+    template=STRING, code=STRING, qp=LONG, uid=LONG, sender=STRING, bytes=LONG, birth_ns=LONG, info_ns=LONG, date=DATE,
 ).add("class", STRING)  # fmt: skip
 
 # Deliveries in flight and their limits from `at` until `until`: equal samples that follow each other are one row, and
@@ -76,8 +77,8 @@ INTERVALS = _struct(
 # What is open at the end of a batch, all of it; the next batch starts from it. `what` is
 # - message: the columns of messages, done and outcome null. seen: hashes of its recipients. again_ns: time of a last
 #   `new`, of which the next `info` will tell whether it is another message. fate: discarded or deleted, so far.
-# - delivery: in flight; the columns of deliveries up to start. key is that of its message, also if that has ended;
-#   open says whether its message has not.
+# - delivery: in flight; the columns of deliveries that are known by then. key is that of its message, also if that
+#   has ended; open says whether it has not.
 # - status: the sample that counts now; first_ns is when it began. None once queue-send has ended.
 # - bounce: a `bounce msg` (qp in bounce_qp, key of what it reports, first_ns) whose own message has not been seen.
 PENDING = _struct(

@@ -1,11 +1,12 @@
 """What a reason says: its template, the code in it and the class of the trouble; and that no Python reads it."""
 
+import random
 from typing import NamedTuple
 
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from spark.reasons import describe, template
+from spark.reasons import abridge, describe, template
 
 pytestmark = pytest.mark.together
 
@@ -97,6 +98,24 @@ def test_successes_fold_too(spark: SparkSession) -> None:
         "IP_accepted_message./Remote_host_said:_250_2.0.0_Ok:_queued_as_ID/",
         "did_N+N+N/",
     ]
+
+
+PIECES = (
+    *("_", "_", "_", "_", "_", "_", "/", "/", "/", "queued_as_", "8BITMIME", "SMTPUTF8", "550-", "250_2.0.0"),
+    *("a", "f9", "12345678", "-", "."),
+    *("4Gk2Xn3T4M", ":", "<", ">", "@", "(", ")", "[", "192.0.2.1", "2001:db8::1", "mx.example", "Ok", "Z", "0"),
+)
+
+
+def test_what_is_abridged_has_the_same_template(spark: SparkSession) -> None:
+    source = random.Random(1)
+    made = ["".join(source.choices(PIECES, k=source.randrange(1, 12))) for _ in range(20_000)]
+    given = [(text,) for text in [*made, *(case.reason for case in CASES)]]
+    frame = spark.createDataFrame(given, "reason string")
+    short = abridge(frame.reason)
+    other = frame.select("reason", short.alias("short")).where(template(short) != template(frame.reason))
+    assert other.limit(5).collect() == []
+    assert frame.where(short != frame.reason).count() > 500
 
 
 def test_no_python_reads_a_reason(spark: SparkSession) -> None:

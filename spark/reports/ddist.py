@@ -3,7 +3,7 @@
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from spark.reports.matchup import match_up
+from spark.reports.matchup import ended_deliveries
 from spark.reports.report import Report, View, divide, seconds, total_seconds
 from spark.schema import Tables
 
@@ -17,7 +17,7 @@ def ddist(tables: Tables, view: View) -> DataFrame:
     equal delays as one in its average; here both are as it says that they are.
     """
     delay = F.col("done_ns") - F.col("birth_ns")
-    delays = match_up(tables, view).deliveries.where(F.col("result") == "success").select(delay.alias("delay"))
+    delays = ended_deliveries(tables).where(F.col("result") == "success").select(delay.alias("delay"))
     # One sorted list of all delays would be the work of one task. So they are counted by buckets of a thousandth of
     # their logarithm, and sorted within each.
     delays = delays.withColumn("bucket", F.floor(F.log1p(F.greatest("delay", F.lit(0))) * 1000))
@@ -53,5 +53,4 @@ REPORT = Report(
     "was avg. From 10 to 100; a percentage that no delivery falls on has no row.",
     {"doneby": "ddelay, s", "avg": "average ddelay of the deliveries up to this percentage, s", "pct": "percentage"},
     ddist,
-    windowed=False,
 )

@@ -8,9 +8,9 @@ they are what mail took. Percentiles are exact (nearest rank: always a time that
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark.reports.facts import LIFE, lives, slot
+from spark.reports.facts import slot
 from spark.reports.percentiles import percentiles
-from spark.reports.report import Report, View, seconds, within
+from spark.reports.report import Report, View, seconds
 from spark.schema import Tables
 
 _SHARES = {"p50": 50, "p90": 90, "p99": 99, "max": 100}
@@ -18,16 +18,16 @@ _TIMES = [f"{time}_{share}" for time in ("queue", "delivery") for share in _SHAR
 
 
 def delays(tables: Tables, view: View) -> DataFrame:
-    times = _times(tables, view)
+    times = _times(tables)
     return times.agg(F.count("*").alias("deliveries")).crossJoin(_spread(times, []))
 
 
 def by_domain(tables: Tables, view: View) -> DataFrame:
-    return _grouped(_times(tables, view), "domain").orderBy(F.desc("deliveries"), "domain")
+    return _grouped(_times(tables), "domain").orderBy(F.desc("deliveries"), "domain")
 
 
 def by_hour(tables: Tables, view: View) -> DataFrame:
-    times = _times(tables, view).withColumn("start", slot(F.col("done_ns"), 3600))
+    times = _times(tables).withColumn("start", slot(F.col("done_ns"), 3600))
     return _grouped(times, "start").orderBy("start")
 
 
@@ -35,19 +35,13 @@ def _grouped(times: DataFrame, by: str) -> DataFrame:
     return times.groupBy(by).agg(F.count("*").alias("deliveries")).join(_spread(times, [by]), [by], "left")
 
 
-def _times(tables: Tables, view: View) -> DataFrame:
+def _times(tables: Tables) -> DataFrame:
     """Return domain, done_ns, queue and delivery (ns) of each success; queue is null where the log begins later."""
-    births = lives(tables).select(*LIFE, "birth_ns")
-    good = within(tables, view).deliveries.where(F.col("result") == "success")
-    return (
-        good.select(*LIFE, "domain", "start_ns", "done_ns")
-        .join(births, LIFE, "left")
-        .select(
-            "domain",
-            "done_ns",
-            (F.col("start_ns") - F.col("birth_ns")).alias("queue"),
-            (F.col("done_ns") - F.col("start_ns")).alias("delivery"),
-        )
+    return tables.deliveries.where(F.col("result") == "success").select(
+        "domain",
+        "done_ns",
+        (F.col("start_ns") - F.col("birth_ns")).alias("queue"),
+        (F.col("done_ns") - F.col("start_ns")).alias("delivery"),
     )
 
 
@@ -73,7 +67,6 @@ REPORT = Report(
     about="One row. " + _ABOUT,
     columns=_COLUMNS,
     function=delays,
-    windowed=False,
     single=True,
 )
 DOMAINS = Report(
@@ -82,7 +75,6 @@ DOMAINS = Report(
     about="One row a recipient domain, the one with the most deliveries first. " + _ABOUT,
     columns={"domain": "domain of the recipients", **_COLUMNS},
     function=by_domain,
-    windowed=False,
 )
 HOURS = Report(
     name="delays-hours",
@@ -91,5 +83,4 @@ HOURS = Report(
     + _ABOUT,
     columns={"start": "start of the hour, UTC", **_COLUMNS},
     function=by_hour,
-    windowed=False,
 )

@@ -3,20 +3,17 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark.reports.facts import LIFE, lives, sender_domain
-from spark.reports.report import SECONDS, Report, View, divide, seconds, total_seconds, within
+from spark.reports.facts import sender_domain
+from spark.reports.report import SECONDS, Report, View, divide, seconds, total_seconds
 from spark.reports.volume import born_within
 from spark.schema import Tables
 
 
 def domains(tables: Tables, view: View) -> DataFrame:
-    facts = lives(tables).select(*LIFE, "bytes", "birth_ns")
-    ended = within(tables, view).deliveries.where(F.col("done_ns").isNotNull())
     success = F.col("result") == "success"
     delay = F.when(success, F.col("done_ns") - F.col("birth_ns"))
     sums = (
-        ended.select(*LIFE, "domain", "result", "done_ns")
-        .join(facts, LIFE, "left")
+        tables.deliveries.where(F.col("done_ns").isNotNull())
         .groupBy("domain")
         .agg(
             F.count_if(success).alias("delivered"),
@@ -57,7 +54,6 @@ REPORT = Report(
         "delay_max": "longest delay of a successful delivery, seconds",
     },
     function=domains,
-    windowed=False,
 )
 SENDERS = Report(
     name="sender-domains",

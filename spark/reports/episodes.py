@@ -16,7 +16,7 @@ last bad one; else at the end of that last one; and it is open where neither has
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from spark.reports.report import NANO
+from spark.reports.report import NANO, spread
 
 DESTINATION = ["host", "queue", "domain"]
 EPISODE = [*DESTINATION, "slow", "began_ns"]
@@ -84,5 +84,5 @@ def _questions(deliveries: DataFrame) -> DataFrame:
 def _troubled(each: DataFrame) -> DataFrame:
     """Leave out destinations that have too few bad deliveries for an episode, which are most."""
     series = [*DESTINATION, "slow"]
-    few = each.groupBy(*series).agg(F.count_if(~F.col("good")).alias("bad"))
-    return each.join(few.where(F.col("bad") >= LEAST), series, "left_semi")
+    bad = each.where(~F.col("good")).groupBy(*series).agg(F.count("*").alias("bad"))
+    return each.join(spread(bad.where(F.col("bad") >= LEAST)), series, "left_semi")

@@ -7,10 +7,8 @@ from spark.reports.report import NANO
 from spark.schema import Tables
 
 LIFE = ["host", "queue", "key"]
-RECIPIENT = [*LIFE, "channel", "recipient"]
-
 _FACTS = ["sender", "bytes", "birth_ns", "first_ns", "successes", "failures", "recipients"]
-_ATTEMPT = [*RECIPIENT, "domain", "delivery", "start_ns"]
+_ATTEMPT = [*LIFE, "channel", "recipient", "domain", "delivery", "start_ns"]
 
 
 def lives(tables: Tables) -> DataFrame:
@@ -32,23 +30,30 @@ def attempts(tables: Tables) -> DataFrame:
 
 
 def recipients(tried: DataFrame, at: int | None = None) -> DataFrame:
-    """Return the recipients of attempts: host, queue, key, channel, recipient, domain and
+    """Return the recipients of attempts: host, queue, key, domain and
     - successes, failures: how many deliveries of it ended so. More than one in all where an envelope names it twice,
       or where a crash came between a delivery and the note of it;
     - open: the latest attempt left it undecided (a deferral, a lost delivery, one in flight);
     - settled_ns: when its last success or failure ended; null where it is open;
     - settled: how many successes and failures had ended at the time `at`; all where it is None.
+    Rows of one message are in one partition.
     """
     done = F.coalesce(F.col("result").isin("success", "failure"), F.lit(False))
     by_then = done if at is None else done & (F.col("done_ns") <= at)
-    found = tried.groupBy(*RECIPIENT).agg(
-        F.first("domain").alias("domain"),
+    # All is numbers of a fixed size, which are added up in place; anything else would be sorted first.
+    place = F.col("start_ns").cast("decimal(19,0)") * F.lit(10**18).cast("decimal(19,0)") + F.col("delivery")
+    one = F.xxhash64("channel", "recipient").alias("recipient")
+    rows = tried.select(*LIFE, "domain", one, "result", "done_ns", done.alias("done"), place.alias("place"))
+    found = rows.repartition(*LIFE).groupBy(*LIFE, "domain", "recipient").agg(
         F.count_if(F.col("result") == "success").alias("successes"),
         F.count_if(F.col("result") == "failure").alias("failures"),
-        F.max_by(~done, F.struct("start_ns", "delivery")).alias("open"),
-        F.max(F.when(done, F.col("done_ns"))).alias("settled_ns"),
+        F.max(F.when(F.col("done"), F.col("place"))).alias("last_done"),
+        F.max(F.when(~F.col("done"), F.col("place"))).alias("last_open"),
+        F.max(F.when(F.col("done"), F.col("done_ns"))).alias("settled_ns"),
         F.count_if(by_then).alias("settled"),
-    )
+    )  # fmt: skip
+    is_open = F.col("last_open").isNotNull() & (F.col("last_done").isNull() | (F.col("last_open") > F.col("last_done")))
+    found = found.withColumn("open", is_open).drop("last_open", "last_done", "recipient")
     return found.withColumn("settled_ns", F.when(~F.col("open"), F.col("settled_ns")))
 
 

@@ -12,7 +12,6 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from spark.reports.report import NANO, View, day, within
 from spark.schema import Tables
 
 LIFE = ["host", "queue", "key"]
@@ -29,9 +28,9 @@ class Matched(NamedTuple):
     deliveries: DataFrame
 
 
-def match_up(tables: Tables, view: View) -> Matched:
-    """Return the lines of the view's window. The tables must not be cut to it: a delivery's message may end later."""
-    return Matched(ended_messages(within(tables, view)), _deliveries(tables, view))
+def match_up(tables: Tables) -> Matched:
+    """Return the lines of the tables."""
+    return Matched(ended_messages(tables), ended_deliveries(tables))
 
 
 def ended_messages(tables: Tables) -> DataFrame:
@@ -44,43 +43,21 @@ def ended_messages(tables: Tables) -> DataFrame:
 
 
 def ended_deliveries(tables: Tables) -> DataFrame:
-    """Return the `d` lines of all deliveries in the tables, without what comes from the message."""
-    mangled = F.col("result") == "mangled"
+    """Return the `d` lines of all deliveries in the tables."""
+    mangled, known = F.col("result") == "mangled", F.col("bytes").isNotNull()
     return tables.deliveries.where(F.col("done_ns").isNotNull()).select(
         *LIFE,
         F.when(mangled, "deferral").otherwise(F.col("result")).alias("result"),
+        F.when(known, F.col("info_ns")).otherwise(F.col("start_ns")).alias("birth_ns"),
         "start_ns",
         "done_ns",
+        F.coalesce("bytes", F.lit(0)).alias("bytes"),
+        F.when(known, _sender()).otherwise("?").alias("sender"),
         F.lower(F.concat("channel", F.lit("."), "recipient")).alias("recipient"),
+        "qp",
+        "uid",
         F.when(mangled, "report_mangled").otherwise(F.col("reason")).alias("reason"),
     )
-
-
-def _deliveries(tables: Tables, view: View) -> DataFrame:
-    lives = _lives(tables, view)
-    return (
-        ended_deliveries(within(tables, view))
-        .join(lives, LIFE, "left")
-        .withColumn("birth_ns", F.coalesce("birth_ns", "start_ns"))
-        .withColumn("bytes", F.coalesce("bytes", F.lit(0)))
-        .withColumn("sender", F.coalesce("sender", F.lit("?")))
-    )
-
-
-def _lives(tables: Tables, view: View) -> DataFrame:
-    """Return every message that a delivery in the window can be of: ended or not, but with its `info`."""
-    messages = tables.messages
-    if view.since is not None:
-        # None ends before its deliveries do. The day more is for clocks that were set back.
-        messages = messages.where(F.col("date") >= day(view.since - 86400 * NANO))
-    pending = tables.pending.where(F.col("what") == "message")
-    both = [
-        table.where(F.col("bytes").isNotNull()).select(
-            *LIFE, F.col("info_ns").alias("birth_ns"), "bytes", _sender().alias("sender"), "qp", "uid"
-        )
-        for table in (messages, pending)
-    ]
-    return both[0].union(both[1])
 
 
 def _sender() -> Column:

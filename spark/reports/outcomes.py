@@ -3,22 +3,30 @@
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from spark.reasons import template
-from spark.reports.report import Report, View, total_seconds
+from spark.reasons import abridge, template
+from spark.reports.report import SECONDS, Report, View, spread, total_seconds
 from spark.schema import Tables
 
 
-def _xdelay() -> Column:
-    return total_seconds(F.col("done_ns") - F.col("start_ns")).alias("xdelay")
+def _sums(rows: DataFrame, *by: Column | str) -> DataFrame:
+    """Return by, del, xdelay and print: of the reason that is the example."""
+    xdelay = total_seconds(F.col("done_ns") - F.col("start_ns")).alias("xdelay")
+    return rows.groupBy(*by).agg(F.count("*").alias("del"), xdelay, F.min(F.xxhash64("reason")).alias("print"))
+
+
+def _show(sums: DataFrame, rows: DataFrame) -> DataFrame:
+    """Add the examples. The least text of each group would be found by sorting all of them; so it is any, by its hash,
+    and looked for once these are known."""
+    sums = spread(sums)
+    prints = spread(sums.select("print").distinct())
+    chosen = rows.select("reason", F.xxhash64("reason").alias("print")).join(prints, "print", "left_semi")
+    examples = chosen.groupBy("print").agg(F.min("reason").alias("example"))
+    return sums.join(examples, "print", "left").orderBy(F.desc("del"), F.desc("xdelay"), "reason")
 
 
 def _why(tables: Tables, *results: str) -> DataFrame:
-    return (
-        tables.deliveries.where(F.col("result").isin(*results))
-        .groupBy(F.col("template").alias("reason"), "code", "class")
-        .agg(F.count("*").alias("del"), _xdelay(), F.min("reason").alias("example"))
-        .orderBy(F.desc("del"), F.desc("xdelay"), "reason")
-    )
+    rows = tables.deliveries.where(F.col("result").isin(*results))
+    return _show(_sums(rows, F.col("template").alias("reason"), "code", "class"), rows)
 
 
 def deferrals(tables: Tables, view: View) -> DataFrame:
@@ -33,12 +41,12 @@ def failures(tables: Tables, view: View) -> DataFrame:
 
 def successes(tables: Tables, view: View) -> DataFrame:
     """Return a row a reason. Templates of successes are made here: a build has no need of them, and they are many."""
-    return (
-        tables.deliveries.where(F.col("result") == "success")
-        .groupBy(template(F.col("reason")).alias("reason"))
-        .agg(F.count("*").alias("del"), _xdelay(), F.min("reason").alias("example"))
-        .orderBy(F.desc("del"), F.desc("xdelay"), "reason")
+    rows = tables.deliveries.where(F.col("result") == "success")
+    nearly = _sums(rows, abridge(F.col("reason")).alias("nearly"))
+    sums = nearly.groupBy(template(F.col("nearly")).alias("reason")).agg(
+        F.sum("del").alias("del"), F.sum("xdelay").cast(SECONDS).alias("xdelay"), F.min("print").alias("print")
     )
+    return _show(sums, rows)
 
 
 _COUNTS = {

@@ -10,7 +10,7 @@ from spark.schema import Tables
 
 def overall(tables: Tables, view: View) -> DataFrame:
     """Return one row. Averages are null where there is nothing to average; so are first, last and what needs them."""
-    messages, deliveries = match_up(tables, view)
+    messages, deliveries = match_up(tables)
     ended = messages.agg(
         F.count("*").alias("messages"),
         _sum(F.col("successes") + F.col("failures")).alias("recips"),
@@ -78,6 +78,5 @@ REPORT = Report(
         "concurrency": "xdelay / span: deliveries in flight on average",
     },
     overall,
-    windowed=False,
     single=True,
 )

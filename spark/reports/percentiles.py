@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from spark.reports.report import spread
+
 # Values are first counted in bins of about 2 %; then only those in bins that hold a wanted rank are put in order.
 _BINS_PER_E = 50
 
@@ -17,18 +19,20 @@ def percentiles(frame: DataFrame, by: Sequence[str], values: Sequence[str], shar
     """Return the columns `by` (none of them null) and, for each value column V and share S: percent, V_S.
 
     Values are longs; nulls do not count. A group without values has no row; without `by` there is always one row.
+    The values are looked at once already here, to find the bins.
     """
     pairs = F.array(*(F.struct(F.lit(value).alias("measure"), F.col(value).alias("value")) for value in values))
     each = frame.select(*by, F.explode(pairs).alias("pair")).select(*by, "pair.measure", "pair.value")
     each = each.where(F.col("value").isNotNull()).withColumn("bin", _bin(F.col("value")))
     bin_keys = [*by, "measure", "bin"]
-    ranks = _ranks(each, by, shares)
-    # The window looks only at the bins that hold a rank.
-    inside = each.join(ranks.select(*bin_keys).distinct(), bin_keys, "left_semi")
+    wanted = spread(_wanted(each, by, shares))
     order = Window.partitionBy(*bin_keys).orderBy("value")
-    found = inside.withColumn("rank", F.row_number().over(order).cast("long")).join(ranks, [*bin_keys, "rank"])
+    ranked = each.join(wanted, bin_keys).withColumn("rank", F.row_number().over(order).cast("long"))
+    found = ranked.where(F.array_contains("ranks", F.col("rank")))
     chosen = [
-        F.max(F.when((F.col("measure") == value) & (F.col("share") == share), F.col("value"))).alias(f"{value}_{share}")
+        F.max(F.when((F.col("measure") == value) & (F.col(f"rank_{share}") == F.col("rank")), F.col("value"))).alias(
+            f"{value}_{share}"
+        )
         for value in values
         for share in shares
     ]
@@ -41,25 +45,21 @@ def _bin(value: Column) -> Column:
     return F.when(value < 0, -size).otherwise(size)
 
 
-def _ranks(each: DataFrame, by: Sequence[str], shares: Mapping[str, int]) -> DataFrame:
-    """Return by, measure, bin, rank (within that bin, from 1) and share, of each percentile wanted."""
+def _wanted(each: DataFrame, by: Sequence[str], shares: Mapping[str, int]) -> DataFrame:
+    """Return the bins that hold a wanted rank: by, measure, bin, for each share the rank within that bin (from 1; null:
+    it is in another), and all these ranks as an array."""
     group = Window.partitionBy(*by, "measure")
     before = group.orderBy("bin").rowsBetween(Window.unboundedPreceding, -1)
     bins = each.groupBy(*by, "measure", "bin").agg(F.count("*").alias("size"))
     bins = bins.withColumns(
         {"before": F.coalesce(F.sum("size").over(before), F.lit(0)), "total": F.sum("size").over(group)}
     )
-    wanted = F.array(
-        *(
-            F.struct(F.lit(share).alias("share"), _nearest(percent).alias("rank"))
-            for share, percent in shares.items()
-        )
-    )
-    asked = bins.select("*", F.explode(wanted).alias("asked"))
-    here = (F.col("asked.rank") > F.col("before")) & (F.col("asked.rank") <= F.col("before") + F.col("size"))
-    return asked.where(here).select(
-        *by, "measure", "bin", (F.col("asked.rank") - F.col("before")).alias("rank"), "asked.share"
-    )
+    ranks = {}
+    for share, percent in shares.items():
+        rank = _nearest(percent) - F.col("before")
+        ranks[f"rank_{share}"] = F.when((rank > 0) & (rank <= F.col("size")), rank)
+    bins = bins.withColumns(ranks).withColumn("ranks", F.array_compact(F.array(*ranks)))
+    return bins.where(F.size("ranks") > 0).select(*by, "measure", "bin", *ranks, "ranks")
 
 
 def _nearest(percent: int) -> Column:

@@ -3,7 +3,7 @@
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from spark.reports.matchup import ended_deliveries, match_up
+from spark.reports.matchup import ended_deliveries
 from spark.reports.report import Report, View, divide, total_seconds
 from spark.schema import Tables
 
@@ -15,8 +15,8 @@ def _xdelay() -> Column:
 def _by(tables: Tables, view: View, name: str, place: Column) -> DataFrame:
     success = F.col("result") == "success"
     return (
-        match_up(tables, view)
-        .deliveries.groupBy(place.alias(name))
+        ended_deliveries(tables)
+        .groupBy(place.alias(name))
         .agg(
             F.coalesce(F.sum(F.when(success, F.col("bytes"))), F.lit(0)).alias("sbytes"),
             F.count_if(F.col("result") != "deferral").alias("mess"),
@@ -61,7 +61,6 @@ RECIPIENTS = Report(
     "A row a recipient, the most messages first.",
     {**_COLUMNS, "recipient": "local. or remote. and the address in lower case"},
     recipients,
-    windowed=False,
 )
 RHOSTS = Report(
     "rhosts",
@@ -69,7 +68,6 @@ RHOSTS = Report(
     "A row a domain of recipients, local ones too; the most messages first.",
     {**_COLUMNS, "host": "what follows the last @ of the recipient; without one, the recipient as in `recipients`"},
     rhosts,
-    windowed=False,
 )
 RXDELAY = Report(
     "rxdelay",

@@ -126,6 +126,15 @@ def total_seconds(ns: Column) -> Column:
     return _join(F.sum(whole), F.sum(rest))
 
 
+def spread(rows: DataFrame, most: int = 200_000) -> DataFrame:
+    """Make the rows now, and have them sent to all processes at a join unless they are more than `most`.
+
+    A join with rows that are everywhere leaves the other side where it is, which else goes over the network, sorted.
+    """
+    made = rows.localCheckpoint()
+    return F.broadcast(made) if made.count() <= most else made
+
+
 def divide(total: Column, count: Column) -> Column:
     """Return total / count as a decimal of nine digits, rounded half up; null where count is 0."""
     return F.round(total.cast(SECONDS) / F.when(count != 0, count).cast("decimal(19,0)"), 9).cast(SECONDS)

@@ -10,7 +10,7 @@ from spark.schema import Tables
 
 def _by(tables: Tables, view: View, origin: str) -> DataFrame:
     """Group by origin: sender or uid. Who has only messages that have not ended is not listed, as in qmailanalog."""
-    messages, deliveries = match_up(tables, view)
+    messages, deliveries = match_up(tables)
     recips = F.col("successes") + F.col("failures")
     sums = messages.groupBy(origin).agg(
         F.count("*").alias("mess"),
@@ -51,7 +51,6 @@ SENDERS = Report(
     "A row a sender of messages that ended, the most messages first. Bounces are the sender `<>`.",
     {**_COLUMNS, "sender": "in lower case, in angle brackets"},
     senders,
-    windowed=False,
 )
 SUIDS = Report(
     "suids",
@@ -59,5 +58,4 @@ SUIDS = Report(
     "A row a Unix user, by the uid of the process that put the message into the queue; the most messages first.",
     {**_COLUMNS, "uid": "user id"},
     suids,
-    windowed=False,
 )

@@ -4,30 +4,50 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from spark.reports.matchup import match_up
-from spark.reports.report import Report, View, seconds
+from spark.reports.report import Report, View
 from spark.schema import Tables
+
+_SHOWN = ("qp", "uid", "birth_ns", "start_ns", "sender", "bytes", "rcpts", "deferrals", "recipient", "result", "reason")
 
 
 def sendmail(tables: Tables, view: View) -> DataFrame:
     """Return the lines in order of time, a message's last delivery before its own line."""
-    messages, deliveries = match_up(tables, view)
+    messages, deliveries = match_up(tables)
+    place = ["done_ns", "host", "queue"]
+    own = messages.withColumn("rcpts", F.col("successes") + F.col("failures"))
+    rows = deliveries.select(*place, "key", *_some(deliveries), F.lit(0).alias("last")).unionByName(
+        own.select(*place, "key", *_some(own), F.lit(1).alias("last"))
+    )
+    # The lines are made of rows in order, once; made before, they would be made once more to see how they spread.
+    rows = rows.orderBy(*place, "last", "key", "recipient", "start_ns")
+    at = F.timestamp_micros(F.call_function("div", F.col("done_ns"), F.lit(1000)))
+    line = F.when(F.col("last") == 0, _to()).otherwise(_from())
+    return rows.select("host", "queue", at.alias("at"), line.alias("line"))
+
+
+def _to() -> Column:
     status = F.when(F.col("result") == "success", "Sent").when(F.col("result") == "failure", "Failed")
-    to = F.format_string(
-        "qp %s: to=%s, uid=%s, ddelay=%s, xdelay=%s, stat=%s (%s)",
-        _known("qp"), "recipient", _known("uid"), _elapsed("birth_ns"), _elapsed("start_ns"),
-        status.otherwise("Deferred"), "reason",
+    return F.concat(
+        F.lit("qp "), _known("qp"), F.lit(": to="), "recipient", F.lit(", uid="), _known("uid"), F.lit(", ddelay="),
+        _elapsed("birth_ns"), F.lit(", xdelay="), _elapsed("start_ns"), F.lit(", stat="), status.otherwise("Deferred"),
+        F.lit(" ("), "reason", F.lit(")"),
     )  # fmt: skip
-    sender = F.format_string(
-        "qp %s: from=%s, uid=%s, size=%d, nrcpts=%d, deferrals=%d, qtime=%s",
-        _known("qp"), "sender", _known("uid"), "bytes", F.col("successes") + F.col("failures"), "deferrals",
+
+
+def _from() -> Column:
+    return F.concat(
+        F.lit("qp "), _known("qp"), F.lit(": from="), "sender", F.lit(", uid="), _known("uid"), F.lit(", size="),
+        "bytes", F.lit(", nrcpts="), "rcpts", F.lit(", deferrals="), "deferrals", F.lit(", qtime="),
         _elapsed("birth_ns"),
     )  # fmt: skip
-    stream = ["host", "queue", "done_ns"]
-    lines = deliveries.select(*stream, F.lit(0).alias("last"), to.alias("line")).union(
-        messages.select(*stream, F.lit(1).alias("last"), sender.alias("line"))
-    )
-    at = F.timestamp_micros(F.call_function("div", F.col("done_ns"), F.lit(1000)))
-    return lines.withColumn("at", at).orderBy("done_ns", "host", "queue", "last", "line")
+
+
+def _some(rows: DataFrame) -> list[Column]:
+    kinds = {"sender": "string", "recipient": "string", "result": "string", "reason": "string"}
+    none = F.lit(None)
+    return [
+        (F.col(name) if name in rows.columns else none.cast(kinds.get(name, "long"))).alias(name) for name in _SHOWN
+    ]
 
 
 def _known(name: str) -> Column:
@@ -35,7 +55,12 @@ def _known(name: str) -> Column:
 
 
 def _elapsed(since: str) -> Column:
-    return F.round(seconds(F.col("done_ns") - F.col(since)), 6).cast("decimal(25,6)").cast("string")
+    """Return the seconds since then with six digits, rounded."""
+    took = F.col("done_ns") - F.col(since)
+    micros = F.call_function("div", F.abs(took) + F.lit(500), F.lit(1000))
+    whole, rest = F.call_function("div", micros, F.lit(1_000_000)), micros % F.lit(1_000_000)
+    sign = F.when((took < 0) & (micros > 0), "-").otherwise("")
+    return F.concat(sign, whole, F.lit("."), F.lpad(rest.cast("string"), 6, "0"))
 
 
 REPORT = Report(
@@ -51,5 +76,4 @@ REPORT = Report(
         "line": "`qp Q: to=…` for a delivery, `qp Q: from=…` for a message; Q is the process that queued the message",
     },
     sendmail,
-    windowed=False,
 )

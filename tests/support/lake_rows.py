@@ -15,6 +15,8 @@ from spark.schema import TABLES, Tables
 NANO = 1_000_000_000
 Row: TypeAlias = dict[str, Any]
 Seconds: TypeAlias = int | Decimal
+# What schema.DELIVERIES has of the message.
+_OF_MESSAGE = ("qp", "uid", "sender", "bytes", "birth_ns", "info_ns")
 
 
 def ns(seconds: Seconds) -> int:
@@ -78,12 +80,20 @@ class LakeRows:
         self.rows["intervals"].append(row)
 
     def tables(self, spark: SparkSession) -> Tables:
-        """Return the tables."""
+        """Return the tables. What a delivery knows of its message is that of the message here."""
+        lives = {_place(row): row for row in (*self.rows["messages"], *self.rows["pending"]) if "delivery" not in row}
+        for row in (row for name in ("deliveries", "pending") for row in self.rows[name] if "delivery" in row):
+            life = lives.get(_place(row), {})
+            row.update({name: life[name] for name in _OF_MESSAGE if name in life})
         frames = {}
         for name, schema in TABLES.items():
             rows = [tuple(map(row.get, schema.names)) for row in self.rows.get(name, [])]
             frames[name] = spark.createDataFrame(rows, schema)
         return Tables(**frames)
+
+
+def _place(row: Row) -> tuple[str, ...]:
+    return row["host"], row["queue"], row["key"]
 
 
 def _date(seconds: Seconds) -> datetime.date:

@@ -1,7 +1,7 @@
 """What a simulated queue holds: messages and deliveries in flight, what they are called, and their rows."""
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from support.log_rows import DeliveryRow, MessageRow
 
@@ -87,7 +87,7 @@ class Mail:
 
 @dataclass(eq=False)
 class Flight:
-    """A delivery that has started."""
+    """A delivery that has started. `known`: the message, as the log knew it by then."""
 
     mail: Mail
     number: int
@@ -95,12 +95,18 @@ class Flight:
     recipient: str
     start_ns: int
 
+    def __post_init__(self) -> None:
+        self.known = replace(self.mail)
+
     def row(self, host: str, queue: str, done_ns: int | None, result: str | None, reason: str | None) -> DeliveryRow:
         """Return its row."""
+        then = self.known
         return DeliveryRow(
             *(host, queue, self.mail.key, self.mail.id, self.number, self.channel, self.recipient),
             *(domain_of(self.recipient), self.start_ns, done_ns, result, reason),
-        )
+            qp=then.qp, uid=then.uid, sender=then.sender, bytes=then.bytes, birth_ns=then.birth_ns,
+            info_ns=then.info_ns,
+        )  # fmt: skip
 
 
 def some_recipients(rng: random.Random) -> list[tuple[str, str]]:

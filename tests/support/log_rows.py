@@ -50,6 +50,12 @@ class DeliveryRow(NamedTuple):
     done_ns: int | None
     result: str | None
     reason: str | None
+    qp: int | None
+    uid: int | None
+    sender: str | None
+    bytes: int | None
+    birth_ns: int | None
+    info_ns: int | None
 
 
 class IntervalRow(NamedTuple):
