@@ -19,7 +19,7 @@ from queue_base.layout import open_layout
 from queue_base.states import Presence
 from queue_wire.envelope import Envelope, unpack_todo
 from support.home import make_home
-from support.suite import program
+from support.suite import program, wait_until
 
 SECONDS = 60.0
 # Accounts that need no passwd entry. A test run that is not root's uses its own.
@@ -226,8 +226,14 @@ class PickupDaemon:
             self.log += data
         return text in self.log
 
+    def wait_for(self, text: bytes) -> None:
+        """Wait until it has had a line with this text printed: a little after what the line is about."""
+        wait_until(lambda: self.said(text), SECONDS, f"a line with {text!r}")
+
     def end(self) -> tuple[int, bytes]:
-        """Close its fd 0; return its exit code and what it wrote on stderr."""
+        """Close its fd 0; return its exit code and what it wrote on stderr. `log` is then whole."""
         self._stdin.close()
         error = self._stderr.read()
-        return self.process.wait(SECONDS), error
+        code = self.process.wait(SECONDS)
+        self.said(b"")
+        return code, error
