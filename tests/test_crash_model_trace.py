@@ -35,6 +35,12 @@ def written(path: Path, root: Path, text: str) -> Path:
     return path
 
 
+def disks(model: CrashModel) -> list[dict[str, bytes]]:
+    """Return the disks that a power cut at the end may leave."""
+    last = [crash.files for crash in model.crashes() if crash.exit_code == 0]
+    return [{path: file.content for path, file in files.items()} for files in last]
+
+
 @pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
 def test_a_child_has_its_parents_descriptors_also_where_it_runs_before_the_clone_returns(
     tmp_path: Path, order: str
@@ -44,8 +50,17 @@ def test_a_child_has_its_parents_descriptors_also_where_it_runs_before_the_clone
 
     model.load(written(tmp_path / "trace", tmp_path / "r", OPEN + order + END))
 
-    last = [crash.files for crash in model.crashes() if crash.exit_code == 0]
-    assert [{path: file.content for path, file in files.items()} for files in last] == [{"a": b"123"}]
+    assert disks(model) == [{"a": b"123"}]
+
+
+def test_a_sync_of_all_file_systems_keeps_everything(tmp_path: Path) -> None:
+    """Written, because a real one waits for all that anybody on the machine has written."""
+    (tmp_path / "r").mkdir()
+    model = CrashModel(tmp_path / "r")
+
+    model.load(written(tmp_path / "trace", tmp_path / "r", OPEN + "10 sync() = 0\n10 +++ exited with 0 +++\n"))
+
+    assert disks(model) == [{"a": b"1"}]
 
 
 def test_a_process_with_the_number_of_one_that_has_ended_is_the_child_of_its_own_parent(tmp_path: Path) -> None:
