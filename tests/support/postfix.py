@@ -150,7 +150,7 @@ class Postfix:
         try:
             self._run("start")
             # master listens before it says that it has started; its greeting shows that smtpd works.
-            with socket.create_connection(self._wait_at, timeout=10) as connection:
+            with socket.create_connection(self._wait_at, timeout=30) as connection:
                 assert connection.recv(4) == b"220 ", self.log()
         except BaseException:
             self.__exit__()

@@ -56,7 +56,7 @@ class SmtpServer:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        assert self._started.wait(10)
+        assert self._started.wait(30)
         return self
 
     def __exit__(self, *exc: object) -> None:

@@ -53,7 +53,7 @@ class SmtpSink:
     def _answers(self) -> bool:
         assert self._process.poll() is None, "smtp-sink has ended"
         try:
-            socket.create_connection(("127.0.0.1", self.port), timeout=10).close()
+            socket.create_connection(("127.0.0.1", self.port), timeout=30).close()
         except ConnectionRefusedError:
             return False
         return True

@@ -137,7 +137,7 @@ class Suite:
             os.killpg(self.process.pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
-        self.process.wait(10)
+        self.process.wait(30)
 
 
 def inject(home: Home, sender: str, recipients: list[str], message: bytes) -> subprocess.CompletedProcess[bytes]:
