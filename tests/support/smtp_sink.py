@@ -43,7 +43,7 @@ class SmtpSink:
 
     def __exit__(self, *exc: object) -> None:
         self._process.terminate()
-        self._process.wait(20)
+        self._process.wait(60)
         shutil.rmtree(self._top)
 
     def messages(self) -> list[Sunk]:
