@@ -197,7 +197,9 @@ class PickupDaemon:
     """A running queue-pickup; `log` is what it had queue-send print."""
 
     def __init__(self, home: Home, preexec: Callable[[], None] | None = None) -> None:
-        script = "import sys, queue_inject.pickup as p; p.RETRY_SECONDS = p.LOOK_SECONDS = 0.1; "
+        script = "import sys, queue_inject.maildrop as m, queue_inject.pickup as p; "
+        # A group is what the constants say, however slow the machine is.
+        script += "p.RETRY_SECONDS = p.LOOK_SECONDS = 0.1; m.GROUP_SECONDS = 3600.0; "
         script += "sys.exit(p.main(sys.argv))"
         self.process = subprocess.Popen(
             [sys.executable, "-c", script, "--home", home.path],
