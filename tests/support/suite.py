@@ -13,7 +13,7 @@ from pathlib import Path
 from queue_base.home import Home
 
 BIN = Path(__file__).resolve().parents[2] / "bin"
-DEADLINE = 30.0
+DEADLINE = 60.0
 LAST = 10.0  # Seconds that stop() gives to the daemons after queue-send has ended.
 
 
