@@ -80,7 +80,7 @@ def test_a_number_that_cannot_be_parsed_is_temporary_and_names_the_file(home: Ho
 def test_a_control_file_that_may_not_be_read_is_temporary_and_not_the_default(home: Home) -> None:
     write(home, "locals", b"example.org\n")
     os.chmod(f"{home.control}/locals", 0o600 if os.getuid() == 0 else 0)
-    done = subprocess.run([sys.executable, "-c", UNREADABLE, home.path], capture_output=True, timeout=20, check=True)
+    done = subprocess.run([sys.executable, "-c", UNREADABLE, home.path], capture_output=True, timeout=60, check=True)
 
     assert done.stdout == b"unable to read ./control/locals: permission denied\n"
 

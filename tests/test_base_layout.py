@@ -146,7 +146,7 @@ def test_the_lock_is_refused_to_a_second_process_and_freed_by_the_death_of_the_f
             take_sendmutex(home)
 
         holder.kill()
-        holder.wait(20)
+        holder.wait(60)
     os.close(take_sendmutex(home))
 
 
@@ -158,7 +158,7 @@ def test_the_lock_stays_held_as_long_as_any_process_has_its_descriptor(tmp_path:
         os.close(handle)
         with pytest.raises(Temporary):
             take_sendmutex(home)
-        child.communicate(timeout=20)
+        child.communicate(timeout=60)
     os.close(take_sendmutex(home))
 
 

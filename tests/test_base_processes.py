@@ -144,7 +144,7 @@ def test_the_owner_of_the_queue_is_the_owner_of_its_directory(home: Home, tmp_pa
 
 
 def test_root_becomes_another_user_for_good_and_nobody_else_can() -> None:
-    done = subprocess.run([sys.executable, "-c", BECOME], capture_output=True, timeout=20, check=True)
+    done = subprocess.run([sys.executable, "-c", BECOME], capture_output=True, timeout=60, check=True)
 
     if os.getuid() == 0:
         assert done.stdout == b"(65534, 65534, 65534) (65533, 65533, 65533) []\n"

@@ -48,10 +48,10 @@ def test_the_scripts_are_valid_shell(tmp_path: Path) -> None:
     service = make(tmp_path)
     for script in (service / "run", service / "log/run"):
         assert stat.S_IMODE(script.stat().st_mode) == 0o755
-        subprocess.run(["sh", "-n", str(script)], check=True, timeout=10)
+        subprocess.run(["sh", "-n", str(script)], check=True, timeout=30)
     account = tmp_path / "account"
     account.write_bytes(log_script("queue"))
-    subprocess.run(["sh", "-n", str(account)], check=True, timeout=10)
+    subprocess.run(["sh", "-n", str(account)], check=True, timeout=30)
 
 
 def test_run_names_the_queue_start_beside_queuectl(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_run_survives_quotes_and_spaces_and_joins_stderr_to_the_log(tmp_path: Pa
     fake.chmod(0o755)
     script = tmp_path / "run"
     script.write_bytes(run_script(Home("/a 'home' $x"), str(fake)))
-    done = subprocess.run(["sh", str(script)], capture_output=True, check=True, timeout=10)
+    done = subprocess.run(["sh", str(script)], capture_output=True, check=True, timeout=30)
     assert (done.stdout, done.stderr) == (b"home /a 'home' $x\ntrouble\n", b"")
 
 
@@ -120,7 +120,7 @@ def test_with_an_account_the_logger_runs_as_it_in_a_directory_of_its_own(tmp_pat
         fake.chmod(0o755)
     (tmp_path / "bin/mkdir").symlink_to(need("mkdir"))
     (tmp_path / "run").write_bytes(log_script("queue"))
-    subprocess.run(["/bin/sh", "./run"], cwd=tmp_path, env={"PATH": str(tmp_path / "bin")}, check=True, timeout=10)
+    subprocess.run(["/bin/sh", "./run"], cwd=tmp_path, env={"PATH": str(tmp_path / "bin")}, check=True, timeout=30)
     asked, ran = (tmp_path / "calls").read_text().splitlines()
     assert asked == "chown queue ./main"
     assert ran.startswith({"setuidgid": "setuidgid queue multilog t", "chpst": "chpst -u queue svlogd -t"}[tool])

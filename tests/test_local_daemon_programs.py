@@ -17,7 +17,7 @@ from support.suite import wait_until
 
 TO = b"info@host.example"
 # A delivery that waits for nobody is done long before.
-SOON = 10.0
+SOON = 30.0
 
 
 @pytest.fixture

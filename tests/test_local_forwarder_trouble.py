@@ -13,7 +13,7 @@ from support.programs import Stopwatch
 from support.suite import wait_until
 
 # A forward that is late is reported long before this.
-SOON = 15.0
+SOON = 30.0
 
 
 def pid_of(forwards: Forwards) -> int:

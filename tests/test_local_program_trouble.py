@@ -9,7 +9,7 @@ import pytest
 from support.programs import Stopwatch, kill_left, lives, pid_in, run_command, wait_for_end
 
 # How long a delivery may take that must not wait for something that lasts far longer.
-SOON = 15.0
+SOON = 30.0
 
 
 def test_output_without_end_is_ended_by_the_time_limit(tmp_path: Path) -> None:

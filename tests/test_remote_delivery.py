@@ -192,7 +192,7 @@ def test_a_server_that_does_not_read_the_message_costs_timeoutremote(home: Remot
 
     def script(peer: Peer) -> None:
         peer.take_envelope()
-        reported.wait(20)
+        reported.wait(60)
 
     reported = threading.Event()
     with RawServer(script) as server:

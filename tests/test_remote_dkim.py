@@ -79,7 +79,7 @@ def test_mail_waits_while_its_key_is_no_good_and_other_mail_goes(home: RemoteHom
             assert daemon.deliver(other, b"x@b").verdicts[0][0] == SUCCESS
             assert len(server.received) == 1
             key.chmod(0o600)
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 60
             while daemon.deliver(path, b"x@b").verdicts[0][0] != SUCCESS:
                 assert time.monotonic() < deadline
         assert ZONE.judge(server.received[-1].content) == [True, True]

@@ -149,7 +149,7 @@ def test_a_control_file_that_names_no_path_defers_everything(home: RemoteHome) -
         assert b"remoteprogram: not the whole path of a program" in daemon.wait_for_error(b"deferred")
 
 
-def gone(pid: int, seconds: float = 10) -> bool:
+def gone(pid: int, seconds: float = 30) -> bool:
     """Wait until a process is gone, or a zombie that its new parent has not reaped yet."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -164,7 +164,7 @@ def gone(pid: int, seconds: float = 10) -> bool:
 
 def started(home: RemoteHome, name: str) -> int:
     """Return the pid that a program has written into a file, once it is there."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while not ((home.path / name).exists() and (home.path / name).read_text().endswith("\n")):
         assert time.monotonic() < deadline
         time.sleep(0.02)

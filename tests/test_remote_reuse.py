@@ -67,7 +67,7 @@ def test_an_idle_connection_ends_after_connectionidle(home: RemoteHome) -> None:
         home.route_all_to(server.port)
         with RemoteDaemon(home) as daemon:
             assert letters(daemon, home.message(TEXT), 1) == [b"K"]
-            assert ended.wait(20)
+            assert ended.wait(60)
 
 
 def test_another_way_has_a_connection_of_its_own(home: RemoteHome) -> None:
@@ -114,7 +114,7 @@ def test_a_connection_that_dies_or_speaks_while_it_waits_is_replaced(home: Remot
         path = home.message(TEXT)
         with RemoteDaemon(home) as daemon:
             assert letters(daemon, path, 1) == [b"K"]
-            assert died.wait(20)
+            assert died.wait(60)
             assert letters(daemon, path, 1) == [b"K"]
     assert server.connections == 2
 
@@ -203,7 +203,7 @@ def test_where_few_may_be_open_the_connection_that_has_waited_longest_makes_room
             for number in range(8):
                 recipient = b"to@h%d.example" % number
                 assert daemon.deliver(path, recipient).verdicts[0][0] == b"K"
-                deadline = time.monotonic() + 20
+                deadline = time.monotonic() + 60
                 while len(ended) < number - 4:
                     assert time.monotonic() < deadline
                 assert ended == [b"RCPT TO:<to@h%d.example>" % old for old in range(number - 4)]

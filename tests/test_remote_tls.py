@@ -113,7 +113,7 @@ def test_a_handshake_that_never_ends_costs_timeoutremote(home: RemoteHome) -> No
 
     def script(peer: Peer) -> None:
         begin_tls(peer)
-        reported.wait(20)
+        reported.wait(60)
 
     left = [script, in_clear]
     with RawServer(lambda peer: left.pop(0)(peer)) as server:

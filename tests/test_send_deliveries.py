@@ -96,7 +96,7 @@ def test_a_mark_is_at_the_offset_of_its_recipient(home: Home) -> None:
         marks = b"".join(
             (b"D" if number in (0, 3, 4) else b"T") + address + b"\0" for number, address in enumerate(addresses)
         )
-        assert path.read_bytes() == marks
+        wait_until(lambda: path.read_bytes() == marks, why="the marks, which come after the lines")
 
 
 def test_recipients_that_are_done_are_not_tried_again_after_a_restart(home: Home) -> None:

@@ -114,7 +114,7 @@ def test_the_log_has_stamps_that_tai64nlocal_reads(installed: Installed) -> None
         capture_output=True,
         text=True,
         check=True,
-        timeout=10,
+        timeout=30,
     ).stdout.splitlines()
     now = datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
     for line, local in zip(lines, shown, strict=True):

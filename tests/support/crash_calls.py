@@ -87,8 +87,8 @@ class Replay(Disk):
 
     def _do_clone(self, call: Call) -> bool:
         child = int(call.result.split()[0])
-        self.opened.setdefault(child, dict(self.opened.get(call.pid, {})))
-        self.current.setdefault(child, self.current.get(call.pid, ""))
+        self.opened[child] = dict(self.opened.get(call.pid, {}))
+        self.current[child] = self.current.get(call.pid, "")
         return False
 
     _do_clone3 = _do_fork = _do_vfork = _do_clone

@@ -19,7 +19,7 @@ from queue_base.layout import open_layout
 from queue_base.states import Presence
 from queue_wire.envelope import Envelope, unpack_todo
 from support.home import make_home
-from support.suite import program
+from support.suite import program, wait_until
 
 SECONDS = 60.0
 # Accounts that need no passwd entry. A test run that is not root's uses its own.
@@ -197,7 +197,9 @@ class PickupDaemon:
     """A running queue-pickup; `log` is what it had queue-send print."""
 
     def __init__(self, home: Home, preexec: Callable[[], None] | None = None) -> None:
-        script = "import sys, queue_inject.pickup as p; p.RETRY_SECONDS = p.LOOK_SECONDS = 0.1; "
+        script = "import sys, queue_inject.maildrop as m, queue_inject.pickup as p; "
+        # A group is what the constants say, however slow the machine is.
+        script += "p.RETRY_SECONDS = p.LOOK_SECONDS = 0.1; m.GROUP_SECONDS = 3600.0; "
         script += "sys.exit(p.main(sys.argv))"
         self.process = subprocess.Popen(
             [sys.executable, "-c", script, "--home", home.path],
@@ -226,8 +228,14 @@ class PickupDaemon:
             self.log += data
         return text in self.log
 
+    def wait_for(self, text: bytes) -> None:
+        """Wait until it has had a line with this text printed: a little after what the line is about."""
+        wait_until(lambda: self.said(text), SECONDS, f"a line with {text!r}")
+
     def end(self) -> tuple[int, bytes]:
-        """Close its fd 0; return its exit code and what it wrote on stderr."""
+        """Close its fd 0; return its exit code and what it wrote on stderr. `log` is then whole."""
         self._stdin.close()
         error = self._stderr.read()
-        return self.process.wait(SECONDS), error
+        code = self.process.wait(SECONDS)
+        self.said(b"")
+        return code, error

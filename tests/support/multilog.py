@@ -32,7 +32,7 @@ class Multilog:
 
     def __exit__(self, *_: object) -> None:
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(30)
         for descriptor in (self._reader, self.writer):
             if descriptor >= 0:
                 os.close(descriptor)
@@ -54,7 +54,7 @@ class Multilog:
         """Kill it once it has written all that it has read; start another, which keeps the old `current` as `.u`."""
         wait_until(self._is_idle, why="multilog to have written everything")
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(30)
         self.process = self._start()
 
     def _is_idle(self) -> bool:

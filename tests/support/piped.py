@@ -12,7 +12,7 @@ from typing import Self
 from queue_base.home import Home
 from support.suite import BIN, program
 
-SECONDS = 30.0
+SECONDS = 60.0
 
 
 def read_soon(descriptor: int, deadline: float) -> bytes:

@@ -150,7 +150,7 @@ class Postfix:
         try:
             self._run("start")
             # master listens before it says that it has started; its greeting shows that smtpd works.
-            with socket.create_connection(self._wait_at, timeout=10) as connection:
+            with socket.create_connection(self._wait_at, timeout=30) as connection:
                 assert connection.recv(4) == b"220 ", self.log()
         except BaseException:
             self.__exit__()
@@ -172,7 +172,7 @@ class Postfix:
         """Return the messages in the Maildir, in no order."""
         return [_unpack(path.read_bytes()) for path in self._top.glob("mail/Maildir/new/*")]
 
-    def wait_for(self, count: int, seconds: float = 20) -> list[Stored]:
+    def wait_for(self, count: int, seconds: float = 60) -> list[Stored]:
         """Return the messages, once there are `count`."""
         deadline = time.monotonic() + seconds
         while len(found := self.messages()) < count:
@@ -180,7 +180,7 @@ class Postfix:
             time.sleep(0.02)
         return found
 
-    def settle(self, seconds: float = 20) -> list[Stored]:
+    def settle(self, seconds: float = 60) -> list[Stored]:
         """Return the messages, once its queue is empty."""
         deadline = time.monotonic() + seconds
         while any(path.is_file() for name in ("incoming", "active", "deferred") for path in self._queued(name)):
@@ -203,7 +203,7 @@ class Postfix:
         database = directory / "sasldb2"
         for name, password in users.items():
             command = [need("saslpasswd2"), "-p", "-c", "-f", str(database), "-u", REALM, name]
-            subprocess.run(command, input=password.encode(), check=True, capture_output=True, timeout=20)
+            subprocess.run(command, input=password.encode(), check=True, capture_output=True, timeout=60)
         shutil.chown(database, "postfix")
         (directory / "smtpd.conf").write_text(
             f"pwcheck_method: auxprop\nauxprop_plugin: sasldb\nsasldb_path: {database}\n"

@@ -59,14 +59,14 @@ class RemoteDaemon:
         )
 
     def __enter__(self) -> Self:
-        greeting = self._next(time.monotonic() + 20)
+        greeting = self._next(time.monotonic() + 60)
         assert isinstance(greeting, Ready)
         self.ready = greeting.jobs
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.process.kill()
-        self.process.communicate(timeout=20)
+        self.process.communicate(timeout=60)
 
     def write(self, data: bytes) -> None:
         assert self.process.stdin is not None
@@ -80,7 +80,7 @@ class RemoteDaemon:
         self.write(pack_job(Job(self._number, path, sender, nexthop, list(recipients))))
         return self._number
 
-    def report(self, number: int, seconds: float = 20) -> Report:
+    def report(self, number: int, seconds: float = 60) -> Report:
         """Return the report of a job, once it is there."""
         deadline = time.monotonic() + seconds
         while number not in self._reports:
@@ -88,7 +88,7 @@ class RemoteDaemon:
             self._reports[found.number] = found
         return self._reports.pop(number)
 
-    def report_of_any(self, seconds: float = 20) -> Report:
+    def report_of_any(self, seconds: float = 60) -> Report:
         """Return the next report, whichever job it is about."""
         found = self._next(time.monotonic() + seconds)
         assert isinstance(found, Report)
@@ -127,10 +127,10 @@ class RemoteDaemon:
 
     def end(self) -> tuple[int, bytes]:
         """Close the job pipe; return the exit code and everything on stderr."""
-        _, errors = self.process.communicate(timeout=20)
+        _, errors = self.process.communicate(timeout=60)
         return self.process.returncode, self._errors + errors
 
-    def wait_for_error(self, text: bytes, seconds: float = 20) -> bytes:
+    def wait_for_error(self, text: bytes, seconds: float = 60) -> bytes:
         """Return what is on stderr, once it holds `text`."""
         deadline = time.monotonic() + seconds
         assert self.process.stderr is not None

@@ -11,7 +11,7 @@ from queue_wire.records import RecordReader
 from queue_wire.report import Report, pack_ready, pack_report
 from support.piped import is_readable, read_soon
 
-SECONDS = 30.0
+SECONDS = 60.0
 
 
 class Peer:

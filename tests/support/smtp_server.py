@@ -56,14 +56,14 @@ class SmtpServer:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        assert self._started.wait(10)
+        assert self._started.wait(30)
         return self
 
     def __exit__(self, *exc: object) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
 
-    def wait_for(self, count: int, seconds: float = 20) -> list[Received]:
+    def wait_for(self, count: int, seconds: float = 60) -> list[Received]:
         """Return the messages taken, once there are `count`."""
         with self.arrived:
             assert self.arrived.wait_for(lambda: len(self.received) >= count, seconds), f"only {len(self.received)}"

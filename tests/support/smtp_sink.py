@@ -43,7 +43,7 @@ class SmtpSink:
 
     def __exit__(self, *exc: object) -> None:
         self._process.terminate()
-        self._process.wait(20)
+        self._process.wait(60)
         shutil.rmtree(self._top)
 
     def messages(self) -> list[Sunk]:
@@ -53,7 +53,7 @@ class SmtpSink:
     def _answers(self) -> bool:
         assert self._process.poll() is None, "smtp-sink has ended"
         try:
-            socket.create_connection(("127.0.0.1", self.port), timeout=10).close()
+            socket.create_connection(("127.0.0.1", self.port), timeout=30).close()
         except ConnectionRefusedError:
             return False
         return True

@@ -3,10 +3,12 @@
 `strace_command` is how a process must be traced; `read_trace` turns the file into Call values. Strings
 are in hex there (-xx), so that no path and no data can look like anything else. A call that failed is
 left out. A call that another process interrupted (`unfinished`, `resumed`) gives two values: one with
-`began` when it started and the whole one when it ended.
+`began` when it started and the whole one when it ended. A child may run before its parent's clone has returned:
+the whole clone is moved before the child's first call, so that who follows the calls knows the child's descriptors.
 """
 
 import re
+from collections import defaultdict, deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +21,8 @@ CALLS = (
     "sync,close,dup,dup2,dup3,fcntl,lseek,sendfile,copy_file_range,splice,fallocate,exit_group,newfstatat,fstat,statx,"
     "chdir,fchdir,clone,clone3,fork,vfork,execve"
 )
+
+_BIRTHS = ("clone", "clone3", "fork", "vfork")
 
 _LINE = re.compile(r"^(\d+) +(.*)$")
 _CALL = re.compile(r"^(\w+)\((.*)\) += (\S+)(.*)$", re.DOTALL)
@@ -87,6 +91,33 @@ def unhex(text: str) -> str:
 
 def read_trace(output: Path) -> Iterator[Call]:
     """Yield the successful calls; an exit of a process is a call named `exited` with the code as its result."""
+    calls = list(_as_written(output))
+    births: defaultdict[int, deque[Call]] = defaultdict(deque)  # The clones to come that made a process, by its pid.
+    for call in calls:
+        if child := _child(call):
+            births[child].append(call)
+    known: set[int] = set()
+    for call in calls:
+        if call.pid not in known:
+            if births[call.pid]:
+                yield births[call.pid].popleft()
+            known.add(call.pid)
+        if call.name == "exited":
+            known.discard(call.pid)  # The number may be another's later.
+        child = _child(call)
+        if not child:
+            yield call
+        elif births[child] and births[child][0] is call:
+            known.add(child)
+            yield births[child].popleft()
+
+
+def _child(call: Call) -> int:
+    """Return the pid of the process that a call made; 0 for every other call."""
+    return int(call.result.split()[0]) if call.name in _BIRTHS and not call.began else 0
+
+
+def _as_written(output: Path) -> Iterator[Call]:
     waiting: dict[int, str] = {}
     for line in output.read_text("ascii").splitlines():
         pid, text = _whole(line, waiting)
@@ -95,7 +126,7 @@ def read_trace(output: Path) -> Iterator[Call]:
         elif unfinished := _UNFINISHED.match(text):
             waiting[pid] = text.removesuffix(" <unfinished ...>")
             yield Call(pid, unfinished[1], split_arguments(unfinished[2]), "?", began=True)
-        elif (call := _CALL.match(text)) and call[3] != "-1":
+        elif (call := _CALL.match(text)) and call[3] != "-1" and not call[4].startswith(" ERESTART"):
             yield Call(pid, call[1], split_arguments(call[2]), call[3] + call[4])
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from queue_base.home import Home
 
 BIN = Path(__file__).resolve().parents[2] / "bin"
-DEADLINE = 30.0
+DEADLINE = 60.0
+LAST = 10.0  # Seconds that stop() gives to the daemons after queue-send has ended.
 
 
 def program(name: str, programs: Path = BIN) -> list[str]:
@@ -120,11 +121,17 @@ class Suite:
         raise AssertionError(f"no {name} under {self.process.pid}")
 
     def stop(self, deadline: float = DEADLINE) -> int:
-        """TERM, wait, and return the exit code; kill the whole session if it does not end."""
+        """TERM, wait, and return the exit code; kill the whole session if it does not end.
+
+        queue-clean goes on without queue-send, up to the end of what it was asked for; the log ends with the last of
+        them.
+        """
         if self.process.poll() is None:
             self.process.terminate()
         try:
-            return self.process.wait(deadline)
+            code = self.process.wait(deadline)
+            self._reader.join(LAST)
+            return code
         finally:
             self.kill()
             self._reader.join(5)
@@ -137,7 +144,7 @@ class Suite:
             os.killpg(self.process.pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
-        self.process.wait(10)
+        self.process.wait(30)
 
 
 def inject(home: Home, sender: str, recipients: list[str], message: bytes) -> subprocess.CompletedProcess[bytes]:

@@ -47,7 +47,7 @@ class Supervisor:
     def __exit__(self, *_: object) -> None:
         # The supervisor first, so that it starts nothing again; then what its children start meanwhile.
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(30)
         wait_until(lambda: not self._kill(), why="the end of every process")
 
     def _kill(self) -> bool:
