@@ -13,9 +13,10 @@ from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
 
+from queue_base.durable import sync_filesystem
 from spark.trouble import JAVA_ERRORS, is_missing, java_reason
 
-# With more files than this one sync of all the disks is quicker than one of each file.
+# With more files than this one sync of the whole file system is quicker than one of each file.
 MANY_FILES = 100
 # How many requests another machine gets at once.
 REQUESTS = 16
@@ -130,7 +131,11 @@ class Storage:
             return
         every = list(paths)
         if len(every) > MANY_FILES:
-            os.sync()
+            root = os.open(self.local, os.O_RDONLY)
+            try:
+                sync_filesystem(root)
+            finally:
+                os.close(root)
             return
         for path in every:
             descriptor = os.open(os.path.join(self.local, path), os.O_RDONLY)

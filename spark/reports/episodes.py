@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from spark.reports.report import NANO, spread
 
-DESTINATION = ["host", "queue", "domain"]
+DESTINATION = ["domain", "host", "queue"]
 EPISODE = [*DESTINATION, "slow", "began_ns"]
 
 LEAST = 3
@@ -29,12 +29,12 @@ SLOW = 60 * NANO
 def episodes(deliveries: DataFrame, last: int) -> DataFrame:
     """Return the episodes of ended deliveries; `last` is when the log ends (Unix time, ns).
 
-    Columns: host, queue, domain, slow (which question), began_ns, ended_ns (null: open), last_ns (end of the last bad
+    Columns: domain, host, queue, slow (which question), began_ns, ended_ns (null: open), last_ns (end of the last bad
     one), dead (all bad ones are of class network), attempts (bad ones), messages (distinct ones of those), reason
     (template of the first).
     """
     each = _troubled(_questions(deliveries))
-    series = Window.partitionBy(*DESTINATION, "slow").orderBy("done_ns", "start_ns", "key", "delivery")
+    series = Window.partitionBy(*DESTINATION, "slow").orderBy("done_ns", "start_ns", "id", "delivery")
     good, done = F.col("good"), F.col("done_ns")
     after_good = F.coalesce(F.lag("good").over(series), F.lit(True))
     far = F.coalesce(done - F.lag("done_ns").over(series) > GAP, F.lit(False))
@@ -51,7 +51,7 @@ def episodes(deliveries: DataFrame, last: int) -> DataFrame:
         F.max(F.when(good, done)).alias("good_ns"),
         F.min(F.when(bad, F.col("network"))).alias("dead"),
         F.count_distinct(F.when(bad, F.col("key"))).alias("messages"),
-        F.min_by("template", F.when(bad, F.struct("done_ns", "start_ns", "key", "delivery"))).alias("reason"),
+        F.min_by("template", F.when(bad, F.struct("done_ns", "start_ns", "id", "delivery"))).alias("reason"),
     )
     # Also true of an episode that a gap ended: then the log goes on after the gap.
     over = F.when(F.lit(last) - F.col("last_ns") > GAP, F.col("last_ns"))
@@ -75,10 +75,15 @@ def _questions(deliveries: DataFrame) -> DataFrame:
     )
     ended = deliveries.where(F.col("done_ns").isNotNull() & F.col("result").isin("success", "failure", "deferral"))
     known = ended.withColumns({name: F.coalesce(name, F.lit("")) for name in ("reason", "code", "class")})
-    return known.select(
-        *DESTINATION, "key", "delivery", "start_ns", "done_ns", "template", network.alias("network"),
+    each = known.select(
+        *DESTINATION, "key", "id", "delivery", "start_ns", "done_ns", "template", network.alias("network"),
         F.explode(F.array_compact(questions)).alias("q"),
-    ).select("*", "q.slow", "q.good")  # fmt: skip
+    )  # fmt: skip
+    # Most are good ones, of which only the time counts.
+    of_bad = {name: F.when(~F.col("q.good"), F.col(name)) for name in ("key", "template", "network")}
+    return each.withColumns(of_bad).select(
+        *DESTINATION, "q.slow", "q.good", "id", "delivery", "start_ns", "done_ns", *of_bad
+    )
 
 
 def _troubled(each: DataFrame) -> DataFrame:

@@ -6,7 +6,8 @@ from pyspark.sql import functions as F
 from spark.reports.report import NANO
 from spark.schema import Tables
 
-LIFE = ["host", "queue", "key"]
+# What differs most comes first: rows that are sorted by it are mostly told apart by that.
+LIFE = ["key", "host", "queue"]
 _FACTS = ["sender", "bytes", "birth_ns", "first_ns", "successes", "failures", "recipients"]
 _ATTEMPT = [*LIFE, "channel", "recipient", "domain", "delivery", "start_ns"]
 

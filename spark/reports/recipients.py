@@ -4,27 +4,26 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from spark.reports.matchup import ended_deliveries
-from spark.reports.report import Report, View, divide, total_seconds
+from spark.reports.report import Report, Total, View, seconds
 from spark.schema import Tables
 
+XDELAY = Total("xdelay")
 
-def _xdelay() -> Column:
-    return total_seconds(F.col("done_ns") - F.col("start_ns")).alias("xdelay")
+
+def _took() -> Column:
+    return F.col("done_ns") - F.col("start_ns")
 
 
 def _by(tables: Tables, view: View, name: str, place: Column) -> DataFrame:
     success = F.col("result") == "success"
-    return (
-        ended_deliveries(tables)
-        .groupBy(place.alias(name))
-        .agg(
-            F.coalesce(F.sum(F.when(success, F.col("bytes"))), F.lit(0)).alias("sbytes"),
-            F.count_if(F.col("result") != "deferral").alias("mess"),
-            F.count("*").alias("tries"),
-            _xdelay(),
-        )
-        .orderBy(F.desc("mess"), F.desc("tries"), F.desc("xdelay"), name)
-    )
+    sums = ended_deliveries(tables).groupBy(place.alias(name)).agg(
+        F.coalesce(F.sum(F.when(success, F.col("bytes"))), F.lit(0)).alias("sbytes"),
+        F.count_if(F.col("result") != "deferral").alias("mess"),
+        F.count("*").alias("tries"),
+        *XDELAY.sums(_took()),
+    )  # fmt: skip
+    rows = sums.orderBy(F.desc("mess"), F.desc("tries"), *XDELAY.largest(), name)
+    return rows.select(name, "sbytes", "mess", "tries", XDELAY.seconds())
 
 
 def recipients(tables: Tables, view: View) -> DataFrame:
@@ -39,13 +38,9 @@ def rhosts(tables: Tables, view: View) -> DataFrame:
 
 def rxdelay(tables: Tables, view: View) -> DataFrame:
     """Return a row a recipient, the quickest first."""
-    return (
-        ended_deliveries(tables)
-        .groupBy("recipient")
-        .agg(F.count("*").alias("tries"), _xdelay())
-        .withColumn("avg", divide(F.col("xdelay"), F.col("tries")))
-        .orderBy("avg", "tries", "recipient")
-    )
+    sums = ended_deliveries(tables).groupBy("recipient").agg(F.count("*").alias("tries"), *XDELAY.sums(_took()))
+    rows = sums.select("recipient", "tries", XDELAY.average(F.col("tries")).alias("ns"))
+    return rows.orderBy("ns", "tries", "recipient").withColumn("avg", seconds(F.col("ns")))
 
 
 _COLUMNS = {

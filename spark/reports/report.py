@@ -126,6 +126,39 @@ def total_seconds(ns: Column) -> Column:
     return _join(F.sum(whole), F.sum(rest))
 
 
+class Total(NamedTuple):
+    """A sum of nanoseconds over a group, in two longs: by these many rows are sorted, since decimals are slow there."""
+
+    name: str
+
+    def sums(self, ns: Column) -> tuple[Column, Column]:
+        """Return the columns for agg."""
+        whole, rest = _split(ns)
+        return F.sum(whole).alias(f"{self.name}_whole"), F.sum(rest).alias(f"{self.name}_rest")
+
+    def _parts(self) -> tuple[Column, Column]:
+        """Return whole seconds, rounded down, and the nanoseconds left over."""
+        whole, rest = F.col(f"{self.name}_whole"), F.col(f"{self.name}_rest")
+        left = F.pmod(rest, F.lit(NANO))
+        return whole + F.call_function("div", rest - left, F.lit(NANO)), left
+
+    def largest(self) -> list[Column]:
+        """Return what orderBy puts the largest first by."""
+        return [part.desc() for part in self._parts()]
+
+    def seconds(self) -> Column:
+        """Return the sum, as seconds."""
+        return _join(*self._parts()).alias(self.name)
+
+    def average(self, count: Column) -> Column:
+        """Return the average in nanoseconds, rounded half up."""
+        whole, left = self._parts()
+        over = F.pmod(whole, count)
+        rest = over * F.lit(NANO) + left
+        full = F.call_function("div", whole - over, count) * F.lit(NANO)
+        return full + F.call_function("div", 2 * rest + count, 2 * count)
+
+
 def spread(rows: DataFrame, most: int = 200_000) -> DataFrame:
     """Make the rows now, and have them sent to all processes at a join unless they are more than `most`.
 
