@@ -37,20 +37,25 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def tables(spark: SparkSession, logs: Path) -> Tables:
-    """Return the tables of a lake of those logs."""
-    build(spark, Order(str(logs), f"{logs.parent}/lake"), Progress())
-    return open_tables(spark, f"{logs.parent}/lake")
-
-
-def test_no_query_of_a_build_needs_python(spark: SparkSession, logs: Path, tmp_path: Path) -> None:
-    """In two batches, so that the second begins with what is pending."""
-    part, lake = tmp_path / "part", str(tmp_path / "lake")
+def built(spark: SparkSession, logs: Path) -> list[str]:
+    """Make a lake of those logs in two batches, the second of which begins with what is pending: what Spark ran."""
+    part = logs.parent / "part"
     files = sorted((logs / "a" / "main").glob("@*"))[:2]
     write_files(part / "a" / "main", [(path.name, path.read_bytes()) for path in files])
     with executed(spark) as plans:
         for place in (part, logs):
-            assert build(spark, Order(str(place), lake, compact=True), Progress()).rows["messages"]
+            assert build(spark, Order(str(place), f"{logs.parent}/lake", compact=True), Progress()).rows["messages"]
+    return plans
+
+
+@pytest.fixture(scope="module")
+def tables(spark: SparkSession, logs: Path, built: list[str]) -> Tables:
+    """Return the tables of that lake."""
+    return open_tables(spark, f"{logs.parent}/lake")
+
+
+def test_no_query_of_a_build_needs_python(built: list[str]) -> None:
+    plans = built
     assert any("Scan text" in plan for plan in plans), "the parse is not among them"
     assert any("Window" in plan for plan in plans), "nor is the pairing"
     assert [python_in(plan) for plan in plans] == [set()] * len(plans)

@@ -21,8 +21,9 @@ def percentiles(frame: DataFrame, by: Sequence[str], values: Sequence[str], shar
     Values are longs; nulls do not count. A group without values has no row; without `by` there is always one row.
     The values are looked at once already here, to find the bins.
     """
-    pairs = F.array(*(F.struct(F.lit(value).alias("measure"), F.col(value).alias("value")) for value in values))
-    each = frame.select(*by, F.explode(pairs).alias("pair")).select(*by, "pair.measure", "pair.value")
+    # Numbers all of them, by which Spark groups several times faster than by names.
+    pairs = [F.struct(F.lit(i).alias("measure"), F.col(value).alias("value")) for i, value in enumerate(values)]
+    each = frame.select(*by, F.explode(F.array(*pairs)).alias("pair")).select(*by, "pair.measure", "pair.value")
     each = each.where(F.col("value").isNotNull()).withColumn("bin", _bin(F.col("value")))
     bin_keys = [*by, "measure", "bin"]
     wanted = spread(_wanted(each, by, shares))
@@ -30,10 +31,10 @@ def percentiles(frame: DataFrame, by: Sequence[str], values: Sequence[str], shar
     ranked = each.join(wanted, bin_keys).withColumn("rank", F.row_number().over(order).cast("long"))
     found = ranked.where(F.array_contains("ranks", F.col("rank")))
     chosen = [
-        F.max(F.when((F.col("measure") == value) & (F.col(f"rank_{share}") == F.col("rank")), F.col("value"))).alias(
+        F.max(F.when((F.col("measure") == i) & (F.col(f"rank_{share}") == F.col("rank")), F.col("value"))).alias(
             f"{value}_{share}"
         )
-        for value in values
+        for i, value in enumerate(values)
         for share in shares
     ]
     return found.groupBy(*by).agg(*chosen)
