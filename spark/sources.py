@@ -7,19 +7,23 @@ copied to the staging directory first, so that what Spark reads are whole lines 
 
 import posixpath
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-from spark.files import Entry, Files, open_files
+from spark.files import Entry, Files, LocalFiles, open_files
 from spark.joints import Joiner
 from spark.plan import Piece, Plan, SourceError, State
+from spark.streams import Stream
 
 __all__ = ["Piece", "Plan", "SourceError", "State", "plan"]
 
 # What multilog and svlogd keep beside the logs. A file that their processor has at work comes back as a rotated one.
 _NOT_LOGS = frozenset(("lock", "state", "newstate", "config", "previous", "processed"))
 _TRIES = 5
+_LOOKERS = 16
 
 
 def plan(
@@ -40,19 +44,27 @@ def plan(
     block = _smallest_block(session)
     pieces: list[Piece] = []
     after: State = dict(state)
+
+    def look(number: int, place: str, stream: Stream) -> tuple[list[Piece], State]:
+        for attempt in range(_TRIES):
+            found = _list_logs(files, place)
+            copy = f"{copies}/lines/{number}.{attempt}"
+            joiner = Joiner(files, place, posixpath.relpath(place, root), copy, block)
+            looked = joiner.join(*stream, found, state.get("/".join(stream), {}))
+            # A file that was renamed while it was looked at is not missed: look again.
+            if {one.name for one in _list_logs(files, place)} <= {one.name for one in found}:
+                break
+        return looked
+
     try:
-        for number, (place, (stream_host, stream_queue)) in enumerate(_find_streams(files, root, host, queue).items()):
-            name = f"{stream_host}/{stream_queue}"
-            for attempt in range(_TRIES):
-                found = _list_logs(files, place)
-                copy = f"{copies}/lines/{number}.{attempt}"
-                joiner = Joiner(files, place, posixpath.relpath(place, root), copy, block)
-                made, known = joiner.join(stream_host, stream_queue, found, state.get(name, {}))
-                # A file that was renamed while it was looked at is not missed: look again.
-                if {one.name for one in _list_logs(files, place)} <= {one.name for one in found}:
-                    break
-            pieces += made
-            after[name] = known
+        streams = _find_streams(files, root, host, queue)
+        # Elsewhere each look at a file waits for an answer: many streams at once.
+        with ThreadPoolExecutor(1 if isinstance(files, LocalFiles) else _LOOKERS) as pool:
+            for stream, (made, known) in zip(
+                streams.values(), pool.map(look, count(), streams, streams.values()), strict=True
+            ):
+                pieces += made
+                after["/".join(stream)] = known
     except OSError as error:
         reason = error.strerror or str(error)
         named = f" {error.filename}" if error.filename else ""
@@ -80,10 +92,10 @@ def _list_logs(files: Files, place: str) -> list[Entry]:
     return sorted(found, key=lambda one: (one.name == "current", one.name))
 
 
-def _find_streams(files: Files, root: str, host: str | None, queue: str | None) -> dict[str, tuple[str, str]]:
+def _find_streams(files: Files, root: str, host: str | None, queue: str | None) -> dict[str, Stream]:
     """Return the directories that have logs, and the host and queue of each, in the order of their names."""
-    places: dict[str, tuple[str, str]] = {}
-    owners: dict[tuple[str, str], str] = {}
+    places: dict[str, Stream] = {}
+    owners: dict[Stream, str] = {}
     for place in sorted(_find_places(files, root)):
         parts = [part for part in posixpath.relpath(place, root).split("/") if part != "."]
         if len(parts) == 1:
