@@ -3,9 +3,11 @@
 Paths are absolute, of one kind throughout: `/a/b` locally, URIs with Hadoop. Nothing here changes a log.
 """
 
+import hashlib
 import os
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, BinaryIO, NamedTuple, Protocol, cast
 from urllib.parse import unquote, urlsplit
 
@@ -33,6 +35,9 @@ class Files(Protocol):
 
     def read(self, path: str, start: int, size: int) -> bytes:
         """Return at most `size` bytes from `start`."""
+
+    def digest(self, path: str, start: int, size: int) -> str:
+        """Return the SHA-256, in hex, of at most `size` bytes from `start`."""
 
     def stage(self, path: str, start: int, end: int, head: bytes, copy: str) -> int:
         """Make `copy` of head and the bytes from start to end (fewer, if it ends before). Return its size."""
@@ -88,6 +93,9 @@ class LocalFiles:
             file.seek(start)
             return file.read(size)
 
+    def digest(self, path: str, start: int, size: int) -> str:
+        return hashlib.sha256(self.read(path, start, size)).hexdigest()
+
     def stage(self, path: str, start: int, end: int, head: bytes, copy: str) -> int:
         os.makedirs(os.path.dirname(copy), exist_ok=True)
         with open(path, "rb") as source, open(copy, "wb") as target:
@@ -127,6 +135,8 @@ class HadoopFiles:
         # Not Hadoop's copyBytes: a number that fits 32 bits is the size of a buffer there, and all is copied.
         self._copy = jvm.org.apache.commons.io.IOUtils.copyLarge
         self._bytes = jvm.java.io.ByteArrayOutputStream
+        self._part = jvm.org.apache.commons.io.input.BoundedInputStream
+        self._sha256 = jvm.org.apache.commons.codec.digest.DigestUtils.sha256Hex
         self._configuration = cast(Any, session)._jsc.hadoopConfiguration()
 
     def qualify(self, path: str) -> str:
@@ -142,6 +152,14 @@ class HadoopFiles:
 
     def read(self, path: str, start: int, size: int) -> bytes:
         return b"".join(self._call(lambda: list(self._slices(path, start, size))))
+
+    def digest(self, path: str, start: int, size: int) -> str:
+        def make() -> str:
+            # In Java, so that the bytes need not come here.
+            with self._opened(path, start) as source:
+                return str(self._sha256(self._part(source, size)))
+
+        return str(self._call(make))
 
     def stage(self, path: str, start: int, end: int, head: bytes, copy: str) -> int:
         def make() -> int:
@@ -164,24 +182,24 @@ class HadoopFiles:
         return "file://" + uri.removeprefix("file:") if re.match("file:/(?!/)", uri) else uri
 
     def _slices(self, path: str, start: int, size: int) -> Iterator[bytes]:
-        found = self._path(path)
-        source = found.getFileSystem(self._configuration).open(found)
-        try:
-            source.seek(start)
+        with self._opened(path, start) as source:
             buffer = self._bytes()
             while size > 0 and self._copy(source, buffer, 0, min(size, _SLICE)):
                 yield bytes(buffer.toByteArray())
                 size -= _SLICE
                 buffer.reset()
-        finally:
-            source.close()
 
     def _pour(self, path: str, start: int, size: int, out: Any) -> None:
+        with self._opened(path, start) as source:
+            self._copy(source, out, 0, size)
+
+    @contextmanager
+    def _opened(self, path: str, start: int) -> Iterator[Any]:
         found = self._path(path)
         source = found.getFileSystem(self._configuration).open(found)
         try:
             source.seek(start)
-            self._copy(source, out, 0, size)
+            yield source
         finally:
             source.close()
 

@@ -9,7 +9,6 @@ the file that was read last; `carried`, what is open at its end (base64).
 """
 
 import base64
-import hashlib
 import posixpath
 import re
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ from spark.plan import Piece, SourceError, State
 
 _STAMP = re.compile(rb"@[0-9a-f]{24} ")
 _PRINT = 1 << 16  # Bytes before the place up to which a file was read that make its fingerprint.
-_LOOK = 1 << 16
+_LOOK = 1 << 14
 _LINE_MAX = 1 << 20  # What is longer without a newline is garbage, and not carried.
 _REMEMBERED = 1000  # Files of a stream that are gone and still known.
 
@@ -57,7 +56,7 @@ class Joiner:
         return self._seen[start, end]
 
     def _print(self, name: str, size: int) -> str:
-        return hashlib.sha256(self._read(name, max(0, size - _PRINT), size)).hexdigest()[:32]
+        return self._files.digest(self._path(name), max(0, size - _PRINT), min(size, _PRINT))[:32]
 
     def _start(self, log: Entry, names: list[str]) -> int:
         """Return where what is new begins in a file, and know it by its name from now on."""

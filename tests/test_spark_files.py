@@ -1,5 +1,6 @@
 """Log files through Hadoop's file systems are read as those of the local one are: as many bytes as are asked for."""
 
+import hashlib
 import random
 from pathlib import Path
 
@@ -31,6 +32,7 @@ def test_a_part_of_a_file_is_read_and_no_more(files: Files, tmp_path: Path) -> N
     log.write_bytes(TEXT)
     for start, size in ((0, 3), (2, 7), (70_000, 130_000), (299_998, 10), (0, 0)):
         assert files.read(place(files, log), start, size) == TEXT[start : start + size]
+        assert files.digest(place(files, log), start, size) == hashlib.sha256(TEXT[start : start + size]).hexdigest()
 
 
 def test_what_is_staged_ends_where_it_is_told_to_though_the_file_goes_on(files: Files, tmp_path: Path) -> None:
