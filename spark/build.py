@@ -5,6 +5,7 @@ Each of these is an update of its own, whole or not there. Nothing new, and noth
 
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -29,6 +30,8 @@ from spark.update import Update, make_lake, prepare
 
 # Up to so many bytes of logs each table's rows of a batch are written by one task, so as one file a date and host.
 ONE_TASK = 32 << 20
+# So many tables are written at once.
+_WRITERS = 3
 
 
 @dataclass(frozen=True)
@@ -128,12 +131,17 @@ def _stage(
 ) -> None:
     """Write a batch's tables aside."""
     frames = batch._asdict() | {"deliveries": describe(batch.deliveries)}
-    for table in TABLES:
+
+    def write(table: str) -> int:
         progress.phase(f"writing {table}")
         counted = Observation()
         frame = _arrange(fit(frames[table], table), table, wanted.bytes)
         update.stage(table, frame.observe(counted, F.count(F.lit(1)).alias("rows")))
-        summary.rows[table] = counted.get["rows"]
+        return int(counted.get["rows"])
+
+    # Spark plans one while it writes another.
+    with ThreadPoolExecutor(_WRITERS) as pool:
+        summary.rows |= zip(TABLES, pool.map(write, TABLES), strict=True)
     # pending is all that is open now; the rest is added to.
     update.drop("pending", manifest.tables.get("pending", {}))
 

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
@@ -77,8 +78,10 @@ def match(
     deliveries = pair(starts, before, last_runs, partitions, paired)
     lives = find_lives(fresh, deliveries, before, partitions, lived)
     samples = find_intervals(of_kinds(fresh, "status", "exiting"), before, partitions, sampled)
-    lives = write_parts(lives.withColumn("part", _part()), f"{staging}/lives")
-    samples = write_parts(samples.withColumn("part", F.lit("samples")), f"{staging}/samples")
+    with ThreadPoolExecutor() as pool:
+        writing = pool.submit(write_parts, samples.withColumn("part", F.lit("samples")), f"{staging}/samples")
+        lives = write_parts(lives.withColumn("part", _part()), f"{staging}/lives")
+        samples = writing.result()
     if any(one.get["doubtful"] for one in doubts):
         return match(events, pending, partitions, streams, numbers, staging, careful=True)
     return _divide(with_names(lives, numbers), with_names(samples, numbers), pending)

@@ -6,7 +6,6 @@ from pyspark.sql import functions as F
 from spark.parse import parse_lines
 
 _PARTS = {"deliveries": ("start", "done"), "statuses": ("status", "exiting")}
-_WRITERS = "spark.sql.maxConcurrentOutputFileWriters"
 # Fast to write and read; none of it outlives the batch.
 _FORMAT: dict[str, bool | int | str] = {
     "parquet.block.size": 16 << 20,
@@ -26,15 +25,8 @@ def write_staged(lines: DataFrame, staging: str) -> DataFrame:
 
 def write_parts(rows: DataFrame, path: str) -> DataFrame:
     """Write rows as Parquet files, those of each `part` in a directory of its own; return them as read from there."""
-    session = rows.sparkSession
-    before = session.conf.get(_WRITERS, "0")
-    # Files of all parts open at once: otherwise Spark would sort all rows by part.
-    session.conf.set(_WRITERS, "8")
-    try:
-        rows.write.partitionBy("part").options(**_FORMAT).mode("overwrite").parquet(path)
-    finally:
-        session.conf.set(_WRITERS, before or "0")
-    return session.read.schema(rows.schema).parquet(path)
+    rows.write.partitionBy("part").options(**_FORMAT).mode("overwrite").parquet(path)
+    return rows.sparkSession.read.schema(rows.schema).parquet(path)
 
 
 def of_kinds(events: DataFrame, *kinds: str) -> DataFrame:
