@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import os
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -115,5 +116,14 @@ def test_page_is_replaced_at_once_and_keeps_its_name_where_that_fails(tmp_path: 
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
     with pytest.raises(Temporary, match=r"unable to write .*; it is as it was"):
         put(tmp_path / "missing" / "page.html", b"three")
+
+
+def test_a_link_to_the_page_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "www").mkdir()
+    (tmp_path / "page.html").symlink_to("www/index.html")
+    for content in (b"one", b"two"):
+        put(tmp_path / "page.html", content)
+        assert (tmp_path / "www" / "index.html").read_bytes() == content
+    assert (tmp_path / "page.html").is_symlink() and os.listdir(tmp_path / "www") == ["index.html"]
 
 

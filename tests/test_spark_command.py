@@ -28,6 +28,9 @@ def run(*words: str, environment: dict[str, str] | None = None) -> subprocess.Co
         (["build", "/logs"], "Missing option '--lake'"),
         (["build", "/logs", "--lake", "/lake", "--expire", "-1"], "Invalid value for '--expire'"),
         (["build", "/logs", "--lake", "/lake", "--conf", "spark"], "--conf spark: it must be KEY=VALUE"),
+        (["build", "/logs", "--lake", "/lake", "--host", ""], "Invalid value for '--host': nothing is no name"),
+        (["build", "/logs", "--lake", "/lake", "--queue", "a/b"], "Invalid value for '--queue': a/b is no name"),
+        (["page", "--lake", "/lake", "--out", "/dev/null"], "unable to write /dev/null: it is no file; name one"),
         (["dance"], "No such command 'dance'"),
     ],
 )
