@@ -112,6 +112,7 @@ th .log { display: inline-block; min-width: 10rem; }
 .verdict { font-weight: 600; } .good { color: var(--good); } .bad { color: var(--bad); }
 summary { cursor: pointer; color: var(--link); }
 footer { border-top: 1px solid var(--rule); padding-top: 1rem; font-size: .875rem; }
-@media (max-width: 40rem) { nav { position: static; } body { padding-top: 1rem; } .bar { width: 3.5rem; } }
+@media (max-width: 40rem) { nav { position: static; } body { padding-top: 1rem; } .bar { width: 3.5rem; }
+  td:last-child .log { min-width: 18rem; } }
 @media print { nav { display: none; } figure, tr { break-inside: avoid; } .hit { display: none; } }
 """
