@@ -5,11 +5,18 @@ import click
 from spark.settings import split_setting
 
 
+def _name(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
+    """Return the name of a host or queue. Refuse what no directory can be called, as an empty variable of a script."""
+    if value is not None and (value in ("", ".", "..") or "/" in value):
+        raise click.BadParameter(f"{value or 'nothing'} is no name", context, option)
+    return value
+
+
 @click.command("build")
 @click.argument("logs")
 @click.option("--lake", required=True, metavar="LAKE", help="The directory of the tables; made where it is missing.")
-@click.option("--host", help="The host of logs that are not in a directory of one; default localhost.")
-@click.option("--queue", help="The queue of logs that are not in a directory of one; default queue.")
+@click.option("--host", callback=_name, help="The host of logs that are not in a directory of one; default localhost.")
+@click.option("--queue", callback=_name, help="The queue of logs that are not in a directory of one; default queue.")
 @click.option("--compact", is_flag=True, help="Then put together what many builds left in many small files.")
 @click.option(
     "--expire", type=click.IntRange(min=0), metavar="DAYS", help="Then drop dates that are more than DAYS days ago."

@@ -3,6 +3,7 @@
 Paths are absolute, of one kind throughout: `/a/b` locally, URIs with Hadoop. Nothing here changes a log.
 """
 
+import errno
 import hashlib
 import os
 import re
@@ -13,6 +14,8 @@ from urllib.parse import unquote, urlsplit
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
+
+from spark.trouble import is_missing, java_reason
 
 _CHUNK = 1 << 20
 # Bytes that Java hands over in one answer. It writes a longer one in two pieces, and waits 40 ms between them.
@@ -208,4 +211,8 @@ class HadoopFiles:
         try:
             return action()
         except Py4JJavaError as error:
-            raise OSError(str(error.java_exception.toString())) from None
+            why = java_reason(error)
+            # Java has one exception for a file that is missing and for one that cannot be opened.
+            if is_missing(error) and why != "permission denied" and not why.endswith("(Is a directory)"):
+                raise FileNotFoundError(errno.ENOENT, why) from None
+            raise OSError(why) from None

@@ -148,7 +148,7 @@ class Joiner:
         if ours and len(lines) <= 8:
             return
         raise SourceError(
-            f"unable to read {self._path(name)}: its lines have no TAI64N stamps; expected is "
+            f"{self._path(name)}: its lines have no TAI64N stamps; expected is "
             "`@4000000067450a1b2c3d4e5f new msg 457`, as multilog with t, or svlogd with -t, writes it"
         )
 

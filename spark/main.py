@@ -3,6 +3,8 @@
 Exit 0 done, 100 usage or permanent trouble, 111 temporary trouble; errors are one line on stderr.
 """
 
+import logging
+
 import click
 
 from queue_base.click_group import SETTINGS, run_group, version_option
@@ -31,4 +33,6 @@ for _module in COMMANDS:
 
 def main(argv: list[str]) -> int:
     """Run one command and return its exit code."""
+    # py4j logs what it raises, with its stack, and Python shows that where nobody else takes it; we tell it ourselves.
+    logging.getLogger().addHandler(logging.NullHandler())
     return run_group(PROGRAM, group, argv, "the lake", "the lake is as it was, run it again")

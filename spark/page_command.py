@@ -42,8 +42,7 @@ def command(
     if since is not None and until is not None and until <= since:
         raise Usage("--until must be later than --since")
     target = Path(out)
-    if target.is_dir() or not target.parent.is_dir():
-        why = "it is a directory" if target.is_dir() else "its directory does not exist"
+    if why := _unfit(target):
         raise Usage(f"unable to write {out}: {why}")
     from spark.progress import make_progress
     from spark.session import start_session
@@ -64,3 +63,12 @@ def command(
             progress.phase("ending")
             session.stop()
     print(f"the page is {target}")
+
+
+def _unfit(target: Path) -> str | None:
+    """Return why a page cannot be put there, None where it can: it takes the place of what has the name."""
+    if target.is_dir():
+        return "it is a directory"
+    if target.exists() and not target.is_file():
+        return "it is no file; name one"
+    return None if target.parent.is_dir() else "its directory does not exist"

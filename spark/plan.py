@@ -9,7 +9,7 @@ State: TypeAlias = dict[str, Any]
 
 
 class SourceError(Exception):
-    """Logs that cannot be read: missing, not stamped, two directories for one stream. The text is for the user."""
+    """Logs that cannot be read: missing, not stamped, two directories for one stream. The text is the reason alone."""
 
 
 @dataclass(frozen=True)

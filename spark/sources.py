@@ -13,6 +13,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from queue_base.errors import Temporary, reason
 from spark.files import Entry, Files, LocalFiles, open_files
 from spark.joints import Joiner
 from spark.plan import Piece, Plan, SourceError, State
@@ -22,8 +23,11 @@ __all__ = ["Piece", "Plan", "SourceError", "State", "plan"]
 
 # What multilog and svlogd keep beside the logs. A file that their processor has at work comes back as a rotated one.
 _NOT_LOGS = frozenset(("lock", "state", "newstate", "config", "previous", "processed"))
+# How a directory of a table is called where the host is null.
+_NO_HOST = "__HIVE_DEFAULT_PARTITION__"
 _TRIES = 5
 _LOOKERS = 16
+_NO_ROOM = ("no space left on device", "disk quota exceeded")
 
 
 def plan(
@@ -38,7 +42,8 @@ def plan(
 
     host and queue name what the directories do not: of LOGS/x, x is the host, or the queue where only host is given.
     Writes copies of growing files into `staging` (a URI of a directory that is this batch's own, which the caller
-    removes when the batch is over). Raises SourceError.
+    removes when the batch is over). Raises SourceError; Temporary where a log cannot be read now; OSError where there
+    is no room for the copies.
     """
     files, (root, copies) = open_files(session, logs, staging)
     block = _smallest_block(session)
@@ -50,8 +55,13 @@ def plan(
             found = _list_logs(files, place)
             copy = f"{copies}/lines/{number}.{attempt}"
             joiner = Joiner(files, place, posixpath.relpath(place, root), copy, block)
-            looked = joiner.join(*stream, found, state.get("/".join(stream), {}))
-            # A file that was renamed while it was looked at is not missed: look again.
+            try:
+                looked = joiner.join(*stream, found, state.get("/".join(stream), {}))
+            except FileNotFoundError:
+                if attempt + 1 == _TRIES:
+                    raise
+                continue
+            # A file that was renamed or removed while it was looked at is not missed: look again.
             if {one.name for one in _list_logs(files, place)} <= {one.name for one in found}:
                 break
         return looked
@@ -66,10 +76,20 @@ def plan(
                 pieces += made
                 after["/".join(stream)] = known
     except OSError as error:
-        reason = error.strerror or str(error)
-        named = f" {error.filename}" if error.filename else ""
-        raise SourceError(f"unable to read logs{named or ' in ' + logs}: {reason}") from error
+        raise _trouble(error, logs, root) from error
     return Plan(tuple(pieces), after, staging, block, sum(piece.size for piece in pieces))
+
+
+def _trouble(error: OSError, logs: str, root: str) -> Exception:
+    """Return what to raise for a failing system call, of which only a missing file is no passing trouble."""
+    why = reason(error)
+    if why in _NO_ROOM:
+        # No log is written here: it is the lake that has no room for copies.
+        return OSError(why)
+    text = why if error.filename in (None, root) else f"{error.filename}: {why}"
+    if isinstance(error, FileNotFoundError):
+        return SourceError(text)
+    return Temporary(f"unable to read logs {logs}: {text}; the lake is as it was, run this again to go on")
 
 
 def _smallest_block(session: SparkSession) -> int:
@@ -102,20 +122,28 @@ def _find_streams(files: Files, root: str, host: str | None, queue: str | None) 
             parts = [parts[0], queue or "queue"] if host is None or queue is not None else [host, parts[0]]
         elif not parts:
             parts = [host or "localhost", queue or "queue"]
+        if not _is_text(place):
+            raise SourceError(f"{place}: its name is not UTF-8; rename it")
+        if parts[0] == _NO_HOST:
+            raise SourceError(f"{place}: no host may be called {_NO_HOST}; rename it")
         stream = (parts[0], parts[1])
         if stream in owners:
             raise SourceError(
-                f"unable to read logs in {root}: {owners[stream]} and {place} would both be queue {stream[1]} of host "
-                f"{stream[0]}; give one directory at a time, or one of them another place below it"
+                f"{owners[stream]} and {place} would both be queue {stream[1]} of host {stream[0]}; "
+                "give one directory at a time, or one of them another place below it"
             )
         owners[stream] = place
         places[place] = stream
     if not places:
         raise SourceError(
-            f"unable to read logs in {root}: it has no log files; wanted are directories of multilog or svlogd, "
-            "as LOGS/HOST/QUEUE/current"
+            "it has no log files; wanted are directories of multilog or svlogd, as LOGS/HOST/QUEUE/current"
         )
     return places
+
+
+def _is_text(name: str) -> bool:
+    """Return whether Java can be told a name; bytes that are no UTF-8 are surrogates here."""
+    return all(not "\ud800" <= letter <= "\udfff" for letter in name)
 
 
 def _find_places(files: Files, place: str) -> Iterator[str]:

@@ -40,6 +40,10 @@ class Storage:
         self._hadoop = jvm.org.apache.hadoop.fs
         self._bytes = jvm.org.apache.commons.io.IOUtils
         try:
+            place.encode()
+        except UnicodeEncodeError as error:
+            raise OSError(f"{place} is no UTF-8, which names must be") from error
+        try:
             # A path without a scheme is one of the cluster's file system, where it has one; else of this machine.
             here = urlsplit(configuration.get("fs.defaultFS", "file:///")).scheme == "file"
             if here and "://" not in place and not place.startswith("file:"):

@@ -28,5 +28,8 @@ def parse_time(text: str) -> int:
                 pass
             else:
                 whole = moment - datetime(1970, 1, 1, tzinfo=UTC)
-                return (whole.days * 86400 + whole.seconds) * 10**9 + int((fraction or "").ljust(9, "0"))
+                found_ns = (whole.days * 86400 + whole.seconds) * 10**9 + int((fraction or "").ljust(9, "0"))
+                if abs(found_ns) >= 2**63:
+                    raise ValueError(f"{text} is out of range; a time is from 1677-09-22 to 2262-04-11")
+                return found_ns
     raise ValueError(f"{text} is no time; write 2026-11-20, 2026-11-20T13:05:00.5Z or a log's @400000006745...")

@@ -2,7 +2,9 @@
 
 import base64
 import hashlib
+import os
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -12,13 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queue_base.errors import Temporary
-from spark.page.collect import choose_moments
-from spark.page.data import PageData
+from spark.page.collect import choose_moments, covered
+from spark.page.data import PageData, Row
 from spark.page.document import SECTIONS, make_page
 from spark.page.markup import Markup, join, tag
 from spark.page.queue import every_hour
 from spark.page.style import STYLE
 from spark.page.write import replace as put
+from spark.reports import View
 from support.page_rows import START, month
 
 
@@ -72,7 +75,20 @@ def test_page_refers_to_nothing_but_itself_and_lets_only_its_own_style_count() -
 def test_page_of_an_empty_lake_has_all_sections_too() -> None:
     page = make_page(PageData("2026-04-01T00:00:05+00:00", 1, "", 0.0, 0.0, {}))
     assert [name for name, _, _ in SECTIONS] == re.findall('<section id="([a-z]+)">', page)
-    assert "No mail." in page
+    assert "No mail." in page and "<b>no time at all</b>" in page and "<dd>no attempts</dd>" in page
+
+
+def test_page_goes_from_the_first_to_the_last_hour_or_as_it_was_asked_to_and_no_time_without_either() -> None:
+    hours: dict[str, Sequence[Row]] = {
+        "hours": [{"start": START}], "delays-hours": [], "backlog": [{"at": START + 7200}]
+    }  # fmt: skip
+    assert covered(hours, View()) == (START, START + 3 * 3600)
+    nothing: dict[str, Sequence[Row]] = dict.fromkeys(hours, ())
+    since, until = int(START) * 10**9, int(START + 3600) * 10**9
+    assert covered(nothing, View(since, until)) == (START, START + 3600)
+    for view in (View(), View(since=since), View(until=until)):
+        begin, end = covered(nothing, view)
+        assert begin == end
 
 
 def test_page_says_at_the_top_of_conservation_whether_all_adds_up() -> None:
@@ -115,5 +131,14 @@ def test_page_is_replaced_at_once_and_keeps_its_name_where_that_fails(tmp_path: 
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
     with pytest.raises(Temporary, match=r"unable to write .*; it is as it was"):
         put(tmp_path / "missing" / "page.html", b"three")
+
+
+def test_a_link_to_the_page_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "www").mkdir()
+    (tmp_path / "page.html").symlink_to("www/index.html")
+    for content in (b"one", b"two"):
+        put(tmp_path / "page.html", content)
+        assert (tmp_path / "www" / "index.html").read_bytes() == content
+    assert (tmp_path / "page.html").is_symlink() and os.listdir(tmp_path / "www") == ["index.html"]
 
 

@@ -4,7 +4,7 @@ import re
 from datetime import UTC, datetime
 from xml.etree import ElementTree
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spark.page.bins import add, fill, make_bins
@@ -32,6 +32,7 @@ def test_time_axis_has_ticks_at_full_hours_days_mondays_months_and_years_in_utc(
 
 
 @given(st.floats(0, 4e9), st.floats(1, 4e9))
+@example(5e-324, 1.0)
 def test_time_axis_of_any_length_has_few_ticks_in_order_and_all_inside(begin: float, length: float) -> None:
     scale = time_scale(begin, begin + length)
     values = [tick.value for tick in scale.ticks]

@@ -2,6 +2,7 @@
 
 import io
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -12,7 +13,7 @@ import pytest
 from spark.build import Summary
 from spark.progress import TerminalProgress, draw, make_progress
 from spark.summary import describe_build
-from support.suite import program
+from support.suite import program, wait_until
 
 
 def run(*words: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
@@ -28,6 +29,9 @@ def run(*words: str, environment: dict[str, str] | None = None) -> subprocess.Co
         (["build", "/logs"], "Missing option '--lake'"),
         (["build", "/logs", "--lake", "/lake", "--expire", "-1"], "Invalid value for '--expire'"),
         (["build", "/logs", "--lake", "/lake", "--conf", "spark"], "--conf spark: it must be KEY=VALUE"),
+        (["build", "/logs", "--lake", "/lake", "--host", ""], "Invalid value for '--host': nothing is no name"),
+        (["build", "/logs", "--lake", "/lake", "--queue", "a/b"], "Invalid value for '--queue': a/b is no name"),
+        (["page", "--lake", "/lake", "--out", "/dev/null"], "unable to write /dev/null: it is no file; name one"),
         (["dance"], "No such command 'dance'"),
     ],
 )
@@ -46,6 +50,22 @@ def test_without_pyspark_one_line_says_how_to_get_it(tmp_path: Path) -> None:
         "queue-report: fatal: unable to load pyspark: No module named 'pyspark'; install it with "
         "pip install 'queue-suite[spark]', then run this again\n",
     )
+
+
+def test_an_interrupt_is_one_line_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    log, lake = tmp_path / "logs" / "h" / "q" / "current", tmp_path / "lake"
+    log.parent.mkdir(parents=True)
+    log.write_text("".join(f"@400000006553f10a{at:08x} new msg {at}\n" for at in range(1000)))
+    words = [*program("queue-report"), "build", str(tmp_path / "logs"), "--lake", str(lake)]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as building:
+        wait_until(lambda: any(lake.glob("_batch/*/scratch/events")))
+        building.send_signal(signal.SIGINT)
+        said = building.communicate(timeout=100)[1]
+    assert (building.returncode, said) == (
+        111,
+        "queue-report: fatal: interrupted; the lake is as it was, run it again\n",
+    )
+    assert [path.name for path in lake.rglob("*") if path.is_file()] == ["_lock"]
 
 
 def test_a_line_of_progress_shows_the_phase_and_fits_the_terminal() -> None:

@@ -1,6 +1,7 @@
 """Log files through Hadoop's file systems are read as those of the local one are: as many bytes as are asked for."""
 
 import hashlib
+import os
 import random
 from pathlib import Path
 
@@ -9,6 +10,8 @@ from pyspark.sql import SparkSession
 
 from spark import sources
 from spark.files import Entry, Files, HadoopFiles, LocalFiles
+from spark.plan import SourceError
+from spark.storage import Storage
 from support.log_files import rotated, write_files
 from support.log_world import World
 
@@ -71,3 +74,45 @@ def test_through_hadoop_the_same_is_new_in_logs_as_on_the_local_disk(
         if path.is_file() and path.suffix != ".crc"
     }
     assert staged
+
+
+def test_what_is_missing_is_told_from_what_is_in_trouble(files: Files, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        files.read(place(files, tmp_path / "missing"), 0, 1)
+    with pytest.raises(FileNotFoundError):
+        files.list(place(files, tmp_path / "missing"))
+    with pytest.raises(OSError) as trouble:
+        files.read(place(files, tmp_path), 0, 1)
+    assert not isinstance(trouble.value, FileNotFoundError)
+
+
+def test_a_log_that_is_removed_while_it_is_looked_at_is_not_missed(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """multilog removes the oldest file when there are too many."""
+    write_files(tmp_path / "logs" / "h" / "q", rotated(World(1, "h", "q").run(200).lines, random.Random(1), 4, 0.0))
+    oldest = min((tmp_path / "logs" / "h" / "q").glob("@*"))
+    read = LocalFiles.read
+
+    def remove_first(self: LocalFiles, path: str, start: int, size: int) -> bytes:
+        oldest.unlink(missing_ok=True)
+        return read(self, path, start, size)
+
+    monkeypatch.setattr(LocalFiles, "read", remove_first)
+    found = sources.plan(spark, str(tmp_path / "logs"), {}, str(tmp_path / "copies"))
+    assert [piece.name for piece in found.pieces] == [*sorted(p.name for p in oldest.parent.glob("@*")), "current"]
+
+
+@pytest.mark.parametrize(
+    ("host", "told"),
+    [("__HIVE_DEFAULT_PARTITION__", "no host may be called"), (os.fsdecode(b"mx\xff"), "its name is not UTF-8")],
+)
+def test_a_host_that_no_table_can_name_is_refused(spark: SparkSession, tmp_path: Path, host: str, told: str) -> None:
+    write_files(tmp_path / host / "q", rotated(World(1).run(20).lines, random.Random(1), 1))
+    with pytest.raises(SourceError, match=told):
+        sources.plan(spark, str(tmp_path), {}, str(tmp_path / "copies"))
+
+
+def test_a_lake_that_java_cannot_name_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="is no UTF-8"):
+        Storage(spark, os.fsdecode(bytes(tmp_path) + b"/\xff"))

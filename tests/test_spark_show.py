@@ -106,6 +106,13 @@ def test_what_is_no_time_is_refused(text: str) -> None:
         parse_time(text)
 
 
+@pytest.mark.parametrize("text", ["0001-01-01", "1677-09-20", "2262-04-12", "9999-12-31T23:59:59Z"])
+def test_a_time_that_no_long_of_nanoseconds_holds_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is out of range; a time is from 1677-09-22 to 2262-04-11$"):
+        parse_time(text)
+    assert parse_time("1677-09-22") < 0 < parse_time("2262-04-11T23:47:16") < 2**63
+
+
 def show(*arguments: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, str(ROOT / "bin" / "queue-report"), "show", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=120)

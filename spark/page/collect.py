@@ -78,11 +78,15 @@ def _plain(value: Any) -> Any:
 
 
 def covered(rows: dict[str, Sequence[Row]], view: View) -> tuple[float, float]:
-    """Return from when to when (Unix, s) the page goes: the view's window, or else where there is anything."""
+    """Return from when to when (Unix, s) the page goes: the view's window, or else where there is anything.
+
+    Both are the same where there is nothing, and no window of two ends.
+    """
+    since, until = (None if limit is None else limit / NANO for limit in (view.since, view.until))
     begins = [row["start"] for name in ("hours", "delays-hours") for row in rows[name]]
     begins += [row["at"] for row in rows["backlog"]]
-    begin = min(begins, default=0.0) if view.since is None else view.since / NANO
-    end = max(begins, default=begin) + 3600 if view.until is None else view.until / NANO
+    begin = min(begins, default=until or 0.0) if since is None else since
+    end = max((start + 3600 for start in begins), default=begin) if until is None else until
     return begin, max(begin, end)
 
 

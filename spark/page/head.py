@@ -21,15 +21,14 @@ def head(data: PageData) -> Markup:
 def _tiles(data: PageData) -> Markup:
     total = {key: data.total("hours", key) for key in ("received", "bytes", "delivered", "deferred", "bounced")}
     attempts = total["delivered"] + total["deferred"] + total["bounced"]
-    found = [
-        ("received", f"{total['received']:,}", f"messages, {size(total['bytes'])}"),
-        ("delivered", f"{total['delivered']:,}", f"{share(total['delivered'], attempts)} of attempts"),
-        ("deferred", f"{total['deferred']:,}", f"{share(total['deferred'], attempts)} of attempts"),
-        ("failed", f"{total['bounced']:,}", f"{share(total['bounced'], attempts)} of attempts"),
-    ]
+    ends = (("delivered", "delivered"), ("deferred", "deferred"), ("failed", "bounced"))
+    found = [("received", f"{total['received']:,}", f"messages, {size(total['bytes'])}")]
+    for name, key in ends:
+        text = f"{share(total[key], attempts)} of attempts" if attempts else "no attempts"
+        found.append((name, f"{total[key]:,}", text))
     times = data.of("delays")
     if times and times[0]["queue_p50"] is not None:
-        found.append(("queue time", duration(times[0]["queue_p50"]), f"p99: {duration(times[0]['queue_p99'])}"))
+        found.append(("queue time", duration(times[0]["queue_p50"]), f"median; p99: {duration(times[0]['queue_p99'])}"))
     if data.of("backlog"):
         last = data.of("backlog")[-1]
         found.append(("waiting", f"{last['T']:,}", "messages at the last full hour"))
@@ -49,7 +48,7 @@ def reading(data: PageData) -> Markup:
         + (f"{_lines(bad)} not understood, and put into quarantine." if bad else "All were understood.")
     )
     columns = [Column("host/queue", False), *(Column(name) for name in ("lines", "messages", "deliveries",
-               "restarts", "alerts, warnings", "quarantined"))]  # fmt: skip
+               "clean stops", "alerts, warnings", "quarantined"))]  # fmt: skip
     worst = sorted(data.lines, key=lambda name: (-data.lines[name].get(UNREADABLE, 0), name))
     body: list[tuple[Child, ...]] = [
         (

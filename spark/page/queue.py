@@ -35,7 +35,7 @@ def concurrency(data: PageData) -> Markup:
     ]  # fmt: skip
     body = [
         (
-            log_text(f"{row['host']}/{row['queue']}", 60), row["channel"], f"{row['average']:.2g}", row["peak"],
+            log_text(f"{row['host']}/{row['queue']}", 60), row["channel"], _average(row), row["peak"],
             row["limit"], duration(row["at_limit"]), share(row["at_limit"], row["seconds"]), duration(row["seconds"]),
         )
         for row in rows[:STREAMS]
@@ -60,6 +60,11 @@ def _flights(bins: Bins, name: str, rows: Sequence[Row]) -> Markup:
     text = f"Deliveries in flight: at most {highest_of(peak):,.0f}, the limit is {highest_of(limit):,.0f}."
     plot = Plot(f"Deliveries in flight, {name}", text, bins, lambda value: f"{value:,.4g}", *SMALL)
     return figure(name, None, lines(plot, linear_scale(highest), series[:1], series[1:]))
+
+
+def _average(row: Row) -> str:
+    # Three digits after the point are known.
+    return "< 0.001" if row["peak"] and not row["average"] else f"{row['average']:.2g}"
 
 
 def highest_of(values: Sequence[float | None]) -> float:

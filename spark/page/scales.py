@@ -84,7 +84,9 @@ def _by_step(begin: float, end: float, step: int) -> list[float]:
     # Weeks begin on Mondays; the first of January 1970 was a Thursday.
     offset = 4 * DAY if step % WEEK == 0 else 0
     first = math.ceil((begin - offset) / step)
-    return [value * step + offset for value in range(first, math.floor((end - offset) / step) + 1)]
+    values = (value * step + offset for value in range(first, math.floor((end - offset) / step) + 1))
+    # A quotient may be rounded to the whole number beside it.
+    return [value for value in values if begin <= value <= end]
 
 
 def _by_month(begin: float, end: float, most: int) -> list[float]:

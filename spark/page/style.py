@@ -1,6 +1,7 @@
 """The page's style sheet: light and dark by the reader's own setting; colours that the colour-blind can tell apart.
 
-c1 to c6 and rest are bands (after Okabe and Ito), a1 to a5 ages from young to old, h1 to h8 cells of a table.
+c1 to c6 and rest are bands (after Okabe and Ito), a1 to a5 ages from young to old, h1 to h8 cells of a table. What is
+wider than the page has a shade at the side where it goes on: a phone shows no scroll bar.
 """
 
 STYLE = """
@@ -11,6 +12,7 @@ STYLE = """
   --c1: #0072b2; --c2: #e69f00; --c3: #b0306a; --c4: #009e73; --c5: #56b4e9; --c6: #8a5a2b; --rest: #9aa1a8;
   --a1: #cfe3f3; --a2: #93c1e2; --a3: #4b93c7; --a4: #1a5f9e; --a5: #082f5e;
   --good: #00714f; --bad: #b3261e; --heat: 11, 92, 173;
+  --under: var(--page); --shade: rgba(28, 32, 36, .18);
 }
 @media (prefers-color-scheme: dark) {
   :root {
@@ -19,6 +21,7 @@ STYLE = """
     --c1: #3f9bdc; --c2: #f0b429; --c3: #e377ae; --c4: #2fbf95; --c5: #9bd3f5; --c6: #c99a6b; --rest: #7d858d;
     --a1: #1f4a6e; --a2: #2a6aa3; --a3: #3f8fcf; --a4: #7db8e4; --a5: #d8ecfb;
     --good: #4cc79b; --bad: #ff8a80; --heat: 90, 165, 230;
+    --shade: rgba(230, 232, 234, .22);
   }
 }
 * { box-sizing: border-box; }
@@ -47,7 +50,8 @@ section { padding-top: 1.5rem; margin-bottom: 1.5rem; scroll-margin-top: 3rem; }
 .tile dd { margin: 0; font-size: .85rem; color: var(--soft); }
 .tile .large { font-size: 1.5rem; line-height: 1.25; font-weight: 600; color: var(--ink); white-space: nowrap; }
 figure, .section-table { margin: 1rem 0; }
-figure { background: var(--card); border: 1px solid var(--rule); border-radius: .5rem; padding: .8rem .9rem; }
+figure { --under: var(--card); background: var(--card); border: 1px solid var(--rule); border-radius: .5rem;
+  padding: .8rem .9rem; }
 figcaption p { margin: 0; font-size: .875rem; }
 .pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(26rem, 100%), 1fr)); gap: 0 1rem; }
 .pair figure { margin: .5rem 0; min-width: 0; }
@@ -55,7 +59,12 @@ figcaption p { margin: 0; font-size: .875rem; }
   font-size: .875rem; }
 .key { display: inline-block; width: .8em; height: .8em; margin-right: .4em; border-radius: 2px;
   background: currentColor; }
-.scroll { overflow-x: auto; margin: .5rem 0 1rem; }
+.scroll { overflow-x: auto; margin: .5rem 0 1rem; background-repeat: no-repeat;
+  background-image: linear-gradient(to right, var(--under) 40%, transparent),
+    linear-gradient(to left, var(--under) 40%, transparent),
+    linear-gradient(to right, var(--shade), transparent), linear-gradient(to left, var(--shade), transparent);
+  background-position: left, right, left, right; background-size: 2rem 100%, 2rem 100%, .7rem 100%, .7rem 100%;
+  background-attachment: local, local, scroll, scroll; }
 figure .scroll { margin: .4rem 0 0; }
 .scroll:focus-visible { outline: 2px solid var(--link); outline-offset: 2px; }
 svg.plot { display: block; width: 100%; height: auto; min-width: 46rem; }
@@ -80,6 +89,7 @@ svg text.y { text-anchor: end; }
 table { border-collapse: collapse; font-size: .875rem; font-variant-numeric: tabular-nums; }
 table.wide, table.shape { width: 100%; }
 caption { text-align: left; font-weight: 600; padding: .25rem 0 .4rem; }
+caption span { display: inline-block; position: sticky; left: 0; max-width: calc(100vw - 2rem); }
 th, td { padding: .28rem .6rem; text-align: left; vertical-align: top; border-bottom: 1px solid var(--rule); }
 th:first-child { padding-left: 0; }
 thead th { color: var(--soft); font-weight: 500; vertical-align: bottom; border-bottom-color: var(--base); }
@@ -102,6 +112,7 @@ th .log { display: inline-block; min-width: 10rem; }
 .verdict { font-weight: 600; } .good { color: var(--good); } .bad { color: var(--bad); }
 summary { cursor: pointer; color: var(--link); }
 footer { border-top: 1px solid var(--rule); padding-top: 1rem; font-size: .875rem; }
-@media (max-width: 40rem) { nav { position: static; } body { padding-top: 1rem; } .bar { width: 3.5rem; } }
+@media (max-width: 40rem) { nav { position: static; } body { padding-top: 1rem; } .bar { width: 3.5rem; }
+  td:last-child .log { min-width: 18rem; } }
 @media print { nav { display: none; } figure, tr { break-inside: avoid; } .hit { display: none; } }
 """

@@ -24,9 +24,9 @@ def table(
         for column in columns
     ]
     body = [tag("tr", *_cells(columns, row)) for row in rows]
-    whole = tag(
-        "table", tag("caption", caption), tag("thead", tag("tr", *heads)), tag("tbody", *body), class_=class_
-    )
+    # The span keeps to the window while the table scrolls.
+    title = tag("caption", tag("span", caption))
+    whole = tag("table", title, tag("thead", tag("tr", *heads)), tag("tbody", *body), class_=class_)
     return scrolling(whole, caption)
 
 

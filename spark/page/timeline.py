@@ -45,7 +45,7 @@ def timeline(title: str, text: str, begin: float, end: float, rows: Sequence[Row
     for i, row in enumerate(rows):
         middle = TOP + ROW * i + ROW / 2
         drawn.append(tag("path", class_="rule", d=f"M{NAMES} {middle:.1f}H{WIDTH - RIGHT}"))
-        drawn.append(tag("text", shown(row.name, 30), class_="y", x=NAMES - 8, y=middle + 4))
+        drawn.append(tag("text", shown(row.name, 28), class_="y", x=NAMES - 8, y=middle + 4))
     shapes: list[Markup] = []
     for i, row in enumerate(rows):
         middle = TOP + ROW * i + ROW / 2

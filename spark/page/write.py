@@ -36,9 +36,10 @@ def describe(view: View) -> str:
 
 
 def replace(target: Path, content: bytes) -> None:
-    """Give a file its new content at once. Raises Temporary; then it is as it was."""
+    """Give a file, or the one that a link leads to, its new content at once. Raises Temporary; then it is as it was."""
+    place = os.path.realpath(target)
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=os.path.dirname(place))
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(content)
@@ -46,7 +47,7 @@ def replace(target: Path, content: bytes) -> None:
                 os.fchmod(file.fileno(), 0o666 & ~_umask())
                 file.flush()
                 os.fsync(file.fileno())
-            os.rename(name, target)
+            os.rename(name, place)
         except BaseException:
             os.unlink(name)
             raise
