@@ -26,7 +26,7 @@ def write_staged(lines: DataFrame, staging: str) -> DataFrame:
 def write_parts(rows: DataFrame, path: str) -> DataFrame:
     """Write rows as Parquet files, those of each `part` in a directory of its own; return them as read from there."""
     rows.write.partitionBy("part").options(**_FORMAT).mode("overwrite").parquet(path)
-    return rows.sparkSession.read.schema(rows.schema).parquet(path)
+    return rows.sparkSession.read.schema(rows.schema).option("__globPaths__", "false").parquet(path)
 
 
 def of_kinds(events: DataFrame, *kinds: str) -> DataFrame:

@@ -71,3 +71,16 @@ def test_logs_that_cannot_be_read_are_permanent_trouble_and_make_no_table(spark:
         run(spark, tmp_path / "syslog", lake)
     with pytest.raises(Permanent, match="its first build has not ended"):
         open_tables(spark, str(lake))
+
+
+def test_logs_hosts_queues_and_lakes_may_have_any_name(spark: SparkSession, tmp_path: Path) -> None:
+    odd = "a b%41[x]*#ü{c}?&+'\"\\d:e"
+    log, lake = tmp_path / f"logs {odd}" / f"h{odd}" / f"q{odd}", tmp_path / f"lake {odd}"
+    log.mkdir(parents=True)
+    # One file is read in place, the other as a copy.
+    (log / "@400000006553f10a00000200.s").write_text("".join(LINES[:4]))
+    (log / "current").write_text("".join(LINES[4:]))
+    run(spark, log.parents[1], lake)
+    (message,) = open_tables(spark, str(lake)).messages.collect()
+    assert (message.host, message.queue, message.outcome) == (f"h{odd}", f"q{odd}", "delivered")
+    assert run(spark, log.parents[1], lake).rows == {}

@@ -63,6 +63,8 @@ def tables(spark: SparkSession) -> Tables:
     rows = hand_made()
     with_delays(rows, "ties", [3, 1, 1, 1, 1, 1, 1, 2, 4, 5, 6, 7])
     with_delays(rows, "many", list(range(1, 151)))
+    rows.message("b", T, s("0.5"), host="brief", counts=(1, 0, 0))
+    rows.delivery("b", "u@x.example", T, s("0.4"), host="brief")
     with_delays(rows, "back", [Decimal("-0.5"), 100])
     rows.message("w", T, T + 5_000_000_000, host="long", size=2**62)
     rows.message("x", T, T + 5_000_000_000, host="long", size=1)
@@ -93,6 +95,11 @@ def test_overall_counts_messages_that_ended_and_every_delivery_that_did(tables: 
         "xdelay_average": Decimal("1.71875"), "span": 11, "concurrency": Decimal("1.25"),
         "first": utc(T - 1), "last": utc(T + 10),
     }  # fmt: skip
+
+
+def test_concurrency_is_over_a_span_to_the_nanosecond(tables: Tables) -> None:
+    row = overall(tables, View(host="brief"))
+    assert (row["xdelay"], row["span"], row["concurrency"]) == (Decimal("0.4"), Decimal("0.5"), Decimal("0.8"))
 
 
 def test_overall_of_nothing_has_counts_of_0_and_no_averages(tables: Tables) -> None:

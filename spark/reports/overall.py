@@ -4,7 +4,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from spark.reports.matchup import match_up
-from spark.reports.report import Report, View, divide, seconds, total_seconds
+from spark.reports.report import NANO, Report, View, divide, seconds, total_seconds
 from spark.schema import Tables
 
 
@@ -42,7 +42,8 @@ def overall(tables: Tables, view: View) -> DataFrame:
         .withColumn("first", F.timestamp_micros(F.call_function("div", first, F.lit(1000))))
         .withColumn("last", F.timestamp_micros(F.call_function("div", last, F.lit(1000))))
         .withColumn("span", seconds(last - first))
-        .withColumn("concurrency", divide(F.col("xdelay"), F.col("span")))
+        # divide() takes whole numbers only: nanoseconds by nanoseconds.
+        .withColumn("concurrency", divide(F.col("xdelay") * NANO, last - first))
     )
 
 
