@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
-from queue_base.errors import Permanent, Temporary
+from queue_base.errors import Permanent, Temporary, reason
 from spark.compact import groups, rearrange
 from spark.expire import expired
 from spark.lock import locked
@@ -84,9 +84,9 @@ def build(session: SparkSession, order: Order, progress: Progress) -> Summary:
     except SourceError as error:
         raise Permanent(f"unable to read logs {order.logs}: {error}; the lake is as it was") from error
     except (OSError, *JAVA_ERRORS) as error:
-        reason = str(error) if isinstance(error, OSError) else java_reason(error)
+        why = reason(error) if isinstance(error, OSError) else java_reason(error)
         raise Temporary(
-            f"unable to build lake {order.lake}: {reason}; it is as it was, run this again to go on"
+            f"unable to build lake {order.lake}: {why}; it is as it was, run this again to go on"
         ) from error
     summary.seconds = time.monotonic() - begun
     return summary
@@ -206,6 +206,10 @@ def _compact(
 
 def _keep_apart(session: SparkSession, logs: str, storage: Storage) -> None:
     """Raise Permanent where the lake is in the logs: the next build would read it."""
-    above = Storage(session, logs).root.rstrip("/") + "/"
+    try:
+        above = Storage(session, logs).root.rstrip("/") + "/"
+    except OSError as error:
+        # Nothing was asked of it yet: it is no file system that Spark knows.
+        raise SourceError(reason(error)) from error
     if (storage.root + "/").startswith(above):
         raise Permanent(f"unable to build lake {storage.root}: it is inside the logs; name a directory elsewhere")

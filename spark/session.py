@@ -4,6 +4,7 @@ pyspark is loaded only here and below, so that `queue-report --help` needs neith
 """
 
 import os
+import re
 import tempfile
 from collections.abc import Mapping
 from typing import IO, TYPE_CHECKING, Any
@@ -57,6 +58,18 @@ EMBEDDED = {
     "spark.sql.shuffle.partitions": "32",
 }
 DEFAULT_MASTER = "local[*]"
+# In what Java and Spark say of an order that cannot be right, whatever the machine.
+_WRONG = (
+    *("Could not parse Master URL", "Invalid master URL", "Master must", "must be set in the environment"),
+    *("INVALID_CONF_VALUE", "maximum heap"),
+)
+# Lines of Java and Spark that do not tell why it failed, and what stands before the reason in others.
+_SAYS_NOTHING = re.compile(
+    r"\s|$|WARNING:|Using Spark's|Setting (default|Spark) log|To adjust|Error occurred|Error: |\S+ \S+ (WARN|INFO) "
+)
+_BEFORE_REASON = re.compile(
+    r'(\S+ \S+ ERROR \w+: )?(Exception in thread "\S+" )?(([a-z]\w*\.)+\w+(Exception|Error): )?'
+)
 
 
 def start_session(master: str | None = None, settings: Mapping[str, str] | None = None) -> "SparkSession":
@@ -96,6 +109,7 @@ def start_session(master: str | None = None, settings: Mapping[str, str] | None 
 
 def _begin(builder: Any, configuration: Any, chosen: Mapping[str, str], submitted: bool) -> "SparkSession":
     """Start Java, unless spark-submit has, with its stderr kept off the terminal; then the session."""
+    from py4j.protocol import Py4JNetworkError
     from pyspark import SparkContext, java_gateway
 
     from spark.trouble import JAVA_ERRORS, java_reason
@@ -113,7 +127,13 @@ def _begin(builder: Any, configuration: Any, chosen: Mapping[str, str], submitte
                 SparkContext._ensure_initialized(gateway=launch(configuration, {"stderr": said, "stdout": said}))
             return _made(builder)
         except (*JAVA_ERRORS, OSError) as error:
-            reason = java_reason(error) if SparkContext._gateway is not None else _last_line(said) or error
+            # Where Java itself has ended only its stderr tells why.
+            ended = SparkContext._gateway is None or isinstance(error, (Py4JNetworkError, OSError))
+            reason = (_telling_line(said) if ended else "") or java_reason(error)
+            if "stopped SparkContext" in reason:
+                reason = f"master {chosen['spark.master']} does not answer"
+            if any(words in reason for words in _WRONG):
+                raise Permanent(f"unable to start Spark: {reason}; mend --master or --conf") from error
             raise Temporary(f"unable to start Spark: {reason}; run it again") from error
 
 
@@ -122,9 +142,9 @@ def _made(builder: Any) -> "SparkSession":
     return session
 
 
-def _last_line(said: IO[bytes]) -> str:
-    """Return what Java said last that is not part of a stack trace."""
+def _telling_line(said: IO[bytes]) -> str:
+    """Return what Java said first of why it does not start, without what it says of every exception."""
     said.seek(0)
     lines = said.read().decode(errors="replace").splitlines()
-    telling = [line.strip() for line in lines if line.strip() and not line.startswith(("\t", "WARNING:"))]
-    return telling[-1] if telling else ""
+    telling = next((line for line in lines if not _SAYS_NOTHING.match(line)), "")
+    return _BEFORE_REASON.sub("", telling, count=1).strip()

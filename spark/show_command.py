@@ -78,6 +78,9 @@ def command(
         raise Usage(f"unable to show {report}: there is no such report; known are {' '.join(REPORTS)}")
     if lake is None:
         raise Usage("show needs --lake LAKE, the directory that `queue-report build` made")
+    if at is not None and not REPORTS[report].momentary:
+        momentary = " and ".join(name for name, each in REPORTS.items() if each.momentary)
+        raise Usage(f"--at is for {momentary}; {report} takes --since and --until")
     if since is not None and until is not None and until <= since:
         raise Usage("--until must be later than --since")
     from spark.progress import make_progress

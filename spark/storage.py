@@ -83,6 +83,13 @@ class Storage:
     def exists(self, path: str = "") -> bool:
         return bool(self._call(self._system.exists, self._path(path)))
 
+    def is_file(self) -> bool:
+        """Return whether the root itself is a file."""
+        try:
+            return bool(self._system.getFileStatus(self._path("")).isFile())
+        except JAVA_ERRORS:
+            return False
+
     def make_directory(self, path: str = "") -> None:
         """Make a directory and those above it; one that is there is left as it is."""
         if not self._call(self._system.mkdirs, self._path(path)):

@@ -42,6 +42,8 @@ def make_lake(storage: Storage) -> None:
     found = [entry.name for entry in storage.list()]
     if MANIFESTS in found:
         return
+    if storage.is_file():
+        raise Permanent(f"unable to build lake {storage.root}: it is a file; name a new directory")
     foreign = [name for name in found if name not in (LOCK, BATCHES, *TABLES)]
     if foreign:
         raise Permanent(
@@ -118,6 +120,7 @@ class Update:
     def abandon(self) -> None:
         """Remove what was written; the lake stays as it was."""
         manifest = find_manifest(self._storage)
+        self._storage.remove(f"{manifest_path(self._number)}.new")
         _sweep(self._storage, self._home, manifest.files() if manifest else set())
 
     def _moves_of(self, table: str) -> Iterable[tuple[str, str, int]]:

@@ -130,6 +130,7 @@ def test_show_alone_lists_the_reports() -> None:
         (("overal", "--lake", "x"), f"no such report; known are {' '.join(REPORTS)}"),
         (("overall",), "show needs --lake LAKE"),
         (("overall", "--lake", "x", "--since", "2026-11-20", "--until", "2026-11-20"), "--until must be later"),
+        (("overall", "--lake", "x", "--at", "2026-11-20"), "--at is for qshape and qshape-senders; overall takes"),
         (("overall", "--lake", "x", "--at", "noon"), "noon is no time"),
         (("overall", "--lake", "x", "--format", "xml"), "'xml' is not one of 'table', 'csv', 'json'"),
         (("overall", "--lake", "x", "--conf", "yes"), "it must be KEY=VALUE"),

@@ -37,7 +37,7 @@ def test_a_directory_of_something_else_is_left_alone(lake: ScriptedLake) -> None
 
 def test_a_file_is_no_lake(lake: ScriptedLake) -> None:
     Path(lake.place).write_text("dear")
-    with pytest.raises(Permanent, match="it is no lake"):
+    with pytest.raises(Permanent, match=r"lake: it is a file; name a new directory$"):
         lake.build()
     assert Path(lake.place).read_text() == "dear"
 

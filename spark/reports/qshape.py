@@ -108,6 +108,7 @@ REPORT = Report(
     columns={"domain": "domain of the recipients", "T": "recipients that wait", **_COLUMNS},
     function=qshape,
     windowed=False,
+    momentary=True,
 )
 SENDERS = Report(
     name="qshape-senders",
@@ -116,4 +117,5 @@ SENDERS = Report(
     columns={"domain": "domain of the envelope sender", "T": "messages that wait", **_COLUMNS},
     function=qshape_senders,
     windowed=False,
+    momentary=True,
 )

@@ -41,8 +41,8 @@ class Report:
 
     about: what a row is, and in which order, in a few sentences. windowed: its function gets tables that `select` has
     cut to since and until; one that needs what was before or after them (the queue as it was) takes them uncut.
-    single: it always has one row, which is printed as a line a column. spaced: columns of text as the log has it, whose
-    `_` a table shows as spaces.
+    momentary: it looks at the moment `at`. single: it always has one row, which is printed as a line a column. spaced:
+    columns of text as the log has it, whose `_` a table shows as spaces.
     """
 
     name: str
@@ -51,6 +51,7 @@ class Report:
     columns: dict[str, str]
     function: Function
     windowed: bool = True
+    momentary: bool = False
     single: bool = False
     spaced: frozenset[str] = frozenset()
 
