@@ -11,7 +11,7 @@ from spark.session import start_session
 def session() -> SparkSession:
     """Start Spark in this process as queue-report does, but small."""
     settings = {
-        "spark.driver.memory": "1g",
+        "spark.driver.memory": "1500m",
         "spark.sql.shuffle.partitions": "2",
         # Each test is a little work of another kind: the better compiler's own work would never pay.
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
