@@ -15,7 +15,12 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("case", WRONG)
+ALWAYS = "a master that is none"  # Java starts for each.
+
+
+@pytest.mark.parametrize(
+    "case", [case if case == ALWAYS else pytest.param(case, marks=pytest.mark.exhaustive) for case in WRONG]
+)
 def test_a_wrong_order_to_spark_is_told_in_one_line(case: str, tmp_path: Path) -> None:
     options, said = WRONG[case]
     command = [sys.executable, "bin/queue-report", "show", "overall", "--lake", str(tmp_path / "lake"), *options]
