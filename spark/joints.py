@@ -31,7 +31,6 @@ class Joiner:
         self._files, self._place, self._below, self._copies, self._block = files, place, below, copies, block
         self._pieces: list[Piece] = []
         self._base = 0
-        self._seen: dict[tuple[int, int], bytes] = {}  # What was read of the file that is looked at.
 
     def join(self, host: str, queue: str, logs: Sequence[Entry], state: State) -> tuple[list[Piece], State]:
         """Return what is new in the logs, in order, and the state after it."""
@@ -40,7 +39,6 @@ class Joiner:
         self._last: str = state.get("last", "")
         self._carried: bytes = base64.b64decode(state.get("carried", ""))
         for log in logs:
-            self._seen.clear()
             self._take(log, self._start(log, [one.name for one in logs]))
         self._forget([log.name for log in logs])
         known = {**state, "files": self._known, "last": self._last, "carried": base64.b64encode(self._carried).decode()}
@@ -48,12 +46,6 @@ class Joiner:
 
     def _path(self, name: str) -> str:
         return posixpath.join(self._place, name) if name else self._place
-
-    def _read(self, name: str, start: int, end: int) -> bytes:
-        """Return the bytes from start to end of the file that is looked at. Elsewhere each read is a journey."""
-        if (start, end) not in self._seen:
-            self._seen[start, end] = self._files.read(self._path(name), start, end - start)
-        return self._seen[start, end]
 
     def _print(self, name: str, size: int) -> str:
         return self._files.digest(self._path(name), max(0, size - _PRINT), min(size, _PRINT))[:32]
@@ -76,12 +68,13 @@ class Joiner:
     def _take(self, log: Entry, start: int) -> None:
         if start == log.size:
             return
-        head = self._read(log.name, start, min(start + _LOOK, log.size))
+        path = self._path(log.name)
+        head = self._files.read(path, start, min(_LOOK, log.size - start))
         if start == 0:
             self._refuse_unstamped(log.name, head)
         if self._carried and not (start and self._last == log.name) and _STAMP.match(head):
             self._tear()
-        tail = self._tail(log.name, start, log.size)
+        tail = self._tail(path, start, log.size)
         lines = self._known[log.name][2] if log.name in self._known else 0
         end = log.size - len(tail)
         if end > start:
@@ -94,12 +87,12 @@ class Joiner:
         if len(self._carried) > _LINE_MAX:
             self._tear()
 
-    def _tail(self, name: str, start: int, size: int) -> bytes:
+    def _tail(self, path: str, start: int, size: int) -> bytes:
         """Return what stands behind the last newline; nothing of a line that is too long to be one."""
         look = _LOOK
         while True:
             begin = max(start, size - look)
-            data = self._read(name, begin, size)
+            data = self._files.read(path, begin, size - begin)
             if b"\n" in data or begin == start:
                 return data[data.rfind(b"\n") + 1 :]
             if look > _LINE_MAX:

@@ -126,10 +126,7 @@ def _divide(lives: DataFrame, samples: DataFrame, pending: DataFrame) -> Matched
 def _flights(rows: DataFrame) -> DataFrame:
     """Return deliveries, with what was known of the message when each started: in an earlier batch, for some."""
     before = F.col("flight")
-    known = {
-        name: F.when(before.isNotNull(), before[name]).otherwise(F.col(name))
-        for name in ("qp", "uid", "sender", "bytes", "birth_ns", "info_ns")
-    }
+    known = {name: F.when(before.isNotNull(), before[name]).otherwise(F.col(name)) for name in schema.OF_MESSAGE}
     return rows.withColumns({"start_ns": F.col("time_ns")} | known)
 
 

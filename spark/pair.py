@@ -3,12 +3,14 @@
 from pyspark.sql import Column, DataFrame, Observation, Window
 from pyspark.sql import functions as F
 
+from spark.schema import OF_MESSAGE
+
 CARRIED_SEQ = -2  # Deliveries of an earlier batch stand before all of this one, and behind their messages.
 _PLACE = ("delivery", "stream")
 # What a line says. It goes through shuffles and windows as one column, which costs far less than many.
 _BODY = ("message", "channel", "recipient", "result", "reason", "flight")
 # What an earlier batch knew of the message of a delivery in flight.
-_FLIGHT = ("key", "open", "qp", "uid", "sender", "bytes", "birth_ns", "info_ns")
+_FLIGHT = ("key", "open", *OF_MESSAGE)
 _NEXT = ("kind", "run", "time_ns", "seq", "body.result", "body.reason")
 
 

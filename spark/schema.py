@@ -67,6 +67,9 @@ DELIVERIES = _struct(
     template=STRING, code=STRING, qp=LONG, uid=LONG, sender=STRING, bytes=LONG, birth_ns=LONG, info_ns=LONG, date=DATE,
 ).add("class", STRING)  # fmt: skip
 
+# What a delivery's row has of its message.
+OF_MESSAGE = ("qp", "uid", "sender", "bytes", "birth_ns", "info_ns")
+
 # Deliveries in flight and their limits from `at` until `until`: equal samples that follow each other are one row, and
 # only rows with an end are here (the open one is pending). None covers the time between two runs of queue-send.
 INTERVALS = _struct(

@@ -12,9 +12,8 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from spark.reports.facts import LIFE
 from spark.schema import Tables
-
-LIFE = ["host", "queue", "key"]
 
 
 class Matched(NamedTuple):

@@ -18,8 +18,8 @@ def _show(sums: DataFrame, rows: DataFrame) -> DataFrame:
     """Add the examples. The least text of each group would be found by sorting all of them; so it is any, by its hash,
     and looked for once these are known."""
     sums = spread(sums)
-    prints = spread(sums.select("print").distinct())
-    chosen = rows.select("reason", F.xxhash64("reason").alias("print")).join(prints, "print", "left_semi")
+    hashed = rows.select("reason", F.xxhash64("reason").alias("print"))
+    chosen = hashed.join(sums.select("print"), "print", "left_semi")
     examples = chosen.groupBy("print").agg(F.min("reason").alias("example"))
     return sums.join(examples, "print", "left").orderBy(F.desc("del"), F.desc("xdelay"), "reason")
 

@@ -7,17 +7,13 @@ from spark.reports.matchup import match_up
 from spark.reports.report import Report, View
 from spark.schema import Tables
 
-_SHOWN = ("qp", "uid", "birth_ns", "start_ns", "sender", "bytes", "rcpts", "deferrals", "recipient", "result", "reason")
-
 
 def sendmail(tables: Tables, view: View) -> DataFrame:
     """Return the lines in order of time, a message's last delivery before its own line."""
     messages, deliveries = match_up(tables)
     place = ["done_ns", "host", "queue"]
-    own = messages.withColumn("rcpts", F.col("successes") + F.col("failures"))
-    rows = deliveries.select(*place, "key", *_some(deliveries), F.lit(0).alias("last")).unionByName(
-        own.select(*place, "key", *_some(own), F.lit(1).alias("last"))
-    )
+    own = messages.withColumns({"rcpts": F.col("successes") + F.col("failures"), "last": F.lit(1)})
+    rows = deliveries.withColumn("last", F.lit(0)).unionByName(own, allowMissingColumns=True)
     # The lines are made of rows in order, once; made before, they would be made once more to see how they spread.
     rows = rows.orderBy(*place, "last", "key", "recipient", "start_ns")
     at = F.timestamp_micros(F.call_function("div", F.col("done_ns"), F.lit(1000)))
@@ -40,14 +36,6 @@ def _from() -> Column:
         "bytes", F.lit(", nrcpts="), "rcpts", F.lit(", deferrals="), "deferrals", F.lit(", qtime="),
         _elapsed("birth_ns"),
     )  # fmt: skip
-
-
-def _some(rows: DataFrame) -> list[Column]:
-    kinds = {"sender": "string", "recipient": "string", "result": "string", "reason": "string"}
-    none = F.lit(None)
-    return [
-        (F.col(name) if name in rows.columns else none.cast(kinds.get(name, "long"))).alias(name) for name in _SHOWN
-    ]
 
 
 def _known(name: str) -> Column:

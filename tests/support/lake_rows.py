@@ -10,13 +10,11 @@ from typing import Any, TypeAlias
 from pyspark.sql import DataFrame, SparkSession
 
 from spark.reports import REPORTS, View, run
-from spark.schema import TABLES, Tables
+from spark.schema import OF_MESSAGE, TABLES, Tables
 
 NANO = 1_000_000_000
 Row: TypeAlias = dict[str, Any]
 Seconds: TypeAlias = int | Decimal
-# What schema.DELIVERIES has of the message.
-_OF_MESSAGE = ("qp", "uid", "sender", "bytes", "birth_ns", "info_ns")
 
 
 def ns(seconds: Seconds) -> int:
@@ -84,7 +82,7 @@ class LakeRows:
         lives = {_place(row): row for row in (*self.rows["messages"], *self.rows["pending"]) if "delivery" not in row}
         for row in (row for name in ("deliveries", "pending") for row in self.rows[name] if "delivery" in row):
             life = lives.get(_place(row), {})
-            row.update({name: life[name] for name in _OF_MESSAGE if name in life})
+            row.update({name: life[name] for name in OF_MESSAGE if name in life})
         frames = {}
         for name, schema in TABLES.items():
             rows = [tuple(map(row.get, schema.names)) for row in self.rows.get(name, [])]
