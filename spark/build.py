@@ -148,11 +148,7 @@ def _stage(
 
 def fit(frame: DataFrame, table: str) -> DataFrame:
     """Return a frame in the columns of a table's schema, null where it has none. Lines without a date get today's."""
-    columns = [
-        (F.col(column.name) if column.name in frame.columns else F.lit(None)).cast(column.dataType).alias(column.name)
-        for column in TABLES[table]
-    ]
-    fitted = frame.select(*columns)
+    fitted = frame.to(TABLES[table])
     if table == "quarantine":
         today = F.lit(datetime.now(UTC).date())
         fitted = fitted.withColumn("date", F.coalesce("date", today))

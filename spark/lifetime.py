@@ -57,11 +57,12 @@ def _live(rows: DataFrame, doubts: Observation | None) -> DataFrame:
     last = F.last(F.when(birth, True).when(F.col("kind") == "end", False), ignorenulls=True)
     shown = {"alive": F.coalesce(last.over(_before()), F.lit(False))}
     if doubts is not None:
+        order = _order()
         # A line that was there before has an earlier stamp, or the same one behind what it cannot follow.
         start: Any = F
         place = reduce(lambda chain, kind: chain.when(F.col("kind") == kind, _ORDER.index(kind)), _ORDER, start)
         rows = rows.withColumn("step", F.shiftleft(place.cast("long"), 48) + F.coalesce("delivery", F.lit(0)))
-        shown |= {f"prev_{name}": F.lag(name).over(_order()) for name in ("time_ns", "step")}
+        shown |= {f"prev_{name}": F.lag(name).over(order) for name in ("time_ns", "step")}
     rows = rows.withColumns(shown)
     if doubts is not None:
         time, before = F.col("time_ns"), F.col("prev_time_ns")
@@ -113,6 +114,14 @@ def _sum_up(rows: DataFrame) -> DataFrame:
 
     All are windows over the order of the log, so that one sort serves them: what is of a life carries its number.
     """
+    so_far = _so_far()
+
+    def last(value: Column) -> Column:
+        return F.last(value, ignorenulls=True).over(so_far)
+
+    def most(value: Column) -> Column:
+        return F.max(value).over(so_far)
+
     kind, was, life, seq = F.col("kind"), F.col("was"), F.col("life"), F.col("seq")
     counted = F.when(F.col("done_seq") < F.coalesce("closes", F.lit(1 << 62)), F.col("result"))
     own = {
@@ -128,30 +137,22 @@ def _sum_up(rows: DataFrame) -> DataFrame:
     bounced = F.coalesce(was["bounce_qp"], F.when(kind == "bounce", F.col("qp")))
     rows = rows.withColumns(
         {
-            "head": _last(F.when(F.col("begins"), head)),
-            "told": _last(F.when(kind.isin("info", "open"), told)),
-            "again": _last(F.col("again")),
-            "bounced": _most(F.when(bounced.isNotNull(), F.struct("life", -seq, bounced.alias("qp")))),
-            "fate": _most(F.when(fate.isNotNull(), F.struct("life", fate.alias("fate")))),
-            "released": _most(F.when(kind == "release", F.struct("life", "seq"))),
-            "tried": _most(F.when(kind == "start", F.struct("life", -seq, "hashed"))),
-            **{name: F.sum(f"own_{name}").over(_so_far()) for name in _COUNTS},
+            "head": last(F.when(F.col("begins"), head)),
+            "told": last(F.when(kind.isin("info", "open"), told)),
+            "again": last(F.col("again")),
+            "bounced": most(F.when(bounced.isNotNull(), F.struct("life", -seq, bounced.alias("qp")))),
+            "fate": most(F.when(fate.isNotNull(), F.struct("life", fate.alias("fate")))),
+            "released": most(F.when(kind == "release", F.struct("life", "seq"))),
+            "tried": most(F.when(kind == "start", F.struct("life", -seq, "hashed"))),
+            **{name: F.sum(f"own_{name}").over(so_far) for name in _COUNTS},
         }
     )
     # What there was of each number's earlier lives, at the beginning of this one.
     base = F.struct(*((F.col(name) - F.col(f"own_{name}")).alias(name) for name in _COUNTS))
     rows = rows.withColumn("more", (kind == "start") & (F.col("hashed") != F.col("tried")["hashed"]))
-    rows = rows.withColumns({"base": _last(F.when(F.col("begins"), base)), "other": _most(F.when(F.col("more"), life))})
+    rows = rows.withColumns({"base": last(F.when(F.col("begins"), base)), "other": most(F.when(F.col("more"), life))})
     bounce = (kind == "bounce") | (_tells() & F.col("body")["sender"].isin(*BOUNCE_SENDERS))
     return _show(rows.filter(kind.isin("start", "orphan") | F.col("is_last") | bounce))
-
-
-def _last(value: Column) -> Column:
-    return F.last(value, ignorenulls=True).over(_so_far())
-
-
-def _most(value: Column) -> Column:
-    return F.max(value).over(_so_far())
 
 
 def _tells() -> Column:

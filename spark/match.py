@@ -141,24 +141,20 @@ def _outcome() -> Column:
 
 def _fit(rows: DataFrame, wanted: StructType, *ends: str) -> DataFrame:
     """Return rows with the columns of a table: those that are missing made of others, or null. ends: what dates it."""
-    columns = []
-    for column in wanted:
-        name = column.name
+    missing = {}
+    for name in wanted.names:
         if name in rows.columns:
-            value = F.col(name)
-        elif f"{name}_ns" in wanted.names and f"{name}_ns" in rows.columns:
-            value = _timestamp(f"{name}_ns")
+            continue
+        if f"{name}_ns" in wanted.names and f"{name}_ns" in rows.columns:
+            missing[name] = _timestamp(f"{name}_ns")
         elif name == "domain" and "recipient" in rows.columns:
             address = F.col("recipient")
-            value = F.when(address.contains("@"), F.lower(F.substring_index(address, "@", -1))).when(
+            missing[name] = F.when(address.contains("@"), F.lower(F.substring_index(address, "@", -1))).when(
                 address.isNotNull(), ""
             )
         elif name == "date":
-            value = F.to_date(_timestamp(*ends))
-        else:
-            value = F.lit(None)
-        columns.append(value.cast(column.dataType).alias(name))
-    return rows.select(*columns)
+            missing[name] = F.to_date(_timestamp(*ends))
+    return rows.withColumns(missing).to(wanted)
 
 
 def _timestamp(*nanoseconds: str) -> Column:

@@ -42,6 +42,8 @@ QUIET = {
     "spark.executor.extraJavaOptions": JAVA_OPTIONS,
     # A batch makes more classes than the 100 that Spark keeps; each that goes is made, and found slow, once more.
     "spark.sql.codegen.cache.maxEntries": "5000",
+    # Else each use of a column asks Java five times where it stands in our source, for Java's words on what is wrong.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     # Not the class that writes a second file of check sums for each file. The same everywhere: one of them that a file
     # had under an earlier build would make the file unreadable.

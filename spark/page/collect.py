@@ -44,7 +44,9 @@ def collect(
     channels = _busiest(rows["concurrency"])
     rows["concurrency-hours"] = rows_of("concurrency-hours", lambda frame: _chosen(frame, channels))
     rows["conservation"] = rows_of("conservation")
-    rows["conservation-messages"] = rows_of("conservation-messages", _first(PROBLEMS + 1))
+    rows["conservation-messages"] = []
+    if any(row["problems"] for row in rows["conservation"]):
+        rows["conservation-messages"] = rows_of("conservation-messages", _first(PROBLEMS + 1))
     moments = [
         Moment(name, at, rows_of("qshape", _first(SHAPE + 1), view._replace(at=int(at) * NANO)))
         for name, at in choose_moments(rows["backlog"], begin, end)
