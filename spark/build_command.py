@@ -46,9 +46,10 @@ def command(
     settings = dict(map(split_setting, conf))
     from spark.progress import make_progress
     from spark.session import start_session
+    from spark.work import has_few_logs
 
     with make_progress() as progress:
-        session = start_session(master, settings)
+        session = start_session(master, settings, has_few_logs(logs, lake))
         try:
             progress.watch(session)
             from spark.build import Order, build

@@ -37,7 +37,7 @@ def command(out: str | None, days: int) -> None:
         except OSError as error:
             raise Temporary(f"unable to write {place / LOGS}: {reason(error)}; run it again") from error
         progress.phase("starting Spark")
-        session = start_session()
+        session = start_session(little=True)
         try:
             progress.watch(session)
             from spark.build import Order, build

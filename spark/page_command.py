@@ -46,9 +46,10 @@ def command(
         raise Usage(f"unable to write {out}: {why}")
     from spark.progress import make_progress
     from spark.session import start_session
+    from spark.work import is_small_lake
 
     with make_progress() as progress:
-        session = start_session(master, settings)
+        session = start_session(master, settings, is_small_lake(lake))
         try:
             progress.watch(session)
             from spark.page.write import write_page

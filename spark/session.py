@@ -34,6 +34,8 @@ NEEDED = {
 # The methods that Spark makes are over the size that Java compiles by itself: three times the time. And nobody waits
 # for an answer of a batch, so that the collector that takes the least of the processors is the best.
 JAVA_OPTIONS = "-XX:-DontCompileHugeMethods -XX:+UseParallelGC"
+# Of a short run Java's better compiler takes a third of the time, and its work would never pay.
+LITTLE_OPTIONS = f"{JAVA_OPTIONS} -XX:TieredStopAtLevel=1"
 # What every session that we begin has.
 QUIET = {
     "spark.ui.showConsoleProgress": "false",
@@ -44,6 +46,8 @@ QUIET = {
     "spark.sql.codegen.cache.maxEntries": "5000",
     # Else each use of a column asks Java five times where it stands in our source, for Java's words on what is wrong.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
+    # On a busy machine Python may need more than 15 s to come for the rows that Java has for it.
+    "spark.python.authenticate.socketTimeout": "120s",
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     # Not the class that writes a second file of check sums for each file. The same everywhere: one of them that a file
     # had under an earlier build would make the file unreadable.
@@ -74,11 +78,14 @@ _BEFORE_REASON = re.compile(
 )
 
 
-def start_session(master: str | None = None, settings: Mapping[str, str] | None = None) -> "SparkSession":
+def start_session(
+    master: str | None = None, settings: Mapping[str, str] | None = None, little: bool = False
+) -> "SparkSession":
     """Return a session: on `master`, else on what spark-submit was told, else embedded on this machine's cores.
 
-    settings: Spark's own (spark.executor.memory and so on), which come before ours. Raises Permanent where pyspark or
-    Java is missing, Temporary where Spark does not start or the master cannot be reached; each in one line.
+    settings: Spark's own (spark.executor.memory and so on), which come before ours. little: there is little to do
+    (spark.work). Raises Permanent where pyspark or Java is missing, Temporary where Spark does not start or the master
+    cannot be reached; each in one line.
     """
     try:
         from pyspark import SparkConf
@@ -96,6 +103,8 @@ def start_session(master: str | None = None, settings: Mapping[str, str] | None 
     chosen = dict(QUIET)
     if master is not None and master.startswith("local"):
         chosen |= EMBEDDED
+        if little:
+            chosen["spark.driver.extraJavaOptions"] = LITTLE_OPTIONS
     if submitted:
         # spark-submit has used the other class for local files already, and Java would go on with that one.
         chosen["spark.hadoop.fs.file.impl.disable.cache"] = "true"

@@ -88,13 +88,14 @@ def command(
     from spark.show import print_report
     from spark.store import open_tables
     from spark.trouble import JAVA_ERRORS, java_reason
+    from spark.work import is_small_lake
 
     view = View(since, until, at, host, None if domain is None else domain.lower(), limit)
     with tempfile.TemporaryFile("w+") as kept:
         # On a terminal the rows wait until the bar, which is on the same one, is gone.
         out: TextIO = kept if sys.stdout.isatty() else sys.stdout
         with make_progress() as progress:
-            session = start_session(master, settings)
+            session = start_session(master, settings, is_small_lake(lake))
             try:
                 progress.watch(session)
                 progress.phase(report)

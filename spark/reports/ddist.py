@@ -51,6 +51,10 @@ REPORT = Report(
     "Distribution of ddelays for successful deliveries",
     "The first pct% of successful deliveries all happened within doneby seconds of the message's `info`; their average "
     "was avg. From 10 to 100; a percentage that no delivery falls on has no row.",
-    {"doneby": "ddelay, s", "avg": "average ddelay of the deliveries up to this percentage, s", "pct": "percentage"},
+    {
+        "doneby": "ddelay, s",
+        "avg": "average ddelay of all deliveries of this percentage and of those before it, s",
+        "pct": "percentage",
+    },
     ddist,
 )
