@@ -112,11 +112,11 @@ class Account:
     def _is_repeated(self, bounce: MessageRow) -> bool:
         """Return whether another bounce says the same: queue-send was killed before it knew that this one was queued.
 
-        What goes to postmaster may say anything.
+        A second kill may have left that other one unannounced. What goes to postmaster may say anything.
         """
         to = self._to(bounce)
         return to == {POSTMASTER} or any(
-            row.bounce_of is not None and self._to(row) == to for row in self._lives.values()
+            (row.bounce_of is not None or row.sender is None) and self._to(row) == to for row in self._lives.values()
         )
 
     def _to(self, row: MessageRow) -> set[str]:
