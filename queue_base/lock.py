@@ -2,16 +2,20 @@
 
 import fcntl
 import os
+import stat
 
+from queue_base.beneath import open_below
 from queue_base.errors import Temporary, reason
 from queue_base.home import Home
+
+_NAME = "lock/sendmutex"
 
 
 def take_sendmutex(home: Home) -> int:
     """Return a descriptor that holds the lock until it is closed everywhere. Raises Temporary at once if taken."""
-    path = home.queue + "/lock/sendmutex"
+    path = f"{home.queue}/{_NAME}"
     try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        handle = _open(home)
     except OSError as error:
         raise Temporary(f"unable to open {path}: {reason(error)}") from error
     try:
@@ -22,3 +26,30 @@ def take_sendmutex(home: Home) -> int:
             raise Temporary(f"unable to lock {path}: queue-send is already running on this queue") from error
         raise Temporary(f"unable to lock {path}: {reason(error)}") from error
     return handle
+
+
+def _open(home: Home) -> int:
+    """Return the file, open for writing, made where it is missing. Raises OSError.
+
+    Root opens it before it is the owner of the queue, and that owner may put anything in its place.
+    """
+    try:
+        handle = open_below(home.queue, _NAME, os.O_WRONLY)
+    except FileNotFoundError:
+        handle = open_below(home.queue, _NAME, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        if os.geteuid() == 0:
+            # The owner takes the lock too, where root is not needed for it.
+            owner = os.stat(home.queue)
+            os.fchown(handle, owner.st_uid, owner.st_gid)
+        return handle
+    found = os.fstat(handle)
+    # A second name may be that of anybody's file, whom the lock would hinder; a backup's copies by link are ours.
+    owners = (os.geteuid(), os.stat(home.queue).st_uid)
+    if not stat.S_ISREG(found.st_mode):
+        why = "not a regular file"
+    elif found.st_nlink > 1 and found.st_uid not in owners:
+        why = f"it is another name of a file of uid {found.st_uid}"
+    else:
+        return handle
+    os.close(handle)
+    raise OSError(why)

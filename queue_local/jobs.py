@@ -2,8 +2,9 @@
 
 import os
 import select
-import stat
 
+from queue_base.accounts import queue_owner
+from queue_base.beneath import open_file_below
 from queue_base.errors import Temporary, reason
 from queue_base.home import Home
 from queue_base.pipes import PeerLost, read_available
@@ -14,8 +15,6 @@ from queue_wire.report import MESSAGE_SCOPE, TEMPORARY, Report
 
 # One recipient a job: three addresses and a path are far below this.
 _CAP = 1 << 16
-# The message is a file that queue-send names by number; anything else in its place is not followed.
-_OPEN = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class BadJob(FormatError):
@@ -73,15 +72,12 @@ def _answer(payload: bytes, text: str) -> Report | None:
 
 
 def open_message(home: Home, name: bytes) -> int:
-    """Return a descriptor of the message `mess/B/I`, at its start. Raises Temporary."""
-    path = f"{home.queue}/{os.fsdecode(name)}"
+    """Return a descriptor of the message `mess/B/I`, at its start. Raises Temporary.
+
+    Root opens it, for a user: so it is a file of the queue's owner, whatever that account has put in its place.
+    """
+    path = os.fsdecode(name)
     try:
-        handle = os.open(path, _OPEN)
+        return open_file_below(home.queue, path, (queue_owner(home).uid,))
     except OSError as error:
-        raise Temporary(f"Unable to open message: {path}: {reason(error)}. (#4.3.0)") from error
-    if stat.S_ISREG(os.fstat(handle).st_mode):
-        # It becomes the stdin of programs, which do not expect otherwise.
-        os.set_blocking(handle, True)
-        return handle
-    os.close(handle)
-    raise Temporary(f"Unable to open message: {path}: not a regular file. (#4.3.5)")
+        raise Temporary(f"Unable to open message: {home.queue}/{path}: {reason(error)}. (#4.3.0)") from error

@@ -1,0 +1,81 @@
+"""Reaches what lies below a directory that another account may write, as root does it: never through a link.
+
+Account `queue` owns queue/ and all that is in it. A program that still is root must suppose that it puts a link, a
+FIFO, or another name of somebody else's file in the place of anything there, at any moment. So every step on the way
+is a descriptor, no step follows a link or goes up, opening waits for nobody, and what is found is judged by its
+descriptor and never by its path again.
+
+The top itself is trusted, links on the way to it too: it lies in a directory that only root or its owner may write.
+"""
+
+import errno
+import os
+import stat
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+_STEP = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_SAFELY = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+READ_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
+
+
+def open_below(top: int | str, path: str, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
+    """Return a descriptor of `path` below `top`, a directory's descriptor or path. Raises OSError, Unfit for a link.
+
+    It does not block: whoever reads or writes it as a file first makes sure that it is one.
+    """
+    *steps, name = path.split("/")
+    held: list[int] = []
+    here = top if isinstance(top, int) else -1
+    try:
+        if isinstance(top, str):
+            here = os.open(top, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            held.append(here)
+        for step in steps:
+            here = _open(here, step, _STEP, 0)
+            held.append(here)
+        return _open(here, name, flags | _SAFELY, mode)
+    finally:
+        for handle in held:
+            os.close(handle)
+
+
+class Unfit(OSError):
+    """What is there is not what may be used; the text says why. It has no errno: no system call failed."""
+
+
+def open_file_below(top: int | str, path: str, owners: "Container[int]", flags: int = os.O_RDONLY) -> int:
+    """Return a descriptor of a regular file of one of `owners`, blocking as usual. Raises OSError, Unfit."""
+    handle = open_below(top, path, flags)
+    try:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode):
+            raise Unfit("not a regular file")
+        # Who may write the directory may have given a name in it to anybody's file.
+        if found.st_uid not in owners:
+            raise Unfit(f"it belongs to uid {found.st_uid}, which is not the queue's owner")
+        os.set_blocking(handle, True)
+    except BaseException:
+        os.close(handle)
+        raise
+    return handle
+
+
+def _open(here: int, name: str, flags: int, mode: int) -> int:
+    if name in ("", ".", ".."):
+        raise Unfit("it leads out of its directory")
+    try:
+        return os.open(name, flags, mode, dir_fd=here)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR) and _is_link(here, name):
+            raise Unfit(f"{name} is a symbolic link") from error
+        raise
+
+
+def _is_link(here: int, name: str) -> bool:
+    try:
+        return stat.S_ISLNK(os.stat(name, dir_fd=here, follow_symlinks=False).st_mode)
+    except OSError:
+        return False
