@@ -8,9 +8,8 @@ root there is only one user, and the mode stays.
 import os
 import stat
 
-from queue_admin.make import naming
+from queue_admin.tree import Tree, naming
 from queue_base.accounts import Owner
-from queue_base.durable import Commit
 from queue_base.errors import Failure, Permanent
 from queue_base.home import Home
 from queue_base.lock import take_sendmutex
@@ -19,27 +18,35 @@ ADVICE = "; the queue stays closed until queuectl adopt, with or without --undo,
 
 
 class ClosedQueue:
-    """A context in which nobody else uses the queue. An exception before `begin` opens it as it was."""
+    """A context in which nobody else uses the queue, `tree`. An exception before `begin` opens it as it was."""
 
-    def __init__(self, home: Home, commit: Commit) -> None:
+    def __init__(self, home: Home) -> None:
         self._home = home
-        self._commit = commit
         self._begun = False
         self._lock = -1
         self._before = 0
+        self.tree: Tree
 
     def __enter__(self) -> "ClosedQueue":
-        """Raises Permanent for what is no qmail home, Temporary where something runs."""
-        for path in (self._home.control, self._home.queue, f"{self._home.queue}/mess", f"{self._home.queue}/lock"):
+        """Raises Permanent for what is no qmail home or has a link in it, Temporary where something runs."""
+        for path in (self._home.control, self._home.queue):
             if not os.path.isdir(path):
-                raise Permanent(f"unable to use {self._home.path}: {path} is not there; queuectl init makes a home")
-        self._lock = take_sendmutex(self._home)
+                raise _not_a_home(self._home, path)
+        self.tree = Tree(self._home.queue)
         try:
-            self._before = stat.S_IMODE(os.stat(self._home.queue).st_mode)
+            for name in ("mess", "lock"):
+                with naming("use", f"{self._home.queue}/{name}"):
+                    try:
+                        with self.tree.directory(name):
+                            pass
+                    except FileNotFoundError:
+                        raise _not_a_home(self._home, f"{self._home.queue}/{name}") from None
+            self._lock = take_sendmutex(self._home)
+            self._before = stat.S_IMODE(os.fstat(self.tree.handle).st_mode)
             if os.geteuid() == 0:
                 self._set(None, 0)
         except BaseException:
-            os.close(self._lock)
+            self._close()
             raise
         return self
 
@@ -51,8 +58,7 @@ class ClosedQueue:
 
     def open(self, owner: Owner, mode: int) -> None:
         """Make everything safe, then let the owner in: the step that everything before was for. Raises Temporary."""
-        with naming("sync", self._home.queue):
-            self._commit.sync()
+        self.tree.sync()
         self._set(owner, mode)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
@@ -60,14 +66,22 @@ class ClosedQueue:
             if error is not None and not self._begun:
                 self._set(None, self._before)
         finally:
-            os.close(self._lock)
+            self._close()
         if isinstance(error, Failure) and self._begun and os.geteuid() == 0:
             raise type(error)(f"{error}{ADVICE}") from error
+
+    def _close(self) -> None:
+        if self._lock >= 0:
+            os.close(self._lock)
+        self.tree.__exit__()
 
     def _set(self, owner: Owner | None, mode: int) -> None:
         with naming("change owner or mode of", self._home.queue):
             if owner is not None:
-                os.chown(self._home.queue, owner.uid, owner.gid)
-            os.chmod(self._home.queue, mode)
-            self._commit.contents(self._home.queue)
-            self._commit.sync()
+                os.fchown(self.tree.handle, owner.uid, owner.gid)
+            os.fchmod(self.tree.handle, mode)
+        self.tree.sync()
+
+
+def _not_a_home(home: Home, path: str) -> Permanent:
+    return Permanent(f"unable to use {home.path}: {path} is not there; queuectl init makes a home")

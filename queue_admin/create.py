@@ -17,6 +17,7 @@ from queue_admin.modes import (
     TRIGGER_MODE,
     USERS_MODE,
 )
+from queue_admin.tree import Tree
 from queue_base.accounts import Owner
 from queue_base.durable import read_file
 from queue_base.errors import Permanent, Usage
@@ -56,22 +57,26 @@ def create_home(
     above.directory(home.users, USERS_MODE)
     beside = Maker(alias or owner, above.commit)
     beside.directory(home.alias, ALIAS_MODE)
-    below = Maker(owner, above.commit)
-    create_queue(below, home, buckets)
+    around = Maker(owner, above.commit)
+    around.directory(home.queue, QUEUE_MODE)
+    # A link in the place of queue/ is the doing of who may write HOME: an administrator's.
+    with Tree(home.queue, follow=True) as tree:
+        below = Maker(owner, tree=tree)
+        create_queue(below, tree, buckets)
+        tree.sync()
     with naming("sync", home.path):
         above.commit.sync()
-    return above.made + beside.made + below.made
+    return above.made + beside.made + around.made + below.made
 
 
-def create_queue(maker: Maker, home: Home, split: int) -> None:
-    """Make what queue/ lacks; todo/ and intd/ that are there and flat stay flat."""
-    maker.directory(home.queue, QUEUE_MODE)
+def create_queue(maker: Maker, tree: Tree, split: int) -> None:
+    """Make what queue/, the tree, lacks; todo/ and intd/ that are there and flat stay flat."""
     for kind, (mode, _) in OURS.items():
-        path = f"{home.queue}/{kind}"
-        flat = kind in EITHER and os.path.isdir(path) and not os.path.isdir(f"{path}/0")
+        path = f"{tree.path}/{kind}"
+        flat = kind in EITHER and tree.is_directory(kind) and not tree.is_directory(f"{kind}/0")
         maker.directory(path, mode, split if kind in BUCKETED and not flat else 0)
-    maker.file(f"{home.queue}/lock/sendmutex", b"", SENDMUTEX_MODE)
-    maker.fifo(f"{home.queue}/lock/trigger", TRIGGER_MODE)
+    maker.file(f"{tree.path}/lock/sendmutex", b"", SENDMUTEX_MODE)
+    maker.fifo(f"{tree.path}/lock/trigger", TRIGGER_MODE)
 
 
 def check_wishes(home: Home, me: str | None, local: tuple[str, ...], split: int | None) -> int:

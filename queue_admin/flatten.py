@@ -3,80 +3,98 @@
 A file gets its new name, that is made safe, and only then the old name goes; so a crash leaves each
 file with one name or both, and the next run finishes. The id of a file may be the number of a
 directory (inode 12 is in directory 12): such a file waits under `.I` until the directory is gone.
+Names that are no message's, beside the directories, are left alone and mean nothing.
 """
 
 import os
 
-from queue_admin.make import naming
-from queue_base.durable import Commit
+from queue_admin.tree import Tree, naming
 from queue_base.errors import Permanent
 from queue_wire.errors import FormatError
 from queue_wire.ids import unpack_id
 
 
-def is_half_flat(queue: str, kind: str, split: int) -> bool:
-    """Return whether a flattening began and did not end: some directories are gone, or files lie beside them."""
-    top = f"{queue}/{kind}"
-    with naming("read", top):
-        names = os.listdir(top)
-    buckets = [name for name in names if name.isdigit() and os.path.isdir(f"{top}/{name}")]
-    waiting = [name for name in names if name[:1] == "." and name[1:].isdigit()]
-    return bool(waiting or (buckets and (len(buckets) != split or len(names) > len(buckets))))
+def is_half_flat(tree: Tree, kind: str, split: int) -> bool:
+    """Return whether a flattening began and did not end: some directories are gone, or messages lie beside them."""
+    with naming("read", f"{tree.path}/{kind}"), tree.directory(kind) as top:
+        buckets, others = _listed(top)
+    numbered = [name for name in buckets if name.isdigit()]
+    beside = any(_message(name) is not None for name in others)
+    return bool(_waiting(others) or (numbered and (len(numbered) != split or beside)))
 
 
-def flatten(queue: str, kind: str, split: int, commit: Commit) -> int:
+def flatten(tree: Tree, kind: str, split: int) -> int:
     """Make queue/kind flat, durably; return how many files moved. Nothing may run meanwhile.
 
     Raises Permanent, before anything has changed, for names that are no message's; Temporary.
     """
-    top = f"{queue}/{kind}"
-    with naming("flatten", top):
-        buckets, files = check_names(queue, kind, split)
+    with naming("flatten", f"{tree.path}/{kind}"), tree.directory(kind) as top:
+        buckets, files = check_names(tree, kind, split)
         for name, bucket in files:
-            _link(commit, f"{top}/{bucket}/{name}", f"{top}/.{name}" if name == bucket else f"{top}/{name}")
-        commit.sync()
+            with tree.directory(f"{kind}/{bucket}") as below:
+                _link(below, name, top, f".{name}" if name == bucket else name)
+        tree.sync()
         for name, bucket in files:
-            commit.unlink(f"{top}/{bucket}/{name}")
-        # Before the directories go that the commit has to sync.
-        commit.sync()
+            tree.unlink(f"{kind}/{bucket}/{name}")
+        tree.sync()
         for bucket in buckets:
-            os.rmdir(f"{top}/{bucket}")
-        commit.contents(top)
-        commit.sync()
-        waiting = [name for name in os.listdir(top) if name[:1] == "." and name[1:].isdigit()]
+            os.rmdir(bucket, dir_fd=top)
+        tree.sync()
+        waiting = _waiting(_listed(top)[1])
         for name in waiting:
-            _link(commit, f"{top}/{name}", f"{top}/{name[1:]}")
-        commit.sync()
+            _link(top, name, top, name[1:])
+        tree.sync()
         for name in waiting:
-            commit.unlink(f"{top}/{name}")
-        commit.sync()
+            os.unlink(name, dir_fd=top)
+        tree.sync()
     return len(files)
 
 
-def check_names(queue: str, kind: str, split: int) -> tuple[list[str], list[tuple[str, str]]]:
+def check_names(tree: Tree, kind: str, split: int) -> tuple[list[str], list[tuple[str, str]]]:
     """Return the numbered directories left and the (name, directory) of the files in them. Raises as flatten does."""
-    top = f"{queue}/{kind}"
-    with naming("read", top):
-        buckets = [name for name in os.listdir(top) if os.path.isdir(f"{top}/{name}")]
-        files = [(name, bucket) for bucket in buckets for name in os.listdir(f"{top}/{bucket}")]
+    path = f"{tree.path}/{kind}"
+    files: list[tuple[str, str]] = []
+    with naming("read", path), tree.directory(kind) as top:
+        buckets = _listed(top)[0]
+        for bucket in buckets:
+            with tree.directory(f"{kind}/{bucket}") as below:
+                files += [(name, bucket) for name in os.listdir(below)]
     for bucket in buckets:
         if not bucket.isdigit() or int(bucket) >= split:
-            raise Permanent(f"unable to flatten {top}: directory {bucket} is not one of its {split}; move it away")
+            raise Permanent(f"unable to flatten {path}: directory {bucket} is not one of its {split}; move it away")
     for name, bucket in files:
-        try:
-            right = unpack_id(os.fsencode(name)) % split == int(bucket)
-        except FormatError:
-            right = False
-        if not right:
-            raise Permanent(f"unable to flatten {top}: {bucket}/{name} is not a message's name; move it away")
+        message = _message(name)
+        if message is None or message % split != int(bucket):
+            raise Permanent(f"unable to flatten {path}: {bucket}/{name} is not a message's name; move it away")
     return buckets, files
 
 
-def _link(commit: Commit, old: str, new: str) -> None:
+def _listed(top: int) -> tuple[list[str], list[str]]:
+    """Return the names of the directories in a directory, and the other names."""
+    buckets: list[str] = []
+    others: list[str] = []
+    with os.scandir(top) as entries:
+        for entry in entries:
+            (buckets if entry.is_dir(follow_symlinks=False) else others).append(entry.name)
+    return buckets, others
+
+
+def _waiting(names: list[str]) -> list[str]:
+    return [name for name in names if name[:1] == "." and _message(name[1:]) is not None]
+
+
+def _message(name: str) -> int | None:
     try:
-        commit.link(old, new)
+        return unpack_id(os.fsencode(name))
+    except FormatError:
+        return None
+
+
+def _link(old_directory: int, old: str, directory: int, new: str) -> None:
+    try:
+        os.link(old, new, src_dir_fd=old_directory, dst_dir_fd=directory, follow_symlinks=False)
     except FileExistsError:
         # Linked before a crash, or two messages with one number, which no crash of ours can leave.
-        if not os.path.samefile(old, new):
+        first = os.stat(old, dir_fd=old_directory, follow_symlinks=False)
+        if not os.path.samestat(first, os.stat(new, dir_fd=directory, follow_symlinks=False)):
             raise
-        commit.contents(os.path.dirname(new))

@@ -1,8 +1,9 @@
 """Makes directories, files and FIFOs where they are missing, whole or not at all, and durably.
 
 Each is made as NAME.new, gets its owner and mode, and is then renamed: what has the name is right,
-also after a crash, and what was there before is never changed. Raises Permanent for a path that is
-something else, Temporary for a system call that failed, naming the path.
+also after a crash, and what was there before is never changed. Below a tree, which somebody else may write, the way
+has no link, and what is given away is what was made here and nothing that was put in its place. Raises Permanent for a
+path that is something else, Temporary for a system call that failed, naming the path.
 """
 
 import os
@@ -10,86 +11,138 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from queue_admin.tree import Tree, naming
 from queue_base.accounts import Owner
-from queue_base.durable import Commit
+from queue_base.beneath import READ_DIRECTORY, open_below
+from queue_base.durable import Commit, write_all
 from queue_base.errors import Permanent, Temporary, reason
+
+__all__ = ["Maker", "is_there", "naming"]
+
+_REPLACED = "something else was put in its place meanwhile"
 
 
 class Maker:
-    """Makes things for one owner; `made` lists the paths. Nothing is safe before `commit.sync()`."""
+    """Makes things for one owner; `made` lists the paths. Nothing is safe before `commit.sync()`.
 
-    def __init__(self, owner: Owner, commit: Commit | None = None) -> None:
+    With a tree everything is below that, and what is to be synced is the tree.
+    """
+
+    def __init__(self, owner: Owner, commit: Commit | None = None, tree: Tree | None = None) -> None:
         self.owner = owner
         self.commit = commit or Commit()
         self.made: list[str] = []
+        self._tree = tree
 
     def directory(self, path: str, mode: int, buckets: int = 0) -> None:
         """Make a directory, with subdirectories 0 to buckets-1 of the same mode."""
-        if is_there(path, stat.S_ISDIR, "directory"):
+        with naming("make", path), self._parent(path) as (parent, name):
+            if self._is_there(parent, name, path, stat.S_ISDIR, "directory"):
+                there = True
+            else:
+                there = False
+                _remove_empty(parent, f"{name}.new")
+                self._make_directory(parent, f"{name}.new", mode, buckets)
+                self._rename(parent, name, path)
+        if there:
             for number in range(buckets):
                 self.directory(f"{path}/{number}", mode)
             return
-        with naming("make", path):
-            new = path + ".new"
-            _remove_empty(new)
-            os.mkdir(new, 0o700)
-            for number in range(buckets):
-                os.mkdir(f"{new}/{number}", 0o700)
-                self.give(f"{new}/{number}", mode)
-            self.give(new, mode)
-            self.commit.rename(new, path)
-        for name in [path, *(f"{path}/{number}" for number in range(buckets))]:
-            self.commit.contents(name)
+        if self._tree is None:
+            for made in [path, *(f"{path}/{number}" for number in range(buckets))]:
+                self.commit.contents(made)
         self.made.append(path)
+
+    def _make_directory(self, parent: int, name: str, mode: int, buckets: int) -> None:
+        os.mkdir(name, 0o700, dir_fd=parent)
+        handle = open_below(parent, name, READ_DIRECTORY)
+        try:
+            if os.listdir(handle):
+                raise OSError(_REPLACED)
+            for number in range(buckets):
+                self._make_directory(handle, str(number), mode, 0)
+            self._give(handle, mode, stat.S_ISDIR)
+        finally:
+            os.close(handle)
 
     def file(self, path: str, data: bytes, mode: int) -> None:
         """Make a file of `data`; one that is there stays as it is."""
-        if not is_there(path, stat.S_ISREG, "file"):
+        with naming("write", path), self._parent(path) as (parent, name):
+            there = self._is_there(parent, name, path, stat.S_ISREG, "file")
+        if not there:
             self.replace(path, data, mode)
 
     def replace(self, path: str, data: bytes, mode: int) -> None:
         """Make a file of `data`, in place of what had the name."""
-        with naming("write", path):
-            new = path + ".new"
-            self.commit.unlink(new)
-            self.commit.create(new, data, 0o600)
-            self.give(new, mode)
-            # The name must never be safe before the contents are.
-            self.commit.sync()
-            self.commit.rename(new, path)
+        with naming("write", path), self._parent(path) as (parent, name):
+            new = f"{name}.new"
+            _unlink(parent, new)
+            handle = open_below(parent, new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            try:
+                write_all(handle, data)
+                self._give(handle, mode, stat.S_ISREG)
+                # The name must never be safe before the contents are.
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+            self._rename(parent, name, path)
         self.made.append(path)
 
     def fifo(self, path: str, mode: int) -> None:
         """Make a FIFO."""
-        if is_there(path, stat.S_ISFIFO, "FIFO"):
-            return
-        with naming("make", path):
-            new = path + ".new"
-            self.commit.unlink(new)
-            os.mkfifo(new, 0o600)
-            self.give(new, mode)
-            self.commit.rename(new, path)
+        with naming("make", path), self._parent(path) as (parent, name):
+            if self._is_there(parent, name, path, stat.S_ISFIFO, "FIFO"):
+                return
+            new = f"{name}.new"
+            _unlink(parent, new)
+            os.mkfifo(new, 0o600, dir_fd=parent)
+            handle = open_below(parent, new)
+            try:
+                self._give(handle, mode, stat.S_ISFIFO)
+            finally:
+                os.close(handle)
+            self._rename(parent, name, path)
         self.made.append(path)
 
-    def give(self, path: str, mode: int) -> None:
-        """Set owner and mode of what was just made. Raises OSError."""
-        # By descriptor, because whoever owns the directory could put a link in its place meanwhile.
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    @contextmanager
+    def _parent(self, path: str) -> Iterator[tuple[int, str]]:
+        """Open the directory that is to hold a path; yield it and the last part of the path. Raises OSError."""
+        if self._tree is not None:
+            with self._tree.parent(os.path.relpath(path, self._tree.path)) as found:
+                yield found
+            return
+        parent, name = os.path.split(path)
+        handle = os.open(parent or ".", READ_DIRECTORY | os.O_CLOEXEC)
         try:
-            os.fchown(handle, self.owner.uid, self.owner.gid)
-            # After chown, which may clear the set-group-id bit.
-            os.fchmod(handle, mode)
+            yield handle, name
         finally:
             os.close(handle)
 
+    def _is_there(self, parent: int, name: str, path: str, right_kind: Callable[[int], bool], kind: str) -> bool:
+        if self._tree is None:
+            return is_there(path, right_kind, kind)
+        try:
+            found = os.stat(name, dir_fd=parent, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        _refuse_another_kind(found.st_mode, path, right_kind, kind)
+        return True
 
-@contextmanager
-def naming(verb: str, path: str) -> Iterator[None]:
-    """Turn an OSError inside into Temporary, `unable to VERB PATH: REASON`."""
-    try:
-        yield
-    except OSError as error:
-        raise Temporary(f"unable to {verb} {path}: {reason(error)}") from error
+    def _rename(self, parent: int, name: str, path: str) -> None:
+        os.rename(f"{name}.new", name, src_dir_fd=parent, dst_dir_fd=parent)
+        if self._tree is None:
+            self.commit.removed(path)
+
+    def _give(self, handle: int, mode: int, kind: Callable[[int], bool]) -> None:
+        """Set owner and mode of what was just made. Raises OSError."""
+        found = os.fstat(handle)
+        # Whoever may write the directory could have put a name of somebody's file, or a directory, in its place.
+        fresh = found.st_uid == os.geteuid() and (stat.S_ISDIR(found.st_mode) or found.st_nlink == 1)
+        if not (kind(found.st_mode) and fresh):
+            raise OSError(_REPLACED)
+        os.fchown(handle, self.owner.uid, self.owner.gid)
+        # After chown, which may clear the set-group-id bit.
+        os.fchmod(handle, mode)
 
 
 def is_there(path: str, right_kind: Callable[[int], bool], kind: str) -> bool:
@@ -102,14 +155,33 @@ def is_there(path: str, right_kind: Callable[[int], bool], kind: str) -> bool:
         return False
     except OSError as error:
         raise Temporary(f"unable to look at {path}: {reason(error)}") from error
-    if not right_kind(found.st_mode):
-        raise Permanent(f"unable to make {kind} {path}: something that is no {kind} is in its place; move it away")
+    _refuse_another_kind(found.st_mode, path, right_kind, kind)
     return True
 
 
-def _remove_empty(path: str) -> None:
+def _refuse_another_kind(mode: int, path: str, right_kind: Callable[[int], bool], kind: str) -> None:
+    if right_kind(mode):
+        return
+    what = "a symbolic link" if stat.S_ISLNK(mode) else f"something that is no {kind}"
+    raise Permanent(f"unable to make {kind} {path}: {what} is in its place; move it away")
+
+
+def _unlink(parent: int, name: str) -> None:
+    try:
+        os.unlink(name, dir_fd=parent)
+    except FileNotFoundError:
+        pass
+
+
+def _remove_empty(parent: int, name: str) -> None:
     # What a crash left is empty directories; whatever else it is, rmdir refuses.
-    if os.path.lexists(path):
-        for name in os.listdir(path):
-            os.rmdir(f"{path}/{name}")
-        os.rmdir(path)
+    try:
+        handle = open_below(parent, name, READ_DIRECTORY)
+    except FileNotFoundError:
+        return
+    try:
+        for number in os.listdir(handle):
+            os.rmdir(number, dir_fd=handle)
+    finally:
+        os.close(handle)
+    os.rmdir(name, dir_fd=parent)

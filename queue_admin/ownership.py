@@ -1,80 +1,150 @@
 """Gives directories and files to an owner, with a mode; nothing else about them changes but ctime.
 
-Every change is by descriptor and never through a symbolic link, because accounts that may be less
-trusted than root own these directories. What is neither a directory nor a regular file stays as it
-is and is counted in `left`. Nothing is safe before `commit.sync()`.
+Every change is by a descriptor that was reached without a link (queue_base.beneath), because accounts that may be less
+trusted than root own these directories. What stays as it is, and is listed in `left` with the reason: what is neither a
+directory nor a regular file, and a file that has other names and is not of an account that the queue was or is to be
+owned by: such a name may have been given to anybody's file (link(2) asks for no right to the file where the kernel's
+protected_hardlinks is off). Nothing is safe before the tree's sync.
 """
 
 import errno
 import os
 import stat
+from collections.abc import Callable, Iterable
 
-from queue_admin.make import naming
+from queue_admin.tree import Tree, naming
 from queue_base.accounts import Owner
-from queue_base.durable import Commit
+from queue_base.beneath import READ_DIRECTORY, Unfit, open_below
 
-# What open(2) says about a symbolic link, a socket, and a name that is gone.
-_NOT_OURS = (errno.ELOOP, errno.ENXIO, errno.ENOENT)
+# What open(2) says about a socket, and a name that is gone.
+_NOT_OURS = (errno.ENXIO, errno.ENOENT, errno.ENOTDIR)
+NO_FILE = "neither a file nor a directory of a queue"
+
+
+def known_uids(tree: Tree, owner: Owner) -> frozenset[int]:
+    """Return who may own files with other names: who has queue/ and who is to have it. Raises Permanent, Temporary.
+
+    Where a run in either direction was cut off, it is also who has the first and the last directory that it changes.
+    Never root, unless it is to own them: a name of root's file is the best that anybody could have put there.
+    """
+    found = {os.fstat(tree.handle).st_uid}
+    for kind in ("pid", "mess"):
+        with naming("look at", f"{tree.path}/{kind}"):
+            try:
+                with tree.directory(kind) as handle:
+                    found.add(os.fstat(handle).st_uid)
+            except FileNotFoundError:
+                continue
+    return frozenset(found - {0} | {owner.uid})
+
+
+def check_directories(tree: Tree, kinds: Iterable[str]) -> None:
+    """Raise Permanent, before anything has changed, where one of queue/'s directories is something else."""
+    for kind in kinds:
+        with naming("use", f"{tree.path}/{kind}"):
+            try:
+                with tree.directory(kind):
+                    pass
+            except FileNotFoundError:
+                continue
 
 
 class Giver:
-    """Changes owners and modes; `changed` counts what was changed, `left` lists what was passed by."""
+    """Changes owners and modes below `tree`; `known` are the uids whose files may have other names.
 
-    def __init__(self, commit: Commit) -> None:
-        self.commit = commit
+    `changed` counts what was changed, `left` says what was passed by: {path: reason}.
+    """
+
+    def __init__(self, tree: Tree, known: frozenset[int]) -> None:
+        self._tree = tree
+        self._known = known
         self.changed = 0
-        self.left: list[str] = []
+        self.left: dict[str, str] = {}
 
-    def tree(self, top: str, owner: Owner, directory_mode: int, file_mode: int | None, bucketed: bool) -> None:
-        """Give a directory and its files; where bucketed, its numbered directories and theirs too. Raises Temporary."""
-        self.one(top, owner, directory_mode)
+    def directory(self, name: str, owner: Owner, directory_mode: int, file_mode: int | None, bucketed: bool) -> None:
+        """Give a directory and its files; where bucketed, its numbered directories and theirs too.
+
+        Raises Permanent for a link in its place, Temporary.
+        """
+        path = f"{self._tree.path}/{name}"
+        with naming("change owner or mode in", path), self._tree.directory(name) as handle:
+            self._directory(path, handle, owner, directory_mode, file_mode, bucketed)
+
+    def _directory(
+        self, path: str, handle: int, owner: Owner, directory_mode: int, file_mode: int | None, bucketed: bool
+    ) -> None:
+        self._change(handle, owner, directory_mode)
         if file_mode is None:
             return
-        with naming("read", top), os.scandir(top) as entries:
+        with os.scandir(handle) as entries:
             for entry in entries:
                 if bucketed and entry.name.isdigit() and entry.is_dir(follow_symlinks=False):
-                    self.tree(entry.path, owner, directory_mode, file_mode, False)
+                    below = self._open(path, handle, entry.name, READ_DIRECTORY)
+                    if below is not None:
+                        try:
+                            self._directory(f"{path}/{entry.name}", below, owner, directory_mode, file_mode, False)
+                        finally:
+                            os.close(below)
                 elif entry.is_file(follow_symlinks=False):
-                    self._entry(entry, owner, file_mode)
+                    if not self._is_right_already(entry, owner, file_mode):
+                        self._file(path, handle, entry.name, owner, file_mode, stat.S_ISREG)
                 else:
-                    self.left.append(entry.path)
+                    self.left[f"{path}/{entry.name}"] = NO_FILE
 
-    def _entry(self, entry: os.DirEntry[str], owner: Owner, mode: int) -> None:
+    def _is_right_already(self, entry: os.DirEntry[str], owner: Owner, mode: int) -> bool:
+        # Spares most files of a second run an open.
         try:
-            found = entry.stat(follow_symlinks=False)
+            return _is_right(entry.stat(follow_symlinks=False), owner, mode)
         except FileNotFoundError:
+            return True
+
+    def one(self, name: str, owner: Owner, mode: int, kind: Callable[[int], bool] = stat.S_ISREG) -> None:
+        """Give one file, or FIFO, below the tree. Raises Temporary."""
+        with naming("change owner or mode of", f"{self._tree.path}/{name}"), self._tree.parent(name) as (handle, last):
+            self._file(os.path.dirname(f"{self._tree.path}/{name}"), handle, last, owner, mode, kind)
+
+    def top(self, owner: Owner, mode: int) -> None:
+        """Give the tree's own directory. Raises Temporary."""
+        with naming("change owner or mode of", self._tree.path):
+            self._change(self._tree.handle, owner, mode)
+
+    def _file(
+        self, path: str, directory: int, name: str, owner: Owner, mode: int, kind: Callable[[int], bool]
+    ) -> None:
+        handle = self._open(path, directory, name, os.O_RDONLY)
+        if handle is None:
             return
-        if not _is_right(found, owner, mode):
-            self.one(entry.path, owner, mode)
+        try:
+            found = os.fstat(handle)
+            if not kind(found.st_mode):
+                self.left[f"{path}/{name}"] = NO_FILE
+            elif found.st_nlink > 1 and found.st_uid not in self._known:
+                self.left[f"{path}/{name}"] = f"it has {found.st_nlink} names, and belongs to uid {found.st_uid}"
+            else:
+                self._change(handle, owner, mode)
+        finally:
+            os.close(handle)
 
-    def one(self, path: str, owner: Owner, mode: int) -> None:
-        """Give one directory, file or FIFO. Raises Temporary."""
-        with naming("change owner or mode of", path):
-            try:
-                handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-            except OSError as error:
-                if error.errno not in _NOT_OURS:
-                    raise
-                self.left.append(path)
-                return
-            try:
-                self._change(path, handle, owner, mode)
-            finally:
-                os.close(handle)
+    def _open(self, path: str, directory: int, name: str, flags: int) -> int | None:
+        """Return a descriptor, None where something else is there by now."""
+        try:
+            return open_below(directory, name, flags)
+        except Unfit:
+            self.left[f"{path}/{name}"] = NO_FILE
+        except OSError as error:
+            if error.errno not in _NOT_OURS:
+                raise
+            if error.errno != errno.ENOENT:
+                self.left[f"{path}/{name}"] = NO_FILE
+        return None
 
-    def _change(self, path: str, handle: int, owner: Owner, mode: int) -> None:
-        found = os.fstat(handle)
-        if _is_right(found, owner, mode):
+    def _change(self, handle: int, owner: Owner, mode: int) -> None:
+        if _is_right(os.fstat(handle), owner, mode):
             return
         os.fchown(handle, owner.uid, owner.gid)
         # After chown, which may clear the set-group-id bit.
         os.fchmod(handle, mode)
         self.changed += 1
-        # fsync of a FIFO is an error; the sync of its directory is all there is.
-        if stat.S_ISFIFO(found.st_mode):
-            self.commit.contents(os.path.dirname(path))
-        else:
-            self.commit.contents(path)
 
 
 def _is_right(found: os.stat_result, owner: Owner, mode: int) -> bool:

@@ -8,6 +8,7 @@ import os
 import shlex
 
 from queue_admin.make import Maker, naming
+from queue_admin.tree import Tree
 from queue_base.accounts import Owner
 from queue_base.durable import read_file
 from queue_base.errors import Permanent
@@ -62,11 +63,15 @@ def write_service(
     maker.directory(f"{work}/log", 0o755)
     mains = Maker(log_owner, maker.commit)
     mains.directory(f"{work}/log/main", 0o755)
-    mains.file(f"{work}/log/main/config", _SVLOGD_CONFIG, 0o644)
+    # The logger's account owns it, and may have put anything there.
+    with Tree(f"{work}/log/main") as tree:
+        config = Maker(log_owner, tree=tree)
+        config.file(f"{work}/log/main/config", _SVLOGD_CONFIG, 0o644)
+        tree.sync()
     # A half-made one of an earlier attempt is ours to finish.
     for script, text in (("log/run", log_script(account)), ("run", run_script(home, start))):
         _write_script(maker, f"{work}/{script}", text, force or new)
-    made = maker.made + mains.made
+    made = maker.made + mains.made + config.made
     with naming("make", directory):
         maker.commit.sync()
         if new:

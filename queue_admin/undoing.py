@@ -8,10 +8,12 @@ is said what to do with it. Every step can be repeated, in either direction.
 
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from queue_admin.closing import ClosedQueue
 from queue_admin.flatten import check_names, flatten, is_half_flat
-from queue_admin.make import Maker, naming
+from queue_admin.make import Maker
 from queue_admin.modes import (
     ALIAS_MODE,
     ASIDE,
@@ -27,9 +29,9 @@ from queue_admin.modes import (
     TRIGGER_MODE,
     QmailAccounts,
 )
-from queue_admin.ownership import Giver
+from queue_admin.ownership import Giver, check_directories, known_uids
+from queue_admin.tree import Tree, naming
 from queue_base.accounts import Owner
-from queue_base.durable import Commit
 from queue_base.errors import Permanent
 from queue_base.home import Home
 from queue_base.layout import open_layout
@@ -47,74 +49,74 @@ def undo(home: Home, accounts: QmailAccounts, *, todo: str | None = None, force:
     `todo` is what becomes of a hashed todo/ and intd/: "flat" for stock qmail, "hashed" for one
     with the big-todo patch, None to refuse. `force` drops the marks of held and corrupt messages.
     """
-    commit = Commit()
-    giver = Giver(commit)
     qmailq = accounts.owner("qmailq")
-    with ClosedQueue(home, commit) as closed:
+    with ClosedQueue(home) as closed:
+        tree = closed.tree
+        giver = Giver(tree, known_uids(tree, qmailq))
         layout = open_layout(home.queue)
-        half = [kind for kind in EITHER if is_half_flat(home.queue, kind, layout.split)]
+        half = [kind for kind in EITHER if is_half_flat(tree, kind, layout.split)]
         hashed = [kind for kind, flat in (("todo", layout.flat_todo), ("intd", layout.flat_intd)) if not flat]
-        _refuse(home, force, [kind for kind in hashed if kind not in half] if todo is None else [])
+        _refuse(home, tree, force, [kind for kind in hashed if kind not in half] if todo is None else [])
+        if todo == "hashed" and half:
+            kinds = " and ".join(f"{kind}/" for kind in half)
+            raise Permanent(
+                f"unable to leave {kinds} hashed: files of messages lie beside the numbered directories, or some of"
+                " those are gone, as when --todo flat was cut off; say --todo flat, or move the files into them"
+            )
         flat = [kind for kind in EITHER if kind in half or (kind in hashed and todo == "flat")]
         for kind in flat:
-            check_names(home.queue, kind, layout.split)
-        # From here the owner says whose it is going to be: queue-start names queuectl adopt.
-        closed.begin(qmailq)
-        done = [f"made {kind}/ flat: {flatten(home.queue, kind, layout.split, commit)} files moved" for kind in flat]
-        done += _remove_extra(home, commit)
-        maker = Maker(qmailq, commit)
-        for kind, (account, directory_mode, file_mode) in QMAIL.items():
-            owner = accounts.owner(account)
-            giver.tree(f"{home.queue}/{kind}", owner, directory_mode, file_mode, kind in BUCKETED)
-            with naming("sync", home.queue):
-                commit.sync()
-        _give_lock(home, accounts, maker, giver)
-        _give_rest(home, accounts, giver)
-        closed.open(qmailq, QMAIL_QUEUE_MODE)
+            check_names(tree, kind, layout.split)
+        check_directories(tree, (*QMAIL, *EXTRA))
+        with _alias(home) as alias:
+            # From here the owner says whose it is going to be: queue-start names queuectl adopt.
+            closed.begin(qmailq)
+            done = [f"made {kind}/ flat: {flatten(tree, kind, layout.split)} files moved" for kind in flat]
+            done += _remove_extra(tree)
+            maker = Maker(qmailq, tree=tree)
+            for kind, (account, directory_mode, file_mode) in QMAIL.items():
+                giver.directory(kind, accounts.owner(account), directory_mode, file_mode, kind in BUCKETED)
+                tree.sync()
+            _give_lock(accounts, tree, maker, giver)
+            _give_rest(home, accounts, alias)
+            closed.open(qmailq, QMAIL_QUEUE_MODE)
     done += [f"made {path}" for path in maker.made]
-    done += [f"left alone {path!a}: neither a file nor a directory of a queue" for path in giver.left]
+    done += [f"left alone {path!a}: {why}" for path, why in giver.left.items()]
     done.append(f"changed owner or mode of {giver.changed} files and directories")
     if layout.split != 23:
         done.append(f"note: qmail must be one that was built with conf-split {layout.split}")
     return done
 
 
-def _marks(home: Home, kind: str) -> list[str]:
-    """Return what hold/ or corrupt/ holds, as paths."""
+def _marks(tree: Tree, kind: str) -> list[str]:
+    """Return what hold/ or corrupt/ holds, as names below queue/."""
     found = []
-    for name in _listed(f"{home.queue}/{kind}"):
-        path = f"{home.queue}/{kind}/{name}"
-        if path == f"{home.queue}/{ASIDE}":
+    for name in (f"{kind}/{each}" for each in tree.list(kind)):
+        if name == ASIDE:
             continue
-        found += [f"{path}/{mark}" for mark in _listed(path)] if os.path.isdir(path) else [path]
+        found += [f"{name}/{mark}" for mark in tree.list(name)] if tree.is_directory(name) else [name]
     return found
 
 
-def _is_stale(home: Home, mark: str) -> bool:
-    """Return whether the mark's message is gone; nobody misses such a mark."""
-    return not os.path.lexists("/".join([home.queue, "mess", *mark.split("/")[-2:]]))
+def _is_stale(tree: Tree, mark: str) -> bool:
+    """Return whether it is the mark of a message that is gone; nobody misses such a mark."""
+    _, *place = mark.split("/")
+    return len(place) == 2 and all(part.isdigit() for part in place) and not tree.has("/".join(["mess", *place]), bool)
 
 
-def _listed(directory: str) -> list[str]:
-    if not os.path.isdir(directory):
-        return []
-    with naming("read", directory):
-        return sorted(os.listdir(directory))
-
-
-def _refuse(home: Home, force: bool, undecided: list[str]) -> None:
+def _refuse(home: Home, tree: Tree, force: bool, undecided: list[str]) -> None:
     maildrop = f"{home.queue}/maildrop"
     # A file under construction was accepted from nobody, and the closed queue keeps it from being finished.
-    mail = [name for name in _listed(maildrop) if not is_temporary(name)]
+    mail = [name for name in tree.list("maildrop") if not is_temporary(name)]
     if mail:
         raise Permanent(f"unable to undo: {maildrop} has {_named(mail)}; run the suite until it is empty")
-    aside = _listed(f"{home.queue}/{ASIDE}")
+    aside = tree.list(ASIDE)
     if aside:
         raise Permanent(f"unable to undo: {home.queue}/{ASIDE} has {_named(aside)}; move or remove what is there")
-    marks = [path for kind in MARKS for path in _marks(home, kind) if not _is_stale(home, path)]
+    marks = [mark for kind in MARKS for mark in _marks(tree, kind) if not _is_stale(tree, mark)]
     if marks and not force:
-        shown = _named([os.path.relpath(path, home.queue) for path in marks])
-        raise Permanent(f"unable to undo: qmail has no word for {shown}; release them, or say --force to drop them")
+        raise Permanent(
+            f"unable to undo: qmail has no word for {_named(marks)}; release them, or say --force to drop them"
+        )
     if undecided:
         kinds = " and ".join(f"{kind}/" for kind in undecided)
         raise Permanent(
@@ -128,66 +130,87 @@ def _named(names: list[str]) -> str:
     return ascii(", ".join(names[:_NAMED]))[1:-1] + more
 
 
-def _remove_extra(home: Home, commit: Commit) -> list[str]:
+def _remove_extra(tree: Tree) -> list[str]:
     done = []
-    for path in (path for kind in MARKS for path in _marks(home, kind)):
-        with naming("remove", path):
-            commit.unlink(path)
-        done.append(f"dropped the mark {os.path.relpath(path, home.queue)}")
-    control = f"{home.queue}/lock/control"
-    with naming("remove", control):
-        if os.path.lexists(control) and stat.S_ISSOCK(os.lstat(control).st_mode):
-            commit.unlink(control)
+    for mark in (mark for kind in MARKS for mark in _marks(tree, kind)):
+        with naming("remove", f"{tree.path}/{mark}"):
+            tree.unlink(mark)
+        done.append(f"dropped the mark {mark}")
+    with naming("remove", f"{tree.path}/lock/control"):
+        if tree.has("lock/control", stat.S_ISSOCK):
+            tree.unlink("lock/control")
         for name in MARKS_IN_LOCK:
-            commit.unlink(f"{home.queue}/lock/{name}")
-    for name in _listed(f"{home.queue}/maildrop"):
-        with naming("remove", f"{home.queue}/maildrop/{name}"):
+            tree.unlink(f"lock/{name}")
+    for name in tree.list("maildrop"):
+        with naming("remove", f"{tree.path}/maildrop/{name}"):
             if is_temporary(name):
-                commit.unlink(f"{home.queue}/maildrop/{name}")
-    with naming("sync", home.queue):
-        # Before the directories go that the commit has to sync.
-        commit.sync()
+                tree.unlink(f"maildrop/{name}")
+    tree.sync()
     # NAME.new is what an adoption that was cut off left.
     for kind in (*EXTRA, *(f"{kind}.new" for kind in EXTRA)):
-        top = f"{home.queue}/{kind}"
-        with naming("remove", top):
-            if not os.path.isdir(top):
-                continue
-            for name in os.listdir(top):
-                os.rmdir(f"{top}/{name}")
-            os.rmdir(top)
-            commit.contents(home.queue)
-        done.append(f"removed {top}")
+        if not tree.is_directory(kind):
+            continue
+        with naming("remove", f"{tree.path}/{kind}"):
+            for name in tree.list(kind):
+                tree.rmdir(f"{kind}/{name}")
+            tree.rmdir(kind)
+        done.append(f"removed {tree.path}/{kind}")
     return done
 
 
-def _give_lock(home: Home, accounts: QmailAccounts, maker: Maker, giver: Giver) -> None:
-    lock = f"{home.queue}/lock"
-    maker.file(f"{lock}/sendmutex", b"", SENDMUTEX_MODE)
-    maker.fifo(f"{lock}/trigger", TRIGGER_MODE)
-    maker.file(f"{lock}/tcpto", bytes(TCPTO_SIZE), TCPTO_MODE)
-    giver.one(f"{lock}/sendmutex", accounts.owner("qmails"), SENDMUTEX_MODE)
-    giver.one(f"{lock}/trigger", accounts.owner("qmails"), TRIGGER_MODE)
-    giver.one(f"{lock}/tcpto", accounts.owner("qmailr"), TCPTO_MODE)
+def _give_lock(accounts: QmailAccounts, tree: Tree, maker: Maker, giver: Giver) -> None:
+    maker.file(f"{tree.path}/lock/sendmutex", b"", SENDMUTEX_MODE)
+    maker.fifo(f"{tree.path}/lock/trigger", TRIGGER_MODE)
+    maker.file(f"{tree.path}/lock/tcpto", bytes(TCPTO_SIZE), TCPTO_MODE)
+    giver.one("lock/sendmutex", accounts.owner("qmails"), SENDMUTEX_MODE)
+    giver.one("lock/trigger", accounts.owner("qmails"), TRIGGER_MODE, stat.S_ISFIFO)
+    giver.one("lock/tcpto", accounts.owner("qmailr"), TCPTO_MODE)
 
 
-def _give_rest(home: Home, accounts: QmailAccounts, giver: Giver) -> None:
+@contextmanager
+def _alias(home: Home) -> Iterator[Tree | None]:
+    """Open alias/, None where there is none. Raises Permanent where a link is in its place."""
+    if not os.path.lexists(home.alias):
+        yield None
+        return
+    with Tree(home.alias) as tree:
+        yield tree
+
+
+def _give_rest(home: Home, accounts: QmailAccounts, tree: Tree | None) -> None:
     """alias/ and what our deliveries left in it; HOME and control/ keep their owner and get qmail's group."""
     alias = accounts.owner("alias")
-    with naming("change owner in", home.alias):
-        if os.path.isdir(home.alias):
-            before = os.stat(home.alias).st_uid
-            if before not in (0, alias.uid):
-                _give_contents(home.alias, before, alias)
-            giver.one(home.alias, alias, ALIAS_MODE)
-        for path in (home.path, home.control):
-            giver.one(path, Owner(os.stat(path).st_uid, accounts.gid), CONTROL_MODE)
+    if tree is not None:
+        before = os.fstat(tree.handle).st_uid
+        if before not in (0, alias.uid):
+            with naming("change owner in", tree.path):
+                _give_contents(tree, before, alias)
+        Giver(tree, frozenset()).top(alias, ALIAS_MODE)
+        tree.sync()
+    for path in (home.path, home.control):
+        with naming("change owner of", path):
+            _give_group(path, accounts.gid)
 
 
-def _give_contents(top: str, before: int, owner: Owner) -> None:
+def _give_group(path: str, gid: int) -> None:
+    """Give a directory that only root may write, or the way to it, to a group."""
+    with Tree(path, follow=True) as tree:
+        Giver(tree, frozenset()).top(Owner(os.fstat(tree.handle).st_uid, gid), CONTROL_MODE)
+        tree.sync()
+
+
+def _give_contents(tree: Tree, before: int, owner: Owner) -> None:
     # Only what `before` owns: a file that somebody else put there stays theirs. fwalk follows no links.
-    for _, directories, files, handle in os.fwalk(top):
+    for _, directories, files, handle in os.fwalk(".", dir_fd=tree.handle):
         for name in directories + files:
-            if os.stat(name, dir_fd=handle, follow_symlinks=False).st_uid == before:
-                os.chown(name, owner.uid, owner.gid, dir_fd=handle, follow_symlinks=False)
-        os.fsync(handle)
+            try:
+                found = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=handle)
+            except FileNotFoundError:
+                continue
+            try:
+                if os.fstat(found).st_uid == before:
+                    # By descriptor, also of a link and a socket, which cannot be opened otherwise: `before` may put
+                    # another's file in its place at any moment.
+                    os.chown(f"/proc/self/fd/{found}", owner.uid, owner.gid)
+            finally:
+                os.close(found)

@@ -62,7 +62,7 @@ def count_buckets(queue: str, kind: str) -> int:
     """Return the number of numbered directories in queue/kind. Raises Temporary, and Permanent where one is missing."""
     try:
         with os.scandir(f"{queue}/{kind}") as entries:
-            names = {entry.name for entry in entries if entry.name.isdigit() and entry.is_dir()}
+            names = {entry.name for entry in entries if entry.name.isdigit() and entry.is_dir(follow_symlinks=False)}
     except OSError as error:
         raise Temporary(f"unable to read {queue}/{kind}: {reason(error)}") from error
     missing = [number for number in range(len(names)) if str(number) not in names]

@@ -6,8 +6,8 @@ import pytest
 
 from queue_admin.adoption import adopt
 from queue_admin.flatten import flatten
+from queue_admin.tree import Tree
 from queue_admin.undoing import undo
-from queue_base.durable import Commit
 from queue_base.home import Home
 from support.cuts import Cut, cut_after, how_many
 from support.qmail_queue import (
@@ -19,12 +19,18 @@ from support.qmail_queue import (
 )
 
 
+def flat(top: Path, split: int) -> int:
+    """Make top/todo flat."""
+    with Tree(str(top)) as tree:
+        return flatten(tree, "todo", split)
+
+
 def test_a_file_whose_id_is_its_directorys_number_is_flattened_too(tmp_path: Path) -> None:
     for number in range(7):
         (tmp_path / "todo" / str(number)).mkdir(parents=True)
     for message in (3, 10, 5):
         (tmp_path / "todo" / str(message % 7) / str(message)).write_bytes(b"%d" % message)
-    assert flatten(str(tmp_path), "todo", 7, Commit()) == 3
+    assert flat(tmp_path, 7) == 3
     assert {entry.name: entry.read_bytes() for entry in (tmp_path / "todo").iterdir()} == {
         "3": b"3",
         "10": b"10",
@@ -40,15 +46,15 @@ def test_a_flattening_cut_off_anywhere_is_finished_by_the_next(tmp_path: Path) -
             (top / "todo" / str(message % 5) / str(message)).write_bytes(b"%d" % message)
 
     build(tmp_path / "whole")
-    steps = how_many(lambda: flatten(str(tmp_path / "whole"), "todo", 5, Commit()))
+    steps = how_many(lambda: flat(tmp_path / "whole", 5))
     for step in range(steps):
         top = tmp_path / str(step)
         build(top)
         with pytest.MonkeyPatch.context() as patch:
             cut_after(patch, step)
             with pytest.raises(Cut):
-                flatten(str(top), "todo", 5, Commit())
-        flatten(str(top), "todo", 5, Commit())
+                flat(top, 5)
+        flat(top, 5)
         left = {entry.name: entry.read_bytes() for entry in (top / "todo").iterdir()}
         assert left == {"3": b"3", "13": b"13", "6": b"6"}, f"cut after {step}"
 

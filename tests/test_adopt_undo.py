@@ -193,6 +193,49 @@ def test_a_stray_name_in_a_hashed_todo_stops_undo_before_anything_changes(tmp_pa
     assert snapshot(tmp_path) == before
 
 
+def test_a_stray_file_beside_the_directories_of_a_hashed_todo_does_not_make_it_flat(tmp_path: Path) -> None:
+    home, messages = hashed_home(tmp_path / "home")
+    for name in ("README", ".nfs0001", "0457"):
+        Path(home.queue, "todo", name).write_bytes(b"")
+    undo(home, qmail_accounts(), todo="hashed")
+    layout = open_layout(home.queue)
+    assert not layout.flat_todo and not layout.flat_intd
+    assert Presence(layout, messages["S4"]).state() == 4
+    assert Path(home.queue, "todo/README").exists()
+
+
+def test_a_stray_file_beside_the_directories_is_no_answer_to_what_becomes_of_them(tmp_path: Path) -> None:
+    home, _ = hashed_home(tmp_path / "home")
+    Path(home.queue, "todo/README").write_bytes(b"")
+    with pytest.raises(Permanent, match=r"todo/ and intd/ is hashed.*--todo flat"):
+        undo(home, qmail_accounts())
+
+
+def test_a_stray_file_beside_the_directories_is_still_there_after_a_flattening(tmp_path: Path) -> None:
+    home, messages = hashed_home(tmp_path / "home")
+    Path(home.queue, "todo/README").write_bytes(b"")
+    undo(home, qmail_accounts(), todo="flat")
+    assert sorted(os.listdir(f"{home.queue}/todo")) == sorted(["README", str(messages["S4"])])
+
+
+def test_a_message_beside_the_directories_is_not_left_where_a_hashed_todo_is_asked_for(tmp_path: Path) -> None:
+    home, _ = hashed_home(tmp_path / "home")
+    Path(home.queue, "todo/457").write_bytes(b"")
+    before = snapshot(tmp_path)
+    with pytest.raises(Permanent, match=r"unable to leave todo/ hashed: .*--todo flat"):
+        undo(home, qmail_accounts(), todo="hashed")
+    assert snapshot(tmp_path) == before
+
+
+def test_a_file_in_hold_that_is_no_mark_is_not_thrown_away_unasked(tmp_path: Path) -> None:
+    home, _ = hashed_home(tmp_path / "home")
+    Path(home.queue, "hold/README").write_bytes(b"why these are held")
+    before = snapshot(tmp_path)
+    with pytest.raises(Permanent, match="hold/README"):
+        undo(home, qmail_accounts(), todo="hashed")
+    assert snapshot(tmp_path) == before
+
+
 def test_a_missing_qmail_account_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(accounts, "account_uid", lambda name: None if name in ("qmails", "alias") else 7)
     monkeypatch.setattr(accounts, "group_gid", lambda name: None)

@@ -145,10 +145,10 @@ def test_a_script_that_differs_is_kept_unless_forced(tmp_path: Path) -> None:
 
 
 def test_a_service_directory_appears_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def dying(old: str, new: str) -> None:
+    def dying(old: str, new: str, **directories: int) -> None:
         if new == str(tmp_path / "sv"):
             raise KeyboardInterrupt
-        rename(old, new)
+        rename(old, new, **directories)
 
     rename = os.rename
     monkeypatch.setattr(os, "rename", dying)

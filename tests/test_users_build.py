@@ -88,7 +88,7 @@ def test_the_new_file_is_safe_before_it_has_the_name_and_the_name_before_the_end
     assert "sync cdb.new" in steps[:renamed] and "sync ." in steps[renamed:], steps
 
 
-@pytest.mark.parametrize("fault", ["fsync:error=EIO:when=1", "write:error=ENOSPC:when=1", "rename:error=EIO:when=1"])
+@pytest.mark.parametrize("fault", ["fsync:error=EIO:when=1", "write:error=ENOSPC:when=1", "renameat:error=EIO:when=1"])
 def test_a_disk_in_trouble_leaves_the_old_file(home: Home, users: Path, tmp_path: Path, fault: str) -> None:
     before = (users / "cdb").read_bytes()
     (users / "assign").write_text(LINE * 2 + ".\n")
