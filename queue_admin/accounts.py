@@ -10,7 +10,7 @@ import shutil
 import subprocess
 
 from queue_admin.modes import QMAIL_ACCOUNTS, QMAIL_GROUP, QmailAccounts
-from queue_base.accounts import ALIAS_ACCOUNT, QMAIL_ACCOUNT, QUEUE_ACCOUNT, REMOTE_ACCOUNT, Owner, queue_owner
+from queue_base.accounts import ALIAS_ACCOUNT, QMAIL_ACCOUNT, QUEUE_ACCOUNT, REMOTE_ACCOUNT, Owner, become, queue_owner
 from queue_base.errors import Permanent
 from queue_base.home import Home
 
@@ -100,6 +100,19 @@ def find_qmail_accounts() -> QmailAccounts:
     if missing or gid is None:
         raise Permanent(f"unable to give the queue to qmail: no {', no '.join(missing)}; make them, then try again")
     return QmailAccounts({name: uid for name, uid in uids.items() if uid is not None}, gid)
+
+
+def be_owner(home: Home) -> None:
+    """Where root works on another account's queue, become that account for good. Raises Permanent, Temporary.
+
+    Then nothing that the account has put in the place of a file or directory leads anywhere that it may not go itself.
+    qmail's queue, which several accounts own, is looked at as root.
+    """
+    if os.geteuid() != 0 or not os.path.isdir(home.queue):
+        return  # Who opens it says that it is not there.
+    owner = queue_owner(home)
+    if owner.uid not in (0, account_uid(QMAIL_ACCOUNT)):
+        become(owner)
 
 
 def myself() -> Owner:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from queue_admin.accounts import be_owner
 from queue_admin.choosing import Wishes, check_names, choose, find, unpack_span
 from queue_admin.reaching import reach
 from queue_base.control import read_map
@@ -75,6 +76,9 @@ _COMMANDS = {
 
 def _run(context: click.Context, verb: str, ids: tuple[str, ...], options: dict[str, Any]) -> None:
     home = find_home(context.obj)
+    # Read as whoever we are: a control file may be root's alone.
+    prepends = read_map(home, "virtualdomains") or {}
+    be_owner(home)
     layout = open_layout(home.queue)
     older = options["older_than"]
     wishes = Wishes(
@@ -82,7 +86,7 @@ def _run(context: click.Context, verb: str, ids: tuple[str, ...], options: dict[
         options["recipient"],
         options["domain"],
         None if older is None else unpack_span(older),
-        read_map(home, "virtualdomains") or {},
+        prepends,
     )
     if (bool(ids) + wishes.any + options["all_messages"]) != 1:
         raise Usage("give long ids, or selectors, or --all")

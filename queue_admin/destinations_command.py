@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import click
 
+from queue_admin.accounts import be_owner
 from queue_admin.asking import Knowing, NoAnswer
 from queue_admin.detail import CHANNELS
 from queue_admin.text import visible, word
@@ -37,6 +38,7 @@ def command(context: click.Context, names: tuple[str, ...], form: str) -> None:
       queuectl destinations example.net relay.example.org:2525
     """
     home = find_home(context.obj)
+    be_owner(home)
     open_layout(home.queue)
     try:
         with Knowing(home) as knowing:

@@ -5,6 +5,7 @@ import time
 
 import click
 
+from queue_admin.accounts import be_owner
 from queue_admin.detail import CHANNELS, Detail, mark_reason
 from queue_admin.survey import Sight, Stray, look, survey
 from queue_admin.text import span, visible, word
@@ -38,7 +39,9 @@ def command(context: click.Context, state: str | None, held: bool, corrupt: bool
       queuectl list --state queued
       queuectl list --held --format json
     """
-    layout = open_layout(find_home(context.obj).queue)
+    home = find_home(context.obj)
+    be_owner(home)
+    layout = open_layout(home.queue)
     now = time.time()
     for found in survey(layout):
         if isinstance(found, Stray):

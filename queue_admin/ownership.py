@@ -25,7 +25,6 @@ def known_uids(tree: Tree, owner: Owner) -> frozenset[int]:
     """Return who may own files with other names: who has queue/ and who is to have it. Raises Permanent, Temporary.
 
     Where a run in either direction was cut off, it is also who has the first and the last directory that it changes.
-    Never root, unless it is to own them: a name of root's file is the best that anybody could have put there.
     """
     found = {os.fstat(tree.handle).st_uid}
     for kind in ("pid", "mess"):
@@ -35,7 +34,7 @@ def known_uids(tree: Tree, owner: Owner) -> frozenset[int]:
                     found.add(os.fstat(handle).st_uid)
             except FileNotFoundError:
                 continue
-    return frozenset(found - {0} | {owner.uid})
+    return frozenset(found | {owner.uid})
 
 
 def check_directories(tree: Tree, kinds: Iterable[str]) -> None:

@@ -1,6 +1,6 @@
 """Carries an order to whoever may change messages: queue-send, through lock/control, or we ourselves, with its lock.
 
-Root then becomes the owner of the queue, for good: what it makes there must be the owner's.
+Root then becomes the owner of the queue, for good, if it is not by now: what it makes there must be the owner's.
 """
 
 import os
@@ -9,6 +9,7 @@ import time
 
 from queue_admin.offline import Offline
 from queue_base.accounts import become, queue_owner
+from queue_base.beneath import open_below
 from queue_base.errors import Permanent, Temporary, reason
 from queue_base.home import Home
 from queue_base.layout import Layout
@@ -77,7 +78,7 @@ def connect(home: Home, wait: float = ANSWER_WAIT) -> socket.socket | None:
     connection.settimeout(wait)
     try:
         # A socket's path has 107 bytes at the most; a descriptor's is always short enough.
-        directory = os.open(f"{home.queue}/lock", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        directory = open_below(home.queue, "lock", os.O_PATH | os.O_DIRECTORY)
         try:
             connection.connect(f"/proc/self/fd/{directory}/control")
         finally:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import click
 
+from queue_admin.accounts import be_owner
 from queue_admin.asking import Knowing, NoAnswer
 from queue_admin.detail import CHANNELS, Detail, failures, mark_reason
 from queue_admin.survey import Sight, look, open_regular, read_head
@@ -43,6 +44,7 @@ def command(context: click.Context, name: str, raw: bool) -> None:
       queuectl show --raw 457 >message
     """
     home = find_home(context.obj)
+    be_owner(home)
     layout = open_layout(home.queue)
     sight = find_message(layout, name)
     if raw:

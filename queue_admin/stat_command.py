@@ -6,6 +6,7 @@ from collections import Counter
 
 import click
 
+from queue_admin.accounts import be_owner
 from queue_admin.modes import ASIDE
 from queue_admin.survey import Stray, survey
 from queue_admin.text import span
@@ -50,6 +51,7 @@ def command(context: click.Context) -> None:
       queuectl --home /var/queue stat
     """
     home = find_home(context.obj)
+    be_owner(home)
     layout = open_layout(home.queue)
     totals = Totals(layout)
     lines = [

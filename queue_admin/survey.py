@@ -5,11 +5,11 @@ sense is looked at twice before it is called `unknown`. What is not a message's 
 Memory is one bucket's names, and the names in the flat directories.
 """
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
 
-from queue_base.durable import read_file
 from queue_base.errors import Temporary, reason
 from queue_base.layout import Layout
 from queue_base.states import Presence
@@ -160,11 +160,13 @@ def open_regular(path: str) -> int:
     return handle
 
 
-def read_regular(path: str) -> bytes:
-    """Return a regular file's bytes. Raises OSError."""
-    if not stat.S_ISREG(os.lstat(path).st_mode):
-        raise OSError("not a regular file")
-    return read_file(path)
+def read_regular(path: str, most: int = 128 << 20) -> bytes:
+    """Return a regular file's bytes. Raises OSError, EFBIG for a file of more than `most` bytes."""
+    with os.fdopen(open_regular(path), "rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
+    return data
 
 
 def read_head(path: str, most: int) -> bytes:
