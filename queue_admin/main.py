@@ -17,6 +17,7 @@ from queue_admin import (
     users_command,
 )
 from queue_base.click_group import SETTINGS, run_group, version_option
+from queue_base.signals import keep_children
 
 PROGRAM = "queuectl"
 COMMANDS = (
@@ -56,4 +57,5 @@ for _command in change_commands.commands:
 
 def main(argv: list[str]) -> int:
     """Run one command and return its exit code."""
+    keep_children()
     return run_group(PROGRAM, group, argv, "the queue", "run it again to finish")

@@ -14,11 +14,12 @@ from queue_admin.accounts_check import Plan, check_code, plan_accounts
 from queue_base import wiring
 from queue_base.accounts import Owner, become
 from queue_base.control import read_me
-from queue_base.errors import Failure, Temporary, Usage, complain, reason
+from queue_base.errors import Failure, Permanent, Temporary, Usage, complain, reason
 from queue_base.home import Home, take_help, take_home
 from queue_base.layout import open_layout
 from queue_base.lock import take_sendmutex
 from queue_base.programs import command
+from queue_base.signals import reset_signals
 
 USAGE = "usage: queue-start [--home HOME]"
 HELP = f"""{USAGE}
@@ -49,12 +50,12 @@ def daemons(plan: Plan) -> list[Daemon]:
     ]
 
 
-def start(home: Home, daemon: Daemon, lock: int) -> dict[int, int]:
+def start(words: list[str], daemon: Daemon, lock: int) -> dict[int, int]:
     """Fork and exec one daemon; return queue-send's ends, {number they are to have: descriptor}."""
     its_input, to_it = _pipe()
     from_it, its_output = _pipe()
     if os.fork() == 0:
-        _child(home, daemon, its_input, its_output, lock)
+        _child(words, daemon, its_input, its_output, lock)
     os.close(its_input)
     os.close(its_output)
     return {daemon.to_it: to_it, daemon.from_it: from_it}
@@ -68,7 +69,7 @@ def _pipe() -> tuple[int, int]:
     return moved[0], moved[1]
 
 
-def _child(home: Home, daemon: Daemon, its_input: int, its_output: int, lock: int) -> None:
+def _child(words: list[str], daemon: Daemon, its_input: int, its_output: int, lock: int) -> None:
     """Become the daemon; never returns."""
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, wiring.KEPT_SIGNALS)
@@ -79,7 +80,6 @@ def _child(home: Home, daemon: Daemon, its_input: int, its_output: int, lock: in
             os.dup2(lock, wiring.SENDMUTEX)
         if daemon.owner is not None:
             become(daemon.owner)
-        words = command(daemon.program, home)
         os.execv(words[0], words)
     except (OSError, Failure) as error:
         complain("queue-start", f"alert: unable to run {daemon.program}: {error}")
@@ -87,34 +87,50 @@ def _child(home: Home, daemon: Daemon, its_input: int, its_output: int, lock: in
         os._exit(111)
 
 
+def guard_descriptors() -> None:
+    """Make sure that 0, 1 and 2 are open: no file of the queue may become one of them. Raises Permanent."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError as error:
+            if number == 1:
+                raise Permanent("descriptor 1, which takes the log, is not open") from error
+            # The lowest number that is free: this one.
+            os.open("/dev/null", os.O_RDWR)
+            os.set_inheritable(number, True)
+
+
 def run(home: Home) -> None:
     """Check, start, and become queue-send. Raises Failure; returns never."""
+    guard_descriptors()
     plan = plan_accounts(home)
     read_me(home)
     open_layout(home.queue)
     check_code(plan)
     lock = fcntl.fcntl(take_sendmutex(home), fcntl.F_DUPFD_CLOEXEC, HIGH)
     os.environ["QUEUE_HOME"] = home.path
+    # Before we are elsewhere: our own name, which says where the programs are, may be a relative one.
+    words = {name: command(name, home) for name in ("queue-send", *(daemon.program for daemon in daemons(plan)))}
     try:
         os.chdir(home.queue)
         ends: dict[int, int] = {}
         for daemon in daemons(plan):
-            ends.update(start(home, daemon, lock))
+            ends.update(start(words[daemon.program], daemon, lock))
         ends[wiring.SENDMUTEX] = lock
         os.closerange(3, HIGH)
         for number, end in ends.items():
             os.dup2(end, number)
         if plan.queue is not None:
             become(plan.queue)
-        words = command("queue-send", home)
-        os.execv(words[0], words)
+        os.execv(words["queue-send"][0], words["queue-send"])
     except OSError as error:
         raise Temporary(f"unable to start {error.filename or 'the daemons'}: {reason(error)}") from error
 
 
 def main(argv: list[str]) -> int:
     """Become queue-send, or return an exit code of queue_base.errors with a line on stderr."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, wiring.KEPT_SIGNALS)
+    # A daemon that cannot wait for its children, or is not told of a signal, would come to nothing later.
+    reset_signals(wiring.KEPT_SIGNALS)
     try:
         return prepare(argv)
     finally:

@@ -3,6 +3,10 @@
 import os
 import signal
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 
 class Signals:
     """Catches the given signals; `descriptor` becomes readable when one has come."""
@@ -23,6 +27,23 @@ class Signals:
 
 def _noted(number: int, frame: object) -> None:
     """Do nothing: the wakeup descriptor has the number already."""
+
+
+# Python ignores these for itself, so that a system call fails instead.
+_PYTHONS = {signal.SIGPIPE, signal.SIGXFSZ}
+
+
+def reset_signals(blocked: "Iterable[signal.Signals]" = ()) -> None:
+    """Ignore no signal and block none but these, whatever we were started with: both are inherited across exec."""
+    for number in signal.valid_signals() - _PYTHONS:
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+
+def keep_children() -> None:
+    """Have children wait for us to ask how they ended: where SIGCHLD is ignored, nobody can tell a failure."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
 def ignore(*numbers: signal.Signals) -> None:

@@ -19,6 +19,7 @@ from queue_base.draft import CONFIG, READ, REFUSED, TIMEOUT, Draft, QueueTrouble
 from queue_base.errors import reason
 from queue_base.home import Home
 from queue_base.intake import Intake
+from queue_base.signals import keep_children
 from queue_inject.source import Deadline
 from queue_wire.envelope import check_address
 
@@ -184,6 +185,8 @@ class FilterWriter(Writer):
         """`program` is what the environment's `variable` says. Raises QueueTrouble for a relative path."""
         if not os.path.isabs(program):
             raise QueueTrouble(CONFIG, f"unable to run {variable}={program}: it is no whole path; nothing was queued")
+        # Or what a program that failed had exited with would read 0.
+        keep_children()
         self._program = program
         self._environment = {**os.environ, "QUEUE_HOME": home.path}
         self.intake = _NoIntake(home, home.queue)

@@ -7,6 +7,7 @@ from queue_base.durable import write_all
 from queue_base.errors import PERMANENT, Temporary, reason
 from queue_base.home import Home
 from queue_base.programs import command
+from queue_base.signals import keep_children
 from queue_inject.sendmail_exit import TEMPORARY, USAGE, NoPermission
 
 # What Postfix's and Sendmail's mailq say; scripts look for it.
@@ -29,6 +30,7 @@ def _run_queuectl(home: Home, arguments: list[str], nothing: bytes) -> int:
     if os.path.isdir(home.queue) and not os.access(home.queue, os.R_OK | os.X_OK):
         raise NoPermission(f"unable to open {home.queue}: permission denied; root or its owner may")
     words = command("queuectl", home, *arguments)
+    keep_children()
     try:
         with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as child:
             assert child.stdout is not None

@@ -13,6 +13,7 @@ from queue_base.durable import write_all
 from queue_base.errors import PERMANENT, TEMPORARY, Failure, Permanent, Temporary, Usage, complain, reason
 from queue_base.home import find_home, take_help
 from queue_base.programs import command
+from queue_base.signals import keep_children
 
 _STOP = 99
 _CHUNK = 1 << 16
@@ -151,6 +152,7 @@ _COMMANDS = {
 def main(argv: list[str]) -> int:
     """Return an exit code of qmail-command(8); the program is chosen by its name."""
     name = os.path.basename(argv[0])
+    keep_children()
     try:
         if take_help(argv[1:], f"usage: {_USAGES[name]}\n", short=False):
             return 0

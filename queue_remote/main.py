@@ -23,7 +23,7 @@ from queue_base.errors import PERMANENT as EXIT_PERMANENT
 from queue_base.errors import TEMPORARY as EXIT_TEMPORARY
 from queue_base.errors import Failure, Temporary, Usage, complain, reason
 from queue_base.home import Home, take_help, take_home
-from queue_base.signals import ignore
+from queue_base.signals import ignore, keep_children
 from queue_remote.alone import deliver_alone, pack_alone
 from queue_remote.daemon import PROGRAM, Daemon
 from queue_remote.explain import explain
@@ -111,6 +111,7 @@ def run_route(home: Home, operands: list[str]) -> int:
 
 def main(argv: list[str]) -> int:
     fill_standard_descriptors()
+    keep_children()
     try:
         tracing = argv[1:2] == ["--trace"]
         home, operands = take_home(argv[2:] if tracing else argv[1:])

@@ -56,6 +56,21 @@ def test_the_program_gets_message_and_envelope_and_no_other_descriptor(home: Hom
     assert is_empty(home)
 
 
+def test_a_refusal_is_one_also_where_the_caller_ignores_its_children(home: Home, tmp_path: Path) -> None:
+    named = script(tmp_path / "filter", "cat >/dev/null; exit 31\n")
+    done = subprocess.run(
+        [*program("queue-inject"), "--home", home.path, "-f", "a@b.example", "c@d.example"],
+        input=MESSAGE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "QUEUE_ENQUEUE": named},
+        # Inherited across exec, as PHP and some daemons leave it.
+        preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN),
+        check=False,
+    )
+    assert (done.returncode, is_empty(home)) == (100, True), done.stderr
+    assert b"permanently rejected" in done.stderr
+
+
 def test_ours_comes_before_qmail_s_and_an_empty_one_counts_for_nothing(home: Home, tmp_path: Path) -> None:
     bad = script(tmp_path / "bad", "exit 31\n")
     good = script(tmp_path / "good", "cat >/dev/null; cat <&1 >/dev/null\n")
