@@ -112,6 +112,9 @@ def be_owner(home: Home) -> None:
         return  # Who opens it says that it is not there.
     owner = queue_owner(home)
     if owner.uid not in (0, account_uid(QMAIL_ACCOUNT)):
+        # The one thing that is imported later (queue_base.durable), as an account that perhaps may not read it.
+        import ctypes  # noqa: F401
+
         become(owner)
 
 

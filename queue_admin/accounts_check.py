@@ -6,7 +6,16 @@ import pwd
 import sys
 from typing import NamedTuple
 
-from queue_base.accounts import QMAIL_ACCOUNT, QUEUE_ACCOUNT, REMOTE_ACCOUNT, Owner, become, queue_owner
+from queue_base.accounts import (
+    INSTALL_ADVICE,
+    QMAIL_ACCOUNT,
+    QUEUE_ACCOUNT,
+    REMOTE_ACCOUNT,
+    Owner,
+    become,
+    first_hidden,
+    queue_owner,
+)
 from queue_base.errors import Failure, Permanent, Temporary
 from queue_base.home import Home
 from queue_base.programs import program_path
@@ -61,13 +70,13 @@ def check_code(plan: Plan) -> None:
             hidden = _first_hidden(owner, paths)
             if hidden:
                 raise Permanent(
-                    f"unable to read {hidden} as account {account}: permission denied; "
-                    "install the suite where every account may read it, such as /opt or /usr/local",
+                    f"unable to read {hidden} as account {account}: permission denied; {INSTALL_ADVICE}",
                 )
 
 
 def _code_paths() -> list[str]:
-    paths = [sys.executable, *(program_path(name) for name in PROGRAMS)]
+    # Where the interpreter is, and where its library is, may be two places.
+    paths = [sys.executable, os.__file__, *(program_path(name) for name in PROGRAMS)]
     for name in (*PACKAGES, *LIBRARIES):
         spec = importlib.util.find_spec(name)
         if spec is None or spec.origin is None:
@@ -83,7 +92,7 @@ def _first_hidden(owner: Owner, paths: list[str]) -> str:
     if child == 0:
         try:
             become(owner)
-            hidden = [_culprit(path) for path in paths if not os.access(path, os.R_OK)]
+            hidden = [first_hidden(path) for path in paths if not os.access(path, os.R_OK)]
             os.write(writer, "".join(hidden[:1]).encode()[:4000])
             os._exit(0)
         except Failure as error:
@@ -96,14 +105,3 @@ def _first_hidden(owner: Owner, paths: list[str]) -> str:
     if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0:
         raise Temporary(answer or "unable to look at the code as another account")
     return answer
-
-
-def _culprit(path: str) -> str:
-    """Return the first directory on the way that may not be searched, else the path itself."""
-    parent = os.path.dirname(path)
-    hidden = ""
-    while parent != os.path.dirname(parent):
-        if not os.access(parent, os.X_OK):
-            hidden = parent
-        parent = os.path.dirname(parent)
-    return hidden or path

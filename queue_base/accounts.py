@@ -14,6 +14,7 @@ QUEUE_ACCOUNT = "queue"
 REMOTE_ACCOUNT = "queuer"
 ALIAS_ACCOUNT = "queuea"
 QMAIL_ACCOUNT = "qmailq"
+INSTALL_ADVICE = "install the suite, and the Python that runs it, where every account may read them, such as /opt"
 
 
 class Owner:
@@ -43,3 +44,27 @@ def become(owner: Owner) -> None:
         os.setuid(owner.uid)
     except OSError as error:
         raise Permanent(f"unable to become uid {owner.uid} gid {owner.gid}: {reason(error)}") from error
+
+
+def become_reader(owner: Owner) -> None:
+    """Be the owner, as `become`, and go on only where it may read our code: some of it is imported when it is needed.
+
+    Raises Permanent, naming the path that hides it.
+    """
+    become(owner)
+    for path in (os.__file__, __file__):
+        if not os.access(path, os.R_OK):
+            raise Permanent(
+                f"unable to read {first_hidden(path)} as uid {owner.uid}: permission denied; {INSTALL_ADVICE}"
+            )
+
+
+def first_hidden(path: str) -> str:
+    """Return the first directory on the way to a path that we may not search, else the path itself."""
+    parent = os.path.dirname(path)
+    hidden = ""
+    while parent != os.path.dirname(parent):
+        if not os.access(parent, os.X_OK):
+            hidden = parent
+        parent = os.path.dirname(parent)
+    return hidden or path

@@ -23,9 +23,18 @@ class Home:
         self.users = path + "/users"
 
 
+def trusted_variable(name: str) -> str | None:
+    """Return a variable that chooses what is read or run, as secure_getenv(3) does: None where a set-uid or set-gid
+    program runs us, since its environment is that of whoever called it. An empty one is None too.
+    """
+    if os.getuid() != os.geteuid() or os.getgid() != os.getegid():
+        return None
+    return os.environ.get(name) or None
+
+
 def find_home(option: str | None = None) -> Home:
     """Return the home that `--home` (or None), QUEUE_HOME or the default names; made absolute."""
-    path = option or os.environ.get("QUEUE_HOME") or DEFAULT_HOME
+    path = option or trusted_variable("QUEUE_HOME") or DEFAULT_HOME
     return Home(os.path.abspath(path))
 
 

@@ -18,5 +18,6 @@ def program_path(name: str) -> str:
 
 
 def command(name: str, home: Home, *arguments: str) -> list[str]:
-    """Return the words that run a program of the suite on this home."""
-    return [sys.executable, program_path(name), "--home", home.path, *arguments]
+    """Return the words that run a program of the suite on this home; isolated from the environment if we are."""
+    isolated = ["-I"] if sys.flags.isolated else []
+    return [sys.executable, *isolated, program_path(name), "--home", home.path, *arguments]

@@ -8,7 +8,7 @@ import time
 
 from queue_base.control import read_line, read_me
 from queue_base.errors import Permanent
-from queue_base.home import Home
+from queue_base.home import Home, trusted_variable
 from queue_base.writer import mail_date
 from queue_inject.addresses import complete_argument
 from queue_inject.compose import Identity, make_author, make_message_id, make_sender, per_recipient
@@ -71,7 +71,7 @@ class Completer:
         self._author: bytes | None = None
         self._stamp = 0
         self._lists: frozenset[bytes] = frozenset()
-        path = os.environ.get("QUEUE_MFTFILE") or os.environ.get("QMAILMFTFILE")
+        path = trusted_variable("QUEUE_MFTFILE") or trusted_variable("QMAILMFTFILE")
         if path:
             # Imported here because few have such a file.
             from queue_inject.followup import read_lists

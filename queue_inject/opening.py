@@ -2,10 +2,10 @@
 
 import os
 
-from queue_base.accounts import become, queue_owner
+from queue_base.accounts import become_reader, queue_owner
 from queue_base.draft import CONFIG, HOME_TROUBLE, QUEUE_TROUBLE, QueueTrouble, Writer
 from queue_base.errors import Failure
-from queue_base.home import Home
+from queue_base.home import Home, trusted_variable
 from queue_base.layout import open_layout
 from queue_base.writer import QueueWriter
 
@@ -19,7 +19,7 @@ def open_writer(home: Home, filters: bool = False) -> Writer:
     environment names gets the message instead; queue-enqueue, which such programs end by running, never asks for that.
     """
     for variable in FILTERS if filters else ():
-        if program := os.environ.get(variable):
+        if program := trusted_variable(variable):
             # Imported here because it costs half as much as all the rest.
             from queue_inject.filter import FilterWriter
 
@@ -30,7 +30,7 @@ def open_writer(home: Home, filters: bool = False) -> Writer:
     try:
         owner = queue_owner(home)
         if effective == 0 and owner.uid != 0:
-            become(owner)
+            become_reader(owner)
     except Failure as failure:
         raise QueueTrouble(QUEUE_TROUBLE, str(failure)) from failure
     if effective not in (0, owner.uid):

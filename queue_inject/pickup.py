@@ -13,7 +13,7 @@ import signal
 import stat
 import time
 
-from queue_base.accounts import become, queue_owner
+from queue_base.accounts import become_reader, queue_owner
 from queue_base.errors import Failure, Permanent, complain, reason
 from queue_base.home import Home, take_daemon_home
 from queue_base.intake import SLOW_SECONDS
@@ -55,7 +55,7 @@ class Pickup:
     def __init__(self, home: Home) -> None:
         owner = queue_owner(home)
         if os.geteuid() == 0 and owner.uid != 0:
-            become(owner)
+            become_reader(owner)
         elif os.geteuid() != owner.uid:
             raise Permanent(f"unable to write to {home.queue}: it belongs to uid {owner.uid}; run as that user")
         self._log = OutPipe(1)

@@ -9,7 +9,7 @@ It ends at the end of fd 0. What cannot be queued now is Temporary; an address t
 import fcntl
 import os
 
-from queue_base.accounts import become, queue_owner
+from queue_base.accounts import become_reader, queue_owner
 from queue_base.draft import QueueTrouble
 from queue_base.durable import write_all
 from queue_base.errors import Failure, Temporary, complain, reason
@@ -68,7 +68,7 @@ class Forwarder:
         if self._writer is None:
             owner = queue_owner(self._home)
             if not os.geteuid() and owner.uid:
-                become(owner)
+                become_reader(owner)
             self._writer = QueueWriter(self._home, open_layout(self._home.queue), os.getuid())
         return self._writer
 

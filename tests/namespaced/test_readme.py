@@ -47,8 +47,9 @@ def installed() -> Iterator[Path]:
     """An /opt with the programs in it, and a user `you`; yield a directory that every account may walk through."""
     subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", "/opt"], check=True)
     shutil.copytree(BIN, PROGRAMS)
-    # `env python3` is to find what runs the tests.
-    (PROGRAMS / "python3").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    # `env python3`, and programs that look beside themselves, are to find what runs the tests. The packages are
+    # where PYTHONPATH says, which an isolated interpreter does not read.
+    (PROGRAMS / "python3").write_text(f'#!/bin/sh\n[ "$1" != -I ] || shift\nexec "{sys.executable}" "$@"\n')
     (PROGRAMS / "python3").chmod(0o755)
     place = Path(tempfile.mkdtemp(prefix="queue-home-", dir="/var/tmp"))
     place.chmod(0o755)

@@ -51,7 +51,10 @@ def home(place: Path) -> Home:
 
 def message(home: Home) -> bytes:
     """Make a message; return its path under queue/."""
-    Path(home.queue, "mess/1/1").write_bytes(b"Subject: x\n\n")
+    path, owner = Path(home.queue, "mess/1/1"), os.stat(home.queue)
+    path.write_bytes(b"Subject: x\n\n")
+    # Mail of the queue is its owner's; nothing else is opened for a delivery.
+    os.chown(path, owner.st_uid, owner.st_gid)
     return b"mess/1/1"
 
 
