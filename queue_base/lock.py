@@ -1,21 +1,27 @@
 """lock/sendmutex: whoever holds its flock is the one that changes classified messages."""
 
+import errno
 import fcntl
 import os
 import stat
 
-from queue_base.beneath import open_below
-from queue_base.errors import Temporary, reason
+from queue_base.beneath import Unfit, open_below
+from queue_base.errors import Permanent, Temporary, reason
 from queue_base.home import Home
 
 _NAME = "lock/sendmutex"
 
 
 def take_sendmutex(home: Home) -> int:
-    """Return a descriptor that holds the lock until it is closed everywhere. Raises Temporary at once if taken."""
+    """Return a descriptor that holds the lock until it is closed everywhere.
+
+    Raises Temporary at once if it is taken, Permanent where something else is in its place.
+    """
     path = f"{home.queue}/{_NAME}"
     try:
         handle = _open(home)
+    except Unfit as error:
+        raise Permanent(f"unable to open {path}: {error}; put a file of the queue's owner in its place") from error
     except OSError as error:
         raise Temporary(f"unable to open {path}: {reason(error)}") from error
     try:
@@ -29,7 +35,7 @@ def take_sendmutex(home: Home) -> int:
 
 
 def _open(home: Home) -> int:
-    """Return the file, open for writing, made where it is missing. Raises OSError.
+    """Return the file, open for writing, made where it is missing. Raises OSError, Unfit.
 
     Root opens it before it is the owner of the queue, and that owner may put anything in its place.
     """
@@ -42,6 +48,11 @@ def _open(home: Home) -> int:
             owner = os.stat(home.queue)
             os.fchown(handle, owner.st_uid, owner.st_gid)
         return handle
+    except OSError as error:
+        # A FIFO that nobody reads, or a socket.
+        if error.errno == errno.ENXIO:
+            raise Unfit("not a regular file") from error
+        raise
     found = os.fstat(handle)
     # A second name may be that of anybody's file, whom the lock would hinder; a backup's copies by link are ours.
     owners = (os.geteuid(), os.stat(home.queue).st_uid)
@@ -52,4 +63,4 @@ def _open(home: Home) -> int:
     else:
         return handle
     os.close(handle)
-    raise OSError(why)
+    raise Unfit(why)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_base.errors import Temporary
+from queue_base.errors import Permanent, Temporary
 from queue_base.home import Home
 from queue_base.lock import take_sendmutex
 from queue_local.jobs import open_message
@@ -46,7 +46,7 @@ def test_a_link_in_the_place_of_the_lock_makes_no_file_where_it_leads(home: Home
     lock, elsewhere = Path(home.queue, "lock/sendmutex"), tmp_path / "elsewhere"
     lock.unlink()
     lock.symlink_to(elsewhere)
-    with pytest.raises(Temporary, match=r"lock/sendmutex: sendmutex is a symbolic link"):
+    with pytest.raises(Permanent, match=r"lock/sendmutex: sendmutex is a symbolic link"):
         take_sendmutex(home)
     assert not elsewhere.exists()
 
@@ -56,7 +56,7 @@ def test_a_link_in_the_place_of_its_directory_makes_no_file_where_it_leads(home:
     elsewhere.mkdir()
     os.rename(f"{home.queue}/lock", f"{home.queue}/lock.old")
     Path(home.queue, "lock").symlink_to(elsewhere)
-    with pytest.raises(Temporary, match=r"lock/sendmutex: lock is a symbolic link"):
+    with pytest.raises(Permanent, match=r"lock/sendmutex: lock is a symbolic link"):
         take_sendmutex(home)
     assert list(elsewhere.iterdir()) == []
 
@@ -69,7 +69,7 @@ def test_a_fifo_in_the_place_of_the_lock_is_named_and_not_waited_for(home: Home,
     done = subprocess.run(
         [*program(name), "--home", home.path, *words], capture_output=True, text=True, check=False, timeout=60
     )
-    assert done.returncode == 111
+    assert done.returncode == 100
     assert "unable to open" in done.stderr and "lock/sendmutex" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
@@ -80,7 +80,7 @@ def test_another_name_of_somebodys_file_is_not_locked(foreign: Home, place: Path
     os.chown(theirs, VICTIM, VICTIM)
     lock.unlink()
     os.link(theirs, lock)
-    with pytest.raises(Temporary, match=f"another name of a file of uid {VICTIM}"):
+    with pytest.raises(Permanent, match=f"another name of a file of uid {VICTIM}"):
         take_sendmutex(foreign)
 
 
