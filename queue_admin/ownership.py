@@ -74,7 +74,7 @@ class Giver:
         if stat.S_ISFIFO(found.st_mode):
             self.commit.contents(os.path.dirname(path))
         else:
-            self.commit.contents(path)
+            self.commit.contents(path, os.dup(handle))
 
 
 def _is_right(found: os.stat_result, owner: Owner, mode: int) -> bool:

@@ -66,20 +66,26 @@ def unmark(layout: Layout, message: int, commit: Commit) -> None:
 def make_due(layout: Layout, message: int, now: int, commit: Commit) -> None:
     """Make the next attempts now, in whole seconds since the epoch."""
     for kind in ("local", "remote"):
-        path = layout.hashed(kind, message)
         try:
-            os.utime(path, (now, now))
+            _set_time(layout.hashed(kind, message), now * 1_000_000_000, commit)
         except FileNotFoundError:
             continue
-        commit.contents(path)
 
 
 def give_birth(layout: Layout, message: int, birth: int, commit: Commit) -> None:
     """Make a classified message one that was born at `birth`, in microseconds since the epoch, and is due."""
-    path = layout.hashed("info", message)
-    os.utime(path, ns=(birth * 1000, birth * 1000))
-    commit.contents(path)
+    _set_time(layout.hashed("info", message), birth * 1000, commit)
     make_due(layout, message, birth // 1_000_000, commit)
+
+
+def _set_time(path: str, nanoseconds: int, commit: Commit) -> None:
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        os.utime(handle, ns=(nanoseconds, nanoseconds))
+    except BaseException:
+        os.close(handle)
+        raise
+    commit.contents(path, handle)
 
 
 def leave_todo(layout: Layout, message: int, commit: Commit) -> None:
