@@ -151,8 +151,11 @@ def test_its_exit_code_counts_also_where_our_caller_ignores_the_death_of_childre
 ) -> None:
     named = script(tmp_path / "filter", f"cat >/dev/null; cat <&1 >/dev/null; exit {code}\n")
     command = [*program("queue-inject"), "--home", home.path, "c@d.example"]
-    ignoring = lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # noqa: E731
-    assert run(command, MESSAGE, ignoring, QUEUE_ENQUEUE=named).code == ours
+
+    def ignore() -> None:
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+
+    assert run(command, MESSAGE, ignore, QUEUE_ENQUEUE=named).code == ours
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGPIPE])
