@@ -1,4 +1,4 @@
-"""Removes what an earlier message left under a number that an injector is about to use.
+"""What is left of a message that has lost its text: an injector that is about to use its number removes it.
 
 The number is the inode number of a file that the injector holds, and mess/B/I is not there: so no message lives under
 it, and whatever else has that name belongs to one that has lost its text (by a failing disk, fsck, or an injector
@@ -38,6 +38,20 @@ def _remove(layout: Layout, message: int) -> None:
         if os.path.lexists(path):
             commit.unlink(path)
     commit.sync()
+
+
+def leftover_birth(layout: Layout, message: int) -> int | None:
+    """Return what names the rest of a message that has lost its text: the mtime of one of its files, in microseconds.
+
+    None where nothing is left, and where mess/B/I is there. Raises OSError.
+    """
+    for path in (layout.mess(message), *files_beside_mess(layout, message)):
+        try:
+            found = os.lstat(path)
+        except FileNotFoundError:
+            continue
+        return None if path == layout.mess(message) else found.st_mtime_ns // 1000
+    return None
 
 
 def files_beside_mess(layout: Layout, message: int) -> list[str]:

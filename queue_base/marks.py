@@ -10,6 +10,7 @@ import os
 
 from queue_base.durable import Commit, read_file
 from queue_base.layout import FILE_MODE, Layout
+from queue_base.leftovers import leftover_birth
 
 DELETED = b"deleted by the administrator; it ends when nothing of it is in flight"
 RETURNED = b"returned by the administrator; it bounces when nothing of it is in flight"
@@ -25,14 +26,17 @@ def clean_reason(reason: bytes) -> bytes:
 
 
 def birth_of(layout: Layout, message: int) -> int | None:
-    """Return a message's birth in microseconds, None where there is no such message."""
+    """Return a message's birth in microseconds, None where there is no such message.
+
+    What is left of one that has lost its text has a birth, too, so that it can be named and deleted.
+    """
     classified = not os.path.lexists(layout.todo(message))
     for path in [layout.hashed("info", message)] if classified else [layout.mess(message)]:
         try:
             return os.lstat(path).st_mtime_ns // 1000
         except FileNotFoundError:
             continue
-    return None
+    return leftover_birth(layout, message)
 
 
 def is_marked(layout: Layout, kind: str, message: int) -> bool:
