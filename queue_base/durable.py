@@ -133,8 +133,8 @@ class Commit:
         Its directory is synced in either case: a removal before a crash that nobody synced may
         have been seen by us and still be undone by a second crash.
         """
-        self._name_changes(path)
         try:
+            self._name_changes(path)
             os.unlink(path)
         except FileNotFoundError:
             return False
@@ -181,7 +181,11 @@ class Commit:
         directory = os.path.dirname(path) or "."
         if directory in self._directories:
             return
-        self._directories[directory] = self._open(directory, _DIRECTORY)
+        try:
+            self._directories[directory] = self._open(directory, _DIRECTORY)
+        except OSError as error:
+            # What cannot be done is to change that name.
+            raise OSError(error.errno, error.strerror, path) from error
 
     def _hold(self, handle: int, path: str) -> None:
         self._files[handle] = path
