@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from queue_base.errors import Temporary, reason
 from queue_base.layout import Layout
+from queue_base.leftovers import leftover_birth
 from queue_base.states import Presence
 from queue_wire.errors import FormatError
 from queue_wire.ids import pack_long_id, unpack_id
@@ -35,13 +36,16 @@ class Sight:
         self.state = STATES[presence.state()]
         mess = _lstat(layout.mess(message))
         info = _lstat(layout.hashed("info", message)) if presence.info and not presence.todo else mess
-        self.birth = info.st_mtime_ns // 1000 if info else None
+        self.birth = info.st_mtime_ns // 1000 if info else _leftover_birth(layout, message)
         self.size = mess.st_size if mess else None
         self.held = held
         self.corrupt = corrupt
         self.trouble = "files that make no state" if self.state == "unknown" else ""
+        if self.state == "unknown" and mess is None:
+            self.trouble = "its text is gone; queuectl delete removes what is left"
         if self.state == "gone":
-            self.state, self.trouble = "unknown", "held or corrupt, but there is no message"
+            self.state = "unknown"
+            self.trouble = "held or corrupt, but there is no message; queuectl delete removes the mark"
         if mess and not stat.S_ISREG(mess.st_mode):
             self.trouble = "mess is not a regular file"
         elif mess and mess.st_ino != message:
@@ -142,6 +146,13 @@ def _names(directory: str, found: set[int], number: int | None, split: int) -> I
         return  # hold/ and corrupt/ are not there in a queue that is not ours yet.
     except OSError as error:
         raise Temporary(f"unable to read {directory}: {reason(error)}") from error
+
+
+def _leftover_birth(layout: Layout, message: int) -> int | None:
+    try:
+        return leftover_birth(layout, message)
+    except OSError:
+        return None
 
 
 def _lstat(path: str) -> os.stat_result | None:

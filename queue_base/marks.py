@@ -10,6 +10,7 @@ import os
 
 from queue_base.durable import Commit, read_file
 from queue_base.layout import FILE_MODE, Layout
+from queue_base.leftovers import leftover_birth
 
 DELETED = b"deleted by the administrator; it ends when nothing of it is in flight"
 RETURNED = b"returned by the administrator; it bounces when nothing of it is in flight"
@@ -25,14 +26,17 @@ def clean_reason(reason: bytes) -> bytes:
 
 
 def birth_of(layout: Layout, message: int) -> int | None:
-    """Return a message's birth in microseconds, None where there is no such message."""
+    """Return a message's birth in microseconds, None where there is no such message.
+
+    What is left of one that has lost its text has a birth, too, so that it can be named and deleted.
+    """
     classified = not os.path.lexists(layout.todo(message))
     for path in [layout.hashed("info", message)] if classified else [layout.mess(message)]:
         try:
             return os.lstat(path).st_mtime_ns // 1000
         except FileNotFoundError:
             continue
-    return None
+    return leftover_birth(layout, message)
 
 
 def is_marked(layout: Layout, kind: str, message: int) -> bool:
@@ -66,20 +70,26 @@ def unmark(layout: Layout, message: int, commit: Commit) -> None:
 def make_due(layout: Layout, message: int, now: int, commit: Commit) -> None:
     """Make the next attempts now, in whole seconds since the epoch."""
     for kind in ("local", "remote"):
-        path = layout.hashed(kind, message)
         try:
-            os.utime(path, (now, now))
+            _set_time(layout.hashed(kind, message), now * 1_000_000_000, commit)
         except FileNotFoundError:
             continue
-        commit.contents(path)
 
 
 def give_birth(layout: Layout, message: int, birth: int, commit: Commit) -> None:
     """Make a classified message one that was born at `birth`, in microseconds since the epoch, and is due."""
-    path = layout.hashed("info", message)
-    os.utime(path, ns=(birth * 1000, birth * 1000))
-    commit.contents(path)
+    _set_time(layout.hashed("info", message), birth * 1000, commit)
     make_due(layout, message, birth // 1_000_000, commit)
+
+
+def _set_time(path: str, nanoseconds: int, commit: Commit) -> None:
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        os.utime(handle, ns=(nanoseconds, nanoseconds))
+    except BaseException:
+        os.close(handle)
+        raise
+    commit.contents(path, handle)
 
 
 def leave_todo(layout: Layout, message: int, commit: Commit) -> None:

@@ -70,7 +70,8 @@ class QueueWriter(Writer):
         uid = self._uid if uid is None else uid
         now = time.time_ns()
         handle, name = self._make_file(now)
-        return QueueDraft(self.intake, self._layout, handle, name, self._pid, uid, self._head(uid, now // 10**9))
+        head = self._head(uid, now // 10**9)
+        return QueueDraft(self.intake, self._layout, self._commit, handle, name, self._pid, uid, head)
 
     def _make_file(self, now: int) -> tuple[int, str]:
         """Return a new file's descriptor, and its name in pid/ or "" where it needs none. Raises QueueTrouble."""
@@ -97,20 +98,17 @@ class QueueWriter(Writer):
             return
         try:
             for message in messages:
-                self._commit.written(message.path)
-                if message.envelope >= 0:
-                    self._commit.nameless(message.envelope, os.path.dirname(message.intd))
+                message.note()
             self._sync(messages[0].path)
             named = [message for message in messages if message.envelope < 0]
             for message in named:
                 message.make_intd()
-                # The intd/ name may be lost: it is only the way to todo/, which is a name of its own.
-                self._commit.contents(message.intd)
             if named:
                 self._sync(named[0].intd)
             self._queue(messages)
         except BaseException:
-            self._commit = _same_count(self._commit)
+            # What it still had to sync is about to be removed, and may not hinder the next commit.
+            self._commit.forget()
             for message in messages:
                 message.discard()
             raise
@@ -119,7 +117,7 @@ class QueueWriter(Writer):
         failure: QueueTrouble | None = None
         for message in messages:
             try:
-                message.link(self._commit)
+                message.link()
             except QueueTrouble as error:
                 failure = error
                 break
@@ -137,13 +135,6 @@ class QueueWriter(Writer):
             self._commit.sync()
         except OSError as error:
             raise QueueTrouble(WRITE, f"unable to sync {path}: {reason(error)}") from error
-
-
-def _same_count(commit: Commit) -> Commit:
-    # What a failed commit still had to sync is about to be removed, and may not hinder the next one.
-    fresh = Commit()
-    fresh.syncs = commit.syncs
-    return fresh
 
 
 def mail_date(seconds: float) -> str:

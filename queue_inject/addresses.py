@@ -149,6 +149,9 @@ def complete(tokens: list[Token], names: "Names") -> tuple[list[Token], bytes]:
     tokens[place:place] = added
     local = "".join([token.value for token in significant[:at]])
     domain = "".join([token.value for token in [*significant[at:], *added]])
+    if not local:
+        # `@host` means nobody in an envelope: its mail would be discarded.
+        raise FormatError('an address whose name before the @ is empty ("")')
     return tokens, _checked((local + domain).encode("latin-1"))
 
 
@@ -194,8 +197,9 @@ def complete_argument(address: bytes, names: "Names") -> bytes:
 
 def complete_parts(local: bytes, host: bytes | None, names: "Names") -> bytes:
     """Return the address of a local part, taken as it is, and a host; None is defaulthost. Raises FormatError."""
-    if not local:
-        raise FormatError("it is empty" if host is None else "no name before the @")
+    # Nothing is quoted here, but `""` is what an empty name looks like elsewhere, and nobody's real one.
+    if local in (b"", b'""'):
+        raise FormatError("no name before the @" if local or host is not None else "it is empty")
     text = local.decode("latin-1")
     tokens = [] if host is None else tokenize("@" + host.decode("latin-1"))[0]
     return complete([Token(QUOTE, text, text), *tokens], names)[1]

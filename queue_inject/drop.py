@@ -1,7 +1,8 @@
 """Leaves mail in maildrop/, for a user who may not write to the queue (DESIGN: accounts; queue_wire.maildrop).
 
 The directory is 3733: anybody may make a file there, nobody but its owner may list it or open it to
-sync it. So a file's contents are synced by its own descriptor, and its name by syncfs through it.
+sync it. So a file's contents are synced by its own descriptor, and its name by syncfs through that: there is no other
+way for such a user. The descriptor was opened before the file was written, so it is told of every failed write since.
 queue-pickup, which is another account, must be able to read the file: it is 0640, and has the queue's group from the
 directory. A directory that does not give that (yet) makes it 0644; then what keeps it private is a name of 128 random
 bits in a directory that cannot be listed. The sticky bit says that its owner meant it to be mail. A user cannot
@@ -12,7 +13,7 @@ import os
 
 from queue_base.accounts import queue_owner
 from queue_base.draft import QUEUE_TROUBLE, TODO_TROUBLE, WRITE, Draft, QueueTrouble, Writer
-from queue_base.durable import sync_filesystem, write_all
+from queue_base.durable import sync_filesystem, sync_handles, write_all
 from queue_base.errors import reason
 from queue_base.home import Home
 from queue_base.intake import Intake
@@ -55,7 +56,11 @@ class DropDraft(Draft):
             write_all(self._handle, pack_header(length))
         except OSError as error:
             raise QueueTrouble(WRITE, f"unable to write {self.path}: {reason(error)}") from error
-        self.close()
+
+    @property
+    def handle(self) -> int:
+        """The descriptor that wrote the file; it is open until `discard`."""
+        return self._handle
 
     def rename(self) -> None:
         """Give the file its final name. Raises QueueTrouble."""
@@ -68,6 +73,11 @@ class DropDraft(Draft):
     def discard(self) -> None:
         if not self.renamed:
             super().discard()
+            return
+        try:
+            self.close()
+        except QueueTrouble:
+            pass  # It is synced, or the user was told that it is not.
 
 
 class DropWriter(Writer):
@@ -87,25 +97,20 @@ class DropWriter(Writer):
         if not drops:
             return
         try:
-            # The descriptor is for later, too: once a file has its name, queue-pickup may take it away.
-            handle = os.open(drops[0].path, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                os.fsync(handle) if len(drops) == 1 else sync_filesystem(handle)
-                self._name(drops, handle)
-            finally:
-                os.close(handle)
+            sync_handles([(drop.handle, drop.path) for drop in drops])
+            self._name(drops)
         except OSError as error:
             raise QueueTrouble(WRITE, f"unable to sync {self._directory}: {reason(error)}") from error
         finally:
             for drop in drops:
                 drop.discard()
 
-    def _name(self, drops: list[DropDraft], handle: int) -> None:
+    def _name(self, drops: list[DropDraft]) -> None:
         try:
             for drop in drops:
                 drop.rename()
         finally:
             # Those that were renamed before a failure may be taken all the same: make it true.
-            sync_filesystem(handle)
+            sync_filesystem(drops[0].handle)
             for drop in drops:
                 drop.queued = drop.renamed

@@ -7,13 +7,17 @@ other that it may be later. It never sees the end of an envelope unless the mess
 ends by running queue-enqueue queues nothing when we are killed.
 
 A program that cannot be run, dies by a signal, ends before it has read everything, or takes longer than 24 hours is
-temporary trouble; one over its time is killed, with what it has started.
+temporary trouble; one over its time is killed, with what it has started. What is still in a pipe when it ends was not
+read, even if a process that it leaves behind would read it later: only its own exit code answers for the message.
 """
 
+import fcntl
 import os
 import select
 import signal
+import struct
 import subprocess
+import termios
 
 from queue_base.draft import CONFIG, READ, REFUSED, TIMEOUT, Draft, QueueTrouble, Writer
 from queue_base.errors import reason
@@ -62,12 +66,14 @@ def explain_code(code: int) -> str:
 class FilterDraft(Draft):
     """A message on its way through the program."""
 
-    __slots__ = ("_deadline", "_envelope", "_names", "_process")
+    __slots__ = ("_deadline", "_ended", "_envelope", "_names", "_process", "_unread")
 
     def __init__(self, program: str, environment: dict[str, str], intake: Intake) -> None:
         """Start the program. Raises QueueTrouble."""
         self._deadline = Deadline()
         self._envelope = b""
+        # Descriptors to see what is left in the pipes, since ours to write are closed by then.
+        self._unread: list[int] = []
         handles: list[int] = []
         try:
             handles += os.pipe()
@@ -84,6 +90,7 @@ class FilterDraft(Draft):
             for handle in handles[::2]:
                 os.close(handle)
         self._names = handles[3]
+        self._ended = os.pidfd_open(self._process.pid)
         for handle in handles[1::2]:
             os.set_blocking(handle, False)
         super().__init__(intake, program, handles[1], b"")
@@ -94,57 +101,79 @@ class FilterDraft(Draft):
     def finish(self, sender: bytes, recipients: list[bytes]) -> None:
         tail = b"".join([b"T%s\0" % check_address(recipient) for recipient in recipients])
         self._envelope = b"F%s\0%s\0" % (check_address(sender), tail)
+        self._watch_unread(self._handle)
         self.close()
 
     def queue(self) -> None:
         """Hand over the envelope, and wait for the program's answer. Raises QueueTrouble."""
         self._send(self._names, self._envelope)
+        self._watch_unread(self._names)
         self._close_names()
         self._judge()
         self.queued = True
 
     def discard(self) -> None:
         """End the program; it has not got the end of an envelope."""
-        if self.queued:
-            return
-        self._kill()
-        self.close()
-        self._close_names()
-        self._process.wait()
+        unread, self._unread = self._unread, []
+        for handle in unread:
+            os.close(handle)
+        if not self.queued:
+            self._kill()
+            self.close()
+            self._close_names()
+            self._process.wait()
+        handle, self._ended = self._ended, -1
+        if handle >= 0:
+            os.close(handle)
 
     def _send(self, handle: int, data: bytes) -> None:
         poll = select.poll()
         poll.register(handle, select.POLLOUT)
+        poll.register(self._ended, select.POLLIN)
         sent = 0
         while sent < len(data):
             try:
-                poll.poll(self._left() * 1000)
+                if self._ended in dict(poll.poll(self._left() * 1000)):
+                    self._stop()
                 sent += os.write(handle, data[sent : sent + _PIECE])
             except BlockingIOError:
                 continue
-            except OSError as error:
-                self.close()
-                self._close_names()
-                # Its exit code tells more than that it has stopped reading.
-                self._judge()
-                raise _trouble(self.path, READ, "it did not read everything") from error
+            except OSError:
+                self._stop()
+
+    def _stop(self) -> None:
+        """It has stopped reading, or ended; its exit code tells more than that. Raises QueueTrouble."""
+        self.close()
+        self._close_names()
+        self._judge()
+        raise _trouble(self.path, READ, "it did not read everything")
+
+    def _watch_unread(self, handle: int) -> None:
+        """Keep a descriptor for `_judge` to see what is left in a pipe. Raises QueueTrouble.
+
+        Not before everything is written: as long as we could read it too, nothing would tell us that nobody does.
+        """
+        try:
+            self._unread.append(os.open(f"/proc/self/fd/{handle}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+        except OSError as error:
+            why = f"what it reads cannot be seen: /proc/self/fd/{handle}: {reason(error)}"
+            raise _trouble(self.path, CONFIG, why) from error
 
     def _judge(self) -> None:
         """Wait for the end of the program. Raises QueueTrouble unless it exited 0."""
-        handle = os.pidfd_open(self._process.pid)
-        try:
-            poll = select.poll()
-            poll.register(handle, select.POLLIN)
-            while not poll.poll(self._left() * 1000):
-                pass
-        finally:
-            os.close(handle)
+        poll = select.poll()
+        poll.register(self._ended, select.POLLIN)
+        while not poll.poll(self._left() * 1000):
+            pass
         code = self._process.wait()
         if code < 0:
             raise _trouble(self.path, CRASHED, f"it was killed by signal {-code}")
         if code:
             known = 11 if code == _OLD_TOO_LONG else code
             raise _trouble(self.path, known, f"it exited {code}: {explain_code(known)}")
+        left = sum(map(_count_unread, self._unread))
+        if left:
+            raise _trouble(self.path, READ, f"it exited 0 but did not read everything: {left} bytes are left")
 
     def _left(self) -> float:
         try:
@@ -164,6 +193,12 @@ class FilterDraft(Draft):
         handle, self._names = self._names, -1
         if handle >= 0:
             os.close(handle)
+
+
+def _count_unread(handle: int) -> int:
+    """Return how many bytes are in a pipe."""
+    (count,) = struct.unpack("i", fcntl.ioctl(handle, termios.FIONREAD, bytes(4)))
+    return int(count)
 
 
 class _NoIntake(Intake):

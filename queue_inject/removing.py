@@ -1,9 +1,8 @@
 """Removes files from maildrop/ whose messages are safe in the queue; those that cannot be removed are remembered."""
 
-import os
 import stat
 
-from queue_base.durable import sync_path
+from queue_base.durable import Commit
 from queue_base.errors import reason
 
 TYPE_CHECKING = False
@@ -38,13 +37,12 @@ class Queued:
         """Remove the files; return what went wrong."""
         troubles = []
         before = len(self._names)
+        commit = Commit()
         for name, inode in list(self._names.items()):
             try:
                 # Nothing that its owner put there meanwhile is removed, nor does it keep others from being removed.
                 if self._is_still(name, inode):
-                    os.unlink(f"{self._path}/{name}")
-            except FileNotFoundError:
-                pass
+                    commit.unlink(f"{self._path}/{name}")
             except OSError as error:
                 if self._is_still(name, inode):
                     troubles.append(f"unable to remove {self._path}/{name}: {reason(error)}")
@@ -53,7 +51,7 @@ class Queued:
         try:
             # A power cut may not bring back many messages that are queued already.
             if len(self._names) < before:
-                sync_path(self._path)
+                commit.sync()
         except OSError as error:
             troubles.append(f"unable to sync {self._path}: {reason(error)}")
         return troubles

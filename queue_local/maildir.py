@@ -36,25 +36,24 @@ def deliver_maildir(path: str, head: bytes, message: int) -> None:
     tmp, new = f"{path}tmp/{name}", f"{path}new/{name}"
     try:
         handle = os.open(tmp, _NEW, 0o600)
+        commit = Commit()
         try:
+            commit.contents(tmp, handle)
             _write(handle, head, message)
-            _publish(tmp, new)
+            _publish(commit, tmp, new)
         finally:
+            commit.forget()
             _remove(tmp)
     except OSError as error:
         raise Temporary(f"Temporary error on maildir delivery: {path}: {reason(error)}. (#4.3.0)") from error
 
 
 def _write(handle: int, head: bytes, message: int) -> None:
-    try:
-        write_all(handle, head)
-        offset = 0
-        while data := _read(message, offset):
-            write_all(handle, data)
-            offset += len(data)
-    finally:
-        # An error of close(2) is an error of the delivery: some network file systems write only now.
-        os.close(handle)
+    write_all(handle, head)
+    offset = 0
+    while data := _read(message, offset):
+        write_all(handle, data)
+        offset += len(data)
 
 
 def _read(message: int, offset: int) -> bytes:
@@ -64,9 +63,8 @@ def _read(message: int, offset: int) -> bytes:
         raise Temporary(f"Unable to read message: {reason(error)}. (#4.3.0)") from error
 
 
-def _publish(tmp: str, new: str) -> None:
-    commit = Commit()
-    commit.contents(tmp)
+def _publish(commit: Commit, tmp: str, new: str) -> None:
+    # It closes the file, too; some network file systems write only now, and say here what went wrong.
     commit.sync()
     commit.link(tmp, new)
     try:

@@ -135,17 +135,21 @@ class Store:
         commit = Commit()
         ends: dict[str, int] = {}
         try:
+            texts: dict[int, list[bytes]] = {}
             for failure in failures:
-                path = self.layout.bounce(failure.message)
+                texts.setdefault(failure.message, []).append(pack_failure(failure.recipient, failure.text))
+            for message, text in texts.items():
+                path = self.layout.bounce(message)
+                commit.removed(path)  # Its name changes where it is new.
                 handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
                 try:
-                    end = _cut(handle)
-                    ends.setdefault(path, end)
-                    os.lseek(handle, end, os.SEEK_SET)
-                    write_all(handle, pack_failure(failure.recipient, failure.text))
-                finally:
+                    ends[path] = _cut(handle)
+                    os.lseek(handle, ends[path], os.SEEK_SET)
+                    write_all(handle, b"".join(text))
+                except BaseException:
                     os.close(handle)
-                commit.written(path)
+                    raise
+                commit.contents(path, handle)
             commit.sync()
         except OSError:
             for path, end in ends.items():
@@ -182,11 +186,12 @@ class Store:
         commit = Commit()
         for kind in ("local", "remote"):
             path = self.layout.hashed(kind, message)
-            if os.path.exists(path):
-                commit.written(path)
-            else:
-                # Not `unlink`: this runs in the thread, and the file of a new message of this number could come now.
-                commit.removed(path)
+            # Not `unlink`: this runs in the thread, and the file of a new message of this number could come now.
+            commit.removed(path)
+            try:
+                commit.contents(path)
+            except FileNotFoundError:
+                continue
         commit.sync()
 
     def header(self, message: int) -> bytes:

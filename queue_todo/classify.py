@@ -78,7 +78,7 @@ def classify(layout: Layout, rules: Rules, messages: Iterable[int], parked: Iter
             if entry is not None:
                 outcome.entries.append(entry)
     _finish(layout, commit, outcome)
-    _park(layout, commit, outcome)
+    _park(layout, outcome)
     return outcome
 
 
@@ -105,6 +105,9 @@ def _prepare(layout: Layout, rules: Rules, message: int, commit: Commit) -> Entr
         else:
             commit.unlink(path)
     commit.unlink(layout.intd(message))
+    if os.path.lexists(layout.bounce(message)):
+        # Of an earlier message that has lost its text: nothing of this one has failed yet.
+        commit.unlink(layout.bounce(message))
     return Entry(message, mess.st_size, envelope, bool(local), bool(remote))
 
 
@@ -148,8 +151,10 @@ def confirm(layout: Layout, entries: list[Entry]) -> None:
     commit.sync()
 
 
-def _park(layout: Layout, commit: Commit, outcome: Outcome) -> None:
+def _park(layout: Layout, outcome: Outcome) -> None:
     """Write corrupt/B/I with the reason, for a person to look at; the message's other files stay."""
+    # A commit of its own: should the group's have failed, this one has not.
+    commit = Commit()
     parked = []
     for message, why in outcome.parked:
         try:

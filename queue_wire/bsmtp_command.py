@@ -5,6 +5,7 @@
 
 import re
 
+from queue_wire.address import split_address
 from queue_wire.envelope import check_address
 from queue_wire.errors import FormatError, quoted
 
@@ -53,7 +54,11 @@ def _unpack_argument(verb: bytes, text: bytes, line: bytes) -> bytes:
             raise FormatError(f"not a parameter of {verb.decode()}: {quoted(parameter)}")
         if keyword.upper() == b"SIZE" and not value.isdigit():
             raise FormatError(f"not a size: {quoted(parameter)}")
-    address = _unpack_path(found["bare"] or found["path"] or b"")
+    path = found["bare"] or found["path"] or b""
+    address = _unpack_path(path)
+    if path and not split_address(address)[0]:
+        # `""`: to envelopes it is nobody, or no sender at all.
+        raise FormatError(f"no name before the @: {quoted(line)}")
     if not address and verb == b"RCPT":
         raise FormatError(f"a recipient is empty: {quoted(line)}")
     return check_address(address)

@@ -165,7 +165,7 @@ def test_a_full_disk_ends_the_batch_and_says_where_to_go_on(home: Home, tmp_path
 
 
 def test_a_sync_that_fails_makes_its_group_failed_and_leaves_nothing(home: Home) -> None:
-    change = "import queue_base.durable as d\ndef fail(handle): raise OSError(5, 'x')\nd.sync_filesystem = fail"
+    change = "import os\ndef fail(handle): raise OSError(5, 'x')\nos.fsync = fail"
     batch = said(run(changed(home, change, "mbox"), b"".join(packed("mbox", number) for number in range(20))))
 
     assert batch.code == 111 and "--skip 0 " in batch.error and "input/output error" in batch.error

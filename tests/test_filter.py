@@ -13,6 +13,7 @@ import pytest
 
 from queue_base.home import Home
 from queue_inject.filter import explain_code
+from support.batches import packed
 from support.injectors import Outcome, has_begun, inject, is_empty, only, run
 from support.suite import BIN, program
 
@@ -119,6 +120,57 @@ def test_a_program_that_refuses_without_reading_is_believed_and_one_that_says_qu
     assert found.code == 111 and b"it did not read everything" in found.error
     deaf = script(tmp_path / "deaf", "exec 0</dev/null\ncat <&1 >/dev/null\nexit 0\n")
     assert send(home, deaf, large).code == 111
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "exit 0",
+        "sleep 0.3; exit 0",
+        "cat >/dev/null; exit 0",
+        "cat <&1 >/dev/null; exit 0",
+        "head -c 5 >/dev/null; cat <&1 >/dev/null; exit 0",
+        "cat >/dev/null; head -c 5 <&1 >/dev/null; exit 0",
+        "exec 0</dev/null; cat <&1 >/dev/null; exit 0",
+        # A process that it leaves behind answers for nothing.
+        "(exec >/dev/null 2>&1; sleep 5) & cat <&1 >/dev/null; exit 0",
+    ],
+)
+def test_a_program_that_exits_0_and_has_not_read_all_of_a_small_message_has_not_queued_it(
+    home: Home, tmp_path: Path, text: str
+) -> None:
+    named = script(tmp_path / "filter", f"{text}\n")
+    found = send(home, named)
+    assert found.code == 111 and b"did not read everything" in found.error, found
+    batch = packed("netstring", 1) + packed("netstring", 2)
+    done = run([*program("queue-inject"), "--home", home.path, "--batch", "netstring"], batch, QUEUE_ENQUEUE=named)
+    assert done.code == 111 and [line.split()[0] for line in done.output.splitlines()] == [b"failed", b"failed"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cat >/dev/null; cat <&1 >/dev/null; exit 0",
+        # Nobody needs to see the end of the envelope: its last byte tells.
+        "cat >/dev/null; head -c 27 <&1 >/dev/null; exit 0",
+        "cat /dev/stdin >/dev/null; cat </dev/fd/1 >/dev/null",
+    ],
+)
+def test_a_program_that_has_read_everything_is_believed(home: Home, tmp_path: Path, text: str) -> None:
+    assert send(home, script(tmp_path / "filter", f"{text}\n")).code == 0
+
+
+@pytest.mark.parametrize(("code", "ours"), [(0, 0), (31, 100), (71, 111)])
+def test_its_exit_code_counts_also_where_our_caller_ignores_the_death_of_children(
+    home: Home, tmp_path: Path, code: int, ours: int
+) -> None:
+    named = script(tmp_path / "filter", f"cat >/dev/null; cat <&1 >/dev/null; exit {code}\n")
+    command = [*program("queue-inject"), "--home", home.path, "c@d.example"]
+
+    def ignore() -> None:
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+
+    assert run(command, MESSAGE, ignore, QUEUE_ENQUEUE=named).code == ours
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGPIPE])

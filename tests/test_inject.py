@@ -164,7 +164,13 @@ def test_a_wrong_option_is_100_with_the_usage(home: Home, arguments: list[str]) 
     assert outcome.code == 100 and b"usage: queue-inject" in outcome.error and is_empty(home)
 
 
-@pytest.mark.parametrize("arguments", [["a b@c d"], [""], ["@x.y"], ["-f", "a@(b", "x@y.z"], ["a\nb@x.y"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *(["a b@c d"], [""], ["@x.y"], ['""@x.y'], ['""'], ["a\nb@x.y"]),
+        *(["-f", "a@(b", "x@y.z"], ["-f", '""@x', "x@y.z"]),
+    ],
+)
 def test_an_argument_that_is_no_address_is_100(home: Home, arguments: list[str]) -> None:
     refused(home, inject(home, *arguments, message=HEADER), 100, b"unable to use")
 

@@ -16,7 +16,7 @@ from support.saying import Say
 from support.suite import program
 
 COUNT = 7
-# The first group has one syncfs for all, the second one is few enough for an fsync each.
+# The first group is synced by two threads, the second one is few enough for one.
 GROUP = 5
 FEWER = f"""
 import queue_inject.batch_group

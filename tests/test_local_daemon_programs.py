@@ -156,7 +156,8 @@ def test_a_forward_is_synced_before_anybody_hears_of_it(mail: MailHome, tmp_path
         elif call.name == "write" and b"did 0+1+0\nqp " in call.data(1):
             # Once, from when it began, where strace shows it in two pieces.
             steps += ["report"] * (steps[-1:] != ["report"])
-    assert steps == ["sync mess", "sync mess", "sync intd", "link todo", "sync todo", "report"]
+    # The text and the envelope by descriptors that were opened in pid/ and intd/, before they had names.
+    assert steps == ["sync pid", "sync intd", "sync mess", "link todo", "sync todo", "report"]
 
 
 def test_a_line_that_fails_makes_no_forward(mail: MailHome) -> None:

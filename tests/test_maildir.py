@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_base import durable
 from queue_base.errors import Temporary
 from queue_local.maildir import deliver_maildir, unique_name
 from support.mailboxes import new_mail
@@ -117,12 +116,12 @@ def test_a_sync_that_fails_leaves_nothing_to_be_repeated(
 ) -> None:
     synced = []
 
-    def sync_path(path: str) -> None:
-        synced.append(path)
+    def fsync(handle: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{handle}"))
         if len(synced) == failing:
-            raise OSError(5, "Input/output error", path)
+            raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(durable, "sync_path", sync_path)
+    monkeypatch.setattr(os, "fsync", fsync)
     with pytest.raises(Temporary, match="input/output error"):
         deliver(maildir, b"x")
     assert names(maildir) == []

@@ -75,6 +75,12 @@ def test_a_list_is_completed_and_its_addresses_found(body: bytes, expected: byte
         (b"@b.c", "without a name before the @"),
         (b".", "without a name"),
         (b"<>", "an address is empty"),
+        (b'""@example.org', r"name before the @ is empty \(\"\"\)"),
+        (b'Ann <""@example.org>', "name before the @ is empty"),
+        (b'"" (Ann) @example.org', "name before the @ is empty"),
+        (b'a@b.c, ""', "name before the @ is empty"),
+        (b'<@relay.example:""@example.org>', "name before the @ is empty"),
+        (b'friends: ""@example.org;', "name before the @ is empty"),
         (b"a@b@c.d", "more than one @"),
         (b"a@@", "a @ at the end"),
         (b"a@b..", r"a \. at the end"),
@@ -130,7 +136,7 @@ def test_an_argument_needs_no_quoting(argument: bytes, address: bytes) -> None:
     assert complete_argument(argument, names) == address
 
 
-@pytest.mark.parametrize("argument", [b"", b"@b.c", b"a\nb@c.d", b"a@b c", b"a@b,c"])
+@pytest.mark.parametrize("argument", [b"", b"@b.c", b'""', b'""@b.c', b"a\nb@c.d", b"a@b c", b"a@b,c"])
 def test_an_argument_that_is_no_address_is_refused(argument: bytes) -> None:
     with pytest.raises(FormatError):
         complete_argument(argument, names)
@@ -150,7 +156,8 @@ atoms = st.text("abcxyz0189-_=?!'", min_size=1, max_size=8).map(str.encode)
 hosts = st.lists(atoms, min_size=1, max_size=3).map(b".".join)
 locals_ = st.lists(atoms, min_size=1, max_size=2).map(b".".join)
 specs = st.builds(lambda local, host: local + b"@" + host, locals_, hosts)
-quotes = st.builds(lambda text, host: b'"' + text.encode() + b'"@' + host, st.text("ab ,.;:<>()@", max_size=8), hosts)
+quotable = st.text("ab ,.;:<>()@", min_size=1, max_size=8)
+quotes = st.builds(lambda text, host: b'"' + text.encode() + b'"@' + host, quotable, hosts)
 addresses = st.one_of(atoms, specs, quotes)
 mailboxes = st.one_of(
     addresses,

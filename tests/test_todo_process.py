@@ -1,6 +1,7 @@
 """queue-todo as a process: what it finds, how it learns of it, and what it leaves on the disk."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -121,12 +122,16 @@ def test_a_burst_becomes_a_few_large_groups(tmp_path: Path) -> None:
     trace = tmp_path / "trace"
     expected = {queue_message(home, REMOTE) for _ in range(count)}
     with TodoDaemon(
-        home, wrapper=(need("strace"), "-f", "-o", str(trace), "-e", "trace=fsync,fdatasync,syncfs,sync,write")
+        home, wrapper=(need("strace"), "-f", "-y", "-o", str(trace), "-e", "trace=fsync,fdatasync,syncfs,sync,write")
     ) as todo:
         assert set(todo.notices(count)) == expected
         assert todo.exit() == 0
     calls = trace.read_text().splitlines()
-    assert sum("sync" in line for line in calls) <= count // 8, "a group of messages shares its commits"
+    assert not any("syncfs" in line or " sync(" in line for line in calls)
+    directories = [line for line in calls if re.search(r" fsync\(\d+<[^>]*/\d{1,2}>", line)]
+    assert len(directories) <= count // 2, "a group of messages shares its commits"
+    files = [line for line in calls if re.search(r" fsync\(\d+<[^>]*/\d{3,}>", line)]
+    assert len(files) == count * 2, "each file is synced once"
     assert sum(" write(1," in line for line in calls) <= 20
     assert all(Presence(todo.layout, message).state() == 5 for message in expected)
 

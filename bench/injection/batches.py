@@ -25,6 +25,27 @@ SENDER = b"ann@example.org"
 BODY = b"A line of an ordinary message, of some length.\n" * 40
 
 
+_ONE_SYNCFS = f"""
+import sys
+sys.path.insert(0, {str(ROOT)!r})
+import queue_base.durable as durable
+def sync_handles(files, directories=()):
+    for handle, _ in [*files, *directories][:1]:
+        durable.sync_filesystem(handle)
+durable.sync_handles = sync_handles
+from queue_inject.main import main
+sys.exit(main(sys.argv))
+"""
+_DIRTY = """
+import os, sys
+piece = os.urandom(1 << 20)
+while True:
+    with open(sys.argv[1], "wb", buffering=0) as file:
+        for _ in range(1024):
+            file.write(piece)
+"""
+
+
 def letter(number: int) -> bytes:
     """Return a message of 2 kB."""
     head = b"From: Ann <%s>\nTo: Bob <bob%d@example.net>\nSubject: number %d\n" % (SENDER, number, number)
@@ -53,15 +74,34 @@ def new_home(top: Path) -> Iterator[Home]:
             shutil.rmtree(path.parent, ignore_errors=True)
 
 
-def command(home: Home, form: str) -> list[str]:
-    return [sys.executable, str(ROOT / "bin/queue-inject"), "--home", home.path, "--batch", form]
+def command(home: Home, form: str, reference: bool = False) -> list[str]:
+    program = ["-c", _ONE_SYNCFS] if reference else [str(ROOT / "bin/queue-inject")]
+    return [sys.executable, *program, "--home", home.path, "--batch", form]
 
 
-def rate(top: Path, batch: Path, form: str, count: int) -> tuple[float, float]:
-    """Return messages a second, and microseconds of CPU a message, of a batch in a file."""
+@contextlib.contextmanager
+def dirty_data(top: Path) -> Iterator[None]:
+    """Have another process write a gigabyte to the disk, over and over, which it never syncs."""
+    path = top / "dirty"
+    process = subprocess.Popen([sys.executable, "-c", _DIRTY, str(path)])
+    try:
+        while not path.exists() or path.stat().st_size < 1 << 28:
+            time.sleep(0.05)
+        yield
+    finally:
+        process.kill()
+        process.wait()
+        path.unlink(missing_ok=True)
+
+
+def rate(top: Path, batch: Path, form: str, count: int, reference: bool = False) -> tuple[float, float]:
+    """Return messages a second, and microseconds of CPU a message, of a batch in a file.
+
+    The reference is the same batch where each wait for the disk is one syncfs.
+    """
     with new_home(top) as home, batch.open("rb") as data:
         begin = time.perf_counter()
-        process = subprocess.Popen(command(home, form), stdin=data, stdout=subprocess.DEVNULL)
+        process = subprocess.Popen(command(home, form, reference), stdin=data, stdout=subprocess.DEVNULL)
         _, status, usage = os.wait4(process.pid, 0)
         taken = time.perf_counter() - begin
         process.returncode = os.waitstatus_to_exitcode(status)
@@ -69,13 +109,15 @@ def rate(top: Path, batch: Path, form: str, count: int) -> tuple[float, float]:
         return count / taken, (usage.ru_utime + usage.ru_stime) / count * 1e6
 
 
-def count_syncs(top: Path, batch: Path, form: str, trace: Path) -> int:
-    """Return how many syncs a batch makes, counted with strace."""
+def count_syncs(top: Path, batch: Path, form: str, trace: Path) -> tuple[int, int]:
+    """Return how many fsyncs of files and directories, and how many syncs of all of a disk, a batch makes."""
     with new_home(top) as home, batch.open("rb") as data:
         calls = "fsync,fdatasync,syncfs,sync,sync_file_range,msync"
         words = ["strace", "-f", "-qq", "--seccomp-bpf", "-o", str(trace), "-e", f"trace={calls}", "-e", "signal=none"]
         subprocess.run([*words, "--", *command(home, form)], stdin=data, stdout=subprocess.DEVNULL, check=True)
-    return len(re.findall(r"^\d+ +\w+\(", trace.read_text(), re.MULTILINE))
+    names = re.findall(r"^\d+ +(\w+)\(", trace.read_text(), re.MULTILINE)
+    each = sum(name in ("fsync", "fdatasync", "msync") for name in names)
+    return each, names.count("syncfs") + names.count("sync")
 
 
 def peak_memory(top: Path, form: str, count: int) -> tuple[int, int]:

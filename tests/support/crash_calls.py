@@ -87,7 +87,9 @@ class Replay(Disk):
 
     def _do_clone(self, call: Call) -> bool:
         child = int(call.result.split()[0])
-        self.opened[child] = dict(self.opened.get(call.pid, {}))
+        table = self.opened.setdefault(call.pid, {})
+        # A thread has its process's descriptors, a child process copies of them.
+        self.opened[child] = table if "CLONE_FILES" in " ".join(call.arguments) else dict(table)
         self.current[child] = self.current.get(call.pid, "")
         return False
 
@@ -226,6 +228,10 @@ class Replay(Disk):
         return self._safe(call.pid, [], [opened.inode] if opened else [])
 
     _do_fdatasync = _do_fsync
+
+    def _do_sync_file_range(self, call: Call) -> bool:
+        """Nothing is safe after it: what it writes may still be in the disk's own memory, and no size is written."""
+        return False
 
     def _do_syncfs(self, call: Call) -> bool:
         if self.inside(call.descriptor(0)[1]) is None:

@@ -33,7 +33,7 @@ _CALL = re.compile(r"(\w+)\(")
 _KILLED = re.compile(r"\+\+\+ killed by SIG(KILL|USR1)")
 # What changes the disk, makes it safe, or is heard by somebody else.
 _CHANGING = re.compile(
-    r"(write|pwrite64|link|linkat|unlink|rename|renameat2|fsync|fdatasync|syncfs|ftruncate|mkdir|fchmod|utimensat|clone3?"
+    r"(write|pwrite64|link|linkat|unlink|rename|renameat2|fsync|fdatasync|sync_file_range|ftruncate|mkdir|fchmod|utimensat|clone3?"
     r"|vfork|exit_group)\(|openat\(.*(O_CREAT|O_TMPFILE)"
 )
 # One of so many other calls is for every test run.

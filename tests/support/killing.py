@@ -23,7 +23,7 @@ from support.tools import missing, need
 
 MAIN, SYNC, CLEAN = "queue-send, loop", "queue-send, thread of the disk", "queue-clean"
 _DISK = (
-    "write", "pwrite64", "fsync", "fdatasync", "syncfs", "rename", "link", "unlink", "truncate", "ftruncate",
+    "write", "pwrite64", "fsync", "fdatasync", "sync_file_range", "rename", "link", "unlink", "truncate", "ftruncate",
     "utimensat", "mkdir", "rmdir", "symlink",
 )  # fmt: skip
 # The loop opens files to read them, and writes to pipes, at other times in every run: only what changes
