@@ -4,9 +4,9 @@ import random
 
 from queue_base.errors import Failure
 from queue_base.home import Home
+from queue_base.syncing import Syncing
 from queue_send.controls import Controls, read_controls
 from queue_send.log import Log
-from queue_send.syncing import Syncing
 
 
 class Run:
