@@ -68,8 +68,10 @@ class TodoDaemon(Piped):
         self.write(REREAD)
 
     def exit(self) -> int:
-        """Send the command to exit; return the exit code."""
+        """Send the command to exit, read what it still has to say, answer what it asks; return the exit code."""
         self.write(EXIT)
+        while self.more():
+            self._told()
         return self.process.wait(30)
 
     def pull(self) -> None:
