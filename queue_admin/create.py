@@ -1,6 +1,5 @@
 """Makes a home, or what a home lacks. Nothing that is there is changed; a message is never touched."""
 
-import os
 import stat
 
 from queue_admin.make import Maker, is_there, naming
@@ -21,7 +20,7 @@ from queue_base.accounts import Owner
 from queue_base.durable import read_file
 from queue_base.errors import Permanent, Usage
 from queue_base.home import Home
-from queue_base.layout import HASHED, count_buckets
+from queue_base.layout import HASHED, count_buckets, is_directory
 from queue_wire.control import unpack_line, unpack_set
 from queue_wire.ids import is_prime, nearest_primes
 
@@ -68,7 +67,7 @@ def create_queue(maker: Maker, home: Home, split: int) -> None:
     maker.directory(home.queue, QUEUE_MODE)
     for kind, (mode, _) in OURS.items():
         path = f"{home.queue}/{kind}"
-        flat = kind in EITHER and os.path.isdir(path) and not os.path.isdir(f"{path}/0")
+        flat = kind in EITHER and is_directory(path) and not is_directory(f"{path}/0")
         maker.directory(path, mode, split if kind in BUCKETED and not flat else 0)
     maker.file(f"{home.queue}/lock/sendmutex", b"", SENDMUTEX_MODE)
     maker.fifo(f"{home.queue}/lock/trigger", TRIGGER_MODE)
@@ -104,7 +103,7 @@ def _choose_split(home: Home, wanted: int | None) -> int:
 
 
 def _buckets(home: Home, kind: str) -> int:
-    return count_buckets(home.queue, kind) if os.path.isdir(f"{home.queue}/{kind}") else 0
+    return count_buckets(home.queue, kind) if is_directory(f"{home.queue}/{kind}") else 0
 
 
 def _check_agrees(path: str, wanted: set[str], also: tuple[str, ...]) -> None:

@@ -33,6 +33,7 @@ from queue_base.durable import Commit
 from queue_base.errors import Permanent
 from queue_base.home import Home
 from queue_base.layout import open_layout
+from queue_base.states import is_there
 from queue_wire.maildrop import is_temporary
 
 MARKS = ("hold", "corrupt")
@@ -92,14 +93,17 @@ def _marks(home: Home, kind: str) -> list[str]:
 
 def _is_stale(home: Home, mark: str) -> bool:
     """Return whether the mark's message is gone; nobody misses such a mark."""
-    return not os.path.lexists("/".join([home.queue, "mess", *mark.split("/")[-2:]]))
+    mess = "/".join([home.queue, "mess", *mark.split("/")[-2:]])
+    with naming("look at", mess):
+        return not is_there(mess)
 
 
 def _listed(directory: str) -> list[str]:
-    if not os.path.isdir(directory):
-        return []
     with naming("read", directory):
-        return sorted(os.listdir(directory))
+        try:
+            return sorted(os.listdir(directory))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
 
 
 def _refuse(home: Home, force: bool, undecided: list[str]) -> None:

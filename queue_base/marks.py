@@ -10,6 +10,7 @@ import os
 
 from queue_base.durable import Commit, read_file
 from queue_base.layout import FILE_MODE, Layout
+from queue_base.states import is_there
 
 DELETED = b"deleted by the administrator; it ends when nothing of it is in flight"
 RETURNED = b"returned by the administrator; it bounces when nothing of it is in flight"
@@ -26,7 +27,7 @@ def clean_reason(reason: bytes) -> bytes:
 
 def birth_of(layout: Layout, message: int) -> int | None:
     """Return a message's birth in microseconds, None where there is no such message."""
-    classified = not os.path.lexists(layout.todo(message))
+    classified = not is_there(layout.todo(message))
     for path in [layout.hashed("info", message)] if classified else [layout.mess(message)]:
         try:
             return os.lstat(path).st_mtime_ns // 1000
@@ -37,7 +38,7 @@ def birth_of(layout: Layout, message: int) -> int | None:
 
 def is_marked(layout: Layout, kind: str, message: int) -> bool:
     """Return whether a message has a mark in hold/ or corrupt/."""
-    return os.path.lexists(layout.hashed(kind, message))
+    return is_there(layout.hashed(kind, message))
 
 
 def read_mark(layout: Layout, message: int) -> bytes | None:
