@@ -1,6 +1,5 @@
 """Makes a home, or what a home lacks. Nothing that is there is changed; a message is never touched."""
 
-import os
 import stat
 
 from queue_admin.make import Maker, is_there, naming
@@ -22,7 +21,7 @@ from queue_base.accounts import Owner
 from queue_base.durable import read_file
 from queue_base.errors import Permanent, Usage
 from queue_base.home import Home
-from queue_base.layout import HASHED, count_buckets
+from queue_base.layout import HASHED, count_buckets, is_directory
 from queue_wire.control import unpack_line, unpack_set
 from queue_wire.ids import is_prime, nearest_primes
 
@@ -109,7 +108,7 @@ def _choose_split(home: Home, wanted: int | None) -> int:
 
 
 def _buckets(home: Home, kind: str) -> int:
-    return count_buckets(home.queue, kind) if os.path.isdir(f"{home.queue}/{kind}") else 0
+    return count_buckets(home.queue, kind) if is_directory(f"{home.queue}/{kind}") else 0
 
 
 def _check_agrees(path: str, wanted: set[str], also: tuple[str, ...]) -> None:

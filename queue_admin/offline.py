@@ -5,7 +5,6 @@ Nothing is answered before it is safe. A crash leaves an order done, or not begu
 queue-send ends the message.
 """
 
-import os
 import time
 
 from queue_base import marks
@@ -13,6 +12,7 @@ from queue_base.durable import Commit
 from queue_base.errors import reason
 from queue_base.layout import Layout
 from queue_base.removal import remove_messages
+from queue_base.states import is_there
 from queue_wire import control_socket as wire
 from queue_wire.control_socket import GONE, NEWS, TROUBLE, Note, Reply, Request
 from queue_wire.errors import FormatError
@@ -65,7 +65,7 @@ class Offline:
     def _begin(self, request: Request, message: int, name: str, commit: Commit) -> bool:
         """Do what goes before the sync; return whether the message is changed."""
         layout, command = self._layout, request.command
-        queued = os.path.lexists(layout.todo(message))
+        queued = is_there(layout.todo(message))
         held = marks.read_mark(layout, message)
         corrupt = marks.is_marked(layout, "corrupt", message)
         now = time.time()

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from queue_base.errors import Temporary, reason
 from queue_base.layout import Layout
 from queue_base.leftovers import leftover_birth
-from queue_base.states import Presence
+from queue_base.states import Presence, is_there
 from queue_wire.errors import FormatError
 from queue_wire.ids import pack_long_id, unpack_id
 
@@ -68,13 +68,16 @@ class Stray:
 
 
 def look(layout: Layout, message: int) -> Sight | None:
-    """Return what is there of a message, None where nothing is."""
-    # A message on its way from one state to the next may be seen half in each; a second look sees it whole.
-    for _ in range(2):
-        presence = Presence(layout, message)
-        if presence.state() is not None:
-            break
-    held, corrupt = (os.path.lexists(layout.hashed(kind, message)) for kind in ("hold", "corrupt"))
+    """Return what is there of a message, None where nothing is. Raises Temporary where that cannot be found out."""
+    try:
+        # A message on its way from one state to the next may be seen half in each; a second look sees it whole.
+        for _ in range(2):
+            presence = Presence(layout, message)
+            if presence.state() is not None:
+                break
+        held, corrupt = (is_there(layout.hashed(kind, message)) for kind in ("hold", "corrupt"))
+    except OSError as error:
+        raise Temporary(f"unable to look at {error.filename}: {reason(error)}") from error
     if presence.state() == 1 and not held and not corrupt:
         return None
     return Sight(layout, message, presence, held, corrupt)
@@ -105,7 +108,11 @@ def survey(layout: Layout) -> Iterator[Sight | Stray]:
             yield from _seen(layout, names, message)
     # Those with a file in a numbered directory were seen with it.
     for message in sorted(set().union(*flat.values())):
-        if not any(os.path.lexists(layout.hashed(kind, message)) for kind in HASHED_KINDS):
+        try:
+            seen = any(is_there(layout.hashed(kind, message)) for kind in HASHED_KINDS)
+        except OSError as error:
+            raise Temporary(f"unable to look at {error.filename}: {reason(error)}") from error
+        if not seen:
             yield from _seen(layout, None, message)
 
 

@@ -5,6 +5,7 @@ Temporary for a queue that cannot be read, and Permanent for one whose directori
 """
 
 import os
+import stat
 
 from queue_base.errors import Permanent, Temporary, reason
 
@@ -79,12 +80,22 @@ def _check_buckets(queue: str, kind: str, split: int) -> None:
         raise Permanent(f"unable to use {queue}/{kind}: it has directory {split}, which mess/ lacks")
 
 
+def is_directory(path: str) -> bool:
+    """Return whether a path is a directory. Raises Temporary where that cannot be found out: it is no answer."""
+    try:
+        return stat.S_ISDIR(os.stat(path).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise Temporary(f"unable to look at {path}: {reason(error)}") from error
+
+
 def _is_flat(queue: str, kind: str, split: int) -> bool:
     top = f"{queue}/{kind}"
     # A flat directory may hold very many files, so it is not listed: only a hashed one has directories in it.
-    if any(os.path.isdir(f"{top}/{number}") for number in (0, split - 1)):
+    if any(is_directory(f"{top}/{number}") for number in (0, split - 1)):
         _check_buckets(queue, kind, split)
         return False
-    if not os.path.isdir(top):
+    if not is_directory(top):
         raise Permanent(f"unable to use {top}: it is not a directory that is there; queuectl init makes a queue")
     return True

@@ -12,6 +12,7 @@ import os
 
 from queue_base.durable import Commit
 from queue_base.layout import Layout
+from queue_base.states import is_there
 
 
 def remove_leftovers(layout: Layout, message: int) -> None:
@@ -31,11 +32,11 @@ def remove_leftovers(layout: Layout, message: int) -> None:
 
 
 def _remove(layout: Layout, message: int) -> None:
-    if os.path.lexists(layout.mess(message)):
+    if is_there(layout.mess(message)):
         return  # A copied queue, whose names are not its inode numbers: giving ours that name will fail.
     commit = Commit()
     for path in files_beside_mess(layout, message):
-        if os.path.lexists(path):
+        if is_there(path):
             commit.unlink(path)
     commit.sync()
 

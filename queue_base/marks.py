@@ -11,6 +11,7 @@ import os
 from queue_base.durable import Commit, read_file
 from queue_base.layout import FILE_MODE, Layout
 from queue_base.leftovers import leftover_birth
+from queue_base.states import is_there
 
 DELETED = b"deleted by the administrator; it ends when nothing of it is in flight"
 RETURNED = b"returned by the administrator; it bounces when nothing of it is in flight"
@@ -30,7 +31,7 @@ def birth_of(layout: Layout, message: int) -> int | None:
 
     What is left of one that has lost its text has a birth, too, so that it can be named and deleted.
     """
-    classified = not os.path.lexists(layout.todo(message))
+    classified = not is_there(layout.todo(message))
     for path in [layout.hashed("info", message)] if classified else [layout.mess(message)]:
         try:
             return os.lstat(path).st_mtime_ns // 1000
@@ -41,7 +42,7 @@ def birth_of(layout: Layout, message: int) -> int | None:
 
 def is_marked(layout: Layout, kind: str, message: int) -> bool:
     """Return whether a message has a mark in hold/ or corrupt/."""
-    return os.path.lexists(layout.hashed(kind, message))
+    return is_there(layout.hashed(kind, message))
 
 
 def read_mark(layout: Layout, message: int) -> bytes | None:

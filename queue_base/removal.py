@@ -15,7 +15,7 @@ from collections.abc import Iterable
 
 from queue_base.durable import Commit
 from queue_base.layout import Layout
-from queue_base.states import Presence
+from queue_base.states import Presence, is_there
 from queue_wire.errors import FormatError
 from queue_wire.ids import unpack_id
 
@@ -73,7 +73,7 @@ def _remove_info(layout: Layout, message: int, commit: Commit) -> None:
 def _remove_marks(layout: Layout, message: int, commit: Commit) -> None:
     """A mark must not be there for the next message of the number. Few messages have one: the others cost no sync."""
     for kind in ("hold", "corrupt"):
-        if os.path.lexists(layout.hashed(kind, message)):
+        if is_there(layout.hashed(kind, message)):
             commit.unlink(layout.hashed(kind, message))
 
 
@@ -81,11 +81,13 @@ def _second_name(layout: Layout, message: int) -> str:
     return f"{layout.queue}/pid/{FINISHED_PREFIX}{message}"
 
 
-def finish_removals(layout: Layout) -> None:
+def finish_removals(layout: Layout) -> list[OSError]:
     """Finish what we were doing when we died: messages with a second name whose info/ is gone.
 
-    One that still has its info/ is S5: queue-send finds it, and asks for its removal again. Raises OSError.
+    One that still has its info/ is S5: queue-send finds it, and asks for its removal again. Return what went wrong, one
+    for each message that stays as it is; the sweep will find it. Raises OSError where nothing can be looked at.
     """
+    troubles = []
     for name in os.listdir(layout.queue + "/pid"):
         if not name.startswith(FINISHED_PREFIX):
             continue
@@ -93,9 +95,13 @@ def finish_removals(layout: Layout) -> None:
             message = unpack_id(os.fsencode(name[len(FINISHED_PREFIX) :]))
         except FormatError:
             continue  # Not ours: a person's file.
-        if Presence(layout, message).state() == 2:
-            commit = Commit()
-            _remove_marks(layout, message, commit)
-            commit.sync()
-            os.unlink(layout.mess(message))
-        os.unlink(f"{layout.queue}/pid/{name}")
+        try:
+            if Presence(layout, message).state() == 2:
+                commit = Commit()
+                _remove_marks(layout, message, commit)
+                commit.sync()
+                os.unlink(layout.mess(message))
+            os.unlink(f"{layout.queue}/pid/{name}")
+        except OSError as error:
+            troubles.append(error)
+    return troubles

@@ -8,20 +8,33 @@ import os
 from queue_base.layout import Layout
 
 
+def is_there(path: str) -> bool:
+    """Return whether there is anything of this name. Raises OSError where that cannot be found out.
+
+    Only ENOENT is absence. os.path.exists and its like take every error for it: a directory that may not be searched,
+    a disk that cannot be read, a server that does not answer would make mail look as if it were not there.
+    """
+    try:
+        os.lstat(path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
 class Presence:
     """Whether each of a message's files exists."""
 
     __slots__ = ("bounce", "info", "intd", "local", "mess", "remote", "todo")
 
     def __init__(self, layout: Layout, message: int) -> None:
-        """Look at the disk; a file that may not be seen counts as absent."""
-        self.mess = os.path.lexists(layout.mess(message))
-        self.intd = os.path.lexists(layout.intd(message))
-        self.todo = os.path.lexists(layout.todo(message))
-        self.info = os.path.lexists(layout.hashed("info", message))
-        self.local = os.path.lexists(layout.hashed("local", message))
-        self.remote = os.path.lexists(layout.hashed("remote", message))
-        self.bounce = os.path.lexists(layout.bounce(message))
+        """Look at the disk. Raises OSError where a file may be there or not."""
+        self.mess = is_there(layout.mess(message))
+        self.intd = is_there(layout.intd(message))
+        self.todo = is_there(layout.todo(message))
+        self.info = is_there(layout.hashed("info", message))
+        self.local = is_there(layout.hashed("local", message))
+        self.remote = is_there(layout.hashed("remote", message))
+        self.bounce = is_there(layout.bounce(message))
 
     def state(self) -> int | None:
         """Return 1 to 5, or None for a combination that no crash of ours can leave."""

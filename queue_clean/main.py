@@ -18,7 +18,7 @@ from queue_base.layout import Layout, open_layout
 from queue_base.pipes import PeerLost, read_available
 from queue_base.removal import finish_removals, remove_messages
 from queue_base.signals import ignore
-from queue_clean.sweep import sweep
+from queue_clean.sweep import Swept, sweep
 from queue_wire.cleaning import NOT_UNDERSTOOD, REMOVED, TROUBLE
 from queue_wire.errors import FormatError
 from queue_wire.ids import unpack_id
@@ -54,7 +54,7 @@ def loop(layout: Layout) -> None:
     reader = RecordReader()
     poll = select.poll()
     poll.register(0, select.POLLIN)
-    sweeping: Iterator[int] | None = None
+    sweeping: Iterator[Swept] | None = None
     next_sweep = time.monotonic()
     while True:
         wait = 0.0 if sweeping else max(0.0, next_sweep - time.monotonic())
@@ -70,8 +70,12 @@ def loop(layout: Layout) -> None:
         elif sweeping is None:
             sweeping = sweep(layout, time.time())
             next_sweep = time.monotonic() + SWEEP_EVERY
-        elif next(sweeping, None) is None:
-            sweeping = None
+        else:
+            swept = next(sweeping, None)
+            if swept is None:
+                sweeping = None
+            elif swept.trouble:
+                complain("queue-clean", f"warning: {swept.trouble}; the next sweep will try again")
 
 
 def main(argv: list[str]) -> int:
@@ -84,9 +88,13 @@ def main(argv: list[str]) -> int:
         os.umask(0o027)
         layout = open_layout(home.queue)
         try:
-            finish_removals(layout)
+            troubles = finish_removals(layout)
         except OSError as error:
-            complain("queue-clean", f"warning: unable to remove {error.filename}: {reason(error)}; the sweep will")
+            troubles = [error]
+        for trouble in troubles[:1]:
+            others = f" (and {len(troubles) - 1} more)" if len(troubles) > 1 else ""
+            text = f"warning: unable to remove {trouble.filename}{others}: {reason(trouble)}; the sweep will"
+            complain("queue-clean", text)
         loop(layout)
     except PeerLost:
         return 0

@@ -1,12 +1,17 @@
 """Sweeps away what injectors that died have left: S2 and S3 older than 36 hours, and old names in pid/.
 
 36 hours is more than the 24 that an injector allows itself (qmail's OSSIFIED). A message with a file in
-todo/ or info/ is never touched. The sweep is a generator, so that requests are served between its steps.
+todo/ or info/ is never touched, nor is one of which that cannot be found out: only ENOENT, in a directory that is
+there, means that a file is absent. The sweep is a generator, so that requests are served between its steps.
 """
 
+import errno
 import os
+import stat
 from collections.abc import Iterator
+from typing import NamedTuple
 
+from queue_base.errors import reason
 from queue_base.layout import Layout
 from queue_base.removal import remove_messages
 from queue_base.states import Presence
@@ -14,48 +19,90 @@ from queue_wire.errors import FormatError
 from queue_wire.ids import unpack_id
 
 OLD = 129600  # Seconds: 36 hours.
+KINDS = ("intd", "todo", "info", "local", "remote", "bounce")
 
 
-def sweep(layout: Layout, now: float) -> Iterator[int]:
-    """Yield after each directory the number of files removed from it. `now` is seconds since the epoch."""
+class Swept(NamedTuple):
+    """What came of a directory: how many files or messages were removed, and what went wrong, empty for nothing."""
+
+    removed: int
+    trouble: str
+
+
+def sweep(layout: Layout, now: float) -> Iterator[Swept]:
+    """Yield after each directory. `now` is seconds since the epoch."""
     yield _sweep_pid(layout.queue + "/pid", now)
     for directory in layout.directories("mess"):
         yield _sweep_mess(layout, directory, now)
 
 
-def _sweep_pid(directory: str, now: float) -> int:
+def _sweep_pid(directory: str, now: float) -> Swept:
     removed = 0
-    for name in _old_names(directory, now):
+    troubles: list[OSError] = []
+    for name in _old_names(directory, now, troubles):
         try:
             os.unlink(f"{directory}/{name}")
             removed += 1
-        except OSError:
-            continue  # Gone already, or not ours to remove; the next sweep tries again.
-    return removed
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            troubles.append(error)
+    return Swept(removed, _tell("sweep", troubles))
 
 
-def _sweep_mess(layout: Layout, directory: str, now: float) -> int:
+def _sweep_mess(layout: Layout, directory: str, now: float) -> Swept:
     dead = []
-    for name in _old_names(directory, now):
+    troubles: list[OSError] = []
+    for name in _old_names(directory, now, troubles):
         try:
             message = unpack_id(os.fsencode(name))
         except FormatError:
             continue  # Not a message: a person's file.
-        if Presence(layout, message).state() in (2, 3):
-            dead.append(message)
-    return len(dead) - len(remove_messages(layout, dead)) if dead else 0
+        try:
+            if Presence(layout, message).state() in (2, 3):
+                _check_directories(layout, message)
+                dead.append(message)
+        except OSError as error:
+            troubles.append(error)
+    failed = remove_messages(layout, dead) if dead else {}
+    troubles += failed.values()
+    return Swept(len(dead) - len(failed), _tell("sweep", troubles))
 
 
-def _old_names(directory: str, now: float) -> Iterator[str]:
+def _check_directories(layout: Layout, message: int) -> None:
+    """Raise OSError where a directory is missing that might have a file of the message: then nobody knows."""
+    paths = {
+        "todo": layout.todo(message),
+        "intd": layout.intd(message),
+        "bounce": layout.bounce(message),
+    }
+    for kind in KINDS:
+        directory = os.path.dirname(paths.get(kind) or layout.hashed(kind, message))
+        if not stat.S_ISDIR(os.stat(directory).st_mode):
+            raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), directory)
+
+
+def _tell(verb: str, troubles: list[OSError]) -> str:
+    """Return one text for all that went wrong in a directory."""
+    if not troubles:
+        return ""
+    others = f" (and {len(troubles) - 1} more)" if len(troubles) > 1 else ""
+    return f"unable to {verb} {troubles[0].filename}{others}: {reason(troubles[0])}"
+
+
+def _old_names(directory: str, now: float, troubles: list[OSError]) -> Iterator[str]:
     """Yield the names of files whose last change, of contents or of names, is older than OLD."""
     try:
         with os.scandir(directory) as entries:
             for entry in entries:
                 try:
                     found = entry.stat(follow_symlinks=False)
-                except OSError:
+                except FileNotFoundError:
+                    continue
+                except OSError as error:
+                    troubles.append(error)
                     continue
                 if max(found.st_mtime, found.st_ctime) < now - OLD:
                     yield entry.name
-    except OSError:
-        return
+    except OSError as error:
+        troubles.append(error)

@@ -7,13 +7,12 @@ was moved in from a directory of the attacker's, or linked, has not that group, 
 maildrop/ and hands it on; but then nobody has given the file the bit, which no program sets on files.
 """
 
-import errno
 import os
 import stat
 
 from queue_base.errors import reason
 from queue_base.writer import QueueDraft, QueueWriter
-from queue_inject.untrusted import Directory, Unfit
+from queue_inject.untrusted import OURS, Directory, Unfit
 from queue_wire.errors import FormatError
 from queue_wire.maildrop import ENVELOPE_MAX, HEADER_LENGTH, unpack_envelope, unpack_header
 
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 HOLES_FROM = 16 * 1024 * 1024
 SMALLEST_SHARE = 64
 _CHUNK = 1 << 18
-# We have too many files open, or too little memory: nothing that the file could help.
-_OURS = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM))
 
 
 class Rules:
@@ -61,7 +58,7 @@ class Copy:
     __slots__ = ("_end", "_handle", "_place", "_status", "draft", "uid")
 
     def __init__(self, handle: int, status: os.stat_result, writer: QueueWriter) -> None:
-        """Take over the descriptor. Raises Unfit, FormatError, QueueTrouble; the descriptor is closed then."""
+        """Take over the descriptor. Raises Unfit, FormatError, QueueTrouble, OSError; the descriptor is closed then."""
         self._handle = handle
         self._status = status
         self._place = HEADER_LENGTH
@@ -84,7 +81,7 @@ class Copy:
     def run(self, most: int) -> bool:
         """Copy at most so many bytes, or a little more; return whether it is whole. Raises Unfit, QueueTrouble.
 
-        Also FormatError. After an error, or when it is not wanted any more, `give_up`.
+        Also FormatError, and OSError where it may pass. After an error, or when it is not wanted any more, `give_up`.
         """
         assert self.draft is not None
         stop = min(self._end, self._place + most)
@@ -136,6 +133,8 @@ class Copy:
         try:
             return os.pread(self._handle, most, start)
         except OSError as error:
+            if error.errno in OURS:
+                raise
             raise Unfit(f"unable to read it: {reason(error)}") from error
 
 
@@ -146,7 +145,7 @@ def open_copy(directory: Directory, name: str, rules: Rules, writer: QueueWriter
     except FileNotFoundError:
         raise
     except OSError as error:
-        if error.errno in _OURS:
+        if error.errno in OURS:
             raise
         # Nothing that its owner did to it may have us try it again and again.
         raise Unfit(reason(error)) from error

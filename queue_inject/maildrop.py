@@ -16,7 +16,7 @@ from queue_inject.copying import Copy, Rules, open_copy
 from queue_inject.removing import MOST as QUEUED_MOST
 from queue_inject.removing import Queued
 from queue_inject.turns import Turns
-from queue_inject.untrusted import Directory, Unfit
+from queue_inject.untrusted import OURS, Directory, Unfit
 from queue_wire.errors import FormatError
 from queue_wire.maildrop import is_finished
 
@@ -30,6 +30,7 @@ PIECE = 4 * 1024 * 1024
 LARGE_AT_ONCE = 4
 # Those that the queue refused, to be tried again: beyond this number a scan finds them.
 LATER_MOST = 10_000
+UNKNOWN = -1  # Whose a file is that could not be looked at.
 
 
 class Maildrop:
@@ -78,7 +79,10 @@ class Maildrop:
         except FileNotFoundError:
             return
         except OSError as error:
-            self._aside.put(name, None, reason(error))
+            if error.errno in OURS:
+                self._put_off(name, UNKNOWN)
+            else:
+                self._aside.put(name, None, reason(error))
             return
         if not self._small.add(uid, name):
             self.missed = True
@@ -163,7 +167,7 @@ class Maildrop:
         except FileNotFoundError:
             pass
         except (Unfit, FormatError) as error:
-            self._aside.put(name, uid, str(error))
+            self._aside.put(name, None if uid == UNKNOWN else uid, str(error))
         except (QueueTrouble, OSError) as error:
             text = f"unable to open {name}: {reason(error)}" if isinstance(error, OSError) else str(error)
             self._put_off(name, uid, text, troubles)

@@ -1,5 +1,6 @@
 """Removes files from maildrop/ whose messages are safe in the queue; those that cannot be removed are remembered."""
 
+import errno
 import stat
 
 from queue_base.durable import Commit
@@ -44,7 +45,7 @@ class Queued:
                 if self._is_still(name, inode):
                     commit.unlink(f"{self._path}/{name}")
             except OSError as error:
-                if self._is_still(name, inode):
+                if not self._is_another(name, inode):
                     troubles.append(f"unable to remove {self._path}/{name}: {reason(error)}")
                     continue
             del self._names[name]
@@ -57,9 +58,20 @@ class Queued:
         return troubles
 
     def _is_still(self, name: str, inode: int) -> bool:
-        """Return whether a name is that of the file that was taken."""
+        """Return whether a name is that of the file that was taken. Raises OSError where nobody knows."""
         try:
             found = self._opened().look(name)
-            return found.st_ino == inode and stat.S_ISREG(found.st_mode)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            if error.errno == errno.EXDEV:
+                return False  # A mount point.
+            raise
+        return found.st_ino == inode and stat.S_ISREG(found.st_mode)
+
+    def _is_another(self, name: str, inode: int) -> bool:
+        """Return whether a name is certainly not that of the file any more: forgotten, it would be queued again."""
+        try:
+            return not self._is_still(name, inode)
         except OSError:
             return False

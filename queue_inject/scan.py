@@ -6,7 +6,7 @@ import time
 from queue_base.errors import reason
 from queue_inject.aside import Aside
 from queue_inject.maildrop import Maildrop
-from queue_inject.untrusted import kind
+from queue_inject.untrusted import OURS, kind
 from queue_wire.maildrop import is_finished, is_temporary
 
 TYPE_CHECKING = False
@@ -91,7 +91,8 @@ class Scan:
         except FileNotFoundError:
             pass
         except OSError as error:
-            self._aside.put(name, None, reason(error))
+            if error.errno not in OURS:  # The next scan looks again.
+                self._aside.put(name, None, reason(error))
 
     def _set_aside(self, name: str, regular: bool) -> None:
         try:
@@ -99,7 +100,8 @@ class Scan:
         except FileNotFoundError:
             return
         except OSError as error:
-            self._aside.put(name, None, reason(error))
+            if error.errno not in OURS:
+                self._aside.put(name, None, reason(error))
             return
         why = "queue-inject leaves no file of such a name" if regular else f"it is {kind(found.st_mode)}"
         self._aside.put(name, found.st_uid, why)

@@ -46,6 +46,10 @@ _syscall.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.c_void
 _syscall.restype = ctypes.c_long
 
 
+# We have too many files open, or too little memory, or the disk fails: nothing that a file's owner has done.
+OURS = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE, errno.EINTR))
+
+
 class Directory:
     """A directory that stays open; `status` is what it was when it was opened. Raises OSError."""
 

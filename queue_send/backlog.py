@@ -1,12 +1,13 @@
 """The backlog at start: classified messages of earlier runs, read in slices between turns of the loop.
 
-New mail is delivered from the first turn on, however long the queue.
+New mail is delivered from the first turn on, however long the queue. What the disk refuses is looked at again later.
 """
 
 import os
 import select
+from collections import deque
+from functools import partial
 
-from queue_base.errors import reason
 from queue_base.layout import Layout
 from queue_send.messages import Messages
 from queue_send.run import Run
@@ -25,6 +26,7 @@ class Backlog:
         self._buckets = enumerate(layout.directories("info"))
         self._bucket = -1
         self._names: list[str] = []
+        self._unread: deque[tuple[int, str]] = deque()  # Buckets to be tried once more.
         self._done = False
 
     def prepare(self, poll: "select.poll", now: float) -> float:
@@ -47,13 +49,19 @@ class Backlog:
                 if self._messages.discover(message):
                     self._messages.known.note(message)
             except OSError as error:
-                path = error.filename or name
-                self._run.log.warning(f"unable to look at {path}: {reason(error)}; it waits for the next start")
+                self._run.again.later(("backlog", message), partial(self._discover_again, message), error)
+
+    def _discover_again(self, message: int, now: float) -> None:
+        try:
+            if self._messages.discover(message):
+                self._messages.known.note_late(message)
+        except OSError as error:
+            self._run.again.later(("backlog", message), partial(self._discover_again, message), error)
 
     def _next_bucket(self) -> None:
         if self._bucket >= 0:
             self._messages.known.seal(self._bucket)
-        self._bucket, directory = next(self._buckets, (-1, ""))
+        self._bucket, directory = self._unread.popleft() if self._unread else next(self._buckets, (-1, ""))
         if self._bucket < 0:
             self._done = True
             self._messages.all_found()
@@ -61,4 +69,10 @@ class Backlog:
         try:
             self._names = os.listdir(directory)
         except OSError as error:
-            self._run.log.warning(f"unable to read {directory}: {reason(error)}; its mail waits for the next start")
+            self._run.again.later(directory, partial(self._read_again, self._bucket, directory), error)
+
+    def _read_again(self, bucket: int, directory: str, now: float) -> None:
+        """Read a directory that could not be read; its mail may be known from notices meanwhile, which is no harm."""
+        self._unread.append((bucket, directory))
+        self._done = False
+

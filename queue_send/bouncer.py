@@ -5,7 +5,8 @@ with a line in the log (qmail-send(8)). Before a bounce goes out, the thread tha
 marks of its message safe. bounce/I goes as soon as queue-enqueue has said that the bounce is queued; a crash between
 the two sends the bounce once more, and that is the only way to a second one.
 
-One that cannot be read is parked, not retried; a message whose header cannot be read is bounced without it.
+One that makes no sense is parked, not retried; one that the disk refuses is tried again; a message whose header cannot
+be read is bounced without it.
 """
 
 import errno
@@ -16,6 +17,7 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 
 from queue_base.errors import reason
+from queue_base.states import is_there
 from queue_send.bounce import BounceFacts, compose_steps
 from queue_send.injecting import Entry, Injecting, Mail, Steps
 from queue_send.run import Run
@@ -27,7 +29,9 @@ from queue_wire.errors import FormatError
 AT_ONCE = 4  # Processes; each syncs, and they share the disk with the mail.
 AGAIN_AFTER = 123.0  # Seconds until a bounce that could not be injected is tried again.
 
-# What passes by itself. Anything else that keeps a file from being read is there again at the next try.
+# What makes a record of failures, or an info file, one that cannot be read: no try will change it.
+STAYING = {errno.ENOENT, errno.EFBIG, errno.EISDIR, errno.ELOOP, errno.ENXIO}
+# For a header alone a bounce does not wait, but where the trouble is ours and passes by itself.
 PASSING = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR}
 
 
@@ -48,8 +52,8 @@ class Bouncer(Injecting):
         self._park = park
 
     def wants(self, message: int) -> bool:
-        """Take a message whose recipients are all done, if it has failures; return whether it has."""
-        if not os.path.lexists(self._store.layout.bounce(message)):
+        """Take a message whose recipients are all done, if it has failures; return whether it has. Raises OSError."""
+        if not is_there(self._store.layout.bounce(message)):
             return False
         self._accept(message)
         return True
@@ -96,7 +100,7 @@ class Bouncer(Injecting):
             sender, birth = self._store.load(message)
             failures = yield from self._store.failures(message)
         except OSError as error:
-            if error.errno in PASSING:
+            if error.errno not in STAYING:
                 raise
             raise FormatError(f"{error.filename or f'bounce/{message}'}: {reason(error)}") from error
         if not failures:

@@ -16,6 +16,11 @@ class Known:
         self._ids: dict[int, array[int]] = {}
         self._ended: dict[int, bytearray] = {}
         self._fresh: set[int] = set()
+        self._late: set[int] = set()
+
+    def note_late(self, message: int) -> None:
+        """A message was found in a bucket that had been read, when the disk could tell of it at last."""
+        self._late.add(message)
 
     def note(self, message: int) -> None:
         """A message was found in the bucket that is being read."""
@@ -29,7 +34,7 @@ class Known:
 
     def holds(self, message: int) -> bool:
         """Return whether the message was found at start and has not ended."""
-        if message in self._fresh:
+        if message in self._fresh or message in self._late:
             return True
         place = self._place(message)
         return place is not None and not self._ended[message % self._split][place]
@@ -37,6 +42,7 @@ class Known:
     def forget(self, message: int) -> None:
         """The message has ended; its number may be used again."""
         self._fresh.discard(message)
+        self._late.discard(message)
         place = self._place(message)
         if place is not None:
             self._ended[message % self._split][place] = 1

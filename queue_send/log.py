@@ -33,6 +33,7 @@ class Log:
         self._lines: list[bytes] = []
         self._rest = b""
         self._held = 0
+        self._total = 0  # Bytes of all lines ever put.
         self._status = b""
         self._again = 0.0  # When stdout is tried again (monotonic); 0 where the last write went well.
         self._poll = select.poll()
@@ -42,6 +43,16 @@ class Log:
         """Add a line, given without its newline."""
         self._lines.append(line)
         self._held += len(line) + 1
+        self._total += len(line) + 1
+
+    @property
+    def position(self) -> int:
+        """Where the lines end that were put so far, for `has_written`."""
+        return self._total
+
+    def has_written(self, position: int) -> bool:
+        """Return whether the lines up to a position are out, or nobody will ever read them."""
+        return self._total - self._held >= position
 
     def alert(self, text: str) -> None:
         """Add an alert line."""

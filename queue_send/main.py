@@ -77,8 +77,8 @@ class Sender:
         answering = Answering(self._run, self._messages, self._channels, self._bouncer, self._cleaner)
         self._control = Control(self._run, self._messages.orders, answering)
         self._parts: list[Part] = [
-            self._todo, self._pickup, backlog, self._run.syncing, *self._channels, self._bouncer, self._delays,
-            self._cleaner, self._control, Watchdog(self._run, self._messages, self._channels),
+            self._todo, self._pickup, backlog, self._run.syncing, self._run.again, *self._channels, self._bouncer,
+            self._delays, self._cleaner, self._control, Watchdog(self._run, self._messages, self._channels),
         ]  # fmt: skip
         self._patience = 0.0
         self._run.log.status(self._messages.status())

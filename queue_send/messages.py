@@ -6,6 +6,7 @@ and is read when its turn comes. Nothing here waits; what the disk refuses is tr
 
 import os
 import time
+from functools import partial
 
 from queue_base.errors import reason
 from queue_base.layout import Layout
@@ -79,6 +80,13 @@ class Messages:
         return b"mess/%d/%d" % (message % self._split, message)
 
     def arrive(self, notice: Classified, now: float) -> None:
+        """Take on a message that was classified just now; where the disk cannot tell of it, later."""
+        try:
+            self._arrive(notice, now)
+        except OSError as error:
+            self._run.again.later(("arrive", notice.message), partial(self.arrive, notice), error)
+
+    def _arrive(self, notice: Classified, now: float) -> None:
         """queue-todo has classified a message. A notice that is late, or about one that is known, changes nothing.
 
         What the notice says of channels is not believed: it may be about an earlier message of this number, which was
@@ -108,7 +116,10 @@ class Messages:
                 self.orders.forget(message)
 
     def discover(self, message: int) -> bool:
-        """Found at start, with its info file: take it on as the last run left it, if it is whole and classified."""
+        """Found at start, with its info file: take it on as the last run left it, if it is whole and classified.
+
+        Return whether it is to be remembered. Raises OSError; it may be called again then.
+        """
         announced = self._announced is not None and message in self._announced
         if announced or self._cleaner.holds(message) or not self.store.is_classified(message):
             return False
@@ -197,22 +208,49 @@ class Messages:
         except OSError as error:
             path = error.filename or message
             self._run.log.warning(f"unable to change {path}: {reason(error)}; will try again later")
+            self.schedulers[kind].later(message, int(time.time()) + TROUBLE_AFTER)
             return
         if last and message not in self.parked:
             self.finish(message)
 
     def finish(self, message: int) -> None:
         """No recipient is left: bounce what failed, then end."""
-        if not (self._cleaner.holds(message) or self._bouncer.holds(message) or self._bouncer.wants(message)):
+        try:
+            stays = self._cleaner.holds(message) or self._bouncer.holds(message) or self._bouncer.wants(message)
+        except OSError as error:
+            self._run.again.later(("finish", message), partial(self._finish_again, message), error)
+            return
+        if not stays:
             self.end(message)
 
+    def _finish_again(self, message: int, now: float) -> None:
+        """Finish a message, if it is still one of which no recipient is left."""
+        try:
+            if self.is_loaded(message) or not self.may_be_tried(message) or not self.store.is_classified(message):
+                return
+            left = any(self.store.pending(message, kind)[1] for kind in CHANNELS)
+        except FormatError as error:
+            self.park(message, str(error))
+        except OSError as error:
+            self._run.again.later(("finish", message), partial(self._finish_again, message), error)
+        else:
+            if not left:
+                self.finish(message)
+
     def may_be_tried(self, message: int) -> bool:
-        """Return whether a message is classified, and neither held nor parked."""
+        """Return whether a message is classified, and neither held nor parked. Raises OSError."""
         return message not in self.held and message not in self.parked and not self.store.is_waiting_in_todo(message)
 
     def wake(self, message: int) -> bool:
-        """Try a message that waits now; return whether that is anything new. One without recipients is finished."""
-        dues = {kind: due for kind in CHANNELS if (due := self.store.due(message, kind)) is not None}
+        """Try a message that waits now; return whether that is anything new. One without recipients is finished.
+
+        Where the disk cannot tell of it, that is done later.
+        """
+        try:
+            dues = {kind: due for kind in CHANNELS if (due := self.store.due(message, kind)) is not None}
+        except OSError as error:
+            self._run.again.later(("wake", message), lambda now: self._wake_again(message), error)
+            return False
         if not dues and message not in self.held:
             self.finish(message)
         waiting = [kind for kind in dues if not self.schedulers[kind].holds(message)]
@@ -220,6 +258,13 @@ class Messages:
             # It counts only until the message has been tried: who is woken twice before that is tried once.
             self.schedulers[kind].found(message, dues[kind], flushed=True)
         return bool(waiting)
+
+    def _wake_again(self, message: int) -> None:
+        try:
+            if self.may_be_tried(message) and self.store.is_classified(message):
+                self.wake(message)
+        except OSError as error:
+            self._run.again.later(("wake", message), lambda now: self._wake_again(message), error)
 
     def withdraw(self, message: int, now: float) -> bool:
         """Start nothing more of a message; return whether something of it is in flight. `withdrawn` follows then."""

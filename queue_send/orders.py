@@ -80,8 +80,20 @@ class Orders:
 
     def _flush(self, chosen: Chosen) -> Reply:
         messages = self._messages
-        free = [message for message in chosen.messages if messages.may_be_tried(message)]
+        free = self._those(chosen.messages, messages.may_be_tried, chosen)
         return Reply(sum(messages.wake(message) for message in free), chosen.notes)
+
+    @staticmethod
+    def _those(some: list[int], wanted: Callable[[int], bool], chosen: Chosen) -> list[int]:
+        """Return those of some messages that are wanted; a note tells of each that the disk cannot tell of."""
+        found = []
+        for message in some:
+            try:
+                if wanted(message):
+                    found.append(message)
+            except OSError as error:
+                chosen.note(TROUBLE, message, f"unable to look at {error.filename or 'it'}: {why(error)}")
+        return found
 
     def _submit(
         self, chosen: list[int], notes: list[Note], answer: Answer, work: Callable[[int, Commit], None],
@@ -133,7 +145,7 @@ class Orders:
         return [message for message in chosen.messages if message not in self._busy]
 
     def _mark(self, chosen: Chosen, reason: bytes, answer: Answer) -> None:
-        work = [message for message in self._free(chosen) if self._may_mark(message, reason, chosen)]
+        work = self._those(self._free(chosen), lambda message: self._may_mark(message, reason, chosen), chosen)
 
         def write(message: int, commit: Commit) -> None:
             marks.mark(self._layout, message, reason, commit)
@@ -171,7 +183,17 @@ class Orders:
         return True
 
     def carry_out(self, message: int, now: float) -> bool:
-        """End a message that is to be deleted or returned, if nothing is in flight; return whether it is such a one."""
+        """End a message that is to be deleted or returned, if nothing is in flight; return whether it is such a one.
+
+        Where the disk cannot tell, nothing of it is started, and it is looked at again later.
+        """
+        try:
+            return self._carry_out(message, now)
+        except OSError as error:
+            self._run.again.later(("order", message), lambda now: self.carry_out(message, now), error)
+            return True
+
+    def _carry_out(self, message: int, now: float) -> bool:
         order = self._order_of(message)
         if order is None:
             return False
@@ -191,13 +213,10 @@ class Orders:
         return True
 
     def _order_of(self, message: int) -> bytes | None:
-        """Return the order that a message's mark is, None where it is none."""
+        """Return the order that a message's mark is, None where it is none. Raises OSError."""
         if message in self._unread:
+            reason = marks.read_mark(self._layout, message)
             self._unread.discard(message)
-            try:
-                reason = marks.read_mark(self._layout, message)
-            except OSError:
-                reason = None  # It stays on hold, as every message with a mark does.
             if reason is not None and reason in marks.ORDERS:
                 self._given[message] = reason
         return self._given.get(message)
@@ -209,7 +228,11 @@ class Orders:
 
     def _release(self, chosen: Chosen, answer: Answer) -> None:
         free = [message for message in self._free(chosen) if not self._returning.holds(message)]
-        work = [one for one in free if any(marks.is_marked(self._layout, kind, one) for kind in ("hold", "corrupt"))]
+
+        def has_mark(message: int) -> bool:
+            return any(marks.is_marked(self._layout, kind, message) for kind in marks.KINDS)
+
+        work = self._those(free, has_mark, chosen)
 
         def write(message: int, commit: Commit) -> None:
             marks.unmark(self._layout, message, commit)
@@ -219,23 +242,33 @@ class Orders:
             self._messages.parked.discard(message)
             self.forget(message)
             self._run.log.put(logline.release_message(message))
+            self._go_on(message)
+
+        self._submit(work, chosen.notes, answer, write, then)
+
+    def _go_on(self, message: int) -> None:
+        """Have a released message classified, or tried."""
+        try:
             if self._messages.store.is_waiting_in_todo(message):
                 self._rescan()
             else:
                 self._messages.wake(message)
-
-        self._submit(work, chosen.notes, answer, write, then)
+        except OSError as error:
+            self._run.again.later(("release", message), lambda now: self._go_on(message), error)
 
     def _requeue(self, chosen: Chosen, answer: Answer, now: float) -> None:
         birth = int(now * 1_000_000)
-        work = []
-        for message in self._free(chosen):
+
+        def may_change(message: int) -> bool:
             if message in self._messages.parked or self._messages.store.is_waiting_in_todo(message):
                 chosen.note(TROUBLE, message, "it is not classified, or corrupt, and cannot have a new birth")
             elif self._order_of(message) is not None or self._bouncer.holds(message):
                 chosen.note(TROUBLE, message, "it is about to end")
             else:
-                work.append(message)
+                return True
+            return False
+
+        work = self._those(self._free(chosen), may_change, chosen)
 
         def write(message: int, commit: Commit) -> None:
             marks.give_birth(self._layout, message, birth, commit)

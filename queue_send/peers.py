@@ -1,16 +1,18 @@
 """queue-todo and queue-pickup as queue-send sees them: notices and log lines in, commands out.
 
-A turn reads at most one pipe-full of notices, so that no burst of new mail keeps the loop from deliveries.
+A turn reads at most one pipe-full of notices, so that no burst of new mail keeps the loop from deliveries. queue-todo
+asks when its lines are in the log, since a message leaves todo/ only then; it is told as soon as they are.
 """
 
 import select
+from collections import deque
 from collections.abc import Callable
 
 from queue_base.pipes import OutPipe, PeerLost, read_available
 from queue_send.run import Run
 from queue_wire import logline
 from queue_wire.errors import FormatError
-from queue_wire.notice import EXIT, REREAD, Classified, unpack_notice
+from queue_wire.notice import EXIT, REREAD, WRITTEN, Ask, Classified, unpack_notice
 from queue_wire.records import RecordReader
 
 NOTICES_A_TURN = 16384  # Bytes: about a hundred messages with their log lines.
@@ -37,6 +39,7 @@ class Notices:
         self._announce = announce
         self._reader = RecordReader()
         self._told_to_leave = False
+        self._asks: deque[int] = deque()  # How far the log must be written for each answer.
         self.lost = False
 
     def reread(self) -> None:
@@ -56,17 +59,12 @@ class Notices:
             poll.register(self._notices, select.POLLIN)
         if not self.lost and self._commands is not None and self._commands.held:
             poll.register(self._commands.descriptor, select.POLLOUT)
-        return 3600.0
+        return 0.0 if not self.lost and self._may_answer else 3600.0
 
     def run(self, ready: dict[int, int], now: float) -> None:
         """One turn: notices, commands."""
         if self.lost:
             return
-        try:
-            if self._commands is not None:
-                self._commands.flush()
-        except PeerLost:
-            self._commands = None  # It is gone; what it said before that is still to be read.
         try:
             if self._notices in ready:
                 for record in self._reader.feed(read_available(self._notices, NOTICES_A_TURN) or b""):
@@ -77,6 +75,21 @@ class Notices:
             self.lost = True
             if not self._run.leaving:
                 self._run.lose(self._peer)
+            return
+        if self._asks:
+            self._run.log.flush()
+        try:
+            if self._commands is not None:
+                while self._may_answer:
+                    self._asks.popleft()
+                    self._commands.put(WRITTEN)
+                self._commands.flush()
+        except PeerLost:
+            self._commands = None  # It is gone; what it said before that is still to be read.
+
+    @property
+    def _may_answer(self) -> bool:
+        return bool(self._asks) and self._commands is not None and self._run.log.has_written(self._asks[0])
 
     def _take(self, record: bytes, now: float) -> None:
         try:
@@ -86,6 +99,9 @@ class Notices:
             return
         if isinstance(notice, Classified):
             self._arrive(notice, now)
+        elif notice is Ask.WRITTEN:
+            if self._commands is not None:
+                self._asks.append(self._run.log.position)
         else:
             pid = logline.injector(notice) if self._announce is not None else None
             if self._announce is not None and pid is not None:

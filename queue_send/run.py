@@ -4,9 +4,10 @@ import random
 
 from queue_base.errors import Failure
 from queue_base.home import Home
+from queue_base.syncing import Syncing
+from queue_send.again import Again
 from queue_send.controls import Controls, read_controls
 from queue_send.log import Log
-from queue_send.syncing import Syncing
 
 
 class Run:
@@ -18,6 +19,7 @@ class Run:
         self.log = log
         self.controls: Controls = read_controls(home, log.alert)
         self.syncing = Syncing()
+        self.again = Again(log)
         self.deliveries = 0
         self.random = random.Random()
         self.leaving = False

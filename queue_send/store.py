@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from queue_base.durable import Commit, read_dated, write_all
 from queue_base.layout import FILE_MODE, Layout
+from queue_base.states import is_there
 from queue_send.waiting import LONG_AGO
 from queue_wire.envelope import unpack_info
 from queue_wire.errors import FormatError
@@ -35,7 +36,10 @@ class Failure:
 
 
 class Store:
-    """One queue's info, local, remote, bounce and corrupt files; `kind` is "local" or "remote"."""
+    """One queue's info, local, remote, bounce and corrupt files; `kind` is "local" or "remote".
+
+    Only ENOENT means that a file is not there; every other error is raised.
+    """
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
@@ -84,7 +88,11 @@ class Store:
     def _marked(self, kind: str) -> set[int]:
         found = set()
         for directory in self.layout.directories(kind):
-            for name in os.listdir(directory) if os.path.isdir(directory) else []:
+            try:
+                names = os.listdir(directory)
+            except FileNotFoundError:
+                continue  # hold/ and corrupt/ are not there in a queue that is not ours yet.
+            for name in names:
                 try:
                     found.add(unpack_id(os.fsencode(name)))
                 except FormatError:
@@ -100,12 +108,12 @@ class Store:
 
     def is_waiting_in_todo(self, message: int) -> bool:
         """Return whether the message is not classified yet."""
-        return os.path.lexists(self.layout.todo(message))
+        return is_there(self.layout.todo(message))
 
     def is_classified(self, message: int) -> bool:
         """Return whether the message is in S5: with info/, and not in todo/ any more."""
         # In this order: where info/ was there before todo/ was gone, its classification is over.
-        return os.path.lexists(self.layout.hashed("info", message)) and not self.is_waiting_in_todo(message)
+        return is_there(self.layout.hashed("info", message)) and not self.is_waiting_in_todo(message)
 
     def set_due(self, message: int, kind: str, when: int) -> None:
         """Keep the next attempt on disk."""

@@ -1,117 +1,304 @@
 """Takes a group of messages from S4 to S5: reads todo/, writes info/, local/ and remote/, removes intd/ and todo/.
 
-Three commits serve the whole group. The first makes the names in todo/ safe: their injectors may not have come
-to that yet, and info/ without todo/ would be S5. The second makes the new files, and the removal of intd/,
-safe; only then does todo/ go, which the third makes safe; only then is anybody told. So a power cut leaves
-S4 (and the message is classified again) or S5, and no message that was done comes back.
+A Group is worked on in a thread that may wait for the disk, in two steps, and three commits serve all of it:
 
-A message that cannot be read is Parked; one that the disk refuses for now stays in S4 and is returned as
-deferred. Nothing here raises for the sake of one message.
+    prepare    the names in todo/      sync    their injectors may not have come to that yet, and info/ without todo/
+                                               would be S5
+               info/, local/, remote/, intd/ gone      sync
+    finish     todo/ gone              sync    only then is anybody told, so no message that was done comes back
+
+Between the two the log gets the messages' lines, so that a message that has left todo/ is always in the log. A power
+cut or a kill leaves S4 (and the message is classified, and logged, again) or S5.
+
+An envelope is read and written in pieces, so neither its size nor that of a group costs memory; a group ends where
+its envelopes have more than GROUP_BYTES, and an envelope over LARGE is put off, to be a group by itself.
+
+A message that cannot be read is parked; one that the disk refuses for now stays in S4 and is deferred, as is one for
+which there is no memory. Nothing here raises for the sake of one message.
 """
 
 import os
-from collections.abc import Iterable
+import time
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from queue_base.durable import Commit, read_file
+from queue_base.durable import Commit, write_all
 from queue_base.errors import reason
 from queue_base.layout import FILE_MODE, Layout
-from queue_wire.envelope import Envelope, pack_info, unpack_todo
+from queue_base.states import is_there
+from queue_wire.envelope import TodoReader, pack_info
 from queue_wire.errors import FormatError
 from queue_wire.recipients import pack_recipients
 from queue_wire.rewrite import Rules, split_recipients
 
+PIECE = 64 * 1024  # Bytes of an envelope that are read at a time.
+LARGE = 256 * 1024  # Bytes of an envelope that is a group by itself.
+GROUP_BYTES = 2 << 20  # Bytes of envelopes in a group, unless one alone has more.
+SYNC_EVERY = 1 << 20  # Bytes of a large local/ or remote/ file after which they are synced: no sync takes long then.
+NO_MEMORY = "out of memory"
+
 
 class Entry(NamedTuple):
-    """A classified message: what the log and queue-send need to know. `size` is bytes of mess/B/I."""
+    """A message that is prepared: what the log and queue-send need to know. `size` is bytes of mess/B/I.
+
+    `read` tells the file that was in todo/ from another one.
+    """
 
     message: int
     size: int
-    envelope: Envelope
+    sender: bytes
+    pid: int
+    uid: int
     local: bool
     remote: bool
+    read: tuple[int, int, int]
 
 
-class Outcome:
-    """What became of a group: entries classified, (id, reason) parked, (id, reason) deferred.
+class Group:
+    """Messages that share their commits, and what became of them.
+
+    `entries` are prepared, or, after `finish`, classified; (id, reason) are `parked` or `deferred`; `left` were not
+    come to, because the group has bytes enough; `large` are to be groups by themselves.
 
     `unsure` are entries that are classified as far as anybody can see, but a power cut could undo it. They may
     not be announced before `confirm` has returned: a message that was delivered must not be back in todo/.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, layout: Layout, rules: Rules, messages: Sequence[int], *, large: bool = False) -> None:
+        """`large` is for a group of one message, however large."""
+        self.messages = messages
         self.entries: list[Entry] = []
         self.unsure: list[Entry] = []
         self.parked: list[tuple[int, str]] = []
         self.deferred: list[tuple[int, str]] = []
+        self.left: list[int] = []
+        self.large: list[int] = []
+        self._may_be_large = large
+        self._layout = layout
+        self._rules = rules
+        self._commit = Commit()
+        self._steps = self._prepare()
 
+    def prepare(self, seconds: float = float("inf")) -> bool:
+        """Work for some time; return whether the group is prepared."""
+        end = time.monotonic() + seconds
+        return all(time.monotonic() < end for _ in self._steps)
 
-def classify(layout: Layout, rules: Rules, messages: Iterable[int], parked: Iterable[int] = ()) -> Outcome:
-    """Classify the messages, those of them that are still in todo/.
+    def give_up(self, why: str) -> None:
+        """Defer every message; what was written of them is written anew then."""
+        self.entries, self.parked, self.left, self.large = [], [], [], []
+        self.deferred = [(message, why) for message in self.messages]
 
-    `parked` are ids among them that have a mark in corrupt/: it was for an earlier message, or somebody mended
-    the file, so it goes.
-    """
-    outcome = Outcome()
-    commit = Commit()
-    messages = list(messages)
-    for message in messages:
-        commit.contents(os.path.dirname(layout.todo(message)))
-    try:
-        commit.sync()
-    except OSError as error:
-        outcome.deferred += [(message, f"sync of todo: {reason(error)}") for message in messages]
-        return outcome
-    for message in parked:
+    def _prepare(self) -> Iterator[None]:
+        """Yield where there is a moment for other work: after a piece of a large envelope."""
+        messages = self._named_safely()
+        room = GROUP_BYTES
+        for place, message in enumerate(messages):
+            try:
+                handle = os.open(self._layout.todo(message), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                self._defer(message, error)
+                continue
+            try:
+                found = os.fstat(handle)
+                if found.st_size > LARGE and not self._may_be_large:
+                    self.large.append(message)
+                    continue
+                if found.st_size > room and place:
+                    self.left = list(messages[place:])
+                    break
+                room -= found.st_size
+                yield from self._take(message, handle, _identity(found))
+            except FormatError as error:
+                self.parked.append((message, str(error)))
+            except OSError as error:
+                self._defer(message, error)
+            except MemoryError:
+                self.deferred.append((message, f"{self._layout.todo(message)}: {NO_MEMORY}"))
+            finally:
+                os.close(handle)
         try:
+            self._commit.sync()
+        except OSError as error:
+            self.deferred += [(entry.message, f"sync: {reason(error)}") for entry in self.entries]
+            self.entries = []
+            # It fails for good otherwise, and the rest of the group has not failed.
+            self._commit.forget()
+        self._park()
+
+    def _named_safely(self) -> Sequence[int]:
+        """Make the names in todo/ safe; return the messages whose names are."""
+        try:
+            sync_directories(self._layout, self.messages)
+        except OSError:
+            pass
+        else:
+            return self.messages
+        # One directory that cannot be read, say, is no reason for the mail in the others to wait.
+        safe = []
+        troubles: dict[str, OSError | None] = {}
+        for message in self.messages:
+            directory = os.path.dirname(self._layout.todo(message))
+            if directory not in troubles:
+                try:
+                    sync_directories(self._layout, [message])
+                    troubles[directory] = None
+                except OSError as error:
+                    troubles[directory] = error
+            trouble = troubles[directory]
+            if trouble is None:
+                safe.append(message)
+            else:
+                self.deferred.append((message, f"{trouble.filename or directory}: {reason(trouble)}"))
+        return safe
+
+    def _defer(self, message: int, error: OSError) -> None:
+        self.deferred.append((message, f"{error.filename or self._layout.todo(message)}: {reason(error)}"))
+
+    def _take(self, message: int, handle: int, read: tuple[int, int, int]) -> Iterator[None]:
+        """Write what is to be known of a message. Raises FormatError, OSError."""
+        layout, commit = self._layout, self._commit
+        try:
+            mess = os.stat(layout.mess(message))
+        except FileNotFoundError as error:
+            raise FormatError(f"{layout.mess(message)} is missing") from error
+        if mess.st_ino != message:
+            raise FormatError(f"{layout.mess(message)} has inode number {mess.st_ino}: the queue was copied, not moved")
+        # It was for an earlier message, or somebody mended the file.
+        if is_there(layout.hashed("corrupt", message)):
             commit.unlink(layout.hashed("corrupt", message))
-        except OSError as error:
-            outcome.deferred.append((message, f"{layout.hashed('corrupt', message)}: {reason(error)}"))
-    for message in messages:
+        reader = TodoReader()
+        sides = [_Side(layout.hashed(kind, message), commit) for kind in ("local", "remote")]
         try:
-            entry = _prepare(layout, rules, message, commit)
-        except FormatError as error:
-            outcome.parked.append((message, str(error)))
+            data = os.read(handle, PIECE)
+            while True:
+                for side, recipients in zip(sides, split_recipients(reader.feed(data), self._rules), strict=True):
+                    if recipients:
+                        side.add(pack_recipients(recipients))
+                # A piece that is not full is the last one of a regular file; that spares most files a read.
+                if len(data) < PIECE:
+                    break
+                yield
+                data = os.read(handle, PIECE)
+            sender = reader.end()
+            local, remote = [side.finish() for side in sides]
+        finally:
+            for side in sides:
+                side.close()
+        # The birth is when the message was written, in whole microseconds: the long id stays what it was in S4.
+        birth = mess.st_mtime_ns // 1000 * 1000
+        _replace(commit, layout.hashed("info", message), pack_info(sender), birth)
+        commit.unlink(layout.intd(message))
+        if is_there(layout.bounce(message)):
+            # Of an earlier message that has lost its text: nothing of this one has failed yet.
+            commit.unlink(layout.bounce(message))
+        self.entries.append(Entry(message, mess.st_size, sender, reader.pid, reader.uid, local, remote, read))
+
+    def _park(self) -> None:
+        """Write corrupt/B/I with the reason, for a person to look at; the message's other files stay."""
+        parked = []
+        for message, why in self.parked:
+            path = self._layout.hashed("corrupt", message)
+            try:
+                _replace(self._commit, path, why.encode("utf-8", "replace") + b"\n")
+            except OSError as error:
+                self.deferred.append((message, f"{path}: {reason(error)} (for: {why})"))
+            else:
+                parked.append((message, why))
+        self.parked = parked
+        if parked:
+            try:
+                self._commit.sync()
+            except OSError as error:
+                self.deferred.append((0, f"sync of corrupt: {reason(error)}"))
+
+    def finish(self) -> None:
+        """Remove the prepared messages from todo/, and make that safe."""
+        kept = []
+        for entry in self.entries:
+            path = self._layout.todo(entry.message)
+            try:
+                if _identity(os.lstat(path)) != entry.read:
+                    self.deferred.append((entry.message, f"{path} was replaced while it was read"))
+                    continue
+            except FileNotFoundError:
+                pass  # Somebody else has removed it: the disk says that it is classified.
+            except OSError as error:
+                self._defer(entry.message, error)
+                continue
+            try:
+                self._commit.unlink(path)
+            except OSError as error:
+                self._defer(entry.message, error)
+            else:
+                kept.append(entry)
+        self.entries = kept
+        try:
+            self._commit.sync()
         except OSError as error:
-            outcome.deferred.append((message, f"{error.filename or layout.todo(message)}: {reason(error)}"))
-        else:
-            if entry is not None:
-                outcome.entries.append(entry)
-    _finish(layout, commit, outcome)
-    _park(layout, outcome)
-    return outcome
+            self.unsure, self.entries = kept, []
+            self.deferred.append((0, f"sync of todo: {reason(error)}"))
 
 
-def _prepare(layout: Layout, rules: Rules, message: int, commit: Commit) -> Entry | None:
-    try:
-        data = read_file(layout.todo(message))
-    except FileNotFoundError:
-        return None
-    envelope = unpack_todo(data)
-    try:
-        mess = os.stat(layout.mess(message))
-    except FileNotFoundError as error:
-        raise FormatError(f"{layout.mess(message)} is missing") from error
-    if mess.st_ino != message:
-        raise FormatError(f"{layout.mess(message)} has inode number {mess.st_ino}: the queue was copied, not moved")
-    local, remote = split_recipients(envelope.recipients, rules)
-    # The birth is when the message was written, in whole microseconds: the long id stays what it was in S4.
-    birth = mess.st_mtime_ns // 1000 * 1000
-    _replace(commit, layout.hashed("info", message), pack_info(envelope.sender), birth)
-    for kind, recipients in (("local", local), ("remote", remote)):
-        path = layout.hashed(kind, message)
-        if recipients:
-            _replace(commit, path, pack_recipients(recipients), None)
-        else:
-            commit.unlink(path)
-    commit.unlink(layout.intd(message))
-    if os.path.lexists(layout.bounce(message)):
-        # Of an earlier message that has lost its text: nothing of this one has failed yet.
-        commit.unlink(layout.bounce(message))
-    return Entry(message, mess.st_size, envelope, bool(local), bool(remote))
+class _Side:
+    """local/B/I or remote/B/I while it is written. Raises OSError."""
+
+    __slots__ = ("_commit", "_data", "_handle", "_path", "_unsynced")
+
+    def __init__(self, path: str, commit: Commit) -> None:
+        self._path = path
+        self._commit = commit
+        self._data = b""
+        self._handle: int | None = None
+        self._unsynced = 0
+
+    def add(self, data: bytes) -> None:
+        """Add recipients. What comes first is kept: it is all that most files hold."""
+        if not self._data and self._handle is None:
+            self._data = data
+            return
+        if self._handle is None:
+            self._commit.unlink(self._path)
+            self._handle = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
+            write_all(self._handle, self._data)
+            self._data = b""
+        write_all(self._handle, data)
+        self._unsynced += len(data)
+        if self._unsynced >= SYNC_EVERY:
+            os.fsync(self._handle)
+            self._unsynced = 0
+
+    def finish(self) -> bool:
+        """Have the file safe with the next sync, and none where there are no recipients; return whether there are."""
+        if self._handle is not None:
+            handle, self._handle = self._handle, None
+            self._commit.written(self._path, handle)
+            return True
+        if self._data:
+            _replace(self._commit, self._path, self._data)
+            return True
+        self._commit.unlink(self._path)
+        return False
+
+    def close(self) -> None:
+        """Give up a file that `finish` was not reached for."""
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+            # It may be large; what of it cannot be removed is replaced at the next try.
+            try:
+                os.unlink(self._path)
+            except OSError:
+                pass
 
 
-def _replace(commit: Commit, path: str, data: bytes, mtime_ns: int | None) -> None:
+def _identity(found: os.stat_result) -> tuple[int, int, int]:
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _replace(commit: Commit, path: str, data: bytes, mtime_ns: int | None = None) -> None:
     """Make the file anew; what an interrupted classification left there goes."""
     try:
         commit.create(path, data, FILE_MODE, mtime_ns)
@@ -120,52 +307,14 @@ def _replace(commit: Commit, path: str, data: bytes, mtime_ns: int | None) -> No
         commit.create(path, data, FILE_MODE, mtime_ns)
 
 
-def _finish(layout: Layout, commit: Commit, outcome: Outcome) -> None:
-    try:
-        commit.sync()
-    except OSError as error:
-        outcome.deferred += [(entry.message, f"sync: {reason(error)}") for entry in outcome.entries]
-        outcome.entries.clear()
-        return
-    kept = []
-    for entry in outcome.entries:
-        try:
-            commit.unlink(layout.todo(entry.message))
-        except OSError as error:
-            outcome.deferred.append((entry.message, f"{layout.todo(entry.message)}: {reason(error)}"))
-        else:
-            kept.append(entry)
-    outcome.entries = kept
-    try:
-        commit.sync()
-    except OSError as error:
-        outcome.unsure, outcome.entries = kept, []
-        outcome.deferred.append((0, f"sync of todo: {reason(error)}"))
-
-
-def confirm(layout: Layout, entries: list[Entry]) -> None:
-    """Make the removal from todo/ of unsure entries safe. Raises OSError."""
+def sync_directories(layout: Layout, messages: Sequence[int]) -> None:
+    """Make the names of messages in todo/ safe, those that are there and those that are gone. Raises OSError."""
     commit = Commit()
-    for entry in entries:
-        commit.contents(os.path.dirname(layout.todo(entry.message)))
+    for message in messages:
+        commit.contents(os.path.dirname(layout.todo(message)))
     commit.sync()
 
 
-def _park(layout: Layout, outcome: Outcome) -> None:
-    """Write corrupt/B/I with the reason, for a person to look at; the message's other files stay."""
-    # A commit of its own: should the group's have failed, this one has not.
-    commit = Commit()
-    parked = []
-    for message, why in outcome.parked:
-        try:
-            _replace(commit, layout.hashed("corrupt", message), why.encode("utf-8", "replace") + b"\n", None)
-        except OSError as error:
-            outcome.deferred.append((message, f"{layout.hashed('corrupt', message)}: {reason(error)} (for: {why})"))
-        else:
-            parked.append((message, why))
-    outcome.parked = parked
-    if parked:
-        try:
-            commit.sync()
-        except OSError as error:
-            outcome.deferred.append((0, f"sync of corrupt: {reason(error)}"))
+def confirm(layout: Layout, entries: Sequence[Entry]) -> None:
+    """Make the removal from todo/ of unsure entries safe. Raises OSError."""
+    sync_directories(layout, [entry.message for entry in entries])

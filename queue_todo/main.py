@@ -2,8 +2,10 @@
 
 fd 0 takes one-byte commands from queue-send (H reread the control files, X exit; its end is X), fd 1
 gives notices and log lines (queue_wire.notice). New messages are found by inotify, by lock/trigger and by scans;
-they are classified in groups that share three commits. Unreadable control files stop classification,
-with an alert, until they can be read; no message is ever judged by rules that are not known.
+they are classified in groups that share three commits, by a thread that may wait for the disk. Unreadable control files
+stop classification, with an alert, until they can be read; no message is ever judged by rules that are not known.
+
+At X it begins nothing more. What the log already tells of it finishes, for as long as PARTING; all else stays in todo/.
 """
 
 import os
@@ -19,13 +21,13 @@ from queue_base.rules import read_rules
 from queue_base.signals import ignore
 from queue_base.trigger import Trigger
 from queue_base.watch import Watch
-from queue_todo.classify import Entry, Outcome, classify, confirm
 from queue_todo.inflow import Inflow, Space
-from queue_todo.pending import RETRY_AFTER, Pending
+from queue_todo.pending import Pending
+from queue_todo.pipeline import HELD_MOST, Pipeline
 from queue_wire import logline
 from queue_wire.errors import FormatError
 from queue_wire.ids import unpack_id
-from queue_wire.notice import EXIT, REREAD, Classified, pack_classified, pack_log
+from queue_wire.notice import EXIT, REREAD, WRITTEN, pack_log
 from queue_wire.rewrite import Rules
 
 PROGRAM = "queue-todo"
@@ -33,9 +35,8 @@ USAGE = "usage: queue-todo [--home HOME]"
 HELP = f"""{USAGE}
 The classifier: splits each new envelope into local and remote recipients. It is started by queue-start.
 """
-GROUP = 250  # Messages that share a commit at the most.
-HELD_MOST = 4 << 20  # Bytes of notices that queue-send has not read; over it, classification waits.
 RULES_RETRY = 60.0  # Seconds between tries to read control files that could not be read at start.
+PARTING = 10.0  # Seconds after X in which what the log tells of is finished; a disk that hangs must not keep us.
 BLIND_SCAN = 5.0  # Seconds between scans where there is neither inotify nor a trigger.
 
 
@@ -54,11 +55,10 @@ class Classifier:
         self._named = 0
         self._rules: Rules | None = None
         self._next_rules = 0.0
-        self._unsure: list[Entry] = []
-        self._next_confirm = 0.0
+        self._pipeline = Pipeline(layout, self._pending, self._notices, self._alert, self._warn)
+        self._end: float | None = None  # When we leave at the latest, once we are to.
         self._inflow = Inflow(home, self._log)
         self._space = Space(home, self._log)
-        self.leaving = False
         if self._watch.problem:
             self._alert(f"unable to watch todo: {self._watch.problem}; the trigger and scans do its work")
         try:
@@ -73,13 +73,19 @@ class Classifier:
             if descriptor is not None:
                 poll.register(descriptor, select.POLLIN)
         poll.register(1, select.POLLOUT if self._notices.held else 0)
-        wait = min(self._space.wait(now), self._inflow.wait(now, self._arrival))
+        rules = None if self._end is not None else self._rules
+        wait = min(
+            self._space.wait(now),
+            self._inflow.wait(now, self._arrival),
+            self._pipeline.prepare(poll, now, rules),
+        )
+        if self._end is not None:
+            return min(wait, max(0.0, self._end - now))
         if self._rules is None:
             return min(wait, max(0.0, self._next_rules - now))
-        wait = min(wait, RULES_RETRY if self._notices.held > HELD_MOST else self._pending.wait(now))
-        if self._blind:
-            wait = min(wait, max(0.0, self._next_scan - now))
-        return min(wait, max(0.0, self._next_confirm - now)) if self._unsure else wait
+        if self._notices.held <= HELD_MOST:
+            wait = min(wait, self._pending.wait(now))
+        return min(wait, max(0.0, self._next_scan - now)) if self._blind else wait
 
     def run(self, ready: dict[int, int], now: float) -> None:
         """One turn: commands, names, one group of messages, notices. Raises PeerLost where nobody is left to tell."""
@@ -96,24 +102,28 @@ class Classifier:
         if self._blind and now >= self._next_scan:
             self._next_scan = now + BLIND_SCAN
             self._pending.scan_soon()
-        worked = False
-        if self._rules is not None and self._notices.held <= HELD_MOST and not self.leaving:
-            self._pending.run(now)
-            group = self._pending.take(GROUP)
-            if group:
-                outcome = classify(self._layout, self._rules, group, self._pending.unpark(group))
-                self._report(outcome, now)
-                worked = bool(outcome.entries or outcome.parked)
+        rules = None if self._end is not None else self._rules
+        if rules is not None and self._notices.held <= HELD_MOST:
+            trouble = self._pending.run(now)
+            if trouble is not None:
+                self._warn(trouble)
+        self._pipeline.run(ready, now, rules)
         if self._rules is not None:
+            worked = self._pipeline.take_worked()
             self._inflow.judge(time.monotonic(), len(self._pending), self._arrival, worked)
         self._space.run(now)
-        if self._unsure and now >= self._next_confirm:
-            self._confirm(now)
         self._notices.flush()
+
+    @property
+    def finished(self) -> bool:
+        """Whether we are to leave, and the log tells of nothing that is not finished."""
+        return self._end is not None and (not self._pipeline.is_told or time.monotonic() >= self._end)
 
     def finish(self) -> None:
         """Write the notices that queue-send has not read yet, however long that takes. Raises PeerLost."""
         self._notices.finish()
+        # queue-send waits for the end of the pipe, and a thread that hangs in a sync keeps the process from ending.
+        os.close(self._notices.descriptor)
 
     def free_injectors(self) -> None:
         """Let them go on: nobody classifies any more."""
@@ -126,7 +136,9 @@ class Classifier:
                 # A corrupt message may have been released, of which nothing else tells us.
                 self._pending.scan_soon()
             elif command == EXIT[0]:
-                self.leaving = True
+                self._end = self._end or time.monotonic() + PARTING
+            elif command == WRITTEN[0]:
+                self._pipeline.written()
             else:
                 self._warn(f"unknown command {command}")
 
@@ -168,41 +180,6 @@ class Classifier:
             self._pending.scan_soon()
         self._named = max(0, self._named - pulls)
 
-    def _confirm(self, now: float) -> None:
-        try:
-            confirm(self._layout, self._unsure)
-        except OSError:
-            self._next_confirm = now + RETRY_AFTER
-        else:
-            self._announce(self._unsure)
-            self._unsure = []
-
-    def _announce(self, entries: list[Entry]) -> None:
-        for entry in entries:
-            envelope = entry.envelope
-            self._log(logline.new_message(entry.message))
-            self._log(
-                logline.info_message(entry.message, entry.size, envelope.sender, envelope.pid, envelope.uid),
-            )
-            self._notices.put(pack_classified(Classified(entry.message, entry.local, entry.remote)))
-
-    def _report(self, outcome: Outcome, now: float) -> None:
-        self._announce(outcome.entries)
-        if outcome.unsure:
-            self._unsure += outcome.unsure
-            self._next_confirm = now + RETRY_AFTER
-        for message, why in outcome.parked:
-            self._pending.park(message)
-            self._log(logline.corrupt_message(message, why))
-            self._alert(f"msg {message} cannot be read and is parked in corrupt: {why}")
-        for message, _ in outcome.deferred:
-            self._pending.defer(message, now)
-        if outcome.deferred:
-            # One line for the group: a full disk would otherwise fill the log too.
-            message, why = outcome.deferred[0]
-            others = f" (and {len(outcome.deferred) - 1} more)" if len(outcome.deferred) > 1 else ""
-            self._warn(f"unable to classify msg {message}{others}: {why}; will try again later")
-
     def _alert(self, text: str) -> None:
         self._log(logline.alert(f"{PROGRAM}: {text}"))
 
@@ -216,7 +193,7 @@ class Classifier:
 def loop(classifier: Classifier) -> None:
     """Turn until told to exit, or until queue-send is gone."""
     try:
-        while not classifier.leaving:
+        while not classifier.finished:
             poll = select.poll()
             wait = classifier.prepare(poll, time.monotonic())
             classifier.run(dict(poll.poll(wait * 1000)), time.monotonic())

@@ -1,104 +1,195 @@
 """What is waiting to be classified: ids from inotify, the trigger and scans, each once, in order of arrival."""
 
 import os
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
 
+from queue_base.errors import reason
 from queue_base.layout import Layout
 from queue_wire.errors import FormatError
 from queue_wire.ids import unpack_id
 
 SCAN_EVERY = 1500.0  # Seconds: 25 minutes, qmail's SLEEP_TODO.
-RETRY_AFTER = 30.0  # Seconds until a message that the disk refused is tried again.
-SCAN_SLICE = 1000  # Names that one turn of the loop reads from todo/.
+RETRY_AFTER = 30.0  # Seconds until what the disk refused, a message or a directory, is tried again.
+SAY_EVERY = 600.0  # Seconds after which a directory that still cannot be read is named again.
+SLICE = 1000  # Names that one turn of the loop reads from todo/, or messages whose retry is due that it takes up.
 
 
 class Pending:
-    """The waiting ids, those that wait for another try, and the scan that is going on, if one is."""
+    """The waiting ids, those that wait for another try, and the scan that is going on, if one is.
+
+    An id that was taken is in hand until `done` or `defer`: who names it meanwhile has it looked at once more after
+    that, so nobody works twice on a message at the same time.
+    """
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._waiting: dict[int, float] = {}
-        self._later: dict[int, float] = {}
+        self._order: deque[int] = deque()  # What is waiting, in order.
+        self._in_hand: dict[int, bool] = {}  # And whether somebody has named it meanwhile.
+        # The delay is always the same, so they are due in the order in which they come.
+        self._later: deque[tuple[float, int]] = deque()
+        self._later_due: dict[int, float] = {}  # An entry of _later that does not say the same does not count.
         self._parked: set[int] = set()
-        self._scan: Iterator[int] | None = None
+        self._scan: _Scan | None = None
         self._again = False
         self._next_scan = 0.0
-        self._scan_began = 0.0
+        self._unread: list[str] = []  # Directories that could not be read, to be tried again before the next scan.
+        self._next_unread = 0.0
+        self._said: tuple[str, float] = ("", 0.0)
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._order)
 
     @property
     def arrival(self) -> float | None:
         """When the next message was first seen waiting (monotonic seconds), None where none waits."""
-        return next(iter(self._waiting.values()), None)
+        return self._waiting[self._order[0]] if self._order else None
 
     def add(self, messages: Iterable[int], now: float) -> None:
         """Add ids that somebody named."""
         for message in messages:
-            self._later.pop(message, None)
-            self._waiting.setdefault(message, now)
+            self._later_due.pop(message, None)
+            if message in self._in_hand:
+                self._in_hand[message] = True
+            else:
+                self._wait(message, now)
+
+    def _wait(self, message: int, since: float) -> None:
+        if message not in self._waiting:
+            self._waiting[message] = since
+            self._order.append(message)
+
+    def take(self, most: int) -> list[int]:
+        """Return at most `most` ids, the oldest first; they are in hand."""
+        found = [self._order.popleft() for _ in range(min(most, len(self._order)))]
+        for message in found:
+            del self._waiting[message]
+            self._parked.discard(message)
+            self._in_hand[message] = False
+        return found
+
+    def give_back(self, messages: Sequence[int], since: float) -> None:
+        """Put ids that were taken and not looked at back in front of the others."""
+        for message in reversed(messages):
+            del self._in_hand[message]
+            if message not in self._waiting:
+                self._waiting[message] = since
+                self._order.appendleft(message)
+
+    def done(self, messages: Iterable[int], now: float) -> None:
+        """What was to be done with ids that were taken is done."""
+        for message in messages:
+            if self._in_hand.pop(message, False):
+                self._wait(message, now)
 
     def defer(self, message: int, now: float) -> None:
-        """Try a message again in RETRY_AFTER seconds."""
-        if message:
-            self._later[message] = now + RETRY_AFTER
+        """Try a message again in RETRY_AFTER seconds, or at once where somebody has named it meanwhile."""
+        if self._in_hand.pop(message, False):
+            self._wait(message, now)
+        else:
+            self._later_due[message] = now + RETRY_AFTER
+            self._later.append((now + RETRY_AFTER, message))
 
     def park(self, message: int) -> None:
         """Leave a message out of the next scans, until somebody names it."""
         self._parked.add(message)
-
-    def unpark(self, messages: Iterable[int]) -> list[int]:
-        """Return those of the messages that have a mark in corrupt/; they are parked no more.
-
-        The disk is asked, since queue-send makes marks too, and the number of a parked message may be used again.
-        """
-        found = [message for message in messages if os.path.lexists(self._layout.hashed("corrupt", message))]
-        self._parked.difference_update(found)
-        return found
-
-    def take(self, most: int) -> list[int]:
-        """Return at most `most` ids, the oldest first."""
-        found = list(islice(self._waiting, most))
-        for message in found:
-            del self._waiting[message]
-        return found
+        if self._scan is not None:
+            self._scan.marked.add(message)
 
     def scan_soon(self) -> None:
         """Look through todo/ from its start, once what is being looked through is done."""
         self._again = True
 
-    def run(self, now: float) -> None:
-        """Do one slice: give back what waited long enough, and read a piece of todo/."""
-        if self._later:
-            for message in [message for message, due in self._later.items() if due <= now]:
-                del self._later[message]
-                self._waiting.setdefault(message, now)
-        if self._scan is None and (self._again or now >= self._next_scan):
-            self._again = False
-            self._next_scan = now + SCAN_EVERY
-            self._scan_began = now
-            self._parked = set(_ids(self._layout, "corrupt"))
-            self._scan = _ids(self._layout, "todo")
-        if self._scan is not None:
-            found = list(islice(self._scan, SCAN_SLICE))
-            if len(found) < SCAN_SLICE:
-                self._scan = None
-            for message in found:
-                if message not in self._parked and message not in self._later:
-                    self._waiting.setdefault(message, self._scan_began)
+    def run(self, now: float) -> str | None:
+        """Do one slice: give back what waited long enough, read a piece of todo/; return what is to be warned of."""
+        for _ in range(SLICE):
+            if not self._later or self._later[0][0] > now:
+                break
+            due, message = self._later.popleft()
+            if self._later_due.get(message) == due:
+                del self._later_due[message]
+                self._wait(message, now)
+        if self._scan is None:
+            if self._again or now >= self._next_scan:
+                self._again = False
+                self._next_scan = now + SCAN_EVERY
+                self._scan = _Scan(self._layout.directories("todo"), now, self._layout.directories("corrupt"))
+            elif self._unread and now >= self._next_unread:
+                self._scan = _Scan(self._unread, now)
+        return None if self._scan is None else self._look(self._scan, now)
+
+    def _look(self, scan: "_Scan", now: float) -> str | None:
+        """Read a slice of a scan; return what is to be warned of at its end."""
+        count = 0
+        for is_mark, message in islice(scan.names, SLICE):
+            count += 1
+            if is_mark:
+                scan.marked.add(message)
+            elif not message:
+                # A mark that is gone counts no more. Where not all could be read, those that are known still do.
+                self._parked = scan.marked if scan.marks_read else self._parked | scan.marked
+            elif not (message in self._parked or message in self._later_due or message in self._in_hand):
+                self._wait(message, scan.began)
+        if count == SLICE:
+            return None
+        self._scan = None
+        self._unread = list(scan.failed)
+        self._next_unread = now + RETRY_AFTER
+        return self._complaint(scan.failed, now)
+
+    def _complaint(self, failed: dict[str, OSError], now: float) -> str | None:
+        """Return what to say of directories that could not be read: at once, and then each SAY_EVERY seconds."""
+        text = ""
+        for directory, error in failed.items():
+            others = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+            text = f"unable to read {directory}{others}: {reason(error)}; will try again every {RETRY_AFTER:.0f} s"
+            break
+        if not text or (text == self._said[0] and now < self._said[1] + SAY_EVERY):
+            self._said = (text, self._said[1])
+            return None
+        self._said = (text, now)
+        return text
 
     def wait(self, now: float) -> float:
-        """Return the seconds until there is something to do that no descriptor will tell."""
-        if self._waiting or self._scan is not None or self._again:
+        """Return the seconds until `run` has something to do that no descriptor will tell."""
+        if self._scan is not None or self._again:
             return 0.0
-        return max(0.0, min([self._next_scan, *self._later.values()]) - now)
+        wait = self._next_scan
+        if self._later:
+            # The first may not count any more; then a turn finds that out.
+            wait = min(wait, self._later[0][0])
+        if self._unread:
+            wait = min(wait, self._next_unread)
+        return max(0.0, wait - now)
 
 
-def _ids(layout: Layout, kind: str) -> Iterator[int]:
-    """Yield the ids that have a file of a kind; a directory that cannot be read has none."""
-    for directory in layout.directories(kind):
+class _Scan:
+    """One look through directories of todo/: `names` yields (whether it is a mark, id), marks first, then an id of 0.
+
+    `failed` are the directories that could not be read.
+    """
+
+    def __init__(self, directories: Sequence[str], began: float, marks: Sequence[str] | None = None) -> None:
+        self.began = began
+        self.marked: set[int] = set()
+        self.failed: dict[str, OSError] = {}
+        self._marks = marks
+        self._marks_failed: dict[str, OSError] = {}
+        in_marks = ((True, message) for message in _ids(marks or (), self._marks_failed, may_lack=True))
+        in_todo = ((False, message) for message in _ids(directories, self.failed, may_lack=False))
+        self.names = chain(in_marks, [(False, 0)], in_todo)
+
+    @property
+    def marks_read(self) -> bool:
+        """Whether `marked` are all marks. Of another one queue-todo learns when it reads the message."""
+        return self._marks is not None and not self._marks_failed
+
+
+def _ids(directories: Iterable[str], failed: dict[str, OSError], *, may_lack: bool) -> Iterator[int]:
+    """Yield the ids that have a file in the directories; note those that cannot be read."""
+    for directory in directories:
         try:
             with os.scandir(directory) as names:
                 for name in names:
@@ -106,5 +197,8 @@ def _ids(layout: Layout, kind: str) -> Iterator[int]:
                         yield unpack_id(os.fsencode(name.name))
                     except FormatError:
                         continue  # Not a message: a person's file.
-        except OSError:
-            continue
+        except FileNotFoundError as error:
+            if not may_lack:
+                failed[directory] = error
+        except OSError as error:
+            failed[directory] = error

@@ -56,26 +56,55 @@ def unpack_todo(data: bytes) -> Envelope:
     A record of an unknown kind is garbage here, as it is to qmail-send; so are a missing sender, a
     second sender, and a last record without its NUL. No recipients at all is allowed.
     """
-    if data[-1:] != b"\0":
-        raise FormatError("envelope: last record is not ended by a NUL" if data else "envelope: empty file")
-    uid = pid = 0
-    sender: bytes | None = None
-    recipients = []
-    for record in data[:-1].split(b"\0"):
-        kind, value = record[:1], record[1:]
-        if kind == b"T":
-            recipients.append(check_address(value))
-        elif kind == b"F" and sender is None:
-            sender = check_address(value)
-        elif kind == b"u":
-            uid = _number(value)
-        elif kind == b"p":
-            pid = _number(value)
-        else:
-            raise FormatError(f"envelope: unknown record: {quoted(record)}")
-    if sender is None:
-        raise FormatError("envelope: no sender record")
-    return Envelope(uid, pid, sender, recipients)
+    reader = TodoReader()
+    recipients = reader.feed(data)
+    return Envelope(reader.uid, reader.pid, reader.end(), recipients)
+
+
+class TodoReader:
+    """Reads todo/B/I in pieces, by the rules of `unpack_todo`; of what it has read it keeps one record at the most.
+
+    `feed` returns the recipients that a piece completes; `end` the sender, once there are no more pieces.
+    """
+
+    __slots__ = ("_any", "_rest", "_sender", "pid", "uid")
+
+    def __init__(self) -> None:
+        self.uid = self.pid = 0
+        self._sender: bytes | None = None
+        self._rest = b""
+        self._any = False
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Return the recipients whose records end in `data`. Raises FormatError."""
+        self._any = self._any or bool(data)
+        records = (self._rest + data).split(b"\0")
+        self._rest = records.pop()
+        if len(self._rest) > ADDRESS_MAX + 1:
+            # No record is longer: what is not ended by now never will be in its place.
+            raise AddressTooLong(f"address over {ADDRESS_MAX} bytes: {quoted(self._rest[1:])}")
+        recipients = []
+        for record in records:
+            kind, value = record[:1], record[1:]
+            if kind == b"T":
+                recipients.append(check_address(value))
+            elif kind == b"F" and self._sender is None:
+                self._sender = check_address(value)
+            elif kind == b"u":
+                self.uid = _number(value)
+            elif kind == b"p":
+                self.pid = _number(value)
+            else:
+                raise FormatError(f"envelope: unknown record: {quoted(record)}")
+        return recipients
+
+    def end(self) -> bytes:
+        """Return the sender. Raises FormatError where a record is not ended, or there is no sender."""
+        if self._rest or not self._any:
+            raise FormatError("envelope: last record is not ended by a NUL" if self._any else "envelope: empty file")
+        if self._sender is None:
+            raise FormatError("envelope: no sender record")
+        return self._sender
 
 
 def _number(value: bytes) -> int:

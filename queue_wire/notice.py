@@ -2,8 +2,13 @@
 
     D<channel><id>\\0   the message is classified; channel L local, R remote, B both, X no recipients
     L<line>\\0          a log line for queue-send to print, without a newline
-and back, one byte each: H reread the control files, X exit.
+    W\\0                queue-todo asks for an answer once the lines before this are written to the log
+and back, one byte each: H reread the control files, X exit, W the answer to the oldest W that has none.
+
+W is ours. By it queue-todo knows that the log has a message's lines before the message leaves todo/.
 """
+
+from enum import Enum
 
 from queue_wire.errors import FormatError, quoted
 from queue_wire.ids import unpack_id
@@ -11,7 +16,14 @@ from queue_wire.logline import LINE_MAX
 
 REREAD = b"H"
 EXIT = b"X"
+WRITTEN = b"W"
 CHANNELS = b"LRBX"
+
+
+class Ask(Enum):
+    """What queue-todo asks of queue-send."""
+
+    WRITTEN = "W"
 
 
 class Classified:
@@ -45,8 +57,15 @@ def pack_log(line: bytes) -> bytes:
     return b"L%s\0" % line
 
 
-def unpack_notice(record: bytes) -> Classified | bytes:
-    """Return Classified, or the log line of an L record, from one record without its NUL. Raises FormatError."""
+def pack_ask(ask: Ask) -> bytes:
+    """Return the W record, with its NUL."""
+    return ask.value.encode("ascii") + b"\0"
+
+
+def unpack_notice(record: bytes) -> Classified | Ask | bytes:
+    """Return Classified, Ask, or the log line of an L record, from one record without its NUL. Raises FormatError."""
+    if record == WRITTEN:
+        return Ask.WRITTEN
     kind = record[:1]
     if kind == b"L":
         if b"\n" in record or len(record) > LINE_MAX + 1:

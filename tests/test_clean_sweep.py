@@ -22,7 +22,7 @@ LATER = OLD + 60
 
 def swept(home: Home, age: float = LATER) -> int:
     """Sweep as if `age` seconds had passed; return how many files or messages went."""
-    return sum(sweep(open_layout(home.queue), time.time() + age))
+    return sum(swept.removed for swept in sweep(open_layout(home.queue), time.time() + age))
 
 
 def put_mess_anywhere(home: Home) -> int:

@@ -93,6 +93,9 @@ with open(body) as body, open(envelope) as envelope:
 said = b""
 while b"\\0D" not in said:
     said += classifier.stdout.read1()
+    if said.endswith(b"\\0W\\0"):
+        classifier.stdin.write(b"W")
+        classifier.stdin.flush()
 code = injector.wait()
 classifier.stdin.close()
 sys.exit(code or classifier.wait())

@@ -153,6 +153,7 @@ def test_queue_todo_removes_its_marks_at_its_end(tmp_path: Path, how: str) -> No
     slow = SlowTodo(tmp_path, group=1, pace=0.2, slow_after=0.2, refuse_after=NEVER)
     with TodoDaemon(home, programs=slow.programs) as todo:
         bulk(home, letters(50), group=50)
+        todo.notice()
         wait_until(slow_mark(home).holds, why="the mark")
         assert (todo.exit() if how == "told to exit" else todo.end()) == 0
         assert sorted(os.listdir(f"{home.queue}/lock")) == ["sendmutex", "trigger"]

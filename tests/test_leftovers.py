@@ -15,7 +15,7 @@ from queue_base.leftovers import files_beside_mess
 from queue_base.queue_draft import QueueDraft
 from queue_base.writer import QueueWriter
 from queue_inject.opening import open_writer
-from queue_todo.classify import classify
+from queue_todo.classify import Group
 from queue_wire.rewrite import Rules
 from support.batches import batch_command, make_file
 from support.control import files, long_id, order
@@ -86,8 +86,10 @@ def test_an_injector_that_meets_what_an_earlier_message_left_replaces_it(
     writer.commit([draft])
 
     assert only(home).envelope.recipients == [b"new@example.net"]
-    marked = [message] if os.path.lexists(layout.hashed("corrupt", message)) else []
-    assert [entry.message for entry in classify(layout, RULES, [message], marked).entries] == [message]
+    group = Group(layout, RULES, [message])
+    assert group.prepare()
+    group.finish()
+    assert [entry.message for entry in group.entries] == [message]
     bucket = f"{message % layout.split}/{message}"
     assert files(home) == sorted(f"{kind}/{bucket}" for kind in ("info", "mess", "remote"))
     assert Path(layout.hashed("remote", message)).read_bytes() == b"Tnew@example.net\0"

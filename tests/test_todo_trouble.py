@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from queue_base.durable import Commit
-from queue_base.layout import open_layout
+from queue_base.layout import Layout, open_layout
 from queue_base.states import Presence
-from queue_todo.classify import classify, confirm
+from queue_todo.classify import Group, confirm
 from queue_todo.pending import RETRY_AFTER, Pending
 from queue_wire.rewrite import Rules
 from support.piped import limit_files
@@ -33,6 +33,14 @@ GARBAGE = [
 ]
 
 
+def classified(layout: Layout, messages: list[int]) -> Group:
+    """Classify messages as queue-todo does, all that it can at once; return what became of them."""
+    group = Group(layout, Rules(b"me.example.org", frozenset(), frozenset(), {}), messages)
+    assert group.prepare()
+    group.finish()
+    return group
+
+
 @pytest.mark.parametrize("garbage", GARBAGE)
 def test_a_todo_file_that_cannot_be_read_is_parked_and_the_others_go_on(tmp_path: Path, garbage: bytes) -> None:
     home = todo_home(tmp_path / "home")
@@ -41,9 +49,9 @@ def test_a_todo_file_that_cannot_be_read_is_parked_and_the_others_go_on(tmp_path
     put_todo(layout, bad, garbage)
     good = queue_message(home, REMOTE)
     with TodoDaemon(home) as todo:
-        assert todo.notice().message == good
         assert todo.line().startswith(f"corrupt msg {bad}: ")
         assert todo.line().startswith(f"alert: queue-todo: msg {bad} cannot be read and is parked in corrupt: ")
+        assert todo.notice().message == good
         reason = Path(layout.hashed("corrupt", bad)).read_bytes()
         assert reason.endswith(b"\n") and reason.count(b"\n") == 1
         assert Path(layout.todo(bad)).read_bytes() == garbage
@@ -146,8 +154,7 @@ def test_what_the_disk_refused_is_tried_again_after_half_a_minute(tmp_path: Path
     messages = [queue_message(home, REMOTE) for _ in range(3)]
     refused = Path(layout.hashed("remote", messages[1]))
     refused.mkdir()
-    rules = Rules(b"me.example.org", frozenset(), frozenset(), {})
-    outcome = classify(layout, rules, messages)
+    outcome = classified(layout, messages)
     assert sorted(entry.message for entry in outcome.entries) == sorted({messages[0], messages[2]})
     assert [message for message, _ in outcome.deferred] == [messages[1]]
     assert Presence(layout, messages[1]).todo and Presence(layout, messages[1]).mess
@@ -160,7 +167,7 @@ def test_what_the_disk_refused_is_tried_again_after_half_a_minute(tmp_path: Path
     assert len(pending) == 0
     pending.run(1000.0 + RETRY_AFTER)
     refused.rmdir()
-    outcome = classify(layout, rules, pending.take(10))
+    outcome = classified(layout, pending.take(10))
     assert [entry.message for entry in outcome.entries] == [messages[1]]
     assert Presence(layout, messages[1]).state() == 5
 
@@ -199,7 +206,7 @@ def test_a_message_is_not_announced_before_its_removal_from_todo_is_safe(
         real(commit)
 
     monkeypatch.setattr(Commit, "sync", third_fails)
-    outcome = classify(layout, Rules(b"me", frozenset(), frozenset(), {}), [message])
+    outcome = classified(layout, [message])
     assert outcome.entries == [] and [entry.message for entry in outcome.unsure] == [message]
     assert Presence(layout, message).state() == 5
     confirm(layout, outcome.unsure)

@@ -8,7 +8,7 @@ from queue_wire.cleaning import ANSWERS, pack_clean
 from queue_wire.errors import FormatError
 from queue_wire.job import Job, pack_job, unpack_job
 from queue_wire.netstring import NetstringReader, pack_netstring
-from queue_wire.notice import Classified, pack_classified, pack_log, unpack_notice
+from queue_wire.notice import Ask, Classified, pack_ask, pack_classified, pack_log, unpack_notice
 from queue_wire.records import RecordReader
 from queue_wire.report import Ready, Report, pack_ready, pack_report, unpack_report
 from support import strategies
@@ -106,6 +106,11 @@ def test_a_log_line_travels_as_it_is() -> None:
     assert unpack_notice(b"Lnew msg 457") == b"new msg 457"
 
 
+def test_a_question_whether_the_lines_are_written_is_one_record() -> None:
+    assert pack_ask(Ask.WRITTEN) == b"W\0"
+    assert unpack_notice(b"W") is Ask.WRITTEN
+
+
 @pytest.mark.parametrize(
     "record",
     [b"", b"D", b"DL", b"DLx", b"DL0", b"D457", b"DLR457", b"DQ1", b"X1", b"Lone\ntwo", b"L" + b"x" * 1001],
@@ -121,7 +126,7 @@ def test_garbage_for_a_notice_raises_nothing_but_a_format_error(data: bytes) -> 
         notice = unpack_notice(data)
     except FormatError:
         return
-    assert isinstance(notice, Classified) or (b"\n" not in notice and len(notice) <= 1000)
+    assert isinstance(notice, Classified | Ask) or (b"\n" not in notice and len(notice) <= 1000)
 
 
 JOB = Job(9, b"mess/20/457", b"a@example.org", b"example.net", [b"b@example.net", b"c@example.net"])

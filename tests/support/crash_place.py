@@ -9,6 +9,7 @@ from queue_base.home import Home
 from queue_base.layout import FILE_MODE, MESS_MODE, Layout, open_layout
 from queue_wire.envelope import pack_info
 from queue_wire.failures import pack_failure
+from queue_wire.notice import WRITTEN, Ask, pack_ask
 from support.crash_checks import CLASSIFIED, QUEUED, Check, Message
 from support.crash_model import Crash, CrashModel
 from support.home import make_home
@@ -47,7 +48,8 @@ class Place:
         self, name: str, request: bytes, enough: Callable[[bytes], bool], done: Callable[[], bool] = lambda: True
     ) -> bytes:
         command = [*program(name), "--home", self.home.path]
-        return converse_traced(self.model, self.trace, command, request, enough, done)
+        answers = logged if name == "queue-todo" else lambda output: b""
+        return converse_traced(self.model, self.trace, command, request, enough, done, answers)
 
     def enqueue(self, count: int, writer: str = WRITER) -> None:
         """Put messages in the queue with one process, in one group, with the writer that `open_writer` gives."""
@@ -114,6 +116,11 @@ def nobody_is_forgotten(crash: Crash, found: dict[int, Message]) -> list[str]:
         for number, message in found.items()
         if message.state not in (QUEUED, CLASSIFIED) or message.owed() != RECIPIENTS
     ]
+
+
+def logged(said: bytes) -> bytes:
+    """Return what queue-send answers to what queue-todo said, where the log takes every line at once."""
+    return WRITTEN * said.split(b"\0")[:-1].count(pack_ask(Ask.WRITTEN)[:-1])
 
 
 def announced(said: bytes) -> list[int]:

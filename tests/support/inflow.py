@@ -41,14 +41,14 @@ class SlowTodo:
             queue_todo=f"""
 import time
 import queue_todo.inflow as inflow
-import queue_todo.main as todo
-inflow.SLOW_AFTER, inflow.REFUSE_AFTER, todo.GROUP = {slow_after}, {refuse_after}, {group}
-real = todo.classify
+import queue_todo.pipeline as pipeline
+inflow.SLOW_AFTER, inflow.REFUSE_AFTER, pipeline.GROUP = {slow_after}, {refuse_after}, {group}
+real = pipeline.Group.prepare
 def slowly(*arguments):
     with open({str(self._pace)!r}) as pace:
         time.sleep(float(pace.read()))
     return real(*arguments)
-todo.classify = slowly
+pipeline.Group.prepare = slowly
 """,
         )
 

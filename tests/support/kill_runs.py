@@ -10,7 +10,7 @@ loop takes what is there in each of its turns. So a point may not be reached; th
 import re
 import secrets
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -39,6 +39,9 @@ _ENQUEUE_STARTED = re.compile(r"^clone3?\(.*VFORK.*= \d+$")
 _ENQUEUE_STARTING = re.compile(r"^clone3?\(.*VFORK(?!.*= -?\d)")
 _RECORD_GONE = re.compile(r'^unlink\(".*/bounce/\d+"\) += 0$')
 _MESSAGE_ID = re.compile(rb"^Message-ID: (.*)$", re.IGNORECASE | re.MULTILINE)
+_NEW = re.compile(r"new msg (\d+)$")
+_INFO = re.compile(r"info msg (\d+): ")
+_ABOUT = re.compile(r"(?:starting delivery \d+:|bounce|end) msg (\d+)\b")
 _BUG = re.compile("corrupt |Traceback|.*internal error")
 
 
@@ -105,11 +108,23 @@ def tell(make: Callable[[str], Story], sink: Sink, points: tuple[Point, ...], pr
                 settle(suite)
             log += suite.lines
         kills = sum(map(died, traces))
-        wrong = [*story.judge(site, kills), *filter(_BUG.match, log)]
+        wrong = [*story.judge(site, kills), *filter(_BUG.match, log), *untold(log)]
         count = len(bounces(site))
         if count > story.most_bounces + windows:
             wrong.append(f"{count} bounces, at most {story.most_bounces + windows} expected")
         return Told(points, traces, kills, windows, count, wrong)
+
+
+def untold(log: list[str]) -> Iterator[str]:
+    """Yield the lines about messages whose own lines the log has not: they would have left todo/ before those."""
+    known: set[str] = set()
+    for line in log:
+        if found := _NEW.match(line):
+            known.discard(found[1])
+        elif found := _INFO.match(line):
+            known.add(found[1])
+        elif (found := _ABOUT.match(line)) and found[1] not in known:
+            yield f"without new and info before it: {line}"
 
 
 def prepare(site: Site, sink: Sink) -> None:

@@ -66,15 +66,15 @@ class Account:
                     yield f"{recipient}: it was deferred, log: {dict(found)}"
 
     def _facts(self) -> Iterator[str]:
-        """What was injected: number, sender, bytes, the injector's pid.
-
-        Of what a crash left unannounced the log has only the number, from its deliveries.
-        """
+        """What was injected: number, sender, bytes, the injector's pid; no kill leaves a message without its lines."""
+        for untold in self._lives.values():
+            if untold.sender is None:
+                yield f"{untold}: it left todo/ and the log has no word of that"
         for key, letter in self._letters.items():
             row = self._lives[key]
             number, pid = self._run.queued.get(letter.token, (row.id, row.qp))
             facts = (letter.sender, self._run.seen.sizes.get(letter.token, row.bytes), pid)
-            if row.id != number or (row.sender is not None and (row.sender, row.bytes, row.qp) != facts):
+            if row.id != number or (row.sender, row.bytes, row.qp) != facts:
                 yield f"{row}: should be {number} with sender, bytes and pid {facts}"
         found = {letter.token for letter in self._letters.values()}
         for token, letter in self._run.letters.items():
@@ -84,18 +84,13 @@ class Account:
     def tell(self) -> str:
         """Return what happened, for a person."""
         lost = sum(found["lost"] for found in self.results.values())
-        unannounced = sum(row.sender is None for row in self._lives.values())
         return (
-            f"{self._run.starts} starts; {len(self._lives)} messages, of which {unannounced} were classified and not "
-            f"announced; {len(self._truth.deliveries)} deliveries, of which {lost} were cut off by a kill"
+            f"{self._run.starts} starts; {len(self._lives)} messages; "
+            f"{len(self._truth.deliveries)} deliveries, of which {lost} were cut off by a kill"
         )
 
     def _bounces(self) -> Iterator[str]:
-        """Who is told of a failure: its sender once, or again after a crash; and of which message a bounce is.
-
-        Nobody knows that of a bounce that a crash left unannounced.
-        """
-        silent = [self._to(row) for row in self._lives.values() if row.sender is None]
+        """Who is told of a failure: its sender once, or again after a crash; and of which message a bounce is."""
         told: dict[str, list[str]] = defaultdict(list)
         for row in self._lives.values():
             if row.bounce_of is not None:
@@ -104,19 +99,17 @@ class Account:
             elif row.sender in NOBODY and row.key not in self._letters and not self._is_repeated(row):
                 yield f"{row}: no letter, and of which message is it a bounce?"
         for key, row in self._lives.items():
-            if not row.failures or row.sender in (None, "#@[]") or told[key] or row.done_ns is None:
-                continue
-            if row.bounce_qp is None or {row.sender or POSTMASTER} not in silent:
+            if row.failures and row.sender != "#@[]" and not told[key] and row.done_ns is not None:
                 yield f"{row}: has failures, and no bounce tells of them"
 
     def _is_repeated(self, bounce: MessageRow) -> bool:
         """Return whether another bounce says the same: queue-send was killed before it knew that this one was queued.
 
-        A second kill may have left that other one unannounced. What goes to postmaster may say anything.
+        What goes to postmaster may say anything.
         """
         to = self._to(bounce)
         return to == {POSTMASTER} or any(
-            (row.bounce_of is not None or row.sender is None) and self._to(row) == to for row in self._lives.values()
+            row.bounce_of is not None and self._to(row) == to for row in self._lives.values()
         )
 
     def _to(self, row: MessageRow) -> set[str]:
@@ -127,7 +120,7 @@ class Account:
         assert bounce.bounce_of is not None
         reported = self._lives[bounce.bounce_of]
         wanted = reported.sender or POSTMASTER
-        if reported.sender is not None and self._to(bounce) != {wanted}:
+        if self._to(bounce) != {wanted}:
             yield f"{bounce}: it went to {self._to(bounce)}, not to {wanted}"
         if wanted.startswith(BOUNCES):
             texts = self._run.seen.reports.get(wanted, [])
@@ -138,12 +131,8 @@ class Account:
                     yield f"{bounce}: {wanted} was not told of {recipient}"
 
     def _rest(self) -> Iterator[str]:
-        """What is left: the messages in the queue, and no delivery in flight.
-
-        The log has no word of a message that a crash left unannounced and whose host was dead ever after.
-        """
+        """What is left: the messages in the queue, and no delivery in flight."""
         waiting = {row.id for row in self._truth.waiting}
-        dead = {number for token, (number, _) in self._run.queued.items() if token.endswith("-dead")}
-        if not waiting <= self._run.left <= waiting | dead:
+        if waiting != self._run.left:
             yield f"pending: {sorted(waiting)}, in the queue: {sorted(self._run.left)}"
         yield from (f"in flight after the end: {row}" for row in self._truth.flying)

@@ -77,6 +77,16 @@ class Piped:
         record, _, self._rest = self._rest.partition(b"\0")
         return record
 
+    def more(self, deadline: float = SECONDS) -> bool:
+        """Return whether there is another record before the end of the output; wait until that is known."""
+        end = time.monotonic() + deadline
+        while b"\0" not in self._rest:
+            data = read_soon(self.stdout.fileno(), end)
+            if not data:
+                return False
+            self._rest += data
+        return True
+
     def take(self, count: int) -> bytes:
         """Return the next `count` bytes."""
         end = time.monotonic() + SECONDS

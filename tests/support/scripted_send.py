@@ -18,7 +18,7 @@ from queue_base import wiring
 from queue_base.home import Home
 from support.piped import read_soon
 from support.scripted_peers import SECONDS, Cleaning, Delivering, Noticing
-from support.suite import program
+from support.suite import BIN, program
 
 _HIGH = 100
 
@@ -34,6 +34,7 @@ class ScriptedSend:
         ready: bool = True,
         pipes: bool = True,
         wrapper: tuple[str, ...] = (),
+        programs: Path = BIN,
     ) -> None:
         """Start it; `lock` is a descriptor for SENDMUTEX, `ready` whether both delivery daemons greet at once.
 
@@ -55,7 +56,7 @@ class ScriptedSend:
         self._theirs[2] = self._stderr
         if lock is not None:
             self._theirs[wiring.SENDMUTEX] = lock
-        words = [*wrapper, *program("queue-send"), "--home", home.path]
+        words = [*wrapper, *program("queue-send", programs), "--home", home.path]
         self.pid = os.posix_spawnp(
             words[0],
             words,

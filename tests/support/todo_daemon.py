@@ -1,11 +1,11 @@
-"""queue-todo on pipes: what it says, sorted into notices and log lines."""
+"""queue-todo on pipes: what it says, sorted into notices and log lines. Lines count as written once they are read."""
 
 import os
 from pathlib import Path
 
 from queue_base.home import Home
 from queue_base.layout import open_layout
-from queue_wire.notice import EXIT, REREAD, Classified, unpack_notice
+from queue_wire.notice import EXIT, REREAD, WRITTEN, Ask, Classified, unpack_notice
 from support.home import make_home
 from support.piped import Piped
 from support.suite import BIN
@@ -19,10 +19,16 @@ def todo_home(path: Path, *, flat: bool = False, split: int = 3) -> Home:
 
 
 class TodoDaemon(Piped):
-    """A running queue-todo; `lines` are the log lines that were read so far."""
+    """A running queue-todo; `lines` are the log lines that were read so far.
 
-    def __init__(self, home: Home, *, wrapper: tuple[str, ...] = (), programs: Path = BIN) -> None:
+    Where `answers` is false it never hears that they are in the log.
+    """
+
+    def __init__(
+        self, home: Home, *, wrapper: tuple[str, ...] = (), programs: Path = BIN, answers: bool = True
+    ) -> None:
         super().__init__("queue-todo", home, wrapper=wrapper, programs=programs)
+        self._answers = answers
         self.home = home
         self.layout = open_layout(home.queue)
         self.lines: list[str] = []
@@ -30,10 +36,19 @@ class TodoDaemon(Piped):
     def notice(self) -> Classified:
         """Return the next D record; log lines before it go to `lines`."""
         while True:
-            found = unpack_notice(self.record())
+            found = self._told()
             if isinstance(found, Classified):
                 return found
             self.lines.append(found.decode())
+
+    def _told(self) -> Classified | bytes:
+        """Return the next record; what it asks is answered."""
+        while True:
+            found = unpack_notice(self.record())
+            if not isinstance(found, Ask):
+                return found
+            if self._answers:
+                self.write(WRITTEN)
 
     def notices(self, count: int) -> dict[int, Classified]:
         """Return the next `count` notices by id; no id may come twice."""
@@ -43,7 +58,7 @@ class TodoDaemon(Piped):
 
     def line(self) -> str:
         """Return the next record, which must be a log line."""
-        found = unpack_notice(self.record())
+        found = self._told()
         assert isinstance(found, bytes), f"a notice instead of a log line: {found!r}"
         self.lines.append(found.decode())
         return self.lines[-1]
@@ -53,8 +68,10 @@ class TodoDaemon(Piped):
         self.write(REREAD)
 
     def exit(self) -> int:
-        """Send the command to exit; return the exit code."""
+        """Send the command to exit, read what it still has to say, answer what it asks; return the exit code."""
         self.write(EXIT)
+        while self.more():
+            self._told()
         return self.process.wait(30)
 
     def pull(self) -> None:

@@ -68,16 +68,18 @@ def converse_traced(
     request: bytes,
     enough: Callable[[bytes], bool],
     done: Callable[[], bool] = lambda: True,
+    answers: Callable[[bytes], bytes] = lambda output: b"",
 ) -> bytes:
     """Run a daemon that talks on descriptors 0 and 1 until `enough` of its output has come and `done` is true.
 
-    Then end its input, and return the output. It must exit with 0.
+    Then end its input, and return the output. It must exit with 0. `answers` returns all that is to be written to it
+    after the request, given all of its output.
     """
     with subprocess.Popen(strace_command(trace, command), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None and process.stdout is not None
         process.stdin.write(request)
         process.stdin.flush()
-        output, deadline = b"", time.monotonic() + SECONDS
+        output, deadline, answered = b"", time.monotonic() + SECONDS, 0
         timer = threading.Timer(SECONDS, process.kill)
         timer.start()
         try:
@@ -85,6 +87,10 @@ def converse_traced(
                 data = os.read(process.stdout.fileno(), 65536)
                 assert data and time.monotonic() < deadline, f"the daemon stopped after {output!r}"
                 output += data
+                answer = answers(output)[answered:]
+                answered += len(answer)
+                process.stdin.write(answer)
+                process.stdin.flush()
             wait_until(done, SECONDS, "the daemon's work")
             process.stdin.close()
             assert process.wait(SECONDS) == 0

@@ -1,9 +1,11 @@
-"""Work that may wait for the disk, done in a thread of its own so that the loop never does.
+"""Work that may wait for the disk, done in a thread of its own so that a daemon's loop never does.
 
 Pieces of work are done one after the other, in order. Each result comes back in the loop: `run` calls the
-function that was named for it, with what the work returned or with the OSError that it raised.
+function that was named for it, with None or with the OSError that the work raised; a lack of memory is ENOMEM. Any
+other exception is a bug: `run` raises it, so that the daemon dies of it and does not wait for a thread that has ended.
 """
 
+import errno
 import os
 import select
 import threading
@@ -21,7 +23,7 @@ class Syncing:
     def __init__(self) -> None:
         self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._pieces: SimpleQueue[Piece] = SimpleQueue()
-        self._results: deque[tuple[Callable[[Result], None], Result]] = deque()
+        self._results: deque[tuple[Callable[[Result], None], BaseException | None]] = deque()
         self._out = 0
         # A daemon thread: should the loop end by an exception, nothing waits for a disk that hangs.
         threading.Thread(target=self._work, name="sync", daemon=True).start()
@@ -39,12 +41,16 @@ class Syncing:
     def _work(self) -> None:
         while True:
             work, then = self._pieces.get()
-            result: Result = None
+            result: BaseException | None = None
             try:
                 work()
-            except OSError as error:
+            except MemoryError:
+                result = OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+            except BaseException as error:
                 result = error
             self._results.append((then, result))
+            # What the work refers to may be large, and the next piece may be long in coming.
+            del work, then, result
             try:
                 os.write(self._writer, b"\0")
             except BlockingIOError:
@@ -56,10 +62,12 @@ class Syncing:
         return 3600.0
 
     def run(self, ready: dict[int, int], now: float) -> None:
-        """Give back the results that have come."""
+        """Give back the results that have come. Raises what a piece of work raised and should not have."""
         if self._reader in ready:
             os.read(self._reader, 65536)
             while self._results:
                 then, result = self._results.popleft()
                 self._out -= 1
+                if result is not None and not isinstance(result, OSError):
+                    raise result
                 then(result)

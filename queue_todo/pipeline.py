@@ -1,0 +1,204 @@
+"""Groups on their way from todo/ to queue-send: prepared, told of in the log, finished, announced.
+
+The thread of Syncing works on the disk, one piece of work after the other; the loop hands it out, and never waits. A
+group whose lines queue-send has yet to write to the log waits for that, and the next one is prepared meanwhile.
+Large envelopes stand in a line of their own: a slice of one, then a group of the others, in turn, so that nobody's mail
+waits for somebody else's hundred thousand recipients.
+"""
+
+import select
+from collections import deque
+from collections.abc import Callable
+from itertools import chain
+
+from queue_base.errors import reason
+from queue_base.layout import Layout
+from queue_base.pipes import OutPipe
+from queue_base.syncing import Result, Syncing
+from queue_todo.classify import Entry, Group, confirm
+from queue_todo.pending import RETRY_AFTER, Pending
+from queue_wire import logline
+from queue_wire.notice import Ask, Classified, pack_ask, pack_classified, pack_log
+from queue_wire.rewrite import Rules
+
+GROUP = 250  # Messages that share a commit at the most.
+HELD_MOST = 4 << 20  # Bytes of notices that queue-send has not read; over it, no group is begun.
+TOLD_MOST = 2  # Groups whose lines queue-send has yet to write, or that wait for their end.
+SLICE = 0.05  # Seconds of work on envelopes before the thread turns to something else.
+
+
+class Pipeline:
+    """`alert` and `warn` take a text for the log."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        pending: Pending,
+        notices: OutPipe,
+        alert: Callable[[str], None],
+        warn: Callable[[str], None],
+    ) -> None:
+        self._layout = layout
+        self._pending = pending
+        self._notices = notices
+        self._alert = alert
+        self._warn = warn
+        self._syncing = Syncing()
+        self._small: Group | None = None  # Begun and not prepared.
+        self._large: Group | None = None
+        self._large_waiting: deque[int] = deque()
+        self._turn_of_large = False
+        self._told: deque[Group] = deque()  # Their lines are on their way to the log,
+        self._logged: deque[Group] = deque()  # and are there.
+        self._finishing = False
+        self._unsure: list[Entry] = []
+        self._next_confirm = 0.0
+        self._worked = False
+        self._small_since = 0.0
+        self._now = 0.0
+
+    def prepare(self, poll: "select.poll", now: float, rules: Rules | None) -> float:
+        """Wait for the thread; return the seconds to wait at the most. What the pipes have is the caller's business."""
+        self._syncing.prepare(poll, now)
+        if self._syncing.busy:
+            return 3600.0
+        if self._logged or (rules is not None and self._may_begin):
+            return 0.0
+        return max(0.0, self._next_confirm - now) if self._unsure else 3600.0
+
+    def run(self, ready: dict[int, int], now: float, rules: Rules | None) -> None:
+        """Take the result of the thread, and give it its next work. Without rules nothing is begun."""
+        self._now = now
+        self._syncing.run(ready, now)
+        if self._syncing.busy:
+            return
+        if self._logged:
+            self._finish(self._logged.popleft())
+        elif self._unsure and now >= self._next_confirm:
+            self._confirm()
+        elif rules is not None and self._may_begin:
+            self._go_on(rules)
+
+    def written(self) -> None:
+        """queue-send has the lines of the oldest group in the log that it was told of."""
+        if self._told:
+            self._logged.append(self._told.popleft())
+
+    def take_worked(self) -> bool:
+        """Return whether messages were classified, or parked, since the last call."""
+        worked, self._worked = self._worked, False
+        return worked
+
+    @property
+    def is_told(self) -> bool:
+        """Whether the log tells, or soon will, of messages that are still to be finished."""
+        return bool(self._told or self._logged) or self._finishing
+
+    @property
+    def _may_begin(self) -> bool:
+        if len(self._told) + len(self._logged) >= TOLD_MOST or self._notices.held > HELD_MOST:
+            return False
+        return bool(self._small or self._large or self._large_waiting or len(self._pending))
+
+    def _go_on(self, rules: Rules) -> None:
+        """Have the thread go on with a group, or begin one: a large envelope and the others in turn."""
+        others = self._small is not None or len(self._pending) > 0
+        if (self._large or self._large_waiting) and (self._turn_of_large or not others):
+            self._turn_of_large = False
+            if self._large is None:
+                self._large = Group(self._layout, rules, [self._large_waiting.popleft()], large=True)
+            self._prepare(self._large)
+        else:
+            self._turn_of_large = True
+            if self._small is None:
+                self._small_since = self._pending.arrival or self._now
+                self._small = Group(self._layout, rules, self._pending.take(GROUP))
+            self._prepare(self._small)
+
+    def _prepare(self, group: Group) -> None:
+        prepared = False
+
+        def work() -> None:
+            nonlocal prepared
+            prepared = group.prepare(SLICE)
+
+        def then(trouble: Result) -> None:
+            if trouble is not None:
+                group.give_up(reason(trouble))
+            elif not prepared:
+                return
+            if group is self._large:
+                self._large = None
+            else:
+                self._small = None
+            self._tell(group)
+
+        self._syncing.submit(work, then)
+
+    def _tell(self, group: Group) -> None:
+        """Say in the log what is prepared, and what cannot be read; let go of the other messages of the group."""
+        self._pending.give_back(group.left, self._small_since)
+        self._large_waiting += group.large
+        for message, why in group.parked:
+            self._pending.done([message], self._now)
+            self._pending.park(message)
+            self._notices.put(pack_log(logline.corrupt_message(message, why)))
+            self._alert(f"msg {message} cannot be read and is parked in corrupt: {why}")
+            self._worked = True
+        kept = {entry.message for entry in group.entries}
+        kept.update(group.left, group.large, (message for message, _ in chain(group.parked, group.deferred)))
+        self._pending.done([message for message in group.messages if message not in kept], self._now)
+        self._defer(group)
+        if not group.entries:
+            return
+        for entry in group.entries:
+            self._notices.put(pack_log(logline.new_message(entry.message)))
+            line = logline.info_message(entry.message, entry.size, entry.sender, entry.pid, entry.uid)
+            self._notices.put(pack_log(line))
+        self._notices.put(pack_ask(Ask.WRITTEN))
+        self._told.append(group)
+
+    def _defer(self, group: Group) -> None:
+        for message, _ in group.deferred:
+            if message:
+                self._pending.defer(message, self._now)
+        if group.deferred:
+            # One line for the group: a full disk would otherwise fill the log too.
+            message, why = group.deferred[0]
+            others = f" (and {len(group.deferred) - 1} more)" if len(group.deferred) > 1 else ""
+            self._warn(f"unable to classify msg {message}{others}: {why}; will try again later")
+        group.deferred = []
+
+    def _finish(self, group: Group) -> None:
+        self._finishing = True
+
+        def then(trouble: Result) -> None:
+            self._finishing = False
+            if trouble is not None:
+                group.unsure, group.entries = group.entries, []
+                group.deferred = [(entry.message, reason(trouble)) for entry in group.unsure]
+            self._pending.done([entry.message for entry in chain(group.entries, group.unsure)], self._now)
+            self._defer(group)
+            self._announce(group.entries)
+            if group.unsure:
+                self._unsure += group.unsure
+                self._next_confirm = self._now + RETRY_AFTER
+
+        self._syncing.submit(group.finish, then)
+
+    def _confirm(self) -> None:
+        unsure, self._unsure = self._unsure, []
+
+        def then(trouble: Result) -> None:
+            if trouble is None:
+                self._announce(unsure)
+            else:
+                self._unsure += unsure
+                self._next_confirm = self._now + RETRY_AFTER
+
+        self._syncing.submit(lambda: confirm(self._layout, unsure), then)
+
+    def _announce(self, entries: list[Entry]) -> None:
+        for entry in entries:
+            self._notices.put(pack_classified(Classified(entry.message, entry.local, entry.remote)))
+            self._worked = True
