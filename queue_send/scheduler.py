@@ -160,7 +160,6 @@ class Scheduler(Destinations):
                 destination.attach(self._relay(destination.name))
                 self._list(destination, now)
                 self._call(before, now)
-                self._call(destination.relay, now)
 
     # Ending
 
