@@ -253,4 +253,4 @@ def _may_be_local(recipient: bytes, rules: Rules, prepends: set[bytes]) -> bool:
 
 
 def _shown(name: bytes) -> str:
-    return name[:200].decode("ascii", "backslashreplace")
+    return ascii(name[:200])[2:-1]

@@ -89,5 +89,5 @@ def find_way(routes: Routes, domain: bytes) -> tuple[bytes, bool]:
 
 
 def _name(relay: Relay) -> bytes:
-    host = b"[%s]" % relay.host.lower() if b":" in relay.host else relay.host.lower()
+    host = b"[%s]" % relay.host.lower() if b":" in relay.host else relay.host.lower().removesuffix(b".")
     return host if relay.port == SMTP_PORT else b"%s:%d" % (host, relay.port)
