@@ -1,5 +1,7 @@
 """control/destinationlimits and destinationrate as formats: whom a line is for, what it sets, which one counts."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -112,3 +114,12 @@ def test_any_bytes_are_lines_or_a_format_error(data: bytes, domain: bytes) -> No
         assert choose_way(routes, lines, domain.lower()).name
         for where, why in warn_of(lines, routes, RULES):
             assert where.startswith("destination") and why.isprintable()
+
+
+def test_the_lines_in_the_readme_are_lines() -> None:
+    readme = Path(__file__).parents[1].joinpath("README.md").read_text()
+    block = readme.partition("\n## Limits for one destination\n")[2].partition("\n\n    ")[2].partition("\n\n")[0]
+    found = unpack_limits(block.replace("\n    ", "\n").encode())
+    assert [each.text for each in found] == [
+        "concurrency=5 initial=1 rate=2/5", "recipients=1", "concurrency=40 rate=100/60", "concurrency=1",
+    ]  # fmt: skip
