@@ -15,7 +15,7 @@ from queue_wire.address import split_address
 from queue_wire.cause import Cause, unpack_cause
 from queue_wire.control_socket import DESTINATIONS, IDS_MOST, NEWS, REQUEST_MOST, TOTALS, WHY, Request
 from queue_wire.errors import FormatError
-from queue_wire.facts import ChannelFact, DestinationFact, unpack_channel, unpack_destination
+from queue_wire.facts import RELAY, ChannelFact, DestinationFact, unpack_channel, unpack_destination
 
 Fact = TypeVar("Fact")
 
@@ -58,21 +58,21 @@ class Knowing:
         found, count = self._facts(Request(TOTALS, b"", []), unpack_channel)
         return found, bool(count)
 
-    def destinations(self, channel: str, names: Iterable[str]) -> dict[bytes, DestinationFact]:
-        """Return the destinations of a channel by name: those that are named, or all."""
+    def destinations(self, channel: str, names: Iterable[str]) -> list[DestinationFact]:
+        """Return the destinations of a channel, and its relays: those that are named, or all; each once."""
         nexthops = [os.fsencode(name) for name in names]
-        found: dict[bytes, DestinationFact] = {}
+        found: dict[tuple[bytes, bool], DestinationFact] = {}
         batches = [nexthops[at : at + IDS_MOST // 2] for at in range(0, len(nexthops), IDS_MOST // 2)] or [[]]
         for batch in batches:
             place = b""
             while True:
                 names_ = [channel.encode("ascii"), place, *batch]
                 page, further = self._facts(Request(DESTINATIONS, b"", names_), unpack_destination)
-                found.update((each.nexthop, each) for each in page)
+                found.update(((each.nexthop, each.state == RELAY), each) for each in page)
                 if not further:
                     break
                 place = b"%d" % further
-        return found
+        return list(found.values())
 
     def _facts(self, request: Request, unpack: Callable[[bytes], Fact]) -> tuple[list[Fact], int]:
         try:

@@ -12,10 +12,13 @@ from queue_admin.text import visible, word
 from queue_base.errors import Temporary
 from queue_base.home import find_home
 from queue_base.layout import open_layout
-from queue_wire.facts import ALIVE, DEAD, ChannelFact, DestinationFact
+from queue_wire.facts import ALIVE, DEAD, RELAY, ChannelFact, DestinationFact
 from queue_wire.moment import moment
 
-HEAD = ("channel", "nexthop", "state", "queued", "aside", "flying", "window", "failures", "deferred", "rate", "next")
+HEAD = (
+    "channel", "nexthop", "state", "queued", "aside", "flying", "window", "failures", "deferred", "rate", "next",
+    "limits",
+)  # fmt: skip
 LEFT = 3  # Columns of words; what follows is numbers.
 
 
@@ -30,7 +33,9 @@ def command(context: click.Context, names: tuple[str, ...], form: str) -> None:
     for local mail the recipient. `queued` are its messages in memory, `aside` those that wait on the disk until it has
     room, `flying` jobs in flight, of `window` at the most; `failures` windows of them without a host; `deferred`
     recipients deferred without an attempt since it is dead. `next` is the next probe, or the next message that its
-    rate allows. Mail that waits for its next attempt is not counted here.
+    rate allows. `limits` is the line of control/destinationlimits or destinationrate that holds for it. Where a domain
+    that a relay takes mail for has such a line, the line with state `relay` is for all that goes by that relay, and
+    its `flying`, `window` and `rate` hold over them. Mail that waits for its next attempt is not counted here.
 
     \b
     Examples:
@@ -44,7 +49,7 @@ def command(context: click.Context, names: tuple[str, ...], form: str) -> None:
         with Knowing(home) as knowing:
             totals, read = knowing.totals()
             found = [
-                (channel, each) for channel in CHANNELS for each in knowing.destinations(channel, names).values()
+                (channel, each) for channel in CHANNELS for each in knowing.destinations(channel, names)
             ]
     except NoAnswer as error:
         raise Temporary(f"unable to show destinations: {str(error).removeprefix('not known: ')}") from error
@@ -59,6 +64,7 @@ def _objects(found: list[tuple[str, DestinationFact]]) -> Iterator[str]:
         facts: dict[str, object] = {"channel": channel, **each._asdict()}
         facts |= {"state": each.state.decode("ascii"), "nexthop": visible(each.nexthop)}
         facts |= {"probe": each.probe or None, "next": each.next or None, "cohorts": each.cohorts / 100}
+        facts |= {"limits": each.limits.decode("ascii") or None, "relay": visible(each.relay) or None}
         yield json.dumps(facts)
 
 
@@ -83,7 +89,7 @@ def _text(totals: list[ChannelFact], read: bool, found: list[tuple[str, Destinat
 
 
 def _row(channel: str, each: DestinationFact) -> tuple[str, ...]:
-    when = each.probe if each.state == DEAD else each.next if each.state == ALIVE else 0
+    when = each.probe if each.state == DEAD else each.next if each.state in (ALIVE, RELAY) else 0
     return (
         channel,
         word(each.nexthop) or "-",
@@ -96,4 +102,5 @@ def _row(channel: str, each: DestinationFact) -> tuple[str, ...]:
         str(each.turned_away),
         f"{each.messages}/{each.seconds}" if each.messages else "-",
         moment(when) if when else "-",
+        each.limits.decode("ascii", "replace") or "-",
     )

@@ -8,19 +8,34 @@ address, else 100 where one has none, 111 where that cannot be said of one now.
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import click
 
 from queue_admin.mailbox_story import tell_mailbox
 from queue_admin.text import visible
+from queue_base.control import read_parsed
 from queue_base.errors import PERMANENT, TEMPORARY, Temporary, reason
 from queue_base.home import Home, find_home
 from queue_base.programs import command as program
 from queue_base.rules import read_rules
 from queue_wire.address import split_address
+from queue_wire.destinationlimits import (
+    LIMITS,
+    RATES,
+    Line,
+    Lines,
+    Way,
+    choose_way,
+    find_limits,
+    join_lines,
+    unpack_limits,
+    unpack_rates,
+)
 from queue_wire.errors import FormatError
 from queue_wire.rewrite import LOCAL, Rules, rewrite
 from queue_wire.smtp_path import pack_path
+from queue_wire.smtproutes import unpack_routes
 
 # Seconds for queue-remote: DNS may need 20 for each of many questions.
 PATIENCE = 300.0
@@ -46,13 +61,18 @@ def command(context: click.Context, addresses: tuple[str, ...]) -> None:
     """
     home = find_home(context.obj)
     rules = read_rules(home)
-    codes = [_route(home, rules, os.fsencode(address)) for address in addresses]
+    codes = []
+    for address in addresses:
+        print(visible(os.fsencode(address)))
+        channel, target, code = _route(home, rules, os.fsencode(address))
+        for line in _tell_limits(home, channel, target):
+            print(f"  {line}")
+        codes.append(code)
     context.exit(max(codes))
 
 
-def _route(home: Home, rules: Rules, address: bytes) -> int:
-    """Print what is to be said of one address; return 0, 100 or 111."""
-    print(visible(address))
+def _route(home: Home, rules: Rules, address: bytes) -> tuple[bool, bytes, int]:
+    """Print the way of one address; return its channel, what it is delivered as, and 0, 100 or 111."""
     steps: list[bytes] = []
     channel, target = rewrite(address, rules, steps)
     domain = split_address(target)[1]
@@ -65,15 +85,52 @@ def _route(home: Home, rules: Rules, address: bytes) -> int:
         lines, code = tell_mailbox(home, target)
         for line in lines:
             print(f"  {line}")
-        return code
+        return channel, target, code
     if target.isascii():
         try:
             pack_path(target)
         except FormatError as error:
             print(f"  failure: SMTP cannot carry this address: {error}")
-            return PERMANENT
+            return channel, target, PERMANENT
     print(f"  remote: the nexthop is {visible(domain.lower())}")
-    return _ask_remote(home, domain.lower())
+    return channel, target, _ask_remote(home, domain.lower())
+
+
+def _tell_limits(home: Home, channel: bool, target: bytes) -> Iterator[str]:
+    """Yield which lines limit mail for an address; nothing where there are no such lines."""
+    try:
+        limits = read_parsed(home, LIMITS, unpack_limits) or []
+        rates = read_parsed(home, RATES, unpack_rates) or []
+        if not limits and not rates:
+            return
+        lines = join_lines(limits, rates)
+        if channel is LOCAL:
+            found = _limits_of_local(lines, target)
+        else:
+            routes = read_parsed(home, "smtproutes", unpack_routes) or {}
+            found = _limits_of_remote(lines, choose_way(routes, lines, split_address(target)[1].lower()))
+    except Temporary as error:
+        yield f"limits: not known: {error}"
+        return
+    yield from found or ["limits: no line of destinationlimits or destinationrate is for it"]
+
+
+def _limits_of_local(lines: Lines, target: bytes) -> list[str]:
+    line = lines.recipients.get(target.lower())
+    return [] if line is None else [_tell(line)]
+
+
+def _limits_of_remote(lines: Lines, way: Way) -> list[str]:
+    line = find_limits(lines, way)
+    found = [] if line is None else [_tell(line)]
+    over = None if way.relay is None else lines.relays.get(way.relay)
+    if over is not None and over is not line:
+        found.append(f"{_tell(over)}, over all that goes by this relay")
+    return found
+
+
+def _tell(line: Line) -> str:
+    return f"limits: {line.places}: {visible(line.name)} {line.text}"
 
 
 def _ask_remote(home: Home, nexthop: bytes) -> int:

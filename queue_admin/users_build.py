@@ -14,7 +14,7 @@ from queue_base.home import Home
 from queue_base.users import why_not_trusted
 from queue_base.whose import starter_of
 from queue_wire.assign import shown_key, unpack_assign, unpack_record
-from queue_wire.errors import FormatError
+from queue_wire.errors import FormatError, wrong_in
 
 # qmail-newu's: anybody may read who gets whose mail.
 CDB_MODE = 0o644
@@ -45,7 +45,7 @@ def build_users(home: Home) -> Built:
             records = unpack_assign(data)
             made = make_cdb(records)
         except FormatError as error:
-            raise Permanent(f"unable to build {path}: {assign}: {error}; nothing has changed") from error
+            raise Permanent(f"unable to build {path}: {wrong_in(assign, error)}; nothing has changed") from error
         maker = Maker(myself())
         maker.replace(path, made, CDB_MODE)
         with naming("sync", home.users):

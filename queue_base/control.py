@@ -6,7 +6,14 @@ from queue_base.durable import read_file
 from queue_base.errors import Temporary, reason
 from queue_base.home import Home
 from queue_wire.control import unpack_line, unpack_lines, unpack_map, unpack_number, unpack_set, unpack_size
-from queue_wire.errors import FormatError
+from queue_wire.errors import FormatError, LineError, wrong_in
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
+    Value = TypeVar("Value")
 
 
 def read_control(home: Home, name: str) -> bytes | None:
@@ -24,8 +31,28 @@ def read_control(home: Home, name: str) -> bytes | None:
     except OSError as error:
         raise Temporary(f"unable to read {path}: {reason(error)}") from error
     if b"\0" in data:
-        raise Temporary(f"unable to parse {path}: it holds a NUL byte")
+        line = data.count(b"\n", 0, data.index(b"\0")) + 1
+        raise unable_to_parse(home, name, LineError(line, "it holds a NUL byte"))
     return data
+
+
+def unable_to_parse(home: Home, name: str, error: FormatError) -> Temporary:
+    """Return the failure for what is wrong in a control file: it names the file, and the line where it is one."""
+    return Temporary(f"unable to parse {wrong_in(f'{home.control}/{name}', error)}")
+
+
+def read_parsed(home: Home, name: str, unpack: "Callable[[bytes], Value]") -> "Value | None":
+    """Return what `unpack` makes of a control file, None where there is no file.
+
+    Raises Temporary, naming the file, also where `unpack` raises FormatError.
+    """
+    data = read_control(home, name)
+    if data is None:
+        return None
+    try:
+        return unpack(data)
+    except FormatError as error:
+        raise unable_to_parse(home, name, error) from error
 
 
 def read_line(home: Home, name: str, default: bytes) -> bytes:
@@ -43,25 +70,15 @@ def read_me(home: Home) -> bytes:
 
 
 def read_number(home: Home, name: str, default: int) -> int:
-    """Return a control file's number. Raises Temporary where it holds something else."""
-    data = read_control(home, name)
-    if data is None:
-        return default
-    try:
-        return unpack_number(data)
-    except FormatError as error:
-        raise Temporary(f"unable to parse {home.control}/{name}: {error}") from error
+    """Return a control file's number. Raises Temporary where it holds something else, or is out of its range."""
+    found = read_parsed(home, name, lambda data: unpack_number(data, name))
+    return default if found is None else found
 
 
 def read_size(home: Home, name: str, default: int) -> int:
     """Return a control file's size in bytes. Raises Temporary where it holds something else."""
-    data = read_control(home, name)
-    if data is None:
-        return default
-    try:
-        return unpack_size(data)
-    except FormatError as error:
-        raise Temporary(f"unable to parse {home.control}/{name}: {error}") from error
+    found = read_parsed(home, name, unpack_size)
+    return default if found is None else found
 
 
 def read_lines(home: Home, name: str) -> list[bytes] | None:

@@ -5,7 +5,7 @@ import resource
 from queue_base.control import read_control
 from queue_base.errors import Temporary
 from queue_base.home import Home
-from queue_wire.errors import FormatError
+from queue_wire.errors import FormatError, wrong_in
 from queue_wire.locallimits import unpack_limits
 
 _KINDS = {
@@ -26,7 +26,7 @@ def apply_limits(home: Home) -> None:
     try:
         limits = unpack_limits(read_control(home, "locallimits") or b"")
     except FormatError as error:
-        raise Temporary(f"Unable to parse {home.control}/locallimits: {error}. (#4.3.5)") from error
+        raise Temporary(f"Unable to parse {wrong_in(f'{home.control}/locallimits', error)}. (#4.3.5)") from error
     for name, limit in limits.items():
         kind = _KINDS[name]
         wanted = resource.RLIM_INFINITY if limit is None else min(limit, 1 << 62)

@@ -5,7 +5,7 @@ A file that others can read is not used: mail that needs a line of it is deferre
 
 from collections.abc import Mapping
 
-from queue_base.control import read_control
+from queue_base.control import read_control, unable_to_parse
 from queue_base.errors import Temporary, reason
 from queue_base.home import Home
 from queue_remote.lookup import Unroutable
@@ -70,6 +70,6 @@ def read_logins(home: Home) -> Logins:
     try:
         return Logins(unpack_logins(data), find_fault(home, path))
     except FormatError as error:
-        raise Temporary(f"unable to parse {path}: {error}") from error
+        raise unable_to_parse(home, "smtpauth", error) from error
     except OSError as error:
         raise Temporary(f"unable to read {path}: {reason(error)}") from error

@@ -11,13 +11,12 @@ import os
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from queue_base.control import read_lines
+from queue_base.control import read_parsed
 from queue_base.durable import read_file
-from queue_base.errors import Temporary, reason
+from queue_base.errors import reason
 from queue_base.home import Home
 from queue_remote.private import find_fault
 from queue_wire.dkimkeys import KeyLine, unpack_keys
-from queue_wire.errors import FormatError
 from queue_wire.hostmap import find_key
 
 BITS_LEAST = 1024
@@ -61,10 +60,7 @@ class Keyring:
 
 def read_keyring(home: Home) -> Keyring:
     """Return what control/dkim and its keys make. Raises Temporary where control/dkim cannot be read or parsed."""
-    try:
-        lines = unpack_keys(read_lines(home, "dkim") or [])
-    except FormatError as error:
-        raise Temporary(f"unable to parse {home.control}/dkim: {error}") from error
+    lines = read_parsed(home, "dkim", unpack_keys) or {}
     keys: dict[bytes, list[Key]] = {}
     faults: dict[bytes, str] = {}
     files = []

@@ -25,14 +25,14 @@ import os
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
-from queue_base.control import read_line, read_lines, read_map, read_me, read_number
-from queue_base.errors import Temporary
+from queue_base.control import read_line, read_me, read_number, read_parsed, unable_to_parse
 from queue_base.home import Home
 from queue_remote.credentials import Logins, read_logins
 from queue_remote.dkim_keys import Keyring, read_keyring
 from queue_remote.program import unpack_program
 from queue_wire.choices import Choices, unpack_choices, unpack_name
-from queue_wire.errors import FormatError, quoted
+from queue_wire.control import numbered_lines
+from queue_wire.errors import FormatError, InLine, LineError, quoted
 from queue_wire.smtproutes import Relay, Routes, unpack_relay, unpack_routes
 from queue_wire.tlspolicy import TlsPolicy, unpack_policies
 
@@ -72,7 +72,7 @@ class Source(NamedTuple):
 class Settings:
     """me as bytes, names for EHLO, addresses to send from, routes, times in seconds, DNS servers (None: system's).
 
-    `strays` are lines of smtproutes without a colon, which count for nothing, as in qmail.
+    `strays` are the numbers of lines of smtproutes without a colon, which count for nothing, as in qmail.
     """
 
     __slots__ = (
@@ -107,7 +107,7 @@ class Settings:
         self.outgoingip = outgoingip
         self.routes = routes
         self.resolver = resolver
-        self.strays: list[bytes] = []
+        self.strays: list[int] = []
         self.tlspolicy: dict[bytes, TlsPolicy] | None = None
         self.logins = Logins({})
         self.keyring = Keyring({}, {}, [])
@@ -125,8 +125,8 @@ def read_settings(home: Home) -> Settings:
     me = read_me(home)
     names = _choices(home, "helohost", unpack_name, _own_name(home, me))
     sources = _choices(home, "outgoingip", _unpack_source, Source("", ""))
-    settings = Settings(me, names, sources, _routes(home), _resolver(home))
-    settings.strays = [line for line in read_lines(home, "smtproutes") or [] if b":" not in line]
+    settings = Settings(me, names, sources, {}, read_parsed(home, "resolver", _unpack_resolver))
+    settings.routes, settings.strays = read_parsed(home, "smtproutes", _unpack_routes) or ({}, [])
     settings.tlspolicy = _tlspolicy(home)
     settings.connect_timeout = read_number(home, "timeoutconnect", settings.connect_timeout)
     settings.reply_timeout = read_number(home, "timeoutremote", settings.reply_timeout)
@@ -143,7 +143,7 @@ def read_settings(home: Home) -> Settings:
 def _long_lines(home: Home) -> bytes:
     word = read_line(home, "longlines", SEND).strip().lower() or SEND
     if word not in (SEND, ENCODE, FAIL):
-        raise Temporary(f"unable to parse {home.control}/longlines: not send, encode or fail: {quoted(word)}")
+        raise unable_to_parse(home, "longlines", LineError(1, f"not send, encode or fail: {quoted(word)}"))
     return word
 
 
@@ -151,14 +151,12 @@ def _own_name(home: Home, me: bytes) -> bytes:
     try:
         return unpack_name(me)
     except FormatError as error:
-        raise Temporary(f"unable to parse {home.control}/me: {error}") from error
+        raise unable_to_parse(home, "me", LineError(1, str(error))) from error
 
 
 def _choices(home: Home, name: str, unpack: Callable[[bytes], Value], default: Value) -> Choices[Value]:
-    try:
-        return unpack_choices(read_lines(home, name) or [], unpack, default)
-    except FormatError as error:
-        raise Temporary(f"unable to parse {home.control}/{name}: {error}") from error
+    found = read_parsed(home, name, lambda data: unpack_choices(data, unpack, default))
+    return Choices({}, {}, default) if found is None else found
 
 
 def _unpack_source(text: bytes) -> Source:
@@ -173,22 +171,16 @@ def _unpack_source(text: bytes) -> Source:
     return Source(by_family.get(4, ""), by_family.get(6, ""))
 
 
-def _routes(home: Home) -> Routes:
-    try:
-        return unpack_routes(read_map(home, "smtproutes") or {})
-    except FormatError as error:
-        raise Temporary(f"unable to parse {home.control}/smtproutes: {error}") from error
+def _unpack_routes(data: bytes) -> tuple[Routes, list[int]]:
+    """Return the routes, and the numbers of lines without a colon. Raises FormatError."""
+    return unpack_routes(data), [number for number, line in numbered_lines(data) if b":" not in line]
 
 
 def _tlspolicy(home: Home) -> dict[bytes, TlsPolicy] | None:
     """Return the policies by key, None where there is no file; a file of CAs is looked for in control/."""
-    lines = read_lines(home, "tlspolicy")
-    if lines is None:
+    policies = read_parsed(home, "tlspolicy", unpack_policies)
+    if policies is None:
         return None
-    try:
-        policies = unpack_policies(lines)
-    except FormatError as error:
-        raise Temporary(f"unable to parse {home.control}/tlspolicy: {error}") from error
     control = os.fsencode(home.control)
     return {
         key: policy._replace(ca=os.path.join(control, policy.ca)) if policy.ca else policy
@@ -196,20 +188,22 @@ def _tlspolicy(home: Home) -> dict[bytes, TlsPolicy] | None:
     }
 
 
-def _resolver(home: Home) -> list[Relay] | None:
-    lines = read_lines(home, "resolver")
-    if not lines:
-        return None
-    try:
-        return [_dns_server(line.strip()) for line in lines]
-    except ValueError as error:
-        raise Temporary(f"unable to parse {home.control}/resolver: {error}") from error
+def _unpack_resolver(data: bytes) -> list[Relay] | None:
+    """Return the DNS servers, None for the system's. Raises FormatError."""
+    servers = []
+    for number, line in numbered_lines(data):
+        with InLine(number):
+            servers.append(_dns_server(line.strip()))
+    return servers or None
 
 
 def _dns_server(line: bytes) -> Relay:
-    """Return a DNS server's address and port. Raises ValueError (FormatError is one)."""
+    """Return a DNS server's address and port. Raises FormatError."""
     if line.count(b":") > 1 and not line.startswith(b"["):
         line = b"[%s]" % line  # An IPv6 address, without a port.
     server = unpack_relay(line, DNS_PORT)
-    ipaddress.ip_address(server.host.decode("ascii"))
+    try:
+        ipaddress.ip_address(server.host.decode("ascii"))
+    except ValueError as error:
+        raise FormatError(f"not an address, address:port or [address]:port: {quoted(line)}") from error
     return server

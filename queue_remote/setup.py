@@ -35,8 +35,10 @@ class Setup:
             found.append(f"unable to use control/smtpauth: {fault}; mail that needs it is deferred")
         if self.settings.strays:
             # Passwords may be in it, as some patches of qmail have them.
-            what = "has a line without a colon, which counts for nothing; a relay for all mail is :relay"
-            found.append(f"control/smtproutes {what}")
+            line = self.settings.strays[0]
+            more = f" (nor have {len(self.settings.strays) - 1} more)" if self.settings.strays[1:] else ""
+            what = f"has no colon{more} and counts for nothing; a relay for all mail is :relay"
+            found.append(f"control/smtproutes line {line} {what}")
         return found
 
     def _faults(self) -> list[str]:

@@ -10,13 +10,13 @@ from queue_send.channel import Channel
 from queue_send.cleaner import Cleaner
 from queue_send.explaining import Explaining
 from queue_send.messages import Messages
-from queue_send.nexthop import name_nexthop
 from queue_send.run import Run
 from queue_send.selection import choose
 from queue_wire import cause
 from queue_wire import control_socket as wire
 from queue_wire.cause import Cause, pack_cause
 from queue_wire.control_socket import NEWS, Note, Reply, Request
+from queue_wire.destinationlimits import choose_way
 from queue_wire.facts import pack_channel, pack_destination
 
 PAGE = 1000  # Destinations in one reply, some 60 bytes each.
@@ -58,9 +58,10 @@ class Answering:
         return Reply(further, [Note(NEWS, pack_destination(each)) for each in found])
 
     def _routed(self, names: list[bytes]) -> list[bytes]:
-        """Return names as they were given, and the relays that smtproutes has for them."""
+        """Return names as they were given, and the destinations and relays that their mail goes to."""
         lower = [name.lower() for name in names]
-        return [*names, *lower, *(name_nexthop(name, self._run.controls.routes) for name in lower)]
+        ways = [choose_way(self._run.controls.routes, self._run.controls.lines, name) for name in lower]
+        return [*names, *lower, *(way.name for way in ways), *(way.relay for way in ways if way.relay is not None)]
 
     def _why(self, names: list[bytes], now: float) -> Reply:
         layout = self._messages.store.layout

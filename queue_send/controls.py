@@ -1,23 +1,34 @@
 """The control files that queue-send reads, at start and on HUP. Raises Temporary, naming the file."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, TypeVar
 
-from queue_base.control import read_line, read_lines, read_map, read_me, read_number
+from queue_base.control import read_line, read_map, read_me, read_number, read_parsed, unable_to_parse
 from queue_base.errors import Temporary
 from queue_base.home import Home
+from queue_base.rules import read_rules
 from queue_send.delay_ages import unpack_ages
 from queue_send.destination import Limits
 from queue_send.events import Settings
-from queue_send.rates import Rate, unpack_rates
+from queue_send.named import Named
 from queue_send.retry import QUADRATIC, Schedule, unpack_schedule
 from queue_wire.address import DOUBLE_BOUNCE_SENDER
-from queue_wire.errors import FormatError
+from queue_wire.destinationlimits import (
+    LIMITS,
+    NO_LINES,
+    RATES,
+    Lines,
+    join_lines,
+    unpack_limits,
+    unpack_rates,
+    warn_of,
+)
+from queue_wire.errors import FormatError, LineError
 from queue_wire.smtproutes import Routes, unpack_routes
 
 Value = TypeVar("Value")
 
-RECIPIENTS_MOST = 1000  # In one job; with addresses of 1,002 bytes that is a job of 1 MB.
+WARNINGS_MOST = 20  # Lines that are warned of one by one.
 
 
 class Controls(NamedTuple):
@@ -31,9 +42,8 @@ class Controls(NamedTuple):
     queuelifetime: int
     bouncelifetime: int
     delaywarning: tuple[int, ...]
-    destinationrecipients: int
-    destinationrate: Mapping[bytes, Rate]
     destinations: Limits
+    lines: Lines
     activelimit: int
     retry: Schedule
     routes: Routes
@@ -44,9 +54,8 @@ class Controls(NamedTuple):
         return Settings(
             concurrency=self.concurrencylocal if kind == "local" else self.concurrencyremote,
             active=self.activelimit,
-            recipients=self.destinationrecipients,
             limits=self.destinations,
-            rates=self.destinationrate,
+            named=Named(self.lines, self.routes, kind == "local"),
         )
 
     @property
@@ -71,13 +80,20 @@ def read_controls(home: Home, trouble: Callable[[str], None] | None = None) -> C
         try:
             return read(name)
         except FormatError as error:
-            failure = Temporary(f"unable to parse {home.control}/{name}: {error}")
+            failure = unable_to_parse(home, name, error)
         except Temporary as error:
             failure = error
         if trouble is None:
             raise failure
         trouble(f"{failure}; the default is used until it is mended and HUP comes")
         return default
+
+    def parsed(name: str, unpack: Callable[[bytes], Value], default: Value) -> Value:
+        def read(name: str) -> Value:
+            found = read_parsed(home, name, unpack)
+            return default if found is None else found
+
+        return value(name, read, default)
 
     def line(name: str, default: bytes) -> bytes:
         return value(name, lambda name: read_line(home, name, default), default)
@@ -87,7 +103,11 @@ def read_controls(home: Home, trouble: Callable[[str], None] | None = None) -> C
 
     def schedule(name: str) -> Schedule:
         jitter = number("retryjitter", -1, -1)
-        return unpack_schedule(read_line(home, name, b"quadratic"), None if jitter < 0 else jitter)
+        line = read_line(home, name, b"quadratic")
+        try:
+            return unpack_schedule(line, None if jitter < 0 else jitter)
+        except FormatError as error:
+            raise LineError(1, str(error)) from error
 
     bouncehost, doublebouncehost = line("bouncehost", me), line("doublebouncehost", me)
     return Controls(
@@ -98,16 +118,31 @@ def read_controls(home: Home, trouble: Callable[[str], None] | None = None) -> C
         concurrencyremote=number("concurrencyremote", 250),
         queuelifetime=number("queuelifetime", 604800),
         bouncelifetime=number("bouncelifetime", 86400),
-        delaywarning=value("delaywarning", lambda name: unpack_ages(read_lines(home, name) or []), ()),
-        destinationrecipients=min(number("destinationrecipients", 50, 1), RECIPIENTS_MOST),
-        destinationrate=value("destinationrate", lambda name: unpack_rates(read_lines(home, name) or []), {}),
+        delaywarning=parsed("delaywarning", unpack_ages, ()),
         destinations=Limits(
-            initial=number("destinationinitial", 2, 1),
-            most=number("destinationconcurrency", 20, 1),
-            cohorts=number("destinationcohorts", 3, 1),
+            initial=number("destinationinitial", 2),
+            most=number("destinationconcurrency", 20),
+            cohorts=number("destinationcohorts", 3),
+            recipients=number("destinationrecipients", 50),
         ),
+        lines=join_lines(parsed(LIMITS, unpack_limits, []), parsed(RATES, unpack_rates, [])),
         activelimit=number("activelimit", 20000, 1),
         retry=value("retryschedule", schedule, QUADRATIC),
-        routes=value("smtproutes", lambda name: unpack_routes(read_map(home, name) or {}), {}),
+        routes=parsed("smtproutes", unpack_routes, {}),
         virtualdomains=value("virtualdomains", lambda name: read_map(home, name) or {}, {}),
     )
+
+
+def find_idle_lines(home: Home, controls: Controls) -> Iterator[str]:
+    """Yield a warning for each line of destinationlimits and destinationrate that can match nothing."""
+    if controls.lines == NO_LINES:
+        return
+    try:
+        rules = read_rules(home)
+    except Temporary:
+        return  # queue-todo says what is wrong with them.
+    found = list(warn_of(controls.lines, controls.routes, rules))
+    for where, why in found[:WARNINGS_MOST]:
+        yield f"unable to use control/{where}: {why}; the line has no effect"
+    if len(found) > WARNINGS_MOST:
+        yield f"{len(found) - WARNINGS_MOST} more lines of control/{LIMITS} and control/{RATES} have no effect"

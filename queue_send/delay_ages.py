@@ -5,12 +5,17 @@ was told last: that notice stands for every age that had passed by then.
 """
 
 from queue_send.retry import unpack_seconds
+from queue_wire.control import numbered_lines
+from queue_wire.errors import InLine
 
 
-def unpack_ages(lines: list[bytes]) -> tuple[int, ...]:
-    """Return the ages in seconds, ascending, each once. Raises FormatError."""
-    words = [word for line in lines for word in line.decode("ascii", "replace").split()]
-    return tuple(sorted({unpack_seconds(word) for word in words}))
+def unpack_ages(data: bytes) -> tuple[int, ...]:
+    """Return the ages in seconds, ascending, each once. Raises LineError."""
+    ages: set[int] = set()
+    for number, line in numbered_lines(data):
+        with InLine(number):
+            ages.update(unpack_seconds(word) for word in line.decode("ascii", "replace").split())
+    return tuple(sorted(ages))
 
 
 def is_notice_due(ages: tuple[int, ...], birth: int, told: int, now: int) -> bool:

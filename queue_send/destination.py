@@ -17,31 +17,110 @@ FORGOTTEN_AFTER = 86400  # Seconds for which nothing came for a destination that
 
 
 class Limits(NamedTuple):
-    """What holds for every destination: jobs, windows of failures, seconds between probes."""
+    """What holds for a destination: jobs, windows of failures, seconds between probes, recipients in a job.
+
+    `rate` is messages in seconds, `line` the one of the control files that says so, as `file:number`.
+    """
 
     initial: int = 2
     most: int = 20
     cohorts: int = 3
     probe_first: int = 60
     probe_most: int = 3600
+    recipients: int = 50
+    rate: tuple[int, float] | None = None
+    line: bytes = b""
 
 
-class Destination:
+class Rated:
+    """Something with limits, whose starts its rate counts."""
+
+    __slots__ = ("flying", "limits", "looked_at", "name", "starts")
+
+    def __init__(self, name: bytes, limits: Limits) -> None:
+        self.name = name
+        self.limits = limits
+        self.flying = 0
+        self.looked_at = 0.0
+        self.starts: deque[float] = deque()
+
+    def own_start(self, now: float) -> float:
+        """Return when its own rate allows another message, in seconds since the epoch; now or earlier is at once."""
+        if self.limits.rate is None:
+            return now
+        messages, seconds = self.limits.rate
+        # A start that is yet to come is of a clock that was put back.
+        while self.starts and not now - seconds < self.starts[0] <= now + SLACK:
+            self.starts.popleft()
+        return self.starts[-messages] + seconds if len(self.starts) >= messages else now
+
+    def started(self, now: float) -> None:
+        """A job was started."""
+        self.flying += 1
+        if self.limits.rate is not None:
+            self.starts.append(now)
+
+    def take_limits(self, limits: Limits) -> None:
+        """Take the limits of control files that were read again."""
+        self.limits = limits
+        if limits.rate is None:
+            self.starts.clear()
+
+
+class RelayTotal(Rated):
+    """All that goes by one relay, where some of its domains are destinations of their own; its limits hold over all.
+
+    Its rate and its most jobs at once are for them together; each has its own as well.
+    """
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self, name: bytes, limits: Limits) -> None:
+        super().__init__(name, limits)
+        self._waiting: deque[Destination] = deque()  # They could start something, if this allowed it.
+
+    def hold(self, destination: "Destination") -> None:
+        """Have a destination wait; one whose turn it was already comes first."""
+        destination.listed = True
+        destination.held = self
+        if destination.called:
+            self._waiting.appendleft(destination)
+        else:
+            self._waiting.append(destination)
+        destination.called = False
+
+    def call(self) -> "Destination | None":
+        """Take out the destination that is to have the next turn, None where none waits."""
+        while self._waiting:
+            destination = self._waiting.popleft()
+            if destination.held is self:
+                destination.held = None
+                destination.called = True
+                return destination
+        return None
+
+    @property
+    def waits(self) -> bool:
+        """Whether any may wait."""
+        return bool(self._waiting)
+
+
+class Destination(Rated):
     """`queue` are groups that may start, `aside` keys of messages that wait on disk for a place in it.
 
     `away` are keys of messages that were turned away while it is dead; they have a next attempt, too. `probe_at` is
-    of one that is dead; of one that is not, it is when its host was last not there.
+    of one that is dead; of one that is not, it is when its host was last not there. `relay` takes its mail and that of
+    other destinations; `held` is where it waits for that, and `called` is set from the end of that until its turn.
     """
 
     __slots__ = (
-        "aside", "away", "cohorts", "dead", "flying", "interval", "listed", "looked_at",
-        "name", "probe_at", "probing", "queue", "rate", "starts", "turned_away", "wanting", "window",
+        "aside", "away", "called", "cohorts", "dead", "held", "interval", "listed",
+        "probe_at", "probing", "queue", "relay", "turned_away", "wanting", "window",
     )  # fmt: skip
 
-    def __init__(self, name: bytes, limits: Limits, rate: tuple[int, float] | None) -> None:
-        self.name = name
+    def __init__(self, name: bytes, limits: Limits) -> None:
+        super().__init__(name, limits)
         self.queue: deque[Group] = deque()
-        self.flying = 0
         self.window = float(min(limits.initial, limits.most))
         self.cohorts = 0.0
         self.dead = False
@@ -49,10 +128,9 @@ class Destination:
         self.probe_at = 0.0
         self.interval = limits.probe_first
         self.turned_away = 0
-        self.listed = self.wanting = False
-        self.looked_at = 0.0
-        self.rate = rate
-        self.starts: deque[float] = deque()
+        self.listed = self.wanting = self.called = False
+        self.relay: RelayTotal | None = None
+        self.held: RelayTotal | None = None
         self.aside = Aside()
         self.away = Keys()
 
@@ -73,27 +151,34 @@ class Destination:
 
     def is_forgotten(self, now: float) -> bool:
         """Return whether nothing of it is here, and nobody has tried it for so long that what is known says little."""
-        counts = self.next_start(now) > now or self.starts  # Asked in this order: those that are over go.
+        counts = self.own_start(now) > now or self.starts  # Asked in this order: those that are over go.
         return not (counts or self.queue or self.flying or self.aside) and now > self.probe_at + FORGOTTEN_AFTER
 
     def next_start(self, now: float) -> float:
-        """Return when the rate allows another message, in seconds since the epoch; now or earlier is at once."""
-        if self.rate is None:
-            return now
-        messages, seconds = self.rate
-        # A start that is yet to come is of a clock that was put back.
-        while self.starts and not now - seconds < self.starts[0] <= now + SLACK:
-            self.starts.popleft()
-        return self.starts[0] + seconds if len(self.starts) >= messages else now
+        """Return when its rate and that of its relay allow another message; now or earlier is at once."""
+        start = self.own_start(now)
+        return start if self.relay is None else max(start, self.relay.own_start(now))
 
-    def started(self, now: float) -> None:
-        """A job was started."""
-        self.flying += 1
-        if self.rate is not None:
-            self.starts.append(now)
+    def take_limits(self, limits: Limits) -> None:
+        """Take other limits; the window stays as it is, if it may."""
+        super().take_limits(limits)
+        self.window = min(self.window, float(limits.most))
 
-    def succeeded(self, limits: Limits) -> bool:
+    def attach(self, relay: RelayTotal | None) -> None:
+        """Take another relay's limits over this one's, or none; what is in flight counts there from now on."""
+        if relay is self.relay:
+            return
+        if self.relay is not None:
+            self.relay.flying -= self.flying
+        if relay is not None:
+            relay.flying += self.flying
+        self.relay = relay
+        if self.held is not None:
+            self.held, self.listed = None, False
+
+    def succeeded(self) -> bool:
         """A job ended and the host was there; return whether it was dead."""
+        limits = self.limits
         self.cohorts = 0.0
         if self.dead:
             self.dead = self.probing = False
@@ -103,8 +188,9 @@ class Destination:
         self.window = min(float(limits.most), self.window + 1.0 / self.window)
         return False
 
-    def failed(self, limits: Limits, now: float) -> bool:
+    def failed(self, now: float) -> bool:
         """A job ended because the host was not there; return whether the destination is dead from now on."""
+        limits = self.limits
         if self.dead:
             if self.probing:
                 self.probing = False

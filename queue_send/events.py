@@ -1,10 +1,10 @@
 """What a channel's scheduler is given, and what it decides. Pure."""
 
-from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 from queue_send.attempt import Attempt, Group
 from queue_send.destination import Destination, Limits
+from queue_send.named import Named
 
 
 class Events(Protocol):
@@ -30,10 +30,9 @@ class Events(Protocol):
 
 
 class Settings(NamedTuple):
-    """`concurrency` deliveries and `active` messages at the most, `recipients` in a job; rates by nexthop."""
+    """`concurrency` deliveries and `active` messages at the most; limits of every destination, and of those named."""
 
     concurrency: int
     active: int
-    recipients: int
     limits: Limits
-    rates: Mapping[bytes, tuple[int, float]]
+    named: Named = Named()

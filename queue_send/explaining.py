@@ -5,7 +5,7 @@ from itertools import islice
 from math import ceil
 
 from queue_send.attempt import Group
-from queue_send.destination import Destination
+from queue_send.destination import Destination, Rated, RelayTotal
 from queue_send.scheduler import Scheduler
 from queue_wire import cause, facts
 from queue_wire.cause import Cause
@@ -33,18 +33,26 @@ class Explaining:
         """Recipients that wait in a destination: what for."""
         scheduler = self._scheduler
         window, start = int(destination.window), destination.next_start(now)
-        kind = cause.TURN
+        kind, flying, name = cause.TURN, destination.flying, destination.name
+        relay = destination.relay
         if destination.dead:
             kind = cause.PROBE
         elif destination.flying >= window:
             kind = cause.WINDOW
+        elif relay is not None and relay.flying >= relay.limits.most:
+            kind, flying, window, name = cause.WINDOW, relay.flying, relay.limits.most, relay.name
         elif start > now:
-            kind = cause.RATE
+            kind, name = cause.RATE, self._slower(destination, now).name
         elif scheduler.running >= scheduler.settings.concurrency:
             kind, window = cause.TAKEN, scheduler.settings.concurrency
         elif scheduler.turns.room(destination, scheduler.settings.concurrency) <= 0:
             kind = cause.SHARE
-        return Cause(kind, self._kind, _time(start), count, destination.flying, window, destination.name)
+        return Cause(kind, self._kind, _time(start), count, flying, window, name)
+
+    def _slower(self, destination: Destination, now: float) -> Rated:
+        """Return whose rate allows the next message later, the destination's own or its relay's."""
+        relay = destination.relay
+        return destination if relay is None or destination.own_start(now) >= relay.own_start(now) else relay
 
     def aside(self, destination: Destination) -> Cause:
         """A message that waits on the disk until there is room."""
@@ -58,7 +66,8 @@ class Explaining:
             probe, turned_away = _time(destination.probe_at), destination.turned_away
             yield Cause(kind, self._kind, probe, turned_away, nexthop=destination.name)
         elif destination.next_start(now) > now:
-            yield Cause(cause.LIMITED, self._kind, _time(destination.next_start(now)), nexthop=destination.name)
+            name = self._slower(destination, now).name
+            yield Cause(cause.LIMITED, self._kind, _time(destination.next_start(now)), nexthop=name)
 
     def due(self, since: int, stopped: bytes) -> Cause:
         """A message that is due and not loaded: why; `stopped` is what keeps the channel from any start."""
@@ -132,21 +141,47 @@ class Explaining:
         """Return `most` destinations before a place (None: the end), and the place to go on from, 0 for no more.
 
         From the end to the start: what goes meanwhile moves the others down, so one may come twice, and none is missed.
+        The relays come with the last ones.
         """
         known = self._scheduler.destinations
         stop = len(known) if place is None else min(place, len(known))
         start = max(0, stop - most)
-        return [self.destination(each, now) for each in islice(known.values(), start, stop)], start
+        found = [self.destination(each, now) for each in islice(known.values(), start, stop)]
+        relays = () if start else islice(self._scheduler.relays.values(), most)
+        return found + [self.relay(each, now) for each in relays], start
 
     def named(self, names: Iterable[bytes], now: float) -> list[DestinationFact]:
         """Return those of the named destinations that something is known of."""
-        known = self._scheduler.destinations
-        return [self.destination(known[name], now) for name in dict.fromkeys(names) if name in known]
+        known, relays = self._scheduler.destinations, self._scheduler.relays
+        names = dict.fromkeys(names)
+        found = [self.destination(known[name], now) for name in names if name in known]
+        return found + [self.relay(relays[name], now) for name in names if name in relays]
+
+    def relay(self, each: RelayTotal, now: float) -> DestinationFact:
+        """Return what is known of all that goes by a relay."""
+        start = each.own_start(now)
+        messages, seconds = each.limits.rate or (0, 0)
+        return DestinationFact(
+            state=facts.RELAY,
+            probe=0,
+            window=each.limits.most,
+            flying=each.flying,
+            queued=0,
+            aside=0,
+            cohorts=0,
+            turned_away=0,
+            messages=messages,
+            seconds=int(seconds),
+            next=_time(start) if start > now else 0,
+            limits=each.limits.line,
+            relay=b"",
+            nexthop=each.name,
+        )
 
     def destination(self, each: Destination, now: float) -> DestinationFact:
         """Return what is known of a destination."""
         state = facts.ALIVE if not each.dead else facts.PROBED if each.probing else facts.DEAD
-        messages, seconds = each.rate or (0, 0)
+        messages, seconds = each.limits.rate or (0, 0)
         start = each.next_start(now)
         return DestinationFact(
             state=state,
@@ -160,6 +195,8 @@ class Explaining:
             messages=messages,
             seconds=int(seconds),
             next=_time(start) if start > now else 0,
+            limits=each.limits.line,
+            relay=b"" if each.relay is None else each.relay.name,
             nexthop=each.name,
         )
 

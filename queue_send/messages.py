@@ -168,7 +168,9 @@ class Messages:
             if attempt is None:
                 scheduler.absent(message)
             else:
-                groups = group_recipients(kind, attempt.sender, recipients, self._run.controls.routes)
+                groups = group_recipients(
+                    kind, attempt.sender, recipients, self._run.controls.routes, self._run.controls.lines
+                )
                 scheduler.open(attempt, groups, now)
         return True
 

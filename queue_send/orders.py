@@ -14,13 +14,13 @@ from queue_base.durable import Commit
 from queue_base.errors import reason as why
 from queue_send.bouncer import Bouncer
 from queue_send.cleaner import Cleaner
-from queue_send.nexthop import name_nexthop
 from queue_send.returning import Returning
 from queue_send.run import Run
 from queue_send.selection import Chosen, choose
 from queue_wire import control_socket as wire
 from queue_wire import logline
 from queue_wire.control_socket import NEWS, TROUBLE, Note, Reply, Request
+from queue_wire.destinationlimits import choose_way
 from queue_wire.ids import pack_long_id
 
 if TYPE_CHECKING:
@@ -74,8 +74,8 @@ class Orders:
 
     def _probe(self, domains: list[bytes], now: float) -> Reply:
         for domain in domains:
-            nexthop = name_nexthop(domain.lower(), self._run.controls.routes)
-            self._messages.schedulers["remote"].probe(nexthop, now)
+            way = choose_way(self._run.controls.routes, self._run.controls.lines, domain.lower())
+            self._messages.schedulers["remote"].probe(way.name, now)
         return Reply(0, [])
 
     def _flush(self, chosen: Chosen) -> Reply:

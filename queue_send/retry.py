@@ -54,7 +54,13 @@ def unpack_schedule(line: bytes, jitter: int | None = None) -> Schedule:
         if least > most:
             raise FormatError(f"exponential: MIN {words[1]} is more than MAX {words[2]}")
         return Schedule("exponential", (least, most), rest)
-    return Schedule("list", tuple(unpack_seconds(word) for word in words), rest)
+    try:
+        return Schedule("list", tuple(unpack_seconds(word) for word in words), rest)
+    except FormatError as error:
+        if len(words) > 1 and words[0][:1].isdigit():
+            raise
+        allowed = "not quadratic, exponential MIN MAX, or times such as 90s, 15m, 2h, 1d"
+        raise FormatError(f"{allowed}: {quoted(words[0].encode('utf-8', 'replace'))}") from error
 
 
 def next_attempt(schedule: Schedule, birth: int, now: int, skip: int, random: Callable[[], float]) -> int:

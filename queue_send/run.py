@@ -6,7 +6,7 @@ from queue_base.errors import Failure
 from queue_base.home import Home
 from queue_base.syncing import Syncing
 from queue_send.again import Again
-from queue_send.controls import Controls, read_controls
+from queue_send.controls import Controls, find_idle_lines, read_controls
 from queue_send.log import Log
 
 
@@ -18,6 +18,7 @@ class Run:
         self.home = home
         self.log = log
         self.controls: Controls = read_controls(home, log.alert)
+        self._warn()
         self.syncing = Syncing()
         self.again = Again(log)
         self.deliveries = 0
@@ -31,6 +32,13 @@ class Run:
             self.controls = read_controls(self.home)
         except Failure as error:
             self.log.alert(f"unable to reread controls: {error}; the old ones stay")
+        else:
+            self._warn()
+
+    def _warn(self) -> None:
+        """Tell of lines that were read and can do nothing."""
+        for line in find_idle_lines(self.home, self.controls):
+            self.log.warning(line)
 
     def number_deliveries(self, count: int) -> int:
         """Return the number of the first of `count` deliveries that start now."""

@@ -8,6 +8,8 @@ with `ended`. What is decided about a message comes back as the calls of `Events
 - Destinations take turns (turns.py); each has its window, and no more groups loaded than that window can use,
   but more where the active set has places to spare (loading.py). What has no room waits on disk, as a key aside in
   its destination, and is loaded again when there is.
+- A relay's limits hold over the domains whose mail it takes, also those that are destinations of their own: one that
+  these keep from a start waits its turn at the relay.
 - Mail for a dead destination is deferred without an attempt; one group is the probe. What was turned away is loaded
   as soon as there is room once the destination is alive again, and one of it as the probe, if no other comes in time.
 - A message that has expired gets a last attempt where that is possible soon, and fails where it is not.
@@ -17,10 +19,11 @@ from collections import deque
 from heapq import heappop, heappush
 
 from queue_send.attempt import Attempt, Group, Recipient
-from queue_send.destination import Destination
+from queue_send.destination import Destination, Rated, RelayTotal
 from queue_send.destinations import Destinations
 from queue_send.events import Events, Settings
 
+CHANGES = 10  # Destinations that take new limits with each job, after HUP.
 LAST_WAIT = 3600.0  # Seconds in which a message past its lifetime gets its last attempt, or fails without it.
 
 
@@ -61,10 +64,14 @@ class Scheduler(Destinations):
     def next_job(self, now: float) -> Group | None:
         """Return the group to start now, already cut to what may start, or None where nothing may."""
         while self._later and self._later[0][0] <= now:
-            waiting = self.destinations.get(heappop(self._later)[1])
+            name = heappop(self._later)[1]
+            waiting = self.destinations.get(name)
             if waiting is not None:
                 self._load_probe(waiting, now)
                 self._list(waiting, now)
+            self._call(self.relays.get(name), now)
+        if self._unchanged:
+            self._renew(now)
         self.turns.age(now)
         while (destination := self.turns.next(self.settings.concurrency)) is not None:
             group = self._take(destination, now)
@@ -78,11 +85,20 @@ class Scheduler(Destinations):
             destination.queue.popleft()
             if destination.dead and not destination.queue and not destination.flying:
                 destination.probing = False  # The probe was withdrawn; the next message is one.
+        relay = destination.relay
         if not destination.queue or not self._may_start(destination, now):
+            destination.called = False
             self._list(destination, now)  # What was withdrawn has left room.
+            self._call(relay, now)
             return None
+        if relay is not None and not self._may_start_at(relay, now):
+            relay.hold(destination)
+            return None
+        destination.called = False
         group = destination.queue.popleft()
-        most = min(self.settings.recipients, self.turns.room(destination, self.settings.concurrency))
+        most = min(destination.limits.recipients, self.turns.room(destination, self.settings.concurrency))
+        if relay is not None:
+            most = min(most, relay.limits.recipients)
         if len(group.recipients) > most:
             rest = Group(group.attempt, group.nexthop, group.recipients[most:])
             destination.queue.appendleft(rest)
@@ -93,6 +109,9 @@ class Scheduler(Destinations):
         self.running += count
         destination.started(now)
         self.turns.started(group, destination, now)
+        if relay is not None:
+            relay.started(now)
+            self._call(relay, now)
         self._list(destination, now)
         return group
 
@@ -100,20 +119,47 @@ class Scheduler(Destinations):
         """Whether the window and the rate allow a start; a rate that does not is looked at again in time."""
         if destination.flying >= (1 if destination.dead else int(destination.window)):
             return False
-        start = destination.next_start(now)
+        return self._rate_allows(destination, now)
+
+    def _may_start_at(self, relay: RelayTotal, now: float) -> bool:
+        """Whether a relay's limits allow a start; a rate that does not is looked at again in time."""
+        return relay.flying < relay.limits.most and self._rate_allows(relay, now)
+
+    def _rate_allows(self, rated: Rated, now: float) -> bool:
+        start = rated.own_start(now)
         if start > now:
-            if destination.looked_at < start:
-                destination.looked_at = start
-                heappush(self._later, (start, destination.name))
+            if rated.looked_at < start:
+                rated.looked_at = start
+                heappush(self._later, (start, rated.name))
             return False
         return True
 
     def _list(self, destination: Destination, now: float) -> None:
         """Give a destination a turn, if it has something to start; have more loaded if it has room."""
         if destination.queue and not destination.listed and self._may_start(destination, now):
-            self.turns.add(destination)
+            relay = destination.relay
+            if relay is None or self._may_start_at(relay, now):
+                self.turns.add(destination)
+            else:
+                relay.hold(destination)
         if not destination.dead:
             self._load_more(destination)
+
+    def _call(self, relay: RelayTotal | None, now: float) -> None:
+        """Give a turn to one of those that wait for a relay, if it takes more. What lets a turn pass calls the next."""
+        if relay is not None and relay.waits and self._may_start_at(relay, now):
+            self.turns.call(relay)
+
+    def _renew(self, now: float) -> None:
+        """Have some destinations take the settings of the last `change`; what these allow need not wait any more."""
+        for _ in range(min(CHANGES, len(self._unchanged))):
+            destination = self.destinations.get(self._unchanged.popleft())
+            if destination is not None:
+                before = destination.relay
+                destination.take_limits(self.settings.named.limits(destination.name, self.settings.limits))
+                destination.attach(self._relay(destination.name))
+                self._list(destination, now)
+                self._call(before, now)
 
     # Ending
 
@@ -126,14 +172,18 @@ class Scheduler(Destinations):
         attempt.deferred += deferred
         destination = self._destination(group.nexthop)
         destination.flying -= 1
+        relay = destination.relay
+        if relay is not None:
+            relay.flying -= 1
+            self._call(relay, now)
         if not host_failed:
-            if destination.succeeded(self.settings.limits):
+            if destination.succeeded():
                 self._events.revived(destination)
                 destination.turned_away = 0
                 self._away.bring_back(destination)
         else:
             last = destination.probe_at
-            died = destination.failed(self.settings.limits, now)
+            died = destination.failed(now)
             if destination.dead:
                 if destination.probe_at > last:
                     heappush(self._later, (destination.probe_at, destination.name))
@@ -145,7 +195,7 @@ class Scheduler(Destinations):
         self._list(destination, now)
         self._close_if_over(attempt, now)
         if destination.idle:
-            del self.destinations[destination.name]
+            self._forget(destination)
 
     def settled(self, group: Group, now: float) -> None:
         """What `expired` named has been dealt with."""
@@ -231,7 +281,7 @@ class Scheduler(Destinations):
     def next_time(self, now: float) -> float | None:
         """Return when there will be something to load or to start, None where only a report can bring it."""
         times = [self._later[0][0]] if self._later else []
-        if self.turns.any(self.settings.concurrency) or (self._wanting and self._has_room):
+        if self.turns.any(self.settings.concurrency) or self._unchanged or (self._wanting and self._has_room):
             return now
         if self._has_room:
             first = self.admission.next_time(now)

@@ -11,7 +11,7 @@ a place has its turn first when there is one.
 from collections import deque
 
 from queue_send.attempt import Group
-from queue_send.destination import Destination
+from queue_send.destination import Destination, RelayTotal
 
 SLOW, UNPROVEN, QUICK, ENDED = range(4)
 LONG = 15.0  # Seconds that a quick destination's jobs take at the most.
@@ -46,6 +46,14 @@ class Turns:
                 destination.listed = False
                 return destination
             self._parked[self._pace(destination)].append(destination)
+            if destination.relay is not None:
+                self.call(destination.relay)
+
+    def call(self, relay: RelayTotal) -> None:
+        """Have the destination that has waited longest for a relay take its turn."""
+        destination = relay.call()
+        if destination is not None:
+            self.add(destination)
 
     def any(self, concurrency: int) -> bool:
         """Whether `next` may have something."""

@@ -14,7 +14,7 @@ key lists the last bytes of all locs: a wildcard is looked for only where a loca
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from queue_wire.errors import FormatError, quoted
+from queue_wire.errors import FormatError, InLine, LineError, quoted
 
 # Far above what a mail address and a path can be.
 LINE_MOST = 65536
@@ -35,7 +35,7 @@ class Assignment(NamedTuple):
 
 
 def unpack_assign(data: bytes) -> list[tuple[bytes, bytes]]:
-    """Return users/cdb's records, (key, data), for the bytes of users/assign. Raises FormatError, naming the line."""
+    """Return users/cdb's records, (key, data), for the bytes of users/assign. Raises LineError."""
     records: list[tuple[bytes, bytes]] = []
     breaks = bytearray()
     lines = data.split(b"\n")
@@ -44,11 +44,9 @@ def unpack_assign(data: bytes) -> list[tuple[bytes, bytes]]:
             records.append((b"", bytes(breaks)))
             return records
         if number == len(lines):
-            raise FormatError(f"line {number}: the file ends without a line that begins with a dot")
-        try:
+            raise LineError(number, "the file ends without a line that begins with a dot")
+        with InLine(number):
             record = _record(line)
-        except FormatError as error:
-            raise FormatError(f"line {number}: {error}") from error
         records.append(record)
         key = record[0]
         # qmail-newu lists the byte as it is written, and then never finds a wildcard that ends in upper case.

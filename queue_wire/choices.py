@@ -7,10 +7,11 @@
 The sender's line comes first. An empty sender has no domain.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Generic, NamedTuple, TypeVar
 
-from queue_wire.errors import FormatError, quoted
+from queue_wire.control import numbered_lines
+from queue_wire.errors import FormatError, LineError, quoted
 from queue_wire.hostmap import find_key, unpack_hosts
 
 Value = TypeVar("Value")
@@ -36,26 +37,26 @@ class Choices(NamedTuple, Generic[Value]):
         return self.default
 
 
-def unpack_choices(lines: Iterable[bytes], unpack: Callable[[bytes], Value], default: Value) -> Choices[Value]:
-    """Return the choices in a control file's lines. Raises FormatError, as `unpack` does for what is no value.
+def unpack_choices(data: bytes, unpack: Callable[[bytes], Value], default: Value) -> Choices[Value]:
+    """Return the choices in a control file. Raises LineError where `unpack` raises FormatError for what is no value.
 
     A line that is a value as a whole stands for everything else, so an IPv6 address needs no key; the first one counts.
     """
     bare: list[Value] = []
-    senders: dict[bytes, bytes] = {}
-    nexthops: dict[bytes, bytes] = {}
-    for line in lines:
+    senders: dict[bytes, tuple[int, bytes]] = {}
+    nexthops: dict[bytes, tuple[int, bytes]] = {}
+    for number, line in numbered_lines(data):
         try:
             bare.append(unpack(line))
             continue
-        except FormatError:
+        except FormatError as error:
             key, colon, value = line.partition(b":")
             if not colon:
-                raise
+                raise LineError(number, str(error)) from error
         if key.startswith(b"@"):
-            senders[key[1:]] = value
+            senders[key[1:]] = number, value
         else:
-            nexthops[key] = value
+            nexthops[key] = number, value
     return Choices(unpack_hosts(senders, unpack), unpack_hosts(nexthops, unpack), bare[0] if bare else default)
 
 

@@ -1,12 +1,23 @@
 """Control files (qmail-control(5)): one line, a list of lines, a number, or a map of `key:value` lines.
 
 Trailing spaces, tabs and newlines of a line do not count. In lists, empty lines and lines that start
-with `#` do not count. Keys of maps and entries of sets compare without regard to case (ASCII).
+with `#` do not count, except that the numbers of lines in errors are those that an editor shows. Keys of maps and
+entries of sets compare without regard to case (ASCII).
 """
 
-from queue_wire.errors import FormatError, quoted
+from queue_wire.errors import FormatError, InLine, LineError, quoted
 
 _UNITS = {b"K": 1 << 10, b"M": 1 << 20, b"G": 1 << 30, b"T": 1 << 40}
+
+NUMBER_MOST = 10**18 - 1
+# What the number in a control file may be, from the first to the second; any other file holds 0 to NUMBER_MOST.
+RANGES = {
+    # With addresses of 1,002 bytes, 1,000 recipients are a job of 1 MB.
+    "destinationrecipients": (1, 1000),
+    "destinationinitial": (1, 1_000_000),
+    "destinationconcurrency": (1, 1_000_000),
+    "destinationcohorts": (1, 1_000_000),
+}
 
 
 def unpack_line(data: bytes) -> bytes:
@@ -14,28 +25,46 @@ def unpack_line(data: bytes) -> bytes:
     return data.split(b"\n", 1)[0].rstrip(b" \t\r")
 
 
+def numbered_lines(data: bytes) -> list[tuple[int, bytes]]:
+    """Return the lines that count, in order, each with its number in the file."""
+    lines = ((number, line.rstrip(b" \t\r")) for number, line in enumerate(data.split(b"\n"), 1))
+    return [(number, line) for number, line in lines if line and not line.startswith(b"#")]
+
+
 def unpack_lines(data: bytes) -> list[bytes]:
     """Return the lines that count, in order."""
-    lines = (line.rstrip(b" \t\r") for line in data.split(b"\n"))
-    return [line for line in lines if line and not line.startswith(b"#")]
+    return [line for _, line in numbered_lines(data)]
 
 
-def unpack_number(data: bytes) -> int:
-    """Return the number on the first line (not negative, at most 18 digits). Raises FormatError."""
-    line = unpack_line(data)
-    if not line.isdigit() or len(line) > 18:
-        raise FormatError(f"not a number: {quoted(line)}")
-    return int(line)
+def unpack_number(data: bytes, name: str = "") -> int:
+    """Return the number on the first line, of at most 18 digits, in the range of the control file `name`.
+
+    Raises LineError, which says what is allowed.
+    """
+    with InLine(1):
+        return unpack_ranged(unpack_line(data), name)
+
+
+def unpack_ranged(word: bytes, name: str) -> int:
+    """Return a number in the range of the control file `name`. Raises FormatError, which says what is allowed."""
+    least, most = RANGES.get(name, (0, NUMBER_MOST))
+    if not word.isdigit() or len(word) > 18 or not least <= int(word) <= most:
+        allowed = f" from {least} to {most}" if name in RANGES else ""
+        raise FormatError(f"not a number{allowed}: {quoted(word)}")
+    return int(word)
 
 
 def unpack_size(data: bytes) -> int:
     """Return the size on the first line, in bytes; K, M, G and T behind the number are powers of 1,024.
 
-    Raises FormatError.
+    Raises LineError, which says what is allowed.
     """
     line = unpack_line(data)
     factor = _UNITS.get(line[-1:].upper(), 1)
-    return unpack_number(line if factor == 1 else line[:-1]) * factor
+    digits = line if factor == 1 else unpack_line(line[:-1])
+    if not digits.isdigit() or len(digits) > 18:
+        raise LineError(1, f"not a size, a number with or without K, M, G or T behind it: {quoted(line)}")
+    return int(digits) * factor
 
 
 def unpack_set(data: bytes) -> frozenset[bytes]:
@@ -48,5 +77,10 @@ def unpack_map(data: bytes) -> dict[bytes, bytes]:
 
     As in qmail's constmap, the last of two equal keys wins, and a line without a colon is skipped.
     """
-    divided = (line.partition(b":") for line in unpack_lines(data))
-    return {key.lower(): value for key, colon, value in divided if colon}
+    return {key: value for key, (_, value) in numbered_map(data).items()}
+
+
+def numbered_map(data: bytes) -> dict[bytes, tuple[int, bytes]]:
+    """Return {key in lower case: (number of the line, value)}, as unpack_map does."""
+    divided = ((number, *line.partition(b":")) for number, line in numbered_lines(data))
+    return {key.lower(): (number, value) for number, key, colon, value in divided if colon}

@@ -8,11 +8,11 @@ one for rsa-sha256 and one for ed25519-sha256, as RFC 8463 advises. A keyfile wi
 """
 
 import re
-from collections.abc import Iterable
 from typing import NamedTuple
 
-from queue_wire.errors import FormatError, quoted
-from queue_wire.hostmap import unpack_hosts
+from queue_wire.control import numbered_lines
+from queue_wire.errors import FormatError, InLine, quoted
+from queue_wire.hostmap import host_key
 
 _DOMAIN = re.compile(rb"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*")
 _SELECTOR = re.compile(rb"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
@@ -26,19 +26,25 @@ class KeyLine(NamedTuple):
     path: bytes
 
 
-def unpack_keys(lines: Iterable[bytes]) -> dict[bytes, list[KeyLine]]:
-    """Return {domain, perhaps with a leading dot: its lines}. Raises FormatError."""
+def unpack_keys(data: bytes) -> dict[bytes, list[KeyLine]]:
+    """Return {domain, perhaps with a leading dot: its lines}. Raises LineError."""
     found: dict[bytes, list[KeyLine]] = {}
-    for line in lines:
-        parts = line.split(b":", 2)
-        if len(parts) != 3 or not parts[2].strip():
-            raise FormatError(f"not domain:selector:keyfile: {quoted(line)}")
-        [key] = unpack_hosts({parts[0].strip(): b""}, bytes)
-        domain = key.removeprefix(b".")
-        selector = parts[1].strip()
-        if not _DOMAIN.fullmatch(domain):
-            raise FormatError(f"not a domain: {quoted(parts[0])}")
-        if not _SELECTOR.fullmatch(selector):
-            raise FormatError(f"not a selector: {quoted(parts[1])}")
-        found.setdefault(key, []).append(KeyLine(domain, selector, parts[2].strip()))
+    for number, line in numbered_lines(data):
+        with InLine(number):
+            key, made = _unpack_key(line)
+            found.setdefault(key, []).append(made)
     return found
+
+
+def _unpack_key(line: bytes) -> tuple[bytes, KeyLine]:
+    parts = line.split(b":", 2)
+    if len(parts) != 3 or not parts[2].strip():
+        raise FormatError(f"not domain:selector:keyfile: {quoted(line)}")
+    key = host_key(parts[0])
+    domain = key.removeprefix(b".")
+    selector = parts[1].strip()
+    if not _DOMAIN.fullmatch(domain):
+        raise FormatError(f"not a domain: {quoted(parts[0])}")
+    if not _SELECTOR.fullmatch(selector):
+        raise FormatError(f"not a selector: {quoted(parts[1])}")
+    return key, KeyLine(domain, selector, parts[2].strip())

@@ -10,7 +10,9 @@ from queue_wire.errors import FormatError, quoted
 ALIVE = b"alive"
 DEAD = b"dead"
 PROBED = b"probed"  # Dead, and a probe is on its way.
-_STATES = (ALIVE, DEAD, PROBED)
+RELAY = b"relay"  # No destination: all that goes by a relay, where some of its domains are destinations of their own.
+_STATES = (ALIVE, DEAD, PROBED, RELAY)
+_NONE = b"-"
 _CHANNELS = (b"local", b"remote")
 
 
@@ -19,7 +21,9 @@ class DestinationFact(NamedTuple):
 
     `probe` and `next` are times in seconds since the epoch: the next probe of a dead one, and the next start that the
     rate allows, 0 for at once. `messages` in `seconds` is the rate, 0 where there is none. `cohorts` are windows of
-    host failures in hundredths, `turned_away` recipients that were deferred without an attempt since it died.
+    host failures in hundredths, `turned_away` recipients that were deferred without an attempt since it died. `limits`
+    is the line of the control files that holds, `file:number`, and `relay` the one whose limits hold as well; empty for
+    none.
     """
 
     state: bytes
@@ -33,6 +37,8 @@ class DestinationFact(NamedTuple):
     messages: int
     seconds: int
     next: int
+    limits: bytes
+    relay: bytes
     nexthop: bytes
 
 
@@ -49,15 +55,17 @@ class ChannelFact(NamedTuple):
 
 def pack_destination(fact: DestinationFact) -> bytes:
     """Return the text of a note."""
-    return b" ".join([fact.state, *(b"%d" % number for number in fact[1:11]), fact.nexthop])
+    numbers = (b"%d" % number for number in fact[1:11])
+    return b" ".join([fact.state, *numbers, fact.limits or _NONE, fact.relay or _NONE, fact.nexthop])
 
 
 def unpack_destination(text: bytes) -> DestinationFact:
     """Return what `pack_destination` packed. Raises FormatError."""
-    state, *words = text.split(b" ", 11)
-    if state not in _STATES or len(words) != 11:
+    state, *words = text.split(b" ", 13)
+    if state not in _STATES or len(words) != 13:
         raise FormatError(f"control: not a destination: {quoted(text)}")
-    return DestinationFact._make([state, *_numbers(words[:10], text), words[10]])
+    limits, relay = (b"" if word == _NONE else word for word in words[10:12])
+    return DestinationFact._make([state, *_numbers(words[:10], text), limits, relay, words[12]])
 
 
 def pack_channel(fact: ChannelFact) -> bytes:

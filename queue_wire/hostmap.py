@@ -12,14 +12,28 @@ from collections.abc import Callable, Container, Mapping
 from typing import TypeVar
 
 from queue_wire.domain import ascii_domain
-from queue_wire.errors import FormatError
+from queue_wire.errors import FormatError, InLine
 
 Value = TypeVar("Value")
 
 
-def unpack_hosts(entries: Mapping[bytes, bytes], unpack: Callable[[bytes], Value]) -> dict[bytes, Value]:
-    """Return {key: unpack(value)} for the map of a control file (queue_wire.control.unpack_map). Raises FormatError."""
-    return {_key(_bare(key)): unpack(value) for key, value in entries.items()}
+def unpack_hosts(entries: Mapping[bytes, tuple[int, bytes]], unpack: Callable[[bytes], Value]) -> dict[bytes, Value]:
+    """Return {key: unpack(value)} for the map of a control file (queue_wire.control.numbered_map).
+
+    Raises LineError for what `unpack` raises FormatError for.
+    """
+    found = {}
+    for key, (number, value) in entries.items():
+        with InLine(number):
+            found[host_key(key)] = unpack(value)
+    return found
+
+
+def host_key(key: bytes) -> bytes:
+    """Return the key of a line as find_key looks for it: in lower case, without a final dot, A-labels."""
+    # A key that matches nothing would be passed over without a word, and with it what it asks for.
+    key = key.strip(b" \t")
+    return _key(key.removesuffix(b".") if len(key) > 1 else key)
 
 
 def find_key(entries: Container[bytes], host: bytes) -> bytes | None:
@@ -31,12 +45,6 @@ def find_key(entries: Container[bytes], host: bytes) -> bytes | None:
             return host[start:]
         start = host.find(b".", start + 1)
     return b"" if b"" in entries else None
-
-
-def _bare(key: bytes) -> bytes:
-    # A key that matches nothing would be passed over without a word, and with it what it asks for.
-    key = key.strip(b" \t")
-    return key.removesuffix(b".") if len(key) > 1 else key
 
 
 def _key(host: bytes) -> bytes:

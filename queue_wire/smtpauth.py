@@ -10,8 +10,9 @@ The password is all that follows the second colon, colons included, without spac
 
 import re
 
-from queue_wire.errors import FormatError
-from queue_wire.hostmap import unpack_hosts
+from queue_wire.control import numbered_lines
+from queue_wire.errors import FormatError, InLine
+from queue_wire.hostmap import host_key
 from queue_wire.smtp_auth import Credentials
 
 CLEAR = b"clear"
@@ -21,22 +22,21 @@ _LINE = re.compile(rb"(\[[^\]]*\]|[^:\s\[]*)([ \t][^:]*)?:([^:]+):(.+)", re.DOTA
 
 
 def unpack_logins(data: bytes) -> dict[bytes, Credentials]:
-    """Return {key: credentials}; the last of two equal keys counts. Raises FormatError, which shows no secret."""
+    """Return {key: credentials}; the last of two equal keys counts. Raises LineError, which shows no secret."""
     logins: dict[bytes, Credentials] = {}
-    for number, line in enumerate(data.split(b"\n"), 1):
-        line = line.rstrip(b" \t\r")
-        if line and not line.startswith(b"#"):
-            key, credentials = _unpack_login(line, number)
-            logins.update(unpack_hosts({key: b""}, lambda _, found=credentials: found))  # type: ignore[misc]
+    for number, line in numbered_lines(data):
+        with InLine(number):
+            key, credentials = _unpack_login(line)
+            logins[host_key(key)] = credentials
     return logins
 
 
-def _unpack_login(line: bytes, number: int) -> tuple[bytes, Credentials]:
+def _unpack_login(line: bytes) -> tuple[bytes, Credentials]:
     match = _LINE.fullmatch(line)
     if match is None:
-        raise FormatError(f"line {number} is not nexthop:user:password")
+        raise FormatError("not nexthop:user:password")
     key, words, user, password = match.groups(b"")
     flags = words.split()
     if any(flag != CLEAR for flag in flags):
-        raise FormatError(f"line {number}: nothing but {CLEAR.decode()} can stand between the nexthop and its colon")
+        raise FormatError(f"nothing but {CLEAR.decode()} can stand between the nexthop and its colon")
     return key, Credentials(user, password, CLEAR in flags)

@@ -19,6 +19,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from queue_wire.control import numbered_map
 from queue_wire.errors import FormatError, quoted
 from queue_wire.hostmap import find_key, unpack_hosts
 
@@ -65,9 +66,9 @@ def unpack_relays(text: bytes) -> Relays | None:
     return Relays(b",".join([b"+".join(sorted(map(_name, group))) for group in groups]), groups)
 
 
-def unpack_routes(entries: Mapping[bytes, bytes]) -> Routes:
-    """Return the routes in the map of a control file (queue_wire.control.unpack_map). Raises FormatError."""
-    return unpack_hosts(entries, unpack_relays)
+def unpack_routes(data: bytes) -> Routes:
+    """Return the routes in the file. As in qmail a line without a colon does not count. Raises LineError."""
+    return unpack_hosts(numbered_map(data), unpack_relays)
 
 
 def find_route(routes: Routes, host: bytes) -> Relays | None:
@@ -88,5 +89,5 @@ def find_way(routes: Routes, domain: bytes) -> tuple[bytes, bool]:
 
 
 def _name(relay: Relay) -> bytes:
-    host = b"[%s]" % relay.host if b":" in relay.host else relay.host.lower()
+    host = b"[%s]" % relay.host.lower() if b":" in relay.host else relay.host.lower().removesuffix(b".")
     return host if relay.port == SMTP_PORT else b"%s:%d" % (host, relay.port)

@@ -14,11 +14,11 @@ smtproutes, a line without a colon is an error: whoever wrote it wanted more sec
 """
 
 import enum
-from collections.abc import Iterable
 from typing import NamedTuple, TypeVar
 
+from queue_wire.control import numbered_lines
 from queue_wire.domain import ascii_domain
-from queue_wire.errors import FormatError, quoted
+from queue_wire.errors import FormatError, LineError, quoted
 from queue_wire.hostmap import unpack_hosts
 
 Choice = TypeVar("Choice", bound=enum.Enum)
@@ -61,16 +61,16 @@ _OPTIONS = {
 }
 
 
-def unpack_policies(lines: Iterable[bytes]) -> dict[bytes, TlsPolicy]:
-    """Return {key: policy} for the lines of the file that count. Raises FormatError."""
-    entries: dict[bytes, bytes] = {}
-    for line in lines:
+def unpack_policies(data: bytes) -> dict[bytes, TlsPolicy]:
+    """Return {key: policy} for the lines of the file. Raises LineError."""
+    entries: dict[bytes, tuple[int, bytes]] = {}
+    for number, line in numbered_lines(data):
         # The colons of `[IPv6:2001:db8::1]` are its own.
         literal, bracket, rest = line.partition(b"]") if line.startswith(b"[") else (b"", b"", line)
         key, colon, value = rest.partition(b":")
         if not colon:
-            raise FormatError(f"not nexthop:level: {quoted(line)}")
-        entries[literal + bracket + key] = value
+            raise LineError(number, f"not nexthop:level: {quoted(line)}")
+        entries[literal + bracket + key] = number, value
     return unpack_hosts(entries, unpack_policy)
 
 

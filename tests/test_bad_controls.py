@@ -20,7 +20,7 @@ def mail() -> Iterator[GoodMail]:
 def test_a_control_file_that_cannot_be_parsed_at_the_start_is_an_alert_and_mail_moves(mail: GoodMail) -> None:
     path = mail.control("concurrencyremote", "many\n")
     with Suite(mail.home) as suite:
-        suite.wait_for(rf"alert: unable to parse {path}: not a number: 'many'; the default is used")
+        suite.wait_for(rf"alert: unable to parse {path} line 1: not a number: 'many'; the default is used")
         assert suite.count(r"status: local 0/\d+ remote 0/250$")
         mail.check_alive(suite, "default")
         path.write_text("5\n")
@@ -56,7 +56,7 @@ def test_control_files_that_cannot_be_read_at_hup_leave_the_old_ones_in_force(ma
         )
         limit.write_text("-1\n")
         suite.signal(signal.SIGHUP)
-        suite.wait_for(rf"alert: unable to reread controls: unable to parse {limit}: not a number: '-1'")
+        suite.wait_for(rf"alert: unable to reread controls: unable to parse {limit} line 1: not a number: '-1'")
         mail.check_alive(suite, "old-controls")
         hosts.chmod(0o644)
         limit.write_text("6\n")

@@ -106,7 +106,7 @@ def test_lines_of_a_domain_are_its_signatures() -> None:
         b".example.org:sub:/k/d",
         "bücher.example:s:/k".encode(),
     ]
-    assert unpack_keys(lines) == {
+    assert unpack_keys(b"\n".join(lines)) == {
         b"example.org": [KeyLine(b"example.org", b"one", b"/k/a:b"), KeyLine(b"example.org", b"two", b"keys/c")],
         b".example.org": [KeyLine(b"example.org", b"sub", b"/k/d")],
         b"xn--bcher-kva.example": [KeyLine(b"xn--bcher-kva.example", b"s", b"/k")],
@@ -118,12 +118,12 @@ def test_lines_of_a_domain_are_its_signatures() -> None:
 )
 def test_a_line_that_names_no_key_is_refused(line: bytes) -> None:
     with pytest.raises(FormatError):
-        unpack_keys([line])
+        unpack_keys(line)
 
 
 @given(st.binary(max_size=40))
 def test_no_line_raises_anything_but_a_format_error(line: bytes) -> None:
     try:
-        unpack_keys([line])
+        unpack_keys(line)
     except FormatError:
         pass

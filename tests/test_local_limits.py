@@ -71,7 +71,7 @@ def test_who_may_not_raise_a_limit_gets_what_he_has(mail: MailHome) -> None:
 @pytest.mark.parametrize("line", [b"memory", b"memory lots", b"disk 5", b"cpu -1", b"files 10 20", b"\xff 1"])
 def test_a_line_that_makes_no_sense_is_quoted(mail: MailHome, line: bytes) -> None:
     Path(mail.home.control, "locallimits").write_bytes(b"core 0\n" + line + b"\n")
-    with pytest.raises(Temporary, match=r"Unable to parse .*/locallimits: not (a limit|one of .*): '"):
+    with pytest.raises(Temporary, match=r"Unable to parse .*/locallimits line 2: not (a limit|one of .*): '"):
         apply_limits(mail.home)
 
 

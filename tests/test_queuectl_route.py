@@ -176,3 +176,30 @@ def test_queue_remote_tells_of_one_nexthop_only(home: Home) -> None:
         done = subprocess.run([*words, *more], capture_output=True, timeout=60)
         assert (done.returncode, done.stdout) == (100, b"")
         assert done.stderr.startswith(b"queue-remote: usage: ")
+
+
+def test_the_lines_that_limit_the_mail_are_told_with_those_of_its_relay(home: Home) -> None:
+    control(home, "smtproutes", ":127.0.0.1:2525")
+    control(home, "destinationlimits", "# mine\nbulk.example concurrency=5 rate=2/5\njoe@me.example concurrency=1")
+    control(home, "destinationrate", "127.0.0.1:2525:100/60")
+
+    def limits(address: str) -> list[str]:
+        code, lines, _ = route(home, address)
+        assert code == 0
+        return [line.strip() for line in lines if "limits" in line]
+
+    relay = "limits: destinationrate line 1: 127.0.0.1:2525 rate=100/60"
+    assert limits("ann@Bulk.example") == [
+        "limits: destinationlimits line 2: bulk.example concurrency=5 rate=2/5",
+        f"{relay}, over all that goes by this relay",
+    ]
+    assert limits("ann@other.example") == [relay]
+    assert limits("Joe@me.example") == ["limits: destinationlimits line 3: joe@me.example concurrency=1"]
+    assert limits("ann@me.example") == ["limits: no line of destinationlimits or destinationrate is for it"]
+    control(home, "destinationlimits", "bulk.example concurrency=0")
+    [told] = limits("ann@Bulk.example")
+    assert told.startswith("limits: not known: unable to parse ") and "destinationlimits line 1: concurrency= has" in told
+
+
+def test_without_lines_nothing_is_told_of_limits(home: Home) -> None:
+    assert not [line for line in route(home, "joe@me.example", "joe@two.example")[1] if "limits" in line]

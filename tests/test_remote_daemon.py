@@ -111,7 +111,7 @@ def test_a_line_of_smtproutes_that_counts_for_nothing_is_an_alert_that_shows_no_
     with RemoteDaemon(home) as daemon:
         assert daemon.end() == (
             0,
-            b"queue-remote: alert: control/smtproutes has a line without a colon, which counts for nothing; "
+            b"queue-remote: alert: control/smtproutes line 3 has no colon and counts for nothing; "
             b"a relay for all mail is :relay\n",
         )
 

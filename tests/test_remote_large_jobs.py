@@ -30,9 +30,14 @@ def test_a_job_of_the_most_and_longest_recipients_is_answered(tmp_path: Path) ->
         assert daemon.end() == (0, b"")
 
 
-def test_a_job_has_no_more_than_1000_recipients_whatever_the_control_file_says(home: Home) -> None:
-    Path(home.control, "destinationrecipients").write_text("5000\n")
-    assert read_controls(home).destinationrecipients == 1000
+def test_no_control_file_makes_a_job_of_more_than_1000_recipients(home: Home) -> None:
+    path = Path(home.control, "destinationrecipients")
+    path.write_text("1000\n")
+    assert read_controls(home).destinations.recipients == 1000
+    path.write_text("1001\n")
+    said: list[str] = []
+    assert read_controls(home, said.append).destinations.recipients == 50
+    assert [f"unable to parse {path} line 1: not a number from 1 to 1000: '1001'" in line for line in said] == [True]
 
 
 def test_the_report_of_such_a_job_with_the_longest_replies_is_one_that_queue_send_takes() -> None:

@@ -208,3 +208,14 @@ def test_where_few_may_be_open_the_connection_that_has_waited_longest_makes_room
                     assert time.monotonic() < deadline
                 assert ended == [b"RCPT TO:<to@h%d.example>" % old for old in range(number - 4)]
     assert server.connections == 8
+
+
+def test_a_domain_with_limits_of_its_own_uses_the_connections_of_its_relay(home: RemoteHome) -> None:
+    with SmtpServer() as server:
+        home.control("destinationlimits", "c.example concurrency=1")
+        home.route_all_to(server.port)
+        path = home.message(TEXT)
+        with RemoteDaemon(home) as daemon:
+            for nexthop in (b"b.example", b"c.example", b"b.example"):
+                assert daemon.deliver(path, b"to@" + nexthop, nexthop=nexthop).verdicts[0][0] == b"K"
+    assert server.connections == 1

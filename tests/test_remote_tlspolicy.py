@@ -211,7 +211,7 @@ def test_a_mistake_in_tlspolicy_defers_all_mail_and_alerts(home: RemoteHome) -> 
         assert daemon.deliver(home.message(TEXT), b"to@b.example").verdicts[0][0] == b"Z"
         _, errors = daemon.end()
     assert b"alert: unable to parse " in errors
-    assert b"control/tlspolicy: not one of none, may, encrypt, verify, implicit for level: 'secure'" in errors
+    assert b"control/tlspolicy line 1: not one of none, may, encrypt, verify, implicit for level: 'secure'" in errors
 
 
 def test_a_verified_connection_carries_message_after_message(home: RemoteHome) -> None:

@@ -115,7 +115,7 @@ def test_a_host_that_was_dead_is_as_quick_as_its_probe() -> None:
 
 def test_what_is_remembered_of_mail_that_was_turned_away_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(away, "MOST", 5)
-    remembered, one, other, late = Away(), *(Destination(name, Limits(), None) for name in (b"1", b"2", b"3"))
+    remembered, one, other, late = Away(), *(Destination(name, Limits()) for name in (b"1", b"2", b"3"))
     for message in range(3):
         remembered.note(one, message)
         remembered.note(other, 10 + message)

@@ -60,13 +60,13 @@ def parts(data: bytes) -> tuple[str, list[email.message.Message], str]:
     ],
 )
 def test_ages_are_sorted_and_each_counts_once(lines: list[bytes], ages: tuple[int, ...]) -> None:
-    assert unpack_ages(lines) == ages
+    assert unpack_ages(b"\n".join(lines)) == ages
 
 
 @pytest.mark.parametrize("word", [b"soon", b"0", b"4x", b"-1h", b"1h,2h", b"\xff"])
 def test_what_is_no_time_is_refused(word: bytes) -> None:
     with pytest.raises(FormatError):
-        unpack_ages([b"4h " + word])
+        unpack_ages(b"4h " + word)
 
 
 @given(ages=ages_lists, deferrals=st.lists(st.integers(0, 1_100_000), max_size=30), works=st.data())

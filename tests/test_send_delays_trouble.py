@@ -42,7 +42,7 @@ def test_a_control_file_that_is_no_list_of_times_is_an_alert_and_the_mail_goes_o
     Path(home.control, "delaywarning").write_text("4h soon\n")
     old_message(home, 5 * HOUR)
     with ScriptedSend(home) as send:
-        assert "soon" in send.wait_for("alert: unable to parse .*/delaywarning: .*")
+        assert "soon" in send.wait_for("alert: unable to parse .*/delaywarning line 1: .*")
         defer(send)
         assert told(send) == []
 

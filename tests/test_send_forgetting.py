@@ -1,6 +1,7 @@
 """What the scheduler does not keep: entries of mail that is gone, destinations that nobody sends to any more."""
 
 from queue_send.destination import FORGOTTEN_AFTER, Destination, Limits
+from support.limited import limited
 from support.recorder import LIFETIME, Recorder
 from support.watched import SETTINGS, Watched
 
@@ -86,7 +87,7 @@ def test_a_host_that_was_away_for_once_is_forgotten_if_nothing_follows() -> None
 
 
 def test_what_counts_for_a_rate_is_not_forgotten() -> None:
-    world = Watched(SETTINGS._replace(rates={b"rated": (3, 1000.0)}))
+    world = Watched(SETTINGS._replace(named=limited(rates=b"rated:3/1000\n")))
     for _ in range(2):
         world.send(b"rated")
     world.start()
@@ -101,25 +102,23 @@ def test_what_counts_for_a_rate_is_not_forgotten() -> None:
 
 
 def test_a_clock_that_is_put_back_does_not_stop_a_destination_with_a_rate() -> None:
-    destination = Destination(b"a", Limits(), (1, 100.0))
+    destination = Destination(b"a", Limits(rate=(1, 100.0)))
     destination.started(1_000_000.0)
     assert destination.next_start(1_000_000.0) == 1_000_100.0
     assert destination.next_start(500_000.0) == 500_000.0
 
 
 def test_a_clock_that_is_put_back_does_not_keep_a_dead_destination_from_its_probe() -> None:
-    limits = Limits(initial=1, cohorts=1)
-    destination = Destination(b"a", limits, None)
-    assert destination.failed(limits, 1_000_000.0)
+    destination = Destination(b"a", Limits(initial=1, cohorts=1))
+    assert destination.failed(1_000_000.0)
     assert destination.refuses(1_000_001.0) and not destination.refuses(1_000_061.0)
     assert not destination.refuses(500_000.0)
 
 
 def test_a_moment_ago_is_no_clock_that_was_put_back() -> None:
-    limits = Limits(initial=1, cohorts=1)
-    destination = Destination(b"a", limits, (1, 100.0))
+    destination = Destination(b"a", Limits(initial=1, cohorts=1, rate=(1, 100.0)))
     destination.started(1_000_000.0)
-    assert destination.failed(limits, 1_000_000.0)
+    assert destination.failed(1_000_000.0)
     # The turn of the loop began before the report was dealt with.
     assert destination.refuses(999_999.5)
     assert destination.next_start(999_999.5) == 1_000_100.0

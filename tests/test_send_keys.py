@@ -22,7 +22,7 @@ def test_the_places_of_a_key_are_found_and_no_others(keys: list[int], key: int) 
 
 @given(st.lists(st.one_of(st.integers(1, 9), st.none()), max_size=40), st.integers(0, 12))
 def test_what_has_been_aside_for_longest_is_what_is_taken_next(steps: list[int | None], most: int) -> None:
-    destination = Destination(b"a", Limits(), None)
+    destination = Destination(b"a", Limits())
     waiting: list[int] = []
     for step in steps:
         if step is not None:

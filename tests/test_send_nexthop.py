@@ -1,19 +1,19 @@
 """Which recipients go in one job: those whose mail goes the same way."""
 
-from queue_send.nexthop import group_recipients, name_nexthop
-from queue_wire.control import unpack_map
+from queue_send.nexthop import group_recipients
+from queue_wire.destinationlimits import NO_LINES, Lines, choose_way, join_lines, unpack_limits, unpack_rates
 from queue_wire.smtproutes import unpack_routes
 
 ROUTES = unpack_routes(
-    unpack_map(
-        b"a.example:one,two:26\nb.example:One , two:26\nc.example:two:26,one\nd.example:one\nRelayed.example:one\n"
-    )
+    b"a.example:one,two:26\nb.example:One , two:26\nc.example:two:26,one\nd.example:one\nRelayed.example:one\n"
 )
 
 
-def group(*addresses: bytes, sender: bytes = b"from@x.example") -> list[tuple[bytes, list[bytes]]]:
+def group(
+    *addresses: bytes, sender: bytes = b"from@x.example", lines: Lines = NO_LINES
+) -> list[tuple[bytes, list[bytes]]]:
     recipients = list(enumerate(addresses))
-    groups = group_recipients("remote", sender, recipients, ROUTES)
+    groups = group_recipients("remote", sender, recipients, ROUTES, lines)
     return [(nexthop, [address for _, address in members]) for nexthop, members in groups]
 
 
@@ -38,4 +38,29 @@ def test_a_verp_sender_makes_each_recipient_a_group() -> None:
 
 
 def test_a_domain_without_a_route_is_its_own_nexthop() -> None:
-    assert name_nexthop(b"e.example", ROUTES) == b"e.example"
+    assert choose_way(ROUTES, NO_LINES, b"e.example") == (b"e.example", False, None)
+    assert group(b"1@E.example") == [(b"e.example", [b"1@E.example"])]
+
+
+def test_a_domain_with_a_line_is_a_group_of_its_own_beside_others_of_its_relay() -> None:
+    lines = join_lines(unpack_limits(b"B.example concurrency=1\n"), unpack_rates(b".d.example:2/5\n"))
+    assert group(b"1@a.example", b"2@b.Example", b"3@x.d.example", b"4@d.example", lines=lines) == [
+        (b"one,two:26", [b"1@a.example"]),
+        (b"b.example", [b"2@b.Example"]),
+        (b"x.d.example", [b"3@x.d.example"]),
+        (b"one", [b"4@d.example"]),
+    ]
+    assert choose_way(ROUTES, lines, b"b.example") == (b"b.example", False, b"one,two:26")
+
+
+def test_every_domain_below_a_line_with_a_leading_dot_is_a_group_of_its_own() -> None:
+    lines = join_lines(unpack_limits(b".example concurrency=1\n"), [])
+    assert [name for name, _ in group(b"1@a.example", b"2@b.example", b"3@A.example", lines=lines)] == [
+        b"a.example",
+        b"b.example",
+    ]
+
+
+def test_a_line_for_a_relay_leaves_its_mail_together() -> None:
+    lines = join_lines(unpack_limits(b"one:25 concurrency=1\none,two:26 concurrency=1\n"), [])
+    assert len(group(b"1@a.example", b"3@b.example", lines=lines)) == 1

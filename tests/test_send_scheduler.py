@@ -11,12 +11,11 @@ from queue_send.destination import Destination, Limits
 from queue_send.events import Settings
 from queue_send.explaining import Explaining
 from queue_send.scheduler import Scheduler
+from support.limited import limited
 
 LIFETIME = 5000
-LIMITS = Limits(initial=2, most=4, cohorts=2, probe_first=60, probe_most=600)
-SETTINGS = Settings(
-    concurrency=7, active=10, recipients=3, limits=LIMITS, rates={b"slow": (2, 100.0)}
-)
+LIMITS = Limits(initial=2, most=4, cohorts=2, probe_first=60, probe_most=600, recipients=3)
+SETTINGS = Settings(concurrency=7, active=10, limits=LIMITS, named=limited(rates=b"slow:2/100\n"))
 DOMAINS = [b"a", b"b", b"c", b"slow"]
 
 
@@ -31,11 +30,13 @@ class Disk:
 
 
 class Machine(RuleBasedStateMachine):
+    settings = SETTINGS
+
     def __init__(self) -> None:
         super().__init__()
         self.now = 1_000_000.0
         self.disk = Disk()
-        self.scheduler = Scheduler(SETTINGS, self)
+        self.scheduler = Scheduler(self.settings, self)
         self.flying: list[Group] = []
         self.expiring: list[Group] = []
         self.count = 0
@@ -90,7 +91,7 @@ class Machine(RuleBasedStateMachine):
         group = self.scheduler.next_job(self.now)
         if group is None:
             return False
-        assert len(group.recipients) <= SETTINGS.recipients
+        assert len(group.recipients) <= LIMITS.recipients
         assert group.attempt.message not in self.held
         self.flying.append(group)
         self.starts[group.nexthop].append(self.now)
@@ -189,8 +190,8 @@ class Machine(RuleBasedStateMachine):
     @invariant()
     def limits_hold(self) -> None:
         assert self.scheduler.running == sum(len(group.recipients) for group in self.flying)
-        assert self.scheduler.running <= SETTINGS.concurrency
-        assert self.scheduler.active <= SETTINGS.active
+        assert self.scheduler.running <= self.settings.concurrency
+        assert self.scheduler.active <= self.settings.active
         jobs: dict[bytes, int] = defaultdict(int)
         for group in self.flying:
             jobs[group.nexthop] += 1

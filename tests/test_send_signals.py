@@ -140,7 +140,7 @@ def test_a_control_that_cannot_be_parsed_at_the_start_is_named_and_the_default_u
     Path(home.control, name).write_text(content)
     classified_message(home, remote=[b"b@c"])
     with ScriptedSend(home) as send:
-        send.wait_for(rf"alert: unable to parse {home.control}/{name}: .*; the default is used until .*")
+        send.wait_for(rf"alert: unable to parse {home.control}/{name} line 1: .*; the default is used until .*")
         send.wait_for(r"status: local 0/10 remote 1/250")
 
 

@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_wire.control import unpack_map
 from queue_wire.errors import FormatError
 from queue_wire.hostmap import find_key
 from queue_wire.smtproutes import Relay, Relays, find_route, unpack_relay, unpack_relays, unpack_routes
@@ -40,11 +39,11 @@ def only(relays: Relays | None) -> Relay | None:
     ],
 )
 def test_the_most_particular_route_is_found(host: bytes, relay: Relay | None) -> None:
-    assert only(find_route(unpack_routes(unpack_map(FILE)), host)) == relay
+    assert only(find_route(unpack_routes(FILE), host)) == relay
 
 
 def test_the_empty_name_is_the_route_for_everything_else() -> None:
-    routes = unpack_routes(unpack_map(FILE + b":smart.example:587\n"))
+    routes = unpack_routes(FILE + b":smart.example:587\n")
     assert only(find_route(routes, b"elsewhere.example")) == Relay(b"smart.example", 587)
     assert find_route(routes, b"inside.af.mil") is None
 
@@ -103,13 +102,13 @@ def test_a_password_where_some_patches_of_qmail_have_it_is_refused_and_not_shown
 )
 def test_a_name_with_u_labels_is_the_same_as_with_a_labels(host: str, key: bytes) -> None:
     lines = "Bücher.example:one\n.STRAẞE.example:two\nplain.example:three\n:four"
-    assert find_key(unpack_routes(unpack_map(lines.encode())), host.encode()) == key
+    assert find_key(unpack_routes(lines.encode()), host.encode()) == key
 
 
 @given(st.binary(max_size=60), st.binary(max_size=30))
 def test_any_file_gives_routes_or_a_format_error(data: bytes, host: bytes) -> None:
     try:
-        routes = unpack_routes(unpack_map(data))
+        routes = unpack_routes(data)
     except FormatError:
         return
     relays = find_route(routes, host)

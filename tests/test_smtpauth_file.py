@@ -159,7 +159,7 @@ def test_the_account_that_delivers_reads_a_file_of_roots_by_its_group_or_not_at_
 
 def test_no_file_means_no_auth_and_a_damaged_one_names_its_line(home: Home) -> None:
     Path(home.control, "smtpauth").write_text("nonsense secret\n")
-    with pytest.raises(Temporary, match=r"control/smtpauth: line 1 is not nexthop:user:password$"):
+    with pytest.raises(Temporary, match=r"control/smtpauth line 1: not nexthop:user:password$"):
         read_logins(home)
     os.unlink(f"{home.control}/smtpauth")
     assert read_logins(home).find(b"relay.example", True, relay(b"relay.example")) is None

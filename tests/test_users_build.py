@@ -42,7 +42,7 @@ def test_a_wrong_line_is_named_and_the_old_file_stays(home: Home, users: Path) -
     (users / "assign").write_text(LINE + "=ann:ann:x:100:/home/ann:::\n.\n")
     done = build(home)
     assert (done.returncode, done.stdout) == (100, "")
-    assert f"{users}/assign: line 2: the uid is not a number" in done.stderr and "nothing has changed" in done.stderr
+    assert f"{users}/assign line 2: the uid is not a number" in done.stderr and "nothing has changed" in done.stderr
     assert (users / "cdb").read_bytes() == before
 
 

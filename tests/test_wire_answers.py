@@ -23,6 +23,7 @@ from queue_wire.facts import (
     ALIVE,
     DEAD,
     PROBED,
+    RELAY,
     ChannelFact,
     DestinationFact,
     pack_channel,
@@ -34,6 +35,7 @@ from queue_wire.netstring import NetstringReader
 from support import strategies
 
 NEXTHOPS = st.binary(max_size=40).map(lambda data: data.replace(b"\0", b" "))
+WORDS = st.sampled_from([b"", b"destinationlimits:3", b"relay.example:25,other+third"])
 CHANNELS = st.sampled_from([b"local", b"remote"])
 NUMBERS = st.integers(0, 10**18 - 1)
 causes = st.builds(
@@ -41,8 +43,9 @@ causes = st.builds(
     NUMBERS, NUMBERS, NUMBERS, NUMBERS, NEXTHOPS,
 )  # fmt: skip
 destinations = st.builds(
-    lambda state, numbers, nexthop: DestinationFact._make([state, *numbers, nexthop]),
-    st.sampled_from([ALIVE, DEAD, PROBED]), st.lists(NUMBERS, min_size=10, max_size=10), NEXTHOPS,
+    lambda state, numbers, words, nexthop: DestinationFact._make([state, *numbers, *words, nexthop]),
+    st.sampled_from([ALIVE, DEAD, PROBED, RELAY]), st.lists(NUMBERS, min_size=10, max_size=10),
+    st.tuples(WORDS, WORDS), NEXTHOPS,
 )  # fmt: skip
 channels = st.builds(
     lambda numbers, name: ChannelFact._make([*numbers, name]), st.lists(NUMBERS, min_size=5, max_size=5), CHANNELS

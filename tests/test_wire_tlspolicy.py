@@ -26,7 +26,7 @@ def test_a_line_names_the_ca_and_the_name_that_the_certificate_is_for() -> None:
 
 
 def test_lines_are_found_by_nexthop_as_those_of_smtproutes_are() -> None:
-    policies = unpack_policies([b"B.example:verify", b".b.example:encrypt", b":none", b"[IPv6:2001:db8::1]:implicit"])
+    policies = unpack_policies(b"B.example:verify\n.b.example:encrypt\n:none\n[IPv6:2001:db8::1]:implicit\n")
     found = [find_key(policies, host) for host in (b"b.EXAMPLE.", b"x.b.example", b"c.example", b"[ipv6:2001:db8::1]")]
     assert [policies[key or b""].level for key in found] == [Level.VERIFY, Level.ENCRYPT, Level.NONE, Level.IMPLICIT]
 
@@ -55,14 +55,14 @@ def test_a_mistake_is_an_error_that_says_what_is_wrong(text: bytes, reason: str)
 
 
 def test_a_line_without_a_colon_is_an_error() -> None:
-    with pytest.raises(FormatError, match=r"not nexthop:level: 'b\.example verify'"):
-        unpack_policies([b"b.example verify"])
+    with pytest.raises(FormatError, match=r"^line 2: not nexthop:level: 'b\.example verify'"):
+        unpack_policies(b"# level\nb.example verify\n")
 
 
 @given(st.lists(st.binary(max_size=60)))
 def test_whatever_the_file_holds_it_is_read_or_an_error(lines: list[bytes]) -> None:
     try:
-        policies = unpack_policies(lines)
+        policies = unpack_policies(b"\n".join(lines))
     except FormatError:
         return
     assert len(policies) <= len(lines)

@@ -60,7 +60,7 @@ def main(argv: list[str]) -> int:
     )
     show_needs("healthy mail", needs(well, world()))
     show_needs("all mail", needs(everything, world()))
-    settings = Settings(arguments.concurrency, 20_000, 50, Limits(), rates(world()))
+    settings = Settings(arguments.concurrency, 20_000, Limits(), rates(world()))
 
     def ours(traffic: Traffic) -> Result:
         hosts, result = world(), Result()

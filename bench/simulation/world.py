@@ -1,9 +1,11 @@
 """The hosts that mail goes to: most are well; some are dead for hours, slow, limit their senders, or come and go."""
 
 from collections import deque
-from collections.abc import Mapping
 from random import Random
 from typing import NamedTuple
+
+from queue_send.named import Named
+from queue_wire.destinationlimits import join_lines, unpack_rates
 
 HEALTHY, DEAD, SLOW, LIMITED, FLAPPING = "healthy", "dead", "slow", "limited", "flapping"
 KINDS = (HEALTHY, DEAD, SLOW, LIMITED, FLAPPING)
@@ -104,6 +106,7 @@ def _host(
     return host
 
 
-def rates(hosts: list[Host]) -> Mapping[bytes, tuple[int, float]]:
+def rates(hosts: list[Host]) -> Named:
     """Return what an operator would write into destinationrate."""
-    return {host.name: host.rate for host in hosts if host.rate is not None}
+    lines = [b"%s:%d/%d\n" % (host.name, *host.rate) for host in hosts if host.rate is not None]
+    return Named(join_lines([], unpack_rates(b"".join(lines))))

@@ -7,7 +7,7 @@ from queue_send.scheduler import Scheduler
 
 LIFETIME = 604800
 RETRY = 1000
-SETTINGS = Settings(concurrency=8, active=1000, recipients=2, limits=Limits(), rates={})
+SETTINGS = Settings(concurrency=8, active=1000, limits=Limits(recipients=2))
 
 
 class Recorder:

@@ -12,13 +12,14 @@ from queue_send.patrol import Patrol
 from queue_send.retry import QUADRATIC, SKIP_REMOTE, next_attempt, within_lifetime
 from queue_send.scheduler import Scheduler
 from queue_wire.cause import Cause
+from support.limited import limited
 
 START = 1_000_000_000
 LIFETIME = 604800
 FLIGHT = 21600.0
 SETTINGS = Settings(
-    concurrency=20, active=100, recipients=50,
-    limits=Limits(initial=2, most=2, cohorts=1), rates={b"rated": (1, 86400.0)},
+    concurrency=20, active=100,
+    limits=Limits(initial=2, most=2, cohorts=1), named=limited(rates=b"rated:1/86400\n"),
 )  # fmt: skip
 
 
