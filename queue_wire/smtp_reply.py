@@ -41,6 +41,11 @@ class Reply:
         return self.code < 300
 
     @property
+    def intermediate(self) -> bool:
+        """3xx: the command is not done before more is sent."""
+        return 300 <= self.code < 400
+
+    @property
     def permanent(self) -> bool:
         """5xx: the same command will fail again."""
         return self.code >= 500
