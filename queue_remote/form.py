@@ -49,6 +49,7 @@ class Forms:
         setup = self._setup
         try:
             self._facts = await setup.scans.find(self._message)
+            self._size = self._facts.wire_size
         except OSError as error:
             raise Unfit(TEMPORARY, no_message(reason(error))) from error
         if self._facts.long_lines and setup.settings.long_lines == FAIL:

@@ -55,7 +55,10 @@ class Signing:
         self._made: dict[tuple[_Identity, int], tuple[float, asyncio.Future[bytes]]] = {}
 
     async def sign(self, message: Message, sender: bytes) -> int:
-        """Put the signatures ahead of a message that nobody has read from; return their size. Raises Unsigned."""
+        """Put the signatures ahead of a message that nobody has read from; return their size on the wire.
+
+        Raises Unsigned.
+        """
         try:
             keys = self._keyring.find(find_domain(message, sender))
             if not keys:
@@ -66,7 +69,7 @@ class Signing:
         except OSError as error:
             raise Unsigned(TEMPORARY, no_message(reason(error))) from error
         message.put_ahead(fields)
-        return len(fields)
+        return len(fields) + fields.count(b"\n")
 
     async def _fields(self, message: Message, keys: list[Key]) -> bytes:
         """Return the signatures: those that are kept, those that are in the making, or new ones."""
