@@ -9,7 +9,9 @@ read the control files again. A job that cannot be understood, or that goes wron
 import asyncio
 import contextlib
 import os
+import random
 import signal
+import time
 import traceback
 
 from queue_base.errors import Temporary, complain, reason
@@ -26,7 +28,7 @@ from queue_wire.errors import FormatError
 from queue_wire.job import Job, unpack_job
 from queue_wire.netstring import NetstringReader
 from queue_wire.report import MESSAGE_SCOPE, TEMPORARY, Report, pack_ready, pack_report
-from queue_wire.smtp_text import internal_error, no_controls, no_message
+from queue_wire.smtp_text import internal_error, no_controls, no_message, no_time_left
 from queue_wire.smtp_transaction import Transaction
 
 PROGRAM = "queue-remote"
@@ -129,8 +131,16 @@ class Daemon:
         parts = split_job(job, setup.settings)
         if len(parts) == 1:
             return await self._deliver_together(setup, job)
+        # By lot, so that a way that hangs does not leave the same others out at each attempt.
+        random.shuffle(parts)
+        deadline = time.monotonic() + setup.settings.connect_timeout + setup.settings.reply_timeout
+        reports: list[tuple[Report, list[int]]] = []
         # One after the other: a job has as many descriptors as the limit allows for.
-        return join_reports(job, [(await self._deliver_together(setup, part), numbers) for part, numbers in parts])
+        for part, numbers in parts:
+            late = bool(reports) and time.monotonic() > deadline
+            report = _temporary(part, no_time_left()) if late else await self._deliver_together(setup, part)
+            reports.append((report, numbers))
+        return join_reports(job, reports)
 
     async def _deliver_together(self, setup: Setup, job: Job) -> Report:
         """Deliver to recipients who all go the same way."""

@@ -41,6 +41,10 @@ def program_failed(reason: str) -> bytes:
     return b"Unable to deliver by the program of control/remoteprogram. (#4.3.0)\n%s\n" % _line(reason)
 
 
+def no_time_left() -> bytes:
+    return b"Not tried yet: this delivery's other recipients go by other ways, and those took too long. (#4.4.7)\n"
+
+
 def internal_error(reason: str) -> bytes:
     return b"Internal error in queue-remote. (#4.3.0)\n%s\n" % _line(reason)
 
