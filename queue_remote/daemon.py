@@ -70,6 +70,7 @@ class Daemon:
     def _stop(self, exit_code: int) -> None:
         self.exit_code = exit_code
         self._programs.kill()
+        self._controls.conversions.kill()
         # Verdicts that are known already may still find their reader.
         with contextlib.suppress(PeerLost):
             self._reports.flush()

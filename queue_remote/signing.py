@@ -4,9 +4,9 @@
 
 The author's domain decides, that of the From field, and where that names none, the envelope sender's. It is looked for
 once for all deliveries of a message; the event loop looks at one chunk at most, and a few kB of the field, and what is
-further behind is for a thread. A few threads sign, in chunks, so a message of any size takes no more memory than a small
-one. What was made for a message is kept for a while, since the jobs to its other destinations come soon: they get the
-same fields. The stored message never changes.
+further behind is for a thread. A few threads sign, in chunks, so a message of any size takes no more memory than a
+small one. What was made for a message is kept for a while, since the jobs to its other destinations come soon: they get
+the same fields. The stored message never changes.
 
 A message that came in another form, such as one that was made 7-bit for a server, is signed as it is then: give it to
 `sign` again.

@@ -67,6 +67,10 @@ def not_converted(peer: bytes, reason: str) -> bytes:
     return b"Sorry, %s does not take 8-bit mail, and this message cannot be made 7-bit: %s. (#5.6.3)\n" % told
 
 
+def not_converted_now(peer: bytes, reason: str) -> bytes:
+    return b"Unable to convert this message for %s now: %s. (#4.6.3)\n" % (peer, _line(reason))
+
+
 def not_shortened(reason: str) -> bytes:
     return b"Sorry, this message has lines that are too long, and it cannot be encoded: %s. (#5.6.0)\n" % _line(reason)
 

@@ -3,7 +3,6 @@
 import asyncio
 import os
 from pathlib import Path
-from typing import cast
 
 import pytest
 
@@ -173,4 +172,4 @@ def test_the_replies_to_a_whole_flight_may_have_many_lines_each() -> None:
     client, asked = ready(), transaction(*[b"r%d@b.example" % number for number in range(90)])
     said = run(client, asked, (b"250-of\r\n250-many\r\n" + b"250-lines\r\n" * 30 + b"250 ok\r\n") * 91, b"354 go\r\n")
     assert said.endswith(b"<message>")
-    assert cast(Phase, client.phase) is Phase.ANSWER
+    assert client.phase is Phase.ANSWER
