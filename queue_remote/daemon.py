@@ -36,6 +36,8 @@ JOBS = 0
 REPORTS = 1
 # One job is little more than its recipients' addresses: 1 MB where destinationrecipients is 1,000, its most.
 JOB_MAX = 16 * 1024 * 1024
+# Started in one turn of the loop: each opens a connection, which takes 0.1 ms.
+STARTED_MOST = 50
 
 
 class Daemon:
@@ -49,6 +51,7 @@ class Daemon:
         self._reader = NetstringReader(JOB_MAX)
         self._reports = OutPipe(REPORTS)
         self._flushing = False
+        self._starting = False
         self._pool = Pool(1)
         self._programs = Programs(home, PROGRAM)
         # The event loop itself holds its tasks only weakly.
@@ -88,9 +91,21 @@ class Daemon:
         if data is None:
             return
         self._reader.feed(data)
+        if not self._starting:
+            self._start_jobs()
+
+    def _start_jobs(self) -> None:
+        self._starting = False
+        if self.exit_code is not None:
+            return
         try:
-            while (payload := self._reader.next()) is not None:
+            for _ in range(STARTED_MOST):
+                payload = self._reader.next()
+                if payload is None:
+                    return
                 self._start_job(payload)
+            self._starting = True
+            self._loop.call_soon(self._start_jobs)
         except FormatError as error:
             complain(PROGRAM, f"alert: unable to read jobs: {error}; stopping, deliveries in flight are tried again")
             self._stop(111)

@@ -3,8 +3,8 @@
     await signing.sign(message, sender)     signature fields are now ahead of the message, if its domain has keys
 
 The author's domain decides, that of the From field, and where that names none, the envelope sender's. It is looked for
-once for all deliveries of a message; the event loop looks at one chunk at most, and a few kB of the field, and what is
-further behind is for a thread. A few threads sign, in chunks, so a message of any size takes no more memory than a
+once for all deliveries of a message, a few kB of the field at most, and by a thread where the message is not a
+small one. A few threads sign, in chunks, so a message of any size takes no more memory than a
 small one. What was made for a message is kept for a while, since the jobs to its other destinations come soon: they get
 the same fields. The stored message never changes.
 
@@ -28,6 +28,8 @@ from queue_wire.smtp_text import Verdict, header_too_long, no_message, not_signe
 
 # It is in memory while it is signed. Postfix cuts headers at 100 kB.
 HEADER_MOST = 256 * 1024
+# Of a message that the event loop looks at itself, each time: that costs less than to ask a thread.
+LOOKED_MOST = 8192
 # Signatures kept, and for how many seconds: the time of signing is in them.
 KEPT_MOST = 1000
 KEPT_SECONDS = 300.0
@@ -51,7 +53,7 @@ class Signing:
     def __init__(self, keyring: Keyring) -> None:
         self.active = bool(keyring)
         self._keyring = keyring
-        self._authors: dict[_Identity, bytes] = {}
+        self._authors: dict[_Identity, asyncio.Future[bytes]] = {}
         self._made: dict[tuple[_Identity, int], tuple[float, asyncio.Future[bytes]]] = {}
 
     async def sign(self, message: Message, sender: bytes) -> int:
@@ -74,19 +76,22 @@ class Signing:
 
     async def _find_author(self, message: Message) -> bytes:
         """Return the domain of a message's author, empty where it names none. Raises OSError."""
+        if message.size > LOOKED_MOST:
+            return await self._find(message)
+        # This is the read that its sending needs too.
+        head = message.first()
+        return find_author(head[: find_body(head)])
+
+    async def _find(self, message: Message) -> bytes:
+        """Return the author, which others may be looking for. Raises OSError."""
         name = message.identity()
-        author = self._authors.pop(name, None)
-        if author is None:
-            # Of a small message this is the read that its sending needs too.
-            head = message.first() if message.size <= CHUNK else message.look(CHUNK, 0)
-            body = find_body(head)
-            author = find_author(head[:body], body is not None or len(head) >= message.size)
-            if author is None:
-                author = await asyncio.get_running_loop().run_in_executor(_THREADS, _look_further, message)
-        self._authors[name] = author
+        found = self._authors.pop(name, None)
+        if found is None or _has_failed(found):
+            found = asyncio.get_running_loop().run_in_executor(_THREADS, _look, message)
+        self._authors[name] = found
         while len(self._authors) > KEPT_MOST:
             del self._authors[next(iter(self._authors))]
-        return author
+        return await asyncio.shield(found)
 
     async def _fields(self, message: Message, keys: list[Key]) -> bytes:
         """Return the signatures: those that are kept, those that are in the making, or new ones."""
@@ -103,9 +108,9 @@ class Signing:
         return await asyncio.shield(found[1])
 
 
-def _look_further(message: Message) -> bytes:
-    """Return the domain of the author that a long header names. Raises OSError."""
-    return find_author(read_header(message)[0], True) or b""
+def _look(message: Message) -> bytes:
+    """Return the domain of the author that a header names. Raises OSError."""
+    return find_author(read_header(message)[0])
 
 
 def read_header(message: Message) -> tuple[bytes, int | None]:

@@ -42,21 +42,14 @@ def wire_fields(header: bytes, wanted: Container[bytes]) -> list[tuple[bytes, by
     return found
 
 
-def find_author(header: bytes, whole: bool) -> bytes | None:
-    """Return the domain of a header's author; empty where it names none within AUTHOR_MOST bytes.
-
-    None where the header is not `whole` and what comes next may say.
-    """
+def find_author(header: bytes) -> bytes:
+    """Return the domain of a header's author; empty where it names none within AUTHOR_MOST bytes of its From field."""
     found = _FROM.search(header)
     if found is None:
-        return b"" if whole else None
+        return b""
     value = header[found.end() : found.end() + AUTHOR_MOST]
     end = _FIELD_END.search(value)
-    if end is not None and found.end() + end.end() < len(header):
-        return author_domain(value[: end.start()])
-    if len(value) == AUTHOR_MOST:
-        return author_domain(value, cut=True)
-    return author_domain(value) if whole else None
+    return author_domain(value if end is None else value[: end.start()], end is None and len(value) == AUTHOR_MOST)
 
 
 def author_domain(value: bytes, cut: bool = False) -> bytes:
