@@ -8,6 +8,8 @@ from queue_wire.errors import FormatError
 
 HEADER_MAX = 16 * 1024 * 1024
 FIELDS_MAX = 100_000
+# Of a field's name and the blanks behind it: a line without a colon so far is text (RFC 5322 section 2.1.1).
+NAME_MAX = 998
 _PRINTABLE = bytes(range(33, 127))
 _MBOX = b"mbox-line"
 # Names as they were written, and in lower case: a batch has the same few in each message.
@@ -58,6 +60,9 @@ class HeaderReader:
             raise FormatError(f"its header has over {FIELDS_MAX} fields")
         if ended is None and blank:
             ended = b"", blank
+        if ended is None and self._is_body(data[place : place + NAME_MAX + 1]):
+            # All of a body may be one line: what has come of it says already that it is no field.
+            ended = b"\n", place
         if ended is not None:
             separator, place = ended
             self.body = separator + data[place:]
@@ -105,6 +110,12 @@ class HeaderReader:
             self._held.append(data[begin:place])
         return None if ended is None else (ended, place)
 
+    def _is_body(self, line: bytes) -> bool:
+        """Return whether a line that has only begun can neither be a field nor go on with one."""
+        if len(line) <= NAME_MAX or line.startswith(b"From ") or (self._name is not None and line[:1] in (b" ", b"\t")):
+            return False
+        return field_name(line) is None
+
     def _end_field(self, data: bytes) -> None:
         if self._name is not None:
             if self._held:
@@ -133,7 +144,9 @@ def _begin_line(line: bytes) -> tuple[bytes | None, bytes | None]:
 def field_name(line: bytes) -> bytes | None:
     """Return the name of a field's first line, in lower case, or None where it is none: printable, then a colon."""
     name, colon, _ = line.partition(b":")
+    if not colon or len(name) > NAME_MAX:
+        return None
     name = name.rstrip(b" \t")
-    if not colon or not name or name.translate(None, _PRINTABLE):
+    if not name or name.translate(None, _PRINTABLE):
         return None
     return name.lower()

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from queue_base.errors import Temporary, reason
 from queue_base.home import Home
+from queue_remote.converting import Conversions
 from queue_remote.delivery import deliver
 from queue_remote.message import open_input
 from queue_remote.pool import Pool
@@ -43,7 +44,7 @@ async def _deliver(
     home: Home, pool: Pool, nexthop: bytes, sender: bytes, recipients: list[bytes], trace: Trace | None
 ) -> bytes:
     try:
-        setup = read_setup(home, StsCache())
+        setup = read_setup(home, StsCache(), Conversions())
     except Temporary as error:
         return pack_alone([], (TEMPORARY, no_controls(str(error))))
     try:

@@ -29,6 +29,8 @@ from queue_wire.smtp_text import no_message
 from queue_wire.smtp_transaction import Transaction
 
 ENVELOPE_TIMEOUTS = 3
+# Bytes of a message that go to a connection before others have their turn: a fast peer takes all there is.
+TURN_MOST = 256 * 1024
 
 
 class Connection(asyncio.Protocol):
@@ -36,7 +38,7 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         *("_clock", "_early", "_message", "_paused", "_sending", "_settled", "_shaking", "_trace", "_transaction"),
-        *("_transport", "_waiter", "client", "on_end"),
+        *("_transport", "_turning", "_waiter", "client", "on_end"),
     )
 
     def __init__(self, client: SmtpClient, timeout: float, trace: Trace | None = None) -> None:
@@ -45,6 +47,8 @@ class Connection(asyncio.Protocol):
         self._clock = Clock(asyncio.get_running_loop(), timeout, self._on_timeout)
         self._trace = trace
         self._paused = False
+        # The rest of a message waits for the next turn of the event loop.
+        self._turning = False
         # What comes now is not for the client yet: before the handshake, or under TLS that is not judged.
         self._shaking = client.session.tls is Tls.DONE
         self._early = b""
@@ -182,17 +186,24 @@ class Connection(asyncio.Protocol):
         self._paused = False
         if self._sending is not None:
             self._clock.progress()
-            self._send_message()
+            if not self._turning:
+                self._send_message()
 
     # What happens inside.
 
     def _send_message(self) -> None:
-        """Send as much of the message as the connection takes now."""
+        """Send as much of the message as the connection takes now, and no more than one turn's share."""
         assert self._sending is not None
         client, clock, sending = self.client, self._clock, self._sending
+        most = sending.sent + TURN_MOST
         while not self._paused and client.phase is Phase.MESSAGE and self._transport is not None:
             if self._transport.is_closing():
                 return  # It takes and forgets what is written, until connection_lost comes.
+            if sending.sent >= most:
+                if not self._turning:
+                    self._turning = True
+                    asyncio.get_running_loop().call_soon(self._take_turn)
+                return
             try:
                 wire = sending.next()
             except OSError as error:
@@ -207,6 +218,11 @@ class Connection(asyncio.Protocol):
                 clock.allow(clock.timeout)
                 if self._trace is not None:
                     self._trace.sent(sending.sent)
+
+    def _take_turn(self) -> None:
+        self._turning = False
+        if self._sending is not None:
+            self._send_message()
 
     def _write(self, data: bytes) -> None:
         if data and self._transport is not None:

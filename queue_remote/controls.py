@@ -9,6 +9,7 @@ import time
 
 from queue_base.errors import Temporary, complain
 from queue_base.home import Home
+from queue_remote.converting import Conversions
 from queue_remote.settings import FILES
 from queue_remote.setup import Setup, read_setup
 from queue_remote.sts import StsCache
@@ -24,6 +25,7 @@ class Controls:
     def __init__(self, home: Home, program: str) -> None:
         self._home = home
         self._program = program
+        self.conversions = Conversions()
         self._sts = StsCache()
         self._setup: Setup | None = None
         self._stamps: list[_Stamp | None] = []
@@ -42,7 +44,7 @@ class Controls:
                 self._setup = None
                 # Taken before reading: a change during it is seen at the next look.
                 self._stamps = stamps
-                self._setup = read_setup(self._home, self._sts)
+                self._setup = read_setup(self._home, self._sts, self.conversions)
                 self._complained = False
                 keys = self._setup.settings.keyring.files
                 if keys != self._keys:

@@ -16,6 +16,8 @@ from queue_remote.chain import BROKEN, anchored_store, chain_objection, name_obj
 CA, OWN = 2, 3
 WHOLE, KEY = 0, 1
 FULL, SHA256, SHA512 = 0, 1, 2
+# Of those that a host shows; its own is the first, and its CAs come soon behind it.
+CHAIN_MOST = 20
 _DIGEST_BYTES = {SHA256: 32, SHA512: 64}
 
 
@@ -50,14 +52,13 @@ def objection(chain: list[bytes], records: list[Tlsa], names: list[bytes]) -> st
     """
     if not chain:
         return "no certificate"
+    # OpenSSL takes hundreds, and a zone may have as many records: each certificate is looked at once.
+    chain = chain[:CHAIN_MOST]
     try:
-        if any(_fits(record, chain[0]) for record in records if record.usage == OWN):
+        if _fits(chain[0], [record for record in records if record.usage == OWN]):
             return None
-        anchors = [
-            certificate
-            for certificate in chain[1:]
-            if any(_fits(record, certificate) for record in records if record.usage == CA)
-        ]
+        authorities = [record for record in records if record.usage == CA]
+        anchors = [certificate for certificate in chain[1:] if _fits(certificate, authorities)]
         # A whole certificate in DNS need not be shown.
         anchors += [record.data for record in records if record[:3] == (CA, WHOLE, FULL)]
         if not anchors:
@@ -81,13 +82,19 @@ def _is_usable(record: Tlsa) -> bool:
     return bool(record.data)
 
 
-def _fits(record: Tlsa, certificate: bytes) -> bool:
-    what = certificate
-    if record.selector == KEY:
+def _fits(certificate: bytes, records: list[Tlsa]) -> bool:
+    """Return whether any of the records is about a certificate."""
+    wanted: dict[tuple[int, int], set[bytes]] = {}
+    for record in records:
+        wanted.setdefault((record.selector, record.matching), set()).add(record.data)
+    whole = {WHOLE: certificate}
+    if any(selector == KEY for selector, _ in wanted):
         key = x509.load_der_x509_certificate(certificate).public_key()
-        what = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-    if record.matching == SHA256:
-        what = hashlib.sha256(what).digest()
-    elif record.matching == SHA512:
-        what = hashlib.sha512(what).digest()
-    return what == record.data
+        whole[KEY] = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return any(_digest(whole[selector], matching) in data for (selector, matching), data in wanted.items())
+
+
+def _digest(what: bytes, matching: int) -> bytes:
+    if matching == SHA256:
+        return hashlib.sha256(what).digest()
+    return hashlib.sha512(what).digest() if matching == SHA512 else what

@@ -57,8 +57,9 @@ async def _deliver(
 ) -> bytes:
     """Carry the transaction until it is done; return the report's scope. Raises Unfit, Unsigned."""
     key = Key(take_way(setup.settings, sender, nexthop), setup.settings)
+    until = time.monotonic() + setup.settings.connect_timeout + setup.settings.reply_timeout
     # One that has died while it waited did not hear of the message yet: the next one, or a new one, has it.
-    while (connection := pool.take(key)) is not None:
+    while time.monotonic() < until and (connection := pool.take(key)) is not None:
         if await _carry(pool, key, connection, transaction, forms):
             return MESSAGE_SCOPE
     try:

@@ -15,6 +15,7 @@ The lines are printable ASCII. Those of one kind begin with the same word, and t
 from queue_base.errors import PERMANENT as EXIT_PERMANENT
 from queue_base.errors import TEMPORARY as EXIT_TEMPORARY
 from queue_base.home import Home
+from queue_remote.converting import Conversions
 from queue_remote.lookup import Unroutable
 from queue_remote.route import Route
 from queue_remote.settings import Settings
@@ -27,7 +28,7 @@ from queue_wire.route_text import shown
 
 async def explain(home: Home, nexthop: bytes) -> tuple[int, bytes]:
     """Return the exit code (0 there is a way, 100 there is none, 111 not now) and the lines. Raises Temporary."""
-    setup = read_setup(home, StsCache())
+    setup = read_setup(home, StsCache(), Conversions())
     try:
         route = await setup.router.find(nexthop, setup.policies.secure)
     except Unroutable as error:

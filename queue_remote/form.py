@@ -10,14 +10,14 @@ A form other than the stored one is signed as it goes out.
 
 from queue_base.errors import reason
 from queue_remote.connection import Connection
-from queue_remote.converting import convert
+from queue_remote.converting import Later
 from queue_remote.message import Message
 from queue_remote.settings import ENCODE, FAIL
 from queue_remote.setup import Setup
 from queue_wire.errors import FormatError
 from queue_wire.message_facts import LINE_MOST, Facts
 from queue_wire.report import PERMANENT, TEMPORARY
-from queue_wire.smtp_text import Verdict, long_lines, no_message, not_converted, not_shortened
+from queue_wire.smtp_text import Verdict, long_lines, no_message, not_converted, not_converted_now, not_shortened
 from queue_wire.smtp_transaction import Transaction
 
 
@@ -49,6 +49,7 @@ class Forms:
         setup = self._setup
         try:
             self._facts = await setup.scans.find(self._message)
+            self._size = self._facts.wire_size
         except OSError as error:
             raise Unfit(TEMPORARY, no_message(reason(error))) from error
         if self._facts.long_lines and setup.settings.long_lines == FAIL:
@@ -78,6 +79,8 @@ class Forms:
             except FormatError as error:
                 text = not_converted(client.session.peer, str(error)) if seven_bit else not_shortened(str(error))
                 raise Unfit(PERMANENT, text) from error
+            except Later as error:
+                raise Unfit(TEMPORARY, not_converted_now(client.session.peer, str(error))) from error
             except OSError as error:
                 raise Unfit(TEMPORARY, no_message(reason(error))) from error
         assert self._other is not None
@@ -91,10 +94,10 @@ class Forms:
             self._other = None
 
     async def _make_other(self, seven_bit: bool, short_lines: bool) -> None:
-        """Raises FormatError, OSError, Unsigned."""
+        """Raises FormatError, Later, OSError, Unsigned."""
         self._needs = seven_bit, short_lines
-        self._other = await convert(self._message, seven_bit, short_lines)
-        self._other_size = self._other.size
+        conversions = self._setup.conversions
+        self._other, self._other_size = await conversions.convert(self._message, seven_bit, short_lines)
         if self._setup.signing.active:
             self._other_size += await self._setup.signing.sign(self._other, self._sender)
 

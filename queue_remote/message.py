@@ -4,6 +4,7 @@ import os
 import shutil
 import stat
 import tempfile
+from collections.abc import Callable
 
 # Large enough that a usual message is one read, small enough for thousands of deliveries at once.
 CHUNK = 65536
@@ -12,35 +13,35 @@ _OPEN = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Message:
-    """An open message. `size` is in bytes as stored, 0 where it is not known (a pipe); `ended` once all is read."""
+    """An open message: `size` is in bytes as stored; `ended` once all is read. Several may have one descriptor."""
 
-    __slots__ = ("_ahead", "_descriptor", "_first", "_left", "ended", "size")
+    __slots__ = ("_ahead", "_descriptor", "_first", "_let_go", "_place", "ended", "size")
 
-    def __init__(self, descriptor: int) -> None:
-        """Take over an open descriptor. Raises OSError."""
+    def __init__(self, descriptor: int, let_go: Callable[[int], None] = os.close) -> None:
+        """Take over the descriptor of a file; `let_go` is what to do with it at the end. Raises OSError."""
         self._descriptor = descriptor
-        found = os.fstat(descriptor)
-        self.size = found.st_size if stat.S_ISREG(found.st_mode) else 0
+        self._let_go = let_go
+        self.size = os.fstat(descriptor).st_size
         self.ended = False
-        self._left = self.size
+        self._place = 0
         self._ahead = b""
         self._first: bytes | None = None
 
     def first(self) -> bytes:
         """Return the first chunk, before anything was read; `read` will return it again. Raises OSError."""
         if self._first is None:
-            self._first = os.read(self._descriptor, CHUNK)
+            self._first = os.pread(self._descriptor, CHUNK, 0)
         return self._first
 
     def read(self) -> bytes:
         """Return the next chunk, which may be empty at the end. Raises OSError."""
         if self._first is None:
-            chunk = os.read(self._descriptor, CHUNK)
+            chunk = os.pread(self._descriptor, CHUNK, self._place)
         else:
             chunk, self._first = self._first, None
-        self._left -= len(chunk)
+        self._place += len(chunk)
         # A stored message does not grow, so one whose size is known needs no last read that finds nothing.
-        self.ended = not chunk or self._left == 0
+        self.ended = not chunk or self._place == self.size
         if self._ahead:
             chunk = self._ahead + chunk
             self._ahead = b""
@@ -51,7 +52,7 @@ class Message:
         self._ahead = fields
 
     def look(self, count: int, offset: int) -> bytes:
-        """Return at most `count` bytes from a place in the file, whatever was read. Raises OSError, as for a pipe."""
+        """Return at most `count` bytes from a place in the file, whatever was read. Raises OSError."""
         return os.pread(self._descriptor, count, offset)
 
     def identity(self) -> tuple[int, ...]:
@@ -64,7 +65,7 @@ class Message:
         return self._descriptor
 
     def close(self) -> None:
-        os.close(self._descriptor)
+        self._let_go(self._descriptor)
 
 
 def open_input(descriptor: int) -> Message:

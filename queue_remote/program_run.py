@@ -11,6 +11,8 @@ from typing import IO
 OUTPUT_MOST = 256 * 1024
 # What is kept of stderr, for the alert.
 ERRORS_MOST = 300
+# Of what is read at the end: as much as a pipe holds, twice. Something that it has left behind may write for ever.
+LAST_MOST = 2 * 65536
 # From TERM to KILL, for a program over its time.
 GRACE_SECONDS = 5.0
 
@@ -84,8 +86,9 @@ class Run:
         self._process.poll()
         # What it said last is still in the pipes; a child of its own may keep them open for ever.
         for pipe in list(self._pipes):
-            while pipe in self._pipes and self._read(pipe):
-                pass
+            left = LAST_MOST
+            while left > 0 and pipe in self._pipes and (count := self._read(pipe)):
+                left -= count
         if not self._ended.done():
             self._ended.set_result(None)
 
@@ -93,24 +96,24 @@ class Run:
         self._late = True
         self.kill(signal.SIGTERM)
 
-    def _read(self, pipe: IO[bytes]) -> bool:
-        """Keep what there is to read, as far as it is wanted; return whether there may be more."""
+    def _read(self, pipe: IO[bytes]) -> int:
+        """Keep what there is to read, as far as it is wanted; return how many bytes that was, 0 where no more comes."""
         kept, most = self._pipes[pipe]
         try:
             data = os.read(pipe.fileno(), 65536)
         except BlockingIOError:
-            return False
+            return 0
         except OSError:
             data = b""
         if not data:
             self._close(pipe)
-            return False
+            return 0
         kept += data[: most - len(kept)]
         if len(self.output) > OUTPUT_MOST:
             self._flooding = True
             self.kill(signal.SIGKILL)
-            return False
-        return True
+            return 0
+        return len(data)
 
     def _close(self, pipe: IO[bytes]) -> None:
         del self._pipes[pipe]

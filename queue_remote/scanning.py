@@ -43,7 +43,7 @@ class Scans:
 async def _scan(message: Message, lines: bool) -> Facts:
     scan = Scan(lines)
     offset = 0
-    while not scan.known and (chunk := message.look(CHUNK, offset)):
+    while chunk := message.look(CHUNK, offset):
         scan.feed(chunk)
         offset += len(chunk)
         await asyncio.sleep(0)

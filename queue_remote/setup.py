@@ -1,6 +1,7 @@
 """What deliveries go by: one reading of the control files, and what is made from it."""
 
 from queue_base.home import Home
+from queue_remote.converting import Conversions
 from queue_remote.order import Target
 from queue_remote.route import Route, Router
 from queue_remote.scanning import Scans
@@ -14,10 +15,11 @@ from queue_wire.smtp_auth import Credentials
 class Setup:
     """The settings, and the routes and TLS policies that they make."""
 
-    __slots__ = ("policies", "router", "scans", "settings", "signing")
+    __slots__ = ("conversions", "policies", "router", "scans", "settings", "signing")
 
-    def __init__(self, settings: Settings, sts: StsCache) -> None:
+    def __init__(self, settings: Settings, sts: StsCache, conversions: Conversions) -> None:
         self.settings = settings
+        self.conversions = conversions
         self.router = Router(settings)
         self.policies = TlsPolicies(settings, self.router, sts)
         self.signing = Signing(settings.keyring)
@@ -45,9 +47,9 @@ class Setup:
         return list(self.settings.keyring.faults.values())
 
 
-def read_setup(home: Home, sts: StsCache) -> Setup:
+def read_setup(home: Home, sts: StsCache, conversions: Conversions) -> Setup:
     """Return what the control files make. Raises Temporary, naming the file that cannot be read or parsed.
 
-    MTA-STS policies outlive the control files: each counts for as long as it says.
+    MTA-STS policies outlive the control files: each counts for as long as it says. So do messages that are converted.
     """
-    return Setup(read_settings(home), sts)
+    return Setup(read_settings(home), sts, conversions)

@@ -43,11 +43,25 @@ class _Pen:
         return _Signed(self._key.sign(digest))
 
 
+def _last_of_each(fields: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Return the fields that can be signed: a header may have tens of thousands, and each is worked on for each key."""
+    counts: Counter[bytes] = Counter()
+    found = []
+    for field in reversed(fields):
+        name = field[0].lower()
+        counts[name] += 1
+        # One more than is signed says that there are more.
+        if counts[name] <= TIMES + 1:
+            found.append(field)
+    return found[::-1]
+
+
 def sign_fields(fields: list[tuple[bytes, bytes]], body_hash: bytes, keys: list[Key], now: int) -> bytes:
     """Return one DKIM-Signature field a key, with LF line ends.
 
     `fields` are queue_wire.mail_header's, `body_hash` the SHA-256 of the canonical body, `now` seconds since 1970.
     """
+    fields = _last_of_each(fields)
     counts = Counter(name.lower() for name, _ in fields)
     names: list[bytes] = []
     for name in SIGNED:

@@ -2,10 +2,11 @@
 
     await signing.sign(message, sender)     signature fields are now ahead of the message, if its domain has keys
 
-The author's domain decides, that of the From field, and where that names none, the envelope sender's. A few threads
-sign, in chunks, so a message of any size takes no more memory than a small one. What was made for a message is kept
-for a while, since the jobs to its other destinations come soon: they get the same fields. The stored message never
-changes.
+The author's domain decides, that of the From field, and where that names none, the envelope sender's. It is looked for
+once for all deliveries of a message, a few kB of the field at most, and by a thread where the message is not a
+small one. A few threads sign, in chunks, so a message of any size takes no more memory than a
+small one. What was made for a message is kept for a while, since the jobs to its other destinations come soon: they get
+the same fields. The stored message never changes.
 
 A message that came in another form, such as one that was made 7-bit for a server, is signed as it is then: give it to
 `sign` again.
@@ -14,7 +15,6 @@ A message that came in another form, such as one that was made 7-bit for a serve
 import asyncio
 import hashlib
 import os
-import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -22,18 +22,19 @@ from queue_base.errors import reason
 from queue_remote.dkim_keys import BadKey, Key, Keyring
 from queue_remote.message import CHUNK, Message
 from queue_wire.dkim_body import RelaxedBody
-from queue_wire.mail_header import author_domain, find_body, wire_fields
+from queue_wire.mail_header import find_author, find_body, wire_fields
 from queue_wire.report import PERMANENT, TEMPORARY
 from queue_wire.smtp_text import Verdict, header_too_long, no_message, not_signed
 
 # It is in memory while it is signed. Postfix cuts headers at 100 kB.
 HEADER_MOST = 256 * 1024
+# Of a message that the event loop looks at itself, each time: that costs less than to ask a thread.
+LOOKED_MOST = 8192
 # Signatures kept, and for how many seconds: the time of signing is in them.
 KEPT_MOST = 1000
 KEPT_SECONDS = 300.0
 # The arithmetic leaves other threads room to run; more than the processors' number would only take turns.
 _THREADS = ThreadPoolExecutor(min(4, os.cpu_count() or 1), "signing")
-_FROM = re.compile(rb"(?:\A|\n)From[ \t]*:((?:[^\n]|\n[ \t])*)", re.IGNORECASE)
 
 _Identity = tuple[int, ...]
 
@@ -52,12 +53,17 @@ class Signing:
     def __init__(self, keyring: Keyring) -> None:
         self.active = bool(keyring)
         self._keyring = keyring
+        self._authors: dict[_Identity, asyncio.Future[bytes]] = {}
         self._made: dict[tuple[_Identity, int], tuple[float, asyncio.Future[bytes]]] = {}
 
     async def sign(self, message: Message, sender: bytes) -> int:
-        """Put the signatures ahead of a message that nobody has read from; return their size. Raises Unsigned."""
+        """Put the signatures ahead of a message that nobody has read from; return their size on the wire.
+
+        Raises Unsigned.
+        """
         try:
-            keys = self._keyring.find(find_domain(message, sender))
+            author = await self._find_author(message)
+            keys = self._keyring.find(author or sender.rpartition(b"@")[2].lower())
             if not keys:
                 return 0
             fields = await self._fields(message, keys)
@@ -66,7 +72,26 @@ class Signing:
         except OSError as error:
             raise Unsigned(TEMPORARY, no_message(reason(error))) from error
         message.put_ahead(fields)
-        return len(fields)
+        return len(fields) + fields.count(b"\n")
+
+    async def _find_author(self, message: Message) -> bytes:
+        """Return the domain of a message's author, empty where it names none. Raises OSError."""
+        if message.size > LOOKED_MOST:
+            return await self._find(message)
+        # This is the read that its sending needs too.
+        head = message.first()
+        return find_author(head[: find_body(head)])
+
+    async def _find(self, message: Message) -> bytes:
+        """Return the author, which others may be looking for. Raises OSError."""
+        name = message.identity()
+        found = self._authors.pop(name, None)
+        if found is None or _has_failed(found):
+            found = asyncio.get_running_loop().run_in_executor(_THREADS, _look, message)
+        self._authors[name] = found
+        while len(self._authors) > KEPT_MOST:
+            del self._authors[next(iter(self._authors))]
+        return await asyncio.shield(found)
 
     async def _fields(self, message: Message, keys: list[Key]) -> bytes:
         """Return the signatures: those that are kept, those that are in the making, or new ones."""
@@ -83,11 +108,9 @@ class Signing:
         return await asyncio.shield(found[1])
 
 
-def find_domain(message: Message, sender: bytes) -> bytes:
-    """Return the domain whose key is to sign. Raises OSError."""
-    found = _FROM.search(read_header(message)[0])
-    domain = author_domain(found[1]) if found is not None else b""
-    return domain or sender.rpartition(b"@")[2].lower()
+def _look(message: Message) -> bytes:
+    """Return the domain of the author that a header names. Raises OSError."""
+    return find_author(read_header(message)[0])
 
 
 def read_header(message: Message) -> tuple[bytes, int | None]:

@@ -5,13 +5,14 @@ stays byte for byte. A message that was not MIME becomes so, its text in charset
 cannot be converted without loss raises FormatError: what is signed (RFC 1847), a part in an encoding of its own that
 is not what it says, fragments. Two things are outside of every part: 8-bit bytes in a header stay as they are, as in
 Postfix, since nobody knows their charset; and the text before and after the parts of a multipart, which no program
-shows, has `?` for them.
+shows, has `?` for them. The work grows with the message's bytes, whatever they are.
 """
 
+import re
 from collections.abc import Callable
 
 from queue_wire.errors import FormatError
-from queue_wire.message_facts import LINE_MOST
+from queue_wire.message_facts import find_long_line
 from queue_wire.mime_encode import (
     choose_encoding,
     encode_base64,
@@ -20,15 +21,11 @@ from queue_wire.mime_encode import (
     wrap_base64,
     wrap_text,
 )
-from queue_wire.mime_parts import Delimiter, Header, find_delimiters
+from queue_wire.mime_parts import DEPTH_MOST, SEALED, TEXT, Header, Part, find_parts
 
-DEPTH_MOST = 50
-PARTS_MOST = 10_000
-_TEXT = "text/plain"
-_MESSAGE = "message/rfc822"
-_IDENTITIES = ("", "7bit", "8bit", "binary")
 _FRAGMENTS = ("message/partial", "message/external-body")
 _SLICE = 65536
+_EIGHT_BIT = re.compile(rb"[\x80-\xff]")
 
 
 class Downgrade:
@@ -40,94 +37,84 @@ class Downgrade:
         self._seven_bit = seven_bit
         self._short_lines = short_lines
         self._put = put
-        self._parts = 0
+        self._searches = [_Search(self._find_eight_bit)] if seven_bit else []
+        if short_lines:
+            self._searches.append(_Search(self._find_long_line))
 
     def run(self) -> None:
         """Convert the message. Raises FormatError, saying why it cannot be, maybe after a part of it was put."""
-        self._convert_message(0, len(self._data), 0)
+        self._convert_message(find_parts(self._data))
 
-    def _convert_message(self, start: int, end: int, depth: int) -> None:
+    def _convert_message(self, part: Part) -> None:
         """Convert the message, or one within it."""
-        header = Header(self._data, start, end, _TEXT)
-        if self._needs(header.body, end) and not header.has(b"mime-version"):
+        header = Header(self._data, part.start, part.end, TEXT)
+        if self._needs(header.body, part.end) and not header.has(b"mime-version"):
             header.set(b"MIME-Version", b"1.0")
-        self._convert_entity(header, end, depth)
+        self._convert_entity(header, part)
 
-    def _convert_part(self, start: int, end: int, default: str, depth: int) -> None:
-        if self._needs(start, end):
-            self._convert_entity(Header(self._data, start, end, default), end, depth)
+    def _convert_part(self, part: Part) -> None:
+        if self._needs(part.start, part.end):
+            self._convert_entity(Header(self._data, part.start, part.end, part.default), part)
         else:
-            self._copy(start, end)
+            self._copy(part.start, part.end)
 
-    def _convert_entity(self, header: Header, end: int, depth: int) -> None:
-        self._parts += 1
-        if depth > DEPTH_MOST or self._parts > PARTS_MOST:
+    def _convert_entity(self, header: Header, part: Part) -> None:
+        if part.depth > DEPTH_MOST:
             raise FormatError("it has too many parts")
         if self._short_lines:
             header.fold()
-        body = header.body
-        whole = header.encoding in _IDENTITIES
+        body, end, meaning = header.body, part.end, header.meaning
         if not self._needs(body, end):
             self._put(header.pack())
             self._copy(body, end)
-        elif header.type in ("multipart/signed", "multipart/encrypted"):
+        elif meaning.type in SEALED:
             raise FormatError("it is signed or encrypted, and would not be any more")
-        elif whole and header.type.startswith("multipart/"):
+        elif meaning.is_multipart:
             self._put_container(header)
-            self._convert_multipart(header, end, depth)
-        elif whole and header.type == _MESSAGE:
+            self._convert_multipart(header, part)
+        elif meaning.is_message:
             self._put_container(header)
-            self._convert_message(body, end, depth + 1)
-        elif header.type in _FRAGMENTS:
-            raise FormatError(f"it has a part of type {header.type}")
+            self._convert_message(part.children[0])
+        elif meaning.type in _FRAGMENTS:
+            raise FormatError(f"it has a part of type {meaning.type}")
         else:
             self._convert_leaf(header, end)
 
     def _put_container(self, header: Header) -> None:
-        if self._seven_bit and header.encoding in ("8bit", "binary"):
+        if self._seven_bit and header.meaning.encoding in ("8bit", "binary"):
             header.set(b"Content-Transfer-Encoding", b"7bit")
         header.separator = b"\n"
         self._put(header.pack())
 
-    def _convert_multipart(self, header: Header, end: int, depth: int) -> None:
-        boundary = header.boundary
-        found = list(self._delimiters(header.body, end, boundary)) if boundary else []
+    def _convert_multipart(self, header: Header, part: Part) -> None:
+        found = part.delimiters
         if not found:
             raise FormatError("it says that it has parts, and they cannot be found")
-        default = _MESSAGE if header.type == "multipart/digest" else _TEXT
         self._convert_text(header.body, found[0].start)
-        for delimiter, following in zip(found, [*found[1:], None], strict=True):
+        for index, delimiter in enumerate(found):
             self._copy(delimiter.start, delimiter.end)
             if delimiter.last:
-                self._convert_text(delimiter.end, end)
+                self._convert_text(delimiter.end, part.end)
                 break
-            # The line end before a boundary belongs to the boundary.
-            stop = end if following is None else max(delimiter.end, following.start - 1)
-            self._convert_part(delimiter.end, stop, default, depth + 1)
-            self._copy(stop, end if following is None else following.start)
-
-    def _delimiters(self, start: int, end: int, boundary: bytes) -> list[Delimiter]:
-        found = []
-        for delimiter in find_delimiters(self._data, start, end, boundary):
-            found.append(delimiter)
-            if len(found) > PARTS_MOST:
-                raise FormatError("it has too many parts")
-        return found
+            child = part.children[index]
+            self._convert_part(child)
+            self._copy(child.end, found[index + 1].start if index + 1 < len(found) else part.end)
 
     def _convert_leaf(self, header: Header, end: int) -> None:
         body = self._data[header.body : end]
-        if header.encoding in _IDENTITIES:
+        meaning = header.meaning
+        if meaning.whole:
             encoding = choose_encoding(body)
-            if not header.typed and not body.isascii():
+            if not meaning.typed and not body.isascii():
                 header.set(b"Content-Type", b"text/plain; charset=unknown-8bit")
             header.set(b"Content-Transfer-Encoding", encoding)
             pieces = encode_base64(body) if encoding == b"base64" else encode_quoted_printable(body)
-        elif header.encoding == "quoted-printable":
+        elif meaning.encoding == "quoted-printable":
             encoding, pieces = b"", mend_quoted_printable(body)
-        elif header.encoding == "base64" and body.isascii():
+        elif meaning.encoding == "base64" and body.isascii():
             encoding, pieces = b"", wrap_base64(body)
         else:
-            raise FormatError(f"it has a part in {header.encoding[:40]} that is not what this says")
+            raise FormatError(f"it has a part in {meaning.encoding[:40]} that is not what this says")
         # Broken mail may go from header to body without a blank line.
         header.separator = b"\n"
         self._put(header.pack())
@@ -148,18 +135,35 @@ class Downgrade:
             self._put(self._data[place : min(place + _SLICE, end)])
 
     def _needs(self, start: int, end: int) -> bool:
-        """Whether these bytes are not what SMTP can carry."""
+        """Whether these bytes, whole lines, are not what SMTP can carry."""
+        return start < end and any(search.next(start) < end for search in self._searches)
+
+    def _find_eight_bit(self, start: int) -> int:
+        """Return where the first 8-bit byte from a place on is, the end of the data where there is none."""
         data = self._data
-        line = 0
-        for place in range(start, end, _SLICE):
-            piece = data[place : min(place + _SLICE, end)]
-            if self._seven_bit and not piece.isascii():
-                return True
-            if self._short_lines:
-                lines = piece.split(b"\n")
-                line += len(lines[0])
-                if line > LINE_MOST or max(map(len, lines)) > LINE_MOST:
-                    return True
-                if len(lines) > 1:
-                    line = len(lines[-1])
-        return False
+        for place in range(start, len(data), _SLICE):
+            # Much faster than the pattern.
+            if not data[place : place + _SLICE].isascii():
+                found = _EIGHT_BIT.search(data, place)
+                assert found is not None
+                return found.start()
+        return len(data)
+
+    def _find_long_line(self, start: int) -> int:
+        place = find_long_line(self._data, start)
+        return place if place >= 0 else len(self._data)
+
+
+class _Search:
+    """Remembers the last answer: parts are asked about in their order, and each one together with those in it."""
+
+    def __init__(self, find: Callable[[int], int]) -> None:
+        self._find = find
+        # From the first place to the second there is nothing.
+        self._start, self._found = 0, -1
+
+    def next(self, start: int) -> int:
+        """Return what `find` does: where the first thing from a place on is."""
+        if not self._start <= start <= self._found:
+            self._start, self._found = start, self._find(start)
+        return self._found

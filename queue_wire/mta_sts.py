@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from queue_wire.errors import FormatError, quoted
-from queue_wire.host_pattern import matches
 
 # Section 3.2: about a year.
 MAX_AGE_MOST = 31557600
@@ -30,15 +29,21 @@ class Mode(enum.Enum):
 
 
 class StsPolicy(NamedTuple):
-    """`max_age` in seconds; `patterns` are the names that the domain's mail exchangers may have."""
+    """`max_age` in seconds; `patterns` are the names that the domain's mail exchangers may have.
+
+    `names` are the same in lower case and without a final dot: a host is looked up, not compared with each.
+    """
 
     mode: Mode
     max_age: int
     patterns: tuple[bytes, ...]
+    names: frozenset[bytes]
 
     def allows(self, host: bytes) -> bool:
-        """Return whether a mail exchanger may have this name."""
-        return any(matches(pattern, host) for pattern in self.patterns)
+        """Return whether a mail exchanger may have this name: a pattern, or what `*.` stands for (section 4.1)."""
+        host = host.lower().removesuffix(b".")
+        label, dot, parent = host.partition(b".")
+        return (bool(host) and host in self.names) or (bool(label and dot) and b"*." + parent in self.names)
 
 
 def unpack_record(records: Iterable[bytes]) -> bytes | None:
@@ -69,6 +74,8 @@ def unpack_policy(text: bytes) -> StsPolicy:
     values: dict[bytes, bytes] = {}
     patterns: list[bytes] = []
     for line in text.split(b"\n"):
+        if not line:
+            continue
         key, colon, value = line.removesuffix(b"\r").partition(b":")
         value = value.strip(b" \t")
         if colon and key == b"mx":
@@ -89,4 +96,5 @@ def unpack_policy(text: bytes) -> StsPolicy:
             raise FormatError(f"not a name for mx: {quoted(pattern)}")
     if not patterns and mode is not Mode.NONE:
         raise FormatError("no mx")
-    return StsPolicy(mode, min(int(age), MAX_AGE_MOST), tuple(patterns))
+    names = frozenset(pattern.lower().removesuffix(b".") for pattern in patterns)
+    return StsPolicy(mode, min(int(age), MAX_AGE_MOST), tuple(patterns), names)

@@ -7,6 +7,7 @@ The first report on the message is the last that counts. Records that begin with
 program may report on the message alone: that holds for every recipient.
 """
 
+import itertools
 import re
 from collections.abc import Sequence
 
@@ -17,6 +18,9 @@ from queue_wire.smtp_text import Verdict
 
 _RANK = {SUCCESS: 1, TEMPORARY: 0, PERMANENT: -1}
 _REFUSED = {b"h": PERMANENT, b"s": TEMPORARY}
+# Records that count; a program may write very many others.
+_RECIPIENT = re.compile(rb"(?:\A|(?<=\0))([rhs])([^\0]*)\0")
+_MESSAGE = re.compile(rb"(?:\A|(?<=\0))([KZD])([^\0]*)\0")
 _UNCERTAIN = b"The program said that it was done, and nothing about this recipient. (#4.3.0)\n"
 # Trouble with the network or the route (RFC 3463 section 3.5), in qmail-remote's way of writing it.
 _HOST_TROUBLE = re.compile(rb"\(#4\.4\.[0-9]+\)")
@@ -28,16 +32,14 @@ def unpack_reports(data: bytes, count: int) -> tuple[bytes, list[Verdict]]:
     The scope is that of the nexthop where the message is deferred without a word on any recipient, and its
     text has a status 4.4.x: qmail-remote was not connected, or not greeted, or lost the connection.
     """
-    recipients: list[Verdict] = []
-    for record in data.split(b"\0")[:-1]:
-        letter, text = record[:1], clean(record[1 : TEXT_MAX + 1])
-        if letter in _RANK:
-            verdicts = _judge(recipients[:count], (letter, text), count)
-            away = letter == TEMPORARY and not recipients and _HOST_TROUBLE.search(text)
-            return (HOST_SCOPE if away else MESSAGE_SCOPE), verdicts
-        if letter == b"r" or letter in _REFUSED:
-            recipients.append((letter, text))
-    raise FormatError("no report on the message" if data else "no output")
+    message = _MESSAGE.search(data)
+    if message is None:
+        raise FormatError("no report on the message" if data else "no output")
+    found = itertools.islice(_RECIPIENT.finditer(data, 0, message.start()), count)
+    recipients = [(record[1], clean(record[2][:TEXT_MAX])) for record in found]
+    letter, text = message[1], clean(message[2][:TEXT_MAX])
+    away = letter == TEMPORARY and not recipients and _HOST_TROUBLE.search(text)
+    return (HOST_SCOPE if away else MESSAGE_SCOPE), _judge(recipients, (letter, text), count)
 
 
 def _judge(recipients: Sequence[Verdict], message: Verdict, count: int) -> list[Verdict]:

@@ -1,8 +1,10 @@
 """The client's side of one SMTP connection (RFC 5321), without the connection: bytes in, bytes to send out.
 
 A connection is opened once (queue_wire.smtp_opening) and can then carry one transaction after another; its
-phases are in queue_wire.smtp_session. With PIPELINING (RFC 2920) MAIL, all RCPTs and DATA go at once; where
-nobody was accepted and the peer wants a message all the same, it gets a lone dot, as that RFC says.
+phases are in queue_wire.smtp_session. With PIPELINING (RFC 2920) MAIL, all RCPTs and DATA go at once. Where MAIL
+or every recipient was refused and the peer wants a message all the same, the connection ends: the lone dot of that RFC
+would be an empty message to whomever the peer has kept. For the same reason RSET comes before the next MAIL wherever
+the peer may have kept a recipient.
 
 A transaction can be done before its last reply has come; only READY means that the next may begin. What the
 peer does never raises. Where the connection fails before the peer has accepted MAIL, the transaction is not
@@ -18,12 +20,14 @@ from queue_wire.smtp_transaction import Transaction
 
 # Commands under way at once. A peer that answers and does not read costs what they and their replies take.
 FLIGHT_MOST = 100
+# What no server answers with 3xx: only DATA and AUTH go on after it.
+_WITHOUT_INTERMEDIATE = frozenset((b"RSET", b"MAIL", b"RCPT", b"end of message", b"message"))
 
 
 class SmtpClient(Opening):
     """One connection; `transactions` counts those that were begun, and `dismissed` says that the peer said 421."""
 
-    __slots__ = ("_data_asked", "_open", "_stray", "_transaction", "_window", "dismissed", "transactions")
+    __slots__ = ("_data_asked", "_open", "_transaction", "_window", "dismissed", "transactions")
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
@@ -32,10 +36,8 @@ class SmtpClient(Opening):
         self._transaction: Transaction | None = None
         self._window = 1
         self._data_asked = False
-        # The peer has accepted MAIL, and not yet answered to the message's end.
+        # The peer has accepted MAIL or, behind a MAIL that it refused, a recipient, and no message since.
         self._open = False
-        # The peer has accepted a recipient of a transaction whose MAIL it refused.
-        self._stray = False
 
     def begin(self, transaction: Transaction) -> bytes:
         """Start a transaction that is not done, in READY; return what to send, nothing where it is refused at once."""
@@ -50,7 +52,7 @@ class SmtpClient(Opening):
         self._transaction = transaction
         self.transactions += 1
         self.phase = Phase.ENVELOPE
-        self._data_asked = self._stray = False
+        self._data_asked = False
         self._window = FLIGHT_MOST if self.session.pipelining and b"PIPELINING" in self.extensions else 1
         if self._open:
             self._open = False
@@ -87,6 +89,10 @@ class SmtpClient(Opening):
 
     def _take(self, reply: Reply) -> None:
         stage = self.stage
+        if reply.intermediate and stage in _WITHOUT_INTERMEDIATE:
+            # It wants something that nobody offered, perhaps the message, so we no longer agree on where we are.
+            self._cut_off(text.out_of_step(self._peer, reply))
+            return
         super()._take(reply)
         if reply.code == 421:
             self.dismissed = True
@@ -122,8 +128,8 @@ class SmtpClient(Opening):
     def _on_recipient(self, reply: Reply) -> None:
         transaction = self._current()
         if transaction.done:
-            # MAIL was refused; what the peer says to the RCPTs behind it is no news.
-            self._stray = self._stray or reply.accepted
+            # MAIL was refused; what the peer says to the RCPTs behind it changes no verdict.
+            self._open = self._open or reply.accepted
             self._end_if_answered()
             return
         transaction.recipient_reply(reply)
@@ -138,19 +144,12 @@ class SmtpClient(Opening):
         if reply.code == 354 and not transaction.done:
             self.phase = Phase.MESSAGE
             self._expected.append((b"end of message", self._on_message))
-        elif reply.code == 354 and not self._stray:
-            self._ask(b"end of message", b".\r\n", self._on_nothing)
         else:
             transaction.finish(_letter(reply), text.data_failed(self._peer, reply))
-            if reply.accepted or reply.code == 354:
+            if reply.accepted or reply.intermediate:
                 # It thinks that it has a message, or is to get one, so we no longer agree on where we are.
-                self.fail(TEMPORARY, text.data_failed(self._peer, reply))
-                self.cut = True
+                self._cut_off(text.data_failed(self._peer, reply))
             self._end_if_answered()
-
-    def _on_nothing(self, reply: Reply) -> None:
-        self._open = False
-        self._end_if_answered()
 
     def _on_message(self, reply: Reply) -> None:
         early = self.phase is Phase.MESSAGE
@@ -162,8 +161,13 @@ class SmtpClient(Opening):
             if early:
                 # The rest of the message would be read as commands.
                 self.fail(TEMPORARY, text.message_failed(self._peer, reply))
-        self._open = False
+        self._open = not reply.accepted
         self._end_if_answered()
+
+    def _cut_off(self, reason: bytes) -> None:
+        """End the connection without a word that could be taken for a part of a message."""
+        self.fail(TEMPORARY, reason)
+        self.cut = True
 
     def _end_if_answered(self) -> None:
         """The transaction is done; once its last reply is in, the connection can carry another one."""

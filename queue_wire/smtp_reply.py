@@ -14,6 +14,8 @@ from queue_wire.errors import FormatError, quoted
 LINE_MAX = 8192
 # All lines of one reply. Only the first TEXT_MAX bytes are kept.
 REPLY_MAX = 65536
+# Lines that have come and were not looked at yet: those of a whole flight's replies are far fewer.
+LINES_MAX = 4096
 TEXT_MAX = 10000
 
 _CONTROLS = bytes(0x3F if byte == 127 or (byte < 32 and byte != 10) else byte for byte in range(256))
@@ -39,6 +41,11 @@ class Reply:
     def accepted(self) -> bool:
         """2xx: the command was done."""
         return self.code < 300
+
+    @property
+    def intermediate(self) -> bool:
+        """3xx: the command is not done before more is sent."""
+        return 300 <= self.code < 400
 
     @property
     def permanent(self) -> bool:
@@ -67,6 +74,8 @@ class ReplyReader:
         return bool(self._lines or self._rest)
 
     def next(self) -> Reply | None:
+        if len(self._lines) > LINES_MAX:
+            raise FormatError(f"over {LINES_MAX} lines of SMTP replies at once: {quoted(self._lines[0])}")
         while self._lines:
             line = self._lines.popleft().replace(b"\r", b"")
             match = _LINE.fullmatch(line)

@@ -41,6 +41,10 @@ def program_failed(reason: str) -> bytes:
     return b"Unable to deliver by the program of control/remoteprogram. (#4.3.0)\n%s\n" % _line(reason)
 
 
+def no_time_left() -> bytes:
+    return b"Not tried yet: this delivery's other recipients go by other ways, and those took too long. (#4.4.7)\n"
+
+
 def internal_error(reason: str) -> bytes:
     return b"Internal error in queue-remote. (#4.3.0)\n%s\n" % _line(reason)
 
@@ -61,6 +65,10 @@ def not_converted(peer: bytes, reason: str) -> bytes:
     """`reason` is a sentence about the message, `it`, without its full stop."""
     told = (peer, _line(reason))
     return b"Sorry, %s does not take 8-bit mail, and this message cannot be made 7-bit: %s. (#5.6.3)\n" % told
+
+
+def not_converted_now(peer: bytes, reason: str) -> bytes:
+    return b"Unable to convert this message for %s now: %s. (#4.6.3)\n" % (peer, _line(reason))
 
 
 def not_shortened(reason: str) -> bytes:

@@ -17,7 +17,7 @@ from queue_wire.smtp_text import Verdict
 
 
 class Transaction:
-    """The envelope of one message, its size in bytes (0: not known), and what became of each recipient.
+    """The envelope of one message, its size as RFC 1870 counts it (0: not known), and what became of each recipient.
 
     `refused` has, for each recipient, its own verdict or None; `verdict` is that on the message, None
     until done; `accepted` counts the recipients that the peer takes. `eight_bit`: the message

@@ -42,7 +42,7 @@ def signed(keyring: Keyring, path: Path, stored: bytes, sender: bytes = b"") -> 
             read += message.read()
     finally:
         message.close()
-    assert len(read) == len(stored) + size
+    assert len(wire(read)) == len(wire(stored)) + size
     assert path.read_bytes() == stored
     return wire(read)
 

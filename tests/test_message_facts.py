@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_wire.dotstuff import normalize
-from queue_wire.message_facts import Facts, Scan
+from queue_wire.dotstuff import DotStuffer, normalize
+from queue_wire.message_facts import LINE_MOST, Facts, Scan, find_long_line, has_long_lines
 
-PIECES = st.sampled_from([b"\n", b"\r\n", b"\r", b"a", b"\xe9", b"b" * 990, b"c" * 998, b"A: b\n"])
+PIECES = st.sampled_from([b"\n", b"\r\n", b"\r", b"a", b"\xe9", b".", b"b" * 990, b"c" * 998, b"A: b\n"])
 
 
 def scan(*chunks: bytes, lines: bool = True) -> Facts:
@@ -28,7 +28,15 @@ def expect(message: bytes) -> Facts:
         not all(line.isascii() for line in body),
         not all(line.isascii() for line in header),
         any(len(line) > 998 for line in lines),
+        wire_size(message),
     )
+
+
+def wire_size(message: bytes) -> int:
+    """RFC 1870's size: what is on the wire, without the closing dot and the dots that are doubled."""
+    stuffer = DotStuffer()
+    wire = stuffer.feed(message) + stuffer.finish()
+    return len(wire.removesuffix(b".\r\n").replace(b"\r\n..", b"\r\n.")) - wire.startswith(b"..")
 
 
 @pytest.mark.parametrize(
@@ -48,6 +56,7 @@ def expect(message: bytes) -> Facts:
     ],
 )
 def test_facts_are_found_whole_and_byte_by_byte(message: bytes, facts: Facts) -> None:
+    facts = facts._replace(wire_size=wire_size(message))
     assert scan(message) == facts
     assert scan(*[bytes([byte]) for byte in message]) == facts
 
@@ -62,10 +71,22 @@ def test_long_lines_are_not_looked_for_unasked() -> None:
     assert not scan(b"a" * 2000, lines=False).long_lines
 
 
-def test_nothing_more_is_read_once_all_is_known() -> None:
-    found = Scan(lines=False)
-    found.feed(b"A: b\n\n\xe9")
-    assert found.known
-    found = Scan(lines=True)
-    found.feed(b"A: b\n\n\xe9")
-    assert not found.known
+@pytest.mark.parametrize("line", [b"\n", b"x" * 997 + b"\n", b"x" * 998 + b"\n", b"\n" + b"x" * 998 + b"\n", b"x\n"])
+def test_looking_for_a_long_line_takes_no_more_steps_than_the_bytes_are_worth(line: bytes) -> None:
+    class Counting(bytes):
+        steps = 0
+
+        def rfind(self, *arguments: object) -> int:
+            Counting.steps += 1
+            return super().rfind(*arguments)  # type: ignore[arg-type]
+
+    data = Counting(line * (1_000_000 // len(line)))
+    assert find_long_line(data) < 0
+    assert Counting.steps <= 2 * len(data) // LINE_MOST + 2
+
+
+def test_a_line_that_is_long_only_with_its_cr_is_passed_over() -> None:
+    lines = b"x" * 998 + b"\r\n"
+    assert not has_long_lines(lines * 100)
+    assert has_long_lines(lines * 100 + b"x" * 999)
+    assert has_long_lines(lines * 100 + b"x" * 998 + b"\r")

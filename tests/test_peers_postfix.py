@@ -60,7 +60,7 @@ def test_a_message_over_its_size_limit_is_refused_before_it_is_sent(
 ) -> None:
     before = services.postfix.log()
     size = SIZE_LIMIT + 1
-    [report] = deliver(remote_home, services.postfix.port, text=b"x" * (size - 1) + b"\n")
+    [report] = deliver(remote_home, services.postfix.port, text=b"x" * (size - 2) + b"\n")
     assert report.scope == MESSAGE_SCOPE
     [(letter, text)] = report.verdicts
     assert letter == b"D"

@@ -12,6 +12,7 @@ from support.smtp_server import SmtpServer
 from support.tools import need
 
 TEXT = b"From: from@a.example\nSubject: hello\n\nA message.\n.with a dot\n..\n\nIts last line.\n"
+WIRE_SIZE = len(TEXT.replace(b"\n", b"\r\n"))
 SENDER = "from@a.example"
 RECIPIENTS = ["one@b.example", "two@b.example"]
 
@@ -78,4 +79,4 @@ def test_aiosmtpd_gets_the_same_message_from_both(home: RemoteHome) -> None:
     assert ours.stored == TEXT
     assert server.hello_names == ["client.example"] * 2
     # swaks does not say how large its message is.
-    assert server.mail_options == [[f"SIZE={len(TEXT)}"], []]
+    assert server.mail_options == [[f"SIZE={WIRE_SIZE}"], []]

@@ -12,6 +12,7 @@ from support.remote_daemon import PROGRAM, RemoteHome
 from support.smtp_server import SmtpServer
 
 TEXT = b"Subject: hello\n\nA message.\n"
+WIRE_SIZE = len(TEXT.replace(b"\n", b"\r\n"))
 ACCEPTED = b"K127.0.0.1 accepted message.\nRemote host said: 250 ok\n\0"
 
 
@@ -56,7 +57,7 @@ def test_the_message_may_be_a_file_or_empty(home: RemoteHome) -> None:
         assert (done.returncode, done.stdout) == (0, b"r\0" + ACCEPTED)
         assert run(home, "b", "", "to@b", message=b"") == b"r\0" + ACCEPTED
         assert [received.stored for received in server.wait_for(2)] == [TEXT, b""]
-        assert server.mail_options == [[f"SIZE={len(TEXT)}"], []]
+        assert server.mail_options == [[f"SIZE={WIRE_SIZE}"], []]
 
 
 def test_when_nobody_is_accepted_it_gives_up(home: RemoteHome) -> None:

@@ -4,7 +4,9 @@ import hashlib
 from collections.abc import Callable
 
 import pytest
+from cryptography import x509
 
+from queue_remote import dane
 from queue_remote.dane import Tlsa, objection, usable
 from support.authority import Certificate
 
@@ -105,3 +107,22 @@ def test_rubbish_in_place_of_certificates_is_an_objection() -> None:
     for chain in ([b"rubbish"], [OWN.der, b"rubbish"], [b"rubbish", *CHAIN]):
         for wanted in [Tlsa(2, 0, 1, HASHES[1](b"rubbish")), *records]:
             assert objection(chain, [wanted], HOST) is not None
+
+
+def test_each_certificate_is_looked_at_once_however_many_records_and_certificates_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """OpenSSL takes a chain of some hundred certificates, and a zone has as many records as it likes."""
+    looked: list[bytes] = []
+    load = x509.load_der_x509_certificate
+
+    def count(data: bytes) -> object:
+        looked.append(data)
+        return load(data)
+
+    monkeypatch.setattr(x509, "load_der_x509_certificate", count)
+    records = [Tlsa(usage, 1, 1, hashlib.sha256(b"%d" % number).digest()) for number in range(64) for usage in (2, 3)]
+    chain = [OWN.der, MIDDLE.der, *[ROOT.der] * 300]
+    assert objection(chain, records, HOST) == "certificate does not match the TLSA records"
+    assert len(looked) <= dane.CHAIN_MOST
+    assert objection(chain, [*records, record(2, 1, 1, MIDDLE)], HOST) is None

@@ -11,6 +11,7 @@ from support.remote_daemon import RemoteDaemon, RemoteHome
 from support.smtp_server import SmtpServer
 
 TEXT = b"Subject: hello\n\nA message.\n"
+WIRE_SIZE = len(TEXT.replace(b"\n", b"\r\n"))
 NOT_CONNECTED = (
     b"Sorry, I wasn't able to establish an SMTP connection. (#4.4.1)\n127.0.0.1: connect: connection refused\n"
 )
@@ -32,7 +33,7 @@ def test_a_message_is_delivered_and_reported_in_qmails_words(home: RemoteHome) -
         assert (received.sender, received.recipients) == ("from@a.example", ["to@b.example"])
         assert received.stored == TEXT
         assert server.hello_names == ["client.example"]
-        assert server.mail_options == [[f"SIZE={len(TEXT)}"]]
+        assert server.mail_options == [[f"SIZE={WIRE_SIZE}"]]
 
 
 def test_each_recipient_gets_the_verdict_that_the_server_gave_it(home: RemoteHome) -> None:

@@ -68,6 +68,8 @@ address-mx      MX 10 192.0.2.1.
 """
 MANY = "".join(f"crowd MX 10 c{number}\nc{number} A 10.0.0.{number}\nhorde A 10.0.0.{number}\n" for number in range(40))
 
+MANY += "".join(f"swarm MX 10 a-long-name-of-a-host-{number}\n" for number in range(400))
+
 
 @pytest.fixture(scope="module")
 def resolver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Unbound]:
@@ -160,6 +162,13 @@ def test_an_answer_too_long_for_a_datagram_comes_whole_by_tcp(home: RemoteHome) 
     assert all(ADDRESSES_ENOUGH <= len(route.targets) <= TARGETS_MOST for route in routes)
     assert len({route.targets[0] for route in routes}) > 1
     assert all(any("more hosts are not looked up" in reason for reason in route.reasons) for route in routes)
+
+
+def test_an_answer_that_would_take_long_to_read_is_none(home: RemoteHome) -> None:
+    with pytest.raises(Unroutable) as raised:
+        find(home, b"swarm.example")
+    assert (raised.value.verdict[0], raised.value.scope) == (b"Z", HOST_SCOPE)
+    assert b"AnswerTooLarge" in raised.value.verdict[1]
 
 
 def test_a_host_with_very_many_addresses_is_not_tried_at_each(home: RemoteHome) -> None:

@@ -24,6 +24,12 @@ def home(tmp_path: Path) -> RemoteHome:
     return RemoteHome(tmp_path, timeoutremote="60")
 
 
+def wire_size(message: bytes) -> int:
+    """The size of a message as RFC 1870 counts it."""
+    lines = message.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
+    return len(lines) + (0 if lines.endswith(b"\r\n") else 2)
+
+
 def body(content: bytes) -> bytes:
     """What a reader of the message sees, with LF line ends."""
     found = email.message_from_bytes(content, policy=compat32).get_payload(decode=True)
@@ -47,8 +53,32 @@ def test_8_bit_mail_is_announced_and_arrives_as_it_is(home: RemoteHome, message:
         home.route_all_to(server.port)
         with RemoteDaemon(home) as daemon:
             assert daemon.deliver(home.message(message), b"to@b.example").verdicts[0][0] == b"K"
-        assert server.mail_options == [[f"SIZE={len(message)}", *options]]
+        assert server.mail_options == [[f"SIZE={wire_size(message)}", *options]]
         assert server.received[0].stored.rstrip(b"\n") == message.rstrip(b"\n")
+
+
+@pytest.mark.parametrize(("room", "letter"), [(0, b"K"), (-1, b"D")], ids=["at the limit", "over it"])
+@pytest.mark.parametrize("ending", [b"\n", b"", b"\r\n", b"\r"], ids=["LF", "none", "CRLF", "CR"])
+def test_a_message_at_the_limit_is_sent_and_one_over_it_is_refused_before_it_is_sent(
+    home: RemoteHome, ending: bytes, room: int, letter: bytes
+) -> None:
+    message = HEADER + b".\n" * 40_000 + b"last" + ending
+    size = wire_size(message)
+    heard: list[bytes] = []
+
+    def serve(peer: Peer) -> None:
+        peer.greet(b"SIZE %d" % (size + room))
+        if letter == b"K":
+            heard.append(peer.take_message())
+
+    with RawServer(serve) as server:
+        home.route_all_to(server.port)
+        with RemoteDaemon(home) as daemon:
+            [verdict] = daemon.deliver(home.message(message), b"to@b.example").verdicts
+    assert verdict[0] == letter, verdict
+    # As RFC 1870 counts: with CRLF, without the closing dot and the dots that were doubled.
+    assert [len(text.removesuffix(b".\r\n").replace(b"\r\n..", b"\r\n.")) for text in heard] == [size] * (room + 1)
+    assert letter == b"K" or b"takes no message over %d bytes; this one has %d." % (size - 1, size) in verdict[1]
 
 
 @pytest.mark.parametrize("options", [("-8",), ("-e",)], ids=["without 8BITMIME", "without EHLO"])

@@ -1,5 +1,6 @@
 """control/remoteprogram: real programs in the built-in client's place, good ones and bad ones."""
 
+import asyncio
 import os
 import sys
 import time
@@ -7,6 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from queue_base.home import Home
+from queue_remote import program_run
+from queue_remote.message import open_message
+from queue_remote.program import Programs
+from queue_wire.job import Job
 from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE, PERMANENT, SUCCESS, TEMPORARY, Report
 from support.remote_daemon import RemoteDaemon, RemoteHome
 from support.smtp_server import SmtpServer
@@ -226,3 +232,37 @@ def test_a_wrapper_may_end_in_queue_remote_itself(home: RemoteHome) -> None:
         report = run(home, f'exec {sys.executable} {remote} "$@"', b"one@b.example", b"two@b.example")
         assert [letter for letter, _ in report.verdicts] == [SUCCESS] * 2
         assert [message.stored for message in server.received] == [TEXT]
+
+
+class Endless:
+    """The module os, but that nothing that is read from ends; `reads` counts."""
+
+    reads = 0
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(os, name)
+
+    def read(self, descriptor: int, most: int) -> bytes:
+        self.reads += 1
+        assert self.reads < 1000
+        return os.read(descriptor, most) or b"x" * most
+
+
+def test_what_a_program_leaves_behind_may_write_for_ever(home: RemoteHome, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its pipes are never empty then: once the program has exited they are read a little, not until they are."""
+    endless = Endless()
+    monkeypatch.setattr(program_run, "os", endless)
+    # What it says on stderr is not limited in any case.
+    monkeypatch.setattr(program_run, "OUTPUT_MOST", 1 << 40)
+
+    async def deliver() -> Report:
+        job = Job(1, b"mess/0/23", b"from@a.example", b"b.example", [b"to@b.example"])
+        message = open_message(str(home.path / "queue" / os.fsdecode(home.message(TEXT))))
+        words = (os.fsencode(program(home, 'printf "Kdone\\n\\0"')),)
+        try:
+            return await Programs(Home(str(home.path)), "queue-remote").deliver(words, job, message, 20)
+        finally:
+            message.close()
+
+    assert len(asyncio.run(deliver()).verdicts) == 1
+    assert endless.reads < 1000

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from queue_wire import remote_reports
 from queue_wire.errors import FormatError
 from queue_wire.remote_reports import unpack_reports
 from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE
@@ -71,3 +72,43 @@ def test_whatever_it_says_every_recipient_has_a_verdict_or_nobody_has(data: byte
         return
     assert len(verdicts) == count
     assert scope in (HOST_SCOPE, MESSAGE_SCOPE)
+
+
+@pytest.mark.parametrize("records", [b"r\0", b"\0", b"x\0", b"h\0\0K"], ids=["r", "empty", "others", "h"])
+def test_records_without_number_are_passed_over_and_few_texts_are_cleaned(
+    records: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cleaned: list[int] = []
+
+    def clean(text: bytes) -> bytes:
+        cleaned.append(len(text))
+        return text
+
+    monkeypatch.setattr(remote_reports, "clean", clean)
+    unpack_reports(records * 60_000 + b"Kdone\0", 3)
+    assert len(cleaned) <= 4
+
+
+@given(
+    st.lists(st.sampled_from([b"r", b"h", b"s", b"K", b"Z", b"D", b"\0", b"x", b"no (#4.4.1)", b"\n"])).map(b"".join)
+)
+def test_records_are_read_in_their_order_as_they_always_were(data: bytes) -> None:
+    taken: list[bytes] = []
+    message = b""
+    for text in data.split(b"\0")[:-1]:
+        if text[:1] in (b"K", b"Z", b"D") and text:
+            message = text
+            break
+        if text[:1] in (b"r", b"h", b"s") and text:
+            taken.append(text)
+    if not message:
+        with pytest.raises(FormatError):
+            unpack_reports(data, 3)
+        return
+    _, verdicts = unpack_reports(data, 3)
+    assert len(verdicts) == 3
+    if not taken:
+        assert verdicts == [(message[:1], message[1:])] * 3
+    for text, (letter, said) in zip(taken[:3], verdicts, strict=False):
+        assert letter == {b"h": b"D", b"s": b"Z"}.get(text[:1], message[:1])
+        assert said.startswith(text[1:])

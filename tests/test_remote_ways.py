@@ -9,6 +9,7 @@ from queue_remote.settings import Settings, read_settings
 from queue_remote.ways import join_reports, split_job
 from queue_wire.job import Job
 from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE, Report
+from support.raw_server import Peer, RawServer
 from support.remote_daemon import RemoteDaemon, RemoteHome
 from support.smtp_server import SmtpServer
 
@@ -108,3 +109,47 @@ def test_the_report_is_about_the_host_only_where_no_host_was_there(scopes: str, 
     parts = [(Report(7, first, [(b"Z", b"x"), (b"Z", b"y")]), [0, 2]), (Report(7, second, [(b"D", b"z")]), [1])]
     report = join_reports(job(*RECIPIENTS[:3]), parts)
     assert report == Report(7, whole, [(b"Z", b"x"), (b"D", b"z"), (b"Z", b"y")])
+
+
+def test_ways_that_hang_one_after_the_other_have_one_limit_in_all(home: RemoteHome) -> None:
+    """No further way is begun once the job has taken timeoutconnect and timeoutremote; who is left out is deferred."""
+
+    def hang(peer: Peer) -> None:
+        peer.wait_for_end()
+
+    home.control("timeoutconnect", "1")
+    home.control("timeoutremote", "1")
+    domains = [b"%d.example" % number for number in range(8)]
+    with RawServer(hang, address="0.0.0.0") as server:
+        routes = [f"{name.decode()}:127.0.0.{number + 1}:{server.port}" for number, name in enumerate(domains)]
+        home.control("smtproutes", "\n".join(routes))
+        with RemoteDaemon(home) as daemon:
+            report = daemon.deliver(home.message(TEXT), *[b"to@" + domain for domain in domains])
+    assert [letter for letter, _ in report.verdicts] == [b"Z"] * 8
+    left = [text for _, text in report.verdicts if text.startswith(b"Not tried yet: ")]
+    assert 1 <= server.connections <= 4
+    assert len(left) == 8 - server.connections
+
+
+def test_which_way_comes_first_is_a_matter_of_chance(home: RemoteHome) -> None:
+    """Otherwise those behind a way that hangs would never be tried, as long as queue-send takes them for one job."""
+    heard: list[bytes] = []
+
+    def refuse(peer: Peer) -> None:
+        peer.greet()
+        peer.hear()
+        peer.say(b"250 ok")
+        heard.append(peer.hear())
+        peer.say(b"550 no")
+        peer.wait_for_end()
+
+    with RawServer(refuse, address="0.0.0.0") as server:
+        home.control("smtproutes", f"a.example:127.0.0.1:{server.port}\nb.example:127.0.0.2:{server.port}")
+        home.control("connectionmessages", "1")
+        with RemoteDaemon(home) as daemon:
+            path = home.message(TEXT)
+            for _ in range(200):
+                daemon.deliver(path, b"to@a.example", b"to@b.example")
+                if len(set(heard[::2])) == 2:
+                    break
+    assert len(set(heard[::2])) == 2

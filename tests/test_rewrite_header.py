@@ -70,6 +70,40 @@ def test_a_header_without_end_is_refused_at_its_limit() -> None:
             reader.feed(b"A: " + b"x" * 65532 + b"\n")
 
 
+@pytest.mark.parametrize("fields", [b"", b"A: 1\n", b"A: 1\n 2\n"])
+@pytest.mark.parametrize(
+    "line", [b"x" * 100, b"many words " * 10, b"caf\xe9" * 20, b"From" * 20], ids=["x", "words", "8-bit", "From"]
+)
+def test_a_body_of_one_long_line_is_no_header_however_long_it_is(fields: bytes, line: bytes) -> None:
+    reader = HeaderReader()
+    assert not fields or not reader.feed(fields)
+    # Nothing more has to come before it is known.
+    assert reader.feed(line * 20)
+    assert b"".join(field.data for field in reader.fields) == fields
+    assert reader.body == b"\n" + line * 20
+
+
+def test_a_body_of_one_line_of_many_megabytes_is_injected_as_it_is() -> None:
+    line = b"x" * (HEADER_MAX + 1)
+    assert read(b"To: a@b\n" + line) == ([b"To: a@b\n"], b"\n" + line)
+    assert read(line) == ([], b"\n" + line)
+
+
+@given(
+    st.sampled_from([b"", b"A: 1\n"]),
+    st.sampled_from(
+        [b"x" * 998, b"x" * 999, b"x " * 600, b"From " + b"y" * 1100, b"x" * 990 + b" " * 1000, b" " * 1100]
+    ),
+    st.sampled_from([b"\n", b"", b": y\n", b" \n"]),
+    st.integers(1, 1200),
+)
+def test_where_a_long_line_belongs_does_not_depend_on_how_it_arrives(
+    fields: bytes, line: bytes, end: bytes, size: int
+) -> None:
+    message = fields + line + end
+    assert read(*[message[at : at + size] for at in range(0, len(message), size)]) == read(message)
+
+
 def rewrite(message: bytes, ignored: frozenset[bytes] = frozenset()) -> tuple[list[bytes], list[bytes]]:
     """Return the lines of the header, the added ones first, and the recipients."""
     reader = HeaderReader()

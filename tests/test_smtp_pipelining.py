@@ -14,16 +14,16 @@ from support.smtp_script import PEER, PIPELINING, PLAIN, opening, ready, run, tr
 GO = b"354 go\r\n"
 
 
-def test_where_nobody_was_accepted_a_lone_dot_ends_the_message_and_rset_is_not_needed() -> None:
+def test_where_nobody_was_accepted_a_server_that_wants_a_message_gets_none() -> None:
+    # The lone dot of RFC 2920 would be an empty message to whomever the server has kept from before.
     client, asked = ready(), transaction(b"a@b", b"c@d")
     said = run(client, asked, b"250 ok\r\n550 no\r\n451 no\r\n")
     assert [letter for letter, _ in asked.verdicts()] == [b"D", b"Z"]
-    assert client.phase.name == "ENVELOPE"
     assert said.endswith(b"DATA\r\n")
-    assert client.feed(GO) == b".\r\n"
-    assert client.feed(b"554 no valid recipients\r\n") == b""
-    assert client.phase is Phase.READY
-    assert client.begin(transaction()).startswith(b"MAIL FROM:")
+    assert client.feed(GO) == b""
+    assert client.phase is Phase.CLOSED
+    assert client.cut
+    assert [letter for letter, _ in asked.verdicts()] == [b"D", b"Z"]
 
 
 def test_where_data_is_refused_for_want_of_recipients_rset_comes_next() -> None:
@@ -36,6 +36,42 @@ def test_a_refused_mail_needs_no_rset() -> None:
     client = ready()
     run(client, transaction(), b"550 no\r\n503 no\r\n503 no\r\n")
     assert client.begin(transaction()).startswith(b"MAIL FROM:")
+
+
+def test_a_recipient_accepted_behind_a_refused_mail_is_reset_before_the_next_mail() -> None:
+    client, first, second = ready(), transaction(b"a@b"), transaction(b"c@d")
+    run(client, first, b"550 no\r\n250 ok\r\n503 no\r\n")
+    assert client.begin(second).startswith(b"RSET\r\nMAIL FROM:")
+    # The next one is refused as well, and the server wants a message all the same: for whom, nobody knows.
+    assert client.feed(b"250 ok\r\n550 no\r\n550 no\r\n" + GO) == b""
+    assert client.phase is Phase.CLOSED
+    assert client.cut
+
+
+def test_a_refused_message_is_reset_before_the_next_mail() -> None:
+    # RFC 5321 section 4.1.1.4 has the recipients forgotten once the message is dealt with; not all servers agree.
+    client = ready()
+    run(client, transaction(), b"250 ok\r\n250 ok\r\n", GO, b"554 spam\r\n")
+    assert client.begin(transaction()).startswith(b"RSET\r\nMAIL FROM:")
+
+
+@pytest.mark.parametrize("greeting", [PIPELINING, PLAIN])
+@pytest.mark.parametrize("before", [[], [b"250 ok\r\n"], [b"250 ok\r\n", b"250 ok\r\n"]])
+def test_354_to_another_command_than_data_ends_the_session(greeting: bytes, before: list[bytes]) -> None:
+    client, asked = ready(greeting), transaction(b"a@b", b"c@d")
+    said = run(client, asked, *before, GO)
+    assert b"<message>" not in said
+    assert client.phase is Phase.CLOSED
+    assert client.cut
+    assert [letter for letter, _ in verdicts(client, asked)] == [b"Z", b"Z"]
+
+
+def test_354_to_the_end_of_a_message_ends_the_session() -> None:
+    # Its answer is still to come, and would be taken for the answer to the next MAIL.
+    client, asked = ready(), transaction()
+    run(client, asked, b"250 ok\r\n250 ok\r\n", GO, GO)
+    assert client.phase is Phase.CLOSED
+    assert [letter for letter, _ in asked.verdicts()] == [b"Z"]
 
 
 def test_a_server_that_wants_a_message_without_a_sender_gets_none() -> None:
@@ -77,11 +113,12 @@ def test_a_flight_is_bounded_and_goes_on_as_replies_come() -> None:
     assert client.phase is Phase.MESSAGE
 
 
-def test_data_is_not_asked_for_once_all_of_many_are_refused_and_a_dot_follows_where_it_was() -> None:
+def test_data_is_asked_for_only_once_where_all_of_many_are_refused() -> None:
     client, asked = ready(), transaction(*[b"r%d@b" % number for number in range(250)])
     said = client.begin(asked) + client.feed(b"250 ok\r\n" + b"550 no\r\n" * 250)
     assert said.count(b"DATA\r\n") == 1
-    assert client.feed(GO) == b".\r\n"
+    assert client.feed(b"554 no valid recipients\r\n") == b""
+    assert client.begin(transaction()).startswith(b"RSET\r\nMAIL FROM:")
 
 
 STAGES = [b"250 ok\r\n", b"250 ok\r\n", b"250 ok\r\n", GO, b"250 done\r\n"]
@@ -124,7 +161,9 @@ OPENINGS = {
 }
 TRANSACTIONS = [
     [b"250 ok\r\n250-two\r\n250 lines\r\n550 no\r\n", GO, b"250 done\r\n"],
-    [b"250 ok\r\n550 no\r\n550 no\r\n", GO, b"554 no\r\n"],
+    [b"250 ok\r\n550 no\r\n550 no\r\n", GO],
+    [b"550 no\r\n250 ok\r\n250 ok\r\n503 no\r\n"],
+    [b"250 ok\r\n354 go\r\n"],
     [b"451 no\r\n503 no\r\n503 no\r\n503 no\r\n"],
     [b"250 ok\r\n250 ok\r\n250 ok\r\n", b"552 no\r\n"],
     [b"250 ok\r\n250 ok\r\n452 many\r\n", GO, b"451 later\r\n"],

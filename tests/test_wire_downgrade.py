@@ -88,8 +88,8 @@ def test_the_transfer_encoding_is_replaced_where_it_is(encoding: bytes) -> None:
         b"Content-Type: message/partial; id=1\n",
         b"Content-Transfer-Encoding: x-uuencode\n",
         b"Content-Transfer-Encoding: base64\n",
-        b"Content-Type: text/plain;" + b" a=b;" * 5000 + b"\n",
         b"Content-Type: multipart/mixed; boundary*%s=b\n" % (b"9" * 5000),
+        b"Content-Type: multipart/mixed; boundary=%s\n" % (b"b" * 5000),
     ],
 )
 def test_what_cannot_be_converted_without_loss_is_refused(header: bytes) -> None:

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from queue_wire import mta_sts
 from queue_wire.errors import FormatError
 from queue_wire.host_pattern import matches
 from queue_wire.mta_sts import MAX_AGE_MOST, Mode, unpack_policy, unpack_record
@@ -100,3 +101,22 @@ def test_whatever_a_server_sends_it_is_a_policy_or_an_error(text: bytes) -> None
 )
 def test_a_wildcard_stands_for_one_label(pattern: bytes, host: bytes, same: bool) -> None:
     assert matches(pattern, host) is same
+
+
+def test_a_host_is_looked_up_in_a_policy_and_not_compared_with_each_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    many = b"".join(b"mx: *.%d.example\nmx: mx.%d.EXAMPLE.\n" % (number, number) for number in range(1200))
+    policy = unpack_policy(POLICY + many)
+    monkeypatch.setattr(mta_sts, "matches", pytest.fail, raising=False)
+    assert policy.allows(b"a.7.Example.")
+    assert policy.allows(b"mx.7.example")
+    assert not policy.allows(b"mx.a.7.example")
+    assert not policy.allows(b"other.example")
+
+
+@given(
+    st.lists(st.sampled_from([b"*.a", b"*.a.b", b"a.b", b"B.a.", b"*.B", b"b"]), min_size=1),
+    st.sampled_from([b"a", b"b", b"a.b", b"A.B.", b"b.a", b".a", b"", b"*.a", b"x.a.b", b"*.b"]),
+)
+def test_a_policy_allows_what_one_of_its_patterns_matches(patterns: list[bytes], host: bytes) -> None:
+    policy = unpack_policy(POLICY.replace(b"mx:", b"x:") + b"".join(b"mx: %s\n" % pattern for pattern in patterns))
+    assert policy.allows(host) is any(matches(pattern, host) for pattern in patterns)

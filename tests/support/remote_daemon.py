@@ -138,6 +138,12 @@ class RemoteDaemon:
             self._errors += self._read(self.process.stderr.fileno(), deadline)
         return self._errors
 
+    def wait_for_more_error(self, seconds: float = 60) -> bytes:
+        """Return what is on stderr, once there is more."""
+        assert self.process.stderr is not None
+        self._errors += self._read(self.process.stderr.fileno(), time.monotonic() + seconds)
+        return self._errors
+
     def _at_hand(self) -> list[Report]:
         """Return the reports that have been read already."""
         found = []
