@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from queue_base.accounts import Owner, become
+from queue_base.errors import Temporary
 from queue_local import mbox_file
 from queue_local.delivery import take_account
 from queue_local.mbox import deliver_mbox
@@ -267,7 +268,7 @@ def test_programs_that_lock_for_others_and_a_delivery_keep_each_other_out(
         return subprocess.run([need(program), *words], cwd=tmp_path, capture_output=True, timeout=60).returncode
 
     assert call(take) == 0
-    with pytest.raises(mbox_file.Temporary, match="File has been locked for 30 seconds straight"):
+    with pytest.raises(Temporary, match="File has been locked for 30 seconds straight"):
         deliver(tmp_path / "link", b"second", tmp_path)
     assert call(give_up) == 0
     box = open_box(str(tmp_path / "link"))
