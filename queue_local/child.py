@@ -31,7 +31,7 @@ def run_child(work: Callable[[int], Outcome], message: int, report: int, seconds
     code = TEMPORARY
     try:
         code, data = _run(work, message, report, seconds)
-        signal.alarm(0)
+        _take_no_more_signals()
         write_all(_REPORT, data)
     finally:
         # Nothing of the parent's (its loop, buffers, exit handlers) may run in here.
@@ -63,7 +63,7 @@ def _take_signals(seconds: int) -> None:
     """Undo what queue-local has set, for this process and those that it runs; its own limit is an alarm."""
     for number in signal.SIGINT, signal.SIGHUP:
         signal.signal(number, signal.SIG_DFL)
-    signal.signal(signal.SIGTERM, _stopped)
+    signal.signal(signal.SIGTERM, _told_to_end)
     signal.signal(signal.SIGALRM, _timeout)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     signal.alarm(seconds)
@@ -89,9 +89,17 @@ def _above(handle: int) -> int:
     return handle
 
 
+def _take_no_more_signals() -> None:
+    """Let nothing break off what is left to do, which is to clean up and to report; queue-local sees that it ends."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGALRM, signal.SIG_IGN)
+
+
 def _timeout(number: int, frame: object) -> None:
+    _take_no_more_signals()
     raise Interrupted("Timeout on delivery")
 
 
-def _stopped(number: int, frame: object) -> None:
+def _told_to_end(number: int, frame: object) -> None:
+    _take_no_more_signals()
     raise Interrupted("Delivery process was told to end")

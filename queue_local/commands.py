@@ -84,8 +84,14 @@ def preline(words: list[str]) -> int:
 
 
 def forward(addresses: list[str]) -> int:
-    """Forward the message to the addresses; return 0. Raises Temporary, Permanent."""
+    """Forward the message to the addresses; return 0."""
     _need(addresses, 1, "forward")
+    _forward(addresses, "forward")
+    return 0
+
+
+def _forward(addresses: list[str], name: str) -> None:
+    """Forward the message, and say so as the program `name`. Raises Temporary, Permanent."""
     head, sender = os.environb.get(b"DTLINE"), os.environb.get(b"NEWSENDER")
     if head is None or sender is None:
         raise Permanent("unable to forward message: DTLINE or NEWSENDER is not set; run it from a .qmail file")
@@ -106,8 +112,7 @@ def forward(addresses: list[str]) -> int:
     if code:
         kind = Permanent if 11 <= code <= 40 else Temporary
         raise kind(f"unable to forward message: queue-enqueue exited {code}")
-    write_all(1, b"forward: qp %d\n" % pid)
-    return 0
+    write_all(1, b"%s: qp %d\n" % (name.encode(), pid))
 
 
 def condredirect(words: list[str]) -> int:
@@ -116,7 +121,7 @@ def condredirect(words: list[str]) -> int:
     if not _succeeds(words[1:]):
         return 0
     os.lseek(0, 0, os.SEEK_SET)
-    forward(words[:1])
+    _forward(words[:1], "condredirect")
     return _STOP
 
 

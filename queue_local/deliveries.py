@@ -2,10 +2,13 @@
 
 `start` forks; `prepare` and `run` are the loop's pair: they wait for the pipes, and turn each process
 that has ended into its end. A process whose time is up ends by itself; if it cannot, its whole session is killed.
+`finish` sets a time for all of them, at which they are told to end.
 """
 
+import math
 import os
 import select
+import signal
 import time
 from collections.abc import Callable
 from typing import NamedTuple
@@ -22,6 +25,8 @@ from queue_wire.local_result import RESULT_MAX, Forward, Outcome, unpack_result
 
 # How long after its time a process may clean up before it is killed.
 GRACE = 30.0
+# The same for one that was told to end: queue-send waits for it, and its supervisor for queue-send.
+LAST_GRACE = 10.0
 _LETTERS = {0: verdict.SUCCESS, PERMANENT: verdict.PERMANENT}
 
 
@@ -35,16 +40,28 @@ class Ended(NamedTuple):
 
 
 class _Delivery:
-    """A process in flight: its job, its pid, our end of its pipe, when to kill it, what it said."""
+    """A process in flight: its job, its pid, our end of its pipe, when to kill it, what it said.
 
-    __slots__ = ("data", "job", "kill_at", "pid", "pipe")
+    `told`: it was told to end.
+    """
+
+    __slots__ = ("data", "job", "kill_at", "pid", "pipe", "told")
 
     def __init__(self, job: Job, pid: int, pipe: int, kill_at: float) -> None:
         self.job = job
         self.pid = pid
         self.pipe = pipe
         self.kill_at = kill_at
+        self.told = False
         self.data = bytearray()
+
+    def tell_to_end(self, grace: float) -> None:
+        """Have it end its program and clean up, also where it is stopped; it is killed after `grace` seconds."""
+        self.told = True
+        self.kill_at = min(self.kill_at, time.monotonic() + grace)
+        # It is not reaped yet, so that its number is nobody else's.
+        os.kill(self.pid, signal.SIGTERM)
+        os.kill(self.pid, signal.SIGCONT)
 
 
 class Deliveries:
@@ -54,6 +71,7 @@ class Deliveries:
         self.limit = limit
         self._grace = grace
         self._running: dict[int, _Delivery] = {}
+        self._finish_at = math.inf
 
     def __len__(self) -> int:
         return len(self._running)
@@ -69,6 +87,8 @@ class Deliveries:
             pipe, writer = os.pipe()
         except OSError as error:
             raise Temporary(f"Unable to make a pipe for a delivery: {reason(error)}. (#4.3.0)") from error
+        # It ignores TERM until it has its handlers, as we do; one that comes before that must wait for them.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         try:
             pid = os.fork()
             if not pid:
@@ -77,26 +97,31 @@ class Deliveries:
             os.close(pipe)
             raise Temporary(f"Unable to fork: {reason(error)}. (#4.3.0)") from error
         finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             os.close(writer)
         os.set_blocking(pipe, False)
         self._running[pipe] = _Delivery(job, pid, pipe, time.monotonic() + seconds + self._grace)
 
+    def finish(self, seconds: float) -> None:
+        """Have what runs after so many seconds told to end, and what is started after that at once."""
+        self._finish_at = time.monotonic() + seconds
+
     def prepare(self, poll: select.poll) -> float | None:
-        """Register what to wait for; return the seconds until a process has to be killed, None for never."""
+        """Register what to wait for; return the seconds until a process has to be ended, None for never."""
         for pipe in self._running:
             poll.register(pipe, select.POLLIN)
-        times = [delivery.kill_at for delivery in self._running.values()]
+        times = [min(each.kill_at, math.inf if each.told else self._finish_at) for each in self._running.values()]
         return max(0.0, min(times) - time.monotonic()) if times else None
 
     def run(self, ready: set[int]) -> list[Ended]:
-        """Read from the ready pipes, kill what is over its time; return what has ended."""
+        """Read from the ready pipes, end what is over its time; return what has ended."""
         ended = []
         for pipe in ready & self._running.keys():
             delivery = self._running[pipe]
             try:
                 delivery.data += read_available(pipe) or b""
             except PeerLost:
-                ended.append(self._finish(delivery))
+                ended.append(self._reap(delivery))
                 continue
             if len(delivery.data) > 2 * RESULT_MAX:
                 # No delivery of ours says so much.
@@ -104,13 +129,15 @@ class Deliveries:
                 delivery.kill_at = 0.0
         now = time.monotonic()
         for delivery in self._running.values():
+            if now >= self._finish_at and not delivery.told:
+                delivery.tell_to_end(min(self._grace, LAST_GRACE))
             if now >= delivery.kill_at:
                 end_session(delivery.pid)
                 # Its pipe ends with it. A process that hangs in the kernel keeps its place until then.
                 delivery.kill_at = now + self._grace
         return ended
 
-    def _finish(self, delivery: _Delivery) -> Ended:
+    def _reap(self, delivery: _Delivery) -> Ended:
         # The pipe is at its end, so the process is past its last line: this waits for no work of its.
         found = os.waitid(os.P_PID, delivery.pid, os.WEXITED | os.WNOWAIT)
         if found is not None and (found.si_code != os.CLD_EXITED or found.si_status == Interrupted.exit_code):

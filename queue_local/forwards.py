@@ -5,6 +5,7 @@ whose answer is late hangs, as the disk may: it is killed, and until it is gone 
 `prepare` and `run` are the loop's pair.
 """
 
+import math
 import os
 import select
 import signal
@@ -72,6 +73,7 @@ class Forwards:
         self._home = home
         self._pending: dict[int, tuple[Ended, float]] = {}
         self._process: _Process | None = None
+        self._finish_at = math.inf
         self._start()
 
     def __len__(self) -> int:
@@ -91,8 +93,14 @@ class Forwards:
         except FormatError as error:
             return _deferral(ended, str(error))
         # Its recipients are on their way; only the text is needed now.
-        self._pending[ended.job.number] = ended._replace(forward=None), time.monotonic() + seconds
+        late = min(time.monotonic() + seconds, self._finish_at)
+        self._pending[ended.job.number] = ended._replace(forward=None), late
         return None
+
+    def finish(self, seconds: float) -> None:
+        """Give no forward more than so many seconds from now."""
+        self._finish_at = time.monotonic() + seconds
+        self._pending = {number: (ended, min(late, self._finish_at)) for number, (ended, late) in self._pending.items()}
 
     def prepare(self, poll: select.poll) -> float | None:
         """Register what to wait for; return the seconds until a forward is late, None for never."""

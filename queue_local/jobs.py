@@ -26,25 +26,38 @@ class BadJob(FormatError):
 
 
 class Jobs:
-    """The reading end. `open` is False after its end; what was read before that is still handed over."""
+    """The reading end. `open` is False after its end; what was read before that is still handed over.
+
+    `ended` is True as soon as the other end is closed, also while more is in the pipe than there is room for.
+    """
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
         self.open = True
+        self.ended = False
         self._reader = NetstringReader(_CAP)
 
-    def prepare(self, poll: select.poll) -> None:
-        """Register for reading."""
-        if self.open:
-            poll.register(self.descriptor, select.POLLIN)
+    def prepare(self, poll: select.poll, room: bool) -> None:
+        """Register for reading if there is room for jobs, and for the end of the other side."""
+        if self.open and (room or not self.ended):
+            poll.register(self.descriptor, select.POLLIN if room else 0)
 
-    def run(self, ready: set[int]) -> None:
-        """Read what is there."""
-        if self.descriptor in ready:
-            try:
-                self._reader.feed(read_available(self.descriptor) or b"")
-            except PeerLost:
-                self.open = False
+    def run(self, ready: set[int], room: bool) -> None:
+        """Read what is there, if there is room; if not, the pipe is ready at its end only."""
+        if self.descriptor not in ready:
+            return
+        if not room:
+            self.ended = True
+            return
+        try:
+            self._reader.feed(read_available(self.descriptor) or b"")
+        except PeerLost:
+            self.stop()
+
+    def stop(self) -> None:
+        """Take no more."""
+        self.open = False
+        self.ended = True
 
     def next(self) -> Job | None:
         """Return the next job, None where no whole one is there. Raises BadJob; FormatError if framing is lost."""

@@ -3,7 +3,8 @@
 `queue-local [--home HOME]`, started by queue-start. fd 0 gives jobs (queue_wire.job, one recipient each),
 fd 1 takes reports (queue_wire.report), `ready` first. Each job is a process of its own that becomes the
 recipient's user, where queue-local is root. Bad jobs are logged and answered; lost framing ends it with 111.
-At the end of fd 0 nothing more is started; it ends when the deliveries in flight have.
+At the end of fd 0 nothing more is started; it ends when the deliveries in flight have, for which they get
+control/localstoptimeout seconds.
 """
 
 import functools
@@ -72,23 +73,27 @@ def start_waiting(home: Home, jobs: Jobs, deliveries: Deliveries, forwards: Forw
 
 def loop(home: Home, jobs: Jobs, deliveries: Deliveries, forwards: Forwards, reports: OutPipe) -> int:
     """Serve until the jobs end and every delivery has been reported; return the exit code. Raises PeerLost."""
-    code = 0
+    code, told = 0, False
     while jobs.open or deliveries or forwards or reports.held:
         poll = select.poll()
-        if deliveries.room > len(forwards):
-            jobs.prepare(poll)
+        room = deliveries.room > len(forwards)
+        jobs.prepare(poll, room)
         if reports.held:
             poll.register(reports.descriptor, select.POLLOUT)
         ready = wait(poll, deliveries, forwards)
         for report in finished(home, ready, deliveries, forwards):
             reports.put(pack_report(report))
-        jobs.run(ready)
+        jobs.run(ready, room)
         try:
             for report in start_waiting(home, jobs, deliveries, forwards):
                 reports.put(pack_report(report))
         except FormatError as error:
             complain(PROGRAM, f"alert: unable to read jobs: {error}; no more are taken, those in flight are finished")
-            jobs.open, code = False, TEMPORARY
+            jobs.stop()
+            code = TEMPORARY
+        if jobs.ended and not told:
+            told = True
+            finish(home, deliveries, forwards)
         reports.flush()
     return code
 
@@ -103,11 +108,19 @@ def finished(home: Home, ready: set[int], deliveries: Deliveries, forwards: Forw
     yield from forwards.run(ready)
 
 
-def drain(deliveries: Deliveries) -> None:
-    """Wait for the deliveries in flight, which nobody is left to hear of; keep their time limits.
+def finish(home: Home, *parts: Deliveries | Forwards) -> None:
+    """Bound the time that the deliveries in flight still have."""
+    seconds = settings.stop_timeout(home)
+    for part in parts:
+        part.finish(seconds)
+
+
+def drain(home: Home, deliveries: Deliveries) -> None:
+    """Wait for the deliveries in flight, which nobody is left to hear of.
 
     Their forwards are not made: they are delivered again, and that would be a second copy for sure.
     """
+    finish(home, deliveries)
     while deliveries:
         deliveries.run(wait(select.poll(), deliveries))
 
@@ -129,7 +142,7 @@ def serve(home: Home) -> int:
         return loop(home, Jobs(0), deliveries, forwards, reports)
     except PeerLost:
         # queue-send is gone, as at the end of fd 0; its successor delivers again what it has not heard of.
-        drain(deliveries)
+        drain(home, deliveries)
         return 0
     finally:
         forwards.close()

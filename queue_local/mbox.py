@@ -1,6 +1,6 @@
 """Appends one message to an mbox file (mbox(5), qmail-local(8)), so that what is in it stays whole.
 
-Locked with flock and FILE.lock; what was reported as delivered is safe on the disk. A write that fails is
+Locked with flock, fcntl and FILE.lock; what was reported as delivered is safe on the disk. A write that fails is
 truncated back. One that was cut by a kill or a power cut is truncated back by the next delivery, which finds
 the old length in the lock file; where the directory may not be written there is no lock file, and it stays,
 as in qmail. Every failure is Temporary, with qmail-local's text.
@@ -35,7 +35,11 @@ def deliver_mbox(path: str, head: bytes, message: int) -> None:
 
 def _undo_cut(box: Box) -> None:
     """Remove the piece of a message that a delivery which was killed has left at the end of the file."""
-    left = box.lock.left if box.lock else Journal()
+    for lock in box.locks:
+        _undo(box, lock.left)
+
+
+def _undo(box: Box, left: Journal) -> None:
     size, end = os.fstat(box.handle).st_size, left.length + left.added
     if not left.length < size <= end:
         return
@@ -49,16 +53,15 @@ def _undo_cut(box: Box) -> None:
 def _append(box: Box, head: bytes, message: int) -> None:
     length = os.fstat(box.handle).st_size
     start = missing_end(_last_bytes(box.handle, length)) + head
-    if box.lock:
+    if box.journal:
         added, check = _check(mbox_text(start, _message(message)))
-        box.lock.write(Journal(length, added, check, fold(head)))
-    if box.lock or not length:
+        box.journal.write(Journal(length, added, check, fold(head)))
+    if box.journal or not length:
         box.sync_names()
     try:
         for piece in _gathered(mbox_text(start, _message(message))):
             write_all(box.handle, piece)
-            if box.lock:
-                box.lock.touch()
+            box.touch()
         os.fsync(box.handle)
     except BaseException:
         _cut_back(box, length)

@@ -1,20 +1,25 @@
 """Opens and locks the file of an mbox line, which may be anything at all: `open_box`.
 
 A link is followed where its owner is this user or root. Refused is a hard link, a FIFO, a device, a directory, and
-another user's file in a directory where others may make files; /dev/null discards. Two locks are taken, both or
-neither while others wait for one: flock, and FILE.lock where its directory may be written.
+another user's file in a directory where others may make files; /dev/null discards.
+
+Locks are taken without waiting, all of them or none: flock, fcntl's lock, and FILE.lock for the line's own name and
+for each name that links lead to, since some programs lock the one and some the other. Where FILE.lock cannot be made
+it must not be there.
 """
 
+import contextlib
 import errno
 import fcntl
 import os
 import random
 import stat
+import struct
 import time
 
 from queue_base.durable import sync_filesystem, sync_path
 from queue_base.errors import Temporary, reason
-from queue_local.mbox_lock import DotLock, take_dotlock
+from queue_local.mbox_lock import DotLock, is_in_use, take_dotlock
 
 # qmail-local's time to wait for a lock.
 LOCK_SECONDS = 30.0
@@ -23,28 +28,41 @@ _LINKS = 40
 _NEW = os.O_CREAT | os.O_EXCL
 # What is opened has been looked at, but may be something else by now: a FIFO must not hold us up.
 _FLAGS = os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-# No lock file can be made here, ever; flock alone has to do, as in Postfix.
+# No lock file can be made here, ever; the kernel's locks have to do, as in Postfix.
 _NO_DOTLOCK = frozenset((errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG))
-_NO_FLOCK = frozenset((errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL))
+_NO_KERNEL_LOCK = frozenset((errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL))
+# struct flock: all of the file, however long it becomes. The lock belongs to the open file: it meets the classic fcntl
+# lock of every other program, and is not lost when this process closes another descriptor of the file.
+_WHOLE_FILE = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
 _NULL_DEVICE = os.makedev(1, 3)
 
 
 class Box:
-    """An mbox that is open and locked; `lock` is None where there is only the flock."""
+    """An mbox that is open and locked; `locks` are its lock files, the file's own name first."""
 
-    __slots__ = ("handle", "keep_lock", "lock", "path", "target")
+    __slots__ = ("handle", "keep_lock", "locks", "target")
 
-    def __init__(self, path: str, target: str, handle: int, lock: DotLock | None) -> None:
-        self.path = path
+    def __init__(self, target: str, handle: int, locks: list[DotLock]) -> None:
         self.target = target
         self.handle = handle
-        self.lock = lock
+        self.locks = locks
         # Set where the file could not be repaired: the next delivery finds the journal, and does it.
         self.keep_lock = False
 
+    @property
+    def journal(self) -> DotLock | None:
+        """The lock file that has the journal; None where no lock file could be made."""
+        return self.locks[0] if self.locks else None
+
+    def touch(self) -> None:
+        """Say that it is still locked; call this every now and then."""
+        for lock in self.locks:
+            lock.touch()
+
     def sync_names(self) -> None:
-        """Make the names of the file and of its lock file safe. Raises OSError."""
-        for directory in {os.path.dirname(path) or "." for path in (self.path, self.target)}:
+        """Make the names of the file and of its journal safe. Raises OSError."""
+        paths = [self.target, *(lock.path for lock in self.locks[:1])]
+        for directory in {os.path.dirname(path) or "." for path in paths}:
             try:
                 sync_path(directory)
             except PermissionError:
@@ -53,8 +71,8 @@ class Box:
 
     def close(self) -> None:
         """Unlock and close it."""
-        if self.lock:
-            self.lock.close(remove=not self.keep_lock)
+        for lock in self.locks:
+            lock.close(remove=not self.keep_lock)
         os.close(self.handle)
 
 
@@ -69,10 +87,10 @@ def open_box(path: str) -> Box | None:
 def _open_box(path: str) -> Box | None:
     deadline, pause = time.monotonic() + LOCK_SECONDS, _PAUSE
     while True:
-        target = _find_target(path)
-        if target is None:
+        names = _follow(path)
+        if not names:
             return None
-        box = _try_locks(path, target, _open(target))
+        box = _try_locks(path, names, _open(names[-1]))
         if box:
             return box
         if time.monotonic() >= deadline:
@@ -82,19 +100,22 @@ def _open_box(path: str) -> Box | None:
         pause = min(pause * 1.5, _PAUSE_MOST)
 
 
-def _find_target(path: str) -> str | None:
-    """Return the path that links lead to, None for /dev/null. Raises Temporary for what mail is not appended to."""
-    name = path
+def _follow(path: str) -> list[str]:
+    """Return the file's names: `path`, and where links lead, the file itself last; empty for /dev/null.
+
+    Raises Temporary for what mail is not appended to.
+    """
+    names = [path]
     for _ in range(_LINKS):
         try:
-            found = os.lstat(name)
+            found = os.lstat(names[-1])
         except FileNotFoundError:
-            return name
+            return names
         if not stat.S_ISLNK(found.st_mode):
-            return name if _is_mailbox(path, found) else None
+            return names if _is_mailbox(path, found) else []
         if found.st_uid not in (0, os.geteuid()):
             raise _refused(path, "it is a link of another user")
-        name = os.path.join(os.path.dirname(name), os.readlink(name))
+        names.append(os.path.join(os.path.dirname(names[-1]), os.readlink(names[-1])))
     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
 
 
@@ -136,17 +157,28 @@ def _open(target: str) -> int:
         return os.open(target, os.O_WRONLY | _FLAGS)
 
 
-def _try_locks(path: str, target: str, handle: int) -> Box | None:
-    """Return the box with both locks, or None, with `handle` closed, while somebody else has one of them."""
+def _try_locks(path: str, names: list[str], handle: int) -> Box | None:
+    """Return the box with all locks, or None, with `handle` closed, while somebody else has one of them."""
     box = None
     try:
-        alone = _flock(handle)
-        if alone is not False and _still_named(path, target, handle):
-            box = _dotlocked(path, target, handle, bool(alone))
+        locked = _take_kernel_locks(handle)
+        if locked is not False and _still_named(path, names[-1], handle):
+            locks = _take_dotlocks(names, bool(locked))
+            box = None if locks is None else Box(names[-1], handle, locks)
         return box
     finally:
         if box is None:
             os.close(handle)
+
+
+def _take_kernel_locks(handle: int) -> bool | None:
+    """Return whether we have flock and fcntl's lock; None where the file system has neither."""
+    # FILE.lock comes after them: Debian's policy (section 11.6) wants fcntl's lock first.
+    found = _flock(handle)
+    if found is False:
+        return False
+    also = _record_lock(handle)
+    return found if also is None else also
 
 
 def _flock(handle: int) -> bool | None:
@@ -156,7 +188,20 @@ def _flock(handle: int) -> bool | None:
     except BlockingIOError:
         return False
     except OSError as error:
-        if error.errno not in _NO_FLOCK:
+        if error.errno not in _NO_KERNEL_LOCK:
+            raise
+        return None
+    return True
+
+
+def _record_lock(handle: int) -> bool | None:
+    """Do the same with fcntl(2)'s lock, which other programs take with fcntl or lockf."""
+    try:
+        fcntl.fcntl(handle, fcntl.F_OFD_SETLK, _WHOLE_FILE)
+    except (BlockingIOError, PermissionError):
+        return False  # POSIX allows either.
+    except OSError as error:
+        if error.errno not in _NO_KERNEL_LOCK:
             raise
         return None
     return True
@@ -175,16 +220,39 @@ def _still_named(path: str, target: str, handle: int) -> bool:
     return (held.st_dev, held.st_ino) == (found.st_dev, found.st_ino)
 
 
-def _dotlocked(path: str, target: str, handle: int, alone: bool) -> Box | None:
+def _take_dotlocks(names: list[str], alone: bool) -> list[DotLock] | None:
+    """Return the lock files of all names, as far as they can be made; None while somebody else has one of them."""
+    taken: list[DotLock] = []
+    with contextlib.ExitStack() as undoing:
+        for path in _lock_paths(names):
+            lock, in_use = _take_dotlock(path, alone)
+            if lock:
+                taken.append(lock)
+                undoing.callback(lock.close)
+            elif in_use and not (alone and _is_held_by_a_stranger(path)):
+                return None
+        undoing.pop_all()
+    return taken
+
+
+def _take_dotlock(path: str, alone: bool) -> tuple[DotLock | None, bool]:
+    """Return the lock file, None where we have none, and whether it is somebody's."""
     try:
-        lock = take_dotlock(path + ".lock", alone)
+        return take_dotlock(path, alone), True
     except OSError as error:
         if error.errno not in _NO_DOTLOCK or not alone:
             raise
-        return Box(path, target, handle, None)
-    if lock is None and not (alone and _is_held_by_a_stranger(path + ".lock")):
-        return None
-    return Box(path, target, handle, lock)
+        return None, is_in_use(path)
+
+
+def _lock_paths(names: list[str]) -> list[str]:
+    """Return the paths of the lock files, that of the file itself first, one for each name in each directory."""
+    found: dict[tuple[int, int, str], str] = {}
+    for name in reversed(names):
+        directory, base = os.path.split(name)
+        place = os.stat(directory or ".")
+        found.setdefault((place.st_dev, place.st_ino, base), name + ".lock")
+    return list(found.values())
 
 
 def _is_held_by_a_stranger(lock: str) -> bool:

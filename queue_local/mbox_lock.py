@@ -2,11 +2,12 @@
 
 It is there with its journal in one step, where the file system can do that. One that nobody has touched for
 STALE seconds (procmail's LOCKTIMEOUT) is broken. One of ours is taken over at once where the caller has FILE's
-flock: whoever made it held that, and so has ended. Raises OSError as the system calls give it.
+kernel lock: whoever made it held that, and so has ended. Raises OSError as the system calls give it.
 """
 
 import errno
 import os
+import re
 import stat
 import time
 
@@ -15,12 +16,16 @@ from queue_wire.errors import FormatError
 from queue_wire.mbox_journal import SIZE, Journal, pack_journal, unpack_journal
 
 STALE = 1024.0
+# Where a lock file can neither be made nor broken, this age ends it, as in liblockfile, which Debian's programs use.
+UNTOUCHED = 300.0
 # How often a lock that is held for long is touched, so that nobody takes it for stale.
 TOUCH = 60.0
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _NAMELESS = os.O_RDWR | os.O_TMPFILE | os.O_CLOEXEC
 # No O_TMPFILE in this file system, or no /proc to name what it made.
 _NO_NAMELESS = frozenset((errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT))
+# Nine digits hold every process's number; 0 is a lock that is nobody's in particular.
+_NUMBER = re.compile(rb"[1-9][0-9]{0,8}(?![0-9])")
 # A FIFO or a link in the lock's place is no lock of ours, and must not hold us up.
 _OURS = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -65,7 +70,7 @@ class DotLock:
 
 
 def take_dotlock(path: str, alone: bool) -> DotLock | None:
-    """Return the lock at `path`, None while somebody else has it; `alone`: the caller holds the mbox's flock."""
+    """Return the lock at `path`, None while somebody else has it; `alone`: the caller holds the mbox's kernel lock."""
     for _ in range(2):
         try:
             return _make(path)
@@ -80,6 +85,41 @@ def take_dotlock(path: str, alone: bool) -> DotLock | None:
             return None
         _break(path, stale)
     return None
+
+
+def is_in_use(path: str) -> bool:
+    """Return whether there is a lock file that somebody has, for a caller who cannot make one.
+
+    It is in use until nobody has touched it for UNTOUCHED seconds, or STALE where it names a process that lives.
+    """
+    try:
+        age = time.time() - os.lstat(path).st_mtime
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENAMETOOLONG):
+            return False
+        raise
+    return age < UNTOUCHED or (age < STALE and _names_a_process(path))
+
+
+def _names_a_process(path: str) -> bool:
+    """Return whether a lock file holds the number of a process that lives."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        # As liblockfile reads it: digits at its start; others write the name of the host behind them.
+        number = _NUMBER.match(os.read(handle, 16))
+        if number:
+            os.kill(int(number[0]), 0)
+            return True
+    except PermissionError:
+        return True  # It is another user's.
+    except OSError:
+        pass
+    finally:
+        os.close(handle)
+    return False
 
 
 def _make(path: str) -> DotLock:

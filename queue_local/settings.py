@@ -14,6 +14,7 @@ DEFAULT_DELIVERY = b"./Maildir/\n"
 TIMEOUT = 1200
 # maildir(5) lets no delivery last longer: readers remove what is older than 36 hours from tmp/.
 TIMEOUT_MAX = 86400
+STOP_TIMEOUT = 60
 JOBS = 100
 # Descriptors that are not a delivery's: standard ones, files open for a moment.
 _SPARE = 32
@@ -33,6 +34,15 @@ def timeout(home: Home) -> int:
     if seconds < 0:
         seconds = read_number(home, "timeoutlocal", TIMEOUT)
     return min(max(1, seconds), TIMEOUT_MAX)
+
+
+def stop_timeout(home: Home) -> int:
+    """Return control/localstoptimeout: the seconds that deliveries in flight have when queue-send leaves."""
+    try:
+        return min(read_number(home, "localstoptimeout", STOP_TIMEOUT), TIMEOUT_MAX)
+    except Temporary as error:
+        complain("queue-local", f"warning: {error}; deliveries in flight have {STOP_TIMEOUT} s to end")
+        return STOP_TIMEOUT
 
 
 def forward_timeout(home: Home) -> int:

@@ -6,6 +6,7 @@ for sick hosts does not keep the reports of others waiting. Failures of a turn s
 are marked done. A daemon that is gone, or whose reports have no framing, makes queue-send leave.
 """
 
+import os
 import select
 from collections.abc import Collection
 
@@ -27,9 +28,14 @@ HELD_MOST = 1 << 20  # Bytes of jobs that the daemon has not read; over it, none
 
 
 class Channel:
-    """`kind` is "local" or "remote"; `peer` the daemon's name; jobs and reports are descriptors."""
+    """`kind` is "local" or "remote"; `peer` the daemon's name; jobs and reports are descriptors.
 
-    def __init__(self, run: Run, messages: Messages, kind: str, peer: str, jobs: int, reports: int) -> None:
+    `finishes`: at the end of its jobs the daemon bounds the time of those that it has, and reports on all of them.
+    """
+
+    def __init__(
+        self, run: Run, messages: Messages, kind: str, peer: str, jobs: int, reports: int, finishes: bool = False
+    ) -> None:
         self._run = run
         self._messages = messages
         self.kind = kind
@@ -38,10 +44,12 @@ class Channel:
         self._decisions = messages.decisions[kind]
         self._jobs = OutPipe(jobs)
         self._reports = reports
+        self._finishes = finishes
         self._reader = NetstringReader()
         self._flights: dict[int, Group] = {}  # by the number of the job, which is that of its first delivery
         self._ready = 0  # Jobs that the daemon takes at once; it says so when it has started.
         self.lost = False
+        self._told_to_finish = False
 
     @property
     def busy(self) -> bool:
@@ -64,12 +72,15 @@ class Channel:
             return
         try:
             if self._reports in ready:
-                self._take_reports(read_available(self._reports) or b"", now)
+                self._take_reports(self._read_reports(), now)
             self._start_jobs(now)
             self._decisions.apply()
             if self._jobs.held:
                 self._run.log.flush()
             self._jobs.flush()
+            if self._run.leaving and self._finishes and not self._told_to_finish and not self._jobs.held:
+                self._told_to_finish = True
+                os.close(self._jobs.descriptor)
         except PeerLost:
             self._lose()
 
@@ -114,6 +125,16 @@ class Channel:
         channel = self.kind.encode()
         for delivery, address in enumerate(addresses, first):
             self._run.log.put(logline.starting_delivery(delivery, group.attempt.message, channel, address))
+
+    def _read_reports(self) -> bytes:
+        """Return what has come. Raises PeerLost, but not where the daemon was told to finish and has."""
+        try:
+            return read_available(self._reports) or b""
+        except PeerLost:
+            if self._flights or not self._told_to_finish:
+                raise
+            self.lost = True
+            return b""
 
     def _take_reports(self, data: bytes, now: float) -> None:
         self._reader.feed(data)

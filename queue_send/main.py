@@ -64,7 +64,7 @@ class Sender:
         self._cleaner = Cleaner(self._run, wiring.CLEAN_IDS, wiring.CLEAN_ANSWERS)
         self._messages = Messages(self._run, layout, self._bouncer, self._delays, self._cleaner)
         self._channels = [
-            Channel(self._run, self._messages, "local", "queue-local", wiring.LOCAL_JOBS, wiring.LOCAL_REPORTS),
+            Channel(self._run, self._messages, "local", "queue-local", wiring.LOCAL_JOBS, wiring.LOCAL_REPORTS, True),
             Channel(self._run, self._messages, "remote", "queue-remote", wiring.REMOTE_JOBS, wiring.REMOTE_REPORTS),
         ]
         arrive = self._messages.arrive

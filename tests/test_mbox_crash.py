@@ -28,12 +28,17 @@ signal.signal(signal.SIGUSR2, late)
 _CALL = re.compile(r"(\w+)\(")
 
 
-def traced(box: Path, message: Path, fault: str = "") -> tuple[int, list[str]]:
-    """Deliver a message in a process under strace, which looks at the mbox and its lock; return exit and calls."""
+def traced(box: Path, message: Path, fault: str = "", name: Path | None = None) -> tuple[int, list[str]]:
+    """Deliver a message in a process under strace, which looks at the mbox and its lock; return exit and calls.
+
+    `name` is the name that it is delivered to, where that is a link.
+    """
     trace = box.parent / "trace"
-    paths = [word for path in (box, f"{box}.lock", box.parent) for word in ("-P", str(path))]
+    names = {box, name or box}
+    watched = [*names, *(f"{each}.lock" for each in names), *{each.parent for each in names}]
+    paths = [word for path in watched for word in ("-P", str(path))]
     words = [need("strace"), "-q", "-y", "-s", "40", "-o", str(trace), *paths, *(["-e", fault] if fault else [])]
-    process = start([*words, *delivering(box, message)])
+    process = start([*words, *delivering(name or box, message)])
     process.communicate(timeout=60)
     return process.returncode, trace.read_text("utf-8", "replace").splitlines()
 
@@ -51,35 +56,43 @@ def points(lines: list[str]) -> list[tuple[str, int]]:
 
 # strace sends both at the entry of the call. KILL ends it before, USR1 after: a call on the disk goes on to its end.
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGUSR1], ids=["before", "after"])
-@pytest.mark.parametrize("new", [False, True], ids=["an old file", "a new file"])
+@pytest.mark.parametrize(
+    ("new", "name"),
+    [(False, "place/box"), (True, "place/box"), (False, "links/link")],
+    ids=["an old file", "a new file", "a link"],
+)
 def test_a_kill_at_any_call_leaves_nothing_half_after_the_next_delivery(
-    tmp_path: Path, number: signal.Signals, new: bool
+    tmp_path: Path, number: signal.Signals, new: bool, name: str
 ) -> None:
     message, box = tmp_path / "killed", tmp_path / "place/box"
     message.write_bytes(BODY)
     box.parent.mkdir()
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links/link").symlink_to("../place/box")
     before = [] if new else [FIRST]
     for data in before:
         deliver(box, data, tmp_path)
     start_bytes = None if new else box.read_bytes()
-    code, lines = traced(box, message)
+    code, lines = traced(box, message, name=tmp_path / name)
     assert code == 0 and payloads(box) == [*before, KILLED]
     at = points(lines)
-    assert {"openat", "write", "fsync", "flock", "unlink", "close"} <= {name for name, _ in at} and len(at) > 15
+    calls = {call for call, _ in at}
+    assert {"openat", "write", "fsync", "flock", "fcntl", "unlink", "close"} <= calls and len(at) > 15
     halves = 0
-    for name, count in at:
+    for call, count in at:
         box.unlink()
         if start_bytes is not None:
             box.write_bytes(start_bytes)
-        code, lines = traced(box, message, f"inject={name}:signal={number.name}:when={count}")
-        assert "killed by" in lines[-1], f"{name} {count} was not reached"
+        fault = f"inject={call}:signal={number.name}:when={count}"
+        code, lines = traced(box, message, fault, tmp_path / name)
+        assert "killed by" in lines[-1], f"{call} {count} was not reached"
         if not box.exists():
             box.touch()
         halves += payloads(box) not in (before, [*before, KILLED])
-        deliver(box, LAST, tmp_path)
+        deliver(tmp_path / name, LAST, tmp_path)
         found = payloads(box)
-        assert found in ([*before, LAST], [*before, KILLED, LAST]), f"{name} {count}: {len(found)} messages"
-        assert sorted(os.listdir(box.parent)) == ["box", "trace"]
+        assert found in ([*before, LAST], [*before, KILLED, LAST]), f"{call} {count}: {len(found)} messages"
+        assert sorted(os.listdir(box.parent)) == ["box", "trace"] and os.listdir(tmp_path / "links") == ["link"]
     assert halves, "no kill left half of a message, so nothing was tested"
 
 

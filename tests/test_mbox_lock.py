@@ -181,19 +181,25 @@ def test_a_lock_that_is_held_for_long_is_touched(tmp_path: Path, monkeypatch: py
     lock.close()
 
 
-def test_a_file_system_without_flock_needs_the_lock_file(
-    box: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("missing", [{"flock"}, {"fcntl"}, {"flock", "fcntl"}], ids=" and ".join)
+def test_a_file_system_without_the_kernel_s_locks_needs_the_lock_file_and_without_one_the_other_does(
+    box: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: set[str]
 ) -> None:
-    def flock(handle: int, how: int) -> None:
+    def no_lock(handle: int, *how: object) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 
     def refused(path: str, alone: bool) -> None:
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    monkeypatch.setattr(fcntl, "flock", flock)
+    for name in missing:
+        monkeypatch.setattr(fcntl, name, no_lock)
     deliver(box, b"x", tmp_path)
     assert payloads(box) == [b"first\n", b"x\n"]
     monkeypatch.setattr(mbox_file, "take_dotlock", refused)
+    if len(missing) == 1:
+        deliver(box, b"y", tmp_path)
+        assert payloads(box) == [b"first\n", b"x\n", b"y\n"]
+        return
     with pytest.raises(Temporary, match=r"Unable to open .*/box: permission denied"):
         deliver(box, b"y", tmp_path)
 
