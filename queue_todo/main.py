@@ -97,7 +97,8 @@ class Classifier:
             self._reread(now)
         if self._watch.descriptor in ready:
             self._take_names(now)
-        if self._trigger is not None and self._trigger.descriptor in ready:
+        # Those who pulled it were named before that, so not before all names were taken.
+        if self._trigger is not None and self._trigger.descriptor in ready and not self._watch.more:
             self._take_trigger(self._trigger.clear(), now)
         if self._blind and now >= self._next_scan:
             self._next_scan = now + BLIND_SCAN

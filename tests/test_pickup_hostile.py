@@ -79,9 +79,9 @@ def test_what_others_own_and_cannot_be_moved_is_counted_once_and_passed_by(home:
     for each in ("a", "b", name(1)):
         (directory / each / "inside").mkdir(parents=True)
         os.chown(directory / each, USER, USER)
-    with PickupDaemon(home) as pickup:
+    with PickupDaemon(home, scan_every=0.3) as pickup:
         wait_until(lambda: pickup.said(b"\0"), why="the line")
-        (directory / "junk\udcff").touch()  # Which pyinotify cannot read, so there is another scan.
+        (directory / "junk\udcff").touch()  # What has such a name is found by a scan alone.
         os.rename(directory / "junk\udcff", directory / "other\udcff")
         leave(home)
         gone(home, "a", "b", name(1))

@@ -196,10 +196,15 @@ def shared_home(owner: int = OWNER) -> Iterator[Home]:
 class PickupDaemon:
     """A running queue-pickup; `log` is what it had queue-send print."""
 
-    def __init__(self, home: Home, preexec: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, home: Home, preexec: Callable[[], None] | None = None, scan_every: float | None = None
+    ) -> None:
+        """`scan_every` are seconds between scans, where they are to be fewer than in earnest."""
         script = "import sys, queue_inject.maildrop as m, queue_inject.pickup as p; "
         # A group is what the constants say, however slow the machine is.
         script += "p.RETRY_SECONDS = p.LOOK_SECONDS = 0.1; m.GROUP_SECONDS = 3600.0; "
+        if scan_every is not None:
+            script += f"p.SCAN_SECONDS = {scan_every}; "
         script += "sys.exit(p.main(sys.argv))"
         self.process = subprocess.Popen(
             [sys.executable, "-c", script, "--home", home.path],
