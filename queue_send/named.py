@@ -46,7 +46,7 @@ class Named:
 
         A relay is a destination for the domains without a line, and one in itself; only with both are there others.
         """
-        if self._local or not self._lines.domains:
+        if self._local or not self._routes or not self._lines.domains:
             return None
         if name in self._names:
             return name

@@ -69,7 +69,9 @@ class Scheduler(Destinations):
             if waiting is not None:
                 self._load_probe(waiting, now)
                 self._list(waiting, now)
-            self._call(self.relays.get(name), now)
+            relay = self.relays.get(name)
+            if relay is not None:
+                self._call(relay, now)
         if self._unchanged:
             self._renew(now)
         self.turns.age(now)
@@ -89,12 +91,12 @@ class Scheduler(Destinations):
         if not destination.queue or not self._may_start(destination, now):
             destination.called = False
             self._list(destination, now)  # What was withdrawn has left room.
-            self._call(relay, now)
+            if relay is not None:
+                self._call(relay, now)
             return None
         if relay is not None and not self._may_start_at(relay, now):
             relay.hold(destination)
             return None
-        destination.called = False
         group = destination.queue.popleft()
         most = min(destination.limits.recipients, self.turns.room(destination, self.settings.concurrency))
         if relay is not None:
@@ -110,6 +112,7 @@ class Scheduler(Destinations):
         destination.started(now)
         self.turns.started(group, destination, now)
         if relay is not None:
+            destination.called = False
             relay.started(now)
             self._call(relay, now)
         self._list(destination, now)
@@ -119,11 +122,12 @@ class Scheduler(Destinations):
         """Whether the window and the rate allow a start; a rate that does not is looked at again in time."""
         if destination.flying >= (1 if destination.dead else int(destination.window)):
             return False
-        return self._rate_allows(destination, now)
+        return destination.limits.rate is None or self._rate_allows(destination, now)
 
     def _may_start_at(self, relay: RelayTotal, now: float) -> bool:
         """Whether a relay's limits allow a start; a rate that does not is looked at again in time."""
-        return relay.flying < relay.limits.most and self._rate_allows(relay, now)
+        limits = relay.limits
+        return relay.flying < limits.most and (limits.rate is None or self._rate_allows(relay, now))
 
     def _rate_allows(self, rated: Rated, now: float) -> bool:
         start = rated.own_start(now)
@@ -145,9 +149,9 @@ class Scheduler(Destinations):
         if not destination.dead:
             self._load_more(destination)
 
-    def _call(self, relay: RelayTotal | None, now: float) -> None:
+    def _call(self, relay: RelayTotal, now: float) -> None:
         """Give a turn to one of those that wait for a relay, if it takes more. What lets a turn pass calls the next."""
-        if relay is not None and relay.waits and self._may_start_at(relay, now):
+        if relay.waits and self._may_start_at(relay, now):
             self.turns.call(relay)
 
     def _renew(self, now: float) -> None:
@@ -159,7 +163,8 @@ class Scheduler(Destinations):
                 destination.take_limits(self.settings.named.limits(destination.name, self.settings.limits))
                 destination.attach(self._relay(destination.name))
                 self._list(destination, now)
-                self._call(before, now)
+                if before is not None:
+                    self._call(before, now)
 
     # Ending
 
