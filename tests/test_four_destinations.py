@@ -1,10 +1,7 @@
 """A tarpit, a host that refuses and one that says 421 take nothing from a fast one. bench/fair measures the time."""
 
-import contextlib
-import socket
-from collections.abc import Iterator
-
 from support.four_hosts import FAST, SICK, Outcome, deliver
+from support.ports import refusing_port
 from support.raw_server import Peer, RawServer
 from support.saying import Say
 from support.sink import Sink, Tarpit
@@ -28,14 +25,6 @@ def unavailable_at_mail(peer: Peer) -> None:
     peer.hear()
     peer.say(b"421 4.3.2 closing")
     peer.wait_for_end()
-
-
-@contextlib.contextmanager
-def refusing_port() -> Iterator[int]:
-    """Give a port that is taken and at which nobody listens."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        yield int(taken.getsockname()[1])
 
 
 def run(hosts: tuple[str, ...], each: int = EACH) -> Outcome:

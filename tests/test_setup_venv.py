@@ -17,7 +17,8 @@ PYTHON = """
 here=CHECKOUT
 case "$1 ${2:-}" in
     *"MISSING"*) [ -f HERE/installed ] || exit 1 ;;
-    "-c print"* | "-c import sys; print"*) echo 3.11 ;;
+    *_base_executable*) echo HERE/tools/NAME VERSION ;;
+    "-c print"* | "-c import sys; print"*) echo VERSION ;;
     "-m venv")
         echo NOTE >>HERE/calls
         mkdir -p "$here/.venv/bin"
@@ -44,9 +45,11 @@ class Checkout:
             assert found is not None, tool
             (self.tools / tool).symlink_to(found)
 
-    def python(self, missing: str = "nothing of the kind", name: str = "python3", note: str = "venv") -> None:
+    def python(
+        self, missing: str = "nothing of the kind", name: str = "python3", note: str = "venv", version: str = "3.11"
+    ) -> None:
         """Put the stand-in on PATH; a program that holds `missing` fails, and making .venv leaves a note."""
-        text = PYTHON.replace("MISSING", missing).replace("CHECKOUT", f"'{self.path}'")
+        text = PYTHON.replace("MISSING", missing).replace("CHECKOUT", f"'{self.path}'").replace("VERSION", version)
         self.tool(name, text.replace("NAME", name).replace("NOTE", note))
 
     def system_python(self, missing: str = "nothing of the kind") -> None:
@@ -67,12 +70,16 @@ class Checkout:
         (self.tools / name).write_text(f"#!/bin/sh\n{text}\n".replace("HERE", f"'{self.top}'"))
         (self.tools / name).chmod(0o755)
 
-    def set_up(self, ci: str = "") -> subprocess.CompletedProcess[str]:
-        """Run it."""
+    def set_up(self, ci: str = "", python: str = "", within: Path | None = None) -> subprocess.CompletedProcess[str]:
+        """Run it, with $PYTHON where one is given, in the directory `within`."""
         environment = {**os.environ, "PATH": str(self.tools), "CI": ci, "SYSTEM_PYTHON": str(self.tools / SYSTEM)}
         environment.pop("PYTHON", None)
+        if python:
+            environment["PYTHON"] = python
         words = [str(self.path / "bin" / "setup-venv")]
-        return subprocess.run(words, env=environment, capture_output=True, text=True, check=False, timeout=60)
+        return subprocess.run(
+            words, env=environment, cwd=within, capture_output=True, text=True, check=False, timeout=60
+        )
 
 
 @pytest.fixture
@@ -153,6 +160,74 @@ def test_a_second_python_that_will_do_is_taken(checkout: Checkout) -> None:
     checkout.python(name="python3.12")
     assert checkout.set_up().returncode == 0
     assert checkout.calls() == ["venv", "pip"]
+
+
+@pytest.mark.parametrize("uid", [0, 1000])
+def test_the_python_that_is_given_is_taken_and_replaces_an_environment_of_another(checkout: Checkout, uid: int) -> None:
+    checkout.python()
+    checkout.system_python()
+    checkout.python(name="python3.13", note="given-venv", version="3.13")
+    checkout.be(uid)
+    assert checkout.set_up().returncode == 0
+    for python in ("python3.13", str(checkout.tools / "python3.13"), "python3.13"):
+        assert checkout.set_up(python=python).returncode == 0
+    assert checkout.calls()[2:] == ["given-venv", "pip"]
+    assert (checkout.path / ".venv/setup-stamp").read_text().splitlines()[1] == f"{checkout.tools}/python3.13 3.13"
+
+
+def test_a_path_that_is_given_is_relative_to_where_the_caller_is(checkout: Checkout) -> None:
+    checkout.python()
+    checkout.python(name="python3.13", note="given-venv", version="3.13")
+    assert checkout.set_up(python="tools/python3.13", within=checkout.top).returncode == 0
+    assert checkout.calls() == ["given-venv", "pip"]
+    end = checkout.set_up(python="tools/python3.13", within=checkout.path)
+    assert end.returncode == 1
+    assert end.stderr == (
+        f"setup-venv: fatal: unable to use PYTHON={checkout.path}/tools/python3.13: there is no such program\n"
+    )
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["no environment", "an environment of another"])
+@pytest.mark.parametrize(
+    ("missing", "why"),
+    [
+        ("3, 11", "it is Python 3.9, expected 3.11 or later"),
+        ("print", "it is no Python, or one that does not run: "),
+        ("ensurepip", "unable to make .venv: python3.13 lacks the module venv or ensurepip"),
+    ],
+)
+def test_a_python_that_is_given_and_will_not_do_is_an_error_and_no_other_is_taken(
+    checkout: Checkout, missing: str, why: str, there: bool
+) -> None:
+    checkout.python()
+    if there:
+        assert checkout.set_up().returncode == 0
+    before = checkout.calls()
+    checkout.python(missing, name="python3.13", version="3.9")
+    end = checkout.set_up(python="python3.13")
+    assert end.returncode == 1 and end.stderr.startswith("setup-venv: fatal: unable to ") and why in end.stderr
+    assert checkout.calls() == before
+    end = checkout.set_up(python="python3.99")
+    assert end.stderr == "setup-venv: fatal: unable to use PYTHON=python3.99: there is no such program\n"
+    assert (end.returncode, checkout.calls()) == (1, before)
+
+
+def test_the_environment_s_own_python_may_be_given(checkout: Checkout) -> None:
+    checkout.python()
+    assert checkout.set_up().returncode == 0
+    # It would be removed before it could make the next one.
+    (checkout.path / "setup.cfg").write_text("changed\n")
+    end = checkout.set_up(python=".venv/bin/python3", within=checkout.path)
+    assert (end.returncode, checkout.calls()) == (0, ["venv", "pip", "pip"])
+
+
+def test_a_python_that_became_another_one_gets_a_new_environment(checkout: Checkout) -> None:
+    checkout.python()
+    assert checkout.set_up().returncode == 0
+    checkout.python(version="3.13")
+    assert checkout.set_up().returncode == 0
+    assert checkout.set_up().stderr == ""
+    assert checkout.calls() == ["venv", "pip", "venv", "pip"]
 
 
 def test_a_package_index_that_cannot_be_reached_is_told_and_tried_again_by_the_next_run(checkout: Checkout) -> None:

@@ -1,8 +1,9 @@
 """The runs of bench/simulate and what it prints of them, with the goals of the scheduler beside."""
 
-import argparse
 from array import array
 from typing import NamedTuple
+
+from usage import Parser, amount, count, count_or_none
 
 from queue_send.destination import Limits
 from queue_send.events import Settings
@@ -35,14 +36,14 @@ def percentile(ordered: "array[float]", percent: float) -> float:
     return ordered[max(0, -int(-len(ordered) * percent // 100) - 1)]
 
 
-def main(argv: list[str]) -> int:
-    """Run and print. Returns 1 where a goal is missed."""
-    parser = argparse.ArgumentParser(prog="bench/simulate", description="Mail in a world with sick hosts, simulated.")
-    parser.add_argument("--messages", type=int, default=1_000_000)
-    parser.add_argument("--destinations", type=int, default=20_000)
-    parser.add_argument("--concurrency", type=int, default=250)
-    parser.add_argument("--hours", type=float, default=24.0, help="in which the mail comes in")
-    parser.add_argument("--seed", type=int, default=1)
+def main(text: str | None, argv: list[str]) -> int:
+    """Run and print; `text` is what --help says. Returns 1 where a goal is missed."""
+    parser = Parser(text)
+    parser.add_argument("--messages", type=count, default=1_000_000)
+    parser.add_argument("--destinations", type=count, default=20_000)
+    parser.add_argument("--concurrency", type=count, default=250)
+    parser.add_argument("--hours", type=amount, default=24.0, help="in which the mail comes in")
+    parser.add_argument("--seed", type=count_or_none, default=1)
     parser.add_argument("--no-plain", action="store_true", help="leave the plain scheduler out")
     arguments = parser.parse_args(argv)
     shape = Shape(arguments.destinations, arguments.hours * HOUR, arguments.seed)

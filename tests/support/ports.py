@@ -4,8 +4,10 @@ They are not among those that the kernel hands out to whoever asks for any, as t
 time (ip_local_port_range), so nobody takes them meanwhile.
 """
 
+import contextlib
 import secrets
 import socket
+from collections.abc import Iterator
 
 # From where Linux hands them out if nobody has changed it.
 _END = 32768
@@ -32,3 +34,11 @@ def free_ports(*names: str) -> dict[str, int]:
     while len(set(found.values())) < len(names):
         found = {name: free_port() for name in names}
     return found
+
+
+@contextlib.contextmanager
+def refusing_port() -> Iterator[int]:
+    """Give a port that is taken and at which nobody listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield int(taken.getsockname()[1])
