@@ -23,11 +23,11 @@ SIZES: dict[str, tuple[str, str, list[str]]] = {
         ["smtp-sink"],
     ),
     "inject": (
-        "--disk HERE --dir HERE --loop 1 --batch 20 --memory 20 --slow 1",
+        "--disk HERE --dir HERE --loop 1 --batch 20 --memory 20 --slow 1 --dirty 1",
         r"batch netstring, memory +\d+ kB after 1 messages, \d+ after 20",
         ["strace"],
     ),
-    "inject-startup": ("--runs 2 --dir HERE", r"sendmail +[\d.]+ ms +ratio +[\d.]+, goal 1.6 or less", []),
+    "inject-startup": ("--runs 2 --dir HERE", r"sendmail[a-z, ]* +[\d.]+ ms +ratio +[\d.]+, goal 1.6 or less", []),
     "million": ("--messages 50 --idle 0.1 --dir HERE", r"idle, it takes [\d.]+ % of a CPU \(goal 0\)", []),
     "remote": ("--messages 20 --runs 1 --dir HERE", r"best \d+ deliveries/s, goal 5000", ["smtp-sink"]),
     "report": (

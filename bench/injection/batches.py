@@ -41,7 +41,7 @@ import os, sys
 piece = os.urandom(1 << 20)
 while True:
     with open(sys.argv[1], "wb", buffering=0) as file:
-        for _ in range(1024):
+        for _ in range(int(sys.argv[2])):
             file.write(piece)
 """
 
@@ -80,12 +80,12 @@ def command(home: Home, form: str, reference: bool = False) -> list[str]:
 
 
 @contextlib.contextmanager
-def dirty_data(top: Path) -> Iterator[None]:
-    """Have another process write a gigabyte to the disk, over and over, which it never syncs."""
+def dirty_data(top: Path, megabytes: int) -> Iterator[None]:
+    """Have another process write so much to the disk, over and over, which it never syncs."""
     path = top / "dirty"
-    process = subprocess.Popen([sys.executable, "-c", _DIRTY, str(path)])
+    process = subprocess.Popen([sys.executable, "-c", _DIRTY, str(path), str(megabytes)])
     try:
-        while not path.exists() or path.stat().st_size < 1 << 28:
+        while not path.exists() or path.stat().st_size < megabytes << 18:
             time.sleep(0.05)
         yield
     finally:
