@@ -112,9 +112,10 @@ class Bouncer(Injecting):
         bouncer, recipient = b"", bounce_recipient(sender)
         if not recipient:
             bouncer, recipient = DOUBLE_BOUNCE_SENDER, controls.doublebounceto
-        header, unique = self._header(message), f"{int(now)}.{message}.{os.getpid()}.bounce"
+        header, date = self._header(message), self._run.clock.to_disk(int(now))
+        unique = f"{date}.{message}.{os.getpid()}.bounce"
         facts = BounceFacts(
-            controls.me, controls.bouncefrom, recipient, sender, failures, header, birth, int(now), unique
+            controls.me, controls.bouncefrom, recipient, sender, failures, header, birth, date, unique
         )
         return Mail(compose_steps(facts), bouncer, recipient)
 

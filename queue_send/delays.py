@@ -97,7 +97,7 @@ class Delays(Injecting):
 
     def _is_due(self, message: int, birth: int, now: int) -> bool:
         try:
-            told = max(self._store.told(message), self._unwritten.get(message, 0))
+            told = max(self._run.clock.from_disk(self._store.told(message)), self._unwritten.get(message, 0))
         except OSError:
             return False  # It cannot be delivered either; the next attempt will say so.
         return is_notice_due(self._run.controls.delaywarning, birth, told, now)
@@ -115,16 +115,19 @@ class Delays(Injecting):
             if first is not None:
                 break
             yield
-        if first is None or not self._may_be_tried(message) or not self._is_due(message, birth, int(now)):
+        clock = self._run.clock
+        since = clock.from_disk(birth) if first is not None else 0
+        if first is None or not self._may_be_tried(message) or not self._is_due(message, since, int(now)):
             del self._entries[message]
             return None
         yield
-        controls, unique = self._run.controls, f"{int(now)}.{message}.{os.getpid()}.delay"
+        controls, date = self._run.controls, clock.to_disk(int(now))
+        unique = f"{date}.{message}.{os.getpid()}.delay"
         recipients = (None if each is None else (each, texts.pop(each, b"")) for each in chain([first], left))
         recipient, until = bounce_recipient(sender), birth + controls.queuelifetime
         header = self._store.header(message)
         facts = DelayFacts(
-            controls.me, controls.bouncefrom, recipient, recipients, header, birth, until, int(now), unique
+            controls.me, controls.bouncefrom, recipient, recipients, header, birth, until, date, unique
         )
         self._composed[message] = int(now)
         return Mail(compose_notice(facts), b"", recipient)
@@ -146,8 +149,9 @@ class Delays(Injecting):
     def _sent(self, message: int) -> None:
         when = self._composed.pop(message)
         try:
-            self._store.set_told(message, when)
-            kept = self._store.told(message) >= when
+            told = self._run.clock.to_disk(when)
+            self._store.set_told(message, told)
+            kept = self._store.told(message) >= told
         except OSError as error:
             path = error.filename or self._store.layout.mess(message)
             self._run.log.warning(f"unable to change {path}: {reason(error)}; after a restart the notice is repeated")

@@ -23,7 +23,7 @@ from queue_send.retry import within_lifetime
 from queue_send.run import Run
 from queue_send.scheduler import Scheduler
 from queue_send.slices import AT_ONCE, Loading, Slice
-from queue_send.store import Store
+from queue_send.store import NO_PIECE, Piece, Store
 from queue_wire import logline
 from queue_wire.errors import FormatError
 from queue_wire.notice import Classified
@@ -162,7 +162,7 @@ class Messages:
             return False
         message, stamp = found
         try:
-            attempt, recipients = self._read(message, kind, stamp)
+            attempt, piece = self._read(message, kind, stamp)
         except FormatError as error:
             scheduler.absent(message)
             self.park(message, str(error))
@@ -172,12 +172,13 @@ class Messages:
         else:
             if attempt is None:
                 scheduler.absent(message)
-            elif attempt.rest is None and len(recipients) <= AT_ONCE:
-                groups = group_recipients(kind, attempt.sender, recipients, self._run.controls.routes)
+            elif piece.next is None and len(piece.recipients) <= AT_ONCE:
+                groups = group_recipients(kind, attempt.sender, piece.recipients, self._run.controls.routes)
                 scheduler.open(attempt, groups, now)
             else:
-                at = self._slice_of(attempt, kind)
-                self._long[kind].append(Loading(self.store, kind, attempt, at, self._run.controls.routes))
+                # Those that have to wait for their turn do not keep what was read.
+                first, at = (None if self._long[kind] else piece), self._slice_of(attempt, kind)
+                self._long[kind].append(Loading(self.store, kind, attempt, at, first, self._run.controls.routes))
                 scheduler.begin(attempt, now)
         return True
 
@@ -220,29 +221,29 @@ class Messages:
             return 0
         return known.at
 
-    def _read(self, message: int, kind: str, stamp: int | None) -> tuple[Attempt | None, list[tuple[int, bytes]]]:
-        """Return an attempt and its recipients, None where it is not to be tried. Raises FormatError, OSError.
+    def _read(self, message: int, kind: str, stamp: int | None) -> tuple[Attempt | None, Piece]:
+        """Return an attempt, None where it is not to be tried, and the first piece of its recipients.
 
-        Of a longer file the recipients are those of one piece, and the attempt has a `rest`.
+        Raises FormatError, OSError.
         """
         if message in self.parked or message in self.held:
-            return None, []
+            return None, NO_PIECE
         try:
             sender, born = self.store.load(message)
         except FileNotFoundError:
-            return None, []  # It has ended: an entry of a message that had two.
+            return None, NO_PIECE  # It has ended: an entry of a message that had two.
         known, clock = self.slices.get((kind, message)), self._run.clock
         piece = self.store.recipients(message, kind, known.at if known is not None and known.birth == born else 0)
         if known is not None and known.size != piece.size:
             piece = self.store.recipients(message, kind)  # What is known is of an earlier message of this number.
         left = piece.recipients or piece.next is not None
         if stamp is not None and left and stamp not in clock.all_from_disk(piece.due):
-            return None, []  # It was tried in between; its next attempt has an entry of its own.
+            return None, NO_PIECE  # It was tried in between; its next attempt has an entry of its own.
         birth = clock.from_disk(born)
         expires = birth + self._run.controls.lifetime(sender)
         attempt = Attempt(message, sender, birth, expires, piece.next, clock.from_disk(piece.due))
         attempt.born, attempt.size = born, piece.size
-        return attempt, piece.recipients
+        return attempt, piece
 
     def park(self, message: int, why: str) -> None:
         """Leave a message that cannot be read to a person: a mark in corrupt/, and an alert."""

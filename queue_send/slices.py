@@ -11,7 +11,7 @@ from typing import NamedTuple
 from queue_send.attempt import Attempt, Group
 from queue_send.nexthop import Grouping
 from queue_send.scheduler import Scheduler
-from queue_send.store import Store
+from queue_send.store import Piece, Store
 from queue_wire.smtproutes import Routes
 
 RECIPIENTS_MOST = 1000  # Recipients of one message that are in memory at once.
@@ -34,7 +34,11 @@ class Slice(NamedTuple):
 class Loading:
     """One message that is being loaded in steps."""
 
-    def __init__(self, store: Store, kind: str, attempt: Attempt, at: int, routes: Routes) -> None:
+    def __init__(
+        self, store: Store, kind: str, attempt: Attempt, at: int, first: Piece | None, routes: Routes
+    ) -> None:
+        """`at` is where the slice begins; `first` is the piece from there on, if it was read."""
+        self._first = first
         self._store = store
         self._kind = kind
         self.attempt = attempt
@@ -45,7 +49,7 @@ class Loading:
         """Load a slice, and yield between steps. Raises FormatError, OSError before anything is placed."""
         count = 0
         while self._at is not None and count < RECIPIENTS_MOST and not self.attempt.withdrawn:
-            piece = self._store.recipients(self.attempt.message, self._kind, self._at)
+            piece, self._first = self._first or self._store.recipients(self.attempt.message, self._kind, self._at), None
             found, self._at = piece.recipients, piece.next
             if len(found) > RECIPIENTS_MOST - count:
                 self._at = found[RECIPIENTS_MOST - count][0]

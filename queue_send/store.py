@@ -45,6 +45,9 @@ class Piece(NamedTuple):
     next: int | None
 
 
+NO_PIECE = Piece(0, 0, [], None)
+
+
 class Store:
     """One queue's info, local, remote, bounce and corrupt files; `kind` is "local" or "remote"."""
 
@@ -74,7 +77,7 @@ class Store:
         try:
             handle = os.open(self.layout.hashed(kind, message), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except FileNotFoundError:
-            return Piece(0, 0, [], None)
+            return NO_PIECE
         try:
             found = os.fstat(handle)
             data = os.pread(handle, PIECE, at)
