@@ -9,9 +9,12 @@ import errno
 import os
 import select
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
+
+GIVING = 0.002  # Seconds of a turn of the loop for giving back results; the last of them comes on top.
 
 Result = OSError | None
 Piece = tuple[Callable[[], None], Callable[[Result], None]]
@@ -59,15 +62,21 @@ class Syncing:
     def prepare(self, poll: "select.poll", now: float) -> float:
         """Wait for results."""
         poll.register(self._reader, select.POLLIN)
-        return 3600.0
+        return 0.0 if self._results else 3600.0
 
     def run(self, ready: dict[int, int], now: float) -> None:
-        """Give back the results that have come. Raises what a piece of work raised and should not have."""
+        """Give back the results that have come; those that take long in the next turns.
+
+        Raises what a piece of work raised and should not have.
+        """
         if self._reader in ready:
             os.read(self._reader, 65536)
-            while self._results:
-                then, result = self._results.popleft()
-                self._out -= 1
-                if result is not None and not isinstance(result, OSError):
-                    raise result
-                then(result)
+        until = time.monotonic() + GIVING
+        while self._results:
+            then, result = self._results.popleft()
+            self._out -= 1
+            if result is not None and not isinstance(result, OSError):
+                raise result
+            then(result)
+            if time.monotonic() >= until:
+                return

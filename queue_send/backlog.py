@@ -5,7 +5,9 @@ New mail is delivered from the first turn on, however long the queue. What the d
 
 import os
 import select
+import time
 from collections import deque
+from collections.abc import Iterator
 from functools import partial
 
 from queue_base.layout import Layout
@@ -14,7 +16,8 @@ from queue_send.run import Run
 from queue_wire.errors import FormatError
 from queue_wire.ids import unpack_id
 
-SLICE = 200  # Messages that one turn takes on.
+SLICE = 200  # Messages that one turn takes on, at the most,
+TAKING = 0.003  # and the seconds that it has for them.
 
 
 class Backlog:
@@ -23,10 +26,11 @@ class Backlog:
     def __init__(self, run: Run, layout: Layout, messages: Messages) -> None:
         self._run = run
         self._messages = messages
-        self._buckets = enumerate(layout.directories("info"))
-        self._bucket = -1
-        self._names: list[str] = []
-        self._unread: deque[tuple[int, str]] = deque()  # Buckets to be tried once more.
+        self._directories = iter(layout.directories("info"))
+        self._directory = ""
+        # Read as it goes: the names of a bucket may be a million.
+        self._names: Iterator[os.DirEntry[str]] = iter(())
+        self._unread: deque[str] = deque()  # Directories to be tried once more.
         self._done = False
 
     def prepare(self, poll: "select.poll", now: float) -> float:
@@ -37,16 +41,22 @@ class Backlog:
         """Take on one slice."""
         if self._done or self._run.leaving:
             return
-        if not self._names:
-            self._next_bucket()
-        slice_, self._names = self._names[:SLICE], self._names[SLICE:]
-        for name in slice_:
+        until = self._run.until(TAKING)
+        for _ in range(SLICE):
+            if time.monotonic() >= until:
+                return
+            name = self._next_name()
+            if self._done:
+                return
+            if name is None:
+                continue
             try:
                 message = unpack_id(os.fsencode(name))
             except FormatError:
                 continue  # Not a message: a person's file.
             try:
-                if self._messages.discover(message):
+                # A directory that is read once more has some that are known.
+                if not self._messages.known.holds(message) and self._messages.discover(message):
                     self._messages.known.note(message)
             except OSError as error:
                 self._run.again.later(("backlog", message), partial(self._discover_again, message), error)
@@ -54,25 +64,29 @@ class Backlog:
     def _discover_again(self, message: int, now: float) -> None:
         try:
             if self._messages.discover(message):
-                self._messages.known.note_late(message)
+                self._messages.known.note(message)
         except OSError as error:
             self._run.again.later(("backlog", message), partial(self._discover_again, message), error)
 
-    def _next_bucket(self) -> None:
-        if self._bucket >= 0:
-            self._messages.known.seal(self._bucket)
-        self._bucket, directory = self._unread.popleft() if self._unread else next(self._buckets, (-1, ""))
-        if self._bucket < 0:
-            self._done = True
-            self._messages.all_found()
-            return
+    def _next_name(self) -> str | None:
+        """Return the next name; None where a bucket has no more, or all of them."""
         try:
-            self._names = os.listdir(directory)
+            entry = next(self._names, None)
+            if entry is not None:
+                return entry.name
+            self._directory = self._unread.popleft() if self._unread else next(self._directories, "")
+            if self._directory:
+                self._names = os.scandir(self._directory)
+                return None
         except OSError as error:
-            self._run.again.later(directory, partial(self._read_again, self._bucket, directory), error)
+            self._names = iter(())
+            self._run.again.later(self._directory, partial(self._read_again, self._directory), error)
+            return None
+        self._done = True
+        self._messages.all_found()
+        return None
 
-    def _read_again(self, bucket: int, directory: str, now: float) -> None:
+    def _read_again(self, directory: str, now: float) -> None:
         """Read a directory that could not be read; its mail may be known from notices meanwhile, which is no harm."""
-        self._unread.append((bucket, directory))
+        self._unread.append(directory)
         self._done = False
-

@@ -4,6 +4,7 @@ Only `activelimit` messages are loaded, and none while nothing of it could be st
 """
 
 from collections import deque
+from collections.abc import Collection
 
 from queue_send.admission import Admission
 from queue_send.attempt import Attempt
@@ -11,6 +12,7 @@ from queue_send.away import Away
 from queue_send.destination import Destination
 from queue_send.events import Settings
 
+TRIED_MOST = 200_000  # Recipients that are remembered as tried, some 70 bytes each; others may be tried too soon.
 AHEAD = 1000  # Messages that are queued in one destination, at the most, beyond those that it has room for.
 
 
@@ -25,8 +27,12 @@ class Loading:
         self.running = 0
         self.admission = Admission()
         self._away = Away()
+        self._with_aside: dict[bytes, Destination] = {}
         self._wanting: deque[Destination] = deque()  # Those that have mail aside and room for it, or had.
         self.attempts: dict[int, Attempt | None] = {}
+        # Of messages that wait aside for some of their recipients: offsets of those that were tried meanwhile.
+        self._tried: dict[int, set[int]] = {}
+        self._tried_count = 0
 
     def arrived(self, message: int) -> None:
         """A new message."""
@@ -75,6 +81,26 @@ class Loading:
                 return found
         return None
 
+    def tried(self, message: int, stamp: int | None) -> Collection[int]:
+        """Return the offsets of recipients that are not to be tried now: they wait for their next attempt.
+
+        `stamp` is what `next_load` gave with the message; where there is one, the next attempt has come.
+        """
+        if stamp is not None:
+            self.forget_tried(message)
+        return self._tried.get(message, ())
+
+    def forget_tried(self, message: int) -> None:
+        """All recipients of a message that are left are to be tried, or none any more."""
+        self._tried_count -= len(self._tried.pop(message, ()))
+
+    def _keep_tried(self, attempt: Attempt) -> None:
+        if attempt.placed and self._tried_count < TRIED_MOST:
+            tried = self._tried.setdefault(attempt.message, set())
+            self._tried_count -= len(tried)
+            tried.update(attempt.placed)
+            self._tried_count += len(tried)
+
     def holds(self, message: int) -> bool:
         """Return whether a message is loaded: something of it is queued or in flight."""
         return message in self.attempts
@@ -83,6 +109,13 @@ class Loading:
     def active(self) -> int:
         """Messages that are loaded."""
         return len(self.attempts)
+
+    @property
+    def aside(self) -> int:
+        """Messages that wait for room in a destination, at the most: a key may be there twice."""
+        # Destinations may be very many; those with mail aside are few.
+        self._with_aside = {name: each for name, each in self._with_aside.items() if each.aside}
+        return sum(len(each.aside) for each in self._with_aside.values())
 
     def __len__(self) -> int:
         """Messages that wait or are loaded, at the most: a key may be there twice."""

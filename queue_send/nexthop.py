@@ -12,19 +12,41 @@ from queue_wire.destinationlimits import Lines, Way, choose_way
 from queue_wire.smtproutes import Routes
 
 
-def group_recipients(
-    kind: str, sender: bytes, recipients: list[Recipient], routes: Routes, lines: Lines
-) -> list[tuple[bytes, list[Recipient]]]:
-    """Return (nexthop, recipients) for each group; `kind` is local or remote.
+class Grouping:
+    """Groups the recipients of a message, some at a time; `kind` is local or remote.
 
     A VERP sender is another one for each recipient, so each of those goes alone.
     """
-    if kind == "local":
-        return [(recipient[1], [recipient]) for recipient in recipients]
-    ways = [choose_way(routes, lines, split_address(address)[1].lower()) for _, address in recipients]
-    if is_verp(sender):
-        return [(way.name, [recipient]) for way, recipient in zip(ways, recipients, strict=True)]
-    groups: dict[Way, list[Recipient]] = {}
-    for way, recipient in zip(ways, recipients, strict=True):
-        groups.setdefault(way, []).append(recipient)
-    return [(way.name, group) for way, group in groups.items()]
+
+    def __init__(self, kind: str, sender: bytes, routes: Routes, lines: Lines) -> None:
+        self._routes = routes
+        self._lines = lines
+        self._local = kind == "local"
+        self._alone = is_verp(sender)
+        self._single: list[tuple[bytes, list[Recipient]]] = []
+        self._groups: dict[Way, list[Recipient]] = {}
+
+    def add(self, recipients: list[Recipient]) -> None:
+        """Take some recipients."""
+        if self._local:
+            self._single += [(recipient[1], [recipient]) for recipient in recipients]
+            return
+        for recipient in recipients:
+            way = choose_way(self._routes, self._lines, split_address(recipient[1])[1].lower())
+            if self._alone:
+                self._single.append((way.name, [recipient]))
+            else:
+                self._groups.setdefault(way, []).append(recipient)
+
+    def groups(self) -> list[tuple[bytes, list[Recipient]]]:
+        """Return (nexthop, recipients) for each group."""
+        return self._single or [(way.name, group) for way, group in self._groups.items()]
+
+
+def group_recipients(
+    kind: str, sender: bytes, recipients: list[Recipient], routes: Routes, lines: Lines
+) -> list[tuple[bytes, list[Recipient]]]:
+    """Return (nexthop, recipients) for each group of few recipients, as Grouping does."""
+    grouping = Grouping(kind, sender, routes, lines)
+    grouping.add(recipients)
+    return grouping.groups()
