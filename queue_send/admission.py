@@ -5,9 +5,10 @@ again comes before both: it was let in once already.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import islice
 
+from queue_send.fifo import Keys
 from queue_send.waiting import LONG_AGO, Waiting
 
 
@@ -15,7 +16,7 @@ class Admission:
     """The messages of one channel that are not loaded, by number."""
 
     def __init__(self) -> None:
-        self._fresh: deque[int] = deque()
+        self._fresh = Keys()
         self._refill: deque[int] = deque()
         self._waiting = Waiting()
         self._turn_of_fresh = True
@@ -26,7 +27,7 @@ class Admission:
 
     def arrived(self, message: int) -> None:
         """A new message."""
-        self._fresh.append(message)
+        self._fresh.put(message)
 
     def found(self, message: int, due: int, flushed: bool) -> None:
         """A deferred message, with the next attempt that its file has; `flushed` makes it due all the same."""
@@ -54,8 +55,10 @@ class Admission:
         if self._refill:
             return self._refill.popleft(), None
         if self._fresh and (self._turn_of_fresh or not deferred_is_due):
+            message = self._fresh.take()
+            assert message is not None
             self._turn_of_fresh = False
-            return self._fresh.popleft(), None
+            return message, None
         if not deferred_is_due:
             return None
         self._turn_of_fresh = True
@@ -68,20 +71,20 @@ class Admission:
 
     def is_next(self, message: int) -> bool:
         """Return whether a message is new here, or let in again: due, whatever its file says."""
-        return message in self._fresh or message in self._refill
+        return self._fresh.holds(message) or message in self._refill
 
-    def dues_of(self, message: int, stamp: int) -> list[int]:
-        """Return when a message is tried, by those of its entries that count: `stamp` is what its file has.
+    def dues_of(self, message: int, stamps: Collection[int]) -> list[int]:
+        """Return when a message is tried, by those of its entries that count: its file has one of the `stamps`.
 
         Negative, or 0, is at once.
         """
-        dues = [due for due in self._waiting.dues_of(message << 1) if due % LONG_AGO == stamp]
+        dues = [due for due in self._waiting.dues_of(message << 1) if due % LONG_AGO in stamps]
         return dues + self._waiting.dues_of(message << 1 | 1)
 
     def oldest(self, most: int) -> Iterator[int]:
         """Yield messages that are let in again, and new ones, the oldest first; `most` of each."""
         yield from islice(self._refill, most)
-        yield from islice(self._fresh, most)
+        yield from self._fresh.oldest(most)
 
     @property
     def fresh(self) -> int:

@@ -17,9 +17,9 @@ from queue_wire import cause
 from queue_wire import control_socket as wire
 from queue_wire.cause import Cause, pack_cause
 from queue_wire.control_socket import NEWS, Note, Reply, Request
-from queue_wire.facts import pack_channel, pack_destination
+from queue_wire.facts import DestinationFact, pack_channel, pack_destination
 
-PAGE = 1000  # Destinations in one reply, some 60 bytes each.
+PAGE = 200  # Destinations in one reply, some 60 bytes each.
 CAUSES_MOST = 200  # Causes in one reply.
 LETTERS = {b"L": "local", b"R": "remote"}
 
@@ -55,7 +55,12 @@ class Answering:
             found, further = explaining.named(self._routed(nexthops), now), 0
         else:
             found, further = explaining.page(int(place) if place else None, PAGE, now)
-        return Reply(further, [Note(NEWS, pack_destination(each)) for each in found])
+        return Reply(further, [Note(NEWS, pack_destination(self._shown(each))) for each in found])
+
+    def _shown(self, fact: DestinationFact) -> DestinationFact:
+        """Return a fact with its times as the system's clock has them."""
+        to_disk = self._run.clock.to_disk
+        return fact._replace(probe=fact.probe and to_disk(fact.probe), next=fact.next and to_disk(fact.next))
 
     def _routed(self, names: list[bytes]) -> list[bytes]:
         """Return names as they were given, and the relays that smtproutes has for them."""
@@ -68,7 +73,9 @@ class Answering:
         if not chosen.messages:
             return Reply(0, chosen.notes)
         found = self._causes(chosen.messages[0], names[1:], now)[:CAUSES_MOST]
-        return Reply(0, [Note(NEWS, pack_cause(each)) for each in found])
+        to_disk = self._run.clock.to_disk
+        shown = [each._replace(time=each.time and to_disk(each.time)) for each in found]
+        return Reply(0, [Note(NEWS, pack_cause(each)) for each in shown])
 
     def _causes(self, message: int, places: list[bytes], now: float) -> list[Cause]:
         messages, bouncer = self._messages, self._bouncer
@@ -92,9 +99,10 @@ class Answering:
             names = [name[1:] for name in places if name[:1] == letter]
             nexthops = self._routed(names) if kind == "remote" else names
             channel = self._channels[kind]
+            stamps = self._run.clock.all_from_disk(stamp)
             known = list(
                 self._explaining[kind].message(
-                    message, stamp, dict.fromkeys(nexthops), channel.flights, channel.stopped, now
+                    message, stamps, dict.fromkeys(nexthops), channel.flights, channel.stopped, now
                 )
             )
             # What is on hold or parked does not wait, whatever its entry says; but it may still be in flight.

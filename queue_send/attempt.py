@@ -8,13 +8,14 @@ class Attempt:
 
     `queued` wait in a destination, `flying` are in flight, `deferred` are to be tried again, and `aside`
     were not tried because their destination had no room. `left` are not done; whoever marks them counts it.
-    `rest` is the offset from which on there are recipients that were not loaded, None where these are all.
-    `due` is when it was to be tried, by the disk, `opened` when it was loaded.
+    `rest` is the offset from which on there are recipients that were not loaded, None where these are all; `size` is
+    that of their file, and `born` the birth as the disk has it. `due` is when it was to be tried, by the disk, `opened`
+    when it was loaded; it is `loading` as long as more of its recipients are to be placed.
     """
 
     __slots__ = (
-        "aside", "birth", "deferred", "due", "expires", "flying", "left", "message", "opened", "queued", "rest",
-        "sender", "withdrawn",
+        "aside", "birth", "born", "deferred", "due", "expires", "flying", "left", "loading", "message", "opened",
+        "queued", "rest", "sender", "size", "withdrawn",
     )  # fmt: skip
 
     def __init__(
@@ -30,14 +31,17 @@ class Attempt:
         self.left = 0
         self.aside: bytes | None = None
         self.rest = rest
+        self.size = 0
+        self.born = birth
         self.due = due
         self.opened = 0.0
+        self.loading = False
         self.withdrawn = False
 
     @property
     def over(self) -> bool:
-        """Whether nothing of it is queued or in flight."""
-        return not self.queued and not self.flying
+        """Whether nothing of it is queued or in flight, or about to be."""
+        return not (self.queued or self.flying or self.loading)
 
 
 class Group:

@@ -32,7 +32,7 @@ class Away:
     def bring_back(self, destination: Destination) -> None:
         """A destination is alive: what it turned away waits for room in it."""
         self._count -= len(destination.away)
-        destination.aside.join(destination.away)
+        destination.aside.join(destination.away)  # Each is tried once, although it may be there twice.
 
     def forget(self, destination: Destination) -> None:
         """A destination goes: what it turned away waits for its next attempt."""

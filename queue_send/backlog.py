@@ -5,6 +5,8 @@ New mail is delivered from the first turn on, however long the queue.
 
 import os
 import select
+import time
+from collections.abc import Iterator
 
 from queue_base.errors import reason
 from queue_base.layout import Layout
@@ -13,7 +15,8 @@ from queue_send.run import Run
 from queue_wire.errors import FormatError
 from queue_wire.ids import unpack_id
 
-SLICE = 200  # Messages that one turn takes on.
+SLICE = 200  # Messages that one turn takes on, at the most,
+TAKING = 0.003  # and the seconds that it has for them.
 
 
 class Backlog:
@@ -22,9 +25,10 @@ class Backlog:
     def __init__(self, run: Run, layout: Layout, messages: Messages) -> None:
         self._run = run
         self._messages = messages
-        self._buckets = enumerate(layout.directories("info"))
-        self._bucket = -1
-        self._names: list[str] = []
+        self._directories = iter(layout.directories("info"))
+        self._directory = ""
+        # Read as it goes: the names of a bucket may be a million.
+        self._names: Iterator[os.DirEntry[str]] = iter(())
         self._done = False
 
     def prepare(self, poll: "select.poll", now: float) -> float:
@@ -35,10 +39,15 @@ class Backlog:
         """Take on one slice."""
         if self._done or self._run.leaving:
             return
-        if not self._names:
-            self._next_bucket()
-        slice_, self._names = self._names[:SLICE], self._names[SLICE:]
-        for name in slice_:
+        until = self._run.until(TAKING)
+        for _ in range(SLICE):
+            if time.monotonic() >= until:
+                return
+            name = self._next_name()
+            if self._done:
+                return
+            if name is None:
+                continue
             try:
                 message = unpack_id(os.fsencode(name))
             except FormatError:
@@ -50,15 +59,21 @@ class Backlog:
                 path = error.filename or name
                 self._run.log.warning(f"unable to look at {path}: {reason(error)}; it waits for the next start")
 
-    def _next_bucket(self) -> None:
-        if self._bucket >= 0:
-            self._messages.known.seal(self._bucket)
-        self._bucket, directory = next(self._buckets, (-1, ""))
-        if self._bucket < 0:
-            self._done = True
-            self._messages.all_found()
-            return
+    def _next_name(self) -> str | None:
+        """Return the next name; None where a bucket has no more, or all of them."""
         try:
-            self._names = os.listdir(directory)
+            entry = next(self._names, None)
+            if entry is not None:
+                return entry.name
+            self._directory = next(self._directories, "")
+            if self._directory:
+                self._names = os.scandir(self._directory)
+                return None
         except OSError as error:
-            self._run.log.warning(f"unable to read {directory}: {reason(error)}; its mail waits for the next start")
+            path = self._directory
+            self._run.log.warning(f"unable to read {path}: {reason(error)}; its mail waits for the next start")
+            self._names = iter(())
+            return None
+        self._done = True
+        self._messages.all_found()
+        return None

@@ -5,7 +5,7 @@ asks (cr.yp.to/proto/qsbmf.txt), so that mailing list programs understand it.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from queue_send.dsn import Dsn, compose_dsn, token
@@ -15,13 +15,16 @@ _STATUS = re.compile(rb"([45](?<![\d.].)\.\d{1,3}\.\d{1,3})(?![\d.])", re.DOTALL
 
 
 class BounceFacts(NamedTuple):
-    """What a bounce says. Times in seconds since the epoch; `failures` are (recipient, reason); `unique` names it."""
+    """What a bounce says. Times in seconds since the epoch; `failures` are (recipient, reason); `unique` names it.
+
+    They are asked for one by one, once, so that nobody has to hold them all.
+    """
 
     me: bytes
     bouncefrom: bytes
     recipient: bytes
     sender: bytes
-    failures: list[tuple[bytes, bytes]]
+    failures: Iterable[tuple[bytes, bytes]]
     header: bytes
     birth: int
     now: int

@@ -11,7 +11,6 @@ One that cannot be read is parked, not retried; a message whose header cannot be
 import errno
 import os
 import select
-import time
 from collections.abc import Callable
 from heapq import heappop, heappush
 
@@ -26,6 +25,7 @@ from queue_wire.errors import FormatError
 
 AT_ONCE = 4  # Processes; each syncs, and they share the disk with the mail.
 AGAIN_AFTER = 123.0  # Seconds until a bounce that could not be injected is tried again.
+AGAIN_A_TURN = 200  # Of those, taken up in one turn of the loop.
 
 # What passes by itself. Anything else that keeps a file from being read is there again at the next try.
 PASSING = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR}
@@ -66,8 +66,9 @@ class Bouncer(Injecting):
 
     def run(self, ready: dict[int, int], now: float) -> None:
         """One turn."""
-        while self._again and self._again[0][0] <= now:
-            self._waiting.append(heappop(self._again)[1])
+        for _ in range(AGAIN_A_TURN):
+            if self._again and self._again[0][0] <= now:
+                self._waiting.append(heappop(self._again)[1])
         super().run(ready, now)
 
     def _make_ready(self, entry: Entry) -> None:
@@ -75,7 +76,7 @@ class Bouncer(Injecting):
 
         def synced(trouble: OSError | None) -> None:
             if trouble is not None and self._is_current(entry):
-                self._failed(message, f"{trouble.filename or ''} {reason(trouble)}".strip(), time.time())
+                self._failed(message, f"{trouble.filename or ''} {reason(trouble)}".strip(), self._run.clock.now())
                 self._readying -= 1
             else:
                 self._is_ready(entry)
@@ -99,7 +100,7 @@ class Bouncer(Injecting):
             if error.errno in PASSING:
                 raise
             raise FormatError(f"{error.filename or f'bounce/{message}'}: {reason(error)}") from error
-        if not failures:
+        if failures is None:
             # All that a crash left there is a piece of a failure that never counted.
             self._over(message)
             return None
@@ -111,9 +112,10 @@ class Bouncer(Injecting):
         bouncer, recipient = b"", bounce_recipient(sender)
         if not recipient:
             bouncer, recipient = DOUBLE_BOUNCE_SENDER, controls.doublebounceto
-        header, unique = self._header(message), f"{int(now)}.{message}.{os.getpid()}.bounce"
+        header, date = self._header(message), self._run.clock.to_disk(int(now))
+        unique = f"{date}.{message}.{os.getpid()}.bounce"
         facts = BounceFacts(
-            controls.me, controls.bouncefrom, recipient, sender, failures, header, birth, int(now), unique
+            controls.me, controls.bouncefrom, recipient, sender, failures, header, birth, date, unique
         )
         return Mail(compose_steps(facts), bouncer, recipient)
 

@@ -1,12 +1,15 @@
 """One delivery daemon as queue-send sees it: jobs out, reports in, verdicts applied in order.
 
-A turn reads at most one pipe-full of reports and starts at most STARTS_A_TURN jobs, so neither channel
-can keep the loop from the other parts. It ends after LOADS_A_TURN messages that let no job start, so that mail
-for sick hosts does not keep the reports of others waiting. Failures of a turn share one sync before their recipients
-are marked done. A daemon that is gone, or whose reports have no framing, makes queue-send leave.
+A turn deals with at most VERDICTS_A_TURN verdicts and starts at most STARTS_A_TURN jobs, and each of both has a time
+in which to do so; neither channel can keep the loop from the other parts, whatever its mail and its peers are like. It
+ends after LOADS_A_TURN messages that let no job start, so that mail for sick hosts does not keep the reports of others
+waiting. Messages with many recipients are loaded beside the others, a step at a time. Failures of a turn share one
+sync before their recipients are marked done. A daemon that is gone, or whose reports have no framing, makes
+queue-send leave.
 """
 
 import select
+import time
 from collections.abc import Collection
 
 from queue_base.pipes import OutPipe, PeerLost, read_available
@@ -23,6 +26,10 @@ from queue_wire.report import MESSAGE_SCOPE, Ready, Report, unpack_report
 
 STARTS_A_TURN = 100
 LOADS_A_TURN = 25  # Some 25 microseconds each.
+VERDICTS_A_TURN = 200  # Some 30 microseconds each, with what comes of them; a job may have 1,000.
+STARTING = 0.003  # Seconds of a turn for starting jobs, and loading what is short,
+LOADING = 0.001  # for loading what is long,
+TAKING = 0.002  # and for reading reports.
 HELD_MOST = 1 << 20  # Bytes of jobs that the daemon has not read; over it, none is started.
 
 
@@ -40,6 +47,7 @@ class Channel:
         self._reports = reports
         self._reader = NetstringReader()
         self._flights: dict[int, Group] = {}  # by the number of the job, which is that of its first delivery
+        self._unread = False  # Whether there may be whole reports in the reader.
         self._ready = 0  # Jobs that the daemon takes at once; it says so when it has started.
         self.lost = False
 
@@ -52,9 +60,13 @@ class Channel:
         """Wait for reports, for room in the pipe, and until the next message falls due."""
         if self.lost:
             return 3600.0
-        poll.register(self._reports, select.POLLIN)
+        if not self._unread:
+            poll.register(self._reports, select.POLLIN)
         if self._jobs.held:
             poll.register(self._jobs.descriptor, select.POLLOUT)
+        loads = self._messages.is_loading(self.kind) and not self._waits
+        if self._unread or loads or (self._decisions.verdicts.may_go_on and not self._run.leaving):
+            return 0.0
         due = self._scheduler.next_time(now)
         return 3600.0 if due is None or self.stopped else max(0.0, due - now)
 
@@ -63,8 +75,10 @@ class Channel:
         if self.lost:
             return
         try:
-            if self._reports in ready:
-                self._take_reports(read_available(self._reports) or b"", now)
+            if self._unread or self._reports in ready:
+                self._take_reports(now)
+            if not self._waits:
+                self._load_long(now)
             self._start_jobs(now)
             self._decisions.apply()
             if self._jobs.held:
@@ -79,6 +93,11 @@ class Channel:
         return self._flights.values()
 
     @property
+    def _waits(self) -> bool:
+        """Whether nothing is to be loaded: what is turned away, or fails at once, has lines in the log."""
+        return self._run.leaving or self._run.log.full
+
+    @property
     def stopped(self) -> bytes:
         """Why nothing is started on this channel, as a kind of queue_wire.cause; empty where it may be."""
         if self._run.leaving:
@@ -87,9 +106,16 @@ class Channel:
             return LOG
         return DAEMON if len(self._flights) >= self._ready or self._jobs.held >= HELD_MOST else b""
 
+    def _load_long(self, now: float) -> None:
+        """Do some steps of loading messages that have many recipients."""
+        until = self._run.until(LOADING)
+        while self._messages.load_on(self.kind, now) and time.monotonic() < until:
+            pass
+
     def _start_jobs(self, now: float) -> None:
         """Load a message, if one may be, and start a job, again and again, until there is nothing or it is enough."""
         in_vain = 0
+        until = self._run.until(STARTING)
         for _ in range(STARTS_A_TURN):
             if self.stopped or in_vain >= LOADS_A_TURN:
                 return
@@ -100,6 +126,8 @@ class Channel:
             elif loaded:
                 in_vain += 1
             else:
+                return
+            if time.monotonic() >= until:
                 return
 
     def _start(self, group: Group) -> None:
@@ -115,18 +143,29 @@ class Channel:
         for delivery, address in enumerate(addresses, first):
             self._run.log.put(logline.starting_delivery(delivery, group.attempt.message, channel, address))
 
-    def _take_reports(self, data: bytes, now: float) -> None:
-        self._reader.feed(data)
+    def _take_reports(self, now: float) -> None:
+        """Take reports until there are no more, or it is enough for this turn."""
+        if not self._unread:
+            self._reader.feed(read_available(self._reports) or b"")
+            self._unread = True
+        room, until = VERDICTS_A_TURN, self._run.until(TAKING)
         try:
-            while (payload := self._reader.next()) is not None:
-                self._take(payload, now)
+            while room > 0:
+                payload = self._reader.next()
+                if payload is None:
+                    self._unread = False
+                    break
+                room -= max(1, self._take(payload, now))
+                if time.monotonic() >= until:
+                    break
         except FormatError as error:
             self._run.log.warning(f"internal error: {self._peer} sent something impossible: {error}")
             raise PeerLost(str(error)) from error
         finally:
             self._decisions.apply()
 
-    def _take(self, payload: bytes, now: float) -> None:
+    def _take(self, payload: bytes, now: float) -> int:
+        """Take one report; return how many verdicts it has."""
         try:
             report = unpack_report(payload)
         except FormatError as error:
@@ -135,11 +174,12 @@ class Channel:
             if number.isdigit() and len(number) <= 18 and int(number) in self._flights:
                 # It was about this job, which would otherwise be in flight for ever: no verdict is a mangled one.
                 self._land(Report(int(number), MESSAGE_SCOPE, []), now)
-            return
+            return 0
         if isinstance(report, Ready):
             self._ready = report.jobs
-        else:
-            self._land(report, now)
+            return 0
+        self._land(report, now)
+        return len(report.verdicts)
 
     def _land(self, report: Report, now: float) -> None:
         group = self._flights.pop(report.number, None)

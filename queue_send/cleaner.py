@@ -15,6 +15,7 @@ from queue_wire.cleaning import ANSWERS, REMOVED, pack_clean
 from queue_wire.notice import Classified
 
 AGAIN_AFTER = 123.0  # Seconds until a removal that failed is asked for again.
+A_TURN = 200  # Answers, and requests that are repeated, in one turn of the loop: a number may bring a new message.
 
 
 class Cleaner:
@@ -74,10 +75,11 @@ class Cleaner:
             return
         try:
             if self._answers in ready:
-                for answer in read_available(self._answers) or b"":
+                for answer in read_available(self._answers, A_TURN) or b"":
                     self._take(answer, now)
-            while self._again and self._again[0][0] <= now:
-                self._ask(heappop(self._again)[1])
+            for _ in range(A_TURN):
+                if self._again and self._again[0][0] <= now:
+                    self._ask(heappop(self._again)[1])
             if self._ids.held:
                 self._run.log.flush()
             self._ids.flush()

@@ -114,9 +114,12 @@ class Control:
             self._stop_listening()
         if self._listener is not None and self._listener.fileno() in ready and len(self._clients) < CLIENTS_MOST:
             self._accept()
+        served = None  # One request in a turn.
         for client in self._clients:
             try:
-                if not self._is_working and client.listens and (client.unread or client.connection.fileno() in ready):
+                asks = client.unread or client.connection.fileno() in ready
+                if served is None and not self._is_working and client.listens and asks:
+                    served = client
                     self._serve(client, now)
                 client.out.flush()
             except PeerLost:
@@ -126,6 +129,9 @@ class Control:
                 client.gone = True
                 client.connection.close()
         self._clients = [client for client in self._clients if not client.gone]
+        if served in self._clients:
+            self._clients.remove(served)
+            self._clients.append(served)  # The others have their turns before its next one.
 
     @property
     def _is_working(self) -> bool:

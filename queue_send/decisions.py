@@ -1,6 +1,5 @@
 """Carries out what the scheduler of one channel decides about messages and destinations."""
 
-import time
 from typing import TYPE_CHECKING
 
 from queue_base.errors import reason
@@ -8,9 +7,9 @@ from queue_send.attempt import Attempt, Group
 from queue_send.destination import Destination
 from queue_send.retry import SKIP_LOCAL, SKIP_REMOTE, next_attempt, within_lifetime
 from queue_send.run import Run
+from queue_send.slices import Slice
 from queue_send.verdicts import Landed, Verdicts
 from queue_wire import logline
-from queue_wire.errors import FormatError
 
 if TYPE_CHECKING:
     from queue_send.messages import Messages
@@ -32,7 +31,7 @@ class Decisions:
         self.verdicts.apply(self._tell)
 
     def _tell(self, landed: Landed) -> None:
-        scheduler, now = self._messages.schedulers[self._kind], time.time()
+        scheduler, now = self._messages.schedulers[self._kind], self._run.clock.now()
         if landed.started:
             deferred = len(landed.group.recipients) - landed.done
             scheduler.ended(landed.group, deferred, landed.host_failed, now)
@@ -46,20 +45,13 @@ class Decisions:
 
     def finished(self, attempt: Attempt, now: float) -> None:
         """Every recipient that was loaded is done; go on with the rest, or finish the channel."""
-        sliced = (self._kind, attempt.message) in self._messages.slices
+        before = self._messages.slices.get((self._kind, attempt.message))
         if self._goes_on(attempt):
             return
-        if sliced and self._some_are_left(attempt.message):
+        if before is not None and before.left:
             self._wait(attempt, now)
         else:
             self._messages.channel_finished(attempt.message, self._kind)
-
-    def _some_are_left(self, message: int) -> bool:
-        """Whether recipients of earlier slices were deferred; the file knows."""
-        try:
-            return bool(self._messages.store.pending(message, self._kind)[1])
-        except (OSError, FormatError):
-            return True  # The next attempt will say what is wrong with it.
 
     def _wait(self, attempt: Attempt, now: float) -> None:
         message, scheduler = attempt.message, self._messages.schedulers[self._kind]
@@ -67,7 +59,7 @@ class Decisions:
         due = next_attempt(schedule, attempt.birth, int(now), _SKIPS[self._kind], random)
         due = within_lifetime(due, int(now), attempt.expires)
         try:
-            self._messages.store.set_due(message, self._kind, due)
+            self._messages.store.set_due(message, self._kind, self._run.clock.to_disk(due))
             scheduler.found(message, due)
         except OSError as error:
             self._run.log.warning(f"unable to change {error.filename or message}: {reason(error)}; mail goes on")
@@ -77,10 +69,11 @@ class Decisions:
     def _goes_on(self, attempt: Attempt) -> bool:
         """Have the next slice of a message with many recipients loaded; return False where this was the last."""
         key = self._kind, attempt.message
+        before = self._messages.slices.pop(key, None)
         if attempt.rest is None:
-            self._messages.slices.pop(key, None)
             return False
-        self._messages.slices[key] = attempt.rest
+        left = attempt.left > 0 or (before is not None and before.left)
+        self._messages.slices[key] = Slice(attempt.rest, attempt.born, attempt.size, left)
         self._messages.schedulers[self._kind].wake(attempt.message)
         return True
 

@@ -5,7 +5,7 @@ for one who cannot be reached.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from email.utils import formatdate
 from typing import NamedTuple
 
@@ -20,14 +20,14 @@ _STATUS = re.compile(rb"(4(?<![\d.].)\.\d{1,3}\.\d{1,3})(?![\d.])", re.DOTALL)
 class DelayFacts(NamedTuple):
     """What a delay notice says. Times in seconds since the epoch; `until` is when the message fails at the latest.
 
-    `recipients` are those that are left, (address, what the last attempt reported), that empty where it is not known;
+    `recipients` are those that are left, as dsn.py has them: (address, what the last attempt reported), or None;
     `recipient` is who is told; `unique` names the notice.
     """
 
     me: bytes
     bouncefrom: bytes
     recipient: bytes
-    recipients: list[tuple[bytes, bytes]]
+    recipients: Iterable[tuple[bytes, bytes] | None]
     header: bytes
     birth: int
     until: int
@@ -56,7 +56,9 @@ def compose_notice(facts: DelayFacts) -> Iterator[bytes]:
         # RFC 3464, section 2.3.9.
         more=b"Will-Retry-Until: %s\n" % until,
         # As bounces have it: an empty line in an address would begin another paragraph.
-        recipients=[(address.replace(b"\n", b"_"), said) for address, said in facts.recipients],
+        recipients=(
+            None if pair is None else (pair[0].replace(b"\n", b"_"), pair[1]) for pair in facts.recipients
+        ),
         header=facts.header,
         birth=facts.birth,
         now=facts.now,

@@ -9,7 +9,8 @@ No notice about mail from `<>` or `#@[]`, which nobody waits for, nor about what
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import chain
 
 from queue_base.errors import reason
 from queue_send.attempt import Attempt
@@ -25,7 +26,8 @@ from queue_wire.failures import clean_text
 AT_ONCE = 1  # Processes: notices must not slow down mail and bounces.
 WAITING_MOST = 1000  # Messages; a later deferral brings the others back.
 REST = 123.0  # Seconds after a failure in which no notice is begun: the disk is full, most likely.
-TEXTS_MOST = 4_000_000  # Bytes of what attempts in flight reported.
+TEXTS_MOST = 4_000_000  # Bytes of what attempts in flight reported,
+TEXTS_OF_ONE = 600_000  # and of what those of one message did: little more would stand in its notice.
 _CHANNELS = ("local", "remote")
 
 
@@ -38,6 +40,7 @@ class Delays(Injecting):
         self._may_be_tried: Callable[[int], bool]
         self._end: Callable[[int], None]
         self._texts: dict[int, dict[bytes, bytes]] = {}
+        self._sizes: dict[int, int] = {}  # Bytes of the texts of each message.
         self._room = TEXTS_MOST
         # When a message's notice was composed: what is told is what was so then.
         self._composed: dict[int, int] = {}
@@ -54,10 +57,12 @@ class Delays(Injecting):
 
     def hear(self, attempt: Attempt, recipient: bytes, text: bytes, now: float) -> None:
         """Keep what was reported of a recipient that is deferred, if a notice is due."""
-        if self._room <= 0 or not self._wanted(attempt, now):
+        held = self._sizes.get(attempt.message, 0)
+        if self._room <= 0 or held >= TEXTS_OF_ONE or not self._wanted(attempt, now):
             return
         text = clean_text(text)
         self._texts.setdefault(attempt.message, {})[recipient] = text
+        self._sizes[attempt.message] = held + len(recipient) + len(text)
         self._room -= len(recipient) + len(text)
 
     def deferred(self, attempt: Attempt, now: float) -> None:
@@ -69,8 +74,8 @@ class Delays(Injecting):
 
     def forget(self, message: int) -> None:
         """The texts of a message are not needed any more."""
-        texts = self._texts.pop(message, {})
-        self._room += sum(len(recipient) + len(text) for recipient, text in texts.items())
+        self._texts.pop(message, None)
+        self._room += self._sizes.pop(message, 0)
 
     def lets_go(self, message: int) -> bool:
         """Return whether a message may end; if not, it ends when queue-enqueue, which has its notice, has ended."""
@@ -92,7 +97,7 @@ class Delays(Injecting):
 
     def _is_due(self, message: int, birth: int, now: int) -> bool:
         try:
-            told = max(self._store.told(message), self._unwritten.get(message, 0))
+            told = max(self._run.clock.from_disk(self._store.told(message)), self._unwritten.get(message, 0))
         except OSError:
             return False  # It cannot be delivered either; the next attempt will say so.
         return is_notice_due(self._run.controls.delaywarning, birth, told, now)
@@ -101,29 +106,42 @@ class Delays(Injecting):
         """Return the notice, None where it is not due any more. Raises OSError, FormatError."""
         texts = self._texts.get(message, {})
         self.forget(message)
+        left, first = self._left(message), None
         try:
             sender, birth = self._store.load(message)
-            left = self._left(message)
         except FileNotFoundError:
-            left = []  # It has ended.
-        if not left or not self._may_be_tried(message) or not self._is_due(message, birth, int(now)):
+            left = iter(())  # It has ended.
+        for first in left:
+            if first is not None:
+                break
+            yield
+        clock = self._run.clock
+        since = clock.from_disk(birth) if first is not None else 0
+        if first is None or not self._may_be_tried(message) or not self._is_due(message, since, int(now)):
             del self._entries[message]
             return None
         yield
-        controls, unique = self._run.controls, f"{int(now)}.{message}.{os.getpid()}.delay"
-        recipients = [(address, texts.get(address, b"")) for address in left]
+        controls, date = self._run.controls, clock.to_disk(int(now))
+        unique = f"{date}.{message}.{os.getpid()}.delay"
+        recipients = (None if each is None else (each, texts.pop(each, b"")) for each in chain([first], left))
         recipient, until = bounce_recipient(sender), birth + controls.queuelifetime
         header = self._store.header(message)
         facts = DelayFacts(
-            controls.me, controls.bouncefrom, recipient, recipients, header, birth, until, int(now), unique
+            controls.me, controls.bouncefrom, recipient, recipients, header, birth, until, date, unique
         )
         self._composed[message] = int(now)
         return Mail(compose_notice(facts), b"", recipient)
 
-    def _left(self, message: int) -> list[bytes]:
-        """Return the recipients that are left on both channels, as people know them."""
-        local, remote = ([address for _, address in self._store.pending(message, kind)[1]] for kind in _CHANNELS)
-        return [strip_prepend(address, self._run.controls.virtualdomains) for address in local] + remote
+    def _left(self, message: int) -> Iterator[bytes | None]:
+        """Yield the recipients that are left on both channels, as people know them; None between pieces of work."""
+        for kind in _CHANNELS:
+            for recipient in self._store.left(message, kind):
+                if recipient is None:
+                    yield None
+                elif kind == "local":
+                    yield strip_prepend(recipient[1], self._run.controls.virtualdomains)
+                else:
+                    yield recipient[1]
 
     def _say(self, message: int, pid: int) -> None:
         self._run.log.put(logline.delay_message(message, pid))
@@ -131,8 +149,9 @@ class Delays(Injecting):
     def _sent(self, message: int) -> None:
         when = self._composed.pop(message)
         try:
-            self._store.set_told(message, when)
-            kept = self._store.told(message) >= when
+            told = self._run.clock.to_disk(when)
+            self._store.set_told(message, told)
+            kept = self._store.told(message) >= told
         except OSError as error:
             path = error.filename or self._store.layout.mess(message)
             self._run.log.warning(f"unable to change {path}: {reason(error)}; after a restart the notice is repeated")

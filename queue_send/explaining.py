@@ -75,13 +75,13 @@ class Explaining:
     def message(
         self,
         message: int,
-        stamp: int,
+        stamps: Collection[int],
         nexthops: Iterable[bytes],
         flights: Collection[Group],
         stopped: bytes,
         now: float,
     ) -> Iterator[Cause]:
-        """Yield what is known of a message whose file has the next attempt `stamp`; nothing where it is unknown.
+        """Yield what is known of a message whose file has one of `stamps` as its next attempt; nothing if none.
 
         Only the named nexthops are looked at.
         """
@@ -92,9 +92,9 @@ class Explaining:
         aside = [self.aside(destination) for destination in places if destination.aside.holds(message)]
         yield from aside
         admission = self._scheduler.admission
-        dues = admission.dues_of(message, stamp)
+        dues = admission.dues_of(message, stamps)
         if admission.is_next(message) or (dues and min(dues) <= now):
-            yield self.due(min(stamp, int(now)), stopped)
+            yield self.due(min(*stamps, int(now)), stopped)
         elif dues:
             yield Cause(cause.WAITS, self._kind, min(dues))
         if aside or dues:
@@ -120,12 +120,14 @@ class Explaining:
                 yield from self.trouble(destination, now)
         if queued > 0:
             yield Cause(cause.QUEUED, self._kind, number=queued)
+        if attempt is not None and attempt.loading:
+            yield Cause(cause.DUE, self._kind, max(0, attempt.due))
 
     def channel(self) -> ChannelFact:
         """Totals of the channel."""
         scheduler, settings = self._scheduler, self._scheduler.settings
         active = len(scheduler.attempts)
-        waiting = len(scheduler.admission) + sum(each.waiting for each in scheduler.destinations.values())
+        waiting = len(scheduler.admission) + scheduler.aside
         return ChannelFact(active, settings.active, waiting, scheduler.running, settings.concurrency, self._kind)
 
     def page(self, place: int | None, most: int, now: float) -> tuple[list[DestinationFact], int]:

@@ -23,6 +23,11 @@ class Keys:
         yield from reversed(self._out)
         yield from self._in
 
+    def __getitem__(self, place: int) -> int:
+        """Return one by its place, the oldest at 0."""
+        left = len(self._out)
+        return self._out[left - place - 1] if place < left else self._in[place - left]
+
     def holds(self, key: int) -> bool:
         """Return whether a key is among them."""
         return any(True for keys in (self._in, self._out) for _ in find_key(keys, key))
@@ -42,3 +47,9 @@ class Keys:
             self._in.reverse()
             self._in, self._out = self._out, self._in
         return self._out.pop() if self._out else None
+
+    def take_all(self) -> "array[int]":
+        """Remove and return all, the oldest first."""
+        found = self._out[::-1] + self._in
+        self._in, self._out = array("q"), array("q")
+        return found

@@ -1,4 +1,4 @@
-"""The messages of earlier runs that were found at start: 9 bytes each, so that a million fit.
+"""The messages of earlier runs that were found at start: some 9 bytes each, so that a million fit. Pure.
 
 A notice about one of them is late and changes nothing; one about a message whose number was used again
 after it ended does count.
@@ -7,43 +7,34 @@ after it ended does count.
 from array import array
 from bisect import bisect_left
 
+_PARTS = 4093  # Of ten million numbers each part has some thousand: one more is put into its place at once.
+
 
 class Known:
-    """Ids by bucket, sorted, each with a mark once its message has ended."""
+    """Numbers that have not ended, in sorted parts."""
 
-    def __init__(self, split: int) -> None:
-        self._split = split
-        self._ids: dict[int, array[int]] = {}
-        self._ended: dict[int, bytearray] = {}
-        self._fresh: set[int] = set()
+    def __init__(self) -> None:
+        self._parts: dict[int, array[int]] = {}
 
     def note(self, message: int) -> None:
-        """A message was found in the bucket that is being read."""
-        self._fresh.add(message)
-
-    def seal(self, bucket: int) -> None:
-        """The bucket has been read."""
-        self._ids[bucket] = array("Q", sorted(self._fresh))
-        self._ended[bucket] = bytearray(len(self._fresh))
-        self._fresh = set()
+        """A message was found."""
+        part = self._parts.get(message % _PARTS)
+        if part is None:
+            part = self._parts[message % _PARTS] = array("Q")
+        place = bisect_left(part, message)
+        if place == len(part) or part[place] != message:
+            part.insert(place, message)
 
     def holds(self, message: int) -> bool:
         """Return whether the message was found at start and has not ended."""
-        if message in self._fresh:
-            return True
-        place = self._place(message)
-        return place is not None and not self._ended[message % self._split][place]
+        part = self._parts.get(message % _PARTS)
+        if part is None:
+            return False
+        place = bisect_left(part, message)
+        return place < len(part) and part[place] == message
 
     def forget(self, message: int) -> None:
         """The message has ended; its number may be used again."""
-        self._fresh.discard(message)
-        place = self._place(message)
-        if place is not None:
-            self._ended[message % self._split][place] = 1
-
-    def _place(self, message: int) -> int | None:
-        ids = self._ids.get(message % self._split)
-        if ids is None:
-            return None
-        place = bisect_left(ids, message)
-        return place if place < len(ids) and ids[place] == message else None
+        if self.holds(message):
+            part = self._parts[message % _PARTS]
+            del part[bisect_left(part, message)]

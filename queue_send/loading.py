@@ -25,6 +25,7 @@ class Loading:
         self.running = 0
         self.admission = Admission()
         self._away = Away()
+        self._with_aside: dict[bytes, Destination] = {}
         self._wanting: deque[Destination] = deque()  # Those that have mail aside and room for it, or had.
         self.attempts: dict[int, Attempt | None] = {}
 
@@ -83,6 +84,13 @@ class Loading:
     def active(self) -> int:
         """Messages that are loaded."""
         return len(self.attempts)
+
+    @property
+    def aside(self) -> int:
+        """Messages that wait for room in a destination, at the most: a key may be there twice."""
+        # Destinations may be very many; those with mail aside are few.
+        self._with_aside = {name: each for name, each in self._with_aside.items() if each.aside}
+        return sum(len(each.aside) for each in self._with_aside.values())
 
     def __len__(self) -> int:
         """Messages that wait or are loaded, at the most: a key may be there twice."""

@@ -78,7 +78,8 @@ class Sender:
         self._control = Control(self._run, self._messages.orders, answering)
         self._parts: list[Part] = [
             self._todo, self._pickup, backlog, self._run.syncing, *self._channels, self._bouncer, self._delays,
-            self._cleaner, self._control, Watchdog(self._run, self._messages, self._channels),
+            self._messages.orders.returning, self._cleaner, self._control,
+            Watchdog(self._run, self._messages, self._channels),
         ]  # fmt: skip
         self._patience = 0.0
         self._run.log.status(self._messages.status())
@@ -89,25 +90,27 @@ class Sender:
 
     def turn(self) -> None:
         """Wait until something can be done, and do some of it in every part."""
-        poll = select.poll()
+        poll, clock = select.poll(), self._run.clock
         poll.register(self._signals.descriptor, select.POLLIN)
         parts = [*self._parts, self._run.log]
-        wait = min([part.prepare(poll, time.time()) for part in parts])
+        wait = min([part.prepare(poll, clock.now()) for part in parts])
         if self._patience:
             wait = min(wait, max(0.0, self._patience - time.monotonic()))
         ready = dict(poll.poll(wait * 1000))
         # Also where poll does not show it: it may return for what came after a signal that is only then handled.
+        clock.look()
         self._obey(self._signals.take())
+        self._run.begin_turn()
         for part in self._parts:
-            part.run(ready, time.time())
+            part.run(ready, clock.now())
         self._run.log.status(self._messages.status())
-        self._run.log.run(ready, time.time())
+        self._run.log.run(ready, clock.now())
 
     def _obey(self, signals: set[int]) -> None:
         if signals & {signal.SIGTERM, signal.SIGINT}:
             self._run.leave()
         if signal.SIGALRM in signals:
-            self._messages.flush(time.time())
+            self._messages.flush(self._run.clock.now())
         if signal.SIGHUP in signals:
             self._run.reread()
             self._messages.apply_controls()

@@ -5,7 +5,8 @@ and is read when its turn comes. Nothing here waits; what the disk refuses is tr
 """
 
 import os
-import time
+from collections import deque
+from collections.abc import Iterator
 
 from queue_base.errors import reason
 from queue_base.layout import Layout
@@ -21,14 +22,16 @@ from queue_send.orders import Orders
 from queue_send.retry import within_lifetime
 from queue_send.run import Run
 from queue_send.scheduler import Scheduler
-from queue_send.store import Store
+from queue_send.slices import AT_ONCE, Loading, Slice
+from queue_send.store import NO_PIECE, Piece, Store
 from queue_wire import logline
 from queue_wire.errors import FormatError
 from queue_wire.notice import Classified
 
+AHEAD_MOST = 60  # Seconds that a birth may lie ahead of the clock, since others may have one that differs a little.
 TROUBLE_AFTER = 123  # Seconds until something that the disk refused is tried again (qmail's SLEEP_SYSFAIL).
-RECIPIENTS_MOST = 1000  # Recipients of one message that are in memory at once.
 CHANNELS = ("local", "remote")
+_OVER = object()
 
 
 class Messages:
@@ -43,13 +46,16 @@ class Messages:
         self._cleaner = cleaner
         self._all_due = False
         self.all_read = False
-        self.known = Known(layout.split)
+        self.known = Known()
         # Ids that were announced while the backlog is being read, which must not take them on again.
         self._announced: set[int] | None = set()
         self.parked = self.store.parked()
         self.held = self.store.held()
-        # (kind, message): the offset of the next recipients of a message that has more than are loaded at once.
-        self.slices: dict[tuple[str, int], int] = {}
+        # (kind, message), for a message that has more recipients than are loaded at once.
+        self.slices: dict[tuple[str, int], Slice] = {}
+        # Messages that are loaded in steps, one after the other, and the steps of the first.
+        self._long: dict[str, deque[Loading]] = {kind: deque() for kind in CHANNELS}
+        self._steps: dict[str, Iterator[None] | None] = dict.fromkeys(CHANNELS)
         self.orders = Orders(run, self, bouncer, cleaner, self.held)
         bouncer.attach(self.store, self.end, self.park)
         delays.attach(self.store, self.may_be_tried, self.end)
@@ -114,9 +120,9 @@ class Messages:
             return False
         if message in self.parked:
             return False
-        if self.orders.carry_out(message, time.time()):
+        if self.orders.carry_out(message, self._run.clock.now()):
             return not self._cleaner.holds(message)
-        dues = {kind: due for kind in CHANNELS if (due := self.store.due(message, kind)) is not None}
+        dues = self._dues(message)
         last = self._last_attempt(message, max(dues.values(), default=0))
         for kind, due in dues.items():
             self.schedulers[kind].found(message, due, self._all_due, last)
@@ -124,12 +130,22 @@ class Messages:
             self.finish(message)
         return bool(dues)
 
+    def _dues(self, message: int) -> dict[str, int]:
+        """Return the next attempt on each channel that has recipients left."""
+        from_disk = self._run.clock.from_disk
+        return {kind: from_disk(due) for kind in CHANNELS if (due := self.store.due(message, kind)) is not None}
+
     def _last_attempt(self, message: int, due: int) -> int:
-        """Return `due`, or what is soon after the message's lifetime: qmail's curve goes on beyond that."""
-        now = int(time.time())
+        """Return `due`, or what is soon after the message's lifetime: qmail's curve goes on beyond that.
+
+        Where the message will only be born, the clock was put back since: it waits from now on as long as from then.
+        """
+        now = int(self._run.clock.now())
         if due <= now:
             return due
-        birth = int(os.lstat(self.store.layout.hashed("info", message)).st_mtime)
+        birth = self._run.clock.from_disk(int(os.lstat(self.store.layout.hashed("info", message)).st_mtime))
+        if birth > now + AHEAD_MOST:
+            due = max(now, due - (birth - now))
         return within_lifetime(due, now, birth + self._run.controls.longest)
 
     def all_found(self) -> None:
@@ -146,7 +162,7 @@ class Messages:
             return False
         message, stamp = found
         try:
-            attempt, recipients = self._read(message, kind, stamp)
+            attempt, piece = self._read(message, kind, stamp)
         except FormatError as error:
             scheduler.absent(message)
             self.park(message, str(error))
@@ -156,37 +172,89 @@ class Messages:
         else:
             if attempt is None:
                 scheduler.absent(message)
-            else:
-                groups = group_recipients(kind, attempt.sender, recipients, self._run.controls.routes)
+            elif piece.next is None and len(piece.recipients) <= AT_ONCE:
+                groups = group_recipients(kind, attempt.sender, piece.recipients, self._run.controls.routes)
                 scheduler.open(attempt, groups, now)
+            else:
+                # Those that have to wait for their turn do not keep what was read.
+                first, at = (None if self._long[kind] else piece), self._slice_of(attempt, kind)
+                self._long[kind].append(Loading(self.store, kind, attempt, at, first, self._run.controls.routes))
+                scheduler.begin(attempt, now)
         return True
 
-    def _read(self, message: int, kind: str, stamp: int | None) -> tuple[Attempt | None, list[tuple[int, bytes]]]:
-        """Return an attempt and its recipients, None where it is not to be tried. Raises FormatError, OSError."""
-        if message in self.parked or message in self.held:
-            return None, []
+    def load_on(self, kind: str, now: float) -> bool:
+        """Do a step of loading the next message that has many recipients; return whether there is another one to do.
+
+        So one user's mail with any number of recipients takes a share of the time, and nobody waits until it is loaded.
+        """
+        loading = self._long[kind][0] if self._long[kind] else None
+        if loading is None:
+            return False
+        scheduler, attempt = self.schedulers[kind], loading.attempt
+        steps = self._steps[kind]
+        if steps is None:
+            steps = self._steps[kind] = loading.steps(scheduler, now)
         try:
-            sender, birth = self.store.load(message)
+            if next(steps, _OVER) is not _OVER:
+                return True
+        except FormatError as error:
+            self.park(attempt.message, str(error))
+            attempt.withdrawn = True
+        except OSError as error:
+            path = error.filename or attempt.message
+            self._run.log.warning(f"unable to read {path}: {reason(error)}; will try again later")
+            scheduler.unread(attempt, int(now) + TROUBLE_AFTER)
+        self._long[kind].popleft()
+        self._steps[kind] = None
+        scheduler.opened(attempt, now)
+        return bool(self._long[kind])
+
+    def is_loading(self, kind: str) -> bool:
+        """Return whether `load_on` has something to do."""
+        return bool(self._long[kind])
+
+    def _slice_of(self, attempt: Attempt, kind: str) -> int:
+        """Return where the recipients begin that are next; 0 where what is known is of an earlier message."""
+        known = self.slices.get((kind, attempt.message))
+        if known is None or (known.birth, known.size) != (attempt.born, attempt.size):
+            self.slices.pop((kind, attempt.message), None)
+            return 0
+        return known.at
+
+    def _read(self, message: int, kind: str, stamp: int | None) -> tuple[Attempt | None, Piece]:
+        """Return an attempt, None where it is not to be tried, and the first piece of its recipients.
+
+        Raises FormatError, OSError.
+        """
+        if message in self.parked or message in self.held:
+            return None, NO_PIECE
+        try:
+            sender, born = self.store.load(message)
         except FileNotFoundError:
-            return None, []  # It has ended: an entry of a message that had two.
-        due, recipients = self.store.pending(message, kind)
-        if stamp is not None and recipients and due != stamp:
-            return None, []  # It was tried in between; its next attempt has an entry of its own.
-        start = self.slices.get((kind, message), 0)
-        recipients = [recipient for recipient in recipients if recipient[0] >= start]
-        rest = recipients[RECIPIENTS_MOST][0] if len(recipients) > RECIPIENTS_MOST else None
+            return None, NO_PIECE  # It has ended: an entry of a message that had two.
+        known, clock = self.slices.get((kind, message)), self._run.clock
+        piece = self.store.recipients(message, kind, known.at if known is not None and known.birth == born else 0)
+        if known is not None and known.size != piece.size:
+            piece = self.store.recipients(message, kind)  # What is known is of an earlier message of this number.
+        left = piece.recipients or piece.next is not None
+        if stamp is not None and left and stamp not in clock.all_from_disk(piece.due):
+            return None, NO_PIECE  # It was tried in between; its next attempt has an entry of its own.
+        birth = clock.from_disk(born)
         expires = birth + self._run.controls.lifetime(sender)
-        return Attempt(message, sender, birth, expires, rest, due), recipients[:RECIPIENTS_MOST]
+        attempt = Attempt(message, sender, birth, expires, piece.next, clock.from_disk(piece.due))
+        attempt.born, attempt.size = born, piece.size
+        return attempt, piece
 
     def park(self, message: int, why: str) -> None:
         """Leave a message that cannot be read to a person: a mark in corrupt/, and an alert."""
         self.parked.add(message)
         self._run.log.put(logline.corrupt_message(message, why))
-        try:
-            self.store.park(message, why)
-        except OSError as error:
-            why += f"; unable to write {error.filename or 'corrupt'}: {reason(error)}"
-        self._run.log.alert(f"msg {message} cannot be read and is parked in corrupt: {why}")
+
+        def then(trouble: str) -> None:
+            more = f"; {trouble}" if trouble else ""
+            self._run.log.alert(f"msg {message} cannot be read and is parked in corrupt: {why}{more}")
+
+        self.orders.put_in_corrupt(message, why, then)
 
     def channel_finished(self, message: int, kind: str) -> None:
         """No recipient is left on a channel. If none is on the other either, the message is finished."""
@@ -212,7 +280,7 @@ class Messages:
 
     def wake(self, message: int) -> bool:
         """Try a message that waits now; return whether that is anything new. One without recipients is finished."""
-        dues = {kind: due for kind in CHANNELS if (due := self.store.due(message, kind)) is not None}
+        dues = self._dues(message)
         if not dues and message not in self.held:
             self.finish(message)
         waiting = [kind for kind in dues if not self.schedulers[kind].holds(message)]
@@ -234,7 +302,7 @@ class Messages:
     def withdrawn(self, message: int, kind: str) -> None:
         """Nothing of a message is in flight any more on one channel, after `withdraw`."""
         if message in self.held:
-            self.orders.carry_out(message, time.time())
+            self.orders.carry_out(message, self._run.clock.now())
         elif message not in self.parked:
             self.schedulers[kind].wake(message)  # Released meanwhile, or it has a new birth.
 
@@ -246,5 +314,7 @@ class Messages:
         self.parked.discard(message)
         self.orders.forget(message)
         self.known.forget(message)
+        for kind in CHANNELS:
+            self.slices.pop((kind, message), None)
         self._run.log.put(logline.end_message(message))
         self._cleaner.remove(message)

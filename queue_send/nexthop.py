@@ -15,19 +15,40 @@ def name_nexthop(domain: bytes, routes: Routes) -> bytes:
     return find_way(routes, domain)[0]
 
 
-def group_recipients(
-    kind: str, sender: bytes, recipients: list[Recipient], routes: Routes
-) -> list[tuple[bytes, list[Recipient]]]:
-    """Return (nexthop, recipients) for each group; `kind` is local or remote.
+class Grouping:
+    """Groups the recipients of a message, some at a time; `kind` is local or remote.
 
     A VERP sender is another one for each recipient, so each of those goes alone.
     """
-    if kind == "local":
-        return [(recipient[1], [recipient]) for recipient in recipients]
-    ways = [find_way(routes, split_address(address)[1].lower()) for _, address in recipients]
-    if is_verp(sender):
-        return [(way[0], [recipient]) for way, recipient in zip(ways, recipients, strict=True)]
-    groups: dict[tuple[bytes, bool], list[Recipient]] = {}
-    for way, recipient in zip(ways, recipients, strict=True):
-        groups.setdefault(way, []).append(recipient)
-    return [(way[0], group) for way, group in groups.items()]
+
+    def __init__(self, kind: str, sender: bytes, routes: Routes) -> None:
+        self._routes = routes
+        self._local = kind == "local"
+        self._alone = is_verp(sender)
+        self._single: list[tuple[bytes, list[Recipient]]] = []
+        self._groups: dict[tuple[bytes, bool], list[Recipient]] = {}
+
+    def add(self, recipients: list[Recipient]) -> None:
+        """Take some recipients."""
+        if self._local:
+            self._single += [(recipient[1], [recipient]) for recipient in recipients]
+            return
+        for recipient in recipients:
+            way = find_way(self._routes, split_address(recipient[1])[1].lower())
+            if self._alone:
+                self._single.append((way[0], [recipient]))
+            else:
+                self._groups.setdefault(way, []).append(recipient)
+
+    def groups(self) -> list[tuple[bytes, list[Recipient]]]:
+        """Return (nexthop, recipients) for each group."""
+        return self._single or [(way[0], group) for way, group in self._groups.items()]
+
+
+def group_recipients(
+    kind: str, sender: bytes, recipients: list[Recipient], routes: Routes
+) -> list[tuple[bytes, list[Recipient]]]:
+    """Return (nexthop, recipients) for each group of few recipients, as Grouping does."""
+    grouping = Grouping(kind, sender, routes)
+    grouping.add(recipients)
+    return grouping.groups()

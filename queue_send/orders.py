@@ -2,10 +2,12 @@
 
 An order is on the disk, safe, before it is answered, and before anything comes of it. hold, delete and bounce are
 marks in hold/ (queue_base.marks); the last two are carried out once nothing of the message is in flight,
-in this run or, after a crash, in the next one. The disk is waited for in the thread of Run.syncing.
+in this run or, after a crash, in the next one. The disk is waited for in the thread of Run.syncing. Its line is in
+the log before the mark is on the disk, so a kill leaves no mark without one; where the disk refuses the mark,
+another line takes it back.
 """
 
-import time
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -42,10 +44,11 @@ class Orders:
         self._cleaner = cleaner
         self._given: dict[int, bytes] = {}
         self._unread = set(held)
-        self._returning = Returning(run, messages)
+        self.returning = Returning(run, messages)
         self._rescan: Callable[[], None] = lambda: None
-        # Messages that the thread is at, and whether they have ended meanwhile.
-        self._busy: dict[int, bool] = {}
+        # Messages that the thread is at, and those of them that have ended meanwhile.
+        self._busy: Counter[int] = Counter()
+        self._ended: set[int] = set()
 
     def attach(self, rescan: Callable[[], None]) -> None:
         """Name the function that has queue-todo look through todo/."""
@@ -85,11 +88,12 @@ class Orders:
 
     def _submit(
         self, chosen: list[int], notes: list[Note], answer: Answer, work: Callable[[int, Commit], None],
-        then: Callable[[int], None],
+        then: Callable[[int], None], refused: Callable[[int], None] = lambda _: None,
     ) -> None:  # fmt: skip
         """Have `work` done and made safe for the chosen messages, then `then` called for each; answer.
 
-        Where the disk refuses, `then` is called for those that it was done for: what we know is what is there.
+        Where the disk refuses, `then` is called for those that it was done for: what we know is what is there; and
+        `refused` for the others. What the caller has put into the log is written before.
         """
         if not chosen:
             answer(Reply(0, notes))
@@ -104,10 +108,12 @@ class Orders:
             commit.sync()
 
         def done(trouble: OSError | None) -> None:
-            ended = {message for message in chosen if self._busy.pop(message)}
+            ended = self._let_go(chosen)
             left = [message for message in made if message not in ended]
             for message in left:
                 then(message)
+            for message in [message for message in chosen if message not in made and message not in ended]:
+                refused(message)
             if trouble is not None:
                 text = f"unable to change {trouble.filename2 or trouble.filename or 'the disk'}: {why(trouble)}"
                 notes.append(Note(TROUBLE, text.encode("utf-8", "replace")))
@@ -115,14 +121,36 @@ class Orders:
             for message in ended:
                 self._messages.end(message)
 
-        self._busy.update(dict.fromkeys(chosen, False))
+        self._busy.update(chosen)
+        self._run.log.flush()
         self._run.syncing.submit(whole, done)
+
+    def _let_go(self, chosen: list[int]) -> set[int]:
+        """The thread has done one thing with each of these; return those that are to end now."""
+        self._busy.subtract(chosen)
+        for message in chosen:
+            if not self._busy[message]:
+                del self._busy[message]
+        ended = {message for message in chosen if message in self._ended and message not in self._busy}
+        self._ended -= ended
+        return ended
+
+    def put_in_corrupt(self, message: int, why: str, then: Callable[[str], None]) -> None:
+        """Have the mark of a message that cannot be read made; `then` is called with what went wrong, or nothing."""
+
+        def answer(reply: Reply) -> None:
+            then("".join(note.text.decode("utf-8", "replace") for note in reply.notes))
+
+        def write(message: int, commit: Commit) -> None:
+            self._messages.store.park(message, why, commit)
+
+        self._submit([message], [], answer, write, lambda _: None)
 
     def puts_off(self, message: int) -> bool:
         """Return whether a message must not end yet: the thread is at it. It ends after that."""
         if message not in self._busy:
             return False
-        self._busy[message] = True
+        self._ended.add(message)
         return True
 
     def _free(self, chosen: Chosen) -> list[int]:
@@ -140,21 +168,26 @@ class Orders:
 
         def then(message: int) -> None:
             self._messages.held.add(message)
-            self._run.log.put(logline.hold_message(message, reason))
             if reason in marks.ORDERS:
                 self._unread.discard(message)
                 self._given[message] = reason
-                self.carry_out(message, time.time())
+                self.carry_out(message, self._run.clock.now())
             else:
-                self._messages.withdraw(message, time.time())
+                self._messages.withdraw(message, self._run.clock.now())
 
-        self._submit(work, chosen.notes, answer, write, then)
+        def refused(message: int) -> None:
+            if message not in self._messages.held:
+                self._run.log.put(logline.release_message(message))
+
+        for message in work:
+            self._run.log.put(logline.hold_message(message, reason))
+        self._submit(work, chosen.notes, answer, write, then, refused)
 
     def _may_mark(self, message: int, reason: bytes, chosen: Chosen) -> bool:
         given = self._order_of(message)
         if given == reason or (message in self._messages.held and reason not in marks.ORDERS):
             if given == reason:
-                self.carry_out(message, time.time())
+                self.carry_out(message, self._run.clock.now())
             elif given is not None:
                 chosen.note(TROUBLE, message, given.decode())
             return False
@@ -185,7 +218,7 @@ class Orders:
                     lambda one, commit: marks.leave_todo(self._layout, one, commit), self._messages.end,
                 )  # fmt: skip
         elif order == marks.RETURNED:
-            self._returning.take(message)
+            self.returning.take(message)
         elif self._bouncer.drop(message):
             self._messages.end(message)
         return True
@@ -208,8 +241,9 @@ class Orders:
         self._given.pop(message, None)
 
     def _release(self, chosen: Chosen, answer: Answer) -> None:
-        free = [message for message in self._free(chosen) if not self._returning.holds(message)]
+        free = [message for message in self._free(chosen) if not self.returning.holds(message)]
         work = [one for one in free if any(marks.is_marked(self._layout, kind, one) for kind in ("hold", "corrupt"))]
+        reasons = {message: self._reason_of(message) for message in work}
 
         def write(message: int, commit: Commit) -> None:
             marks.unmark(self._layout, message, commit)
@@ -218,16 +252,30 @@ class Orders:
             self._messages.held.discard(message)
             self._messages.parked.discard(message)
             self.forget(message)
-            self._run.log.put(logline.release_message(message))
             if self._messages.store.is_waiting_in_todo(message):
                 self._rescan()
             else:
                 self._messages.wake(message)
 
-        self._submit(work, chosen.notes, answer, write, then)
+        def refused(message: int) -> None:
+            self._run.log.put(reasons[message])
+
+        for message in work:
+            self._run.log.put(logline.release_message(message))
+        self._submit(work, chosen.notes, answer, write, then, refused)
+
+    def _reason_of(self, message: int) -> bytes:
+        """Return the line that says that a message has its mark."""
+        try:
+            reason = marks.read_mark(self._layout, message)
+        except OSError:
+            reason = b""
+        if reason is None:
+            return logline.corrupt_message(message, "its mark could not be removed")
+        return logline.hold_message(message, reason)
 
     def _requeue(self, chosen: Chosen, answer: Answer, now: float) -> None:
-        birth = int(now * 1_000_000)
+        birth = int((now + self._run.clock.ahead) * 1_000_000)
         work = []
         for message in self._free(chosen):
             if message in self._messages.parked or self._messages.store.is_waiting_in_todo(message):
@@ -244,6 +292,6 @@ class Orders:
             chosen.note(NEWS, message, f"is {pack_long_id(message, birth)} now")
             if message not in self._messages.held:
                 self._messages.wake(message)
-                self._messages.withdraw(message, time.time())
+                self._messages.withdraw(message, self._run.clock.now())
 
         self._submit(work, chosen.notes, answer, write, then)

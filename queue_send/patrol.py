@@ -17,12 +17,15 @@ from queue_send.overdue import Dates, Rule
 from queue_send.scheduler import Scheduler
 from queue_wire.cause import Cause
 
-PIECE = 100  # Destinations, or messages in memory, that are looked at in a turn.
-HEAP_PIECE = 5000  # Entries of the heap.
-LOOKS = 20  # Messages that are looked at on the disk in one place,
+PIECE = 50  # Destinations that are looked at in one step,
+QUEUE_PIECE = 500  # messages in memory,
+HEAP_PIECE = 2000  # and entries of the heap.
+LOOKS = 20  # Messages that are looked at on the disk in one place, and so the most in one step,
 LOOKS_MOST = 1000  # and in the heap in a round, before those of its last piece.
 
-Look = Callable[[int], Dates | None]  # None for a message that is gone, or is not to be tried.
+# Of a message and the next attempt that its file should have; None for one that is gone, has another one, or is not
+# to be tried.
+Look = Callable[[int, int | None], Dates | None]
 
 
 class Patrol:
@@ -55,8 +58,11 @@ class Patrol:
             if destination is None:
                 yield
                 continue
-            self._scheduler.give_up(destination, now)
-            self._queued(destination, now)
+            while self._scheduler.give_up(destination, now):
+                yield
+            yield from self._queued(destination, now)
+            if destination.aside:
+                yield
             for message in destination.aside.oldest(LOOKS):
                 if not self._judge(message, now, self._explaining.aside(destination)):
                     break
@@ -68,8 +74,9 @@ class Patrol:
         for destination in self._destinations():
             if destination is None:
                 yield
-            else:
-                self._scheduler.give_up(destination, now)
+                continue
+            while self._scheduler.give_up(destination, now):
+                yield
 
     def _say(self, message: int, dates: Dates, cause: Cause, now: float) -> None:
         if self._alerts.says((self._kind, message, dates.birth), now):
@@ -78,7 +85,9 @@ class Patrol:
     def _flights(self, flights: list[Group], now: float) -> Iterator[None]:
         """In flight, or landed and not written down, for longer than any timeout."""
         flying = set()
-        for group in flights:
+        for number, group in enumerate(flights, 1):
+            if number % QUEUE_PIECE == 0:
+                yield
             flying.add(group.attempt.message)
             if now - group.started > self._flight:
                 flies = self._explaining.flies(len(group.recipients), group)
@@ -88,7 +97,7 @@ class Patrol:
             landed = attempt is not None and attempt.flying and attempt.message not in flying
             if attempt is not None and landed and now - attempt.opened > self._flight:
                 self._say(attempt.message, _dates(attempt), self._explaining.lands(attempt.flying), now)
-            if number % HEAP_PIECE == 0:
+            if number % QUEUE_PIECE == 0:
                 yield
 
     def _destinations(self) -> Iterator[Destination | None]:
@@ -100,8 +109,10 @@ class Patrol:
             if number % PIECE == 0:
                 yield None
 
-    def _queued(self, destination: Destination, now: float) -> None:
-        for group in destination.queue:
+    def _queued(self, destination: Destination, now: float) -> Iterator[None]:
+        for number, group in enumerate(list(destination.queue), 1):
+            if number % QUEUE_PIECE == 0:
+                yield
             dates = _dates(group.attempt)
             # One that is in flight to somewhere is being tried.
             if not (group.attempt.flying or group.attempt.withdrawn) and self.rule.is_overdue(dates, now):
@@ -116,7 +127,7 @@ class Patrol:
         """
         if message in self._scheduler.attempts:
             return True
-        dates = self._look(message)
+        dates = self._look(message, None)
         if dates is None:
             return True
         if not self.rule.is_overdue(dates, now):
@@ -135,7 +146,7 @@ class Patrol:
             self._alerts.count(max(0, overdue - LOOKS))
 
     def _is_overdue(self, place: int, now: float) -> bool:
-        dates = self._look(self._scheduler.admission.fresh_at(place))
+        dates = self._look(self._scheduler.admission.fresh_at(place), None)
         return dates is not None and self.rule.is_overdue(dates, now)
 
     def _deferred(self, stopped: bytes, now: float) -> Iterator[None]:
@@ -155,9 +166,11 @@ class Patrol:
                     self._alerts.count(1)
                     continue
                 looks += 1
-                dates = self._look(message)
-                if dates is not None and stamp in (None, dates.due) and self.rule.is_overdue(dates, now):
+                dates = self._look(message, stamp)
+                if dates is not None and self.rule.is_overdue(dates, now):
                     self._say(message, dates, self._explaining.due(dates.due, stopped), now)
+                if looks % LOOKS == 0:
+                    yield
             if looks > LOOKS_MOST and self._alerts.lines:
                 return  # The next round goes on here.
             yield

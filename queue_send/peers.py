@@ -1,9 +1,12 @@
 """queue-todo and queue-pickup as queue-send sees them: notices and log lines in, commands out.
 
-A turn reads at most one pipe-full of notices, so that no burst of new mail keeps the loop from deliveries.
+A turn reads at most one pipe-full of notices, so that no burst of new mail keeps the loop from deliveries. Those that
+take long wait for the next turns, and nothing more is read until they are done.
 """
 
 import select
+import time
+from collections import deque
 from collections.abc import Callable
 
 from queue_base.pipes import OutPipe, PeerLost, read_available
@@ -14,6 +17,7 @@ from queue_wire.notice import EXIT, REREAD, Classified, unpack_notice
 from queue_wire.records import RecordReader
 
 NOTICES_A_TURN = 16384  # Bytes: about a hundred messages with their log lines.
+TAKING = 0.002  # Seconds of a turn for them.
 
 
 class Notices:
@@ -36,6 +40,7 @@ class Notices:
         self._arrive = arrive
         self._announce = announce
         self._reader = RecordReader()
+        self._records: deque[bytes] = deque()  # Read, and not taken yet.
         self._told_to_leave = False
         self.lost = False
 
@@ -52,11 +57,11 @@ class Notices:
 
     def prepare(self, poll: "select.poll", now: float) -> float:
         """Wait for notices, unless the log is so full that their lines would only pile up."""
-        if not self.lost and not self._run.log.full:
+        if not self.lost and not self._run.log.full and not self._records:
             poll.register(self._notices, select.POLLIN)
         if not self.lost and self._commands is not None and self._commands.held:
             poll.register(self._commands.descriptor, select.POLLOUT)
-        return 3600.0
+        return 0.0 if self._records else 3600.0
 
     def run(self, ready: dict[int, int], now: float) -> None:
         """One turn: notices, commands."""
@@ -68,9 +73,13 @@ class Notices:
         except PeerLost:
             self._commands = None  # It is gone; what it said before that is still to be read.
         try:
-            if self._notices in ready:
-                for record in self._reader.feed(read_available(self._notices, NOTICES_A_TURN) or b""):
-                    self._take(record, now)
+            if self._notices in ready and not self._records:
+                self._records.extend(self._reader.feed(read_available(self._notices, NOTICES_A_TURN) or b""))
+            until = self._run.until(TAKING)
+            while self._records:
+                self._take(self._records.popleft(), now)
+                if time.monotonic() >= until:
+                    break
         except FormatError as error:
             self._run.log.warning(f"internal error: {self._peer} sent something impossible: {error}")
         except PeerLost:

@@ -59,7 +59,8 @@ def unpack_schedule(line: bytes, jitter: int | None = None) -> Schedule:
 
 def next_attempt(schedule: Schedule, birth: int, now: int, skip: int, random: Callable[[], float]) -> int:
     """Return the next attempt in seconds since the epoch, later than `now`."""
-    age = max(0, now - birth)
+    birth = min(birth, now)  # One that is yet to come is of a clock that was put back since.
+    age = now - birth
     if schedule.kind == "quadratic":
         due = birth + (isqrt(age) + skip) ** 2
     elif schedule.kind == "exponential":

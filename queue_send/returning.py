@@ -1,9 +1,10 @@
 """Fails the recipients that are left of messages that the administrator wants bounced; the usual bounce follows.
 
-A piece of RECIPIENTS_MOST recipients at a time: the thread writes their failures to bounce/, safely, and marks
-them done; then the loop logs each as a delivery that fails at once.
+A piece of RECIPIENTS_MOST recipients at a time: each is in the log as a delivery that fails at once; then the thread
+writes their failures to bounce/, safely, and marks them done. Their file is read once, piece by piece.
 """
 
+import select
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -20,18 +21,22 @@ if TYPE_CHECKING:
 
 # RFC 3463 has no code for this; X.0.0 is for when only the class is known.
 ASKED = b"The administrator has asked for this message to be returned. (#5.0.0)\n"
-RECIPIENTS_MOST = 1000
+RECIPIENTS_MOST = 200
 _CHANNELS = ("local", "remote")
 
 
 class Returning:
-    """Messages with nothing in flight, one after the other."""
+    """A part of the loop. Messages with nothing in flight, one after the other."""
 
     def __init__(self, run: Run, messages: "Messages") -> None:
         self._run = run
         self._messages = messages
         self._waiting: deque[int] = deque()
         self._taken: set[int] = set()
+        self._writing = False
+        # Of the first message: the channels that are left, and where its next recipients are.
+        self._kinds = list(_CHANNELS)
+        self._at: int | None = 0
 
     def holds(self, message: int) -> bool:
         """Return whether a message is being returned."""
@@ -39,64 +44,91 @@ class Returning:
 
     def take(self, message: int) -> None:
         """Return a message."""
-        if message in self._taken:
-            return
-        self._taken.add(message)
-        self._waiting.append(message)
-        if len(self._waiting) == 1:
-            self._next()
+        if message not in self._taken:
+            self._taken.add(message)
+            self._waiting.append(message)
 
-    def _next(self) -> None:
+    @property
+    def _may_go_on(self) -> bool:
+        # What is left when we leave has its mark for the next run.
+        return bool(self._waiting) and not (self._writing or self._run.leaving or self._run.log.full)
+
+    def prepare(self, poll: "select.poll", now: float) -> float:
+        """Do not wait while there are recipients to fail."""
+        return 0.0 if self._may_go_on else 3600.0
+
+    def run(self, ready: dict[int, int], now: float) -> None:
         """Fail the next piece of the first message."""
-        if self._run.leaving or not self._waiting:
-            return  # Its mark is there for the next run.
-        message, store = self._waiting[0], self._messages.store
-        failed: list[tuple[str, int, bytes]] = []
-        unreadable: list[FormatError] = []
+        if not self._may_go_on:
+            return
+        message, kind = self._waiting[0], self._kinds[0]
+        try:
+            piece = self._messages.store.recipients(message, kind, self._at or 0)
+        except FormatError as error:
+            self._leave(message)
+            self._messages.park(message, str(error))
+            return
+        except OSError as error:
+            self._stays(message, error)
+            return
+        found, self._at = piece.recipients, piece.next
+        if len(found) > RECIPIENTS_MOST:
+            self._at = found[RECIPIENTS_MOST][0]
+            del found[RECIPIENTS_MOST:]
+        if found:
+            self._fail(message, kind, found)
+        else:
+            self._go_on(message)
+
+    def _fail(self, message: int, kind: str, recipients: list[tuple[int, bytes]]) -> None:
+        store = self._messages.store
+        self._log(message, kind, recipients)
+        failures = [Failure(message, self._shown(kind, address), ASKED) for _, address in recipients]
 
         def work() -> None:
-            try:
-                for kind in _CHANNELS:
-                    failed.extend((kind, *recipient) for recipient in store.pending(message, kind)[1])
-            except FormatError as error:
-                unreadable.append(error)
-                return
-            del failed[RECIPIENTS_MOST:]
-            if failed:
-                failures = [Failure(message, self._shown(kind, address), ASKED) for kind, _, address in failed]
-                store.append_failures(failures)
-            for kind in _CHANNELS:
-                offsets = [offset for each, offset, _ in failed if each == kind]
-                if offsets:
-                    store.mark_done(message, kind, offsets)
+            store.append_failures(failures)
+            store.mark_done(message, kind, [offset for offset, _ in recipients])
 
         def then(trouble: OSError | None) -> None:
-            if trouble is None and not unreadable:
-                self._log(message, failed)
-                if len(failed) == RECIPIENTS_MOST:
-                    self._next()
-                    return
-            self._waiting.popleft()
-            self._taken.discard(message)
-            if unreadable:
-                self._messages.park(message, str(unreadable[0]))
-            elif trouble is not None:
-                name = trouble.filename or message
-                self._run.log.warning(f"unable to bounce msg {message}: {name}: {reason(trouble)}; it stays on hold")
+            self._writing = False
+            if trouble is not None:
+                self._stays(message, trouble)
             else:
-                self._finish(message)
-            self._next()
+                self._go_on(message)
 
+        self._writing = True
         self._run.syncing.submit(work, then)
+
+    def _go_on(self, message: int) -> None:
+        """Go on with the rest of a channel's recipients, or the other channel, or let the message end."""
+        if self._at is not None:
+            return
+        self._at = 0
+        self._kinds.pop(0)
+        if not self._kinds:
+            self._leave(message)
+            self._finish(message)
+
+    def _leave(self, message: int) -> None:
+        self._waiting.popleft()
+        self._taken.discard(message)
+        self._kinds, self._at = list(_CHANNELS), 0
+
+    def _stays(self, message: int, trouble: OSError) -> None:
+        self._leave(message)
+        name = trouble.filename or message
+        self._run.log.warning(f"unable to bounce msg {message}: {name}: {reason(trouble)}; it stays on hold")
 
     def _shown(self, kind: str, address: bytes) -> bytes:
         return strip_prepend(address, self._run.controls.virtualdomains) if kind == "local" else address
 
-    def _log(self, message: int, failed: list[tuple[str, int, bytes]]) -> None:
-        first = self._run.number_deliveries(len(failed))
-        for delivery, (kind, _, address) in enumerate(failed, first):
+    def _log(self, message: int, kind: str, recipients: list[tuple[int, bytes]]) -> None:
+        """Say it, before anything follows from it."""
+        first = self._run.number_deliveries(len(recipients))
+        for delivery, (_, address) in enumerate(recipients, first):
             self._run.log.put(logline.starting_delivery(delivery, message, kind.encode(), address))
             self._run.log.put(logline.delivery_result(delivery, PERMANENT, ASKED))
+        self._run.log.flush()
 
     def _finish(self, message: int) -> None:
         for kind in _CHANNELS:

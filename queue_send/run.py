@@ -1,12 +1,17 @@
 """What the parts of the loop share: the controls, the log, the count of deliveries, and whether we are leaving."""
 
 import random
+import time
 
 from queue_base.errors import Failure
 from queue_base.home import Home
+from queue_send.clock import Clock
 from queue_send.controls import Controls, read_controls
 from queue_send.log import Log
 from queue_send.syncing import Syncing
+from queue_wire.domain import ascii_domain
+
+TURN = 0.012  # Seconds of work in one turn of the loop, after which each part still does one small step.
 
 
 class Run:
@@ -17,7 +22,10 @@ class Run:
         self.home = home
         self.log = log
         self.controls: Controls = read_controls(home, log.alert)
+        self._load_tables()
+        self.clock = Clock()
         self.syncing = Syncing()
+        self._turn_ends = float("inf")
         self.deliveries = 0
         self.random = random.Random()
         self.leaving = False
@@ -29,6 +37,24 @@ class Run:
             self.controls = read_controls(self.home)
         except Failure as error:
             self.log.alert(f"unable to reread controls: {error}; the old ones stay")
+        self._load_tables()
+
+    def _load_tables(self) -> None:
+        """Have the tables at hand that a domain beyond ASCII is looked up with among the routes: they take 20 ms."""
+        if self.controls.routes:
+            ascii_domain("\u00e4.example".encode())
+
+    def begin_turn(self) -> None:
+        """A turn of the loop begins."""
+        self._turn_ends = time.monotonic() + TURN
+
+    def until(self, seconds: float) -> float:
+        """Return until when a part may go on that has so many seconds in a turn, by time.monotonic.
+
+        No user, message or peer is to keep the loop from the others: a part does one step of work, of a millisecond
+        at the most, then asks the time. It comes back in the next turn for what is left.
+        """
+        return min(time.monotonic() + seconds, self._turn_ends)
 
     def number_deliveries(self, count: int) -> int:
         """Return the number of the first of `count` deliveries that start now."""

@@ -2,7 +2,8 @@
 
 No I/O and no clock: events come in with the time, work goes out. The caller asks `next_load` which message to
 read, gives it back with `open`, `absent` or `later`, asks `next_job` what to start, and tells the outcome
-with `ended`. What is decided about a message comes back as the calls of `Events`.
+with `ended`. A message with many recipients is given back in small pieces: `begin`, `place` for each group, `opened`.
+What is decided about a message comes back as the calls of `Events`. The time is one that nobody sets (clock.py).
 
 - Only `activelimit` messages are loaded. New mail and due deferred mail enter one and one.
 - Destinations take turns (turns.py); each has its window, and no more groups loaded than that window can use,
@@ -15,6 +16,7 @@ with `ended`. What is decided about a message comes back as the calls of `Events
 
 from collections import deque
 from heapq import heappop, heappush
+from itertools import islice
 
 from queue_send.attempt import Attempt, Group, Recipient
 from queue_send.destination import Destination
@@ -22,6 +24,9 @@ from queue_send.destinations import Destinations
 from queue_send.events import Events, Settings
 
 LAST_WAIT = 3600.0  # Seconds in which a message past its lifetime gets its last attempt, or fails without it.
+# What one call deals with of a long queue that goes; the next calls go on with it.
+TURNED_AWAY_AT_ONCE = 20  # Groups that wait when their destination dies; each costs a change of a file.
+LATE_AT_ONCE = 200  # Messages that are past their lifetime.
 
 
 class Scheduler(Destinations):
@@ -31,18 +36,39 @@ class Scheduler(Destinations):
         super().__init__(settings)
         self._events = events
         self._later: list[tuple[float, bytes]] = []  # When a rate allows a start or a probe is due.
+        self._leaving: deque[Group] = deque()  # What was queued in destinations that have died.
 
     def open(self, attempt: Attempt, groups: list[tuple[bytes, list[Recipient]]], now: float) -> None:
         """A message that `next_load` named was loaded: its groups go to their destinations."""
+        self.begin(attempt, now)
+        for nexthop, recipients in groups:
+            self.place(Group(attempt, nexthop, recipients), len(groups) == 1, now)
+        self.opened(attempt, now)
+
+    def begin(self, attempt: Attempt, now: float) -> None:
+        """A message that `next_load` named is being loaded; `place` and `opened` follow."""
         self.attempts[attempt.message] = attempt
         attempt.opened = now
-        for nexthop, recipients in groups:
-            self._place(Group(attempt, nexthop, recipients), len(groups) == 1, now)
-        self._close_if_over(attempt, now)
+        attempt.loading = True
 
-    def _place(self, group: Group, whole: bool, now: float) -> None:
+    def opened(self, attempt: Attempt, now: float) -> None:
+        """A message has been loaded: there are no more groups of it."""
+        if attempt.loading:
+            attempt.loading = False
+            self._close_if_over(attempt, now)
+
+    def unread(self, attempt: Attempt, due: int) -> None:
+        """A message for which `begin` was called, and `place` never, cannot be read: try it at `due`. Then `opened`."""
+        if not attempt.withdrawn:
+            attempt.loading = False
+            del self.attempts[attempt.message]
+            self.admission.wake(attempt.message, due)
+
+    def place(self, group: Group, whole: bool, now: float) -> None:
         """Queue a group, put it aside or turn it away; `whole`: the message has no other."""
         attempt, count = group.attempt, len(group.recipients)
+        if attempt.withdrawn:
+            return
         destination = self._destination(group.nexthop)
         expired = now > attempt.expires
         attempt.left += count
@@ -60,7 +86,10 @@ class Scheduler(Destinations):
 
     def next_job(self, now: float) -> Group | None:
         """Return the group to start now, already cut to what may start, or None where nothing may."""
-        while self._later and self._later[0][0] <= now:
+        self._turn_some_away(now)
+        for _ in range(LATE_AT_ONCE):
+            if not self._later or self._later[0][0] > now:
+                break
             waiting = self.destinations.get(heappop(self._later)[1])
             if waiting is not None:
                 self._load_probe(waiting, now)
@@ -131,6 +160,7 @@ class Scheduler(Destinations):
                 self._events.revived(destination)
                 destination.turned_away = 0
                 self._away.bring_back(destination)
+                self._with_aside[destination.name] = destination
         else:
             last = destination.probe_at
             died = destination.failed(self.settings.limits, now)
@@ -138,7 +168,9 @@ class Scheduler(Destinations):
                 if destination.probe_at > last:
                     heappush(self._later, (destination.probe_at, destination.name))
                 self.turns.forget(destination.name)
-                self._turn_all_away(destination, now)  # Also what a probe in vain has left of its message.
+                self._leaving += destination.queue  # Also what a probe in vain has left of its message.
+                destination.queue.clear()
+                self._turn_some_away(now)
             if died:
                 self._events.died(destination)
                 self._defer_aside(destination, now)
@@ -162,24 +194,40 @@ class Scheduler(Destinations):
         self._close_if_over(attempt, now)
         return True
 
-    def _turn_all_away(self, destination: Destination, now: float) -> None:
-        while destination.queue:
-            queued = destination.queue.popleft()
-            if not queued.attempt.withdrawn:
-                queued.attempt.queued -= len(queued.recipients)
-                self._turn_away(queued, destination, now)
-                self._close_if_over(queued.attempt, now)
+    def _turn_some_away(self, now: float) -> None:
+        """Turn away what was queued in destinations that have died, a part of it at a time."""
+        for _ in range(min(TURNED_AWAY_AT_ONCE, len(self._leaving))):
+            group = self._leaving.popleft()
+            attempt, count = group.attempt, len(group.recipients)
+            if attempt.withdrawn:
+                continue
+            attempt.queued -= count
+            destination = self._destination(group.nexthop)
+            if destination.dead:
+                self._turn_away(group, destination, now)
+            else:
+                destination.queue.append(group)  # It was dead for a moment only.
+                attempt.queued += count
+                self._list(destination, now)
+            self._close_if_over(attempt, now)
 
-    def give_up(self, destination: Destination, now: float) -> None:
-        """Fail what has waited here for its last attempt for LAST_WAIT seconds, or that the rate keeps from it."""
+    def give_up(self, destination: Destination, now: float) -> bool:
+        """Fail what has waited here for its last attempt for LAST_WAIT seconds, or that the rate keeps from it.
+
+        Return whether there was something of it, and there may be more.
+        """
+        if self.destinations.get(destination.name) is not destination:
+            return False
         self._defer_aside(destination, now)
-        for message in destination.aside.take_late(now):
+        woken = destination.aside.take_late(now, LATE_AT_ONCE)
+        for message in woken:
             self.admission.wake(message, int(now))
         over_rate = destination.next_start(now) > now
-        late = [group for group in destination.queue if _is_late(group.attempt, over_rate, now)]
+        expired = (group for group in destination.queue if now > group.attempt.expires)
+        late = list(islice((group for group in expired if _is_late(group.attempt, over_rate, now)), LATE_AT_ONCE))
         if not late:
             self._forget_unused(destination, now)
-            return
+            return bool(woken)
         gone = set(map(id, late))
         destination.queue = deque(group for group in destination.queue if id(group) not in gone)
         for group in late:
@@ -188,6 +236,7 @@ class Scheduler(Destinations):
         if destination.dead and not destination.queue and not destination.flying:
             destination.probing = False  # The probe was among them; the next message is one.
         self._list(destination, now)
+        return True
 
     def _turn_away(self, group: Group, destination: Destination, now: float) -> None:
         """A group is not tried this time: it waits for its next attempt, or fails if it has expired."""
@@ -219,10 +268,12 @@ class Scheduler(Destinations):
         elif attempt.aside is not None:
             # Loaded again when there is room, or when those that were deferred are due: neither waits for the
             # other. All that are left are tried then.
-            self._destination(attempt.aside).aside.put(message, attempt.expires)
+            destination = self._destination(attempt.aside)
+            destination.aside.put(message, attempt.expires)
+            self._with_aside[destination.name] = destination
             if attempt.deferred and attempt.rest is None:
                 self._events.deferred(attempt, now)
-            self._load_more(self._destination(attempt.aside))
+            self._load_more(destination)
         else:
             self._events.deferred(attempt, now)
 
@@ -231,7 +282,7 @@ class Scheduler(Destinations):
     def next_time(self, now: float) -> float | None:
         """Return when there will be something to load or to start, None where only a report can bring it."""
         times = [self._later[0][0]] if self._later else []
-        if self.turns.any(self.settings.concurrency) or (self._wanting and self._has_room):
+        if self._leaving or self.turns.any(self.settings.concurrency) or (self._wanting and self._has_room):
             return now
         if self._has_room:
             first = self.admission.next_time(now)
@@ -242,6 +293,6 @@ class Scheduler(Destinations):
 
 def _is_late(attempt: Attempt, over_rate: bool, now: float) -> bool:
     """Whether a message that waits in a destination is past its lifetime, and gets no last attempt in time."""
-    if attempt.withdrawn or now <= attempt.expires:
+    if attempt.withdrawn:
         return False
     return over_rate or now > max(attempt.expires, attempt.opened) + LAST_WAIT

@@ -3,8 +3,8 @@
 import errno
 import os
 import re
-from collections.abc import Callable, Generator
-from typing import TypeVar
+from collections.abc import Callable, Generator, Iterator
+from typing import NamedTuple, TypeVar
 
 from queue_base.durable import Commit, read_dated, write_all
 from queue_base.layout import FILE_MODE, Layout
@@ -13,11 +13,12 @@ from queue_wire.envelope import unpack_info
 from queue_wire.errors import FormatError
 from queue_wire.failures import END, FailureReader, pack_failure, whole_length
 from queue_wire.ids import unpack_id
-from queue_wire.recipients import DONE_MARK, unpack_pending
+from queue_wire.recipients import DONE_MARK, unpack_piece
 
 HEADER_MOST = 65536  # Bytes of a message in which its header is looked for.
 BOUNCE_MOST = 128 * 1024 * 1024  # Bytes of bounce/I: over 60,000 failures of the longest addresses and texts.
-BOUNCE_PIECE = 256 * 1024  # Bytes of it that are read at a time.
+BOUNCE_PIECE = 16 * 1024  # Bytes of it that are read at a time.
+PIECE = 16 * 1024  # Bytes of local/B/I or remote/B/I that are read at a time; the shortest records have 2.
 _SECOND = 1_000_000_000  # Nanoseconds.
 T = TypeVar("T")
 _HEADER_END = re.compile(rb"(^|\n)\r?\n")
@@ -32,6 +33,19 @@ class Failure:
         self.message = message
         self.recipient = recipient
         self.text = text
+
+
+class Piece(NamedTuple):
+    """A piece of local/B/I or remote/B/I: the next attempt in seconds, the length of the file, (offset, address) of
+    the recipients that are not done, and where the next piece begins, None where this is the last."""
+
+    due: int
+    size: int
+    recipients: list[tuple[int, bytes]]
+    next: int | None
+
+
+NO_PIECE = Piece(0, 0, [], None)
 
 
 class Store:
@@ -54,17 +68,40 @@ class Store:
         """Keep on disk when the sender was told of a delay. Not synced: a power cut may undo it and repeat a notice."""
         os.utime(self.layout.mess(message), (when, when))
 
-    def pending(self, message: int, kind: str) -> tuple[int, list[tuple[int, bytes]]]:
-        """Return (next attempt in seconds, (offset, address) of the recipients that are not done).
+    def recipients(self, message: int, kind: str, at: int = 0) -> Piece:
+        """Return the recipients in one piece of local/B/I or remote/B/I, from a record on.
 
-        Where the file is gone, nobody is left.
+        Where the file is gone, nobody is left. The first piece of a longer file looks at its end, too: one that a
+        crash has cut is garbage from the start on.
         """
-        path = self.layout.hashed(kind, message)
         try:
-            data, mtime = read_dated(path)
+            handle = os.open(self.layout.hashed(kind, message), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except FileNotFoundError:
-            return 0, []
-        return _whole_seconds(mtime), self._unpack(unpack_pending, data, kind, message)
+            return NO_PIECE
+        try:
+            found = os.fstat(handle)
+            data = os.pread(handle, PIECE, at)
+            tail = b"" if at or found.st_size <= len(data) else os.pread(handle, 1, found.st_size - 1)
+        finally:
+            os.close(handle)
+        size = found.st_size
+
+        def unpack(data: bytes) -> tuple[list[tuple[int, bytes]], int]:
+            if tail.strip(b"\0"):
+                raise FormatError("recipients: last record is not ended by a NUL")
+            return unpack_piece(data, at, size)
+
+        left, end = self._unpack(unpack, data, kind, message)
+        return Piece(_whole_seconds(found.st_mtime_ns), size, left, end if end < size and data else None)
+
+    def left(self, message: int, kind: str) -> Iterator[tuple[int, bytes] | None]:
+        """Yield the recipients that are not done; None after each piece of their file."""
+        at: int | None = 0
+        while at is not None:
+            piece = self.recipients(message, kind, at)
+            yield from piece.recipients
+            yield None
+            at = piece.next
 
     def _unpack(self, unpack: Callable[[bytes], T], data: bytes, kind: str, message: int) -> T:
         """Return what a file holds; the FormatError of one that cannot be read names it."""
@@ -134,15 +171,18 @@ class Store:
         """
         commit = Commit()
         ends: dict[str, int] = {}
+        texts: dict[int, list[bytes]] = {}
+        for failure in failures:
+            texts.setdefault(failure.message, []).append(pack_failure(failure.recipient, failure.text))
         try:
-            for failure in failures:
-                path = self.layout.bounce(failure.message)
+            for message, paragraphs in texts.items():
+                path = self.layout.bounce(message)
                 handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
                 try:
                     end = _cut(handle)
-                    ends.setdefault(path, end)
+                    ends[path] = end
                     os.lseek(handle, end, os.SEEK_SET)
-                    write_all(handle, pack_failure(failure.recipient, failure.text))
+                    write_all(handle, b"".join(paragraphs))
                 finally:
                     os.close(handle)
                 commit.written(path)
@@ -155,8 +195,8 @@ class Store:
                     continue
             raise
 
-    def failures(self, message: int) -> Generator[None, None, list[tuple[bytes, bytes]]]:
-        """Return the (recipient, text) pairs of bounce/I, none where there is no file; yield between its pieces.
+    def failures(self, message: int) -> Generator[None, None, Iterator[tuple[bytes, bytes]] | None]:
+        """Return the (recipient, text) pairs of bounce/I, None where there are none; yield between its pieces.
 
         EFBIG for a file of more than BOUNCE_MOST bytes.
         """
@@ -166,7 +206,7 @@ class Store:
             # O_NONBLOCK: should somebody have put a FIFO there, this does not wait for a writer.
             handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except FileNotFoundError:
-            return []
+            return None
         try:
             if os.fstat(handle).st_size > BOUNCE_MOST:
                 raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
@@ -175,7 +215,7 @@ class Store:
                 yield
         finally:
             os.close(handle)
-        return reader.failures()
+        return reader.take() if len(reader) else None
 
     def sync_marks(self, message: int) -> None:
         """Make the DONE marks and removals of a message safe, before its bounce goes out."""
@@ -203,13 +243,11 @@ class Store:
         found = _HEADER_END.search(data)
         return data[: found.end(1)] if found else data[: data.rfind(b"\n") + 1]
 
-    def park(self, message: int, reason: str) -> None:
+    def park(self, message: int, reason: str, commit: Commit) -> None:
         """Leave a message to a person: corrupt/B/I with the reason; its other files stay."""
         path = self.layout.hashed("corrupt", message)
-        commit = Commit()
         commit.unlink(path)
         commit.create(path, reason.replace("\n", " ").encode("utf-8", "replace") + b"\n", FILE_MODE)
-        commit.sync()
 
 
 def _whole_seconds(nanoseconds: int) -> int:

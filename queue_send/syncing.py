@@ -7,9 +7,12 @@ function that was named for it, with what the work returned or with the OSError 
 import os
 import select
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
+
+GIVING = 0.002  # Seconds of a turn of the loop for giving back results; the last of them comes on top.
 
 Result = OSError | None
 Piece = tuple[Callable[[], None], Callable[[Result], None]]
@@ -53,13 +56,16 @@ class Syncing:
     def prepare(self, poll: "select.poll", now: float) -> float:
         """Wait for results."""
         poll.register(self._reader, select.POLLIN)
-        return 3600.0
+        return 0.0 if self._results else 3600.0
 
     def run(self, ready: dict[int, int], now: float) -> None:
-        """Give back the results that have come."""
+        """Give back the results that have come; those that take long in the next turns."""
         if self._reader in ready:
             os.read(self._reader, 65536)
-            while self._results:
-                then, result = self._results.popleft()
-                self._out -= 1
-                then(result)
+        until = time.monotonic() + GIVING
+        while self._results:
+            then, result = self._results.popleft()
+            self._out -= 1
+            then(result)
+            if time.monotonic() >= until:
+                return

@@ -18,6 +18,7 @@ LONG = 15.0  # Seconds that a quick destination's jobs take at the most.
 SPARE = 2 / 5  # Of the places, these stay free where a slow job starts,
 LEAST = 1 / 8  # but so many are for slow jobs in any case.
 KNOWN_MOST = 20_000  # Destinations whose pace is remembered, about 200 bytes each.
+PARKED_AT_ONCE = 500  # Destinations without a place that one call looks at.
 
 
 class Turns:
@@ -36,8 +37,8 @@ class Turns:
         self._ready.append(destination)
 
     def next(self, concurrency: int) -> Destination | None:
-        """Take out the destination whose turn it is; None where there is none that has a place."""
-        while True:
+        """Take out the destination whose turn it is; None where none with a place was found."""
+        for _ in range(PARKED_AT_ONCE):
             queue = self._next_queue(concurrency)
             if queue is None:
                 return None
@@ -46,6 +47,7 @@ class Turns:
                 destination.listed = False
                 return destination
             self._parked[self._pace(destination)].append(destination)
+        return None
 
     def any(self, concurrency: int) -> bool:
         """Whether `next` may have something."""

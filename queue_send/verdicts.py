@@ -3,8 +3,12 @@
 Verdicts are collected while reports are read, then applied together: first every failure of the turn is
 written to bounce/ and synced, and only then are recipients marked done, and the scheduler is told (DESIGN:
 scheduling, bounces). A failure that cannot be written is no failure: the recipient stays, and is tried again.
+
+Recipients that fail without an attempt may be hundreds of thousands at once: a turn takes EXPIRED_A_TURN of them, and
+none while WRITTEN_MOST failures wait for the disk or the logger is behind.
 """
 
+from collections import deque
 from collections.abc import Callable
 
 from queue_base.errors import reason
@@ -18,6 +22,8 @@ from queue_wire.report import HOST_SCOPE, PERMANENT, SUCCESS, TEMPORARY, Report
 
 MANGLED = b""
 TOO_LONG = b"I'm not going to try again; this message has been in the queue too long.\n"
+EXPIRED_A_TURN = 200  # Recipients; one takes some 10 microseconds.
+WRITTEN_MOST = 1000  # Failures.
 NOT_TRIED = b"The destination could not be tried: it is dead, takes no more, or its rate allows no more. (#4.4.7)\n"
 
 
@@ -44,6 +50,8 @@ class Verdicts:
         self._landed: list[Landed] = []
         self._done: dict[Attempt, list[int]] = {}
         self._failed: list[tuple[Landed, int, Failure]] = []
+        self._expired: deque[Group] = deque()
+        self._writing = 0  # Failures that the thread is at.
 
     def add(self, group: Group, first: int, report: Report, now: float) -> None:
         """Log the verdicts of one job and keep what they ask for. A wrong number of them is a mangled report."""
@@ -64,6 +72,24 @@ class Verdicts:
 
     def expire(self, group: Group) -> None:
         """Fail a group that cannot be tried before it is too late; in the log each is a delivery that ends at once."""
+        self._expired.append(group)
+
+    @property
+    def may_go_on(self) -> bool:
+        """Whether there are recipients that `apply` would fail now."""
+        return bool(self._expired) and self._writing < WRITTEN_MOST and not self._run.log.full
+
+    def _expire_some(self) -> None:
+        room = EXPIRED_A_TURN
+        while room > 0 and self.may_go_on:
+            group = self._expired.popleft()
+            if len(group.recipients) > room:
+                self._expired.appendleft(Group(group.attempt, group.nexthop, group.recipients[room:]))
+                group = Group(group.attempt, group.nexthop, group.recipients[:room])
+            room -= len(group.recipients)
+            self._fail(group)
+
+    def _fail(self, group: Group) -> None:
         landed = Landed(group, host_failed=False, started=False)
         self._landed.append(landed)
         first = self._run.number_deliveries(len(group.recipients))
@@ -88,17 +114,23 @@ class Verdicts:
     def apply(self, tell: Callable[[Landed], None]) -> None:
         """Mark what is done and tell of each group; of one with failures once those are safe on the disk.
 
-        `tell` may make groups expire: those too.
+        `tell` may make groups expire: some of those too, and the others in the next turns.
         """
-        while self._landed:
-            self._run.log.flush()
-            landed, self._landed = self._landed, []
-            failed, self._failed = self._failed, []
-            done, self._done = self._done, {}
-            waiting = {each for each, _, _ in failed}
-            self._settle(done, [each for each in landed if each not in waiting], tell)
-            if failed:
-                self._write(failed, tell)
+        if self._landed:
+            self._apply(tell)
+        self._expire_some()
+        if self._landed:
+            self._apply(tell)
+
+    def _apply(self, tell: Callable[[Landed], None]) -> None:
+        self._run.log.flush()
+        landed, self._landed = self._landed, []
+        failed, self._failed = self._failed, []
+        done, self._done = self._done, {}
+        waiting = {each for each, _, _ in failed}
+        self._settle(done, [each for each in landed if each not in waiting], tell)
+        if failed:
+            self._write(failed, tell)
 
     def _settle(self, done: dict[Attempt, list[int]], landed: list[Landed], tell: Callable[[Landed], None]) -> None:
         for attempt, offsets in done.items():
@@ -111,7 +143,10 @@ class Verdicts:
         """Write failures to bounce/ in the thread that may wait for the disk; go on when they are safe."""
         landed = list(dict.fromkeys(each for each, _, _ in failed))
 
+        self._writing += len(failed)
+
         def written(trouble: OSError | None) -> None:
+            self._writing -= len(failed)
             done: dict[Attempt, list[int]] = {}
             if trouble is not None:
                 name = trouble.filename or "bounce"

@@ -1,10 +1,12 @@
 """The backlog: (due, key) of every message that waits, in two arrays, 16 bytes an entry.
 
 A binary heap, the earliest first. `due` is in seconds since the epoch; `key` is whatever 63 bits the caller
-likes. A million entries take 16 MB; objects would take ten times that.
+likes. A million entries take 16 MB; objects would take ten times that. To make everything due puts the heap aside
+as it is, before a new one, since to change a million entries would take a tenth of a second.
 """
 
 from array import array
+from collections import deque
 from collections.abc import Iterator
 
 from queue_send.keys import find_key
@@ -13,25 +15,17 @@ from queue_send.keys import find_key
 LONG_AGO = 1 << 40
 
 
-class Waiting:
-    """Entries wait here until they are popped. Equal dues come out in the order of their keys."""
+class _Heap:
+    """Equal dues come out in the order of their keys."""
 
-    __slots__ = ("_dues", "_keys")
+    __slots__ = ("dues", "keys")
 
     def __init__(self) -> None:
-        self._dues = array("q")
-        self._keys = array("q")
-
-    def __len__(self) -> int:
-        return len(self._dues)
-
-    def first_due(self) -> int | None:
-        """Return the earliest due, None where nothing waits."""
-        return self._dues[0] if self._dues else None
+        self.dues = array("q")
+        self.keys = array("q")
 
     def push(self, due: int, key: int) -> None:
-        """Add an entry."""
-        dues, keys = self._dues, self._keys
+        dues, keys = self.dues, self.keys
         place = len(dues)
         dues.append(due)
         keys.append(key)
@@ -44,8 +38,7 @@ class Waiting:
         dues[place], keys[place] = due, key
 
     def pop(self) -> tuple[int, int]:
-        """Remove and return the earliest entry. Raises IndexError where there is none."""
-        dues, keys = self._dues, self._keys
+        dues, keys = self.dues, self.keys
         due, key = dues.pop(), keys.pop()
         if not dues:
             return due, key
@@ -64,18 +57,59 @@ class Waiting:
         dues[place], keys[place] = due, key
         return first
 
+
+class Waiting:
+    """Entries wait here until they are popped."""
+
+    __slots__ = ("_heap", "_past")
+
+    def __init__(self) -> None:
+        self._heap = _Heap()
+        self._past: deque[_Heap] = deque()  # What was made due, none of them empty: LONG_AGO is to be taken from it.
+
+    def __len__(self) -> int:
+        return len(self._heap.dues) + sum(len(heap.dues) for heap in self._past)
+
+    def first_due(self) -> int | None:
+        """Return the earliest due, None where nothing waits."""
+        first = self._heap.dues[0] if self._heap.dues else None
+        if not self._past:
+            return first
+        past = self._past[0].dues[0] - LONG_AGO
+        return past if first is None else min(past, first)
+
+    def push(self, due: int, key: int) -> None:
+        """Add an entry."""
+        self._heap.push(due, key)
+
+    def pop(self) -> tuple[int, int]:
+        """Remove and return the earliest entry. Raises IndexError where there is none."""
+        past = self._past[0] if self._past else None
+        if past is None or (self._heap.dues and self._heap.dues[0] < past.dues[0] - LONG_AGO):
+            return self._heap.pop()
+        due, key = past.pop()
+        if not past.dues:
+            self._past.popleft()
+        return due - LONG_AGO, key
+
     def make_due(self) -> None:
-        """Make everything due, in the order that it had."""
-        # Taking the same from each keeps the heap as it is.
-        self._dues = array("q", (due - LONG_AGO for due in self._dues))
+        """Make everything due, in the order that it had; what was made due before comes before that."""
+        if self._heap.dues:
+            self._past.append(self._heap)
+            self._heap = _Heap()
 
     def dues_of(self, key: int) -> list[int]:
         """Return the dues of the entries that have this key."""
-        return [self._dues[place] for place in find_key(self._keys, key)]
+        dues = [self._heap.dues[place] for place in find_key(self._heap.keys, key)]
+        return dues + [past.dues[place] - LONG_AGO for past in self._past for place in find_key(past.keys, key)]
 
     def due_by(self, due: int, start: int, count: int) -> Iterator[tuple[int, int]]:
         """Yield those of `count` entries, from place `start` on and in no order, that are due at `due` or earlier."""
-        stop = start + count
-        for one, key in zip(self._dues[start:stop], self._keys[start:stop], strict=True):
-            if one <= due:
-                yield one, key
+        for heap in (self._heap, *self._past):
+            ago = 0 if heap is self._heap else LONG_AGO
+            if start < len(heap.dues) and count > 0:
+                for one, key in zip(heap.dues[start : start + count], heap.keys[start : start + count], strict=True):
+                    if one - ago <= due:
+                        yield one - ago, key
+                count -= len(heap.dues) - start
+            start = max(0, start - len(heap.dues))

@@ -28,6 +28,7 @@ ROUND = 60.0  # Seconds between rounds; QUEUE_WATCHDOG_ROUND is another number, 
 # within timeoutremote for each of its replies takes some hours for a job of 50 recipients.
 FLIGHT = 21600.0
 PAUSE = 0.02  # Seconds between pieces, so that a round over a million messages takes a small part of the time.
+WORK = 0.002  # Seconds of a turn of the loop for a piece: some steps, of a fraction of a millisecond each.
 _OVER = object()
 
 
@@ -40,7 +41,7 @@ class Watchdog:
         self._channels = channels
         self._round = _number("QUEUE_WATCHDOG_ROUND", ROUND)
         self._flight = _number("QUEUE_WATCHDOG_FLIGHT", FLIGHT)
-        self._begun = time.time()
+        self._begun = run.clock.now()
         self._alerts = Alerts()
         self._patrols = {channel.kind: self._patrol(channel.kind) for channel in channels}
         self._steps: Iterator[None] | None = None
@@ -56,8 +57,12 @@ class Watchdog:
             return
         if self._steps is None:
             self._steps = self._rounds(now)
-        if next(self._steps, _OVER) is _OVER:
-            self._steps = None
+        until = self._run.until(WORK)
+        while self._steps is not None:
+            if next(self._steps, _OVER) is _OVER:
+                self._steps = None
+            elif time.monotonic() >= until:
+                break
         self._next = time.monotonic() + (PAUSE if self._steps else self._round)
 
     def _rounds(self, now: float) -> Iterator[None]:
@@ -84,18 +89,23 @@ class Watchdog:
     def _rule(self, kind: str) -> Rule:
         return Rule(self._run.controls.retry, SKIP_LOCAL if kind == "local" else SKIP_REMOTE, self._begun)
 
-    def _look(self, kind: str, message: int) -> Dates | None:
-        """Return what the disk says of a message that is to be tried; None for any other."""
-        messages = self._messages
+    def _look(self, kind: str, message: int, stamp: int | None = None) -> Dates | None:
+        """Return what the disk says of a message that is to be tried; None for any other.
+
+        `stamp` is the next attempt that its file should have; where it has another one, that has an entry of its own.
+        """
+        messages, clock = self._messages, self._run.clock
         if message in messages.held or message in messages.parked:
             return None
         try:
             due = messages.store.due(message, kind)
-            if due is None:
+            if due is None or (stamp is not None and stamp not in clock.all_from_disk(due)):
                 return None
             sender, birth = messages.store.load(message)
         except (OSError, FormatError):
             return None  # It has ended meanwhile; or its next attempt says what is wrong with it.
+        birth = clock.from_disk(birth)
+        due = clock.from_disk(due) if stamp is None else stamp
         return Dates(birth, due, birth + self._run.controls.lifetime(sender))
 
     def _alert(self, message: int, dates: Dates, cause: Cause, past: bool) -> None:
@@ -103,8 +113,11 @@ class Watchdog:
             birth = birth_of(self._messages.store.layout, message)
         except OSError:
             birth = None
-        name = pack_long_id(message, dates.birth * 1_000_000 if birth is None else birth)
-        since = f"past its lifetime since {moment(dates.expires)}" if past else f"due since {moment(dates.due)}"
+        clock = self._run.clock
+        name = pack_long_id(message, clock.to_disk(dates.birth) * 1_000_000 if birth is None else birth)
+        when = moment(clock.to_disk(dates.expires if past else dates.due))
+        since = f"past its lifetime since {when}" if past else f"due since {when}"
+        cause = cause._replace(time=cause.time and clock.to_disk(cause.time))
         self._run.log.alert(f"msg {message} ({name}) has been {since}: {describe(cause)}")
 
 

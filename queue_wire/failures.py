@@ -10,11 +10,14 @@ The text of one failure is at most TEXT_MOST bytes, as it is written and as it i
 says a lot to each of many recipients must not fill the disk, nor the memory of whoever reads the file.
 """
 
+from collections.abc import Iterator
+
 END = b"\n\n"
 TEXT_MOST = 1000  # Bytes of text that are kept of one failure.
 _TAIL_MOST = 200  # Bytes of them for its last lines, which say what was decided: "Giving up", "too long".
 _CUT = b" [...]\n"
 _PARAGRAPH_MOST = 65536  # Bytes of one paragraph that the reader looks at; ours have 2,010 at most.
+_PARTS = 256  # Dicts that the reader has in the place of one, which would stop everything each time that it grows.
 
 
 def pack_failure(recipient: bytes, text: bytes) -> bytes:
@@ -46,14 +49,15 @@ def whole_length(data: bytes) -> int:
 
 
 class FailureReader:
-    """Takes the bytes of bounce/I in pieces of any size; `failures` are those of the whole paragraphs so far.
+    """Takes the bytes of bounce/I in pieces of any size; `take` hands over those of the whole paragraphs.
 
     Nothing is refused: a paragraph without its first line, as other tools may write, has the empty
     recipient and all of itself as the text.
     """
 
     def __init__(self) -> None:
-        self._found: dict[bytes, bytes] = {}
+        self._found: list[dict[bytes, bytes]] = [{} for _ in range(_PARTS)]
+        self._order: list[bytes] = []
         self._rest = b""
         self._count = 0
 
@@ -70,17 +74,33 @@ class FailureReader:
         self._count += 1
         head, colon, text = paragraph.partition(b">:\n")
         if head[:1] == b"<" and colon:
-            self._found[head[1:]] = text[:TEXT_MOST]
+            self._keep(head[1:], text[:TEXT_MOST])
         elif paragraph.strip():
-            self._found[b"\0%d" % self._count] = paragraph[:TEXT_MOST]
+            self._keep(b"\0%d" % self._count, paragraph[:TEXT_MOST])
 
-    def failures(self) -> list[tuple[bytes, bytes]]:
-        """Return (recipient, text) of each whole paragraph, the last one of a recipient that is there twice."""
-        return [(b"" if key[:1] == b"\0" else key, text) for key, text in self._found.items()]
+    def _keep(self, key: bytes, text: bytes) -> None:
+        part = self._found[hash(key) % _PARTS]
+        if key not in part:
+            self._order.append(key)
+        part[key] = text
+
+    def __len__(self) -> int:
+        """Recipients that `take` has yet to yield."""
+        return len(self._order)
+
+    def take(self) -> Iterator[tuple[bytes, bytes]]:
+        """Yield (recipient, text) of each whole paragraph, the last one of a recipient that is there twice.
+
+        What was yielded is not kept: to let go of all at once would take as long as hundreds of thousands are many.
+        """
+        self._order.reverse()
+        while self._order:
+            key = self._order.pop()
+            yield b"" if key[:1] == b"\0" else key, self._found[hash(key) % _PARTS].pop(key)
 
 
 def unpack_failures(data: bytes) -> list[tuple[bytes, bytes]]:
     """Return what a FailureReader makes of a whole file."""
     reader = FailureReader()
     reader.feed(data)
-    return reader.failures()
+    return list(reader.take())

@@ -36,3 +36,21 @@ def unpack_recipients(data: bytes) -> list[tuple[int, bool, bytes]]:
 def unpack_pending(data: bytes) -> list[tuple[int, bytes]]:
     """Return (offset of the record, address) of the recipients not yet done. Raises FormatError."""
     return [(offset, address) for offset, done, address in unpack_recipients(data) if not done]
+
+
+def unpack_piece(data: bytes, at: int, end: int) -> tuple[list[tuple[int, bytes]], int]:
+    """Return the recipients not yet done in a piece of a file, and where the next piece begins. Raises FormatError.
+
+    `at` is where the piece begins, with a record, and `end` is the length of the file. A file is read in pieces where
+    it may be long; a record that is longer than a piece is garbage.
+    """
+    if at + len(data) >= end:
+        return _shifted(unpack_pending(data), at), at + len(data)
+    whole = data.rfind(b"\0") + 1
+    if not whole:
+        raise FormatError(f"recipients: no end of the record at byte {at}: {quoted(data)}")
+    return _shifted(unpack_pending(data[:whole]), at), at + whole
+
+
+def _shifted(recipients: list[tuple[int, bytes]], by: int) -> list[tuple[int, bytes]]:
+    return [(offset + by, address) for offset, address in recipients] if by else recipients

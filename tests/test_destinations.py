@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
+from queue_send.answering import PAGE
 from queue_wire.control_socket import DESTINATIONS, FLUSH, TOTALS, WHY, Request
 from queue_wire.facts import unpack_channel, unpack_destination
 from support.control import Client, files, long_id, order, queuectl, wait_for_backlog
 from support.home import make_home
 from support.queued import classified_message
 from support.scripted_send import ScriptedSend
+from support.suite import wait_until
 
 
 @pytest.fixture
@@ -85,18 +87,23 @@ def test_many_destinations_come_in_pages_and_none_is_missed(home: Home, send: Sc
         arrived(home, send, *[b"a@d%d.example" % number for number in range(first, first + 900)])
         send.remote.job()
     wanted = {b"d%d.example" % number for number in range(2700)}
-    found: list[bytes] = []
-    with Client(home) as client:
+
+    def pages(client: Client) -> list[bytes]:
+        found: list[bytes] = []
         place = b""
         while True:
             reply = client.ask(Request(DESTINATIONS, b"", [b"remote", place]))
             assert reply is not None and not reply.error
             page = [unpack_destination(note.text).nexthop for note in reply.notes]
-            assert len(page) <= 1000
+            assert len(page) <= PAGE
             found += page
             if not reply.touched:
-                break
+                return found
             place = b"%d" % reply.touched
+
+    with Client(home) as client:
+        wait_until(lambda: len(pages(client)) >= len(wanted), why="all recipients are loaded")
+        found = pages(client)
     assert set(found) == wanted and len(found) == len(wanted)
 
 

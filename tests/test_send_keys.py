@@ -39,9 +39,9 @@ def test_only_entries_that_count_tell_when_a_message_is_tried() -> None:
     for due in (50, 70):
         admission.found(7, due, False)
     admission.found(8, 60, False)
-    assert admission.dues_of(7, 70) == [70]
-    assert admission.dues_of(8, 70) == []
+    assert admission.dues_of(7, [70]) == [70]
+    assert admission.dues_of(8, [70]) == []
     admission.wake(7, 65)
-    assert sorted(admission.dues_of(7, 70)) == [65, 70]
+    assert sorted(admission.dues_of(7, [70])) == [65, 70]
     admission.flush()
-    assert max(admission.dues_of(7, 70)) < 0
+    assert max(admission.dues_of(7, [70])) < 0

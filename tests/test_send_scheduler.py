@@ -182,7 +182,7 @@ class Machine(RuleBasedStateMachine):
         for message, left in self.disk.left.items():
             if left and message not in self.held:
                 stamp = self.disk.due[message]
-                assert list(explaining.message(message, stamp, DOMAINS, self.flying, b"", self.now))
+                assert list(explaining.message(message, [stamp], DOMAINS, self.flying, b"", self.now))
 
     # Invariants
 

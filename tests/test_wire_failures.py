@@ -45,7 +45,7 @@ def test_a_file_read_in_pieces_is_the_file_read_at_once(data: bytes, size: int) 
     reader = FailureReader()
     for start in range(0, len(data), size):
         reader.feed(data[start : start + size])
-    assert reader.failures() == unpack_failures(data)
+    assert list(reader.take()) == unpack_failures(data)
 
 
 def test_a_paragraph_without_end_does_not_grow_in_memory_and_hides_nothing_after_it() -> None:
@@ -53,4 +53,4 @@ def test_a_paragraph_without_end_does_not_grow_in_memory_and_hides_nothing_after
     for piece in [b"<a@b>:\n", *[b"x" * 65535 + b"\n"] * 200, b"\n", b"<c@d>:\nno\n\n"]:
         reader.feed(piece)
         assert len(reader._rest) <= 70_000
-    assert reader.failures() == [(b"a@b", b"x" * TEXT_MOST), (b"c@d", b"no")]
+    assert list(reader.take()) == [(b"a@b", b"x" * TEXT_MOST), (b"c@d", b"no")]

@@ -31,6 +31,11 @@ class Peer:
         return read_soon(self._from_send, time.monotonic() + SECONDS)
 
     @property
+    def from_send(self) -> int:
+        """The descriptor that jobs, ids or commands come on; -1 once this end is closed."""
+        return self._from_send
+
+    @property
     def silent(self) -> bool:
         """Whether queue-send has written nothing to this peer."""
         return not is_readable(self._from_send)
@@ -104,11 +109,6 @@ class Cleaning(Peer):
 
 class Noticing(Peer):
     """queue-todo or queue-pickup, as the test plays it."""
-
-    @property
-    def from_send(self) -> int:
-        """The descriptor that commands come on; -1 once this end is closed."""
-        return self._from_send
 
     def end_when_told(self) -> bool:
         """Take what has come; after X end as queue-todo does, and return whether that was so."""

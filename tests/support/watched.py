@@ -106,9 +106,10 @@ class Watched:
             self.disk[group.attempt.message][1].remove(group.nexthop)
         self.scheduler.ended(group, 0 if good else len(group.recipients), not good, self.now)
 
-    def look(self, message: int) -> Dates | None:
+    def look(self, message: int, stamp: int | None) -> Dates | None:
         self.looks += 1
-        return self.disk[message][0] if message in self.disk else None
+        dates = self.disk[message][0] if message in self.disk else None
+        return dates if dates is not None and stamp in (None, dates.due) else None
 
     def alert(self, message: int, dates: Dates, cause: Cause, past: bool) -> None:
         self.told.append((message, cause.kind, past))

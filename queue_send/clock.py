@@ -1,0 +1,61 @@
+"""The time that the parts of queue-send go by: it goes on evenly, also where somebody sets the system's clock. Pure
+but for the two clocks that it reads.
+
+It begins with the system's time. A rate, a probe, a wait for the next attempt, a quiet hour of alerts: each lasts as
+long as it should, whatever is done to the clock meanwhile. Times on the disk are the system's; `ahead` is by how much
+that is ahead of ours now, in whole seconds, so a time that is read from the disk or written there goes through
+`from_disk` and `to_disk`. What was written before the clock was set is not known to be so, and is taken as it stands.
+"""
+
+import time
+from collections.abc import Callable
+
+STEP = 0.5  # Seconds that the two clocks may differ.
+_STEPS_MOST = 50  # Times that the clock was set which are remembered.
+_LATEST = (1 << 40) - 1  # As queue_send.waiting tells times apart.
+
+
+def _since_boot() -> float:
+    """Return seconds that also go on while the machine sleeps; time.monotonic stands still then."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Clock:
+    """`system` and `even` are the system's clock, and one that nobody sets."""
+
+    def __init__(
+        self, system: Callable[[], float] = time.time, even: Callable[[], float] = _since_boot
+    ) -> None:
+        self._system = system
+        self._even = even
+        self._start = system() - even()
+        self.ahead = 0
+        self._aheads = [0]  # What `ahead` has been, the latest first.
+
+    def now(self) -> float:
+        """Return the time, in seconds since the epoch as they were when this began."""
+        return self._start + self._even()
+
+    def look(self) -> None:
+        """Notice whether the system's clock was set; to be called once in a turn of the loop."""
+        apart = self._system() - self.now() - self.ahead
+        if abs(apart) > STEP:
+            self.ahead += round(apart)
+            kept = [ahead for ahead in self._aheads if ahead != self.ahead]
+            self._aheads = [self.ahead, *kept[: _STEPS_MOST - 1]]
+
+    def to_disk(self, when: int) -> int:
+        """Return the system's time for one of ours, in whole seconds."""
+        return max(0, when + self.ahead)
+
+    def from_disk(self, when: int) -> int:
+        """Return our time for the system's, in whole seconds."""
+        return _ours(when, self.ahead)
+
+    def all_from_disk(self, when: int) -> list[int]:
+        """Return every time of ours that may have been written to the disk as this one."""
+        return [_ours(when, ahead) for ahead in self._aheads]
+
+
+def _ours(when: int, ahead: int) -> int:
+    return min(max(0, when - ahead), _LATEST)

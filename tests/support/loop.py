@@ -1,0 +1,81 @@
+"""The parts of queue-send that deal with remote mail, in this process: the test makes the turns and plays the peers."""
+
+import os
+import select
+
+from queue_base.home import Home
+from queue_base.layout import open_layout
+from queue_send.bouncer import Bouncer
+from queue_send.channel import Channel
+from queue_send.cleaner import Cleaner
+from queue_send.clock import Clock
+from queue_send.delays import Delays
+from queue_send.log import Log
+from queue_send.main import Part
+from queue_send.messages import Messages
+from queue_send.run import Run
+from queue_wire.job import Job, unpack_job
+from queue_wire.netstring import NetstringReader
+from queue_wire.notice import Classified
+from queue_wire.report import MESSAGE_SCOPE, Report, pack_ready, pack_report
+
+
+class Loop:
+    """`jobs` are those that queue-remote was given and has not reported on; the log is not kept."""
+
+    def __init__(self, home: Home, clock: Clock | None = None) -> None:
+        self._nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+        self.run = Run(home, Log(self._nowhere))
+        if clock is not None:
+            self.run.clock = clock
+        self._pipes = [os.pipe2(os.O_CLOEXEC) for _ in range(4)]
+        (self._jobs, jobs), (reports, self._reports), (_, ids), (answers, _) = self._pipes
+        self.bouncer, self.delays = Bouncer(self.run), Delays(self.run)
+        self.cleaner = Cleaner(self.run, ids, answers)
+        self.messages = Messages(self.run, open_layout(home.queue), self.bouncer, self.delays, self.cleaner)
+        self.channel = Channel(self.run, self.messages, "remote", "queue-remote", jobs, reports)
+        returning = self.messages.orders.returning
+        self._parts: list[Part] = [self.run.syncing, self.channel, self.bouncer, returning, self.cleaner]
+        self._reader = NetstringReader()
+        self.jobs: list[Job] = []
+        os.set_blocking(self._jobs, False)
+        os.write(self._reports, pack_ready(1000))
+
+    def close(self) -> None:
+        """Close what was opened."""
+        for descriptor in (self._nowhere, *(end for pipe in self._pipes for end in pipe)):
+            os.close(descriptor)
+
+    def arrive(self, message: int) -> None:
+        """queue-todo tells of a message."""
+        self.messages.arrive(Classified(message, False, True), self.run.clock.now())
+
+    def turn(self) -> float:
+        """Make one turn; return for how long the next one could wait."""
+        poll = select.poll()
+        self.run.clock.look()
+        wait = min(part.prepare(poll, self.run.clock.now()) for part in self._parts)
+        ready = dict(poll.poll(0))
+        self.run.begin_turn()
+        for part in self._parts:
+            part.run(ready, self.run.clock.now())
+        self.run.log.run({}, 0.0)
+        try:
+            self._reader.feed(os.read(self._jobs, 1 << 20))
+        except BlockingIOError:
+            pass
+        while (payload := self._reader.next()) is not None:
+            self.jobs.append(unpack_job(payload))
+        return 0.0 if ready else wait
+
+    def settle(self) -> None:
+        """Make turns until there is nothing to do but to wait."""
+        quiet = 0
+        while quiet < 2:
+            busy = self.turn() == 0.0 or self.run.syncing.busy
+            quiet = 0 if busy else quiet + 1
+
+    def report(self, job: Job, *verdicts: bytes, scope: bytes = MESSAGE_SCOPE) -> None:
+        """queue-remote reports on a job: a letter and a text for each recipient."""
+        self.jobs.remove(job)
+        os.write(self._reports, pack_report(Report(job.number, scope, [(text[:1], text[1:]) for text in verdicts])))
