@@ -34,8 +34,9 @@ class Returning:
         self._waiting: deque[int] = deque()
         self._taken: set[int] = set()
         self._writing = False
-        # Of the first message: the channels that are left, and where its next recipients are.
+        # Of the first message: the channels that are left, the recipients that were read, and where the next ones are.
         self._kinds = list(_CHANNELS)
+        self._read: list[tuple[int, bytes]] = []
         self._at: int | None = 0
 
     def holds(self, message: int) -> bool:
@@ -62,19 +63,18 @@ class Returning:
         if not self._may_go_on:
             return
         message, kind = self._waiting[0], self._kinds[0]
-        try:
-            piece = self._messages.store.recipients(message, kind, self._at or 0)
-        except FormatError as error:
-            self._leave(message)
-            self._messages.park(message, str(error))
-            return
-        except OSError as error:
-            self._stays(message, error)
-            return
-        found, self._at = piece.recipients, piece.next
-        if len(found) > RECIPIENTS_MOST:
-            self._at = found[RECIPIENTS_MOST][0]
-            del found[RECIPIENTS_MOST:]
+        if not self._read and self._at is not None:
+            try:
+                piece = self._messages.store.recipients(message, kind, self._at)
+            except FormatError as error:
+                self._leave(message)
+                self._messages.park(message, str(error))
+                return
+            except OSError as error:
+                self._stays(message, error)
+                return
+            self._read, self._at = piece.recipients, piece.next
+        found, self._read = self._read[:RECIPIENTS_MOST], self._read[RECIPIENTS_MOST:]
         if found:
             self._fail(message, kind, found)
         else:
@@ -101,7 +101,7 @@ class Returning:
 
     def _go_on(self, message: int) -> None:
         """Go on with the rest of a channel's recipients, or the other channel, or let the message end."""
-        if self._at is not None:
+        if self._read or self._at is not None:
             return
         self._at = 0
         self._kinds.pop(0)
@@ -112,7 +112,7 @@ class Returning:
     def _leave(self, message: int) -> None:
         self._waiting.popleft()
         self._taken.discard(message)
-        self._kinds, self._at = list(_CHANNELS), 0
+        self._kinds, self._read, self._at = list(_CHANNELS), [], 0
 
     def _stays(self, message: int, trouble: OSError) -> None:
         self._leave(message)
