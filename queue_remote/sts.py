@@ -34,7 +34,7 @@ class NoPolicy(Exception):
 
 
 class Kept(NamedTuple):
-    """A domain's policy, with the id that the record had, and times in seconds of the clock on the wall."""
+    """A domain's policy, with the id that the record had, and times as `now_even` returns them."""
 
     id: bytes
     policy: StsPolicy
@@ -77,7 +77,7 @@ class StsCache:
         if kept is not None and kept.id == found and not _is_old(kept):
             return Found(kept, "")
         failed_id, trouble, until = self._failed.get(domain, (b"", "", 0.0))
-        if failed_id == found and time.time() < until:
+        if failed_id == found and now_even() < until:
             return Found(kept, trouble)
         task = self._fetching.get(domain)
         if task is None:
@@ -93,7 +93,7 @@ class StsCache:
 
     def _current(self, domain: bytes) -> Kept | None:
         kept = self._kept.pop(domain, None)
-        if kept is not None and kept.expires <= time.time():
+        if kept is not None and kept.expires <= now_even():
             self._bytes -= _size(kept)
             return None
         if kept is not None:
@@ -119,10 +119,10 @@ class StsCache:
         except (NoPolicy, FormatError, OSError) as error:
             while len(self._failed) >= KEPT_MOST:
                 del self._failed[next(iter(self._failed))]
-            self._failed[domain] = found, str(error), time.time() + FAILURE_SECONDS
+            self._failed[domain] = found, str(error), now_even() + FAILURE_SECONDS
             return
         self._failed.pop(domain, None)
-        now = time.time()
+        now = now_even()
         self._put(domain, Kept(found, policy, now, now + policy.max_age))
 
     def _put(self, domain: bytes, kept: Kept) -> None:
@@ -134,13 +134,18 @@ class StsCache:
             self._bytes -= _size(self._kept.pop(next(iter(self._kept))))
 
 
+def now_even() -> float:
+    """Return seconds that go on evenly, also while the machine sleeps: a clock that is set makes nothing old or new."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
 def _particulars(error: Unroutable) -> str:
     """Return the last line of a verdict's text, without its full stop."""
     return error.verdict[1].decode("ascii", "replace").strip().splitlines()[-1].removesuffix(".")
 
 
 def _is_old(kept: Kept) -> bool:
-    return time.time() - kept.fetched > min(REFRESH_SECONDS, kept.policy.max_age / 2)
+    return now_even() - kept.fetched > min(REFRESH_SECONDS, kept.policy.max_age / 2)
 
 
 def _size(kept: Kept) -> int:

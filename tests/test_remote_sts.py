@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from queue_remote import sts_fetch
+from queue_remote import sts, sts_fetch
 from queue_remote.contexts import Contexts
 from queue_remote.lookup import Resolver
 from queue_remote.sts import FAILURE_SECONDS, REFRESH_SECONDS, Found, StsCache
@@ -81,11 +81,11 @@ def policy_id(found: Found) -> bytes | None:
 
 @pytest.fixture
 def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Sets the clock on the wall forward, by seconds."""
-    real = time.time
+    """Lets seconds pass."""
+    real = sts.now_even
 
     def go(seconds: float) -> None:
-        monkeypatch.setattr(time, "time", lambda: real() + seconds)
+        monkeypatch.setattr(sts, "now_even", lambda: real() + seconds)
 
     return go
 
@@ -220,6 +220,21 @@ def test_a_policy_counts_until_its_age_is_over_whatever_vanishes(place: Place, l
     assert policy_id(place.find()) == b"1"
     later(864001)
     assert place.find() == Found(None, "")
+
+
+def test_a_clock_that_is_put_back_keeps_no_failure_and_one_put_forward_makes_no_policy_old(
+    place: Place, later: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = time.time
+    place.web.policy(POLICY, b"404 Not Found")
+    assert place.find().kept is None
+    monkeypatch.setattr(time, "time", lambda: real() - 86400)
+    later(FAILURE_SECONDS + 1)
+    place.web.policy(POLICY)
+    assert policy_id(place.find()) == b"1"
+    monkeypatch.setattr(time, "time", lambda: real() + 100 * 86400)
+    assert policy_id(place.find()) == b"1"
+    assert len(place.web.requests) == 2
 
 
 def test_an_old_policy_is_fetched_again_while_nobody_waits_for_it(place: Place, later: Callable[[float], None]) -> None:
