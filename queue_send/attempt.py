@@ -10,12 +10,13 @@ class Attempt:
     were not tried because their destination had no room. `left` are not done; whoever marks them counts it.
     `rest` is the offset from which on there are recipients that were not loaded, None where these are all; `size` is
     that of their file, and `born` the birth as the disk has it. `due` is when it was to be tried, by the disk, `opened`
-    when it was loaded; it is `loading` as long as more of its recipients are to be placed.
+    when it was loaded; it is `loading` as long as more of its recipients are to be placed. `placed` are the offsets of
+    those that have been, where the message has several groups.
     """
 
     __slots__ = (
         "aside", "birth", "born", "deferred", "due", "expires", "flying", "left", "loading", "message", "opened",
-        "queued", "rest", "sender", "size", "withdrawn",
+        "placed", "queued", "rest", "sender", "size", "withdrawn",
     )  # fmt: skip
 
     def __init__(
@@ -36,6 +37,7 @@ class Attempt:
         self.due = due
         self.opened = 0.0
         self.loading = False
+        self.placed: list[int] = []
         self.withdrawn = False
 
     @property

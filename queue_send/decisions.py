@@ -69,8 +69,10 @@ class Decisions:
     def _goes_on(self, attempt: Attempt) -> bool:
         """Have the next slice of a message with many recipients loaded; return False where this was the last."""
         key = self._kind, attempt.message
-        before = self._messages.slices.pop(key, None)
+        before = self._messages.slices.get(key)
         if attempt.rest is None:
+            if attempt.aside is None:
+                self._messages.slices.pop(key, None)
             return False
         left = attempt.left > 0 or (before is not None and before.left)
         self._messages.slices[key] = Slice(attempt.rest, attempt.born, attempt.size, left)

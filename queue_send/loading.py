@@ -4,6 +4,7 @@ Only `activelimit` messages are loaded, and none while nothing of it could be st
 """
 
 from collections import deque
+from collections.abc import Collection
 
 from queue_send.admission import Admission
 from queue_send.attempt import Attempt
@@ -11,6 +12,7 @@ from queue_send.away import Away
 from queue_send.destination import Destination
 from queue_send.events import Settings
 
+TRIED_MOST = 200_000  # Recipients that are remembered as tried, some 70 bytes each; others may be tried too soon.
 AHEAD = 1000  # Messages that are queued in one destination, at the most, beyond those that it has room for.
 
 
@@ -28,6 +30,9 @@ class Loading:
         self._with_aside: dict[bytes, Destination] = {}
         self._wanting: deque[Destination] = deque()  # Those that have mail aside and room for it, or had.
         self.attempts: dict[int, Attempt | None] = {}
+        # Of messages that wait aside for some of their recipients: offsets of those that were tried meanwhile.
+        self._tried: dict[int, set[int]] = {}
+        self._tried_count = 0
 
     def arrived(self, message: int) -> None:
         """A new message."""
@@ -75,6 +80,26 @@ class Loading:
                 self.attempts[found[0]] = None
                 return found
         return None
+
+    def tried(self, message: int, stamp: int | None) -> Collection[int]:
+        """Return the offsets of recipients that are not to be tried now: they wait for their next attempt.
+
+        `stamp` is what `next_load` gave with the message; where there is one, the next attempt has come.
+        """
+        if stamp is not None:
+            self.forget_tried(message)
+        return self._tried.get(message, ())
+
+    def forget_tried(self, message: int) -> None:
+        """All recipients of a message that are left are to be tried, or none any more."""
+        self._tried_count -= len(self._tried.pop(message, ()))
+
+    def _keep_tried(self, attempt: Attempt) -> None:
+        if attempt.placed and self._tried_count < TRIED_MOST:
+            tried = self._tried.setdefault(attempt.message, set())
+            self._tried_count -= len(tried)
+            tried.update(attempt.placed)
+            self._tried_count += len(tried)
 
     def holds(self, message: int) -> bool:
         """Return whether a message is loaded: something of it is queued or in flight."""

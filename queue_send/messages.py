@@ -22,7 +22,7 @@ from queue_send.orders import Orders
 from queue_send.retry import within_lifetime
 from queue_send.run import Run
 from queue_send.scheduler import Scheduler
-from queue_send.slices import AT_ONCE, Loading, Slice
+from queue_send.slices import AT_ONCE, Loading, Slice, without
 from queue_send.store import NO_PIECE, Piece, Store
 from queue_wire import logline
 from queue_wire.errors import FormatError
@@ -163,6 +163,7 @@ class Messages:
         message, stamp = found
         try:
             attempt, piece = self._read(message, kind, stamp)
+            tried = scheduler.tried(message, stamp) if attempt is not None else ()
         except FormatError as error:
             scheduler.absent(message)
             self.park(message, str(error))
@@ -173,12 +174,13 @@ class Messages:
             if attempt is None:
                 scheduler.absent(message)
             elif piece.next is None and len(piece.recipients) <= AT_ONCE:
-                groups = group_recipients(kind, attempt.sender, piece.recipients, self._run.controls.routes)
+                recipients = without(piece.recipients, tried, attempt)
+                groups = group_recipients(kind, attempt.sender, recipients, self._run.controls.routes)
                 scheduler.open(attempt, groups, now)
             else:
                 # Those that have to wait for their turn do not keep what was read.
                 first, at = (None if self._long[kind] else piece), self._slice_of(attempt, kind)
-                self._long[kind].append(Loading(self.store, kind, attempt, at, first, self._run.controls.routes))
+                self._long[kind].append(Loading(self.store, kind, attempt, at, first, tried, self._run.controls.routes))
                 scheduler.begin(attempt, now)
         return True
 
@@ -232,13 +234,15 @@ class Messages:
             sender, born = self.store.load(message)
         except FileNotFoundError:
             return None, NO_PIECE  # It has ended: an entry of a message that had two.
-        known, clock = self.slices.get((kind, message)), self._run.clock
+        known, clock = self.slices.get((kind, message)) if stamp is None else None, self._run.clock
         piece = self.store.recipients(message, kind, known.at if known is not None and known.birth == born else 0)
         if known is not None and known.size != piece.size:
             piece = self.store.recipients(message, kind)  # What is known is of an earlier message of this number.
         left = piece.recipients or piece.next is not None
         if stamp is not None and left and stamp not in clock.all_from_disk(piece.due):
             return None, NO_PIECE  # It was tried in between; its next attempt has an entry of its own.
+        if stamp is not None:
+            self.slices.pop((kind, message), None)  # Its next attempt has come: all that are left are tried.
         birth = clock.from_disk(born)
         expires = birth + self._run.controls.lifetime(sender)
         attempt = Attempt(message, sender, birth, expires, piece.next, clock.from_disk(piece.due))
@@ -314,7 +318,8 @@ class Messages:
         self.parked.discard(message)
         self.orders.forget(message)
         self.known.forget(message)
-        for kind in CHANNELS:
+        for kind, scheduler in self.schedulers.items():
             self.slices.pop((kind, message), None)
+            scheduler.forget_tried(message)
         self._run.log.put(logline.end_message(message))
         self._cleaner.remove(message)

@@ -81,6 +81,11 @@ class Scheduler(Destinations):
             self._list(destination, now)
         elif attempt.aside is None or destination.waiting < self._destination(attempt.aside).waiting:
             attempt.aside = group.nexthop  # The one that will have room first, as far as anybody knows.
+            return
+        else:
+            return
+        if not whole:
+            attempt.placed += [offset for offset, _ in group.recipients]
 
     # Starting
 
@@ -261,13 +266,16 @@ class Scheduler(Destinations):
         if not attempt.over or self.attempts.get(message) is not attempt:
             return
         del self.attempts[message]
+        if attempt.aside is None or attempt.withdrawn or not attempt.left:
+            self.forget_tried(message)
         if attempt.withdrawn:
             self._events.withdrawn(attempt)
         elif not attempt.left:
             self._events.finished(attempt, now)
         elif attempt.aside is not None:
-            # Loaded again when there is room, or when those that were deferred are due: neither waits for the
-            # other. All that are left are tried then.
+            # Loaded again when there is room, for those that were not tried; or when those that were deferred are due,
+            # for all: neither waits for the other.
+            self._keep_tried(attempt)
             destination = self._destination(attempt.aside)
             destination.aside.put(message, attempt.expires)
             self._with_aside[destination.name] = destination

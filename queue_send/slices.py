@@ -5,10 +5,10 @@ from where these ended: the length of local/B/I and remote/B/I never changes, no
 T becomes D. So all slices together read the file once.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
-from queue_send.attempt import Attempt, Group
+from queue_send.attempt import Attempt, Group, Recipient
 from queue_send.nexthop import Grouping
 from queue_send.scheduler import Scheduler
 from queue_send.store import Piece, Store
@@ -31,14 +31,31 @@ class Slice(NamedTuple):
     left: bool
 
 
+def without(recipients: list[Recipient], tried: Collection[int], attempt: Attempt) -> list[Recipient]:
+    """Return the recipients but those that were tried, by their offsets; those are left, and wait."""
+    if not tried:
+        return recipients
+    found = [recipient for recipient in recipients if recipient[0] not in tried]
+    attempt.left += len(recipients) - len(found)
+    return found
+
+
 class Loading:
     """One message that is being loaded in steps."""
 
     def __init__(
-        self, store: Store, kind: str, attempt: Attempt, at: int, first: Piece | None, routes: Routes
+        self,
+        store: Store,
+        kind: str,
+        attempt: Attempt,
+        at: int,
+        first: Piece | None,
+        tried: Collection[int],
+        routes: Routes,
     ) -> None:
-        """`at` is where the slice begins; `first` is the piece from there on, if it was read."""
+        """`at` is where the slice begins, `first` the piece from there on if it was read, `tried` as for `without`."""
         self._first = first
+        self._tried = tried
         self._store = store
         self._kind = kind
         self.attempt = attempt
@@ -55,6 +72,7 @@ class Loading:
                 self._at = found[RECIPIENTS_MOST - count][0]
                 del found[RECIPIENTS_MOST - count :]
             count += len(found)
+            found = without(found, self._tried, self.attempt)
             yield
             for start in range(0, len(found), AT_ONCE):
                 self._grouping.add(found[start : start + AT_ONCE])

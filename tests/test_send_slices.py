@@ -204,3 +204,35 @@ def test_a_bounce_that_is_asked_for_reads_the_recipients_once(home: Home, tmp_pa
     size = sum(len(name) + 2 for name in recipients(2500))
     reads = [int(found[1]) for found in re.finditer(rf"p?read(?:64)?\(\d+<{path}>[^\n]* = (\d+)\n", trace.read_text())]
     assert size <= sum(reads) <= 1.5 * size
+
+
+@pytest.mark.parametrize("count", [15, 150, 2500])
+def test_recipients_that_were_deferred_wait_while_others_of_the_message_wait_for_room(
+    home: Home, loop: Loop, count: int
+) -> None:
+    # Each recipient of a VERP sender has a job of its own, more of them than its host has room for.
+    names = recipients(count)
+    message = classified_message(home, remote=names, sender=b"list-@b.example-@[]")
+    loop.arrive(message)
+    tried: list[bytes] = []
+    for _ in range(3 * count):
+        loop.settle()
+        if not loop.jobs:
+            break
+        for job in list(loop.jobs):
+            tried += job.recipients
+            loop.report(job, b"Zlater")
+    assert sorted(tried) == sorted(names)
+    assert waits(home, message)
+    loop.messages.flush(loop.run.clock.now())
+    again: list[bytes] = []
+    for _ in range(3 * count):
+        loop.settle()
+        if not loop.jobs:
+            break
+        for job in list(loop.jobs):
+            again += job.recipients
+            loop.report(job, b"Kok")
+    assert sorted(again) == sorted(names)
+    assert loop.cleaner.holds(message)
+    assert loop.messages.schedulers["remote"]._tried == {} and loop.messages.schedulers["remote"]._tried_count == 0
