@@ -81,8 +81,11 @@ class Peers:
         """Do what queue-send asks for now; return False where it has ended."""
         for descriptor, _ in poll.poll(10):
             data = os.read(descriptor, 65536)
+            if not data and descriptor == self._send.stdout:
+                return False  # It has ended.
             if not data:
-                return False
+                poll.unregister(descriptor)
+                continue
             if descriptor in self._readers:
                 self._deliver(descriptor, data)
             elif descriptor == self._send.stdout:
@@ -125,12 +128,9 @@ class Peers:
         """End queue-send: it waits for what is in flight."""
         self._send.signal(signal.SIGTERM)
         poll, end = self._poll(), time.monotonic() + DEADLINE
-        poll.register(self._send.todo.from_send, select.POLLIN)
-        while time.monotonic() < end:
-            if is_readable(self._send.todo.from_send):
-                poll.unregister(self._send.todo.from_send)
-                self._send.todo.end_when_told()
-                break
-            if not self._serve(poll):
-                break
-        self._send.wait()
+        told = False
+        while self._serve(poll):
+            assert time.monotonic() < end, "queue-send does not end"
+            if not told and is_readable(self._send.todo.from_send):
+                told = self._send.todo.end_when_told()
+        self._send.wait(read_log=False)
