@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 BENCH = Path(__file__).resolve().parents[1] / "bench/worst-turn"
-SCENARIOS = "relay domains greylisted refused expired returned delayed backlog tiny".split()
+SCENARIOS = ["relay", "domains", "greylisted", "refused", "expired", "returned", "delayed", "backlog", "tiny"]
 
 
 def test_every_scenario_of_worst_turn_comes_to_its_end_and_prints_its_figures(tmp_path: Path) -> None:
