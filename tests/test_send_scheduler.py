@@ -37,6 +37,8 @@ class Machine(RuleBasedStateMachine):
         self.disk = Disk()
         self.scheduler = Scheduler(SETTINGS, self)
         self.flying: list[Group] = []
+        # Messages that are loaded in pieces: what is to be placed of each.
+        self.loading: list[tuple[Attempt, list[Group], bool]] = []
         self.expiring: list[Group] = []
         self.count = 0
         self.held: set[int] = set()
@@ -70,7 +72,7 @@ class Machine(RuleBasedStateMachine):
 
     # What the caller does
 
-    def load(self) -> bool:
+    def load(self, whole: bool = True) -> bool:
         found = self.scheduler.next_load(self.now)
         if found is None:
             return False
@@ -81,9 +83,30 @@ class Machine(RuleBasedStateMachine):
             return True
         birth = self.disk.birth[message]
         groups: dict[bytes, list[tuple[int, bytes]]] = defaultdict(list)
+        attempt = Attempt(message, b"", birth, birth + LIFETIME)
+        tried = self.scheduler.tried(message, stamp)
         for offset, domain in left.items():
-            groups[domain].append((offset, b"x@" + domain))
-        self.scheduler.open(Attempt(message, b"", birth, birth + LIFETIME), list(groups.items()), self.now)
+            if offset in tried:
+                attempt.left += 1
+            else:
+                groups[domain].append((offset, b"x@" + domain))
+        if whole:
+            self.scheduler.open(attempt, list(groups.items()), self.now)
+        else:
+            self.scheduler.begin(attempt, self.now)
+            named = [Group(attempt, name, recipients) for name, recipients in groups.items()]
+            self.loading.append((attempt, named, len(named) == 1))
+        return True
+
+    def load_on(self) -> bool:
+        if not self.loading:
+            return False
+        attempt, groups, single = self.loading[0]
+        if groups:
+            self.scheduler.place(groups.pop(0), single, self.now)
+        else:
+            self.loading.pop(0)
+            self.scheduler.opened(attempt, self.now)
         return True
 
     def start(self) -> bool:
@@ -142,6 +165,14 @@ class Machine(RuleBasedStateMachine):
             self.load()
         for _ in range(starts):
             self.start()
+        self.settle()
+
+    @rule(loads=st.integers(0, 3), pieces=st.integers(0, 6))
+    def turn_of_pieces(self, loads: int, pieces: int) -> None:
+        for _ in range(loads):
+            self.load(whole=False)
+        for _ in range(pieces):
+            self.load_on()
         self.settle()
 
     @rule(data=st.data())
@@ -207,7 +238,7 @@ class Machine(RuleBasedStateMachine):
             self.held.discard(message)
             self.scheduler.wake(message)
         for _ in range(3000):
-            while self.load() or self.start():
+            while self.load_on() or self.load() or self.start():
                 self.settle()
             self.settle()
             for group in list(self.flying):
