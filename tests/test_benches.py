@@ -30,6 +30,7 @@ SIZES: dict[str, tuple[str, str, list[str]]] = {
     "inject-startup": ("--runs 2 --dir HERE", r"sendmail[a-z, ]* +[\d.]+ ms +ratio +[\d.]+, goal 1.6 or less", []),
     "million": ("--messages 50 --idle 0.1 --dir HERE", r"idle, it takes [\d.]+ % of a CPU \(goal 0\)", []),
     "remote": ("--messages 20 --runs 1 --dir HERE", r"best \d+ deliveries/s, goal 5000", ["smtp-sink"]),
+    "remote-turns": ("--size 100000 --dir HERE", r"goal 20 ms, missed by \d+", []),
     "report": (
         "--sizes 1 --backlog 100 --dir HERE",
         r"backlog: [\d.]+ times a calm log of its size, by the byte",
@@ -41,6 +42,11 @@ SIZES: dict[str, tuple[str, str, list[str]]] = {
         [],
     ),
     "users": ("--lines 50 --lookups 10", r"lookup, catchall: \d+ us, opening the file included", []),
+    "worst-turn": (
+        "--recipients 200 --messages 2 --seconds 60 --dir HERE relay",
+        r"  another user's mail waits \d+ ms at the 99th percentile of \d+, \d+ at most",
+        [],
+    ),
 }
 # Words that make no sense for any bench; what each has beside them is in its own entry.
 WRONG = {
@@ -49,9 +55,11 @@ WRONG = {
     "inject-startup": ["--runs 0", "200"],
     "million": ["--messages many", "--idle nan", "--dir /nowhere"],
     "remote": ["--messages 0", "--connections 0", "--size 1.5"],
+    "remote-turns": ["--size 0", "--dir /nowhere"],
     "report": ["--sizes 1,x", "--backlog -5"],
     "simulate": ["--messages 0", "--hours inf"],
     "users": ["--lines 0", "100000"],
+    "worst-turn": ["--recipients 0", "--seconds nan", "no-such-scenario"],
 }
 
 
