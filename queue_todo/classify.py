@@ -110,7 +110,10 @@ class Group:
                     self.left = list(messages[place:])
                     break
                 room -= found.st_size
-                yield from self._take(message, handle, _identity(found))
+                if found.st_size < PIECE:
+                    self._take(message, handle, found)
+                else:
+                    yield from self._take_pieces(message, handle, found)
             except FormatError as error:
                 self.parked.append((message, str(error)))
             except OSError as error:
@@ -157,44 +160,67 @@ class Group:
     def _defer(self, message: int, error: OSError) -> None:
         self.deferred.append((message, f"{error.filename or self._layout.todo(message)}: {reason(error)}"))
 
-    def _take(self, message: int, handle: int, read: tuple[int, int, int]) -> Iterator[None]:
-        """Write what is to be known of a message. Raises FormatError, OSError."""
-        layout, commit = self._layout, self._commit
-        try:
-            mess = os.stat(layout.mess(message))
-        except FileNotFoundError as error:
-            raise FormatError(f"{layout.mess(message)} is missing") from error
-        if mess.st_ino != message:
-            raise FormatError(f"{layout.mess(message)} has inode number {mess.st_ino}: the queue was copied, not moved")
-        # It was for an earlier message, or somebody mended the file.
-        if is_there(layout.hashed("corrupt", message)):
-            commit.unlink(layout.hashed("corrupt", message))
+    def _take(self, message: int, handle: int, found: os.stat_result) -> None:
+        """Write what is to be known of a message whose envelope is one piece, as most are. FormatError, OSError."""
+        mess = self._look(message)
         reader = TodoReader()
-        sides = [_Side(layout.hashed(kind, message), commit) for kind in ("local", "remote")]
+        recipients = reader.feed(os.read(handle, PIECE))
+        sender = reader.end()
+        sides = split_recipients(recipients, self._rules)
+        for kind, side in zip(("local", "remote"), sides, strict=True):
+            path = self._layout.hashed(kind, message)
+            if side:
+                _replace(self._commit, path, pack_recipients(side))
+            else:
+                self._commit.unlink(path)
+        self._add(message, mess, found, reader, sender, bool(sides[0]), bool(sides[1]))
+
+    def _take_pieces(self, message: int, handle: int, found: os.stat_result) -> Iterator[None]:
+        """As `_take`, a piece at a time."""
+        mess = self._look(message)
+        reader = TodoReader()
+        sides = [_Side(self._layout.hashed(kind, message), self._commit) for kind in ("local", "remote")]
         try:
-            data = os.read(handle, PIECE)
-            while True:
+            while data := os.read(handle, PIECE):
                 for side, recipients in zip(sides, split_recipients(reader.feed(data), self._rules), strict=True):
                     if recipients:
                         side.add(pack_recipients(recipients))
-                # A piece that is not full is the last one of a regular file; that spares most files a read.
-                if len(data) < PIECE:
-                    break
                 yield
-                data = os.read(handle, PIECE)
             sender = reader.end()
             local, remote = [side.finish() for side in sides]
         finally:
             for side in sides:
                 side.close()
+        self._add(message, mess, found, reader, sender, local, remote)
+
+    def _look(self, message: int) -> os.stat_result:
+        """Return what mess/B/I is; remove a mark in corrupt/. Raises FormatError, OSError."""
+        path = self._layout.mess(message)
+        try:
+            mess = os.stat(path)
+        except FileNotFoundError as error:
+            raise FormatError(f"{path} is missing") from error
+        if mess.st_ino != message:
+            raise FormatError(f"{path} has inode number {mess.st_ino}: the queue was copied, not moved")
+        # It was for an earlier message, or somebody mended the file.
+        if is_there(self._layout.hashed("corrupt", message)):
+            self._commit.unlink(self._layout.hashed("corrupt", message))
+        return mess
+
+    def _add(
+        self, message: int, mess: os.stat_result, found: os.stat_result, reader: TodoReader, sender: bytes,
+        local: bool, remote: bool,
+    ) -> None:  # fmt: skip
+        """Write what comes last, and note the message as prepared."""
         # The birth is when the message was written, in whole microseconds: the long id stays what it was in S4.
         birth = mess.st_mtime_ns // 1000 * 1000
-        _replace(commit, layout.hashed("info", message), pack_info(sender), birth)
-        commit.unlink(layout.intd(message))
-        if is_there(layout.bounce(message)):
+        _replace(self._commit, self._layout.hashed("info", message), pack_info(sender), birth)
+        self._commit.unlink(self._layout.intd(message))
+        if is_there(self._layout.bounce(message)):
             # Of an earlier message that has lost its text: nothing of this one has failed yet.
-            commit.unlink(layout.bounce(message))
-        self.entries.append(Entry(message, mess.st_size, sender, reader.pid, reader.uid, local, remote, read))
+            self._commit.unlink(self._layout.bounce(message))
+        entry = Entry(message, mess.st_size, sender, reader.pid, reader.uid, local, remote, _identity(found))
+        self.entries.append(entry)
 
     def _park(self) -> None:
         """Write corrupt/B/I with the reason, for a person to look at; the message's other files stay."""
