@@ -9,7 +9,7 @@ import pytest
 
 from queue_base.home import Home
 from support.control import long_id, order, wait_for_backlog
-from support.good_mail import GoodMail, good_mail
+from support.good_mail import good_mail
 from support.home import make_home
 from support.letters import letter_text
 from support.queued import classified_message

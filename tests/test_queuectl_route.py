@@ -198,7 +198,8 @@ def test_the_lines_that_limit_the_mail_are_told_with_those_of_its_relay(home: Ho
     assert limits("ann@me.example") == ["limits: no line of destinationlimits or destinationrate is for it"]
     control(home, "destinationlimits", "bulk.example concurrency=0")
     [told] = limits("ann@Bulk.example")
-    assert told.startswith("limits: not known: unable to parse ") and "destinationlimits line 1: concurrency= has" in told
+    assert told.startswith("limits: not known: unable to parse ")
+    assert "destinationlimits line 1: concurrency= has" in told
 
 
 def test_without_lines_nothing_is_told_of_limits(home: Home) -> None:
