@@ -212,4 +212,4 @@ def test_another_word_in_longlines_defers_and_is_named(home: RemoteHome) -> None
     with RemoteDaemon(home) as daemon:
         [(letter, text)] = daemon.deliver(home.message(LONG), b"to@b.example").verdicts
     assert letter == b"Z"
-    assert b"control/longlines: not send, encode or fail" in text
+    assert b"control/longlines line 1: not send, encode or fail" in text

@@ -152,7 +152,7 @@ def test_a_control_file_that_names_no_path_defers_everything(home: RemoteHome) -
     home.control("remoteprogram", "qmail-remote")
     with RemoteDaemon(home) as daemon:
         assert daemon.deliver(home.message(TEXT), b"x@b.example").verdicts[0][0] == TEMPORARY
-        assert b"remoteprogram: not the whole path of a program" in daemon.wait_for_error(b"deferred")
+        assert b"remoteprogram line 1: not the whole path of a program" in daemon.wait_for_error(b"deferred")
 
 
 def gone(pid: int, seconds: float = 30) -> bool:
