@@ -132,6 +132,9 @@ def _named(name: bytes, file: str, number: int) -> Line:
         except FormatError:
             if domain is None:
                 raise
+    if domain is None and relay is None:
+        # Such as `example.com:`, of one who writes the colon of destinationrate.
+        raise FormatError(f"not the name of a domain, relay or recipient: {quoted(name)}")
     return Line(name, where, domain, relay)
 
 

@@ -57,6 +57,12 @@ def test_a_line_sets_what_it_names_in_any_order_and_nothing_else() -> None:
     assert found.text == "concurrency=5 recipients=1 rate=2/5" and found.places == "destinationlimits line 1"
 
 
+@pytest.mark.parametrize("name", [b".foo.example:", b".foo.example:25", b".a,.b"])
+def test_a_name_that_can_be_neither_a_domain_nor_a_relay_is_refused_with_its_line(name: bytes) -> None:
+    with pytest.raises(FormatError, match=r"^line 2: not the name of a domain, relay or recipient: "):
+        unpack_limits(b"# a comment\n%s rate=2/5\n" % name)
+
+
 def test_the_most_particular_line_counts_and_only_that_one() -> None:
     limits = unpack_limits(b".b.example concurrency=3\nx.b.example initial=1\n")
     lines = join_lines(limits, unpack_rates(b".x.b.example:1/9"))
