@@ -62,6 +62,8 @@ class Group:
 
     `unsure` are entries that are classified as far as anybody can see, but a power cut could undo it. They may
     not be announced before `confirm` has returned: a message that was delivered must not be back in todo/.
+
+    `together` are messages that were deferred because a sync of all of them failed: it may be the fault of one.
     """
 
     def __init__(self, layout: Layout, rules: Rules, messages: Sequence[int], *, large: bool = False) -> None:
@@ -73,6 +75,7 @@ class Group:
         self.deferred: list[tuple[int, str]] = []
         self.left: list[int] = []
         self.large: list[int] = []
+        self.together: list[int] = []
         self._may_be_large = large
         self._layout = layout
         self._rules = rules
@@ -126,6 +129,7 @@ class Group:
             self._commit.sync()
         except OSError as error:
             self.deferred += [(entry.message, f"sync: {reason(error)}") for entry in self.entries]
+            self.together = [entry.message for entry in self.entries]
             self.entries = []
             # It fails for good otherwise, and the rest of the group has not failed.
             self._commit.forget()

@@ -149,6 +149,7 @@ class Pipeline:
         kept.update(group.left, group.large, (message for message, _ in chain(group.parked, group.deferred)))
         self._pending.done([message for message in group.messages if message not in kept], self._now)
         self._defer(group)
+        self._pending.part(group.together)
         if not group.entries:
             return
         for entry in group.entries:
