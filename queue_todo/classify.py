@@ -254,7 +254,9 @@ class Group:
                     self.deferred.append((entry.message, f"{path} was replaced while it was read"))
                     continue
             except FileNotFoundError:
-                pass  # Somebody else has removed it: the disk says that it is classified.
+                # Somebody else has removed it: the disk says that it is classified.
+                if self._was_left(entry):
+                    continue
             except OSError as error:
                 self._defer(entry.message, error)
                 continue
@@ -270,6 +272,23 @@ class Group:
         except OSError as error:
             self.unsure, self.entries = kept, []
             self.deferred.append((0, f"sync of todo: {reason(error)}"))
+
+    def _was_left(self, entry: Entry) -> bool:
+        """Whether an envelope that is gone was of an earlier message, and an injector has just put a text there.
+
+        The envelope of a message is written after its text. What was made of this one goes before the new one comes.
+        """
+        try:
+            if os.lstat(self._layout.mess(entry.message)).st_mtime_ns <= entry.read[2]:
+                return False
+            self._commit.unlink(self._layout.hashed("info", entry.message))
+        except FileNotFoundError:
+            return False  # queue-send finds nothing of it, either.
+        except OSError as error:
+            self._defer(entry.message, error)
+            return True
+        self.deferred.append((entry.message, f"{self._layout.todo(entry.message)} was of an earlier message"))
+        return True
 
 
 class _Side:
