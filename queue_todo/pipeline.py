@@ -177,7 +177,7 @@ class Pipeline:
             self._finishing = False
             if trouble is not None:
                 group.unsure, group.entries = group.entries, []
-                group.deferred = [(entry.message, reason(trouble)) for entry in group.unsure]
+                group.deferred += [(entry.message, reason(trouble)) for entry in group.unsure]
             self._pending.done([entry.message for entry in chain(group.entries, group.unsure)], self._now)
             self._defer(group)
             self._announce(group.entries)
