@@ -149,6 +149,7 @@ class Pipeline:
         kept.update(group.left, group.large, (message for message, _ in chain(group.parked, group.deferred)))
         self._pending.done([message for message in group.messages if message not in kept], self._now)
         self._defer(group)
+        self._pending.part(group.together)
         if not group.entries:
             return
         for entry in group.entries:
@@ -176,7 +177,7 @@ class Pipeline:
             self._finishing = False
             if trouble is not None:
                 group.unsure, group.entries = group.entries, []
-                group.deferred = [(entry.message, reason(trouble)) for entry in group.unsure]
+                group.deferred += [(entry.message, reason(trouble)) for entry in group.unsure]
             self._pending.done([entry.message for entry in chain(group.entries, group.unsure)], self._now)
             self._defer(group)
             self._announce(group.entries)

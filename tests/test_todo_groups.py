@@ -300,3 +300,20 @@ def test_a_message_that_is_named_while_it_is_in_hand_is_looked_at_once_more_and_
     pending.give_back([5], 1.0)
     pending.add([8], 4.0)
     assert pending.arrival == 1.0 and pending.take(9) == [5, 8]
+
+
+def test_a_message_whose_sync_fails_again_and_again_does_not_hold_up_those_that_shared_it(tmp_path: Path) -> None:
+    home = todo_home(tmp_path / "home")
+    messages = [queue_message(home, REMOTE) for _ in range(12)]
+    bad = messages[5]
+    # All of one directory fail with it.
+    good = {message for message in messages if message % 3 != bad % 3}
+    assert good
+    programs = patched_programs(tmp_path, queue_todo="import queue_todo.pending as pending\npending.RETRY_AFTER = 0.5")
+    directory = os.path.dirname(open_layout(home.queue).hashed("remote", bad))
+    words = (need("strace"), "-D", "-f", "-o", os.devnull, "-P", directory, "-e", "trace=fsync")
+    with TodoDaemon(home, wrapper=(*words, "-e", "inject=fsync:error=EIO", "--"), programs=programs) as todo:
+        assert todo.notices(len(good)).keys() == good
+        assert any("unable to classify" in line for line in todo.lines)
+    for message in messages:
+        assert Presence(open_layout(home.queue), message).state() == (5 if message in good else 4)
