@@ -364,6 +364,8 @@ def sync_directories(layout: Layout, messages: Sequence[int]) -> None:
     commit.sync()
 
 
-def confirm(layout: Layout, entries: Sequence[Entry]) -> None:
-    """Make the removal from todo/ of unsure entries safe. Raises OSError."""
-    sync_directories(layout, [entry.message for entry in entries])
+def confirm(layout: Layout, entries: Sequence[Entry]) -> list[Entry]:
+    """Make the removal from todo/ of unsure entries safe; return those that are not there any more. Raises OSError."""
+    gone = [entry for entry in entries if not is_there(layout.todo(entry.message))]
+    sync_directories(layout, [entry.message for entry in gone])
+    return gone

@@ -223,6 +223,26 @@ def test_what_the_log_tells_of_is_finished_before_an_exit(tmp_path: Path) -> Non
         assert Presence(todo.layout, message).state() == 5
 
 
+def test_a_message_is_not_announced_while_it_is_in_todo_also_where_memory_is_short_at_its_end(tmp_path: Path) -> None:
+    home = todo_home(tmp_path / "home")
+    code = """
+import queue_todo.pending as pending, queue_todo.pipeline as pipeline
+pending.RETRY_AFTER = pipeline.RETRY_AFTER = 0.2
+real, calls = pipeline.Group.finish, []
+def finish(group):
+    calls.append(group)
+    if len(calls) == 1:
+        raise MemoryError
+    real(group)
+pipeline.Group.finish = finish"""
+    message = queue_message(home, REMOTE)
+    with TodoDaemon(home, programs=patched_programs(tmp_path, queue_todo=code)) as todo:
+        assert todo.notice().message == message
+        assert Presence(todo.layout, message).state() == 5
+        (warning,) = [line for line in todo.lines if line.startswith("warning: ")]
+        assert warning.startswith("warning: queue-todo: unable to classify ") and "cannot allocate memory" in warning
+
+
 def test_a_todo_file_that_was_replaced_while_its_lines_were_written_is_read_again(tmp_path: Path) -> None:
     home = todo_home(tmp_path / "home")
     message = queue_message(home, REMOTE)
