@@ -170,7 +170,8 @@ def test_programs_are_not_installed_over_themselves(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("bin")
     before = snapshot(copies)
     for place in (copies, tmp_path / "link"):
-        done = subprocess.run([copies / "setup-programs", place], capture_output=True, text=True, check=False, timeout=60)
+        words = [copies / "setup-programs", place]
+        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
         assert done.returncode == 1
         assert done.stderr.startswith(f"setup-programs: fatal: unable to write into {place}: "), done.stderr
     assert snapshot(copies) == before
