@@ -126,11 +126,12 @@ def test_functions_of_the_callers_shell_are_not_run_where_sh_is_bash(home: Home,
     programs = install(tmp_path / "venv", "pip")
     (tmp_path / "sh").symlink_to(bash)
     text = (programs / name).read_text()
-    (programs / name).write_text(text.replace("#!/bin/sh\n", f"#!{tmp_path}/sh\n", 1))
+    (programs / name).write_text(text.replace("#!/bin/sh ", f"#!{tmp_path}/sh ", 1))
     (tmp_path / name).symlink_to(programs / name)
     spring = f"() {{ : >'{tmp_path}/sprung'; return 1; }}"
     names = ("[", "command", "exec", "unset", "readlink", ":")
-    done = send(tmp_path / name, home, **{f"BASH_FUNC_{each}%%": spring for each in names})
+    assert (programs / name).read_text().startswith(f"#!{tmp_path}/sh ")
+    done = send(tmp_path / name, home, **{f"BASH_FUNC_{each}%%": spring for each in names}, SHELLOPTS="xtrace")
     assert not (tmp_path / "sprung").exists()
     assert (done.returncode, queued(home)) == (0, 1), done.stderr
 
@@ -220,6 +221,20 @@ def test_a_set_uid_program_runs_no_filter_of_its_caller(
     # The same environment counts where nobody else's rights are used.
     call(words, (0, 0, 0, 0), **{variable: str(filters / "filter")})
     assert (filters / "sprung").exists()
+
+
+@pytest.mark.parametrize("name", ["queue-inject", "sendmail"])
+def test_root_that_acts_for_a_user_runs_no_filter_of_theirs_through_the_shell(place: Path, name: str) -> None:
+    home = make_home(place / "home", split=3)
+    Path(home.queue).chmod(0o755)
+    Path(home.queue, "maildrop").chmod(0o3733)
+    filters = trap(place / "trap", "filter")
+    filters.chmod(0o777)
+    programs = install(place / "venv", "pip")
+    words = [str(programs / name), "--home", home.path, *PROGRAMS[name]]
+    # A daemon with seteuid(user). sh would become root again, and what the user names would run as root.
+    done = call(words, (0, CALLER, 0, CALLER), QUEUE_ENQUEUE=str(filters / "filter"))
+    assert not (filters / "sprung").exists(), done.stderr
 
 
 @pytest.mark.parametrize("ids", SET_UID.values(), ids=SET_UID)
