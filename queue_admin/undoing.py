@@ -32,7 +32,8 @@ from queue_admin.modes import (
 from queue_admin.ownership import Giver, check_directories, known_uids
 from queue_admin.tree import Tree, naming
 from queue_base.accounts import Owner
-from queue_base.errors import Permanent
+from queue_base.beneath import READ_DIRECTORY
+from queue_base.errors import Permanent, reason
 from queue_base.home import Home
 from queue_base.layout import open_layout
 from queue_wire.maildrop import is_temporary
@@ -41,6 +42,8 @@ MARKS = ("hold", "corrupt")
 # Those of queue-todo, that a crash may have left.
 MARKS_IN_LOCK = ("slow", "refuse")
 _NAMED = 5
+# A Maildir in alias/ is some levels deep.
+ALIAS_DEPTH = 100
 
 
 def undo(home: Home, accounts: QmailAccounts, *, todo: str | None = None, force: bool = False) -> list[str]:
@@ -77,10 +80,10 @@ def undo(home: Home, accounts: QmailAccounts, *, todo: str | None = None, force:
                 giver.directory(kind, accounts.owner(account), directory_mode, file_mode, kind in BUCKETED)
                 tree.sync()
             _give_lock(accounts, tree, maker, giver)
-            _give_rest(home, accounts, alias)
+            left = giver.left | _give_rest(home, accounts, alias)
             closed.open(qmailq, QMAIL_QUEUE_MODE)
     done += [f"made {path}" for path in maker.made]
-    done += [f"left alone {path!a}: {why}" for path, why in giver.left.items()]
+    done += [f"left alone {path!a}: {why}" for path, why in left.items()]
     done.append(f"changed owner or mode of {giver.changed} files and directories")
     if layout.split != 23:
         done.append(f"note: qmail must be one that was built with conf-split {layout.split}")
@@ -177,19 +180,24 @@ def _alias(home: Home) -> Iterator[Tree | None]:
         yield tree
 
 
-def _give_rest(home: Home, accounts: QmailAccounts, tree: Tree | None) -> None:
-    """alias/ and what our deliveries left in it; HOME and control/ keep their owner and get qmail's group."""
+def _give_rest(home: Home, accounts: QmailAccounts, tree: Tree | None) -> dict[str, str]:
+    """alias/ and what our deliveries left in it; HOME and control/ keep their owner and get qmail's group.
+
+    Return what was passed by: {path: reason}.
+    """
     alias = accounts.owner("alias")
+    left: dict[str, str] = {}
     if tree is not None:
         before = os.fstat(tree.handle).st_uid
         if before not in (0, alias.uid):
             with naming("change owner in", tree.path):
-                _give_contents(tree, before, alias)
+                left = _give_contents(tree.handle, tree.path, before, alias)
         Giver(tree, frozenset()).top(alias, ALIAS_MODE)
         tree.sync()
     for path in (home.path, home.control):
         with naming("change owner of", path):
             _give_group(path, accounts.gid)
+    return left
 
 
 def _give_group(path: str, gid: int) -> None:
@@ -199,18 +207,38 @@ def _give_group(path: str, gid: int) -> None:
         tree.sync()
 
 
-def _give_contents(tree: Tree, before: int, owner: Owner) -> None:
-    # Only what `before` owns: a file that somebody else put there stays theirs. fwalk follows no links.
-    for _, directories, files, handle in os.fwalk(".", dir_fd=tree.handle):
-        for name in directories + files:
-            try:
-                found = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=handle)
-            except FileNotFoundError:
+def _give_contents(handle: int, path: str, before: int, owner: Owner, depth: int = ALIAS_DEPTH) -> dict[str, str]:
+    """Give what `before` owns in a directory; a file that somebody else put there stays theirs.
+
+    Return what was passed by: {path: reason}. Raises OSError.
+    """
+    left: dict[str, str] = {}
+    for name in os.listdir(handle):
+        try:
+            found = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=handle)
+        except FileNotFoundError:
+            continue
+        below = f"{path}/{name}"
+        try:
+            status = os.fstat(found)
+            if status.st_uid == before:
+                # By descriptor, also of a link and a socket, which cannot be opened otherwise: `before` may put
+                # another's file in its place at any moment.
+                os.chown(f"/proc/self/fd/{found}", owner.uid, owner.gid)
+            if not stat.S_ISDIR(status.st_mode):
                 continue
+            if not depth:
+                # A descriptor and a call for each level: whoever owns alias/ must not be able to use up either.
+                left[below] = f"it is more than {ALIAS_DEPTH} directories deep"
+                continue
+            inner = os.open(".", READ_DIRECTORY | os.O_CLOEXEC, dir_fd=found)
             try:
-                if os.fstat(found).st_uid == before:
-                    # By descriptor, also of a link and a socket, which cannot be opened otherwise: `before` may put
-                    # another's file in its place at any moment.
-                    os.chown(f"/proc/self/fd/{found}", owner.uid, owner.gid)
+                left.update(_give_contents(inner, below, before, owner, depth - 1))
             finally:
-                os.close(found)
+                os.close(inner)
+        except PermissionError as error:
+            # A user's file system is mounted there, which root may not look into, or the file may not be changed.
+            left[below] = reason(error)
+        finally:
+            os.close(found)
+    return left

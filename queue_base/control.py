@@ -5,7 +5,7 @@ import os
 from queue_base.durable import read_file
 from queue_base.errors import Temporary, reason
 from queue_base.home import Home
-from queue_wire.control import unpack_line, unpack_lines, unpack_map, unpack_number, unpack_set, unpack_size
+from queue_wire.control import unpack_line, unpack_map, unpack_number, unpack_set, unpack_size
 from queue_wire.errors import FormatError, LineError, wrong_in
 
 TYPE_CHECKING = False
@@ -79,12 +79,6 @@ def read_size(home: Home, name: str, default: int) -> int:
     """Return a control file's size in bytes. Raises Temporary where it holds something else."""
     found = read_parsed(home, name, unpack_size)
     return default if found is None else found
-
-
-def read_lines(home: Home, name: str) -> list[bytes] | None:
-    """Return a control file's lines, None where there is no file."""
-    data = read_control(home, name)
-    return None if data is None else unpack_lines(data)
 
 
 def read_set(home: Home, name: str) -> frozenset[bytes] | None:

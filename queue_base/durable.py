@@ -375,8 +375,12 @@ def sync_path(path: str) -> None:
 
 
 def sync_filesystem(handle: int) -> None:
-    """Make everything safe that was done to the file system of an open file: syncfs(2). Raises OSError."""
-    # Imported here because it costs 5 ms and only groups need it.
+    """Make everything safe that was done to the file system of an open file: syncfs(2). Raises OSError.
+
+    It waits for everybody's data, and reports everybody's failures since that file was opened. It is for what no
+    descriptor can be had of.
+    """
+    # Imported here because it costs 5 ms and an injector that may write to the queue itself does not need it.
     import ctypes
 
     if ctypes.CDLL(None, use_errno=True).syncfs(handle) != 0:

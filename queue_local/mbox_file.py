@@ -17,7 +17,7 @@ import stat
 import struct
 import time
 
-from queue_base.durable import sync_filesystem, sync_path
+from queue_base.durable import sync_filesystem
 from queue_base.errors import Temporary, reason
 from queue_local.mbox_lock import DotLock, is_in_use, take_dotlock
 
@@ -40,12 +40,14 @@ _NULL_DEVICE = os.makedev(1, 3)
 class Box:
     """An mbox that is open and locked; `locks` are its lock files, the file's own name first."""
 
-    __slots__ = ("handle", "keep_lock", "locks", "target")
+    __slots__ = ("_directories", "handle", "keep_lock", "locks", "target")
 
-    def __init__(self, target: str, handle: int, locks: list[DotLock]) -> None:
+    def __init__(self, target: str, handle: int, locks: list[DotLock], directories: dict[str, int]) -> None:
+        """`directories` are those of its names, as `_open_directories` returns them."""
         self.target = target
         self.handle = handle
         self.locks = locks
+        self._directories = directories
         # Set where the file could not be repaired: the next delivery finds the journal, and does it.
         self.keep_lock = False
 
@@ -63,9 +65,9 @@ class Box:
         """Make the names of the file and of its journal safe. Raises OSError."""
         paths = [self.target, *(lock.path for lock in self.locks[:1])]
         for directory in {os.path.dirname(path) or "." for path in paths}:
-            try:
-                sync_path(directory)
-            except PermissionError:
+            if directory in self._directories:
+                os.fsync(self._directories[directory])
+            else:
                 # It may be written but not read; what is in it is synced with all of its file system.
                 sync_filesystem(self.handle)
 
@@ -74,6 +76,7 @@ class Box:
         for lock in self.locks:
             lock.close(remove=not self.keep_lock)
         os.close(self.handle)
+        _close_all(self._directories)
 
 
 def open_box(path: str) -> Box | None:
@@ -90,7 +93,13 @@ def _open_box(path: str) -> Box | None:
         names = _follow(path)
         if not names:
             return None
-        box = _try_locks(path, names, _open(names[-1]))
+        directories = _open_directories(names)
+        box = None
+        try:
+            box = _try_locks(path, names, _open(names[-1]), directories)
+        finally:
+            if box is None:
+                _close_all(directories)
         if box:
             return box
         if time.monotonic() >= deadline:
@@ -98,6 +107,27 @@ def _open_box(path: str) -> Box | None:
         # Not in step with the others who wait.
         time.sleep(pause * random.uniform(0.5, 1.0))
         pause = min(pause * 1.5, _PAUSE_MOST)
+
+
+def _open_directories(names: list[str]) -> dict[str, int]:
+    """Return the directories of the names, as far as they can be read, open before anything in them changes.
+
+    A failure to write one is reported to the descriptors that were open then, once, and to none that comes later.
+    """
+    found: dict[str, int] = {}
+    try:
+        for directory in {os.path.dirname(name) or "." for name in names}:
+            with contextlib.suppress(PermissionError):
+                found[directory] = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except BaseException:
+        _close_all(found)
+        raise
+    return found
+
+
+def _close_all(directories: dict[str, int]) -> None:
+    for handle in directories.values():
+        os.close(handle)
 
 
 def _follow(path: str) -> list[str]:
@@ -157,14 +187,14 @@ def _open(target: str) -> int:
         return os.open(target, os.O_WRONLY | _FLAGS)
 
 
-def _try_locks(path: str, names: list[str], handle: int) -> Box | None:
+def _try_locks(path: str, names: list[str], handle: int, directories: dict[str, int]) -> Box | None:
     """Return the box with all locks, or None, with `handle` closed, while somebody else has one of them."""
     box = None
     try:
         locked = _take_kernel_locks(handle)
         if locked is not False and _still_named(path, names[-1], handle):
             locks = _take_dotlocks(names, bool(locked))
-            box = None if locks is None else Box(names[-1], handle, locks)
+            box = None if locks is None else Box(names[-1], handle, locks, directories)
         return box
     finally:
         if box is None:

@@ -25,6 +25,8 @@ from queue_wire.errors import FormatError
 CHUNK = 65536
 _OUT_OF_MEMORY = 3
 _REASON_MOST = 1000
+# What the system sends where memory is short, and what people send. No limit that is set here ends a process so.
+_FROM_OUTSIDE = frozenset((signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
 
 
 def most_written(size: int) -> int:
@@ -71,6 +73,8 @@ def _exceeded(code: int, seconds: bytes, memory: bytes) -> bytes:
         return b"X it takes over %s seconds of CPU time" % seconds
     if code == _OUT_OF_MEMORY:
         return b"X it takes over %s bytes of memory" % memory
+    if -code in _FROM_OUTSIDE:
+        return b"E the process that converts was ended by signal %d" % -code
     return b"X the process that does it ended with %d" % code
 
 

@@ -11,6 +11,7 @@ from queue_wire import cause, facts
 from queue_wire.cause import Cause
 from queue_wire.facts import ChannelFact, DestinationFact
 
+RELAYS = 1 << 40  # The place of the first relay, behind all destinations.
 NUMBER_MOST = 10**18 - 1  # What a fact can carry; no time is later.
 
 
@@ -143,14 +144,17 @@ class Explaining:
         """Return `most` destinations before a place (None: the end), and the place to go on from, 0 for no more.
 
         From the end to the start: what goes meanwhile moves the others down, so one may come twice, and none is missed.
-        The relays come with the last ones.
+        After them come the relays, from RELAYS on; they stay where they are.
         """
-        known = self._scheduler.destinations
+        known, relays = self._scheduler.destinations, self._scheduler.relays
+        if place is not None and place >= RELAYS:
+            stop = place - RELAYS + most
+            further = RELAYS + stop if stop < len(relays) else 0
+            return [self.relay(each, now) for each in islice(relays.values(), stop - most, stop)], further
         stop = len(known) if place is None else min(place, len(known))
         start = max(0, stop - most)
         found = [self.destination(each, now) for each in islice(known.values(), start, stop)]
-        relays = () if start else islice(self._scheduler.relays.values(), most)
-        return found + [self.relay(each, now) for each in relays], start
+        return found, start or (RELAYS if relays else 0)
 
     def named(self, names: Iterable[bytes], now: float) -> list[DestinationFact]:
         """Return those of the named destinations that something is known of."""

@@ -62,6 +62,8 @@ class Group:
 
     `unsure` are entries that are classified as far as anybody can see, but a power cut could undo it. They may
     not be announced before `confirm` has returned: a message that was delivered must not be back in todo/.
+
+    `together` are messages that were deferred because a sync of all of them failed: it may be the fault of one.
     """
 
     def __init__(self, layout: Layout, rules: Rules, messages: Sequence[int], *, large: bool = False) -> None:
@@ -73,6 +75,7 @@ class Group:
         self.deferred: list[tuple[int, str]] = []
         self.left: list[int] = []
         self.large: list[int] = []
+        self.together: list[int] = []
         self._may_be_large = large
         self._layout = layout
         self._rules = rules
@@ -126,6 +129,7 @@ class Group:
             self._commit.sync()
         except OSError as error:
             self.deferred += [(entry.message, f"sync: {reason(error)}") for entry in self.entries]
+            self.together = [entry.message for entry in self.entries]
             self.entries = []
             # It fails for good otherwise, and the rest of the group has not failed.
             self._commit.forget()
@@ -250,7 +254,9 @@ class Group:
                     self.deferred.append((entry.message, f"{path} was replaced while it was read"))
                     continue
             except FileNotFoundError:
-                pass  # Somebody else has removed it: the disk says that it is classified.
+                # Somebody else has removed it: the disk says that it is classified.
+                if self._was_left(entry):
+                    continue
             except OSError as error:
                 self._defer(entry.message, error)
                 continue
@@ -266,6 +272,23 @@ class Group:
         except OSError as error:
             self.unsure, self.entries = kept, []
             self.deferred.append((0, f"sync of todo: {reason(error)}"))
+
+    def _was_left(self, entry: Entry) -> bool:
+        """Whether an envelope that is gone was of an earlier message, and an injector has just put a text there.
+
+        The envelope of a message is written after its text. What was made of this one goes before the new one comes.
+        """
+        try:
+            if os.lstat(self._layout.mess(entry.message)).st_mtime_ns <= entry.read[2]:
+                return False
+            self._commit.unlink(self._layout.hashed("info", entry.message))
+        except FileNotFoundError:
+            return False  # queue-send finds nothing of it, either.
+        except OSError as error:
+            self._defer(entry.message, error)
+            return True
+        self.deferred.append((entry.message, f"{self._layout.todo(entry.message)} was of an earlier message"))
+        return True
 
 
 class _Side:
@@ -341,6 +364,8 @@ def sync_directories(layout: Layout, messages: Sequence[int]) -> None:
     commit.sync()
 
 
-def confirm(layout: Layout, entries: Sequence[Entry]) -> None:
-    """Make the removal from todo/ of unsure entries safe. Raises OSError."""
-    sync_directories(layout, [entry.message for entry in entries])
+def confirm(layout: Layout, entries: Sequence[Entry]) -> list[Entry]:
+    """Make the removal from todo/ of unsure entries safe; return those that are not there any more. Raises OSError."""
+    gone = [entry for entry in entries if not is_there(layout.todo(entry.message))]
+    sync_directories(layout, [entry.message for entry in gone])
+    return gone

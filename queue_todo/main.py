@@ -88,7 +88,7 @@ class Classifier:
         return min(wait, max(0.0, self._next_scan - now)) if self._blind else wait
 
     def run(self, ready: dict[int, int], now: float) -> None:
-        """One turn: commands, names, one group of messages, notices. Raises PeerLost where nobody is left to tell."""
+        """One turn: commands, names, work for the thread, notices. Raises PeerLost where nobody is left to tell."""
         if ready.get(1, 0) & (select.POLLERR | select.POLLHUP):
             raise PeerLost("nobody reads the notices")
         if 0 in ready:

@@ -13,6 +13,8 @@ from queue_wire.ids import unpack_id
 SCAN_EVERY = 1500.0  # Seconds: 25 minutes, qmail's SLEEP_TODO.
 RETRY_AFTER = 30.0  # Seconds until what the disk refused, a message or a directory, is tried again.
 SAY_EVERY = 600.0  # Seconds after which a directory that still cannot be read is named again.
+# Messages that share their syncs with nobody, because one with others failed; over it, the disk refuses everything.
+ALONE_MOST = 250
 SLICE = 1000  # Names that one turn of the loop reads from todo/, or messages whose retry is due that it takes up.
 
 
@@ -32,6 +34,7 @@ class Pending:
         self._later: deque[tuple[float, int]] = deque()
         self._later_due: dict[int, float] = {}  # An entry of _later that does not say the same does not count.
         self._parked: set[int] = set()
+        self._alone: set[int] = set()
         self._scan: _Scan | None = None
         self._again = False
         self._next_scan = 0.0
@@ -62,8 +65,14 @@ class Pending:
             self._order.append(message)
 
     def take(self, most: int) -> list[int]:
-        """Return at most `most` ids, the oldest first; they are in hand."""
-        found = [self._order.popleft() for _ in range(min(most, len(self._order)))]
+        """Return at most `most` ids, the oldest first; they are in hand. One that is to be alone comes alone."""
+        found: list[int] = []
+        while self._order and len(found) < most:
+            if self._order[0] in self._alone:
+                if not found:
+                    found.append(self._order.popleft())
+                break
+            found.append(self._order.popleft())
         for message in found:
             del self._waiting[message]
             self._parked.discard(message)
@@ -81,8 +90,14 @@ class Pending:
     def done(self, messages: Iterable[int], now: float) -> None:
         """What was to be done with ids that were taken is done."""
         for message in messages:
+            self._alone.discard(message)
             if self._in_hand.pop(message, False):
                 self._wait(message, now)
+
+    def part(self, messages: Iterable[int]) -> None:
+        """Have ids that failed together taken one by one until they are done, unless too many are already."""
+        if len(self._alone) < ALONE_MOST:
+            self._alone.update(messages)
 
     def defer(self, message: int, now: float) -> None:
         """Try a message again in RETRY_AFTER seconds, or at once where somebody has named it meanwhile."""

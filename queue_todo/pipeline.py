@@ -149,6 +149,7 @@ class Pipeline:
         kept.update(group.left, group.large, (message for message, _ in chain(group.parked, group.deferred)))
         self._pending.done([message for message in group.messages if message not in kept], self._now)
         self._defer(group)
+        self._pending.part(group.together)
         if not group.entries:
             return
         for entry in group.entries:
@@ -166,7 +167,8 @@ class Pipeline:
             # One line for the group: a full disk would otherwise fill the log too.
             message, why = group.deferred[0]
             others = f" (and {len(group.deferred) - 1} more)" if len(group.deferred) > 1 else ""
-            self._warn(f"unable to classify msg {message}{others}: {why}; will try again later")
+            which = f"msg {message}" if message else "some messages"
+            self._warn(f"unable to classify {which}{others}: {why}; will try again later")
         group.deferred = []
 
     def _finish(self, group: Group) -> None:
@@ -175,8 +177,9 @@ class Pipeline:
         def then(trouble: Result) -> None:
             self._finishing = False
             if trouble is not None:
+                # How far it has come nobody knows: `_confirm` finds out.
                 group.unsure, group.entries = group.entries, []
-                group.deferred = [(entry.message, reason(trouble)) for entry in group.unsure]
+                group.deferred.append((0, reason(trouble)))
             self._pending.done([entry.message for entry in chain(group.entries, group.unsure)], self._now)
             self._defer(group)
             self._announce(group.entries)
@@ -188,15 +191,22 @@ class Pipeline:
 
     def _confirm(self) -> None:
         unsure, self._unsure = self._unsure, []
+        confirmed: list[Entry] = []
+
+        def work() -> None:
+            confirmed.extend(confirm(self._layout, unsure))
 
         def then(trouble: Result) -> None:
-            if trouble is None:
-                self._announce(unsure)
-            else:
+            if trouble is not None:
                 self._unsure += unsure
                 self._next_confirm = self._now + RETRY_AFTER
+                return
+            self._announce(confirmed)
+            gone = {entry.message for entry in confirmed}
+            # They are classified once more.
+            self._pending.add([entry.message for entry in unsure if entry.message not in gone], self._now)
 
-        self._syncing.submit(lambda: confirm(self._layout, unsure), then)
+        self._syncing.submit(work, then)
 
     def _announce(self, entries: list[Entry]) -> None:
         for entry in entries:

@@ -17,6 +17,8 @@ from support.side_by_side import SideBySide, allow_time
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# Such a test takes minutes on a machine of its own, and many times that beside others. What it waits for has deadlines.
+EXHAUSTIVE_SECONDS = 3600
 # Those need a namespace of their own, which test_accounts.py makes.
 collect_ignore = [] if os.environ.get("QUEUE_NAMESPACED") else ["namespaced"]
 
@@ -67,6 +69,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("exhaustive") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(EXHAUSTIVE_SECONDS))
     if config.getoption("--exhaustive"):
         return
     left_out = [item for item in items if item.get_closest_marker("exhaustive")]

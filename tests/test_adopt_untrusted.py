@@ -236,6 +236,33 @@ def test_undo_gives_away_nothing_of_others_in_alias_while_its_owner_swaps_names(
             run_adopt(qmail.home)
 
 
+def test_undo_ends_where_the_owner_of_alias_has_made_directories_without_end(qmail: QmailQueue) -> None:
+    run_adopt(qmail.home)
+    alias, account = Path(qmail.home.alias), 60007
+    os.chown(alias, account, account)
+    (alias / "file").touch()
+    os.chown(alias / "file", account, account)
+    handle = os.open(alias, os.O_RDONLY)
+    # More than a recursion of Python's may be deep, and more than a process may usually have files open.
+    for _ in range(2000):
+        os.mkdir("d", dir_fd=handle)
+        below = os.open("d", os.O_RDONLY, dir_fd=handle)
+        os.fchown(below, account, account)
+        os.close(handle)
+        handle = below
+    os.close(handle)
+    try:
+        done = run_undo(qmail.home)
+        assert [line for line in done if line.endswith("d': it is more than 100 directories deep")]
+        theirs = qmail_accounts().owner("alias").uid
+        for path in (alias, alias / "file", alias / "d/d/d"):
+            assert path.stat().st_uid == theirs
+        assert stat.S_IMODE(os.stat(qmail.home.queue).st_mode) != 0
+    finally:
+        # pytest removes by recursion as well.
+        subprocess.run(["rm", "-rf", alias / "d"], check=True)
+
+
 @pytest.mark.parametrize("kind", ["hold", "lock/trigger"])
 def test_init_gives_away_only_what_it_made(tmp_path: Path, victim: Path, kind: str) -> None:
     need_root()

@@ -43,7 +43,6 @@ def test_a_control_file_that_is_not_there_is_the_default(home: Home) -> None:
     assert control.read_control(home, "locals") is None
     assert control.read_line(home, "helohost", b"me") == b"me"
     assert control.read_number(home, "queuelifetime", 604800) == 604800
-    assert control.read_lines(home, "locals") is None
     assert control.read_set(home, "locals") is None
     assert control.read_map(home, "virtualdomains") is None
 
@@ -54,7 +53,6 @@ def test_a_control_file_that_is_there_is_read(home: Home) -> None:
     write(home, "virtualdomains", b"Example.net:net\n")
 
     assert control.read_line(home, "me", b"") == control.read_me(home) == b"me.example.org"
-    assert control.read_lines(home, "locals") == [b"Example.ORG"]
     assert control.read_set(home, "locals") == frozenset([b"example.org"])
     assert control.read_number(home, "queuelifetime", 1) == 60
     assert control.read_map(home, "virtualdomains") == {b"example.net": b"net"}

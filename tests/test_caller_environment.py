@@ -119,6 +119,65 @@ def test_what_is_started_for_an_isolated_program_is_isolated_too(programs: Path,
     assert not (place / "sprung").exists()
 
 
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_functions_of_the_callers_shell_are_not_run_where_sh_is_bash(home: Home, tmp_path: Path, name: str) -> None:
+    bash = shutil.which("bash", path=os.defpath)
+    assert bash, "bash is not installed"
+    programs = install(tmp_path / "venv", "pip")
+    (tmp_path / "sh").symlink_to(bash)
+    text = (programs / name).read_text()
+    (programs / name).write_text(text.replace("#!/bin/sh ", f"#!{tmp_path}/sh ", 1))
+    (tmp_path / name).symlink_to(programs / name)
+    spring = f"() {{ : >'{tmp_path}/sprung'; return 1; }}"
+    names = ("[", "command", "exec", "unset", "readlink", ":")
+    assert (programs / name).read_text().startswith(f"#!{tmp_path}/sh ")
+    done = send(tmp_path / name, home, **{f"BASH_FUNC_{each}%%": spring for each in names}, SHELLOPTS="xtrace")
+    assert not (tmp_path / "sprung").exists()
+    assert (done.returncode, queued(home)) == (0, 1), done.stderr
+
+
+def test_a_program_that_is_called_while_it_is_installed_anew_is_whole(tmp_path: Path) -> None:
+    programs = install(tmp_path / "venv", "setup-programs")
+    before = (programs / "sendmail").read_bytes()
+    with (programs / "sendmail").open("rb") as called:
+        subprocess.run([BIN / "setup-programs", programs], check=True, timeout=60)
+        # Written in place, it would be empty for a moment, and an empty program exits 0.
+        assert os.fstat(called.fileno()).st_nlink == 0
+        assert called.read() == before
+    assert (programs / "sendmail").read_bytes() == before
+    assert not list(programs.glob(".*"))
+
+
+def test_installing_replaces_a_link_and_leaves_what_it_leads_to(tmp_path: Path) -> None:
+    programs = install(tmp_path / "venv", "setup-programs")
+    written = (programs / "sendmail").read_bytes()
+    copies = tmp_path / "checkout/bin"
+    shutil.copytree(BIN, copies)
+    before = snapshot(copies)
+    for name in ("sendmail", "queue-send"):
+        (programs / name).unlink()
+        # As an administrator may have done it who ran the suite from a checkout so far.
+        (programs / name).symlink_to(copies / name)
+    subprocess.run([copies / "setup-programs", programs], check=True, timeout=60)
+    assert snapshot(copies) == before
+    assert (programs / "sendmail").read_bytes() == written
+    assert not (programs / "queue-send").is_symlink()
+
+
+def test_programs_are_not_installed_over_themselves(tmp_path: Path) -> None:
+    copies = tmp_path / "bin"
+    shutil.copytree(BIN, copies)
+    (copies / "python3").symlink_to(sys.executable)
+    (tmp_path / "link").symlink_to("bin")
+    before = snapshot(copies)
+    for place in (copies, tmp_path / "link"):
+        words = [copies / "setup-programs", place]
+        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+        assert done.returncode == 1
+        assert done.stderr.startswith(f"setup-programs: fatal: unable to write into {place}: "), done.stderr
+    assert snapshot(copies) == before
+
+
 @pytest.fixture
 def place() -> Iterator[Path]:
     """A directory that every account may walk through."""
@@ -162,6 +221,20 @@ def test_a_set_uid_program_runs_no_filter_of_its_caller(
     # The same environment counts where nobody else's rights are used.
     call(words, (0, 0, 0, 0), **{variable: str(filters / "filter")})
     assert (filters / "sprung").exists()
+
+
+@pytest.mark.parametrize("name", ["queue-inject", "sendmail"])
+def test_root_that_acts_for_a_user_runs_no_filter_of_theirs_through_the_shell(place: Path, name: str) -> None:
+    home = make_home(place / "home", split=3)
+    Path(home.queue).chmod(0o755)
+    Path(home.queue, "maildrop").chmod(0o3733)
+    filters = trap(place / "trap", "filter")
+    filters.chmod(0o777)
+    programs = install(place / "venv", "pip")
+    words = [str(programs / name), "--home", home.path, *PROGRAMS[name]]
+    # A daemon with seteuid(user). sh would become root again, and what the user names would run as root.
+    done = call(words, (0, CALLER, 0, CALLER), QUEUE_ENQUEUE=str(filters / "filter"))
+    assert not (filters / "sprung").exists(), done.stderr
 
 
 @pytest.mark.parametrize("ids", SET_UID.values(), ids=SET_UID)

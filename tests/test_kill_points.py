@@ -5,15 +5,18 @@ the call has an effect and right after it. strace counts the calls and kills.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from support import kill_runs
 from support.failing import FailingBounce, FailingMessage
 from support.inflow import patched_programs
-from support.kill_runs import figures, find_points, problems, tell, tell_all
+from support.kill_runs import Story, Told, figures, find_points, problems, tell, tell_all
 from support.killing import MAIN, SYNC, Point
+from support.ordered import BEFORE_ORDER, Ordered
 from support.saying import Say
 from support.sink import Sink
 
@@ -29,6 +32,16 @@ def main(argv):
             break
         time.sleep(0.01)
     return code
+"""
+# On a busy machine the local delivery of a message may end long after its remote one.
+SLOW_LOCAL = """
+import time
+import queue_local.main as local
+real = local.deliver
+def slow(*arguments, **named):
+    time.sleep(0.5)
+    return real(*arguments, **named)
+local.deliver = slow
 """
 
 
@@ -85,3 +98,29 @@ def test_a_kill_while_a_bounce_and_the_bounce_of_that_one_are_on_their_way_sends
     assert not told.wrong
     # The bounce's failure is told twice, and that of its repetition once.
     assert (told.kills, told.in_window, told.bounces) == (1, 2, 3)
+
+
+@pytest.mark.parametrize("slow", [False, True], ids=["the deferral last", "the deferral first"])
+@pytest.mark.parametrize("command", ["delete", "bounce"])
+def test_the_points_of_an_order_are_what_comes_after_it_whichever_delivery_ends_first(
+    sink: Sink, tmp_path: Path, command: str, slow: bool
+) -> None:
+    programs = patched_programs(tmp_path, queue_local=SLOW_LOCAL if slow else "")
+    points = find_points(partial(Ordered, command), sink, MAIN, since=BEFORE_ORDER, programs=programs)
+    # The loop changes nothing for a deletion; the thread of the disk, and queue-clean, do.
+    assert bool(points) == (command == "bounce")
+    assert not [point for point in points if point.call in ("pwrite64", "utimensat") and point.number == 1]
+
+
+def test_a_first_kill_that_was_not_reached_is_tried_again_before_points_are_looked_for_behind_it(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, kills = Point(MAIN, "unlink", 4, True), iter([0, 0, 1])
+
+    def tell_it(make: Callable[[str], Story], sink: Sink, points: tuple[Point, ...], programs: Path) -> Told:
+        lines = ['unlink("/q/lock/control") = 0', 'unlink("/q/bounce/7") = 0']
+        return Told(points, [lines, lines], next(kills), 0, 0, [])
+
+    monkeypatch.setattr(kill_runs, "tell", tell_it)
+    points = find_points(FailingMessage, sink, MAIN, before=(first,))
+    assert [(point.number, point.after) for point in points] == [(2, False), (2, True)] and next(kills, None) is None

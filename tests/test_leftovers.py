@@ -263,3 +263,32 @@ def test_a_parked_envelope_is_replaced_under_a_running_suite_and_the_new_message
         suite.wait_for(f"^info msg {message}: bytes \\d+ from <new@example.org>")
         suite.wait_for(f"^starting delivery 1: msg {message} to remote new@example.net")
     assert not os.path.lexists(layout.hashed("corrupt", message))
+
+
+def test_an_old_envelope_that_an_injector_replaces_while_it_is_classified_gets_none_of_the_new_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = make_home(tmp_path / "home")
+    writer, layout = open_queue(home)
+    draft, message = begin(writer)
+    put_old(layout, message, ("todo",))
+    os.utime(layout.todo(message), (1_000_000_000, 1_000_000_000))
+    real = Group._look
+
+    def late(group: Group, number: int) -> os.stat_result:
+        draft.finish(b"new@example.org", [b"new@example.net"])
+        return real(group, number)
+
+    monkeypatch.setattr(Group, "_look", late)
+    group = Group(layout, RULES, [message])
+    assert group.prepare()
+    group.finish()
+    assert not group.entries and not group.unsure
+    assert not os.path.lexists(layout.hashed("info", message)), "it would be tried after a crash"
+    monkeypatch.setattr(Group, "_look", real)
+    writer.commit([draft])
+    group = Group(layout, RULES, [message])
+    assert group.prepare()
+    group.finish()
+    assert [entry.sender for entry in group.entries] == [b"new@example.org"]
+    assert Path(layout.hashed("remote", message)).read_bytes() == b"Tnew@example.net\0"

@@ -181,9 +181,9 @@ def test_a_lock_that_is_held_for_long_is_touched(tmp_path: Path, monkeypatch: py
     lock.close()
 
 
-@pytest.mark.parametrize("missing", [{"flock"}, {"fcntl"}, {"flock", "fcntl"}], ids=" and ".join)
+@pytest.mark.parametrize("missing", [["flock"], ["fcntl"], ["fcntl", "flock"]], ids=" and ".join)
 def test_a_file_system_without_the_kernel_s_locks_needs_the_lock_file_and_without_one_the_other_does(
-    box: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: set[str]
+    box: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: list[str]
 ) -> None:
     def no_lock(handle: int, *how: object) -> None:
         raise OSError(errno.ENOLCK, "No locks available")

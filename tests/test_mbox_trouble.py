@@ -59,6 +59,34 @@ def failing_fsync(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     monkeypatch.setattr(os, "fsync", fsync)
 
 
+def test_the_directory_is_synced_by_a_descriptor_that_was_open_before_its_names_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What is opened later is not told of a failure that another process has heard of meanwhile.
+    box, real_open, real_fsync = tmp_path / "spool" / "box", os.open, os.fsync
+    box.parent.mkdir()
+    in_time: set[int] = set()
+    synced: list[bool] = []
+
+    def opening(path: str, flags: int, *more: int) -> int:
+        before = os.path.isdir(path) and not os.listdir(box.parent)
+        handle = real_open(path, flags, *more)
+        in_time.discard(handle)
+        if before and os.path.samefile(path, box.parent):
+            in_time.add(handle)
+        return handle
+
+    def fsync(handle: int) -> None:
+        if os.path.samestat(os.fstat(handle), os.stat(box.parent)):
+            synced.append(handle in in_time)
+        real_fsync(handle)
+
+    monkeypatch.setattr(os, "open", opening)
+    monkeypatch.setattr(os, "fsync", fsync)
+    deliver(box, b"first", tmp_path)
+    assert synced == [True]
+
+
 @pytest.mark.parametrize("failing", range(1, 4))
 def test_a_sync_that_fails_defers_and_leaves_the_file_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: int

@@ -206,6 +206,24 @@ def test_a_process_that_is_killed_is_replaced(tmp_path: Path, conversions: Conve
     asyncio.run(run())
 
 
+def test_a_conversion_that_somebody_kills_says_nothing_of_the_message(tmp_path: Path, conversions: Conversions) -> None:
+    async def run() -> None:
+        message = stored(tmp_path / "message", SLOW)
+        os.utime(message.fileno(), (0, time.time() - converting.OLD_SECONDS - 60))
+        for sign in (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL):
+            waiting = asyncio.create_task(conversions.convert(message, True, False))
+            working: list[psutil.Process] = []
+            while not working:
+                await asyncio.sleep(0.01)
+                working = [each for child in psutil.Process().children() for each in child.children()]
+            working[0].send_signal(sign)
+            with pytest.raises(OSError, match="was ended by signal"):
+                await waiting
+        message.close()
+
+    asyncio.run(run())
+
+
 def test_what_cannot_be_converted_is_not_tried_again_for_each_destination(
     tmp_path: Path, conversions: Conversions, asked: list[int]
 ) -> None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
 from queue_base.home import Home
@@ -36,18 +37,19 @@ def many_failures() -> bytes:
 def test_a_bounce_of_20000_long_failures_holds_up_no_turn_of_the_loop(home: Home) -> None:
     message = classified_message(home, bounce=many_failures())
     with ScriptedSend(home) as send:
-        worst, end = 0.0, time.monotonic() + 30
+        sender = psutil.Process(send.pid)
+        worst, end = 0.0, time.monotonic() + 120
         while not send.found(rf"bounce msg {message} .*"):
             assert time.monotonic() < end
-            start = time.monotonic()
+            start = sum(sender.cpu_times()[:2])
             send.fence()
-            worst = max(worst, time.monotonic() - start)
+            worst = max(worst, sum(sender.cpu_times()[:2]) - start)
         assert send.clean.removed() == message
     [text] = bounces(home)
     assert len(text) <= 4_000_000
     assert text.count(b"\n<user") == text.count(b"Final-Recipient: rfc822; user") == MANY
-    # A fence is two turns or three, each with at most 20 ms and one step of work on a bounce.
-    assert worst < 0.5
+    # A fence is two turns or three, each with at most 20 ms and one step of work on a bounce; the clock goes by 10 ms.
+    assert worst < 0.25
 
 
 def test_term_during_a_long_bounce_ends_at_once_and_the_next_run_sends_it(home: Home) -> None:

@@ -9,6 +9,8 @@ from hypothesis.stateful import invariant, rule
 from queue_send.attempt import Group
 from queue_send.destination import Limits
 from queue_send.events import Settings
+from queue_send.explaining import Explaining
+from queue_wire.facts import RELAY
 from support.limited import limited
 from support.recorder import Recorder
 from test_send_scheduler import DOMAINS, LIMITS, SETTINGS, Machine
@@ -101,6 +103,27 @@ def test_domains_that_wait_for_their_relay_take_turns() -> None:
     for end in range(4, 64):
         counts = Counter(order[3:end])
         assert max(counts.values()) - min(counts[name] for name in names) <= 1, (end, counts)
+
+
+def test_all_destinations_and_all_relays_are_told_of_page_by_page_however_many_there_are() -> None:
+    domains = [b"d%d.example" % number for number in range(50)]
+    routes = b"".join(b"%s:relay%d\n" % (name, number) for number, name in enumerate(domains))
+    named = limited(b".example rate=1/100\n", routes=routes)
+    recorder = Recorder(Settings(concurrency=100, active=1000, limits=Limits(), named=named))
+    explaining = Explaining(b"remote", recorder.scheduler)
+    assert explaining.page(None, 7, 0.0) == ([], 0)
+    for name in domains:
+        recorder.send((name, 1))
+    recorder.start(0.0)
+    found, further = explaining.page(None, 7, 0.0)
+    while further:
+        assert further < 10**18
+        more, further = explaining.page(further, 7, 0.0)
+        assert len(more) <= 7
+        found += more
+    relays = [fact.nexthop for fact in found if fact.state == RELAY]
+    assert sorted(relays) == sorted(b"relay%d" % number for number in range(50))
+    assert sorted(fact.nexthop for fact in found if fact.state != RELAY) == sorted(domains)
 
 
 def test_a_slow_domain_that_waits_for_a_place_keeps_no_other_from_its_relay() -> None:

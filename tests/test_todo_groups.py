@@ -223,6 +223,26 @@ def test_what_the_log_tells_of_is_finished_before_an_exit(tmp_path: Path) -> Non
         assert Presence(todo.layout, message).state() == 5
 
 
+def test_a_message_is_not_announced_while_it_is_in_todo_also_where_memory_is_short_at_its_end(tmp_path: Path) -> None:
+    home = todo_home(tmp_path / "home")
+    code = """
+import queue_todo.pending as pending, queue_todo.pipeline as pipeline
+pending.RETRY_AFTER = pipeline.RETRY_AFTER = 0.2
+real, calls = pipeline.Group.finish, []
+def finish(group):
+    calls.append(group)
+    if len(calls) == 1:
+        raise MemoryError
+    real(group)
+pipeline.Group.finish = finish"""
+    message = queue_message(home, REMOTE)
+    with TodoDaemon(home, programs=patched_programs(tmp_path, queue_todo=code)) as todo:
+        assert todo.notice().message == message
+        assert Presence(todo.layout, message).state() == 5
+        (warning,) = [line for line in todo.lines if line.startswith("warning: ")]
+        assert warning.startswith("warning: queue-todo: unable to classify ") and "cannot allocate memory" in warning
+
+
 def test_a_todo_file_that_was_replaced_while_its_lines_were_written_is_read_again(tmp_path: Path) -> None:
     home = todo_home(tmp_path / "home")
     message = queue_message(home, REMOTE)
@@ -300,3 +320,20 @@ def test_a_message_that_is_named_while_it_is_in_hand_is_looked_at_once_more_and_
     pending.give_back([5], 1.0)
     pending.add([8], 4.0)
     assert pending.arrival == 1.0 and pending.take(9) == [5, 8]
+
+
+def test_a_message_whose_sync_fails_again_and_again_does_not_hold_up_those_that_shared_it(tmp_path: Path) -> None:
+    home = todo_home(tmp_path / "home")
+    messages = [queue_message(home, REMOTE) for _ in range(12)]
+    bad = messages[5]
+    # All of one directory fail with it.
+    good = {message for message in messages if message % 3 != bad % 3}
+    assert good
+    programs = patched_programs(tmp_path, queue_todo="import queue_todo.pending as pending\npending.RETRY_AFTER = 0.5")
+    directory = os.path.dirname(open_layout(home.queue).hashed("remote", bad))
+    words = (need("strace"), "-D", "-f", "-o", os.devnull, "-P", directory, "-e", "trace=fsync")
+    with TodoDaemon(home, wrapper=(*words, "-e", "inject=fsync:error=EIO", "--"), programs=programs) as todo:
+        assert todo.notices(len(good)).keys() == good
+        assert any("unable to classify" in line for line in todo.lines)
+    for message in messages:
+        assert Presence(open_layout(home.queue), message).state() == (5 if message in good else 4)

@@ -1,5 +1,6 @@
 """control/destinationlimits and destinationrate as formats: whom a line is for, what it sets, which one counts."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -129,3 +130,13 @@ def test_the_lines_in_the_readme_are_lines() -> None:
     assert [each.text for each in found] == [
         "concurrency=5 initial=1 rate=2/5", "recipients=1", "concurrency=40 rate=100/60", "concurrency=1",
     ]  # fmt: skip
+
+
+def test_what_can_match_is_found_in_the_time_of_one_look_at_each_line() -> None:
+    count = 10_000
+    lines = join_lines(unpack_limits(b"".join(b"d%d.example rate=1/2\n" % number for number in range(count))), [])
+    exceptions = {b"x@d%d.example" % (2 * number): b"" for number in range(count)}
+    rules = Rules(b"me", frozenset(), frozenset(), {b".example": b"v", **exceptions})
+    began = time.process_time()
+    assert len(list(warn_of(lines, {}, rules))) == count // 2
+    assert time.process_time() - began < 2.0

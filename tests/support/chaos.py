@@ -45,7 +45,7 @@ class Supervisor:
 
     def __exit__(self, *_: object) -> None:
         self._stopping.set()
-        self._thread.join(60)
+        self._thread.join(300)
         for run in self.runs:
             self._close(run)
 
@@ -54,8 +54,8 @@ class Supervisor:
         """Make an end of a run. Every process of it holds its log open, so a log that has ended tells of them all."""
         if run._reader.is_alive() or run.process.stdout is None:
             run.kill()
-        run._reader.join(30)
-        run.process.wait(30)
+        run._reader.join(300)
+        run.process.wait(300)
         if run.process.stdout is not None:
             run.process.stdout.close()
 
@@ -132,11 +132,11 @@ class Supervisor:
         """End the last run with TERM; fail where a process of any run is left after that."""
         wait_until(lambda: self.is_up, why="the suite to be up after the last kill")
         self._stopping.set()
-        self._thread.join(60)
+        self._thread.join(300)
         code = self.current.stop()
         assert code == 0, "\n".join([f"exit code {code}", *self.current.lines[-30:]])
         for run in self.runs:
-            run._reader.join(30)
+            run._reader.join(300)
             assert not run._reader.is_alive(), "a process of the suite outlives it"
 
 
@@ -178,7 +178,7 @@ class Rounds:
         self.killed[name] += 1
 
 
-def drain(supervisor: Supervisor, is_empty: Callable[[], bool], deadline: float = 90.0) -> None:
+def drain(supervisor: Supervisor, is_empty: Callable[[], bool], deadline: float = 600.0) -> None:
     """Flush until the queue is empty."""
     end = time.monotonic() + deadline
     while not is_empty():

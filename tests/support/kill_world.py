@@ -76,7 +76,7 @@ class World:
             if name.startswith("tmp."):  # It goes after 36 hours.
                 os.utime(f"{self.home.queue}/maildrop/{name}", (1, 1))
         with Suite(self.home) as suite:
-            wait_until(lambda: not self._busy() and not self._busy(), 120, "an empty queue")
+            wait_until(lambda: not self._busy() and not self._busy(), 600, "an empty queue")
         wrong += filter(_TROUBLE.match, suite.lines)
         sweep_all(self.home)
         wrong += [f"left behind: {name}" for name in files(self.home)]

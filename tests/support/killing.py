@@ -21,6 +21,8 @@ from queue_base.home import Home
 from support.suite import BIN, Suite, wait_until
 from support.tools import missing, need
 
+# Seconds for what takes a moment on a machine of its own: many suites run at once, beside other tests.
+DEADLINE = 300.0
 MAIN, SYNC, CLEAN = "queue-send, loop", "queue-send, thread of the disk", "queue-clean"
 _DISK = (
     "write", "pwrite64", "fsync", "fdatasync", "sync_file_range", "rename", "link", "unlink", "truncate", "ftruncate",
@@ -82,7 +84,7 @@ def traced_suite(home: Home, trace: Path, point: Point, programs: Path = BIN) ->
     tracers = []
     try:
         # In the first turn of its loop it can be killed before its first line is out.
-        wait_until(lambda: suite.count("^status: local 0/") or suite.process.poll() is not None, why="the start")
+        wait_until(lambda: suite.count("^status: local 0/") or suite.process.poll() is not None, DEADLINE, "the start")
         if point.thread != MAIN:
             # Two of them: one strace would count the calls of both threads for its point.
             tracers.append(_attach(words, _task(suite, point.thread)))
@@ -92,20 +94,20 @@ def traced_suite(home: Home, trace: Path, point: Point, programs: Path = BIN) ->
             # Not SIGKILL: the trace shows who was killed at a point.
             os.killpg(suite.process.pid, signal.SIGUSR2)
         for tracer in tracers:
-            tracer.wait(30)
+            tracer.wait(DEADLINE)
         settle(suite)
     finally:
         suite.kill()
         for tracer in tracers:
             tracer.kill()
-            tracer.wait(30)
+            tracer.wait(DEADLINE)
 
 
 def settle(suite: Suite) -> None:
     """Wait until every process of a suite has ended, also strace: all of them hold its log open."""
-    suite._reader.join(30)
+    suite._reader.join(DEADLINE)
     assert not suite._reader.is_alive(), "a process of the suite outlives it"
-    suite.process.wait(30)
+    suite.process.wait(DEADLINE)
     assert suite.process.stdout is not None
     suite.process.stdout.close()
 
@@ -127,7 +129,7 @@ def _attach(words: list[str], task: int) -> "subprocess.Popen[bytes]":
             missing("permission to trace processes: root, or kernel.yama.ptrace_scope=0")
         return f"TracerPid:\t{tracer.pid}\n" in status.read_text()
 
-    wait_until(attached, why="strace to attach")
+    wait_until(attached, DEADLINE, "strace to attach")
     return tracer
 
 
@@ -141,17 +143,19 @@ def read_lines(trace: Path) -> list[str]:
     return trace.read_text("utf-8", "replace").splitlines()
 
 
-def all_points(lines: list[str], thread: str, since: str = "") -> list[Point]:
+def all_points(lines: list[str], thread: str, since: tuple[str, ...] = ()) -> list[Point]:
     """Return both points of every call on the disk, in the trace of a run in which nobody was killed.
 
-    What comes before queue-send listens, or before the first call that matches `since`, is left out, but strace
+    What comes before queue-send listens, or before each pattern of `since` has matched a call, is left out, but strace
     counts it. A write to a pipe is counted, too, and is none on the disk: the other side goes on at once, so
     that nobody knows what was done after it.
     """
     listens = [at for at, line in enumerate(lines) if line.startswith("unlink(") and '/lock/control"' in line]
     first = listens[-1] if thread == MAIN else -1
     if since:
-        first = next(at for at, line in enumerate(lines) if at > first and re.search(since, line))
+        # All of them: which comes first is a matter of how busy the machine is.
+        matches = [next(at for at, line in enumerate(lines) if at > first and re.search(each, line)) for each in since]
+        first = max(matches)
     points: list[Point] = []
     counts: Counter[str] = Counter()
     for at, line in enumerate(lines):
@@ -163,7 +167,7 @@ def all_points(lines: list[str], thread: str, since: str = "") -> list[Point]:
     return points
 
 
-def drive(suite: Suite, done: Callable[[], bool], deadline: float = 60.0) -> None:
+def drive(suite: Suite, done: Callable[[], bool], deadline: float = 600.0) -> None:
     """Make everything due again and again, until `done` or the end of queue-send."""
     end = time.monotonic() + deadline
     while suite.process.poll() is None and not done():

@@ -10,8 +10,12 @@ from queue_base.layout import open_layout
 from queue_base.marks import birth_of
 from support.control import order, queuectl
 from support.failing import ANN, CLARA, TEXT, clara_has_it, named
+from support.killing import DEADLINE
 from support.site import Site
 from support.suite import Suite, enqueue
+
+# What queue-send's loop has done before the order comes, in either order: one recipient deferred, one done.
+BEFORE_ORDER = (r"^utimensat\(.*/remote/", r"^unlink\(.*/local/.* = 0$")
 
 
 class Ordered:
@@ -29,8 +33,8 @@ class Ordered:
     def begin(self, site: Site, suite: Suite) -> None:
         """Put the message in, and give the order once it has been tried and clara has it."""
         assert enqueue(site.home, ANN, [CLARA, self._recipient], TEXT).returncode == 0
-        suite.wait_for("^delivery .*: deferral: ")
-        suite.wait_for("^delivery .*: success: ")
+        for line in "^delivery .*: deferral: ", "^delivery .*: success: ":
+            suite.wait_for(line, deadline=DEADLINE)
         self._message = int(suite.wait_for("^new msg ").split()[-1])
         self._birth = birth_of(open_layout(site.home.queue), self._message) or 0
         self._done = queuectl(site.home, self._command, "--all").returncode == 0
