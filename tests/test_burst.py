@@ -109,9 +109,10 @@ def test_deliveries_start_and_finish_while_5000_messages_wait_in_todo_and_while_
         assert waiting(site) == BURST
         beside = deliver(suite, sink, count, limit)
         assert waiting(site) == BURST
+        told = suite.count(r"remote 0/20$")
         limit.write_text("20\n")
         suite.signal(signal.SIGHUP)
-        suite.wait_for(r"status: local 0/\d+ remote 0/20", times=1 + suite.count(r"remote 0/20$"))
+        suite.wait_for(r"status: local 0/\d+ remote 0/20", times=told + 1)
         os.kill(todo, signal.SIGCONT)
         suite.wait_for(r"new msg", times=2 * count + BURST)
         heard = list(suite.heard)
