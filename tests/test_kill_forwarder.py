@@ -50,8 +50,8 @@ def test_a_kill_of_the_forwarder_loses_no_forward_and_queues_none_that_is_half(
     with mail_site() as site:
         mail = site.mail
         home = mail.home
-        (mail.path / "alias/forward").write_bytes(text_of("forward"))
-        path = b"../alias/forward"
+        (mail.path / "queue/lock/forward").write_bytes(text_of("forward"))
+        path = b"lock/forward"
         reported: dict[str, bool] = {}
 
         def make(token: str, point: Point | None = None, trace: Path | None = None) -> Ended:

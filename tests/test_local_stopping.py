@@ -158,7 +158,8 @@ def test_a_time_that_cannot_be_read_is_the_usual_one_and_said(mail: MailHome) ->
         assert daemon.report().verdicts == [(b"K", b"did 0+0+1\n")]
         code, said = daemon.wait()
     assert code == 0 and said.startswith(b"queue-local: warning: unable to parse ")
-    assert said.endswith(b"/control/localstoptimeout: not a number: 'soon'; deliveries in flight have 60 s to end\n")
+    why = b"not a number: 'soon'; deliveries in flight have 60 s to end\n"
+    assert said.endswith(b"/control/localstoptimeout line 1: " + why)
 
 
 def test_a_second_signal_does_not_break_off_what_a_delivery_cleans_up(mail: MailHome) -> None:

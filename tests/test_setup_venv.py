@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-TOOLS = ("sh", "cat", "chmod", "cksum", "dirname", "flock", "id", "ln", "mkdir", "mktemp", "rm", "sed", "tail")
+TOOLS = ("sh", "cat", "chmod", "cksum", "dirname", "flock", "id", "ln", "mkdir", "mktemp", "mv", "rm", "sed", "tail")
 SYSTEM = "python-of-the-system"
 
 # Answers a one-line program itself, but for one that needs what is told to be missing; makes .venv; notes pip's calls.
