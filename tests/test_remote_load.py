@@ -38,16 +38,14 @@ def test_2000_connections_that_hang_anywhere_are_small_and_do_not_hold_up_others
     with ManyPeers(lambda number: STAGES[number % len(STAGES)]) as server, SmtpSink(keep=False) as sink:
         home.control("smtproutes", f"b.example:127.0.0.1:{sink.port}\n:127.0.0.1:{server.port}")
         with RemoteDaemon(home) as daemon:
-            begun = time.monotonic()
             assert daemon.deliver_many(path, 500, 20) == 0
-            alone = time.monotonic() - begun
             for number in range(2000):
                 daemon.start(large, b"to@h%d.example" % number)
             wait_until(lambda: server.hanging.total() == 2000, deadline=120, why="2,000 connections that hang")
             begun = time.monotonic()
             assert daemon.deliver_many(path, 500, 20) == 0
-            # Waiting for one that hangs would be a matter of minutes; the rest is for a busy machine.
-            assert time.monotonic() - begun < 3 * alone + 5
+            # A delivery that waited for one that hangs would wait for timeoutconnect, a minute, at least.
+            assert time.monotonic() - begun < 50
             assert resident(daemon, "VmHWM") < 200 * MB
     assert set(server.hanging) == set(STAGES)
 
