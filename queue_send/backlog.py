@@ -31,6 +31,7 @@ class Backlog:
         # Read as it goes: the names of a bucket may be a million.
         self._names: Iterator[os.DirEntry[str]] = iter(())
         self._unread: deque[str] = deque()  # Directories to be tried once more.
+        self._read_before = False  # Whether a part of the directory may have been read before.
         self._done = False
 
     def prepare(self, poll: "select.poll", now: float) -> float:
@@ -55,8 +56,9 @@ class Backlog:
             except FormatError:
                 continue  # Not a message: a person's file.
             try:
-                # A directory that is read once more has some that are known.
-                if not self._messages.known.holds(message) and self._messages.discover(message):
+                if self._read_before and self._messages.known.holds(message):
+                    continue
+                if self._messages.discover(message):
                     self._messages.known.note(message)
             except OSError as error:
                 self._run.again.later(("backlog", message), partial(self._discover_again, message), error)
@@ -74,6 +76,7 @@ class Backlog:
             entry = next(self._names, None)
             if entry is not None:
                 return entry.name
+            self._read_before = bool(self._unread)
             self._directory = self._unread.popleft() if self._unread else next(self._directories, "")
             if self._directory:
                 self._names = os.scandir(self._directory)
