@@ -4,7 +4,6 @@ What is known of a message that waits is its number and its next attempt; everyt
 and is read when its turn comes. Nothing here waits; what the disk refuses is tried again later.
 """
 
-import os
 from collections import deque
 from collections.abc import Iterator
 from functools import partial
@@ -127,14 +126,15 @@ class Messages:
         Return whether it is to be remembered. Raises OSError; it may be called again then.
         """
         announced = self._announced is not None and message in self._announced
-        if announced or self._cleaner.holds(message) or not self.store.is_classified(message):
+        if announced or self._cleaner.holds(message) or message in self.parked:
             return False
-        if message in self.parked:
+        birth = self.store.birth(message)
+        if birth is None:
             return False
         if self.orders.carry_out(message, self._run.clock.now()):
             return not self._cleaner.holds(message)
         dues = self._dues(message)
-        last = self._last_attempt(message, max(dues.values(), default=0))
+        last = self._last_attempt(birth, max(dues.values(), default=0))
         for kind, due in dues.items():
             self.schedulers[kind].found(message, due, self._all_due, last)
         if not dues and message not in self.held:
@@ -146,7 +146,7 @@ class Messages:
         from_disk = self._run.clock.from_disk
         return {kind: from_disk(due) for kind in CHANNELS if (due := self.store.due(message, kind)) is not None}
 
-    def _last_attempt(self, message: int, due: int) -> int:
+    def _last_attempt(self, born: int, due: int) -> int:
         """Return `due`, or what is soon after the message's lifetime: qmail's curve goes on beyond that.
 
         Where the message will only be born, the clock was put back since: it waits from now on as long as from then.
@@ -154,7 +154,7 @@ class Messages:
         now = int(self._run.clock.now())
         if due <= now:
             return due
-        birth = self._run.clock.from_disk(int(os.lstat(self.store.layout.hashed("info", message)).st_mtime))
+        birth = self._run.clock.from_disk(born)
         if birth > now + AHEAD_MOST:
             due = max(now, due - (birth - now))
         return within_lifetime(due, now, birth + self._run.controls.longest)

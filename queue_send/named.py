@@ -9,18 +9,19 @@ from queue_wire.smtproutes import Routes, find_way
 class Named:
     """What the lines and smtproutes, read together, say of the destinations of one channel."""
 
-    __slots__ = ("_lines", "_local", "_names", "_routes")
+    __slots__ = ("_any", "_lines", "_local", "_names", "_routes")
 
     def __init__(self, lines: Lines = NO_LINES, routes: Routes | None = None, local: bool = False) -> None:
         self._lines = lines
         self._routes = routes or {}
         self._local = local
+        self._any = bool(lines.recipients or lines.domains or lines.relays)
         used = self._routes.values() if lines.domains and not local else ()
         self._names = frozenset(relays.name for relays in used if relays is not None)
 
     def limits(self, name: bytes, default: Limits) -> Limits:
         """Return what holds for a destination, by its name."""
-        line = self._line(name)
+        line = self._line(name) if self._any else None
         if line is None:
             return default
         return default._replace(

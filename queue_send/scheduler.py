@@ -94,7 +94,20 @@ class Scheduler(Destinations):
 
     def next_job(self, now: float) -> Group | None:
         """Return the group to start now, already cut to what may start, or None where nothing may."""
-        self._turn_some_away(now)
+        if self._leaving:
+            self._turn_some_away(now)
+        if self._later and self._later[0][0] <= now:
+            self._look_again(now)
+        if self._unchanged:
+            self._renew(now)
+        while (destination := self.turns.next(self.settings.concurrency, now)) is not None:
+            group = self._take(destination, now)
+            if group is not None:
+                return group
+        return None
+
+    def _look_again(self, now: float) -> None:
+        """Look at what a rate allows to start by now, and at the dead destinations whose probe is due."""
         for _ in range(LATE_AT_ONCE):
             if not self._later or self._later[0][0] > now:
                 break
@@ -106,14 +119,6 @@ class Scheduler(Destinations):
             relay = self.relays.get(name)
             if relay is not None:
                 self._call(relay, now)
-        if self._unchanged:
-            self._renew(now)
-        self.turns.age(now)
-        while (destination := self.turns.next(self.settings.concurrency)) is not None:
-            group = self._take(destination, now)
-            if group is not None:
-                return group
-        return None
 
     def _take(self, destination: Destination, now: float) -> Group | None:
         """Return the next group of a destination whose turn it is; None where it has none that may start."""
@@ -180,7 +185,7 @@ class Scheduler(Destinations):
                 self.turns.add(destination)
             else:
                 relay.hold(destination)
-        if not destination.dead:
+        if destination.aside and not destination.dead:
             self._load_more(destination)
 
     def _call(self, relay: RelayTotal, now: float) -> None:
@@ -344,15 +349,16 @@ class Scheduler(Destinations):
 
     def next_time(self, now: float) -> float | None:
         """Return when there will be something to load or to start, None where only a report can bring it."""
-        times = [self._later[0][0]] if self._later else []
-        turns = self._leaving or self._unchanged or self.turns.any(self.settings.concurrency)
-        if turns or (self._wanting and self._has_room):
+        if self._leaving or self._unchanged or self.turns.any(self.settings.concurrency):
             return now
+        first = self._later[0][0] if self._later else None
         if self._has_room:
-            first = self.admission.next_time(now)
-            if first is not None:
-                times.append(first)
-        return max(now, min(times)) if times else None
+            if self._wanting:
+                return now
+            load = self.admission.next_time(now)
+            if load is not None and (first is None or load < first):
+                first = load
+        return first if first is None or first > now else now
 
 
 def _is_late(attempt: Attempt, over_rate: bool, now: float) -> bool:

@@ -149,8 +149,16 @@ class Store:
 
     def is_classified(self, message: int) -> bool:
         """Return whether the message is in S5: with info/, and not in todo/ any more."""
+        return self.birth(message) is not None
+
+    def birth(self, message: int) -> int | None:
+        """Return when a classified message was born, in seconds since the epoch; None where it is not in S5."""
         # In this order: where info/ was there before todo/ was gone, its classification is over.
-        return is_there(self.layout.hashed("info", message)) and not self.is_waiting_in_todo(message)
+        try:
+            found = os.lstat(self.layout.hashed("info", message))
+        except FileNotFoundError:
+            return None
+        return None if self.is_waiting_in_todo(message) else int(found.st_mtime)
 
     def set_due(self, message: int, kind: str, when: int) -> None:
         """Keep the next attempt on disk."""

@@ -36,8 +36,12 @@ class Turns:
         destination.listed = True
         self._ready.append(destination)
 
-    def next(self, concurrency: int) -> Destination | None:
+    def next(self, concurrency: int, now: float) -> Destination | None:
         """Take out the destination whose turn it is; None where none with a place was found."""
+        if self._young:
+            self._age(now)
+        if not (self._ready or self._parked[SLOW] or self._parked[UNPROVEN]):
+            return None
         for _ in range(PARKED_AT_ONCE):
             queue = self._next_queue(concurrency)
             if queue is None:
@@ -62,10 +66,12 @@ class Turns:
         return self._next_queue(concurrency) is not None
 
     def _next_queue(self, concurrency: int) -> deque[Destination] | None:
-        for pace, parked in enumerate(self._parked):
-            if parked and self._places(pace, concurrency) > 0:
-                return parked
-        return self._ready if self._ready and self._places(QUICK, concurrency) > 0 else None
+        slow, unproven = self._parked
+        if slow and self._places(SLOW, concurrency) > 0:
+            return slow
+        if unproven and self._places(UNPROVEN, concurrency) > 0:
+            return unproven
+        return self._ready if self._ready and sum(self._running) < concurrency else None
 
     def room(self, destination: Destination, concurrency: int) -> int:
         """Return how many recipients of a destination may start."""
@@ -92,7 +98,7 @@ class Turns:
         if group.pace != SLOW:
             self._young.append(group)
 
-    def age(self, now: float) -> None:
+    def _age(self, now: float) -> None:
         """Count jobs that are in flight for long as slow."""
         while self._young and (self._young[0].pace == ENDED or self._young[0].started + LONG < now):
             group = self._young.popleft()

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from queue_base.errors import Permanent
 from queue_local.deliveries import Deliveries
 from queue_wire.job import Job
 from queue_wire.local_result import TEXT_MAX, Outcome
-from support.deliveries import JOB, SECONDS, finish, run
+from support.deliveries import JOB, SECONDS, finish, outcome_of, run
 
 
 def test_an_unexpected_error_defers_with_its_reason(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -34,6 +35,39 @@ def test_a_process_that_just_ends_defers(tmp_path: Path) -> None:
     (tmp_path / "message").touch()
     verdict = run(lambda message: os._exit(3), tmp_path / "message")
     assert verdict == (b"Z", b"Delivery process ended without a word, exit code 3. (#4.3.0)\n")
+
+
+def test_term_for_the_group_of_queue_local_as_a_delivery_is_forked_does_not_end_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = os.setsid
+
+    def setsid() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)  # As kill(-PGID): the sender is not queue-local.
+        before()
+
+    monkeypatch.setattr(os, "setsid", setsid)
+    (tmp_path / "message").touch()
+    assert run(lambda message: "did 1+0+0", tmp_path / "message") == (b"K", b"did 1+0+0\n")
+
+
+def test_a_delivery_that_is_told_to_end_as_it_is_forked_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = os.setsid
+
+    def setsid() -> None:
+        while signal.SIGTERM not in signal.sigpending():
+            time.sleep(0.01)
+        before()
+
+    monkeypatch.setattr(os, "setsid", setsid)
+    message = tmp_path / "message"
+    message.touch()
+    deliveries = Deliveries(1)
+    with message.open("rb") as file:
+        deliveries.start(JOB, outcome_of(lambda message: "did 1+0+0"), file.fileno(), SECONDS)
+    deliveries.finish(0)
+    (ended,) = finish(deliveries)
+    assert (ended.letter, ended.text) == (b"Z", b"Delivery process was told to end. (#4.3.0)\n")
 
 
 def test_a_delivery_over_its_time_defers_after_cleaning_up(tmp_path: Path) -> None:
