@@ -12,10 +12,10 @@ from queue_admin.reaching import Peer, connect
 from queue_base.errors import Failure
 from queue_base.home import Home
 from queue_wire.address import split_address
-from queue_wire.cause import Cause, unpack_cause
-from queue_wire.control_socket import DESTINATIONS, IDS_MOST, NEWS, REQUEST_MOST, TOTALS, WHY, Request
+from queue_wire.admin.cause import Cause, unpack_cause
+from queue_wire.admin.facts import RELAY, ChannelFact, DestinationFact, unpack_channel, unpack_destination
+from queue_wire.admin.socket import DESTINATIONS, IDS_MOST, NEWS, REQUEST_MOST, TOTALS, WHY, Request
 from queue_wire.errors import FormatError
-from queue_wire.facts import RELAY, ChannelFact, DestinationFact, unpack_channel, unpack_destination
 
 Fact = TypeVar("Fact")
 

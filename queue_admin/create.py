@@ -22,7 +22,7 @@ from queue_base.durable import read_file
 from queue_base.errors import Permanent, Usage
 from queue_base.home import Home
 from queue_base.layout import HASHED, count_buckets, is_directory
-from queue_wire.control import unpack_line, unpack_set
+from queue_wire.control.lines import unpack_line, unpack_set
 from queue_wire.ids import is_prime, nearest_primes
 
 DEFAULT_SPLIT = 23

@@ -5,17 +5,15 @@ Exit 0 done, 100 usage or permanent trouble, 111 temporary trouble; errors are o
 
 import click
 
-from queue_admin import (
-    adopt_command,
-    change_commands,
-    destinations_command,
-    init_command,
-    list_command,
-    route_command,
-    show_command,
-    stat_command,
-    users_command,
-)
+from queue_admin.commands import adopt as adopt_command
+from queue_admin.commands import change as change_commands
+from queue_admin.commands import destinations as destinations_command
+from queue_admin.commands import init as init_command
+from queue_admin.commands import list_ as list_command
+from queue_admin.commands import route as route_command
+from queue_admin.commands import show as show_command
+from queue_admin.commands import stat as stat_command
+from queue_admin.commands import users as users_command
 from queue_base.click_group import SETTINGS, run_group, version_option
 from queue_base.signals import keep_children
 

@@ -13,8 +13,8 @@ from queue_base.errors import reason
 from queue_base.layout import Layout
 from queue_base.removal import remove_messages
 from queue_base.states import is_there
-from queue_wire import control_socket as wire
-from queue_wire.control_socket import GONE, NEWS, TROUBLE, Note, Reply, Request
+from queue_wire.admin import socket as wire
+from queue_wire.admin.socket import GONE, NEWS, TROUBLE, Note, Reply, Request
 from queue_wire.errors import FormatError
 from queue_wire.ids import pack_long_id, unpack_long_id
 

@@ -14,7 +14,7 @@ from queue_base.errors import Permanent, Temporary, reason
 from queue_base.home import Home
 from queue_base.layout import Layout
 from queue_base.lock import take_sendmutex
-from queue_wire.control_socket import REPLY_MOST, Reply, Request, pack_request, unpack_reply
+from queue_wire.admin.socket import REPLY_MOST, Reply, Request, pack_request, unpack_reply
 from queue_wire.errors import FormatError
 from queue_wire.netstring import NetstringReader
 

@@ -5,7 +5,7 @@ import os
 from queue_base.durable import read_file
 from queue_base.errors import Temporary, reason
 from queue_base.home import Home
-from queue_wire.control import unpack_line, unpack_map, unpack_number, unpack_set, unpack_size
+from queue_wire.control.lines import unpack_line, unpack_map, unpack_number, unpack_set, unpack_size
 from queue_wire.errors import FormatError, LineError, wrong_in
 
 TYPE_CHECKING = False

@@ -2,7 +2,7 @@
 
 from queue_base.control import read_line, read_map, read_me, read_set
 from queue_base.home import Home
-from queue_wire.rewrite import Rules
+from queue_wire.control.rewrite import Rules
 
 
 def read_rules(home: Home) -> Rules:

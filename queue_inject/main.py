@@ -12,12 +12,12 @@ from queue_base.draft import explain
 from queue_base.durable import write_all
 from queue_base.errors import PERMANENT, TEMPORARY, Failure, Permanent, Temporary, complain, reason
 from queue_base.home import Home, take_help, take_home
-from queue_inject.complete import Completer
-from queue_inject.compose import show_address
-from queue_inject.header import HeaderReader
+from queue_inject.header.complete import Completer
+from queue_inject.header.compose import show_address
+from queue_inject.header.header import HeaderReader
+from queue_inject.header.rewrite import FieldError
 from queue_inject.opening import open_writer
 from queue_inject.options import USAGE, Options
-from queue_inject.rewrite import FieldError
 from queue_inject.source import Deadline, Source, guard_descriptors
 from queue_wire.errors import FormatError
 
@@ -86,7 +86,7 @@ def main(argv: list[str]) -> int:
         home, rest = take_home(argv[1:])
         if rest[:1] and rest[0].startswith(("--batch", "--skip")):
             # Imported here because one message needs nothing of it.
-            from queue_inject.batch import main as inject_batch
+            from queue_inject.batch.main import main as inject_batch
 
             return inject_batch(home, rest)
         # -h is an option of its own.

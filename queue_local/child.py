@@ -1,6 +1,6 @@
 """The process that makes one delivery: it runs a function and says how it went, in exit code and text.
 
-The parent reads the text, and the forward if there is one, from a pipe (queue_wire.local_result) and the exit
+The parent reads the text, and the forward if there is one, from a pipe (queue_local.result) and the exit
 code from wait: 0 success, 100 permanent, anything else temporary. The process always ends here; whatever goes wrong in
 it is Temporary. It has a session of its own, in which its programs run, and queue-local's ignored signals count
 for none of them.
@@ -14,8 +14,8 @@ from typing import NoReturn
 from queue_base.durable import write_all
 from queue_base.errors import TEMPORARY, Failure, complain
 from queue_local.program import Interrupted
+from queue_local.result import Outcome, pack_result
 from queue_wire.errors import FormatError
-from queue_wire.local_result import Outcome, pack_result
 
 # Where a delivery finds its descriptors.
 MESSAGE = 0

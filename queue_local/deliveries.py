@@ -17,11 +17,11 @@ from queue_base.errors import PERMANENT, Temporary, reason
 from queue_base.pipes import PeerLost, read_available
 from queue_local.child import run_child
 from queue_local.program import Interrupted
+from queue_local.result import RESULT_MAX, Forward, Outcome, unpack_result
 from queue_local.session import end_session
 from queue_wire import report as verdict
 from queue_wire.errors import FormatError
 from queue_wire.job import Job
-from queue_wire.local_result import RESULT_MAX, Forward, Outcome, unpack_result
 
 # How long after its time a process may clean up before it is killed.
 GRACE = 30.0

@@ -16,10 +16,10 @@ from queue_local.follow import Delivery, count_text, follow
 from queue_local.headers import delivered_to, from_line, header_has, return_path
 from queue_local.limits import apply_limits
 from queue_local.qmailfile import enter_home, new_sender, read_instructions
+from queue_local.result import Outcome
 from queue_local.users import NOT_AS_ROOT, find_recipient, refuse_all_but_forwards
 from queue_wire.address import split_address, verp_sender
 from queue_wire.job import Job
-from queue_wire.local_result import Outcome
 from queue_wire.mailbox import Account, Mailbox
 
 LOOPING = "This message is looping: it already has my Delivered-To line. (#5.4.6)"

@@ -12,9 +12,9 @@ from queue_local.environment import Lines
 from queue_local.maildir import deliver_maildir
 from queue_local.mbox import deliver_mbox
 from queue_local.program import run_program
+from queue_local.result import Forward, Outcome, cut_text
 from queue_local.settings import TIMEOUT_MAX
 from queue_wire.dotqmail import FORWARD, MAILDIR, MBOX, PROGRAM, Instruction
-from queue_wire.local_result import Forward, Outcome, cut_text
 
 _STOP = 99
 # qmail-command(8): its own code for a hard error, and sysexits(3)'s for what will not get better.

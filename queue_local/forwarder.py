@@ -1,6 +1,6 @@
 """The forwarder: the process that puts forwarded mail in the queue, as the queue's owner.
 
-Forked by queue-local at its start (queue_local.forwards). fd 0 gives requests, fd 1 takes answers (queue_wire.forward).
+Forked by queue-local at its start (queue_local.forwards). fd 0 gives requests, fd 1 takes answers (forward.py).
 All that have come by then, GROUP at the most, share one commit, and are answered when that is durable. Each message
 is `head` and then the message that is delivered, with the Received: line and the uid of the user who forwards it.
 It ends at the end of fd 0. What cannot be queued now is Temporary; an address too long for an envelope is Permanent.
@@ -16,11 +16,11 @@ from queue_base.errors import Failure, Temporary, complain, reason
 from queue_base.home import Home
 from queue_base.layout import open_layout
 from queue_base.writer import QueueDraft, QueueWriter
+from queue_local.forward import Answer, Request, pack_answer, unpack_request
 from queue_local.jobs import open_message
+from queue_local.result import RESULT_MAX
 from queue_wire.errors import AddressTooLong, FormatError
-from queue_wire.forward import Answer, Request, pack_answer, unpack_request
 from queue_wire.ids import pack_long_id
-from queue_wire.local_result import RESULT_MAX
 from queue_wire.netstring import NetstringReader
 from queue_wire.report import PERMANENT, SUCCESS, TEMPORARY
 

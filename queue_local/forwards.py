@@ -15,10 +15,10 @@ from queue_base.errors import complain, reason
 from queue_base.home import Home
 from queue_base.pipes import OutPipe, PeerLost, read_available
 from queue_local.deliveries import Ended
+from queue_local.forward import Answer, Request, pack_request, unpack_answer
 from queue_local.forwarder import run_forwarder
 from queue_wire import report as verdict
 from queue_wire.errors import FormatError
-from queue_wire.forward import Answer, Request, pack_request, unpack_answer
 from queue_wire.netstring import NetstringReader
 from queue_wire.report import MESSAGE_SCOPE, Report
 

@@ -5,8 +5,8 @@ import resource
 from queue_base.control import read_control
 from queue_base.errors import Temporary
 from queue_base.home import Home
+from queue_local.locallimits import unpack_limits
 from queue_wire.errors import FormatError, wrong_in
-from queue_wire.locallimits import unpack_limits
 
 _KINDS = {
     "memory": resource.RLIMIT_AS,

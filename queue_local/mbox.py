@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from queue_base.durable import write_all
 from queue_base.errors import Temporary, reason
 from queue_local.mbox_file import Box, open_box
+from queue_local.mbox_journal import Journal, fold
 from queue_local.mbox_text import is_cut_message, mbox_text, missing_end
-from queue_wire.mbox_journal import Journal, fold
 
 _CHUNK = 1 << 18
 

@@ -8,7 +8,7 @@ an empty line
 import re
 from collections.abc import Iterable, Iterator
 
-from queue_wire.mbox_journal import fold
+from queue_local.mbox_journal import fold
 
 _FROM = re.compile(rb"(\n>*)From ")
 # What a line may begin with, behind its `>`, at the end of a piece, when the next piece can make it `From `.

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from queue_base.errors import Temporary, reason
 from queue_base.pipes import PeerLost, read_available
-from queue_wire.program_output import Output, clean_output
+from queue_local.program_output import Output, clean_output
 
 # Between TERM and KILL.
 GRACE = 3.0

@@ -11,16 +11,16 @@ from collections.abc import Callable
 
 from queue_base.errors import Temporary, reason
 from queue_base.home import Home
-from queue_remote.converting import Conversions
 from queue_remote.delivery import deliver
-from queue_remote.message import open_input
+from queue_remote.message.converting import Conversions
+from queue_remote.message.file import open_input
 from queue_remote.pool import Pool
 from queue_remote.setup import read_setup
-from queue_remote.sts import StsCache
+from queue_remote.tls.sts import StsCache
 from queue_remote.trace import Trace
+from queue_smtp.text import Verdict, no_controls, no_message
+from queue_smtp.transaction import Transaction
 from queue_wire.report import PERMANENT, TEMPORARY
-from queue_wire.smtp_text import Verdict, no_controls, no_message
-from queue_wire.smtp_transaction import Transaction
 
 _RECIPIENT_LETTERS = {PERMANENT: b"h", TEMPORARY: b"s"}
 

@@ -16,17 +16,17 @@ from typing import cast
 
 from queue_base.errors import reason
 from queue_remote.clock import Clock
-from queue_remote.handshake import PARTING_SECONDS, is_about_certificate, shake_hands, tls_facts, why
-from queue_remote.message import Message
+from queue_remote.message.file import Message
 from queue_remote.sending import Sending
-from queue_remote.tls import TlsPlan
+from queue_remote.tls.handshake import PARTING_SECONDS, is_about_certificate, shake_hands, tls_facts, why
+from queue_remote.tls.plan import TlsPlan
 from queue_remote.trace import Trace
+from queue_smtp.client import SmtpClient
+from queue_smtp.dialogue import CLOSED_BY_PEER
+from queue_smtp.session import Phase, Tls
+from queue_smtp.text import no_message
+from queue_smtp.transaction import Transaction
 from queue_wire.report import TEMPORARY
-from queue_wire.smtp_client import SmtpClient
-from queue_wire.smtp_dialogue import CLOSED_BY_PEER
-from queue_wire.smtp_session import Phase, Tls
-from queue_wire.smtp_text import no_message
-from queue_wire.smtp_transaction import Transaction
 
 ENVELOPE_TIMEOUTS = 3
 # Bytes of a message that go to a connection before others have their turn: a fast peer takes all there is.

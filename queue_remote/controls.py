@@ -9,10 +9,10 @@ import time
 
 from queue_base.errors import Temporary, complain
 from queue_base.home import Home
-from queue_remote.converting import Conversions
+from queue_remote.message.converting import Conversions
 from queue_remote.settings import FILES
 from queue_remote.setup import Setup, read_setup
-from queue_remote.sts import StsCache
+from queue_remote.tls.sts import StsCache
 
 LOOK_SECONDS = 1.0
 

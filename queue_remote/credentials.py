@@ -1,4 +1,4 @@
-"""control/smtpauth (queue_wire.smtpauth): which credentials a relay or nexthop gets, if the file is kept well.
+"""control/smtpauth (queue_remote.smtpauth): which credentials a relay or nexthop gets, if the file is kept well.
 
 A file that others can read is not used: mail that needs a line of it is deferred, and all other mail goes on.
 """
@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from queue_base.control import read_control, unable_to_parse
 from queue_base.errors import Temporary, reason
 from queue_base.home import Home
-from queue_remote.lookup import Unroutable
-from queue_remote.order import Target
 from queue_remote.private import find_fault
+from queue_remote.route.lookup import Unroutable
+from queue_remote.route.order import Target
+from queue_remote.smtpauth import unpack_logins
+from queue_smtp.auth import Credentials
+from queue_smtp.text import no_credentials
+from queue_wire.control.hostmap import find_key
 from queue_wire.errors import FormatError
-from queue_wire.hostmap import find_key
 from queue_wire.report import MESSAGE_SCOPE, TEMPORARY
-from queue_wire.smtp_auth import Credentials
-from queue_wire.smtp_text import no_credentials
-from queue_wire.smtpauth import unpack_logins
 
 
 class Logins:

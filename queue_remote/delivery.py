@@ -8,19 +8,19 @@ for what is not the nexthop's fault.
 import time
 
 from queue_remote.connection import Connection
-from queue_remote.form import Forms, Unfit
-from queue_remote.lookup import Unroutable
-from queue_remote.message import Message
+from queue_remote.message.file import Message
+from queue_remote.message.form import Forms, Unfit
+from queue_remote.message.signing import Unsigned
 from queue_remote.opening import Opener
-from queue_remote.ourselves import own_names
 from queue_remote.pool import Key, Pool
+from queue_remote.route.lookup import Unroutable
+from queue_remote.route.ourselves import own_names
 from queue_remote.setup import Setup
-from queue_remote.signing import Unsigned
 from queue_remote.trace import Trace
 from queue_remote.ways import take_way
+from queue_smtp.session import Phase
+from queue_smtp.transaction import Transaction
 from queue_wire.report import MESSAGE_SCOPE
-from queue_wire.smtp_session import Phase
-from queue_wire.smtp_transaction import Transaction
 
 
 async def deliver(

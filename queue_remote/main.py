@@ -3,7 +3,7 @@
     queue-remote [--home HOME]                                    queue-send's daemon (queue_remote.daemon)
     queue-remote [--home HOME] HOST SENDER RECIPIENT... <message  one delivery (queue_remote.alone)
     queue-remote --trace ...                                      the same, and the dialogue on fd 2
-    queue-remote [--home HOME] --route NEXTHOP                    where its mail would go (queue_remote.explain)
+    queue-remote [--home HOME] --route NEXTHOP                    where its mail would go (queue_remote.route.explain)
 
 Exit codes of the daemon: 0 at the end of fd 0, 111 when a pipe is lost or makes no sense, 100 for a wrong
 option. A single delivery exits 0 and says on fd 1 what became of it. --route: 0, or 100 or 111 where there is no way.
@@ -26,10 +26,10 @@ from queue_base.home import Home, take_help, take_home
 from queue_base.signals import ignore, keep_children
 from queue_remote.alone import deliver_alone, pack_alone
 from queue_remote.daemon import PROGRAM, Daemon
-from queue_remote.explain import explain
+from queue_remote.route.explain import explain
 from queue_remote.trace import Trace
+from queue_smtp.text import INVOKED_IMPROPERLY
 from queue_wire.report import PERMANENT
-from queue_wire.smtp_text import INVOKED_IMPROPERLY
 
 USAGE = """usage: queue-remote [--home HOME]
        queue-remote [--home HOME] [--trace] HOST SENDER RECIPIENT... <message

@@ -13,18 +13,18 @@ import time
 
 from queue_base.errors import reason
 from queue_remote.connection import Connection
-from queue_remote.handshake import hold_little
-from queue_remote.lookup import Unroutable
-from queue_remote.order import Target
 from queue_remote.pool import Key, Pool
-from queue_remote.tls import TlsPlan
+from queue_remote.route.lookup import Unroutable
+from queue_remote.route.order import Target
+from queue_remote.route.text import loops_back
+from queue_remote.tls.handshake import hold_little
+from queue_remote.tls.plan import TlsPlan
 from queue_remote.trace import Trace
+from queue_smtp.auth import Credentials
+from queue_smtp.client import SmtpClient
+from queue_smtp.session import Phase, Session, Tls
+from queue_smtp.text import NO_RESOURCES, Verdict, no_source, not_connected, not_trusted
 from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE, PERMANENT, TEMPORARY
-from queue_wire.route_text import loops_back
-from queue_wire.smtp_auth import Credentials
-from queue_wire.smtp_client import SmtpClient
-from queue_wire.smtp_session import Phase, Session, Tls
-from queue_wire.smtp_text import NO_RESOURCES, Verdict, no_source, not_connected, not_trusted
 
 _TOO_MANY_FILES = {errno.EMFILE, errno.ENFILE}
 _OUR_SHORTAGE = {errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL, *_TOO_MANY_FILES}

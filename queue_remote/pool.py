@@ -12,7 +12,7 @@ from typing import NamedTuple
 from queue_remote.connection import Connection
 from queue_remote.settings import Settings
 from queue_remote.ways import Way
-from queue_wire.smtp_session import Phase
+from queue_smtp.session import Phase
 
 # For the rest of a peer's replies, once the verdict is known.
 SETTLE_SECONDS = 5.0

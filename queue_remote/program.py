@@ -1,11 +1,11 @@
 """control/remoteprogram: a program with qmail-remote's contract delivers in our place.
 
     /path/program [argument ...]               all mail
-    nexthop:/path/program [argument ...]       that nexthop's; keys are queue_wire.choices', by sender's domain as well
+    nexthop:/path/program [argument ...]       that nexthop's; keys are choices.py's, by sender's domain as well
     nexthop:                                   not that nexthop's: we deliver it
 
 Words are divided by spaces; no shell sees them. The program gets, after its own words, host, sender and recipients;
-the message is its fd 0, reports go to its fd 1 (queue_wire.remote_reports), and it exits 0. It runs in a session of
+the message is its fd 0, reports go to its fd 1 (queue_remote.remote_reports), and it exits 0. It runs in a session of
 its own, in the home, with QUEUE_HOME set. One that cannot be started, crashes, exits with another code (qmail-rspawn
 would bounce then), reports nothing, or takes too long defers the mail, with an alert, and its session is killed.
 Mail for a domain that begins with `-`, as no host does, fails: whoever wrote the address gives no program its options.
@@ -20,14 +20,14 @@ import time
 
 from queue_base.errors import complain, reason
 from queue_base.home import Home
-from queue_remote.message import Message
+from queue_remote.message.file import Message
 from queue_remote.program_run import Run
+from queue_remote.remote_reports import unpack_reports
+from queue_remote.route.text import no_host
+from queue_smtp.text import NO_RESOURCES, program_failed
 from queue_wire.errors import FormatError, quoted
 from queue_wire.job import Job
-from queue_wire.remote_reports import unpack_reports
 from queue_wire.report import MESSAGE_SCOPE, PERMANENT, TEMPORARY, Report
-from queue_wire.route_text import no_host
-from queue_wire.smtp_text import NO_RESOURCES, program_failed
 
 # The same alert is said again after this.
 ALERT_SECONDS = 60.0

@@ -2,8 +2,8 @@
 
 import time
 
-from queue_remote.message import Message
-from queue_wire.dotstuff import DotStuffer
+from queue_remote.message.file import Message
+from queue_smtp.dotstuff import DotStuffer
 
 # Bytes a second, as Postfix's smtp_min_data_rate: a peer that takes a little now and then holds no delivery for days.
 RATE_LEAST = 500

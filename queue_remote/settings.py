@@ -1,18 +1,18 @@
 """queue-remote's control files, read together and used together (queue_remote.controls says how long).
 
     me              this host's name; must be there
-    helohost        what EHLO says, by sender's domain and nexthop (queue_wire.choices); default: me
+    helohost        what EHLO says, by sender's domain and nexthop (queue_remote.choices); default: me
     outgoingip      the addresses to send from, an IPv4, an IPv6 or both, likewise; default: the system's choice
-    smtproutes      relays in place of mail exchangers (queue_wire.smtproutes)
+    smtproutes      relays in place of mail exchangers (queue_wire.control.smtproutes)
     timeoutconnect  seconds for one connection to come about; default 60
     timeoutremote   seconds for each reply, and for each piece of a message to get off; default 1200
     connectionidle  seconds that a connection waits for the next job to its nexthop, 0 for no time; default 5
     connectionmessages  messages that one connection carries at most; default 100
     resolver        DNS servers to ask in place of /etc/resolv.conf's: one address, address:port or
                     [address]:port a line
-    tlspolicy       how much TLS each nexthop needs (queue_wire.tlspolicy); default: TLS where it is offered
-    smtpauth        users and passwords for relays (queue_wire.smtpauth)
-    dkim            who signs what (queue_wire.dkimkeys)
+    tlspolicy       how much TLS each nexthop needs (queue_remote.tls.tlspolicy); default: TLS where it is offered
+    smtpauth        users and passwords for relays (queue_remote.smtpauth)
+    dkim            who signs what (queue_remote.message.dkim_control)
     remoteprogram   programs that deliver in our place (queue_remote.program), by sender's domain and nexthop
     timeoutprogram  seconds that such a program may take; default 3600
     longlines       what becomes of lines over 998 bytes: send, encode or fail; default send
@@ -27,14 +27,14 @@ from typing import NamedTuple, TypeVar
 
 from queue_base.control import read_line, read_me, read_number, read_parsed, unable_to_parse
 from queue_base.home import Home
+from queue_remote.choices import Choices, unpack_choices, unpack_name
 from queue_remote.credentials import Logins, read_logins
-from queue_remote.dkim_keys import Keyring, read_keyring
+from queue_remote.message.dkim_keys import Keyring, read_keyring
 from queue_remote.program import unpack_program
-from queue_wire.choices import Choices, unpack_choices, unpack_name
-from queue_wire.control import numbered_lines
+from queue_remote.tls.tlspolicy import TlsPolicy, unpack_policies
+from queue_wire.control.lines import numbered_lines
+from queue_wire.control.smtproutes import Relay, Routes, unpack_relay, unpack_routes
 from queue_wire.errors import FormatError, InLine, LineError, quoted
-from queue_wire.smtproutes import Relay, Routes, unpack_relay, unpack_routes
-from queue_wire.tlspolicy import TlsPolicy, unpack_policies
 
 FILES = (
     "me",

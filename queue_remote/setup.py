@@ -1,15 +1,15 @@
 """What deliveries go by: one reading of the control files, and what is made from it."""
 
 from queue_base.home import Home
-from queue_remote.converting import Conversions
-from queue_remote.order import Target
-from queue_remote.route import Route, Router
-from queue_remote.scanning import Scans
+from queue_remote.message.converting import Conversions
+from queue_remote.message.scanning import Scans
+from queue_remote.message.signing import Signing
+from queue_remote.route.order import Target
+from queue_remote.route.route import Route, Router
 from queue_remote.settings import SEND, Settings, read_settings
-from queue_remote.signing import Signing
-from queue_remote.sts import StsCache
-from queue_remote.tlspolicy import TlsPolicies
-from queue_wire.smtp_auth import Credentials
+from queue_remote.tls.policy import TlsPolicies
+from queue_remote.tls.sts import StsCache
+from queue_smtp.auth import Credentials
 
 
 class Setup:

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from queue_remote.settings import Settings, Source
 from queue_wire.address import split_address
-from queue_wire.hostmap import find_key
+from queue_wire.control.hostmap import find_key
+from queue_wire.control.smtproutes import find_way
 from queue_wire.job import Job
 from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE, Report
-from queue_wire.smtproutes import find_way
 
 
 class Way(NamedTuple):

@@ -12,12 +12,12 @@ from queue_send.explaining import Explaining
 from queue_send.messages import Messages
 from queue_send.run import Run
 from queue_send.selection import choose
-from queue_wire import cause
-from queue_wire import control_socket as wire
-from queue_wire.cause import Cause, pack_cause
-from queue_wire.control_socket import NEWS, Note, Reply, Request
-from queue_wire.destinationlimits import choose_way
-from queue_wire.facts import DestinationFact, pack_channel, pack_destination
+from queue_wire.admin import cause
+from queue_wire.admin import socket as wire
+from queue_wire.admin.cause import Cause, pack_cause
+from queue_wire.admin.facts import DestinationFact, pack_channel, pack_destination
+from queue_wire.admin.socket import NEWS, Note, Reply, Request
+from queue_wire.control.destinationlimits import choose_way
 
 PAGE = 200  # Destinations in one reply, some 60 bytes each.
 CAUSES_MOST = 200  # Causes in one reply.

@@ -19,7 +19,7 @@ from queue_send.messages import Messages
 from queue_send.run import Run
 from queue_wire import logline
 from queue_wire.address import split_address, verp_sender
-from queue_wire.cause import DAEMON, LEAVING, LOG
+from queue_wire.admin.cause import DAEMON, LEAVING, LOG
 from queue_wire.errors import FormatError
 from queue_wire.job import Job, pack_job
 from queue_wire.netstring import NetstringReader
@@ -110,7 +110,7 @@ class Channel:
 
     @property
     def stopped(self) -> bytes:
-        """Why nothing is started on this channel, as a kind of queue_wire.cause; empty where it may be."""
+        """Why nothing is started on this channel, as a kind of queue_wire.admin.cause; empty where it may be."""
         if self._run.leaving:
             return LEAVING
         if self._run.log.full:

@@ -1,4 +1,4 @@
-"""lock/control: a Unix socket on which queuectl gives its orders and asks (queue_wire.control_socket).
+"""lock/control: a Unix socket on which queuectl gives its orders and asks (queue_wire.admin.socket).
 
 Only root and the owner of the queue get to it (0600, in a directory of 0700). Requests are worked on one after the
 other; while one is, nothing is read from anybody. What is no request gets an error and is closed; a client
@@ -15,7 +15,7 @@ from queue_base.pipes import OutPipe, PeerLost, read_available
 from queue_send.answering import Answering
 from queue_send.orders import Orders
 from queue_send.run import Run
-from queue_wire.control_socket import QUESTIONS, REQUEST_MOST, Reply, pack_reply, unpack_request
+from queue_wire.admin.socket import QUESTIONS, REQUEST_MOST, Reply, pack_reply, unpack_request
 from queue_wire.errors import FormatError
 from queue_wire.netstring import NetstringReader
 

@@ -13,7 +13,7 @@ from queue_send.events import Settings
 from queue_send.named import Named
 from queue_send.retry import QUADRATIC, Schedule, unpack_schedule
 from queue_wire.address import DOUBLE_BOUNCE_SENDER
-from queue_wire.destinationlimits import (
+from queue_wire.control.destinationlimits import (
     LIMITS,
     NO_LINES,
     RATES,
@@ -23,8 +23,8 @@ from queue_wire.destinationlimits import (
     unpack_rates,
     warn_of,
 )
+from queue_wire.control.smtproutes import Routes, unpack_routes
 from queue_wire.errors import FormatError, LineError
-from queue_wire.smtproutes import Routes, unpack_routes
 
 Value = TypeVar("Value")
 

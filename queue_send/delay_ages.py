@@ -5,7 +5,7 @@ was told last: that notice stands for every age that had passed by then.
 """
 
 from queue_send.retry import unpack_seconds
-from queue_wire.control import numbered_lines
+from queue_wire.control.lines import numbered_lines
 from queue_wire.errors import InLine
 
 

@@ -1,4 +1,4 @@
-"""What one channel's scheduler knows, as causes and facts (queue_wire.cause, queue_wire.facts). Pure; reads only."""
+"""What one channel's scheduler knows, as causes and facts (queue_wire.admin). Pure; reads only."""
 
 from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
@@ -7,9 +7,9 @@ from math import ceil
 from queue_send.attempt import Group
 from queue_send.destination import Destination, Rated, RelayTotal
 from queue_send.scheduler import Scheduler
-from queue_wire import cause, facts
-from queue_wire.cause import Cause
-from queue_wire.facts import ChannelFact, DestinationFact
+from queue_wire.admin import cause, facts
+from queue_wire.admin.cause import Cause
+from queue_wire.admin.facts import ChannelFact, DestinationFact
 
 RELAYS = 1 << 40  # The place of the first relay, behind all destinations.
 NUMBER_MOST = 10**18 - 1  # What a fact can carry; no time is later.

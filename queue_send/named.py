@@ -1,9 +1,9 @@
 """The limits of single destinations, as control/destinationlimits and destinationrate name them. Pure."""
 
 from queue_send.destination import Limits
-from queue_wire.destinationlimits import NO_LINES, Line, Lines
-from queue_wire.hostmap import find_key
-from queue_wire.smtproutes import Routes, find_way
+from queue_wire.control.destinationlimits import NO_LINES, Line, Lines
+from queue_wire.control.hostmap import find_key
+from queue_wire.control.smtproutes import Routes, find_way
 
 
 class Named:

@@ -8,8 +8,8 @@ For local mail it is the recipient.
 
 from queue_send.attempt import Recipient
 from queue_wire.address import is_verp, split_address
-from queue_wire.destinationlimits import Lines, Way, choose_way
-from queue_wire.smtproutes import Routes
+from queue_wire.control.destinationlimits import Lines, Way, choose_way
+from queue_wire.control.smtproutes import Routes
 
 
 class Grouping:

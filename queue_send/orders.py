@@ -19,10 +19,10 @@ from queue_send.cleaner import Cleaner
 from queue_send.returning import Returning
 from queue_send.run import Run
 from queue_send.selection import Chosen, choose
-from queue_wire import control_socket as wire
 from queue_wire import logline
-from queue_wire.control_socket import NEWS, TROUBLE, Note, Reply, Request
-from queue_wire.destinationlimits import choose_way
+from queue_wire.admin import socket as wire
+from queue_wire.admin.socket import NEWS, TROUBLE, Note, Reply, Request
+from queue_wire.control.destinationlimits import choose_way
 from queue_wire.ids import pack_long_id
 
 if TYPE_CHECKING:

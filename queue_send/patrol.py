@@ -15,7 +15,7 @@ from queue_send.destination import Destination
 from queue_send.explaining import Explaining
 from queue_send.overdue import Dates, Rule
 from queue_send.scheduler import Scheduler
-from queue_wire.cause import Cause
+from queue_wire.admin.cause import Cause
 
 PIECE = 50  # Destinations that are looked at in one step,
 QUEUE_PIECE = 500  # messages in memory,

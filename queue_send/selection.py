@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from queue_wire.control_socket import GONE, TROUBLE, Note
+from queue_wire.admin.socket import GONE, TROUBLE, Note
 from queue_wire.errors import FormatError
 from queue_wire.ids import unpack_long_id
 

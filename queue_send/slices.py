@@ -12,8 +12,8 @@ from queue_send.attempt import Attempt, Group, Recipient
 from queue_send.nexthop import Grouping
 from queue_send.scheduler import Scheduler
 from queue_send.store import Piece, Store
-from queue_wire.destinationlimits import Lines
-from queue_wire.smtproutes import Routes
+from queue_wire.control.destinationlimits import Lines
+from queue_wire.control.smtproutes import Routes
 
 RECIPIENTS_MOST = 1000  # Recipients of one message that are in memory at once.
 # Recipients that are grouped in one step; a message with no more is loaded at once. A hostile domain takes 140

@@ -18,7 +18,7 @@ from queue_send.overdue import Dates, Rule
 from queue_send.patrol import Patrol
 from queue_send.retry import SKIP_LOCAL, SKIP_REMOTE
 from queue_send.run import Run
-from queue_wire.cause import Cause, describe
+from queue_wire.admin.cause import Cause, describe
 from queue_wire.errors import FormatError
 from queue_wire.ids import pack_long_id
 from queue_wire.moment import moment

@@ -26,10 +26,10 @@ from queue_base.durable import Commit, write_all
 from queue_base.errors import reason
 from queue_base.layout import FILE_MODE, Layout
 from queue_base.states import is_there
+from queue_wire.control.rewrite import Rules, split_recipients
 from queue_wire.envelope import TodoReader, pack_info
 from queue_wire.errors import FormatError
 from queue_wire.recipients import pack_recipients
-from queue_wire.rewrite import Rules, split_recipients
 
 PIECE = 64 * 1024  # Bytes of an envelope that are read at a time.
 LARGE = 256 * 1024  # Bytes of an envelope that is a group by itself.

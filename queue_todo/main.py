@@ -25,10 +25,10 @@ from queue_todo.inflow import Inflow, Space
 from queue_todo.pending import Pending
 from queue_todo.pipeline import HELD_MOST, Pipeline
 from queue_wire import logline
+from queue_wire.control.rewrite import Rules
 from queue_wire.errors import FormatError
 from queue_wire.ids import unpack_id
 from queue_wire.notice import EXIT, REREAD, WRITTEN, pack_log
-from queue_wire.rewrite import Rules
 
 PROGRAM = "queue-todo"
 USAGE = "usage: queue-todo [--home HOME]"

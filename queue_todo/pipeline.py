@@ -18,8 +18,8 @@ from queue_base.syncing import Result, Syncing
 from queue_todo.classify import Entry, Group, confirm
 from queue_todo.pending import RETRY_AFTER, Pending
 from queue_wire import logline
+from queue_wire.control.rewrite import Rules
 from queue_wire.notice import Ask, Classified, pack_ask, pack_classified, pack_log
-from queue_wire.rewrite import Rules
 
 GROUP = 250  # Messages that share a commit at the most.
 HELD_MOST = 4 << 20  # Bytes of notices that queue-send has not read; over it, no group is begun.

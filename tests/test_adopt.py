@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from queue_admin import adopt_command
 from queue_admin.adoption import adopt
+from queue_admin.commands import adopt as adopt_command
 from queue_admin.main import main
 from queue_admin.modes import OURS
 from queue_base.errors import Permanent, Temporary

@@ -8,11 +8,11 @@ import pytest
 
 from queue_base.home import Home
 from queue_base.layout import open_layout
-from queue_inject.batch_group import GROUP
-from queue_wire.bsmtp import pack_bsmtp
+from queue_inject.batch.bsmtp import pack_bsmtp
+from queue_inject.batch.group import GROUP
+from queue_inject.batch.mbox import quote_mbox
+from queue_inject.batch.netstrings import pack_pair
 from queue_wire.ids import unpack_long_id
-from queue_wire.mbox import quote_mbox
-from queue_wire.netstring_batch import pack_pair
 from support.batches import (
     BAD,
     FORMATS,

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
-from queue_inject.batch_group import GROUP
+from queue_inject.batch.group import GROUP
 from support.batches import (
     FORMATS,
     batch_command,
@@ -146,7 +146,7 @@ def test_a_producer_that_never_pauses_gets_its_results_in_time(home: Home) -> No
 
 
 def test_only_the_message_under_way_has_a_time_limit(home: Home) -> None:
-    change = "import queue_inject.batch_input as i; i.SECONDS = 0.3"
+    change = "import queue_inject.batch.input as i; i.SECONDS = 0.3"
     command = changed(home, change, "netstring")
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, **pipes) as process:  # type: ignore[call-overload]

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_wire.batch import BatchReader, End, Lost
-from queue_wire.bsmtp import BsmtpReader, pack_bsmtp
-from queue_wire.mbox import LINE_MOST, MBOXO, MboxReader, quote_mbox
-from queue_wire.netstring_batch import NetstringBatchReader, pack_pair
+from queue_inject.batch.bsmtp import BsmtpReader, pack_bsmtp
+from queue_inject.batch.format import BatchReader, End, Lost
+from queue_inject.batch.mbox import LINE_MOST, MBOXO, MboxReader, quote_mbox
+from queue_inject.batch.netstrings import NetstringBatchReader, pack_pair
 from support.strategies import arrivals, garbage
 
 FORMATS: dict[str, Callable[[], BatchReader]] = {

@@ -9,9 +9,9 @@ from queue_base.draft import REFUSED, WRITE, Draft, QueueTrouble
 from queue_base.home import Home
 from queue_base.layout import open_layout
 from queue_base.writer import QueueWriter
-from queue_inject.batch_group import Group, Result, Stopped
-from queue_inject.batch_take import Taker
-from queue_wire.batch import End
+from queue_inject.batch.format import End
+from queue_inject.batch.group import Group, Result, Stopped
+from queue_inject.batch.take import Taker
 from support.home import make_home
 from support.injectors import queued, states
 

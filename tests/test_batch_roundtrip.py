@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_wire.mbox import quote_mbox
+from queue_inject.batch.mbox import quote_mbox
 from support.batches import batch_command
 from support.oddities import odd_messages
 from support.site import LOCAL, mail_site

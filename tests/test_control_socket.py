@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
-from queue_wire.control_socket import FLUSH, HOLD, RELEASE, Note, Reply, Request, pack_request
+from queue_wire.admin.socket import FLUSH, HOLD, RELEASE, Note, Reply, Request, pack_request
 from support import strategies
 from support.control import Client, long_id, order, queuectl
 from support.queued import classified_message

@@ -9,8 +9,8 @@ import pytest
 
 from queue_base.home import Home
 from queue_send.answering import PAGE
-from queue_wire.control_socket import DESTINATIONS, FLUSH, TOTALS, WHY, Request
-from queue_wire.facts import unpack_channel, unpack_destination
+from queue_wire.admin.facts import unpack_channel, unpack_destination
+from queue_wire.admin.socket import DESTINATIONS, FLUSH, TOTALS, WHY, Request
 from support.control import Client, files, long_id, order, queuectl, wait_for_backlog
 from support.home import make_home
 from support.queued import classified_message

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from queue_base.home import Home
-from queue_remote.dkim_keys import BadKey, Key, Keyring, read_keyring
-from queue_remote.message import Message
-from queue_remote.signing import HEADER_MOST, Signing, Unsigned, make_fields
+from queue_remote.message.dkim_keys import BadKey, Key, Keyring, read_keyring
+from queue_remote.message.file import Message
+from queue_remote.message.signing import HEADER_MOST, Signing, Unsigned, make_fields
 from support.dkim_keys import DkimZone, put_key, wire
 from support.remote_daemon import RemoteHome
 
@@ -139,7 +139,7 @@ def test_a_message_is_signed_once_for_all_who_ask_at_once_or_later(
         await signing.sign(message, b"")
         assert len(made) == 2
 
-    monkeypatch.setattr("queue_remote.signing.make_fields", make)
+    monkeypatch.setattr("queue_remote.message.signing.make_fields", make)
     asyncio.run(sign_all())
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from queue_local.delivery import deliver_as
-from queue_wire.local_result import Outcome
+from queue_local.result import Outcome
 from queue_wire.mailbox import Account, Mailbox
 from support.deliveries import end_of
 from support.dotqmail_rules import RULES, Rule

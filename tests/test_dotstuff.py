@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from queue_wire.dotstuff import DotStuffer
+from queue_smtp.dotstuff import DotStuffer
 
 HARD_BYTES = st.lists(st.sampled_from([b".", b"\r", b"\n", b"\0", b" ", b"a", b"\xff"]), max_size=30).map(b"".join)
 

@@ -11,7 +11,7 @@ import pytest
 from queue_base import inflow
 from queue_base.errors import Temporary
 from queue_base.home import Home
-from queue_wire.control import unpack_size
+from queue_wire.control.lines import unpack_size
 from queue_wire.errors import FormatError
 from queue_wire.maildrop import pack_header
 from support.good_mail import good_mail

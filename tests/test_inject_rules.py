@@ -8,8 +8,8 @@ from typing import NamedTuple
 import pytest
 
 from queue_base.home import Home
-from queue_inject.complete import Completer
-from queue_inject.header import HeaderReader
+from queue_inject.header.complete import Completer
+from queue_inject.header.header import HeaderReader
 from queue_inject.options import Options
 from queue_wire.errors import FormatError
 from support.home import make_home

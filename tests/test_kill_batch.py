@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
-from queue_wire.bsmtp import pack_bsmtp
-from queue_wire.mbox import quote_mbox
-from queue_wire.netstring_batch import pack_pair
+from queue_inject.batch.bsmtp import pack_bsmtp
+from queue_inject.batch.mbox import quote_mbox
+from queue_inject.batch.netstrings import pack_pair
 from support.inflow import patched_programs
 from support.injectors import USER, as_user
 from support.kill_calls import EVERY, Ended, Point, at_each, own_points, run
@@ -19,8 +19,8 @@ COUNT = 7
 # The first group is synced by two threads, the second one is few enough for one.
 GROUP = 5
 FEWER = f"""
-import queue_inject.batch_group
-queue_inject.batch_group.GROUP = {GROUP}
+import queue_inject.batch.group
+queue_inject.batch.group.GROUP = {GROUP}
 """
 
 

@@ -5,8 +5,8 @@ from collections import Counter
 from pathlib import Path
 
 from queue_base.home import Home
-from queue_wire.forward import Request, pack_request, unpack_answer
-from queue_wire.local_result import Forward
+from queue_local.forward import Request, pack_request, unpack_answer
+from queue_local.result import Forward
 from queue_wire.netstring import NetstringReader
 from support.control import files
 from support.injectors import queued, states

@@ -16,7 +16,7 @@ from queue_base.queue_draft import QueueDraft
 from queue_base.writer import QueueWriter
 from queue_inject.opening import open_writer
 from queue_todo.classify import Group
-from queue_wire.rewrite import Rules
+from queue_wire.control.rewrite import Rules
 from support.batches import batch_command, make_file
 from support.control import files, long_id, order
 from support.crash_model import Crash

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from queue_local.delivery import deliver_as
-from queue_wire.local_result import Outcome
+from queue_local.result import Outcome
 from queue_wire.mailbox import Account, Mailbox
 from support.deliveries import JOB, run
 from support.mailboxes import UID, MailHome, mail_home, new_mail

@@ -8,12 +8,12 @@ import pytest
 from queue_base.home import Home
 from queue_base.inflow import refuse_mark, slow_mark
 from queue_base.layout import open_layout
+from queue_local.forward import Request
 from queue_local.forwarder import GROUP, Forwarder
+from queue_local.result import Forward
 from queue_wire.address import VERP_SUFFIX
 from queue_wire.envelope import ADDRESS_MAX
-from queue_wire.forward import Request
 from queue_wire.ids import pack_long_id
-from queue_wire.local_result import Forward
 from support.forwards import DID, HEAD, JOE, ended, finish, forwarding, make, put_message
 from support.inflow import TOO_MUCH
 from support.injectors import is_empty, queued

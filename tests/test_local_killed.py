@@ -10,7 +10,7 @@ import pytest
 
 from queue_local.deliveries import Deliveries, Ended
 from queue_local.program import run_program
-from queue_wire.local_result import RESULT_MAX, Outcome
+from queue_local.result import RESULT_MAX, Outcome
 from support.deliveries import JOB, finish, outcome_of, run
 from support.programs import ENVIRONMENT, Stopwatch, lives, pid_in, program, wait_for_end
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from queue_base.errors import Temporary
 from queue_local.limits import apply_limits
+from queue_local.locallimits import DEFAULTS, unpack_limits
 from queue_wire.errors import FormatError
-from queue_wire.locallimits import DEFAULTS, unpack_limits
 from support.deliveries import run
 from support.local_daemon import LocalDaemon
 from support.mailboxes import UID, MailHome, mail_home, new_mail

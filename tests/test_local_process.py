@@ -9,8 +9,8 @@ import pytest
 
 from queue_base.errors import Permanent
 from queue_local.deliveries import Deliveries
+from queue_local.result import TEXT_MAX, Outcome
 from queue_wire.job import Job
-from queue_wire.local_result import TEXT_MAX, Outcome
 from support.deliveries import JOB, SECONDS, finish, outcome_of, run
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from queue_local.program import run_program
-from queue_wire.program_output import HEAD_MOST, TAIL_MOST
+from queue_local.program_output import HEAD_MOST, TAIL_MOST
 from support.deliveries import end_of, run
 from support.programs import ENVIRONMENT, run_command
 

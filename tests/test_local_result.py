@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_wire.errors import FormatError
-from queue_wire.forward import Answer, Request, pack_answer, pack_request, unpack_answer, unpack_request
-from queue_wire.local_result import (
+from queue_local.forward import Answer, Request, pack_answer, pack_request, unpack_answer, unpack_request
+from queue_local.result import (
     RESULT_MAX,
     TEXT_MAX,
     Forward,
@@ -16,6 +15,7 @@ from queue_wire.local_result import (
     unpack_forward,
     unpack_result,
 )
+from queue_wire.errors import FormatError
 from queue_wire.netstring import NetstringReader, pack_netstring
 from queue_wire.report import PERMANENT, SUCCESS, TEMPORARY
 from support.strategies import addresses, garbage, numbers, some_recipients, texts

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from queue_local.mbox_journal import Journal, fold
 from queue_local.mbox_lock import STALE, take_dotlock
-from queue_wire.mbox_journal import Journal, fold
 from support.mbox import HEAD, deliver, delivering, finish, payloads, start
 from support.tools import need
 

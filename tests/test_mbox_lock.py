@@ -12,8 +12,8 @@ import pytest
 
 from queue_base.errors import Temporary
 from queue_local import mbox_file, mbox_lock
+from queue_local.mbox_journal import Journal
 from queue_local.mbox_lock import STALE, take_dotlock
-from queue_wire.mbox_journal import Journal
 from support.mbox import deliver, delivering, finish, payloads, start
 from support.tools import need, need_root
 

@@ -50,7 +50,7 @@ def test_without_inotify_queue_todo_says_so_and_the_trigger_does_its_work(tmp_pa
 
 
 def test_without_inotify_queue_pickup_says_so_and_scans_every_few_seconds(shared: Home, tmp_path: Path) -> None:
-    programs = patched_programs(tmp_path, queue_pickup="import queue_inject.pickup as p; p.BLIND_SECONDS = 1")
+    programs = patched_programs(tmp_path, queue_pickup="import queue_inject.pickup.main as p; p.BLIND_SECONDS = 1")
     with Piped("queue-pickup", shared, wrapper=NO_INOTIFY, programs=programs) as pickup:
         line = pickup.record()
         assert line.startswith(b"Lalert: queue-pickup: unable to watch ") and line.endswith(b"scanned every 1 s")

@@ -20,14 +20,14 @@ from queue_base.layout import open_layout
 from queue_base.states import Presence
 from queue_base.writer import QueueWriter
 from queue_clean.sweep import OLD, Swept, sweep
-from queue_inject.aside import Aside
-from queue_inject.bounded import BoundedLines
-from queue_inject.copying import Rules
-from queue_inject.maildrop import Maildrop
-from queue_inject.removing import Queued
-from queue_inject.untrusted import Directory
+from queue_inject.pickup.bounded import BoundedLines
+from queue_inject.pickup.copying import Rules
+from queue_inject.pickup.corrupt import Aside
+from queue_inject.pickup.maildrop import Maildrop
+from queue_inject.pickup.removing import Queued
+from queue_inject.pickup.untrusted import Directory
 from queue_todo.pending import RETRY_AFTER, SAY_EVERY, Pending
-from queue_wire.control_socket import FLUSH, Request
+from queue_wire.admin.socket import FLUSH, Request
 from queue_wire.failures import pack_failure
 from queue_wire.maildrop import pack_header
 from support.control import Client, long_id

@@ -11,11 +11,11 @@ import pytest
 from queue_base.home import Home
 from queue_base.layout import open_layout
 from queue_base.writer import QueueWriter
-from queue_inject.aside import Aside
-from queue_inject.bounded import BoundedLines
-from queue_inject.copying import Copy, Rules
-from queue_inject.maildrop import Maildrop
-from queue_inject.untrusted import Directory, Unfit
+from queue_inject.pickup.bounded import BoundedLines
+from queue_inject.pickup.copying import Copy, Rules
+from queue_inject.pickup.corrupt import Aside
+from queue_inject.pickup.maildrop import Maildrop
+from queue_inject.pickup.untrusted import Directory, Unfit
 from queue_wire.maildrop import ENVELOPE_MAX, pack_header
 from support.home import make_home
 from support.injectors import OWNER, ROOT, USER, PickupDaemon, only, queued, shared_home, states
@@ -165,7 +165,7 @@ def test_thousands_of_bad_files_make_a_few_lines_and_keep_their_names_apart(home
 
 def test_lines_that_were_left_out_are_counted_when_the_window_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
-    monkeypatch.setattr("queue_inject.bounded.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("queue_inject.pickup.bounded.time.monotonic", lambda: now[0])
     said: list[str] = []
     lines = BoundedLines(said.append, "more files were set aside")
     for number in range(2000):
@@ -211,7 +211,7 @@ def test_a_file_that_changes_while_it_is_read_is_no_mail(tmp_path: Path, what: s
 def test_what_takes_the_name_of_a_file_that_is_queued_stays_and_hinders_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    monkeypatch.setattr("queue_inject.maildrop.GROUP_SECONDS", 3600.0)  # One group, however slow the machine is.
+    monkeypatch.setattr("queue_inject.pickup.maildrop.GROUP_SECONDS", 3600.0)  # One group, however slow the machine is.
     home, said = make_home(tmp_path / "home"), list[str]()
     directory = Path(home.queue, "maildrop")
 

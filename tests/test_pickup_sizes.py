@@ -10,11 +10,11 @@ from queue_base.draft import Draft
 from queue_base.home import Home
 from queue_base.layout import open_layout
 from queue_base.writer import QueueWriter
-from queue_inject import maildrop
-from queue_inject.aside import Aside
-from queue_inject.bounded import BoundedLines
-from queue_inject.copying import Rules
-from queue_inject.maildrop import Maildrop
+from queue_inject.pickup import maildrop
+from queue_inject.pickup.bounded import BoundedLines
+from queue_inject.pickup.copying import Rules
+from queue_inject.pickup.corrupt import Aside
+from queue_inject.pickup.maildrop import Maildrop
 from queue_wire.maildrop import HEADER_LENGTH, pack_envelope, pack_header
 from support.home import make_home
 from support.injectors import ROOT, USER, PickupDaemon, file_limit, queued, shared_home

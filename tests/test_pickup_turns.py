@@ -10,13 +10,13 @@ from queue_base.draft import Draft
 from queue_base.home import Home
 from queue_base.layout import open_layout
 from queue_base.writer import QueueWriter
-from queue_inject import maildrop, scan, turns
-from queue_inject.aside import Aside
-from queue_inject.bounded import BoundedLines
-from queue_inject.copying import Rules
-from queue_inject.maildrop import Maildrop
-from queue_inject.scan import Scan
-from queue_inject.turns import A_FEW, Turns
+from queue_inject.pickup import maildrop, scan, turns
+from queue_inject.pickup.bounded import BoundedLines
+from queue_inject.pickup.copying import Rules
+from queue_inject.pickup.corrupt import Aside
+from queue_inject.pickup.maildrop import Maildrop
+from queue_inject.pickup.scan import Scan
+from queue_inject.pickup.turns import A_FEW, Turns
 from queue_wire.maildrop import pack_envelope, pack_header
 from support.home import make_home
 from support.injectors import ROOT, USER, queued, states

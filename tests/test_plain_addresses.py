@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queue_inject.addresses import rewrite_list
-from queue_inject.plain import plain_addresses
+from queue_inject.header.addresses import rewrite_list
+from queue_inject.header.plain import plain_addresses
 from queue_wire.envelope import ADDRESS_MAX
 
 

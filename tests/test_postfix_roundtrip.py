@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_remote.message import CHUNK
+from queue_remote.message.file import CHUNK
 from support.postfix import Postfix
 from support.remote_daemon import RemoteDaemon, RemoteHome
 

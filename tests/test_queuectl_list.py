@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from queue_admin import list_command
-from queue_admin.list_command import message_line
+from queue_admin.commands import list_ as list_command
+from queue_admin.commands.list_ import message_line
 from queue_admin.survey import Sight, look
 from queue_base.layout import Layout
 from queue_wire.ids import pack_long_id

@@ -8,8 +8,8 @@ import pytest
 import uvloop
 
 from queue_base.home import Home
-from queue_remote import sts_fetch
-from queue_remote.explain import explain
+from queue_remote.route.explain import explain
+from queue_remote.tls import sts_fetch
 from support.authority import Certificate
 from support.dns_server import DnsServer
 from support.policy_server import PolicyServer

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from queue_remote import answers, route, stub
-from queue_remote.lookup import Unroutable
+from queue_remote.route import answers, route, stub
+from queue_remote.route.lookup import Unroutable
 from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE
 from support.dns_server import DnsServer
 from support.remote_daemon import RemoteHome

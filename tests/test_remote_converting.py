@@ -10,9 +10,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from queue_remote import converting
-from queue_remote.converting import COPIES_MOST, Conversions, Later
-from queue_remote.message import Message, open_message
+from queue_remote.message import converting
+from queue_remote.message.converting import COPIES_MOST, Conversions, Later
+from queue_remote.message.file import Message, open_message
 from queue_wire.errors import FormatError
 from support.remote_daemon import RemoteDaemon, RemoteHome
 from support.smtp_sink import SmtpSink

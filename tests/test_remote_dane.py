@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 from cryptography import x509
 
-from queue_remote import dane
-from queue_remote.dane import Tlsa, objection, usable
+from queue_remote.tls import dane
+from queue_remote.tls.dane import Tlsa, objection, usable
 from support.authority import Certificate
 
 HOST = [b"mx.example.net"]

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import uvloop
 
-from queue_remote import lookup, stub
-from queue_remote.lookup import Unroutable
-from queue_remote.order import ADDRESSES_ENOUGH, TARGETS_MOST
-from queue_remote.route import Route
+from queue_remote.route import lookup, stub
+from queue_remote.route.lookup import Unroutable
+from queue_remote.route.order import ADDRESSES_ENOUGH, TARGETS_MOST
+from queue_remote.route.route import Route
 from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE
 from support.remote_daemon import RemoteHome
 from support.routes import find, find_often, router_of

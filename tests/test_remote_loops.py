@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from queue_remote.ourselves import own_names
+from queue_remote.route.ourselves import own_names
+from queue_smtp.client import SmtpClient
+from queue_smtp.session import Phase, Session
 from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE, PERMANENT, TEMPORARY, Report
-from queue_wire.smtp_client import SmtpClient
-from queue_wire.smtp_session import Phase, Session
 from support.dns_server import DnsServer
 from support.raw_server import Peer, RawServer
 from support.remote_daemon import RemoteDaemon, RemoteHome
@@ -18,7 +18,9 @@ TEXT = b"Subject: hello\n\nA message.\n"
 # Mail exchangers are asked at port 25, and loopback addresses are this host's.
 ELSEWHERE = """
 import sys
-from queue_remote import main, ourselves, route
+from queue_remote import main
+from queue_remote.route import ourselves
+from queue_remote.route import route
 route.SMTP_PORT = int(sys.argv[1])
 ourselves.Ourselves.is_address = lambda self, address: False
 sys.exit(main.main(["queue-remote", "--home", sys.argv[2]]))

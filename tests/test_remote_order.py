@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_remote.order import HOST_ADDRESSES_MOST, Target, in_turn
+from queue_remote.route.order import HOST_ADDRESSES_MOST, Target, in_turn
 
 
 def host(name: str, *addresses: str) -> list[Target]:

@@ -10,7 +10,7 @@ import pytest
 
 from queue_base.home import Home
 from queue_remote import program_run
-from queue_remote.message import open_message
+from queue_remote.message.file import open_message
 from queue_remote.program import Programs
 from queue_wire.job import Job
 from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE, PERMANENT, SUCCESS, TEMPORARY, Report

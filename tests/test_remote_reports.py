@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_wire import remote_reports
+from queue_remote import remote_reports
+from queue_remote.remote_reports import unpack_reports
 from queue_wire.errors import FormatError
-from queue_wire.remote_reports import unpack_reports
 from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE
 
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from queue_remote.lookup import Unroutable
-from queue_remote.order import Target
-from queue_remote.ourselves import Ourselves
+from queue_remote.route.lookup import Unroutable
+from queue_remote.route.order import Target
+from queue_remote.route.ourselves import Ourselves
 from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE
 from support.dns_server import DnsServer
 from support.raw_server import RawServer

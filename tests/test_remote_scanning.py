@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from queue_remote.message import CHUNK, Message, open_message
-from queue_remote.scanning import Scans
-from queue_wire.message_facts import Facts
+from queue_remote.message.facts import Facts
+from queue_remote.message.file import CHUNK, Message, open_message
+from queue_remote.message.scanning import Scans
 
 
 class Counting(Message):

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from queue_remote import sts, sts_fetch
-from queue_remote.contexts import Contexts
-from queue_remote.lookup import Resolver
-from queue_remote.sts import FAILURE_SECONDS, REFRESH_SECONDS, Found, StsCache
-from queue_wire.smtproutes import Relay
+from queue_remote.route.lookup import Resolver
+from queue_remote.tls import sts, sts_fetch
+from queue_remote.tls.contexts import Contexts
+from queue_remote.tls.sts import FAILURE_SECONDS, REFRESH_SECONDS, Found, StsCache
+from queue_wire.control.smtproutes import Relay
 from support.authority import Certificate
 from support.dns_server import DnsServer
 from support.policy_server import PATH, PolicyServer

@@ -31,7 +31,8 @@ RECORDS = {
 # A queue-remote for which HTTPS has another port than 443.
 COMMAND = """
 import sys
-from queue_remote import main, sts_fetch
+from queue_remote import main
+from queue_remote.tls import sts_fetch
 sts_fetch.HTTPS_PORT = {port}
 sys.exit(main.main(["queue-remote", "--home", sys.argv[1]]))
 """

@@ -17,8 +17,10 @@ TEXT = b"Subject: hello\n\nA message.\n"
 # A queue-remote whose every target has the plan that {} makes.
 PLANNED = """
 import ssl, sys
-from queue_remote import main, tls, tlspolicy
-from queue_wire.smtp_session import Tls
+from queue_remote import main
+from queue_remote.tls import plan as tls
+from queue_remote.tls import policy as tlspolicy
+from queue_smtp.session import Tls
 context = ssl.create_default_context()
 context.check_hostname = False
 context.verify_mode = ssl.CERT_NONE

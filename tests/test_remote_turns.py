@@ -9,13 +9,13 @@ import pytest
 
 from queue_base.home import Home
 from queue_remote.connection import TURN_MOST, Connection
-from queue_remote.dkim_keys import read_keyring
-from queue_remote.message import CHUNK, Message, open_message
-from queue_remote.signing import Signing
-from queue_wire import mail_header
-from queue_wire.mail_header import AUTHOR_MOST, find_author
-from queue_wire.smtp_reply import LINES_MAX
-from queue_wire.smtp_session import Phase
+from queue_remote.message import header as mail_header
+from queue_remote.message.dkim_keys import read_keyring
+from queue_remote.message.file import CHUNK, Message, open_message
+from queue_remote.message.header import AUTHOR_MOST, find_author
+from queue_remote.message.signing import Signing
+from queue_smtp.reply import LINES_MAX
+from queue_smtp.session import Phase
 from support.dkim_keys import DkimZone, put_key
 from support.remote_daemon import RemoteHome
 from support.smtp_script import ready, run, transaction

@@ -10,7 +10,7 @@ from queue_send.attempt import Group
 from queue_send.destination import Limits
 from queue_send.events import Settings
 from queue_send.explaining import Explaining
-from queue_wire.facts import RELAY
+from queue_wire.admin.facts import RELAY
 from support.limited import limited
 from support.recorder import Recorder
 from test_send_scheduler import DOMAINS, LIMITS, SETTINGS, Machine

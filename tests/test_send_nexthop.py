@@ -1,8 +1,8 @@
 """Which recipients go in one job: those whose mail goes the same way."""
 
 from queue_send.nexthop import group_recipients
-from queue_wire.destinationlimits import NO_LINES, Lines, choose_way, join_lines, unpack_limits, unpack_rates
-from queue_wire.smtproutes import unpack_routes
+from queue_wire.control.destinationlimits import NO_LINES, Lines, choose_way, join_lines, unpack_limits, unpack_rates
+from queue_wire.control.smtproutes import unpack_routes
 
 ROUTES = unpack_routes(
     b"a.example:one,two:26\nb.example:One , two:26\nc.example:two:26,one\nd.example:one\nRelayed.example:one\n"

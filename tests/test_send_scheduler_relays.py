@@ -11,8 +11,8 @@ from queue_send.destination import Limits
 from queue_send.events import Settings
 from queue_send.named import Named
 from queue_send.nexthop import group_recipients
-from queue_wire.destinationlimits import Lines, join_lines, unpack_limits, unpack_rates
-from queue_wire.smtproutes import Routes, unpack_routes
+from queue_wire.control.destinationlimits import Lines, join_lines, unpack_limits, unpack_rates
+from queue_wire.control.smtproutes import Routes, unpack_routes
 from test_send_scheduler import LIFETIME, Machine
 
 DOMAINS = [b"a", b"b", b"slow", b"r1", b"r2", b"r3", b"q1", b"q2"]

@@ -175,7 +175,7 @@ def test_newaliases_does_nothing_and_says_nothing(home: Home, tmp_path: Path) ->
 def test_the_ordinary_path_imports_nothing_heavy(home: Home) -> None:
     heavy = "typing collections re enum signal socket subprocess contextlib dataclasses functools shutil email asyncio"
     script = (
-        "import sys; before = set(sys.modules); from queue_inject.sendmail import main; code = main(sys.argv)\n"
+        "import sys; before = set(sys.modules); from queue_inject.sendmail.main import main; code = main(sys.argv)\n"
         "print(' '.join(set(sys.modules) - before)); sys.exit(code)"
     )
     done = subprocess.run(

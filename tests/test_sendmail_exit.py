@@ -9,7 +9,7 @@ import pytest
 from queue_base.draft import CONFIG, NO_MEMORY, READ, TOO_LONG, WRITE, QueueTrouble
 from queue_base.errors import Permanent, Temporary, Usage
 from queue_base.home import Home
-from queue_inject.sendmail_exit import exit_code
+from queue_inject.sendmail.exit_codes import exit_code
 from queue_wire.errors import FormatError
 from support.injectors import file_limit, is_empty, run, sendmail
 from support.suite import program

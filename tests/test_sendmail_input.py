@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_inject.sendmail_input import take_message
+from queue_inject.sendmail.input import take_message
 
 FROM = b"From ann@example.org Thu Jan  1 00:00:00 1970\n"
 CASES = [

@@ -111,7 +111,7 @@ def test_bs_greets_with_554_and_waits_for_quit(home: Home) -> None:
 
 
 def test_a_user_who_may_not_write_to_the_queue_sends_with_its_uid(shared: Home) -> None:
-    command = [*as_user(USER, "queue_inject.sendmail"), "--home", shared.path]
+    command = [*as_user(USER, "queue_inject.sendmail.main"), "--home", shared.path]
     sent = run([*command, "-i", "-f", "s@x.y", "b@x.y"], b"Subject: x\n\n.\nbody")
     assert sent == (0, b"", b"") and queued(shared) == []
     with PickupDaemon(shared):
@@ -126,7 +126,7 @@ def test_a_user_who_may_not_read_the_queue_is_told_so_with_77(shared: Home) -> N
     # A queue that is ours is never closed to us.
     need_root()
     os.chmod(shared.queue, 0o711)
-    command = [*as_user(USER, "queue_inject.sendmail"), "--home", shared.path]
+    command = [*as_user(USER, "queue_inject.sendmail.main"), "--home", shared.path]
     for option in ("-bp", "-q"):
         outcome = run([*command, option])
         assert outcome.code == 77 and b"permission denied" in outcome.error, outcome

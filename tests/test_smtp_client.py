@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_wire.smtp_session import Phase
-from queue_wire.smtp_transaction import Transaction
+from queue_smtp.session import Phase
+from queue_smtp.transaction import Transaction
 from support.smtp_script import PIPELINING, PLAIN, opening, ready, run, transaction
 
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_wire.smtp_auth import Credentials
-from queue_wire.smtp_session import Phase, Tls
+from queue_smtp.auth import Credentials
+from queue_smtp.session import Phase, Tls
 from support.smtp_script import PIPELINING, PLAIN, opening, ready, run, transaction, verdicts
 
 DIED = b"Connected to 192.0.2.1 but connection died. (#4.4.2)\nAt RCPT: it closed the connection\n"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from queue_wire.smtp_session import Phase, Tls
+from queue_smtp.session import Phase, Tls
 from support.smtp_script import ANN, EHLO, PLAIN, STARTTLS, opening, ready, run, transaction
 
 HELO = b"HELO client.example\r\n"

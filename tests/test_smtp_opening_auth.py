@@ -4,9 +4,9 @@ from base64 import b64encode
 
 import pytest
 
+from queue_smtp.auth import Credentials, Mechanism
+from queue_smtp.session import Phase, Tls
 from queue_wire.errors import FormatError
-from queue_wire.smtp_auth import Credentials, Mechanism
-from queue_wire.smtp_session import Phase, Tls
 from support.smtp_script import ANN, EHLO, PLAIN, STARTTLS, opening
 
 IN_CLEAR = ANN._replace(clear=True)
@@ -79,7 +79,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, *replies: bytes) -> tuple[bytes, Phas
     def choose(offered: bytes, credentials: Credentials, secure: bool) -> Mechanism:
         return Questions()
 
-    monkeypatch.setattr("queue_wire.smtp_opening.choose", choose)
+    monkeypatch.setattr("queue_smtp.opening.choose", choose)
     client = opening(Tls.DONE, ANN)
     said = client.feed(STARTTLS)
     return said.removeprefix(EHLO) + b"".join([client.feed(reply + b"\r\n") for reply in replies]), client.phase

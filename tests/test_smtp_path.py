@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from queue_smtp.path import PATH_MOST, pack_path, pack_utf8_path
 from queue_wire.errors import FormatError
-from queue_wire.smtp_path import PATH_MOST, pack_path, pack_utf8_path
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_wire.smtp_client import FLIGHT_MOST, SmtpClient
-from queue_wire.smtp_session import Phase, Session, Tls
-from queue_wire.smtp_text import Verdict
+from queue_smtp.client import FLIGHT_MOST, SmtpClient
+from queue_smtp.session import Phase, Session, Tls
+from queue_smtp.text import Verdict
 from support.smtp_script import PEER, PIPELINING, PLAIN, opening, ready, run, transaction, verdicts
 
 GO = b"354 go\r\n"

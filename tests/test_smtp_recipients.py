@@ -3,10 +3,10 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from queue_wire.dotstuff import END
-from queue_wire.smtp_client import SmtpClient
-from queue_wire.smtp_session import Phase
-from queue_wire.smtp_transaction import Transaction
+from queue_smtp.client import SmtpClient
+from queue_smtp.dotstuff import END
+from queue_smtp.session import Phase
+from queue_smtp.transaction import Transaction
 from support.smtp_script import PIPELINING, PLAIN, ready
 
 ANSWERS = [b"250 ok", b"550 no", b"450 later", b"354 go", b"503 bad sequence", b"221 bye", b"421 busy"]

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from queue_base.errors import Temporary
 from queue_base.home import Home
 from queue_remote.credentials import Logins, read_logins
-from queue_remote.lookup import Unroutable
-from queue_remote.order import Target
+from queue_remote.route.lookup import Unroutable
+from queue_remote.route.order import Target
+from queue_remote.smtpauth import unpack_logins
+from queue_smtp.auth import Credentials
 from queue_wire.errors import FormatError
-from queue_wire.smtp_auth import Credentials
-from queue_wire.smtpauth import unpack_logins
 from support.remote_daemon import RemoteHome
 from support.tools import need_root, need_shared_python
 

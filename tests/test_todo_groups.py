@@ -19,10 +19,10 @@ from queue_base.states import Presence
 from queue_todo.classify import PIECE, Group
 from queue_todo.pending import SLICE, Pending
 from queue_wire.address import DOUBLE_BOUNCE_SENDER
+from queue_wire.control.rewrite import Rules
 from queue_wire.envelope import TodoReader
 from queue_wire.notice import EXIT, WRITTEN, Ask, pack_ask, pack_log, unpack_notice
 from queue_wire.recipients import unpack_pending
-from queue_wire.rewrite import Rules
 from support.home import make_home
 from support.inflow import patched_programs
 from support.queued import queue_message

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_wire.control import unpack_map, unpack_set
-from queue_wire.rewrite import LOCAL, REMOTE, Rules, rewrite, split_recipients
+from queue_wire.control.lines import unpack_map, unpack_set
+from queue_wire.control.rewrite import LOCAL, REMOTE, Rules, rewrite, split_recipients
 
 RULES = Rules(
     envnoathost=b"me.example",

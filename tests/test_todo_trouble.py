@@ -12,7 +12,7 @@ from queue_base.layout import Layout, open_layout
 from queue_base.states import Presence
 from queue_todo.classify import Group, confirm
 from queue_todo.pending import RETRY_AFTER, Pending
-from queue_wire.rewrite import Rules
+from queue_wire.control.rewrite import Rules
 from support.piped import limit_files
 from support.queued import put_mess, put_todo, queue_message
 from support.suite import wait_until

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_wire.assign import ID_MOST, LINE_MOST, Assignment, lookup_keys, unpack_assign, unpack_record
+from queue_wire.control.assign import ID_MOST, LINE_MOST, Assignment, lookup_keys, unpack_assign, unpack_record
 from queue_wire.errors import FormatError
 
 GOOD = b"=joe:joe:507:100:/home/joe:::\n"

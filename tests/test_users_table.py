@@ -10,8 +10,8 @@ from queue_base.errors import Temporary
 from queue_base.home import Home
 from queue_base.rules import read_rules
 from queue_local.users import NOT_AS_ROOT, find_recipient
+from queue_wire.control.rewrite import LOCAL, rewrite
 from queue_wire.mailbox import Account
-from queue_wire.rewrite import LOCAL, rewrite
 from support.assigned import assign
 from support.home import make_home
 from support.tables import Row, read_table

@@ -3,7 +3,7 @@
 import pytest
 
 from queue_send.overdue import GRACE
-from queue_wire.cause import ASIDE, DUE, FLIES, FULL, LANDS, RATE, WINDOW
+from queue_wire.admin.cause import ASIDE, DUE, FLIES, FULL, LANDS, RATE, WINDOW
 from support.watched import FLIGHT, LIFETIME, SETTINGS, START, Watched
 
 LATE = 10 * 400 + 1  # Ten times the first interval of the quadratic schedule for remote mail.

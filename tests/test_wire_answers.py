@@ -4,8 +4,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_wire.cause import KINDS, Cause, describe, pack_cause, unpack_cause
-from queue_wire.control_socket import (
+from queue_wire.admin.cause import KINDS, Cause, describe, pack_cause, unpack_cause
+from queue_wire.admin.facts import (
+    ALIVE,
+    DEAD,
+    PROBED,
+    RELAY,
+    ChannelFact,
+    DestinationFact,
+    pack_channel,
+    pack_destination,
+    unpack_channel,
+    unpack_destination,
+)
+from queue_wire.admin.socket import (
     DESTINATIONS,
     NEWS,
     TOTALS,
@@ -19,18 +31,6 @@ from queue_wire.control_socket import (
     unpack_request,
 )
 from queue_wire.errors import FormatError
-from queue_wire.facts import (
-    ALIVE,
-    DEAD,
-    PROBED,
-    RELAY,
-    ChannelFact,
-    DestinationFact,
-    pack_channel,
-    pack_destination,
-    unpack_channel,
-    unpack_destination,
-)
 from queue_wire.netstring import NetstringReader
 from support import strategies
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_wire.control_socket import (
+from queue_wire.admin.socket import (
     COMMANDS,
     HOLD,
     IDS_MOST,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_wire.destinationlimits import (
+from queue_wire.control.destinationlimits import (
     Line,
     choose_way,
     find_limits,
@@ -16,9 +16,9 @@ from queue_wire.destinationlimits import (
     unpack_rates,
     warn_of,
 )
+from queue_wire.control.rewrite import Rules
+from queue_wire.control.smtproutes import unpack_routes
 from queue_wire.errors import FormatError
-from queue_wire.rewrite import Rules
-from queue_wire.smtproutes import unpack_routes
 
 RULES = Rules(b"me.example", frozenset([b"me.example"]), frozenset(), {})
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from queue_wire import mime_encode
-from queue_wire.downgrade import Downgrade
+from queue_remote.message import mime_encode
+from queue_remote.message.downgrade import Downgrade
 from queue_wire.errors import FormatError
 
 LONG = b"word " * 300 + b"\n"

@@ -8,10 +8,10 @@ import tracemalloc
 
 import pytest
 
-from queue_remote.converter import most_written
-from queue_wire.downgrade import Downgrade
+from queue_remote.message.converter import most_written
+from queue_remote.message.downgrade import Downgrade
+from queue_remote.message.mime_parts import find_parts
 from queue_wire.errors import FormatError
-from queue_wire.mime_parts import find_parts
 
 SIZE = 2_000_000
 CPU_SECONDS = 6.0

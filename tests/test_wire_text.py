@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from queue_wire import logline
 from queue_wire.address import bounce_recipient, is_verp, split_address, verp_sender
-from queue_wire.control import (
+from queue_wire.control.lines import (
     unpack_line,
     unpack_lines,
     unpack_map,

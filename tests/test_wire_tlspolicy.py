@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from queue_remote.tls.tlspolicy import Level, Use, unpack_policies, unpack_policy
+from queue_wire.control.hostmap import find_key
 from queue_wire.errors import FormatError
-from queue_wire.hostmap import find_key
-from queue_wire.tlspolicy import Level, Use, unpack_policies, unpack_policy
 
 
 @pytest.mark.parametrize("level", list(Level))

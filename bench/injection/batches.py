@@ -14,9 +14,9 @@ from pathlib import Path
 
 from queue_base.home import Home
 from queue_base.layout import open_layout
-from queue_wire.bsmtp import pack_bsmtp
-from queue_wire.mbox import quote_mbox
-from queue_wire.netstring_batch import pack_pair
+from queue_inject.batch.bsmtp import pack_bsmtp
+from queue_inject.batch.mbox import quote_mbox
+from queue_inject.batch.netstrings import pack_pair
 from support.home import make_home
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -3,8 +3,6 @@
 from array import array
 from typing import NamedTuple
 
-from usage import Parser, amount, count, count_or_none
-
 from queue_send.destination import Limits
 from queue_send.events import Settings
 from simulation.clock import Result, run, watches
@@ -13,6 +11,7 @@ from simulation.ours import Ours
 from simulation.plain import Plain
 from simulation.traffic import Traffic, build_traffic, healthy_only, needs
 from simulation.world import HEALTHY, KINDS, Host, Shape, build_world, rates
+from usage import Parser, amount, count, count_or_none
 
 HOUR = 3600.0
 DELAY_GOAL = 1.5

@@ -5,7 +5,7 @@ from random import Random
 from typing import NamedTuple
 
 from queue_send.named import Named
-from queue_wire.destinationlimits import join_lines, unpack_rates
+from queue_wire.control.destinationlimits import join_lines, unpack_rates
 
 HEALTHY, DEAD, SLOW, LIMITED, FLAPPING = "healthy", "dead", "slow", "limited", "flapping"
 KINDS = (HEALTHY, DEAD, SLOW, LIMITED, FLAPPING)

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from queue_base.home import Home
-from queue_wire.bsmtp import pack_bsmtp
-from queue_wire.mbox import quote_mbox
-from queue_wire.netstring_batch import pack_pair
+from queue_inject.batch.bsmtp import pack_bsmtp
+from queue_inject.batch.mbox import quote_mbox
+from queue_inject.batch.netstrings import pack_pair
 from support.injectors import Outcome, inject
 from support.suite import program
 

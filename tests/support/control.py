@@ -8,7 +8,7 @@ from pathlib import Path
 from queue_base.home import Home
 from queue_base.layout import open_layout
 from queue_base.marks import birth_of
-from queue_wire.control_socket import TOTALS, Reply, Request, pack_request, unpack_reply
+from queue_wire.admin.socket import TOTALS, Reply, Request, pack_request, unpack_reply
 from queue_wire.ids import pack_long_id
 from queue_wire.netstring import NetstringReader
 from support.suite import BIN, program, wait_until

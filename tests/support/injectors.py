@@ -31,7 +31,7 @@ USER = 12346 if ROOT else os.geteuid()
 _AS_USER = """
 import ctypes, os, sys
 import queue_base.accounts as accounts, queue_inject.drop, queue_inject.enqueue, queue_inject.main, queue_inject.opening
-import queue_inject.sendmail, queue_inject.sendmail_queue
+import queue_inject.sendmail.main, queue_inject.sendmail.queue
 uid = int(sys.argv[1])
 if os.geteuid() == 0:
     os.setgroups([]), os.setgid(uid), os.setuid(uid)
@@ -200,7 +200,7 @@ class PickupDaemon:
         self, home: Home, preexec: Callable[[], None] | None = None, scan_every: float | None = None
     ) -> None:
         """`scan_every` are seconds between scans, where they are to be fewer than in earnest."""
-        script = "import sys, queue_inject.maildrop as m, queue_inject.pickup as p; "
+        script = "import sys, queue_inject.pickup.maildrop as m, queue_inject.pickup.main as p; "
         # A group is what the constants say, however slow the machine is.
         script += "p.RETRY_SECONDS = p.LOOK_SECONDS = 0.1; m.GROUP_SECONDS = 3600.0; "
         if scan_every is not None:

@@ -1,8 +1,8 @@
 """The scheduler's limits of single destinations, from the lines of the control files."""
 
 from queue_send.named import Named
-from queue_wire.destinationlimits import join_lines, unpack_limits, unpack_rates
-from queue_wire.smtproutes import unpack_routes
+from queue_wire.control.destinationlimits import join_lines, unpack_limits, unpack_rates
+from queue_wire.control.smtproutes import unpack_routes
 
 
 def limited(limits: bytes = b"", rates: bytes = b"", routes: bytes = b"", local: bool = False) -> Named:

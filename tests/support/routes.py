@@ -5,7 +5,7 @@ import asyncio
 import uvloop
 
 from queue_base.home import Home
-from queue_remote.route import Route, Router
+from queue_remote.route.route import Route, Router
 from queue_remote.settings import read_settings
 from support.remote_daemon import RemoteHome
 

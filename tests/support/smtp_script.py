@@ -1,10 +1,10 @@
 """An SMTP client's state machine, ready for mail, and scripted replies to play to it."""
 
-from queue_wire.smtp_auth import Credentials
-from queue_wire.smtp_client import SmtpClient
-from queue_wire.smtp_session import Phase, Session, Tls
-from queue_wire.smtp_text import Verdict
-from queue_wire.smtp_transaction import Transaction
+from queue_smtp.auth import Credentials
+from queue_smtp.client import SmtpClient
+from queue_smtp.session import Phase, Session, Tls
+from queue_smtp.text import Verdict
+from queue_smtp.transaction import Transaction
 
 PEER = b"192.0.2.1"
 EHLO = b"EHLO client.example\r\n"

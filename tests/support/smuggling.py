@@ -8,7 +8,7 @@ taken for a line end.
 import itertools
 from collections.abc import Iterator
 
-from queue_remote.message import CHUNK
+from queue_remote.message.file import CHUNK
 
 SMUGGLED = b"smuggled@evil.example"
 

@@ -11,7 +11,7 @@ from queue_send.overdue import Dates, Rule
 from queue_send.patrol import Patrol
 from queue_send.retry import QUADRATIC, SKIP_REMOTE, next_attempt, within_lifetime
 from queue_send.scheduler import Scheduler
-from queue_wire.cause import Cause
+from queue_wire.admin.cause import Cause
 from support.limited import limited
 
 START = 1_000_000_000

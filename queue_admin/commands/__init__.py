@@ -1,0 +1,1 @@
+"""The subcommands of queuectl, one a module."""

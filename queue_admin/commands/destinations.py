@@ -1,0 +1,106 @@
+"""queuectl destinations: where mail goes and what is in its way, as queue-send knows it. Reads only."""
+
+import json
+from collections.abc import Iterator
+
+import click
+
+from queue_admin.accounts import be_owner
+from queue_admin.asking import Knowing, NoAnswer
+from queue_admin.detail import CHANNELS
+from queue_admin.text import visible, word
+from queue_base.errors import Temporary
+from queue_base.home import find_home
+from queue_base.layout import open_layout
+from queue_wire.admin.facts import ALIVE, DEAD, RELAY, ChannelFact, DestinationFact
+from queue_wire.moment import moment
+
+HEAD = (
+    "channel", "nexthop", "state", "queued", "aside", "flying", "window", "failures", "deferred", "rate", "next",
+    "limits",
+)  # fmt: skip
+LEFT = 3  # Columns of words; what follows is numbers.
+
+
+@click.command("destinations")
+@click.argument("names", nargs=-1, metavar="[NEXTHOP]...")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Default text.")
+@click.pass_context
+def command(context: click.Context, names: tuple[str, ...], form: str) -> None:
+    """Show where mail goes now, and what is in its way, as queue-send knows it.
+
+    One line a nexthop, those with the most mail waiting first: a domain, or the relay that smtproutes has for it;
+    for local mail the recipient. `queued` are its messages in memory, `aside` those that wait on the disk until it has
+    room, `flying` jobs in flight, of `window` at the most; `failures` windows of them without a host; `deferred`
+    recipients deferred without an attempt since it is dead. `next` is the next probe, or the next message that its
+    rate allows. `limits` is the line of control/destinationlimits or destinationrate that holds for it. Where a domain
+    that a relay takes mail for has such a line, the line with state `relay` is for all that goes by that relay, and
+    its `flying`, `window` and `rate` hold over them. Mail that waits for its next attempt is not counted here.
+
+    \b
+    Examples:
+      queuectl destinations
+      queuectl destinations example.net relay.example.org:2525
+    """
+    home = find_home(context.obj)
+    be_owner(home)
+    open_layout(home.queue)
+    try:
+        with Knowing(home) as knowing:
+            totals, read = knowing.totals()
+            found = [
+                (channel, each) for channel in CHANNELS for each in knowing.destinations(channel, names)
+            ]
+    except NoAnswer as error:
+        raise Temporary(f"unable to show destinations: {str(error).removeprefix('not known: ')}") from error
+    found.sort(key=lambda pair: (-pair[1].queued - pair[1].aside, -pair[1].flying, pair[0], pair[1].nexthop))
+    for line in _objects(found) if form == "json" else _text(totals, read, found):
+        print(line)
+
+
+def _objects(found: list[tuple[str, DestinationFact]]) -> Iterator[str]:
+    """Yield a JSON object a destination; times in seconds since the epoch, null for none."""
+    for channel, each in found:
+        facts: dict[str, object] = {"channel": channel, **each._asdict()}
+        facts |= {"state": each.state.decode("ascii"), "nexthop": visible(each.nexthop)}
+        facts |= {"probe": each.probe or None, "next": each.next or None, "cohorts": each.cohorts / 100}
+        facts |= {"limits": each.limits.decode("ascii") or None, "relay": visible(each.relay) or None}
+        yield json.dumps(facts)
+
+
+def _text(totals: list[ChannelFact], read: bool, found: list[tuple[str, DestinationFact]]) -> Iterator[str]:
+    for each in totals:
+        yield (
+            f"{each.channel.decode('ascii')}: {each.active}/{each.active_limit} messages active,"
+            f" {each.waiting} waiting, {each.running}/{each.concurrency} deliveries in flight"
+        )
+    if not read:
+        yield "backlog: still being read"
+    if not found:
+        return
+    rows = [HEAD, *(_row(channel, each) for channel, each in found)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
+    for row in rows:
+        cells = [
+            cell.ljust(width) if column < LEFT else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield "  ".join(cells).rstrip()
+
+
+def _row(channel: str, each: DestinationFact) -> tuple[str, ...]:
+    when = each.probe if each.state == DEAD else each.next if each.state in (ALIVE, RELAY) else 0
+    return (
+        channel,
+        word(each.nexthop) or "-",
+        each.state.decode("ascii"),
+        str(each.queued),
+        str(each.aside),
+        str(each.flying),
+        str(each.window),
+        f"{each.cohorts / 100:g}",
+        str(each.turned_away),
+        f"{each.messages}/{each.seconds}" if each.messages else "-",
+        moment(when) if when else "-",
+        each.limits.decode("ascii", "replace") or "-",
+    )

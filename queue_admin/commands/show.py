@@ -1,0 +1,148 @@
+"""queuectl show ID: everything on disk about one message, and what queue-send knows of it. Reads only."""
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+
+import click
+
+from queue_admin.accounts import be_owner
+from queue_admin.asking import Knowing, NoAnswer
+from queue_admin.detail import CHANNELS, Detail, failures, mark_reason
+from queue_admin.survey import Sight, look, open_regular, read_head
+from queue_admin.text import span, visible, word
+from queue_base.errors import Permanent, Temporary, Usage, reason
+from queue_base.home import Home, find_home
+from queue_base.layout import Layout, open_layout
+from queue_wire.admin.cause import describe as describe_cause
+from queue_wire.errors import FormatError
+from queue_wire.ids import unpack_long_id
+from queue_wire.moment import moment
+
+HEADER_MAX = 65536
+NEWLINE = b"\n"
+KINDS = ("mess", "intd", "todo", "info", "local", "remote", "bounce")
+
+
+@click.command("show")
+@click.argument("name", metavar="ID")
+@click.option("--raw", is_flag=True, help="Print the message itself, byte for byte, and nothing else.")
+@click.pass_context
+def command(context: click.Context, name: str, raw: bool) -> None:
+    """Show everything about one message.
+
+    That is its state, files, envelope, what queue-send does with it now or why it waits, each recipient, failures so
+    far, and its header.
+    ID is a long id as `queuectl list` prints it, or a bare inode number. A long id never shows a later
+    message that has the same number.
+
+    \b
+    Examples:
+      queuectl show 457-h5x3k2j1z9
+      queuectl show --raw 457 >message
+    """
+    home = find_home(context.obj)
+    be_owner(home)
+    layout = open_layout(home.queue)
+    sight = find_message(layout, name)
+    if raw:
+        _copy(layout.mess(sight.message))
+        return
+    for line in describe(home, layout, sight):
+        print(line)
+
+
+def find_message(layout: Layout, name: str) -> Sight:
+    """Return the message that a person named. Raises Usage for no id, Permanent where there is none such."""
+    try:
+        message, birth = unpack_long_id(name)
+    except FormatError as error:
+        raise Usage(f"unable to find message: {error}") from error
+    sight = look(layout, message)
+    if sight is None:
+        raise Permanent(f"unable to find message {name}: no such message")
+    if birth is not None and sight.birth != birth:
+        raise Permanent(f"unable to find message {name}: no such message (inode reused by {sight.long_id})")
+    return sight
+
+
+def describe(home: Home, layout: Layout, sight: Sight) -> Iterator[str]:
+    """Yield the lines of the description."""
+    detail = Detail(layout, sight)
+    now = time.time()
+    yield f"message: {sight.long_id}"
+    yield f"state: {sight.state}"
+    if sight.birth is not None:
+        yield f"birth: {moment(sight.birth / 1e6)}, {span(now - sight.birth / 1e6)} ago"
+    if sight.size is not None:
+        yield f"bytes: {sight.size}"
+    yield f"files: {' '.join(_files(layout, sight))}"
+    if detail.uid is not None:
+        yield f"injected by uid: {detail.uid}"
+    if detail.sender is not None:
+        yield f"sender: <{word(detail.sender)}>"
+    for name, kind in (("hold", "held"), ("corrupt", "corrupt")):
+        if getattr(sight, kind):
+            yield f"{kind}: {visible(mark_reason(layout, name, sight.message))}"
+    for trouble in detail.trouble:
+        yield f"unreadable: {trouble}"
+    yield from _now(home, sight, detail)
+    yield from _recipients(detail, now)
+    for address, text in failures(layout, sight.message):
+        yield f"failed: <{word(address)}>: {visible(text.replace(NEWLINE, b' / '))}"
+    yield from _header(layout, sight)
+
+
+def _now(home: Home, sight: Sight, detail: Detail) -> Iterator[str]:
+    """Yield what is being done with it, or why it waits: what queue-send says."""
+    if not (sight.presence.todo or sight.presence.info):
+        return  # It is being injected, and nobody but its injector knows of it.
+    try:
+        with Knowing(home) as knowing:
+            for cause in knowing.why(sight.long_id, detail):
+                channel = f"{cause.channel.decode('ascii')}: " if cause.channel else ""
+                yield f"now: {channel}{describe_cause(cause)}"
+    except NoAnswer as error:
+        yield f"now: {error}"
+
+
+def _recipients(detail: Detail, now: float) -> Iterator[str]:
+    if detail.unsorted:
+        yield f"recipients, not yet classified: {len(detail.unsorted)}"
+        yield from (f"  pending <{word(address)}>" for address in detail.unsorted)
+    for name in CHANNELS:
+        channel = detail.channels.get(name)
+        if channel is None:
+            continue
+        due = channel.next_attempt
+        when = "" if not channel.left else "; next attempt now" if due <= now else f"; next attempt {moment(due)}"
+        yield f"{name}: {channel.done} done, {channel.left} left{when}"
+        yield from (f"  {'done' if done else 'pending'} <{word(address)}>" for done, address in channel.recipients)
+
+
+def _files(layout: Layout, sight: Sight) -> list[str]:
+    own = {"todo": layout.todo, "intd": layout.intd, "bounce": layout.bounce}
+    paths = {kind: own[kind](sight.message) if kind in own else layout.hashed(kind, sight.message) for kind in KINDS}
+    return [os.path.relpath(path, layout.queue) for kind, path in paths.items() if getattr(sight.presence, kind)]
+
+
+def _header(layout: Layout, sight: Sight) -> Iterator[str]:
+    try:
+        data = read_head(layout.mess(sight.message), HEADER_MAX)
+    except OSError:
+        return
+    yield "header:"
+    for line in (NEWLINE + data).split(NEWLINE * 2, 1)[0].removesuffix(NEWLINE).split(NEWLINE)[1:]:
+        yield "  " + visible(line.replace(b"\t", b" "))
+
+
+def _copy(path: str) -> None:
+    sys.stdout.flush()
+    try:
+        source = open_regular(path)
+    except OSError as error:
+        raise Temporary(f"unable to read {path}: {reason(error)}") from error
+    with os.fdopen(source, "rb") as message:
+        shutil.copyfileobj(message, sys.stdout.buffer, 1 << 20)

@@ -1,0 +1,71 @@
+"""queuectl users: makes users/cdb, and tells whose an address is."""
+
+import os
+
+import click
+
+from queue_admin.mailbox_story import tell_mailbox
+from queue_admin.text import visible
+from queue_admin.users_build import build_users
+from queue_base.errors import PERMANENT, complain
+from queue_base.home import Home, find_home
+from queue_base.rules import read_rules
+from queue_wire.control.rewrite import LOCAL, Rules, rewrite
+
+
+@click.group("users")
+def command() -> None:
+    """Say who has which local addresses.
+
+    \b
+    Examples:
+      queuectl users build
+      queuectl users find joe-list@example.org
+    """
+
+
+@command.command("build")
+@click.pass_context
+def build(context: click.Context) -> None:
+    """Make users/cdb from users/assign.
+
+    Deliveries that start from now on go by it. Where a line of users/assign is wrong, it is named, and the users/cdb
+    that is there stays.
+    """
+    built = build_users(find_home(context.obj))
+    print(f"made {built.path}: {built.count} assignments")
+    for key in built.to_root:
+        complain("queuectl", f"warning: {visible(key)} has uid 0; nothing is delivered as root, its mail is deferred")
+
+
+@command.command("find")
+@click.argument("addresses", metavar="ADDRESS...", nargs=-1, required=True)
+@click.pass_context
+def find(context: click.Context, addresses: tuple[str, ...]) -> None:
+    """Tell whose an address is, and why, and which .qmail file decides what becomes of its mail.
+
+    Exit 0: it is somebody's. 100: it has no mailbox, or is not local at all. 111: its mail would be deferred now.
+
+    \b
+    Examples:
+      queuectl users find joe
+      queuectl users find joe-list@example.org info@virtual.example
+    """
+    home = find_home(context.obj)
+    rules = read_rules(home)
+    context.exit(max([_find(home, rules, os.fsencode(address)) for address in addresses]))
+
+
+def _find(home: Home, rules: Rules, address: bytes) -> int:
+    steps: list[bytes] = []
+    channel, target = rewrite(address, rules, steps)
+    print(visible(address))
+    for step in steps:
+        print(f"  {visible(step)}")
+    if channel is not LOCAL:
+        print("  failure: it is remote, so it is nobody's here; queuectl route says where its mail goes")
+        return PERMANENT
+    lines, code = tell_mailbox(home, target)
+    for line in lines:
+        print(f"  {line}")
+    return code

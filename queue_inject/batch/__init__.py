@@ -1,0 +1,1 @@
+"""queue-inject --batch: many messages on stdin, in one of four formats."""

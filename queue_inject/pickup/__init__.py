@@ -1,0 +1,1 @@
+"""queue-pickup: copies mail from maildrop/ into the queue."""

@@ -1,0 +1,1 @@
+"""The sendmail command."""

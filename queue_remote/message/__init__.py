@@ -1,0 +1,1 @@
+"""The message as it is sent: its form, MIME conversions, DKIM."""

@@ -1,0 +1,136 @@
+"""The process that makes messages 7-bit or short-lined, for queue_remote.message.converting, which starts it.
+
+fd 0 is a socket (SOCK_SEQPACKET). A packet is a job, `seven-bit short-lines seconds bytes`, the first two 0 or 1, the
+others limits of CPU time and memory, with two descriptors: the message, and the file that takes the result. Each job
+has a process of its own, which is limited so, and in what it writes: what a message makes of the work ends that process
+and nothing else. One packet answers:
+
+    K size newlines     done: bytes in the file, and how many of them are LF
+    F reason            the message cannot be converted
+    E reason            the machine's fault: it may work later
+    X reason            a limit was exceeded
+
+The end of fd 0 ends it.
+"""
+
+import os
+import resource
+import signal
+import socket
+
+from queue_remote.message.downgrade import Downgrade
+from queue_smtp.dotstuff import normalize
+from queue_wire.errors import FormatError
+
+CHUNK = 65536
+_OUT_OF_MEMORY = 3
+_REASON_MOST = 1000
+# What the system sends where memory is short, and what people send. No limit that is set here ends a process so.
+_FROM_OUTSIDE = frozenset((signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
+
+
+def most_written(size: int) -> int:
+    """Return how large the result of a message of a size can be: quoted-printable takes three bytes for one."""
+    return 4 * size + 2 * 1024 * 1024
+
+
+def main() -> None:
+    """Take jobs until the end of fd 0."""
+    # It may be ignored by whoever started the suite, and then no child can be waited for.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.nice(5)
+    jobs = socket.socket(fileno=0)
+    while True:
+        job, descriptors, _, _ = socket.recv_fds(jobs, 100, 2)
+        if not job:
+            return
+        jobs.send(_run(job, descriptors))
+
+
+def _run(job: bytes, descriptors: list[int]) -> bytes:
+    """Do a job in a process of its own; return the answer."""
+    reading, writing = os.pipe()
+    try:
+        child = os.fork()
+    except OSError as error:
+        child = -1
+        answer = b"E " + (error.strerror or "").encode()
+    if child == 0:
+        _work(job, descriptors, writing)
+    os.close(writing)
+    for descriptor in descriptors:
+        os.close(descriptor)
+    if child > 0:
+        answer = os.read(reading, 2 * _REASON_MOST)
+        _, status = os.waitpid(child, 0)
+        answer = answer or _exceeded(os.waitstatus_to_exitcode(status), *job.split()[2:])
+    os.close(reading)
+    return answer
+
+
+def _exceeded(code: int, seconds: bytes, memory: bytes) -> bytes:
+    if code == -signal.SIGXCPU:
+        return b"X it takes over %s seconds of CPU time" % seconds
+    if code == _OUT_OF_MEMORY:
+        return b"X it takes over %s bytes of memory" % memory
+    if -code in _FROM_OUTSIDE:
+        return b"E the process that converts was ended by signal %d" % -code
+    return b"X the process that does it ended with %d" % code
+
+
+def _work(job: bytes, descriptors: list[int], writing: int) -> None:
+    """Do the job in this process, and end it."""
+    try:
+        # The other end would wait for this process if the one that started it were killed.
+        os.close(0)
+        source, target = descriptors
+        seven_bit, short_lines, seconds, memory = map(int, job.split())
+        for kind, most in (
+            (resource.RLIMIT_CORE, 0),
+            (resource.RLIMIT_CPU, seconds),
+            (resource.RLIMIT_AS, memory),
+            (resource.RLIMIT_FSIZE, most_written(os.fstat(source).st_size)),
+        ):
+            # At the hard limit of CPU time it is killed, at the soft one it is told so.
+            resource.setrlimit(kind, (most, most + 5 if kind == resource.RLIMIT_CPU else most))
+        os.write(writing, b"K %d %d" % _convert(source, target, bool(seven_bit), bool(short_lines)))
+        os._exit(0)
+    except FormatError as error:
+        os.write(writing, b"F " + str(error).encode("utf-8", "backslashreplace")[:_REASON_MOST])
+    except OSError as error:
+        os.write(writing, b"E " + (error.strerror or type(error).__name__).encode())
+    except MemoryError:
+        os._exit(_OUT_OF_MEMORY)
+    except BaseException as error:
+        os.write(writing, b"X " + f"{type(error).__name__}: {error}".encode("utf-8", "backslashreplace")[:_REASON_MOST])
+    finally:
+        os._exit(1)
+
+
+def _convert(source: int, target: int, seven_bit: bool, short_lines: bool) -> tuple[int, int]:
+    """Convert from one file to another; return how many bytes and how many LFs were written."""
+    size = newlines = 0
+    with open(target, "wb", closefd=False) as file:
+
+        def put(piece: bytes) -> None:
+            nonlocal size, newlines
+            size += len(piece)
+            newlines += piece.count(b"\n")
+            file.write(piece)
+
+        Downgrade(_read(source), seven_bit, short_lines, put).run()
+    return size, newlines
+
+
+def _read(descriptor: int) -> bytes:
+    """Return the message with LF line ends and no CR."""
+    pieces = []
+    offset = 0
+    held = b""
+    while chunk := os.pread(descriptor, CHUNK, offset):
+        offset += len(chunk)
+        data = held + chunk
+        # What a CR at the end means is in the next chunk.
+        held = b"\r" if data.endswith(b"\r") else b""
+        pieces.append(normalize(data[:-1] if held else data))
+    return b"".join([*pieces, normalize(held)])

@@ -1,0 +1,1 @@
+"""From a nexthop to the addresses to try."""

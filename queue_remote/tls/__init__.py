@@ -1,0 +1,1 @@
+"""TLS to the peer: policies, DANE, MTA-STS, certificates."""

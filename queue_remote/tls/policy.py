@@ -1,0 +1,190 @@
+"""The TLS policy of each target: control/tlspolicy, and what DANE and MTA-STS make of it.
+
+DANE comes before MTA-STS (RFC 8461 section 2): where usable TLSA records are enforced, they alone count. What is
+enforced replaces the level of the line, except that nothing makes a level weaker: `encrypt` stays TLS or a deferral.
+"""
+
+import functools
+
+from queue_base.errors import reason
+from queue_remote.route.lookup import Unroutable
+from queue_remote.route.order import Target
+from queue_remote.route.route import Route, Router
+from queue_remote.settings import Settings
+from queue_remote.tls.contexts import Contexts
+from queue_remote.tls.mta_sts import Mode
+from queue_remote.tls.plan import Check, Complaints, TlsPlan
+from queue_remote.tls.sts import Found, StsCache
+from queue_remote.tls.tlspolicy import Level, TlsPolicy, Use
+from queue_smtp.session import Tls
+from queue_smtp.text import no_controls
+from queue_wire.control.hostmap import find_key
+from queue_wire.control.smtproutes import SMTP_PORT
+from queue_wire.domain import ascii_domain
+from queue_wire.report import MESSAGE_SCOPE, TEMPORARY
+
+# RFC 8314 section 3.3: submission, and relays, under TLS from the first byte.
+IMPLICIT_PORT = 465
+_DEFAULT = TlsPolicy()
+
+
+class TlsPolicies:
+    """Plans by one reading of the control files.
+
+    `lacking`: there is no tlspolicy. `secure`: some line wants DANE, so routes are to be asked for with DNSSEC's word.
+    """
+
+    def __init__(self, settings: Settings, router: Router, sts: StsCache, complaints: Complaints | None = None) -> None:
+        self._settings = settings
+        self._router = router
+        self._sts = sts
+        self._contexts = Contexts()
+        self._complaints = complaints or Complaints()
+        self.lacking = settings.tlspolicy is None
+        self.secure = any(policy.dane is not Use.OFF for policy in (settings.tlspolicy or {}).values())
+
+    def line(self, nexthop: bytes, route: Route, target: Target) -> tuple[bytes | None, TlsPolicy]:
+        """Return the key of the line that counts, None where there is none, and its policy.
+
+        Where smtproutes names a relay, a line for the relay, by its name or address, comes before one for the nexthop.
+        """
+        policies = self._settings.tlspolicy
+        if not policies:
+            return None, _DEFAULT
+        key = None
+        if route.relayed:
+            for name in target.names:
+                key = key or find_key(policies, name)
+        key = key or find_key(policies, nexthop)
+        return key, _DEFAULT if key is None else policies[key]
+
+    async def plan(self, nexthop: bytes, route: Route, target: Target) -> TlsPlan:
+        """Return the plan for a target. Raises Unroutable where that cannot be said, which is this host's fault."""
+        _, policy = self.line(nexthop, route, target)
+        plan = self._begin(policy, target)
+        if plan.mode is Tls.NEVER:
+            return plan
+        decided = False
+        if policy.dane is not Use.OFF and target.secure and target.host:
+            decided = await self._apply_dane(plan, policy, [] if route.relayed else [_ascii(nexthop)], target)
+        if not decided and policy.sts is not Use.OFF:
+            await self._apply_sts(plan, policy, policy_domain(nexthop, route, target), target)
+        return plan
+
+    async def sts(self, domain: bytes) -> Found:
+        """Return a domain's MTA-STS policy, as far as it is known. Raises Unroutable where there is nobody to ask."""
+        return await self._sts.find(self._router.resolver(), self._contexts, domain)
+
+    def _begin(self, policy: TlsPolicy, target: Target) -> TlsPlan:
+        """Return the plan that the line's level makes. Raises Unroutable where its CAs cannot be read."""
+        host = target.host.decode("ascii", "replace") or None
+        level = policy.level
+        if level is Level.NONE:
+            return TlsPlan(Tls.NEVER, policy="none")
+        if level is Level.MAY:
+            plan = TlsPlan(Tls.MAY, self._contexts.opportunistic(), host, fallback=True)
+        elif level is Level.ENCRYPT:
+            plan = TlsPlan(Tls.MUST, self._contexts.required(), host, policy="encrypt")
+        else:
+            try:
+                context = self._contexts.verified(policy.ca.decode("utf-8", "surrogateescape"))
+            except OSError as error:
+                trouble = f"{policy.ca.decode('utf-8', 'backslashreplace')}: {reason(error)}"
+                self._complaints.make(f"alert: unable to read CA certificates in {trouble}; mail that needs them waits")
+                raise Unroutable(TEMPORARY, no_controls(trouble), MESSAGE_SCOPE) from error
+            mode = Tls.DONE if level is Level.IMPLICIT else Tls.MUST
+            name = policy.name.decode("ascii") or host or target.address
+            plan = TlsPlan(mode, context, name, policy=level.value.decode())
+            if mode is Tls.DONE and target.port == SMTP_PORT:
+                plan.port = IMPLICIT_PORT
+        plan.test(self._complaints, f"{target.address} ({host})" if host else target.address)
+        return plan
+
+    async def _apply_dane(self, plan: TlsPlan, policy: TlsPolicy, names: list[bytes], target: Target) -> bool:
+        """Take TLSA records into a plan; return whether they alone count."""
+        # cryptography takes a while to import.
+        from queue_remote.tls import dane
+        from queue_remote.tls.tlsa import find_tlsa
+
+        enforced = policy.dane is Use.ENFORCE
+        try:
+            port = target.port if plan.port is None else plan.port
+            found = await find_tlsa(self._router.resolver(), target, port)
+        except Unroutable as error:
+            trouble = f"TLSA lookup failed: {_particulars(error)}"
+            if enforced:
+                plan.refusal, plan.policy = trouble, "DANE"
+            else:
+                plan.complain("DANE", trouble)
+            return enforced
+        if found is None:
+            return False
+        if not found.records:
+            if not enforced:
+                plan.checks.append(Check(found.text, False, lambda chain: None))
+            elif plan.mode is Tls.MAY:
+                plan.require(self._contexts.required(), plan.server_name, f"{found.text} (unusable)")
+            return False
+        names = list(dict.fromkeys([found.name, target.host, *names]))
+        judge = functools.partial(dane.objection, records=found.records, names=names)
+        plan.checks.append(Check(found.text, enforced, judge))
+        if enforced:
+            plan.require(self._contexts.required(), found.name.decode("ascii"), found.text)
+        return enforced
+
+    async def _apply_sts(self, plan: TlsPlan, policy: TlsPolicy, domain: bytes, target: Target) -> None:
+        """Take a domain's MTA-STS policy into a plan."""
+        if not target.host or not domain:
+            return
+        kept, trouble = await self.sts(domain)
+        if trouble:
+            then = "the one that is known counts" if kept else "tlspolicy's level counts"
+            found = f"unable to find MTA-STS policy of {domain.decode('ascii')}: {trouble}"
+            self._complaints.make(f"warning: {found}; {then}")
+        if kept is None or kept.policy.mode is Mode.NONE:
+            return
+        enforced = policy.sts is Use.ENFORCE and kept.policy.mode is Mode.ENFORCE
+        mode = kept.policy.mode.value.decode()
+        name = f"MTA-STS of {domain.decode('ascii')}, id {kept.id.decode('ascii')}, mode {mode}"
+        host = target.host.decode("ascii")
+        if not kept.policy.allows(target.host):
+            objection = f"{host} is no mx of the policy"
+            if enforced:
+                plan.refusal, plan.policy = objection, name
+            else:
+                plan.complain(name, objection)
+        elif enforced:
+            plan.require(self._contexts.verified(), host, name)
+        else:
+            judge = functools.partial(_ca_objection, contexts=self._contexts, name=target.host)
+            plan.checks.append(Check(name, False, judge))
+
+
+def policy_domain(nexthop: bytes, route: Route, target: Target) -> bytes:
+    """Return the domain whose MTA-STS policy counts; empty where none can.
+
+    RFC 8461 section 3.4: a relay's policy is its own.
+    """
+    return target.host if route.relayed else _ascii(nexthop)
+
+
+def _ca_objection(chain: list[bytes], contexts: Contexts, name: bytes) -> str | None:
+    """Return why a chain does not follow from the system's CAs for a name, None where it does."""
+    from queue_remote.tls import chain as certificates
+
+    if not chain:
+        return "no certificate"
+    try:
+        store = contexts.authorities()
+    except OSError as error:
+        return str(error)
+    return certificates.chain_objection(chain, store) or certificates.name_objection(chain[0], [name])
+
+
+def _ascii(nexthop: bytes) -> bytes:
+    """Return a nexthop that has been routed as DNS knows it; empty for an address literal, which has no policies."""
+    return b"" if nexthop.startswith(b"[") else ascii_domain(nexthop).lower().removesuffix(b".")
+
+
+def _particulars(error: Unroutable) -> str:
+    return error.verdict[1].decode("ascii", "replace").strip().splitlines()[-1].removesuffix(".")

@@ -1,0 +1,1 @@
+"""What queuectl and queue-send say to each other on lock/control."""

@@ -1,0 +1,266 @@
+"""control/destinationlimits and control/destinationrate: limits that hold for single destinations.
+
+    name [concurrency=5] [initial=1] [recipients=1] [rate=2/5]     destinationlimits; one of them at least, in any order
+    name:2/5                                                       destinationrate: as `name rate=2/5`
+
+    example.com              a recipient domain; it is a destination of its own, also where a relay takes its mail
+    .example.com             every domain below it, each a destination of its own with these limits
+    relay.example.net:2525   a relay of smtproutes, over all mail that it takes; one of several is named as there: a,b+c
+    relay.example.net        a recipient domain, and the relay at port 25
+    user@example.org         a local recipient
+
+`concurrency` is how many jobs are in flight at once at the most, `initial` how many at first, `recipients` how many
+one job has, `rate` how many messages (2) are started in so many seconds (5).
+
+For a domain the most particular line counts, and only that one, as in hostmap.py. What the line does not set
+is as for all other destinations. A relay's limits hold as well as those of the domains whose mail it takes. Where both
+files name the same, the line of destinationlimits counts; of destinationrate it takes the rate, if it has none. Of
+lines in one file that name the same, the last counts.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from queue_wire.control.hostmap import find_key, host_key
+from queue_wire.control.lines import numbered_lines, unpack_ranged
+from queue_wire.control.rewrite import LOCAL, REMOTE, Rules, rewrite
+from queue_wire.control.smtproutes import Routes, find_way, unpack_relays
+from queue_wire.errors import FormatError, InLine, quoted
+
+LIMITS = "destinationlimits"
+RATES = "destinationrate"
+
+Rate = tuple[int, float]  # messages, seconds
+
+# The words of a line, and the control file that says it for all destinations, whose range is theirs.
+_NUMBERS = {
+    b"concurrency": "destinationconcurrency",
+    b"initial": "destinationinitial",
+    b"recipients": "destinationrecipients",
+}
+
+
+class Line(NamedTuple):
+    """What one line, or one of each file, sets; None for what it does not.
+
+    `where` are (file, number of the line). `domain` is the key of a domain, `relay` the name of a route, `recipient`
+    a local one: the line is for those that are not None.
+    """
+
+    name: bytes
+    where: tuple[tuple[str, int], ...]
+    domain: bytes | None = None
+    relay: bytes | None = None
+    recipient: bytes | None = None
+    concurrency: int | None = None
+    initial: int | None = None
+    recipients: int | None = None
+    rate: Rate | None = None
+
+    @property
+    def places(self) -> str:
+        """Where it stands, as people read it: `destinationlimits line 3`."""
+        return ", ".join(f"{file} line {number}" for file, number in self.where)
+
+    @property
+    def text(self) -> str:
+        """What it sets, as destinationlimits has it."""
+        words = [f"{word.decode()}={value}" for word in _NUMBERS if (value := getattr(self, word.decode())) is not None]
+        return " ".join([*words, *([f"rate={self.rate[0]}/{self.rate[1]:.0f}"] if self.rate else [])])
+
+
+class Lines(NamedTuple):
+    """The lines that count: by key of domain, by name of route, by local recipient; `idle` are those that do not."""
+
+    domains: Mapping[bytes, Line]
+    relays: Mapping[bytes, Line]
+    recipients: Mapping[bytes, Line]
+    idle: tuple[Line, ...] = ()
+
+
+NO_LINES = Lines({}, {}, {})
+
+
+class Way(NamedTuple):
+    """Where mail for a domain goes: the destination, and whether that is a route of smtproutes as a whole.
+
+    `relay` is the route that takes its mail although the domain is a destination of its own, None where there is none.
+    """
+
+    name: bytes
+    relayed: bool
+    relay: bytes | None
+
+
+def unpack_limits(data: bytes) -> list[Line]:
+    """Return the lines of destinationlimits. Raises LineError."""
+    found = []
+    for number, line in numbered_lines(data):
+        with InLine(number):
+            name, *words = line.split()
+            if not words:
+                raise FormatError(f"not name concurrency=, initial=, recipients= or rate=: {quoted(line)}")
+            found.append(_unpack_words(_named(name, LIMITS, number), words))
+    return found
+
+
+def unpack_rates(data: bytes) -> list[Line]:
+    """Return the lines of destinationrate; the last colon divides, since a name may have a port. Raises LineError."""
+    found = []
+    for number, line in numbered_lines(data):
+        with InLine(number):
+            name, _, rate = line.rpartition(b":")
+            if not name.strip():
+                raise FormatError(f"not nexthop:messages/seconds: {quoted(line)}")
+            found.append(_named(name.strip(), RATES, number)._replace(rate=_rate(rate.strip())))
+    return found
+
+
+def _named(name: bytes, file: str, number: int) -> Line:
+    where = ((file, number),)
+    if b"@" in name:
+        return Line(name, where, recipient=name.lower())
+    if not name.strip(b"."):
+        raise FormatError(f"not the name of a domain, relay or recipient: {quoted(name)}")
+    literal = name.startswith(b"[") and name.endswith(b"]")
+    domain = host_key(name) if literal or not any(byte in b":,+" for byte in name) else None
+    relay = None
+    if not name.startswith(b"."):
+        try:
+            relays = unpack_relays(name)
+            relay = None if relays is None else relays.name
+        except FormatError:
+            if domain is None:
+                raise
+    if domain is None and relay is None:
+        # Such as `example.com:`, of one who writes the colon of destinationrate.
+        raise FormatError(f"not the name of a domain, relay or recipient: {quoted(name)}")
+    return Line(name, where, domain, relay)
+
+
+def _unpack_words(line: Line, words: list[bytes]) -> Line:
+    for word in words:
+        key, _, value = word.partition(b"=")
+        field = key.decode("ascii", "replace")
+        if key != b"rate" and key not in _NUMBERS:
+            raise FormatError(f"not concurrency=, initial=, recipients= or rate=: {quoted(word)}")
+        if getattr(line, field) is not None:
+            raise FormatError(f"{field}= is there twice")
+        if key == b"rate":
+            line = line._replace(rate=_rate(value))
+        else:
+            try:
+                line = line._replace(**{field: unpack_ranged(value, _NUMBERS[key])})  # type: ignore[arg-type]
+            except FormatError as error:
+                raise FormatError(f"{field}= has {error}") from error
+    return line
+
+
+def _rate(text: bytes) -> Rate:
+    messages, _, seconds = text.partition(b"/")
+    numbers = messages.isdigit() and seconds.isdigit() and len(text) <= 18
+    if not (numbers and int(messages) and int(seconds)):
+        raise FormatError(f"not a rate, messages/seconds, both from 1: {quoted(text)}")
+    return int(messages), float(seconds)
+
+
+def join_lines(limits: Iterable[Line], rates: Iterable[Line]) -> Lines:
+    """Return the lines that count of both files."""
+    limits, rates = list(limits), list(rates)
+    domains = _join(limits, rates, lambda line: line.domain)
+    relays = _join(limits, rates, lambda line: line.relay)
+    recipients = _join(limits, rates, lambda line: line.recipient)
+    used = {where for found in (domains, relays, recipients) for line in found.values() for where in line.where}
+    return Lines(domains, relays, recipients, tuple(line for line in limits + rates if line.where[0] not in used))
+
+
+def _join(limits: list[Line], rates: list[Line], key: Callable[[Line], bytes | None]) -> dict[bytes, Line]:
+    found = {name: line for line in limits if (name := key(line)) is not None}
+    for name, line in {name: line for line in rates if (name := key(line)) is not None}.items():
+        other = found.get(name)
+        if other is None:
+            found[name] = line
+        elif other.rate is None:
+            found[name] = other._replace(rate=line.rate, where=other.where + line.where)
+    return found
+
+
+def find_limits(lines: Lines, way: Way) -> Line | None:
+    """Return the line for a destination of remote mail, None where there is none."""
+    if way.relayed:
+        return lines.relays.get(way.name)
+    key = find_key(lines.domains, way.name) if lines.domains else None
+    return None if key is None else lines.domains[key]
+
+
+def choose_way(routes: Routes, lines: Lines, domain: bytes) -> Way:
+    """Return where mail for a domain (in lower case) goes: a domain that has a line goes by itself."""
+    name, relayed = find_way(routes, domain)
+    if not relayed or name == domain or not lines.domains or find_key(lines.domains, domain) is None:
+        return Way(name, relayed, None)
+    return Way(domain, False, name)
+
+
+def warn_of(lines: Lines, routes: Routes, rules: Rules) -> Iterator[tuple[str, str]]:
+    """Yield (where it stands, why) of every line that can match nothing, by the control files as they are.
+
+    A domain can match where its mail may be remote, also where no mail was ever sent to it.
+    """
+    for line in lines.idle:
+        yield line.places, f"another line sets the same for {_shown(line.name)}, and that one counts"
+    names = {relays.name for relays in routes.values() if relays is not None}
+    together = {part: name for name in sorted(names) for part in name.replace(b"+", b",").split(b",")}
+    prepends = {prepend.lower() for prepend in rules.virtualdomains.values() if prepend}
+    # All that they end in: as many lines as there are would each look through as many exceptions otherwise.
+    exceptions = {
+        entry[place:]
+        for entry, prepend in rules.virtualdomains.items()
+        if not prepend
+        for place, byte in enumerate(entry)
+        if byte in b"@."
+    }
+    used = {where: line for found in lines[:3] for line in found.values() for where in line.where}
+    for (file, number), line in used.items():
+        if line.relay in names:
+            continue
+        why = None
+        if line.recipient is not None:
+            if not _may_be_local(line.recipient, rules, prepends):
+                why = f"no local recipient can be {_shown(line.name)}, by locals and virtualdomains"
+        elif line.domain is None:
+            why = f"smtproutes has no route to {_shown(line.name)}"
+            if line.relay in together:
+                why += f" alone; several relays are named together: {_shown(together[line.relay])}"
+        elif not _may_be_remote(line.domain, rules, exceptions):
+            why = f"mail for {_shown(line.name)} is local, by locals or virtualdomains"
+        if why is not None:
+            yield f"{file} line {number}", why
+
+
+def _may_be_remote(key: bytes, rules: Rules, exceptions: set[bytes]) -> bool:
+    """Return whether mail for a domain, or for one below it where it begins with a dot, may be remote.
+
+    `exceptions` are the ends, from an `@` or a dot on, of the entries of virtualdomains that make mail remote.
+    """
+    # No file can name this one.
+    channel, _ = rewrite(b"\n@" + (b"\n" if key.startswith(b".") else b"") + key, rules)
+    if channel is REMOTE:
+        return True
+    end = key if key.startswith(b".") else b"@" + key
+    return end in exceptions
+
+
+def _may_be_local(recipient: bytes, rules: Rules, prepends: set[bytes]) -> bool:
+    """Return whether a local recipient, as queue-local gets it, can come of any address."""
+    if recipient.rpartition(b"@")[2] in rules.locals:
+        return True
+    # In a virtual domain it is `prepend-user@domain`.
+    return any(
+        recipient[:dash] in prepends and rewrite(recipient[dash + 1 :], rules)[0] is LOCAL
+        for dash, byte in enumerate(recipient)
+        if byte == 0x2D
+    )
+
+
+def _shown(name: bytes) -> str:
+    return ascii(name[:200])[2:-1]
