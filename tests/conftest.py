@@ -9,9 +9,9 @@ import pytest
 
 from queue_base.home import Home
 from support import saying
-from support.control import wait_for_backlog
 from support.home import make_home
-from support.scripted_send import ScriptedSend
+from support.send.control import wait_for_backlog
+from support.send.scripted_send import ScriptedSend
 from support.side_by_side import SideBySide, allow_time
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # Such a test takes minutes on a machine of its own, and many times that beside others. What it waits for has deadlines.
 EXHAUSTIVE_SECONDS = 3600
 # Those need a namespace of their own, which test_accounts.py makes.
-collect_ignore = [] if os.environ.get("QUEUE_NAMESPACED") else ["namespaced"]
+collect_ignore = [] if os.environ.get("QUEUE_NAMESPACED") else ["admin/namespaced"]
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +51,7 @@ def send(home: Home) -> Iterator[ScriptedSend]:
 @pytest.fixture(scope="session")
 def spark() -> Iterator["SparkSession"]:
     """Yield the Spark session of this process. Tests that use it are marked `together`."""
-    from support.spark import session  # Only who uses it waits for the import.
+    from support.spark.session import session  # Only who uses it waits for the import.
 
     yield session()
     session().stop()

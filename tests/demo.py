@@ -18,10 +18,10 @@ import time
 from pathlib import Path
 from types import FrameType
 
-from support.demo_home import DemoHome
-from support.demo_screen import Screen
-from support.demo_story import ANSWERS, DEADLINE, Demo
-from support.smtp_server import SmtpServer
+from support.demo.home import DemoHome
+from support.demo.screen import Screen
+from support.demo.story import ANSWERS, DEADLINE, Demo
+from support.servers.smtp_server import SmtpServer
 from support.suite import Suite
 
 # Beside the interpreter, where pip puts them.

@@ -12,9 +12,9 @@ from queue_wire.cleaning import REMOVED
 from queue_wire.job import Job, unpack_job
 from queue_wire.netstring import NetstringReader
 from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE, Report, pack_report
-from support.piped import is_readable
 from support.queued import classified_message
-from support.scripted_send import ScriptedSend
+from support.send.piped import is_readable
+from support.send.scripted_send import ScriptedSend
 
 PACE = 0.05  # Seconds between two messages of the other user.
 OTHER = b"reader@quick.example"

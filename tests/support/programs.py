@@ -8,7 +8,7 @@ from pathlib import Path
 
 from queue_local.deliveries import Ended
 from queue_local.program import run_program
-from support.deliveries import end_of
+from support.local.deliveries import end_of
 from support.suite import wait_until
 
 ENVIRONMENT = {b"PATH": b"/usr/local/bin:/usr/bin:/bin"}

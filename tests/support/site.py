@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from support.mailboxes import MailHome, give
+from support.local.mailboxes import MailHome, give
 
 LOCAL = "me.example.org"
 SHM = Path("/dev/shm")

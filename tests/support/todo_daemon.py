@@ -7,7 +7,7 @@ from queue_base.home import Home
 from queue_base.layout import open_layout
 from queue_wire.notice import EXIT, REREAD, WRITTEN, Ask, Classified, unpack_notice
 from support.home import make_home
-from support.piped import Piped
+from support.send.piped import Piped
 from support.suite import BIN
 
 

@@ -1,0 +1,94 @@
+"""maildrop/ and size: a file that claims more than it holds is left, and one group copies a bounded amount."""
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from queue_base.draft import Draft
+from queue_base.home import Home
+from queue_base.layout import open_layout
+from queue_base.writer import QueueWriter
+from queue_inject.pickup import maildrop
+from queue_inject.pickup.bounded import BoundedLines
+from queue_inject.pickup.copying import Rules
+from queue_inject.pickup.corrupt import Aside
+from queue_inject.pickup.maildrop import Maildrop
+from queue_wire.maildrop import HEADER_LENGTH, pack_envelope, pack_header
+from support.home import make_home
+from support.inject.injectors import ROOT, USER, PickupDaemon, file_limit, queued, shared_home
+from support.inject.maildrop import set_aside
+from support.suite import wait_until
+
+ENVELOPE = pack_envelope(b"a@b", [b"c@d"])
+GIGABYTES = 8 << 30
+
+
+@pytest.fixture
+def home() -> Iterator[Home]:
+    with shared_home() as home:
+        yield home
+
+
+def put(home: Home, number: int, length: int) -> Path:
+    """Put a message of `length` NULs in maildrop/, which take no room on the disk; return its path."""
+    path = Path(home.queue, "maildrop", f"mail.{number:032x}")
+    with path.with_name("by hand").open("wb") as file:
+        file.write(pack_header(length))
+        file.truncate(HEADER_LENGTH + length)
+        file.seek(0, os.SEEK_END)
+        file.write(ENVELOPE)
+    path.with_name("by hand").chmod(0o1644)
+    if ROOT:
+        os.chown(path.with_name("by hand"), USER, -1)
+    path.with_name("by hand").rename(path)
+    return path
+
+
+def test_a_file_that_claims_gigabytes_which_it_does_not_hold_is_left_and_others_mail_goes_on(home: Home) -> None:
+    claims = put(home, 1, GIGABYTES)
+    put(home, 2, 10)
+    with PickupDaemon(home, file_limit(100 << 20)) as pickup:
+        wait_until(lambda: [len(each.message) for each in queued(home)] == [10], why="the other message")
+        wait_until(lambda: pickup.said(f"of {GIGABYTES + HEADER_LENGTH + len(ENVELOPE)} bytes".encode()))
+        assert b"alert: queue-pickup: unable to take " + os.fsencode(claims) in pickup.log
+        assert b"it is set aside" in pickup.log and pickup.log.count(b"\0") == 1
+        assert pickup.end() == (0, b"")
+    assert not claims.exists() and [path.stat().st_size for path in set_aside(home)] == [
+        GIGABYTES + HEADER_LENGTH + len(ENVELOPE)
+    ]
+
+
+def test_holes_in_a_message_of_ordinary_size_are_taken_as_the_nuls_that_they_are(home: Home) -> None:
+    put(home, 1, 5 << 20)
+    with PickupDaemon(home):
+        wait_until(lambda: len(queued(home)) == 1, why="the message")
+    assert queued(home)[0].message == bytes(5 << 20)
+
+
+def test_a_group_copies_no_more_than_its_bound_unless_one_message_alone_is_larger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = make_home(tmp_path / "home")
+    groups = []
+
+    class Recorder(QueueWriter):
+        def commit(self, drafts: Sequence[Draft]) -> None:
+            groups.append(sum(os.path.getsize(draft.path) for draft in drafts) // 1000)
+            super().commit(drafts)
+
+    monkeypatch.setattr(maildrop, "GROUP_BYTES", 5_000)
+    monkeypatch.setattr(maildrop, "GROUP_SECONDS", 3600.0)  # However slow the machine is.
+    complaints: list[str] = []
+    lines = BoundedLines(complaints.append, "more")
+    directory = home.queue + "/maildrop"
+    writer = Recorder(home, open_layout(home.queue), 7)
+    drop = Maildrop(directory, writer, Rules(None, True), Aside(home.queue, directory, lines), lines)
+    for number, size in enumerate((2000, 2000, 2000, 9000, 2000)):
+        drop.add(put(home, number, size).name)
+    while drop.waiting:
+        assert drop.take()
+    assert complaints == []
+    assert groups == [4, 2, 9, 2]
+    assert sorted(len(each.message) for each in queued(home)) == [2000, 2000, 2000, 2000, 9000]

@@ -1,0 +1,52 @@
+"""MTA-STS policies in memory: how many are kept, and what a hostile sender can make of that."""
+
+import asyncio
+
+import pytest
+import uvloop
+
+from queue_remote.route.lookup import Resolver
+from queue_remote.tls.contexts import Contexts
+from queue_remote.tls.sts import StsCache
+from queue_wire.control.smtproutes import Relay
+from support.servers.dns_server import DnsServer
+
+POLICY = b"version: STSv1\nmode: enforce\nmx: *.example\nmax_age: 864000\n"
+
+
+def find_all(cache: StsCache, names: str) -> None:
+    """Ask the cache for the policies of domains called by a letter each, which all have one."""
+    records = {(f"_mta-sts.{name}.example", "TXT"): ['"v=STSv1; id=1"'] for name in names}
+
+    async def find(port: int) -> None:
+        resolver = Resolver([Relay(b"127.0.0.1", port)])
+        for name in names:
+            assert (await cache.find(resolver, Contexts(), f"{name}.example".encode())).kept is not None
+
+    with DnsServer(records) as dns, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(find(dns.port))
+
+
+def caching(text: bytes) -> tuple[StsCache, list[str]]:
+    """Return a cache that gets this text from all web servers, and the list of those that it asked."""
+    asked: list[str] = []
+
+    async def fetch(host: str, addresses: list[str], context: object) -> bytes:
+        asked.append(host.removeprefix("mta-sts.").removesuffix(".example"))
+        return text
+
+    return StsCache(fetch), asked
+
+
+def test_what_was_used_least_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("queue_remote.tls.sts.KEPT_MOST", 2)
+    cache, asked = caching(POLICY)
+    find_all(cache, "abacab")
+    assert asked == ["a", "b", "c", "b"]
+
+
+def test_large_policies_make_room_by_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("queue_remote.tls.sts.KEPT_BYTES_MOST", 2_000_000)
+    cache, asked = caching(POLICY + b"mx:a\n" * 12000)
+    find_all(cache, "abacab")
+    assert asked == ["a", "b", "c", "b"]

@@ -1,0 +1,148 @@
+"""queue-remote under TLS: STARTTLS as it is by default, and what is done where it breaks."""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from queue_wire.report import HOST_SCOPE
+from support.remote_daemon import RemoteDaemon, RemoteHome
+from support.servers.certificate import server_context
+from support.servers.raw_server import Peer, RawServer
+
+TEXT = b"Subject: hello\n\nA message.\n"
+ACCEPTED = [(b"K", b"127.0.0.1 accepted message.\nRemote host said: 250 done\n")]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> RemoteHome:
+    server_context()
+    return RemoteHome(tmp_path, timeoutconnect="5", timeoutremote="20", connectionidle="0")
+
+
+def begin_tls(peer: Peer, answer: bytes = b"220 go ahead") -> None:
+    """Greet, offer STARTTLS, and say `answer` to it."""
+    peer.greet(b"SIZE 1000000", b"STARTTLS")
+    assert peer.hear() == b"STARTTLS"
+    peer.say(answer)
+
+
+def greet_again(peer: Peer, *extensions: bytes) -> None:
+    assert peer.hear().startswith(b"EHLO ")
+    names = [b"raw.example", *extensions]
+    peer.say(*[b"250%s%s" % (b" " if name is names[-1] else b"-", name) for name in names])
+
+
+def deliver(home: RemoteHome, *scripts: Callable[[Peer], None]) -> list[tuple[bytes, bytes]]:
+    """Deliver a message to a server whose connections follow the scripts, one after the other; return the verdicts."""
+    left = list(scripts)
+    with RawServer(lambda peer: left.pop(0)(peer)) as server:
+        home.route_all_to(server.port)
+        with RemoteDaemon(home) as daemon:
+            report = daemon.deliver(home.message(TEXT), b"to@b.example")
+            daemon.end()
+    assert left == []
+    return report.verdicts
+
+
+def test_starttls_is_used_where_it_is_offered_and_what_was_said_before_is_forgotten(home: RemoteHome) -> None:
+    heard: list[bytes] = []
+
+    def script(peer: Peer) -> None:
+        begin_tls(peer)
+        peer.start_tls(server_context())
+        greet_again(peer)
+        heard.append(peer.hear())
+        peer.say(b"250 ok")
+        for said in (b"250 ok", b"354 go"):
+            peer.hear()
+            peer.say(said)
+        heard.append(peer.hear_message())
+        peer.say(b"250 done")
+        heard.append(peer.hear())
+
+    assert deliver(home, script) == ACCEPTED
+    assert heard == [b"MAIL FROM:<from@a.example>", TEXT.replace(b"\n", b"\r\n") + b".\r\n", b"QUIT"]
+
+
+def in_clear(peer: Peer) -> None:
+    peer.greet(b"STARTTLS")
+    peer.take_message()
+
+
+def no_handshake(peer: Peer) -> None:
+    begin_tls(peer)
+    peer.say(b"this is no TLS" * 100)
+    peer.wait_for_end()
+
+
+def end_at_handshake(peer: Peer) -> None:
+    begin_tls(peer)
+
+
+def inject(peer: Peer) -> None:
+    begin_tls(peer, b"220 go ahead\r\n250-raw.example\r\n250 AUTH PLAIN")
+    peer.wait_for_end()
+
+
+def end_after_handshake(peer: Peer) -> None:
+    begin_tls(peer)
+    peer.start_tls(server_context())
+    assert peer.hear().startswith(b"EHLO ")
+
+
+@pytest.mark.parametrize("broken", [no_handshake, end_at_handshake, inject, end_after_handshake])
+def test_where_opportunistic_tls_breaks_the_mail_goes_in_clear_over_a_fresh_connection(
+    home: RemoteHome, broken: Callable[[Peer], None]
+) -> None:
+    assert deliver(home, broken, in_clear) == ACCEPTED
+
+
+def test_where_starttls_is_refused_the_mail_goes_in_clear_over_the_same_connection(home: RemoteHome) -> None:
+    def script(peer: Peer) -> None:
+        begin_tls(peer, b"454 not today")
+        peer.take_message()
+
+    assert deliver(home, script) == ACCEPTED
+
+
+def test_a_handshake_that_never_ends_costs_timeoutremote(home: RemoteHome) -> None:
+    home.control("timeoutremote", "1")
+    reported = threading.Event()
+
+    def script(peer: Peer) -> None:
+        begin_tls(peer)
+        reported.wait(60)
+
+    left = [script, in_clear]
+    with RawServer(lambda peer: left.pop(0)(peer)) as server:
+        home.route_all_to(server.port)
+        with RemoteDaemon(home) as daemon:
+            report = daemon.deliver(home.message(TEXT), b"to@b.example")
+            reported.set()
+    assert report.verdicts == ACCEPTED
+
+
+def test_tls_that_dies_in_the_message_defers_it(home: RemoteHome) -> None:
+    def script(peer: Peer) -> None:
+        begin_tls(peer)
+        peer.start_tls(server_context())
+        greet_again(peer)
+        for said in (b"250 ok", b"250 ok"):
+            peer.hear()
+            peer.say(said)
+
+    [(letter, text)] = deliver(home, script)
+    assert letter == b"Z"
+    assert text.startswith(b"Connected to 127.0.0.1 but connection died. (#4.4.2)\nAt DATA: ")
+
+
+def test_a_clear_attempt_that_fails_too_is_the_hosts_trouble(home: RemoteHome) -> None:
+    left: list[Callable[[Peer], None]] = [end_at_handshake, lambda peer: peer.say(b"554 go away")]
+    with RawServer(lambda peer: left.pop(0)(peer)) as server:
+        home.route_all_to(server.port)
+        with RemoteDaemon(home) as daemon:
+            report = daemon.deliver(home.message(TEXT), b"to@b.example")
+    assert report.scope == HOST_SCOPE
+    assert b"554 go away" in report.verdicts[0][1]

@@ -1,0 +1,147 @@
+"""queue-send with bounces that are hard to make: too many failures, files that cannot be read, no pidfd."""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from queue_base.home import Home
+from queue_base.layout import open_layout
+from queue_send.store import BOUNCE_MOST, BOUNCE_PIECE, Failure, Store
+from queue_wire.failures import pack_failure
+from support.queued import classified_message
+from support.send.scripted_send import ScriptedSend
+
+MANY = 20_000
+OLD_FAILURE = b"<x@c>:\nnever\n\n"
+
+
+def bounces(home: Home) -> list[bytes]:
+    """Return the bytes of each message that waits in todo/."""
+    layout = open_layout(home.queue)
+    names = [name for directory in layout.directories("todo") for name in os.listdir(directory)]
+    return [Path(layout.mess(int(name))).read_bytes() for name in names]
+
+
+def many_failures() -> bytes:
+    """Return bounce/I of MANY failures as older versions wrote it, with all that the host said."""
+    text = b"Remote host said: 550-" + b"\n550-".join([b"x" * 900] * 3)
+    return b"".join(b"<user%d@c>:\n%s\n\n" % (number, text) for number in range(MANY))
+
+
+@pytest.mark.alone
+def test_a_bounce_of_20000_long_failures_holds_up_no_turn_of_the_loop(home: Home) -> None:
+    message = classified_message(home, bounce=many_failures())
+    with ScriptedSend(home) as send:
+        sender = psutil.Process(send.pid)
+        worst, end = 0.0, time.monotonic() + 120
+        while not send.found(rf"bounce msg {message} .*"):
+            assert time.monotonic() < end
+            start = sum(sender.cpu_times()[:2])
+            send.fence()
+            worst = max(worst, sum(sender.cpu_times()[:2]) - start)
+        assert send.clean.removed() == message
+    [text] = bounces(home)
+    assert len(text) <= 4_000_000
+    assert text.count(b"\n<user") == text.count(b"Final-Recipient: rfc822; user") == MANY
+    # A fence is two turns or three, each with at most 20 ms and one step of work on a bounce; the clock goes by 10 ms.
+    assert worst < 0.25
+
+
+def test_term_during_a_long_bounce_ends_at_once_and_the_next_run_sends_it(home: Home) -> None:
+    message = classified_message(home, bounce=many_failures())
+    with ScriptedSend(home) as send:
+        # One turn, which is far less than the bounce takes.
+        send.todo.log(b"a turn")
+        send.wait_for("a turn")
+        send.signal(signal.SIGTERM)
+        send.todo.die()
+        assert send.wait() == 0
+        assert not send.found("(bounce|end) msg .*") and bounces(home) == []
+    with ScriptedSend(home) as send:
+        send.wait_for(rf"bounce msg {message} qp \d+")
+        assert send.clean.removed() == message
+    assert len(bounces(home)) == 1
+
+
+def a_directory(path: str) -> None:
+    os.mkdir(path)
+
+
+
+def too_large(path: str) -> None:
+    Path(path).write_bytes(OLD_FAILURE)
+    os.truncate(path, BOUNCE_MOST + 1)
+
+
+def a_loop(path: str) -> None:
+    os.symlink(path, path)
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (a_directory, "is a directory"),
+        (too_large, "file too large"),
+        (a_loop, "too many levels of symbolic links"),
+    ],
+)
+def test_a_bounce_file_that_cannot_be_read_parks_its_message(
+    home: Home, make: Callable[[str], None], why: str
+) -> None:
+    layout = open_layout(home.queue)
+    message = classified_message(home)
+    make(layout.bounce(message))
+    with ScriptedSend(home) as send:
+        assert why in send.wait_for(rf"corrupt msg {message}: .*")
+        send.wait_for(rf"alert: msg {message} cannot be read and is parked in corrupt: .*")
+        send.fence()
+        assert not send.found(r".*will try later")
+    assert why in Path(layout.hashed("corrupt", message)).read_text()
+    assert os.path.lexists(layout.bounce(message)) and os.path.exists(layout.hashed("info", message))
+    assert bounces(home) == []
+
+
+def test_a_message_whose_header_cannot_be_read_is_bounced_without_it(home: Home) -> None:
+    message = classified_message(home, bounce=OLD_FAILURE)
+    mess = Path(open_layout(home.queue).mess(message))
+    mess.unlink()
+    mess.mkdir()
+    with ScriptedSend(home) as send:
+        send.wait_for(rf"bounce msg {message} qp \d+")
+    assert b"<x@c>:\nnever\n" in bounces(home)[0]
+
+
+def test_a_bounce_without_a_pidfd_is_sent_once_and_its_end_is_noticed(home: Home) -> None:
+    message = classified_message(home, bounce=OLD_FAILURE)
+    fault = ("strace", "-o", os.devnull, "-e", "trace=pidfd_open", "-e", "inject=pidfd_open:error=EMFILE", "--")
+    with ScriptedSend(home, wrapper=fault) as send:
+        assert send.clean.removed() == message
+        send.wait_for(f"end msg {message}")
+        assert len(send.found(rf"bounce msg {message} qp \d+")) == 1
+        assert not send.found("warning: .*")
+    assert len(bounces(home)) == 1
+
+
+@pytest.mark.parametrize("length", [1, 2000, BOUNCE_PIECE - 1, BOUNCE_PIECE, BOUNCE_PIECE + 1, 3 * BOUNCE_PIECE])
+def test_a_piece_of_any_length_is_cut_off_before_the_next_failure(home: Home, length: int) -> None:
+    message = classified_message(home, bounce=OLD_FAILURE + b"x" * length)
+    layout = open_layout(home.queue)
+    Store(layout).append_failures([Failure(message, b"b@c", b"no")])
+    assert Path(layout.bounce(message)).read_bytes() == OLD_FAILURE + pack_failure(b"b@c", b"no")
+
+
+def test_a_bounce_file_too_large_to_read_still_loses_its_piece(home: Home) -> None:
+    message = classified_message(home)
+    path = open_layout(home.queue).bounce(message)
+    too_large(path)
+    with open(path, "ab") as stream:
+        stream.write(b"\n\n<half")
+    Store(open_layout(home.queue)).append_failures([Failure(message, b"b@c", b"no")])
+    with open(path, "rb") as stream:
+        stream.seek(-12, os.SEEK_END)
+        assert stream.read() == b"\n\n<b@c>:\nno\n\n"[-12:]

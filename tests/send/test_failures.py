@@ -1,0 +1,67 @@
+"""Failures reach bounce/ whole and safe before their recipients are marked done, also where the disk is full."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from queue_base.home import Home
+from queue_base.layout import open_layout
+from queue_send.store import Failure, Store
+from support.faults.strace import read_trace, strace_command
+from support.queued import classified_message
+from support.send.piped import limit_files
+from support.send.scripted_send import ScriptedSend
+from support.suite import wait_until
+
+LONG = b"Remote host said: 550 " + b"no " * 1000 + b"\n"
+
+
+def test_a_failure_that_fits_only_in_part_is_no_failure_and_leaves_no_piece(home: Home) -> None:
+    message = classified_message(home, remote=[b"b@c", b"d@e", b"f@g"], bounce=b"<x@c>:\nnever\n\n")
+    layout = open_layout(home.queue)
+    with ScriptedSend(home) as send:
+        jobs = [send.remote.job() for _ in range(3)]
+        limit_files(send.pid, 200)
+        send.remote.report(jobs[0], b"D" + LONG)
+        send.wait_for(r"warning: unable to append to .*: file too large; will try again later")
+        send.fence()
+        assert Path(layout.bounce(message)).read_bytes() == b"<x@c>:\nnever\n\n"
+        assert Path(layout.hashed("remote", message)).read_bytes() == b"Tb@c\0Td@e\0Tf@g\0"
+        limit_files(send.pid, -1)
+        send.remote.report(jobs[1], b"Dno\n")
+        send.wait_for(r"delivery 2: failure: no/")
+        marked = Path(layout.hashed("remote", message))
+        wait_until(lambda: marked.read_bytes() == b"Tb@c\0Dd@e\0Tf@g\0", why="the mark")
+        assert Path(layout.bounce(message)).read_bytes() == b"<x@c>:\nnever\n\n<d@e>:\nno\n\n"
+
+
+def test_a_group_of_failures_is_written_whole_or_not_at_all(home: Home) -> None:
+    layout = open_layout(home.queue)
+    first, second = (classified_message(home, remote=[b"b@c"]) for _ in range(2))
+    Path(layout.bounce(second)).mkdir()
+    with pytest.raises(IsADirectoryError):
+        Store(layout).append_failures([Failure(first, b"b@c", b"no"), Failure(second, b"b@c", b"no")])
+    assert Path(layout.bounce(first)).read_bytes() == b""
+
+
+def test_failures_are_synced_before_any_of_their_recipients_is_marked_done(home: Home, tmp_path: Path) -> None:
+    message = classified_message(home, remote=[b"b@c", b"d@c"])
+    trace = tmp_path / "trace"
+    with ScriptedSend(home, wrapper=tuple(strace_command(trace, []))) as send:
+        send.remote.deliver(b"Dno\n")
+        assert send.clean.removed() == message
+        send.wait_for(f"end msg {message}")
+        send.kill()
+    bounce, remote = open_layout(home.queue).bounce(message), open_layout(home.queue).hashed("remote", message)
+    steps = []
+    for call in read_trace(trace):
+        if not call.began and call.name in ("pwrite64", "write", "fsync"):
+            path = call.descriptor(0)[1]
+            if path in (bounce, remote, os.path.dirname(bounce)):
+                steps.append(f"{call.name} {os.path.relpath(path, home.queue).split('/')[0]} {os.path.isdir(path)}")
+    mark = "pwrite64 remote False"
+    assert steps.count(mark) == 2
+    before = steps[: steps.index(mark)]
+    last_write = max(number for number, step in enumerate(before) if step == "write bounce False")
+    assert {"fsync bounce False", "fsync bounce True"} <= set(before[last_write:])

@@ -1,0 +1,182 @@
+"""The scheduler's random test with relays, limits that change at HUP, and messages that are loaded in slices."""
+
+from collections import defaultdict
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import invariant, rule
+
+from queue_send.attempt import Attempt, Group
+from queue_send.destination import Limits
+from queue_send.events import Settings
+from queue_send.named import Named
+from queue_send.nexthop import group_recipients
+from queue_wire.control.destinationlimits import Lines, join_lines, unpack_limits, unpack_rates
+from queue_wire.control.smtproutes import Routes, unpack_routes
+from support.send.machine import LIFETIME, Machine
+
+DOMAINS = [b"a", b"b", b"slow", b"r1", b"r2", b"r3", b"q1", b"q2"]
+SLICE = 4
+LIMITS = Limits(initial=2, most=4, cohorts=2, probe_first=60, probe_most=600, recipients=3)
+ROUTES = b"r1:one\nr2:one\nr3:one\nq1:two:2525\nq2:two:2525\n"
+
+
+Variant = tuple[Settings, Routes, Lines]
+
+
+def variant(limits: bytes, rates: bytes, routes: bytes, concurrency: int, active: int) -> Variant:
+    lines, ways = join_lines(unpack_limits(limits), unpack_rates(rates)), unpack_routes(routes)
+    return Settings(concurrency, active, LIMITS, Named(lines, ways)), ways, lines
+
+
+VARIANTS = [
+    variant(b"r1 concurrency=1\none concurrency=2\n", b"slow:2/100\n", ROUTES, 7, 10),
+    variant(
+        b"r1 recipients=1\nr2 rate=1/50\none rate=3/100\nq1 initial=1\ntwo:2525 concurrency=1\n", b"", ROUTES, 7, 3
+    ),
+    variant(b"r1 concurrency=3\nq1 rate=2/30\n", b"", b"r1:one\nr2:two:2525\nr3:one\nq1:one\n", 3, 10),
+    variant(b"", b"", ROUTES, 1, 1),
+    variant(b"a rate=1/1000\nb concurrency=1\n", b"", b"", 20, 20),
+    variant(b"q1 concurrency=2\none rate=1/500\nr2 concurrency=1\n", b"", ROUTES, 8, 4),
+]
+
+
+class Relays(Machine):
+    def __init__(self) -> None:
+        self.settings, self.routes, self.lines = VARIANTS[0]
+        super().__init__()
+        self.slices: dict[int, tuple[int, bool]] = {}
+
+    # Events, with the slices of queue_send.decisions
+
+    def _goes_on(self, attempt: Attempt) -> bool:
+        before = self.slices.get(attempt.message)
+        if attempt.rest is None:
+            if attempt.aside is None:
+                self.slices.pop(attempt.message, None)
+            return False
+        self.slices[attempt.message] = attempt.rest, attempt.left > 0 or (before is not None and before[1])
+        self.scheduler.wake(attempt.message)
+        return True
+
+    def deferred(self, attempt: Attempt, now: float) -> None:
+        if not self._goes_on(attempt):
+            super().deferred(attempt, now)
+
+    def finished(self, attempt: Attempt, now: float) -> None:
+        before = self.slices.get(attempt.message)
+        if self._goes_on(attempt):
+            return
+        if before is not None and before[1]:
+            super().deferred(attempt, now)
+        else:
+            assert not self.disk.left[attempt.message]
+
+    def withdrawn(self, attempt: Attempt) -> None:
+        self.slices.pop(attempt.message, None)
+        super().withdrawn(attempt)
+
+    def load(self, whole: bool = True) -> bool:
+        found = self.scheduler.next_load(self.now)
+        if found is None:
+            return False
+        message, stamp = found
+        left = self.disk.left.get(message)
+        if not left or message in self.held or (stamp is not None and stamp != self.disk.due[message]):
+            self.scheduler.absent(message)
+            return True
+        if stamp is not None:
+            self.slices.pop(message, None)
+        at = self.slices[message][0] if message in self.slices else 0
+        tried = self.scheduler.tried(message, stamp)
+        birth = self.disk.birth[message]
+        attempt = Attempt(message, b"", birth, birth + LIFETIME)
+        found_now = [(offset, b"x@" + domain) for offset, domain in sorted(left.items()) if at <= offset]
+        rest = found_now[SLICE:]
+        attempt.rest = rest[0][0] if rest else None
+        recipients = []
+        for offset, address in found_now[:SLICE]:
+            if offset in tried:
+                attempt.left += 1
+            else:
+                recipients.append((offset, address))
+        groups = group_recipients("remote", b"", recipients, self.routes, self.lines)
+        if whole:
+            self.scheduler.open(attempt, groups, self.now)
+        else:
+            self.scheduler.begin(attempt, self.now)
+            named = [Group(attempt, name, each) for name, each in groups]
+            self.loading.append((attempt, named, len(named) == 1))
+        return True
+
+    def start(self) -> bool:
+        group = self.scheduler.next_job(self.now)
+        if group is None:
+            return False
+        assert group.attempt.message not in self.held
+        mine = {(group.attempt.message, offset) for offset, _ in group.recipients}
+        others = {(each.attempt.message, offset) for each in self.flying for offset, _ in each.recipients}
+        assert not mine & others
+        relay = self.scheduler.destinations[group.nexthop].relay
+        assert relay is None or relay.flying <= relay.limits.most
+        self.flying.append(group)
+        return True
+
+    @rule(recipients=st.lists(st.sampled_from(DOMAINS), min_size=1, max_size=12))
+    def arrive(self, recipients: list[bytes]) -> None:
+        self.count += 1
+        self.disk.left[self.count] = dict(enumerate(recipients))
+        self.disk.birth[self.count] = int(self.now)
+        self.disk.due[self.count] = int(self.now)
+        self.scheduler.arrived(self.count)
+
+    @rule(new=st.sampled_from(VARIANTS))
+    def hup(self, new: Variant) -> None:
+        self.settings, self.routes, self.lines = new
+        self.scheduler.change(self.settings)
+
+    @rule(name=st.sampled_from([*DOMAINS, b"one", b"two:2525"]))
+    def probe(self, name: bytes) -> None:
+        self.scheduler.probe(name, self.now)
+
+    @rule()
+    def watch(self) -> None:
+        for destination in list(self.scheduler.destinations.values()):
+            self.scheduler.give_up(destination, self.now)
+        self.settle()
+
+    @rule()
+    def idle(self) -> None:
+        """A loop that has done all that may be done now waits for something."""
+        for _ in range(2000):
+            while self.load_on() or self.load() or self.start():
+                self.settle()
+            self.settle()
+            due = self.scheduler.next_time(self.now)
+            if due is None or due > self.now:
+                break
+        else:
+            raise AssertionError("the loop would turn and turn")
+
+    @invariant()
+    def limits_hold(self) -> None:
+        assert self.scheduler.running == sum(len(group.recipients) for group in self.flying)
+        jobs: dict[bytes, int] = defaultdict(int)
+        for group in self.flying:
+            jobs[group.nexthop] += 1
+        totals: dict[bytes, int] = defaultdict(int)
+        for name, destination in self.scheduler.destinations.items():
+            assert destination.flying == jobs.pop(name, 0), name
+            if destination.relay is not None:
+                totals[destination.relay.name] += destination.flying
+        assert not jobs
+        for name, relay in self.scheduler.relays.items():
+            assert relay.flying == totals[name], name
+
+    @invariant()
+    def rates_hold(self) -> None:
+        """They are another at each HUP; the test that this one is made from looks at a rate that stays."""
+
+
+TestRelays = Relays.TestCase
+TestRelays.settings = settings(max_examples=100, stateful_step_count=80, deadline=None)

@@ -1,0 +1,400 @@
+"""No part of queue-send's loop does more in a turn than it may, however much there is to do: work is counted here."""
+
+import os
+from collections.abc import Iterator
+from itertools import count, islice
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from queue_base.durable import Commit
+from queue_base.home import Home
+from queue_base.layout import open_layout
+from queue_send import cleaner, injecting, store, verdicts
+from queue_send.aside import NEVER, PIECE, Aside
+from queue_send.attempt import Attempt, Group
+from queue_send.away import MOST
+from queue_send.bounce import BounceFacts, compose_steps
+from queue_send.delay_notice import DelayFacts, compose_notice
+from queue_send.destination import Limits
+from queue_send.dsn import STEP
+from queue_send.fifo import Keys
+from queue_send.known import Known
+from queue_send.patrol import LOOKS
+from queue_send.scheduler import LATE_AT_ONCE, TURNED_AWAY_AT_ONCE, Scheduler
+from queue_send.store import Failure, Store
+from queue_send.turns import PARKED_AT_ONCE
+from queue_send.waiting import LONG_AGO, Waiting
+from queue_wire.failures import FailureReader, pack_failure
+from support.queued import classified_message
+from support.send.loop import Loop
+from support.send.recorder import SETTINGS, Recorder
+from support.send.watched import LIFETIME, Watched
+from support.send.watched import SETTINGS as WATCHED
+
+QUICK_DEATH = SETTINGS._replace(limits=Limits(initial=1, most=1, cohorts=1), active=5000)
+
+
+@pytest.fixture
+def loop(home: Home) -> Iterator[Loop]:
+    made = Loop(home)
+    yield made
+    made.close()
+
+
+def test_a_destination_that_dies_turns_its_queue_away_a_part_at_a_time() -> None:
+    recorder = Recorder(QUICK_DEATH)
+    for _ in range(900):
+        recorder.send((b"down", 1))
+    group, = recorder.start(0.0)
+    assert len(recorder.scheduler.destinations[b"down"].queue) == 899
+    recorder.end(group, 1.0, good=False)
+    assert len(recorder.waiting) <= TURNED_AWAY_AT_ONCE + 1
+    while len(recorder.waiting) < 900:
+        before = len(recorder.waiting)
+        assert recorder.scheduler.next_time(2.0) == 2.0
+        assert recorder.scheduler.next_job(2.0) is None
+        assert before < len(recorder.waiting) <= before + TURNED_AWAY_AT_ONCE
+    assert recorder.scheduler.active == 0
+
+
+def test_what_a_dead_destination_has_not_turned_away_yet_is_tried_where_it_is_alive_again() -> None:
+    recorder = Recorder(QUICK_DEATH)
+    for _ in range(200):
+        recorder.send((b"down", 1))
+    group, = recorder.start(0.0)
+    recorder.end(group, 1.0, good=False)
+    recorder.scheduler.probe(b"down", 1.0)
+    recorder.scheduler.destinations[b"down"].dead = False
+    tried = set()
+    while started := recorder.start(2.0):
+        for group in started:
+            tried.add(group.attempt.message)
+            recorder.end(group, 2.0)
+    assert tried | set(recorder.waiting) == set(range(1, 201))
+    assert len(tried) > 150
+
+
+def test_a_probe_among_much_mail_that_leaves_a_dead_destination_is_the_only_attempt() -> None:
+    recorder = Recorder(QUICK_DEATH)
+    for _ in range(300):
+        recorder.send((b"down", 1))
+    group, = recorder.start(0.0)
+    recorder.end(group, 1.0, good=False)
+    recorder.scheduler.flush(1.0)  # It is to be probed while most of its queue has not been turned away.
+    started = []
+    for _ in range(200):
+        recorder.start(1.0)
+        found = recorder.scheduler.next_job(1.0)
+        started += [found] if found else []
+    assert len(started) <= 1
+
+
+def test_mail_past_its_lifetime_is_given_up_a_part_at_a_time() -> None:
+    world = Watched(WATCHED._replace(active=100_000))
+    aside = Aside()
+    world.send(b"a")
+    world.start()
+    destination = world.scheduler.destinations[b"a"]
+    destination.aside = aside
+    for message in range(2, 20_002):
+        aside.put(message, 5)
+    calls = 0
+    while len(aside):
+        before = len(aside)
+        world.scheduler.give_up(destination, world.now)
+        calls += 1
+        assert before - len(aside) <= LATE_AT_ONCE + PIECE
+    assert calls >= 20_000 // (LATE_AT_ONCE + PIECE)
+
+
+def test_queued_mail_past_its_lifetime_fails_a_part_at_a_time() -> None:
+    world = Watched(WATCHED._replace(active=100_000))
+    for _ in range(900):
+        world.send(b"a")
+    world.start()
+    world.now += LIFETIME + 7200
+    steps = world.patrol.quiet_round(world.now)
+    failed = 0
+    for _ in steps:
+        assert len(world.failed) - failed <= LATE_AT_ONCE
+        failed = len(world.failed)
+    assert len(world.failed) == 898
+
+
+def test_a_round_of_the_watchdog_looks_at_few_messages_in_a_step() -> None:
+    world = Watched(WATCHED._replace(active=1))
+    world.send(b"a")
+    world.start()
+    for _ in range(3000):
+        # Due for some time, but not for ten times the interval that their age gives.
+        message = world.send(b"b", new=False)
+        dates, nexthops = world.disk[message]
+        world.disk[message] = dates._replace(birth=dates.birth - 500_000), nexthops
+    world.now += 5000
+    looks = 0
+    for _ in world.steps():
+        assert world.looks - looks <= 2 * LOOKS
+        looks = world.looks
+    assert looks > 1000
+
+
+class Endless:
+    """Places for which there is none: counts how many destinations were looked at."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.looked = 0
+        self._room = scheduler.turns.room
+
+    def __call__(self, destination: object, concurrency: int) -> int:
+        self.looked += 1
+        return 0
+
+
+def test_destinations_without_a_place_are_passed_over_a_part_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder = Recorder(SETTINGS._replace(active=10_000))
+    for number in range(2000):
+        recorder.send((b"d%d" % number, 1))
+        found = recorder.scheduler.next_load(0.0)
+        assert found is not None
+        recorder.scheduler.open(Attempt(found[0], b"", 0, 9999), [(b"d%d" % number, [(0, b"x")])], 0.0)
+    endless = Endless(recorder.scheduler)
+    monkeypatch.setattr(recorder.scheduler.turns, "room", endless)
+    assert recorder.scheduler.next_job(0.0) is None
+    assert endless.looked <= PARKED_AT_ONCE
+
+
+def test_recipients_that_fail_without_an_attempt_do_so_a_part_at_a_time(home: Home, loop: Loop) -> None:
+    names = [b"user%d@c.example" % number for number in range(5000)]
+    message = classified_message(home, remote=names)
+    apply, settled = loop.messages.decisions["remote"].apply, []
+    attempt = Attempt(message, b"a@b.example", 0, 1)
+    loop.messages.schedulers["remote"].settled = (  # type: ignore[method-assign]
+        lambda group, now: settled.append(len(group.recipients))
+    )
+    loop.messages.decisions["remote"].expired(Group(attempt, b"c.example", list(enumerate(names))))
+    turns = 0
+    while sum(settled) < 5000:
+        before = loop.run.deliveries
+        apply()
+        assert loop.run.deliveries - before <= verdicts.EXPIRED_A_TURN
+        # Those whose failures are not safe yet are bounded.
+        assert loop.run.deliveries - sum(settled) <= verdicts.WRITTEN_MOST + verdicts.EXPIRED_A_TURN
+        loop.run.log.run({}, 0.0)
+        loop.run.syncing.run({}, 0.0)
+        turns += 1
+    assert turns >= 5000 / verdicts.EXPIRED_A_TURN
+
+
+def test_verdicts_are_taken_a_part_at_a_time_and_none_is_lost(home: Home, loop: Loop) -> None:
+    messages = [classified_message(home, remote=[b"b@d%d.example" % number]) for number in range(150)]
+    for message in messages:
+        loop.arrive(message)
+    ended: list[int] = []
+    loop.messages.channel_finished = lambda message, kind: ended.append(message)  # type: ignore[method-assign]
+    while len(ended) < 150:
+        loop.settle()
+        for job in list(loop.jobs):
+            loop.report(job, b"Kok")
+    assert sorted(ended) == sorted(messages)
+
+
+def test_a_report_is_put_into_words_a_few_recipients_at_a_time() -> None:
+    taken = [0]
+
+    def pairs(most: int) -> Iterator[tuple[bytes, bytes]]:
+        for number in range(most):
+            taken[0] += 1
+            yield b"user%d@c.example" % number, b"Remote host said: 550 no\n"
+
+    bounce = BounceFacts(b"me", b"from@me", b"to@you", b"to@you", pairs(5000), b"Subject: x\n", 0, 0, "u")
+    delay = DelayFacts(b"me", b"from@me", b"to@you", pairs(5000), b"Subject: x\n", 0, 0, 0, "u")
+    for steps in (compose_steps(bounce), compose_notice(delay)):
+        taken[0] = before = 0
+        for _ in steps:
+            assert taken[0] - before <= STEP
+            before = taken[0]
+        assert before == 5000
+
+
+def test_a_notice_of_a_delay_reads_the_recipients_a_piece_at_a_time(home: Home, loop: Loop) -> None:
+    data = b"".join(b"Duser%d@c.example\0" % number for number in range(20_000)) + b"Tlast@c.example\0"
+    message = classified_message(home, remote=[b"x"])
+    with open(open_layout(home.queue).hashed("remote", message), "wb") as file:
+        file.write(data)
+    read, real = [0], loop.messages.store.recipients
+
+    def recipients(message: int, kind: str, at: int = 0) -> store.Piece:
+        read[0] += 1
+        return real(message, kind, at)
+
+    loop.messages.store.recipients = recipients  # type: ignore[method-assign]
+    before, found = 0, []
+    for each in loop.messages.store.left(message, "remote"):
+        assert read[0] - before <= 1
+        before = read[0]
+        found += [each] if each is not None else []
+    assert [address for _, address in found] == [b"last@c.example"]
+    assert read[0] > 10
+
+
+def test_failures_are_read_in_small_pieces_and_handed_over_one_by_one(home: Home) -> None:
+    layout = open_layout(home.queue)
+    message = classified_message(home, remote=[b"x"])
+    failures = [Failure(message, b"user%d@c.example" % number, b"no\n") for number in range(20_000)]
+    disk = Store(layout)
+    disk.append_failures(failures)
+    steps = disk.failures(message)
+    pieces = 0
+    try:
+        while True:
+            next(steps)
+            pieces += 1
+    except StopIteration as end:
+        found = end.value
+    size = os.stat(layout.bounce(message)).st_size
+    assert pieces >= size / (64 * 1024)
+    assert not isinstance(found, list)
+    assert [address for address, _ in found] == [failure.recipient for failure in failures]
+
+
+def test_failures_of_one_message_are_one_write_to_its_file(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    layout, opened, real = open_layout(home.queue), count(), os.open
+
+    def counted(path: str, *arguments: int) -> int:
+        if path == layout.bounce(7):
+            next(opened)
+        return real(path, *arguments)
+
+    monkeypatch.setattr("queue_send.store.os.open", counted)
+    Store(layout).append_failures([Failure(7, b"user%d@c.example" % number, b"no\n") for number in range(500)])
+    assert next(opened) <= 3
+
+
+def test_a_failure_reader_gives_the_last_text_of_a_recipient_in_the_place_of_its_first() -> None:
+    reader = FailureReader()
+    for recipient, text in ((b"a", b"one"), (b"b", b"two"), (b"a", b"three")):
+        reader.feed(pack_failure(recipient, text))
+    assert len(reader) == 2
+    assert list(reader.take()) == [(b"a", b"three"), (b"b", b"two")]
+    assert len(reader) == 0
+
+
+def test_removals_and_bounces_that_failed_are_taken_up_a_part_at_a_time(home: Home, loop: Loop) -> None:
+    for message in range(1000):
+        loop.cleaner._held[message] = None
+        loop.cleaner._again.append((0.0, message))
+    loop.cleaner.run({}, loop.run.clock.now())
+    assert len(loop.cleaner._asked) <= cleaner.A_TURN
+    assert injecting.TURN < 0.01
+
+
+def test_a_message_that_cannot_be_read_is_parked_without_a_wait_for_the_disk(
+    home: Home, loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    message = classified_message(home, remote=[b"b@c.example"])
+    with open(open_layout(home.queue).hashed("remote", message), "wb") as file:
+        file.write(b"garbage")
+    waits: list[str] = []
+    real = Commit.sync
+
+    def sync(commit: Commit) -> None:
+        import threading
+
+        waits.append(threading.current_thread().name)
+        real(commit)
+
+    monkeypatch.setattr(Commit, "sync", sync)
+    loop.arrive(message)
+    loop.settle()
+    assert message in loop.messages.parked and waits and "MainThread" not in waits
+    assert os.path.exists(open_layout(home.queue).hashed("corrupt", message))
+
+
+# What takes the place of structures whose changes took as long as there are messages.
+
+
+@given(st.lists(st.one_of(st.tuples(st.integers(0, 50), st.integers(0, 9)), st.sampled_from(["pop", "due"]))))
+def test_what_waits_comes_out_as_of_a_plain_list(steps: list[tuple[int, int] | str]) -> None:
+    waiting, model, flushes = Waiting(), [], 0
+    for step in steps:
+        if isinstance(step, tuple):
+            waiting.push(*step)
+            model.append((1, 0, *step))
+        elif step == "due":
+            # What is made due comes before everything else; what was made due before comes before that.
+            flushes += 1
+            model = [(0, at or flushes, due, key) for _, at, due, key in model]
+            waiting.make_due()
+        elif model:
+            model.sort()
+            made_due, _, due, key = model.pop(0)
+            assert waiting.first_due() == (due if made_due else due - LONG_AGO)
+            assert waiting.pop() == (due if made_due else due - LONG_AGO, key)
+        assert len(waiting) == len(model)
+        for key in range(10):
+            dues = [due - (0 if made_due else LONG_AGO) for made_due, _, due, each in model if each == key]
+            assert sorted(waiting.dues_of(key)) == sorted(dues)
+        whole = [each for start in range(0, len(model), 3) for each in waiting.due_by(1000, start, 3)]
+        assert sorted(whole) == sorted((due - (0 if made_due else LONG_AGO), key) for made_due, _, due, key in model)
+
+
+@given(st.lists(st.one_of(st.integers(0, 30), st.none(), st.just("late")), max_size=80), st.integers(1, 4))
+def test_what_is_aside_is_taken_and_late_as_of_a_plain_list(steps: list[int | str | None], piece: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("queue_send.aside.PIECE", piece)
+        aside, model, number = Aside(), [], 0
+        for step in steps:
+            if isinstance(step, int):
+                number += 1
+                aside.put(number, step)
+                model.append((number, step))
+            elif step is None:
+                assert aside.take() == (model.pop(0)[0] if model else None)
+            else:
+                found = aside.take_late(15, 1000)
+                assert found == [message for message, end in model if end < 15]
+                model = [each for each in model if each[1] >= 15]
+            assert len(aside) == len(model)
+            assert aside.oldest(5) == [message for message, _ in model[:5]]
+            assert all(aside.holds(message) == (message in dict(model)) for message in range(1, number + 2))
+
+
+def test_what_was_turned_away_is_taken_once_although_it_waits_twice() -> None:
+    aside = Aside()
+    for message in (1, 2):
+        aside.put(message, 100)
+    aside.join(Keys([2, 3, 3, 4, 2]))
+    aside.put(5, 100)
+    assert list(iter(aside.take, None)) == [1, 2, 3, 4, 5]
+    assert len(aside) == 0
+
+
+def test_a_message_that_is_put_aside_again_after_it_was_taken_is_taken_again() -> None:
+    aside = Aside()
+    aside.join(Keys([1, 2, 1]))
+    assert aside.take() == 1
+    aside.put(1, NEVER)
+    assert [aside.take(), aside.take(), aside.take()] == [2, 1, None]
+
+
+def test_the_mail_that_a_dead_destination_turned_away_joins_the_rest_at_once() -> None:
+    aside = Aside()
+    aside.put(1, 100)
+    aside.join(Keys(range(2, MOST)))
+    assert len(aside._pieces) == 2
+    assert list(islice(iter(aside.take, None), 3)) == [1, 2, 3]
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 20))))
+def test_what_was_found_at_start_is_known_until_it_ends(steps: list[tuple[bool, int]]) -> None:
+    known, model = Known(), set()
+    for noted, message in steps:
+        if noted:
+            known.note(message)
+            model.add(message)
+        else:
+            known.forget(message)
+            model.discard(message)
+        assert {each for each in range(21) if known.holds(each)} == model

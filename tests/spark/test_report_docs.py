@@ -1,0 +1,25 @@
+"""REPORTS.md says of every report what the registry says, and shows an example with its columns."""
+
+import pytest
+
+from spark.reports import REPORTS
+from support.spark.report_docs import REPORTS_MD, document, written_examples
+
+pytestmark = pytest.mark.together
+
+# Nothing is wrong in the example.
+EMPTY = {"conservation-messages"}
+
+
+def test_reports_md_is_what_the_registry_says() -> None:
+    assert REPORTS_MD.read_text() == document(written_examples()), "make it anew as support/report_docs.py says"
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_each_report_has_an_example_with_its_columns_and_a_row(name: str) -> None:
+    report, lines = REPORTS[name], written_examples()[name].splitlines()
+    if report.single:
+        assert [line.split()[0] for line in lines] == list(report.columns)
+    else:
+        assert lines[0].split() == list(report.columns)
+        assert (len(lines) > 1) != (name in EMPTY)

@@ -1,0 +1,148 @@
+"""What is no lake, or cannot be written, or is in use, is refused in one line, and is left as it was."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from queue_base.errors import Permanent, Temporary
+from spark.lock import locked
+from spark.manifest import Manifest, NotAManifest, pack, unpack
+from spark.storage import Storage
+from spark.store import manifest_path, open_tables
+from spark.trouble import JAVA_ERRORS, java_reason, shorten
+from support.spark.scripted_logs import ScriptedLake, message
+
+pytestmark = pytest.mark.together
+
+
+@pytest.fixture
+def lake(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ScriptedLake:
+    made = ScriptedLake(spark, str(tmp_path / "lake"), monkeypatch)
+    made.script = [{"messages": [message("1.1")]}]
+    return made
+
+
+def test_a_directory_of_something_else_is_left_alone(lake: ScriptedLake) -> None:
+    Path(lake.place).mkdir()
+    Path(lake.place, "letter.txt").write_text("dear")
+    with pytest.raises(Permanent, match=r"lake: it is no lake, and holds letter\.txt; name a new directory$"):
+        lake.build()
+    assert os.listdir(lake.place) == ["letter.txt"]
+
+
+def test_a_file_is_no_lake(lake: ScriptedLake) -> None:
+    Path(lake.place).write_text("dear")
+    with pytest.raises(Permanent, match=r"lake: it is a file; name a new directory$"):
+        lake.build()
+    assert Path(lake.place).read_text() == "dear"
+
+
+def test_a_lake_inside_the_logs_is_refused(lake: ScriptedLake) -> None:
+    lake.logs = str(Path(lake.place).parent)
+    with pytest.raises(Permanent, match="it is inside the logs; name a directory elsewhere"):
+        lake.build()
+    lake.logs = lake.place
+    with pytest.raises(Permanent, match="it is inside the logs; name a directory elsewhere"):
+        lake.build()
+    assert not Path(lake.place).exists()
+
+
+def test_a_lake_that_cannot_be_made_is_temporary_trouble(lake: ScriptedLake) -> None:
+    lake.place = "/proc/self/lake"
+    with pytest.raises(Temporary, match=r"^unable to build lake /proc/self/lake: .*; it is as it was, run this again"):
+        lake.build()
+
+
+def test_reading_where_no_lake_is_says_how_to_make_one(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(Permanent, match=r"there is no lake of queue-report; make it with `queue-report build LOGS"):
+        open_tables(spark, str(tmp_path / "lake"))
+    (tmp_path / "lake" / "_manifest").mkdir(parents=True)
+    with pytest.raises(Permanent, match="its first build has not ended"):
+        open_tables(spark, str(tmp_path / "lake"))
+
+
+def test_a_lake_of_a_later_version_is_refused_and_left_alone(lake: ScriptedLake) -> None:
+    lake.build()
+    path = Path(lake.place, manifest_path(1))
+    path.write_bytes(path.read_bytes().replace(b'"version": 1', b'"version": 2'))
+    before = path.read_bytes()
+    for refused in (lake.tables, lake.build):
+        with pytest.raises(Permanent, match=r"a later queue-report made it \(its version is 2, ours 1\)"):
+            refused()
+    assert path.read_bytes() == before
+
+
+def test_a_second_build_at_once_is_refused_and_names_the_first(lake: ScriptedLake) -> None:
+    lake.build()
+    owner = rf"process {os.getpid()} on \S+ since 20\S+"
+    refused = pytest.raises(Temporary, match=rf"another build has it \({owner}\); run this again when it has ended")
+    with locked(Storage(lake.spark, lake.place)), refused:
+        lake.build()
+    lake.build()
+
+
+def test_elsewhere_a_lock_file_stands_for_the_lock(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = Storage(spark, str(tmp_path))
+    storage.local = None  # As it is on HDFS.
+    with locked(storage):
+        owner = json.loads(storage.read("_lock"))
+        with pytest.raises(Temporary, match=r"if that one is dead, remove file:\S+/_lock"), locked(storage):
+            pass
+    assert not storage.exists("_lock")
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    storage.write("_lock", json.dumps(owner | {"pid": ended.pid}).encode())
+    with locked(storage):
+        assert json.loads(storage.read("_lock"))["pid"] == os.getpid()
+    storage.write("_lock", json.dumps(owner | {"pid": ended.pid, "host": "another"}).encode())
+    with pytest.raises(Temporary, match=rf"process {ended.pid} on another"), locked(storage):
+        pass
+    storage.write("_lock", b"")
+    with pytest.raises(Temporary, match="nobody knows who"), locked(storage):
+        pass
+
+
+def test_a_failing_batch_leaves_nothing_behind(lake: ScriptedLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake.build()
+    before = sorted(path for path in Path(lake.place).rglob("*"))
+    lake.script.append({"messages": [message("2.2")]})
+
+    def fail(self: Storage, old: str, new: str) -> None:
+        raise OSError("no space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Storage, "rename", fail)
+        with pytest.raises(Temporary, match=r": no space left on device; it is as it was, run this again to go on$"):
+            lake.build()
+    assert sorted(path for path in Path(lake.place).rglob("*")) == before
+    lake.build()
+    assert lake.rows("messages", "key") == [("1.1",), ("2.2",)]
+
+
+def test_java_s_errors_are_one_line(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(JAVA_ERRORS) as failed:
+        spark.range(1).selectExpr("raise_error('first line\nsecond line')").collect()
+    assert java_reason(failed.value).endswith("first line")
+    with pytest.raises(JAVA_ERRORS) as missing:
+        spark.read.text(str(tmp_path / "nothing")).collect()
+    assert "\n" not in java_reason(missing.value) and "nothing" in java_reason(missing.value)
+    assert shorten("SparkException: Job aborted", "IOException: No space left on device") == "no space left on device"
+    assert shorten() == shorten("", " ") == "no reason given"
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff", b"[]", b"{}", b"1", b'{"program": "other", "whole": true}'])
+def test_what_is_no_manifest_is_not_taken_for_one(content: bytes) -> None:
+    with pytest.raises(NotAManifest):
+        unpack(content)
+
+
+def test_a_manifest_comes_back_as_it_went_in() -> None:
+    manifest = Manifest(7, "2026-01-02", {"messages": {"a ü": 1}}, {"x": [1]}, {"h/q": {"new": 2}}, {"pending/x": 3})
+    assert unpack(pack(manifest)) == manifest

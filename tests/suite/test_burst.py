@@ -1,0 +1,130 @@
+"""Classification and delivery do not hold each other up, whichever of them is stuck or has thousands to do."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.letters import Letter
+from support.saying import Say
+from support.send.feeding import bulk
+from support.send.timed_suite import TimedSuite
+from support.servers.sink import Sink, Tarpit
+from support.site import Site, mail_site
+
+BURST = 5000
+# Injections in a second. An injector of ours can be faster than queue-todo on a busy machine of two cores; then the
+# delay would say how long the line in front of queue-todo is, not whether a delivery holds it up.
+PACE = 500
+PLACES = 28
+HANGING = 20  # Fewer than the three quarters that destinations may take of which nothing is known.
+LIMIT = 0.1  # Seconds from the end of an injection to the `new msg` line.
+# The same for the slowest: on a busy machine one turn of something else can take longer than LIMIT.
+WORST = 2.0
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    with mail_site() as found:
+        yield found
+
+
+def letters(name: str, count: int, domain: str) -> list[Letter]:
+    """Return letters to one recipient each."""
+    return [Letter(f"{name}{number}", "sender@me.example.org", [f"{name}{number}@{domain}"]) for number in range(count)]
+
+
+def waiting(site: Site) -> int:
+    """Return how many messages wait in todo/."""
+    return sum(len(names) for _, _, names in os.walk(Path(site.home.queue, "todo")))
+
+
+@pytest.mark.alone
+def test_of_a_burst_of_5000_messages_99_percent_are_classified_within_100_ms_while_every_delivery_hangs(
+    site: Site, say: Say
+) -> None:
+    for name in ("concurrencyremote", "destinationinitial"):
+        site.control(name, f"{PLACES}\n")
+    tarpit = Tarpit()
+    site.route(tarpit.port)
+    with TimedSuite(site.home) as suite, tarpit:
+        bulk(site.home, letters("stuck", HANGING, "tarpit.example"))
+        suite.wait_for(rf"status: local 0/\d+ remote {HANGING}/{PLACES}")
+        queued = bulk(site.home, letters("burst", BURST, "tarpit.example"), pace=PACE)
+        suite.wait_for(r"new msg \d+", times=HANGING + BURST)
+        told = suite.first_times(r"new msg (\d+)")
+        # Nothing has ended, and nothing could start: every delivery hung all the time.
+        assert suite.count(r"^delivery \d+: ") == 0
+        assert suite.count(r"starting delivery") == HANGING
+        assert site.kinds()["info"] == HANGING + BURST
+        assert waiting(site) == 0
+    delays = sorted(told[each.message] - each.time for each in queued)
+    median, most, worst = delays[BURST // 2], delays[BURST * 99 // 100], delays[-1]
+    say(
+        f"{BURST} messages at {PACE}/s while {HANGING} deliveries hang: classified after "
+        f"{median * 1000:.1f} ms (median), {most * 1000:.1f} ms (99 %), {worst * 1000:.1f} ms (worst)"
+    )
+    assert most < LIMIT
+    assert worst < WORST
+
+
+def deliver(suite: TimedSuite, sink: Sink, count: int, limit: Path) -> float:
+    """Let `count` classified messages go at once; return how many seconds it took until all were delivered."""
+    before, ended, closed = len(sink.taken), suite.count(r"end msg \d+"), suite.count(r"remote 0/0$")
+    limit.write_text("20\n")
+    begin = time.monotonic()
+    suite.signal(signal.SIGHUP)
+    sink.wait_for(before + count)
+    suite.wait_for(r"end msg \d+", times=ended + count)
+    seconds = time.monotonic() - begin
+    limit.write_text("0\n")
+    suite.signal(signal.SIGHUP)
+    suite.wait_for(r"remote 0/0$", times=closed + 1)
+    return seconds
+
+
+@pytest.mark.alone
+def test_deliveries_start_and_finish_while_5000_messages_wait_in_todo_and_while_they_are_classified(
+    site: Site, say: Say
+) -> None:
+    count = 500
+    # No deliveries yet, so that there are classified messages to deliver.
+    limit = site.control("concurrencyremote", "0\n")
+    # The same window from the first delivery on, so that the two runs are alike.
+    site.control("destinationinitial", "20\n")
+    sink = Sink()
+    site.route(sink.port)
+    with sink, TimedSuite(site.home) as suite:
+        bulk(site.home, letters("alone", count, "fast.example"))
+        suite.wait_for(r"new msg", times=count)
+        alone = deliver(suite, sink, count, limit)
+        bulk(site.home, letters("beside", count, "fast.example"))
+        suite.wait_for(r"new msg", times=2 * count)
+        todo = suite.daemon("queue-todo")
+        os.kill(todo, signal.SIGSTOP)
+        bulk(site.home, letters("burst", BURST, "fast.example"))
+        assert waiting(site) == BURST
+        beside = deliver(suite, sink, count, limit)
+        assert waiting(site) == BURST
+        told = suite.count(r"remote 0/20$")
+        limit.write_text("20\n")
+        suite.signal(signal.SIGHUP)
+        suite.wait_for(r"status: local 0/\d+ remote 0/20", times=told + 1)
+        os.kill(todo, signal.SIGCONT)
+        suite.wait_for(r"new msg", times=2 * count + BURST)
+        heard = list(suite.heard)
+    news = [moment for moment, line in heard if line.startswith("new msg")]
+    first, last = news[2 * count], news[-1]
+    meanwhile = sum(1 for moment, line in heard if line.startswith("delivery ") and first < moment < last)
+    usual, busy = count / alone, meanwhile / (last - first)
+    say(
+        f"{count} deliveries: {alone:.2f} s with todo/ empty, {beside:.2f} s with {BURST} messages in todo/; "
+        f"{busy:.0f} deliveries/s in the {last - first:.2f} s in which those were classified, else {usual:.0f}/s"
+    )
+    # The two are the same but for the noise of a busy machine.
+    assert beside < 1.5 * alone + 0.3
+    # The processes share what cores there are, so the rate falls; if queue-send waited for queue-todo it would be 0.
+    assert busy > usual / 5

@@ -1,0 +1,66 @@
+"""A message that waits for its second attempt, and an order about it while queue-send is killed.
+
+An order that queuectl calls done must be carried out without being given again; one that it does not is given again
+after the restart, and must then do what it says, whatever was done of it before.
+"""
+
+from collections.abc import Iterator
+
+from queue_base.layout import open_layout
+from queue_base.marks import birth_of
+from support.faults.failing import ANN, CLARA, TEXT, clara_has_it, named
+from support.faults.killing import DEADLINE
+from support.send.control import order, queuectl
+from support.site import Site
+from support.suite import Suite, enqueue
+
+# What queue-send's loop has done before the order comes, in either order: one recipient deferred, one done.
+BEFORE_ORDER = (r"^utimensat\(.*/remote/", r"^unlink\(.*/local/.* = 0$")
+
+
+class Ordered:
+    """`command` is delete, bounce or requeue; the message of a requeue is deleted after it."""
+
+    def __init__(self, command: str, name: str) -> None:
+        self._command = command
+        self._recipient = f"never-{name}@host.example".encode()
+        self._wrong: list[str] = []
+        self._message = 0
+        self._birth = 0
+        self._done = False
+        self.most_bounces = 1 if command == "bounce" else 0
+
+    def begin(self, site: Site, suite: Suite) -> None:
+        """Put the message in, and give the order once it has been tried and clara has it."""
+        assert enqueue(site.home, ANN, [CLARA, self._recipient], TEXT).returncode == 0
+        for line in "^delivery .*: deferral: ", "^delivery .*: success: ":
+            suite.wait_for(line, deadline=DEADLINE)
+        self._message = int(suite.wait_for("^new msg ").split()[-1])
+        self._birth = birth_of(open_layout(site.home.queue), self._message) or 0
+        self._done = queuectl(site.home, self._command, "--all").returncode == 0
+        if self._done:
+            self._finish(site)
+
+    def resume(self, site: Site, suite: Suite) -> None:
+        """Give the order again where it was not answered."""
+        if not self._done:
+            order(site.home, self._command, "--all")
+            self._done = True
+        if self._finish(site) != 0:
+            self._wrong.append("the message cannot be deleted")
+
+    def _finish(self, site: Site) -> int:
+        """Look at what a requeue has done, and delete its message; return queuectl's exit code."""
+        if self._command != "requeue":
+            return 0
+        birth = birth_of(open_layout(site.home.queue), self._message)
+        if birth is not None and birth <= self._birth:
+            self._wrong.append("the message has its old birth")
+        return queuectl(site.home, "delete", "--all").returncode
+
+    def judge(self, site: Site, kills: int) -> Iterator[str]:
+        """The order was carried out, and nothing else was done."""
+        yield from self._wrong
+        yield from clara_has_it(site, kills)
+        if self._command == "bounce":
+            yield from named(site, self._recipient)

@@ -1,0 +1,126 @@
+"""queue-send's peers as a test plays them: queue-local and queue-remote, queue-clean, queue-todo and queue-pickup."""
+
+import os
+import time
+
+from queue_wire.cleaning import REMOVED
+from queue_wire.job import Job, unpack_job
+from queue_wire.netstring import NetstringReader
+from queue_wire.notice import EXIT, Classified, pack_classified, pack_log
+from queue_wire.records import RecordReader
+from queue_wire.report import Report, pack_ready, pack_report
+from support.send.piped import is_readable, read_soon
+
+SECONDS = 60.0
+
+
+class Peer:
+    """One end of a peer: `send` writes to queue-send, `receive` reads from it."""
+
+    def __init__(self, to_send: int, from_send: int) -> None:
+        self._to_send = to_send
+        self._from_send = from_send
+
+    def send(self, data: bytes) -> None:
+        """Write bytes to queue-send."""
+        while data:
+            data = data[os.write(self._to_send, data) :]
+
+    def receive(self) -> bytes:
+        """Return some bytes from queue-send; empty where it has closed the pipe."""
+        return read_soon(self._from_send, time.monotonic() + SECONDS)
+
+    @property
+    def from_send(self) -> int:
+        """The descriptor that jobs, ids or commands come on; -1 once this end is closed."""
+        return self._from_send
+
+    @property
+    def silent(self) -> bool:
+        """Whether queue-send has written nothing to this peer."""
+        return not is_readable(self._from_send)
+
+    def die(self) -> None:
+        """Close both pipes, as a killed daemon does."""
+        for descriptor in (self._to_send, self._from_send):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._to_send = self._from_send = -1
+
+
+class Delivering(Peer):
+    """queue-local or queue-remote, as the test plays it."""
+
+    def __init__(self, to_send: int, from_send: int) -> None:
+        super().__init__(to_send, from_send)
+        self._reader = NetstringReader()
+
+    def ready(self, jobs: int = 100) -> None:
+        """Send the greeting."""
+        self.send(pack_ready(jobs))
+
+    def job(self) -> Job:
+        """Return the next job."""
+        while (payload := self._reader.next()) is None:
+            data = self.receive()
+            assert data, "queue-send has closed its jobs"
+            self._reader.feed(data)
+        return unpack_job(payload)
+
+    @property
+    def silent(self) -> bool:
+        payload = self._reader.next()
+        assert payload is None, f"an unexpected job: {payload!r}"
+        return super().silent
+
+    def report(self, job: Job, *verdicts: bytes, scope: bytes = b"m") -> None:
+        """Report on a job; each verdict is a letter and its text."""
+        self.send(pack_report(Report(job.number, scope, [(verdict[:1], verdict[1:]) for verdict in verdicts])))
+
+    def deliver(self, verdict: bytes) -> Job:
+        """Take the next job and report one verdict for all its recipients; return the job."""
+        job = self.job()
+        self.report(job, *[verdict] * len(job.recipients))
+        return job
+
+
+class Cleaning(Peer):
+    """queue-clean, as the test plays it."""
+
+    def __init__(self, to_send: int, from_send: int) -> None:
+        super().__init__(to_send, from_send)
+        self._reader = RecordReader()
+        self._asked: list[int] = []
+
+    def asked(self) -> int:
+        """Return the next id that is to be removed."""
+        while not self._asked:
+            data = self.receive()
+            assert data, "queue-send has closed its requests"
+            self._asked += [int(record) for record in self._reader.feed(data)]
+        return self._asked.pop(0)
+
+    def removed(self) -> int:
+        """Take the next request and answer that all is gone; return the id."""
+        message = self.asked()
+        self.send(REMOVED)
+        return message
+
+
+class Noticing(Peer):
+    """queue-todo or queue-pickup, as the test plays it."""
+
+    def end_when_told(self) -> bool:
+        """Take what has come; after X end as queue-todo does, and return whether that was so."""
+        told = EXIT in self.receive()
+        if told:
+            self.die()
+        return told
+
+    def classified(self, message: int, channels: str = "R") -> None:
+        """Send a notice: channels L, R, B or X."""
+        self.send(pack_classified(Classified(message, channels in "LB", channels in "RB")))
+
+    def log(self, line: bytes) -> None:
+        """Send a line for the log."""
+        self.send(pack_log(line))

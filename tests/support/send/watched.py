@@ -1,0 +1,132 @@
+"""A scheduler of one channel, a dict for the disk, a clock that the test sets, and the watchdog's patrol."""
+
+from collections.abc import Iterator
+
+from queue_send.alerts import Alerts
+from queue_send.attempt import Attempt, Group
+from queue_send.destination import Destination, Limits
+from queue_send.events import Settings
+from queue_send.explaining import Explaining
+from queue_send.overdue import Dates, Rule
+from queue_send.patrol import Patrol
+from queue_send.retry import QUADRATIC, SKIP_REMOTE, next_attempt, within_lifetime
+from queue_send.scheduler import Scheduler
+from queue_wire.admin.cause import Cause
+from support.send.limited import limited
+
+START = 1_000_000_000
+LIFETIME = 604800
+FLIGHT = 21600.0
+SETTINGS = Settings(
+    concurrency=20, active=100,
+    limits=Limits(initial=2, most=2, cohorts=1), named=limited(rates=b"rated:1/86400\n"),
+)  # fmt: skip
+
+
+class Watched:
+    """Messages have one recipient for each nexthop that is named. `alerts` are (message, kind of cause, past)."""
+
+    def __init__(self, settings: Settings = SETTINGS) -> None:
+        self.now = float(START)
+        self.scheduler = Scheduler(settings, self)
+        self.explaining = Explaining(b"remote", self.scheduler)
+        self.disk: dict[int, tuple[Dates, list[bytes]]] = {}
+        self.flying: list[Group] = []
+        self.failed: list[tuple[int, bytes]] = []
+        self.told: list[tuple[int, bytes, bool]] = []
+        self.looks = 0
+        self.limiter = Alerts()
+        rule = Rule(QUADRATIC, SKIP_REMOTE, START)
+        self.patrol = Patrol("remote", self.scheduler, rule, FLIGHT, self.look, self.limiter, self.alert)
+
+    # The scheduler's events.
+
+    def deferred(self, attempt: Attempt, now: float) -> None:
+        due = next_attempt(QUADRATIC, attempt.birth, int(now), SKIP_REMOTE, lambda: 0.0)
+        due = within_lifetime(due, int(now), attempt.expires)
+        dates, nexthops = self.disk[attempt.message]
+        self.disk[attempt.message] = dates._replace(due=due), nexthops
+        self.scheduler.found(attempt.message, due)
+
+    def finished(self, attempt: Attempt, now: float) -> None:
+        del self.disk[attempt.message]
+
+    def withdrawn(self, attempt: Attempt) -> None:
+        pass
+
+    def expired(self, group: Group) -> None:
+        self.failed.append((group.attempt.message, group.nexthop))
+        group.attempt.left -= len(group.recipients)
+        self.disk[group.attempt.message][1].remove(group.nexthop)
+        self.scheduler.settled(group, self.now)
+
+    def died(self, destination: Destination) -> None:
+        pass
+
+    def revived(self, destination: Destination) -> None:
+        pass
+
+    # What the test does.
+
+    def send(self, *nexthops: bytes, new: bool = True) -> int:
+        """A message; one that is not new is found with the next attempt now."""
+        message = len(self.disk) + 1
+        self.disk[message] = Dates(int(self.now), int(self.now), int(self.now) + LIFETIME), list(nexthops)
+        if new:
+            self.scheduler.arrived(message)
+        else:
+            self.scheduler.found(message, int(self.now))
+        return message
+
+    def start(self) -> None:
+        """Load and start whatever may be."""
+        while True:
+            loaded, group = self._load(), self.scheduler.next_job(self.now)
+            if group is not None:
+                self.flying.append(group)
+            elif not loaded:
+                return
+
+    def _load(self) -> bool:
+        found = self.scheduler.next_load(self.now)
+        if found is None:
+            return False
+        if found[0] not in self.disk or found[1] not in (None, self.disk[found[0]][0].due):
+            self.scheduler.absent(found[0])
+            return True
+        dates, nexthops = self.disk[found[0]]
+        attempt = Attempt(found[0], b"", dates.birth, dates.expires, due=dates.due)
+        self.scheduler.open(attempt, [(name, [(0, b"x@" + name)]) for name in nexthops], self.now)
+        return True
+
+    def end(self, group: Group, good: bool) -> None:
+        """A report: delivered, or no host there."""
+        self.flying.remove(group)
+        if good:
+            group.attempt.left -= len(group.recipients)
+            self.disk[group.attempt.message][1].remove(group.nexthop)
+        self.scheduler.ended(group, 0 if good else len(group.recipients), not good, self.now)
+
+    def look(self, message: int, stamp: int | None) -> Dates | None:
+        self.looks += 1
+        dates = self.disk[message][0] if message in self.disk else None
+        return dates if dates is not None and stamp in (None, dates.due) else None
+
+    def alert(self, message: int, dates: Dates, cause: Cause, past: bool) -> None:
+        self.told.append((message, cause.kind, past))
+
+    def steps(self) -> Iterator[None]:
+        """A round of the patrol, in its pieces."""
+        if self.limiter.begin(self.now):
+            yield from self.patrol.round(self.flying, b"", self.now)
+            self.others = self.limiter.end(self.now)
+        else:
+            yield from self.patrol.quiet_round(self.now)
+
+    def patrols(self) -> list[tuple[int, bytes, bool]]:
+        """Make a round; return what it told."""
+        before = len(self.told)
+        self.others = 0
+        for _ in self.steps():
+            pass
+        return self.told[before:]

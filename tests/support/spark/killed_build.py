@@ -1,0 +1,69 @@
+"""A driver that is killed: run as a program, it builds a lake from a script and kills itself as a phase begins.
+
+It drops dates of a century ago, of which there are none, and puts files together, two of a date and host being enough.
+
+Words: the lake, the number of batches in its script, the phase, or `PHASE+` to be killed in the middle of it.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from spark import compact
+from spark.progress import Progress
+from support.spark.scripted_logs import Script, ScriptedLake, message, pending
+
+ROOT = Path(__file__).resolve().parents[3]
+# Into a phase, which takes a second or so.
+MIDDLE = 0.15
+
+
+def script(batches: int) -> Script:
+    """Return so many batches; each ends a message that was pending, and has another pending."""
+    return [{"messages": [message(f"{n}.1")], "pending": [pending(f"{n + 1}.1")]} for n in range(batches)]
+
+
+class KillAt(Progress):
+    """Kills this process as a phase begins, or a little later; SIGKILL leaves it no time for anything."""
+
+    def __init__(self, phase: str) -> None:
+        self._phase = phase.removesuffix("+")
+        self._delay = MIDDLE if phase.endswith("+") else 0.0
+
+    def phase(self, text: str) -> None:
+        if text == self._phase:
+            if self._delay:
+                threading.Timer(self._delay, _die).start()
+            else:
+                _die()
+
+
+def _die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def build_and_tidy(lake: ScriptedLake, patch: pytest.MonkeyPatch, progress: Progress) -> None:
+    """Build with all that a build can be asked for."""
+    patch.setattr(compact, "FEW", 1)
+    lake.build(progress, compact=True, expire=36_525)
+
+
+def run_and_kill(lake: str, batches: int, phase: str) -> int:
+    """Run such a driver and wait for its end. Returns its exit code, -9 where it was killed."""
+    words = [sys.executable, "-m", "support.spark.killed_build", lake, str(batches), phase]
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT}/tests"}
+    return subprocess.run(words, env=environment, timeout=280).returncode
+
+
+if __name__ == "__main__":
+    from support.spark.session import session
+
+    with pytest.MonkeyPatch.context() as patch:
+        made = ScriptedLake(session(), sys.argv[1], patch)
+        made.script = script(int(sys.argv[2]))
+        build_and_tidy(made, patch, KillAt(sys.argv[3]))

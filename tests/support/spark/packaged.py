@@ -1,0 +1,40 @@
+"""queue-report as it is submitted to a cluster: the packages in one zip file, and the main program beside it."""
+
+import configparser
+import os
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+# bin/queue-report, which spark-submit takes only under a name that ends in .py; and it says where its code is from.
+MAIN = """
+import sys
+from spark import main
+print("code:", main.__file__)
+sys.exit(main.main(sys.argv))
+"""
+
+
+def pack(top: Path) -> tuple[Path, Path]:
+    """Make the zip file, of what setup.cfg says that a wheel has, and the main program in `top`; return their paths."""
+    settings = configparser.ConfigParser()
+    settings.read(ROOT / "setup.cfg")
+    code, main = top / "queue_suite.zip", top / "queue_report.py"
+    with zipfile.ZipFile(code, "w") as archive:
+        for package in settings["options"]["packages"].split():
+            for path in sorted((ROOT / package.replace(".", "/")).glob("*.py")):
+                archive.write(path, path.relative_to(ROOT))
+    main.write_text(MAIN)
+    return code, main
+
+
+def bare_environment(environment: dict[str, str]) -> dict[str, str]:
+    """Return an environment whose Python has what was installed beside queue-suite, and not queue-suite itself.
+
+    A checkout is installed by a .pth file, and such files count in site directories only, not on PYTHONPATH.
+    """
+    libraries = sysconfig.get_path("purelib")
+    assert not os.path.isdir(os.path.join(libraries, "queue_base")), "queue-suite is installed as a copy"
+    return {**environment, "PYSPARK_PYTHON": sys._base_executable, "PYTHONPATH": libraries}  # type: ignore[attr-defined]

@@ -1,0 +1,76 @@
+"""What each report prints of a small queue: the examples of REPORTS.md."""
+
+import io
+
+from spark.reasons import describe
+from spark.reports import REPORTS, View, run
+from spark.schema import DELIVERIES, Tables
+from spark.show import print_report
+from support.spark.lake_rows import LakeRows
+from support.spark.session import session
+
+# 2026-11-20 09:00:00 UTC.
+T = 1_795_165_200
+
+GREY = "192.0.2.25_does_not_like_recipient./Remote_host_said:_450_4.7.1_<{0}>:_Greylisted,_try_again_in_300_seconds/"
+UNKNOWN = (
+    "198.51.100.3_does_not_like_recipient./Remote_host_said:_550_5.1.1_<{0}>:_User_unknown/Giving_up_on_198.51.100.3./"
+)
+DEAD = "Sorry,_I_wasn't_able_to_establish_an_SMTP_connection._(#4.4.1)/"
+TAKEN = "192.0.2.25_accepted_message./Remote_host_said:_250_2.0.0_Ok:_queued_as_4Gk2Xn3T4M{0}/"
+
+
+def example_rows() -> LakeRows:
+    """Return half an hour of mx1: eight messages, of which two wait."""
+    rows = LakeRows()
+    for number in range(4):
+        key, start = f"{457 + number}.1", T + 60 * number
+        rows.message(key, start, start + 3 + number, sender="ann@here.example", size=2048 + number, counts=(1, 0, 0),
+                     recipients=1, host="mx1")  # fmt: skip
+        rows.rows["messages"][-1].update(uid=1000, qp=4711 + number)
+        rows.delivery(key, f"u{number}@there.example", start + 1, start + 3 + number, reason=TAKEN.format(number),
+                      host="mx1")  # fmt: skip
+    rows.message("470.1", T + 300, T + 902, sender="bob@here.example", size=10240, counts=(1, 1, 2), recipients=2,
+                 outcome="partly", host="mx1")  # fmt: skip
+    rows.rows["messages"][-1].update(uid=1001, qp=4720, bounce_qp=4721)
+    for start in (301, 600):
+        reason = GREY.format("carl@there.example")
+        rows.delivery("470.1", "carl@there.example", T + start, T + start + 2, "deferral", reason=reason, host="mx1")
+    rows.delivery("470.1", "dora@far.example", T + 301, T + 302, "failure", reason=UNKNOWN.format("dora@far.example"),
+                  host="mx1")  # fmt: skip
+    rows.delivery("470.1", "carl@there.example", T + 900, T + 902, reason=TAKEN.format("x"), host="mx1")
+    rows.message("480.1", T + 903, T + 904, sender="", size=3100, counts=(1, 0, 0), recipients=1, host="mx1")
+    rows.rows["messages"][-1].update(uid=1002, qp=4721, bounce_of="470.1")
+    rows.delivery("480.1", "bob", T + 903, T + 904, reason="did_1+0+0/", channel="local", host="mx1")
+    for number, key in enumerate(("490.1", "491.1")):
+        start = T + 1000 + 200 * number
+        rows.message(key, start, None, sender="ann@here.example", size=900, counts=(0, 0, 2 - number), recipients=1,
+                     host="mx1")  # fmt: skip
+        rows.rows["pending"][-1].update(uid=1000, qp=4730 + number)
+        for again in range(2 - number):
+            begun = start + 400 * again
+            rows.delivery(key, "eve@dead.example", begun, begun + 60, "deferral", reason=DEAD, host="mx1")
+    rows.sample(T, T + 300, (0, 10), (1, 20), "mx1")
+    rows.sample(T + 300, T + 302, (0, 10), (20, 20), "mx1")
+    rows.sample(T + 302, T + 1460, (1, 10), (1, 20), "mx1")
+    return rows
+
+
+def example_tables() -> Tables:
+    rows = example_rows()
+    for row in rows.rows["messages"] + rows.rows["pending"]:
+        row["info_ns"] = row.get("birth_ns")
+    tables = rows.tables(session())
+    deliveries = describe(tables.deliveries.drop("template", "code", "class")).select(*DELIVERIES.names)
+    return tables._replace(deliveries=deliveries)
+
+
+def make_examples() -> dict[str, str]:
+    """Return the table of each report, at most five rows."""
+    tables = example_tables()
+    examples = {}
+    for name, report in REPORTS.items():
+        out = io.StringIO()
+        print_report(report, run(report, tables, View(limit=5)), "table", out)
+        examples[name] = out.getvalue()
+    return examples

@@ -1,0 +1,213 @@
+"""queue-clean as a process: what it removes, in which order, and what it answers."""
+
+import os
+from pathlib import Path
+
+from queue_base.home import Home
+from queue_base.layout import open_layout
+from queue_base.states import Presence
+from queue_wire.cleaning import NOT_UNDERSTOOD, REMOVED, TROUBLE, pack_clean
+from support.faults.strace import read_trace, strace_command
+from support.home import make_home
+from support.queued import classified_message, put_mess
+from support.send.piped import Piped
+from support.suite import wait_until
+from support.tools import need
+
+REMOTE = [b"b@example.net"]
+FAILED = b"<b@example.net>:\nno\n\n"
+
+
+def finished(home: Home) -> int:
+    """Put in a message that has every file that a finished one may have; return its id."""
+    message = classified_message(home, local=[b"c@me.example.org"], remote=REMOTE, bounce=FAILED)
+    Path(open_layout(home.queue).intd(message)).write_bytes(b"old")
+    return message
+
+
+def files(home: Home) -> list[str]:
+    """Return the files in queue/ but those in lock/."""
+    top = Path(home.queue)
+    return sorted(
+        str(path.relative_to(top)) for path in top.rglob("*") if path.is_file() and path.parent.name != "lock"
+    )
+
+
+def test_every_file_of_a_message_goes_and_no_other(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "home", split=3)
+    message = finished(home)
+    before = set(files(home))
+    other = finished(home)
+    with Piped("queue-clean", home) as clean:
+        clean.write(pack_clean(message))
+        assert clean.take(1) == REMOVED
+        assert before.isdisjoint(files(home))
+        assert len(files(home)) == len(before)
+        assert Presence(open_layout(home.queue), other).bounce
+        assert clean.end() == 0
+
+
+def test_a_flat_queue_is_cleaned_too(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "home", flat=True)
+    message = finished(home)
+    with Piped("queue-clean", home) as clean:
+        clean.write(pack_clean(message))
+        assert clean.take(1) == REMOVED
+    assert files(home) == []
+
+
+def test_the_files_go_in_the_order_that_a_crash_cannot_turn_against_anybody(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "home", split=3)
+    message = finished(home)
+    trace = tmp_path / "trace"
+    with Piped("queue-clean", home, wrapper=tuple(strace_command(trace, []))) as clean:
+        clean.write(pack_clean(message))
+        assert clean.take(1) == REMOVED
+        assert clean.end() == 0
+    steps = []
+    for call in read_trace(trace):
+        if call.name == "unlink" and call.path(0).endswith(str(message)):
+            steps.append(call.path(0).removeprefix(home.queue + "/").split("/")[0])
+        elif call.name in ("fsync", "syncfs") and not call.began:
+            steps.append("sync " + call.descriptor(0)[1].removeprefix(home.queue + "/").split("/")[0])
+    info, mess = steps.index("info"), steps.index("mess")
+    assert set(steps[:info]) == {
+        "intd",
+        "local",
+        "remote",
+        "bounce",
+        "sync intd",
+        "sync local",
+        "sync remote",
+        "sync bounce",
+        "sync pid",
+    }
+    assert all(steps.index(kind) < steps.index(f"sync {kind}") < info for kind in ("intd", "local", "remote", "bounce"))
+    assert steps[info:mess] == ["info", "sync info"]
+    assert steps[mess:] == ["mess", "pid"]
+
+
+def test_a_step_that_fails_keeps_the_later_files_and_may_be_asked_for_again(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "home", split=3)
+    layout = open_layout(home.queue)
+    message, good = finished(home), finished(home)
+    blocked = Path(layout.hashed("info", message))
+    blocked.unlink()
+    blocked.mkdir()
+    with Piped("queue-clean", home) as clean:
+        clean.write(pack_clean(message) + pack_clean(good))
+        assert clean.take(2) == TROUBLE + REMOVED
+        assert b"warning: unable to remove " + os.fsencode(blocked) in clean.complaint()
+        assert os.path.exists(layout.mess(message))
+        assert not os.path.exists(layout.hashed("local", message))
+        blocked.rmdir()
+        clean.write(pack_clean(message))
+        assert clean.take(1) == REMOVED
+    assert files(home) == []
+
+
+def test_a_message_goes_even_where_it_cannot_have_its_second_name(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "home", split=3)
+    message = finished(home)
+    refuse = (need("strace"), "-o", "/dev/null", "-e", "trace=link,linkat", "-e", "inject=link,linkat:error=EDQUOT")
+    with Piped("queue-clean", home, wrapper=refuse) as clean:
+        clean.write(pack_clean(message))
+        assert clean.take(1) == REMOVED
+    assert files(home) == []
+
+
+def test_a_first_step_that_fails_leaves_info_as_well(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "home", split=3)
+    layout = open_layout(home.queue)
+    message = classified_message(home, remote=REMOTE)
+    Path(layout.bounce(message)).mkdir()
+    with Piped("queue-clean", home) as clean:
+        clean.write(pack_clean(message))
+        assert clean.take(1) == TROUBLE
+    assert Presence(layout, message).state() == 5
+
+
+def test_answers_come_in_the_order_of_the_requests(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "home", split=3)
+    good = finished(home)
+    blocked = finished(home)
+    Path(open_layout(home.queue).bounce(blocked)).unlink()
+    Path(open_layout(home.queue).bounce(blocked)).mkdir()
+    requests = [b"x\0", pack_clean(blocked), b"\0", pack_clean(good), b"007\0", pack_clean(blocked), pack_clean(4711)]
+    with Piped("queue-clean", home) as clean:
+        clean.write(b"".join(requests))
+        assert clean.take(len(requests)) == b"x!x+x!+"
+        assert NOT_UNDERSTOOD == b"x"
+        for request in requests:
+            clean.write(request)
+        assert clean.take(len(requests)) == b"x!x+x!+"
+
+
+def test_a_message_that_has_gone_already_is_removed(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "home", split=3)
+    with Piped("queue-clean", home) as clean:
+        clean.write(pack_clean(123456789))
+        assert clean.take(1) == REMOVED
+
+
+def test_a_group_shares_its_syncs(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "home", split=3)
+    messages = [finished(home) for _ in range(100)]
+    trace = tmp_path / "trace"
+    with Piped("queue-clean", home, wrapper=tuple(strace_command(trace, []))) as clean:
+        clean.write(b"".join(map(pack_clean, messages)))
+        assert clean.take(100) == REMOVED * 100
+        assert clean.end() == 0
+    assert files(home) == []
+    syncs = [call for call in read_trace(trace) if call.name in ("fsync", "syncfs") and not call.began]
+    assert len(syncs) <= 20
+
+
+def test_what_was_asked_for_is_removed_even_when_nobody_reads_the_answers(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "home", split=3)
+    first, second = finished(home), finished(home)
+    with Piped("queue-clean", home) as clean:
+        clean.write(pack_clean(4711))
+        assert clean.take(1) == REMOVED
+        clean.stdout.close()
+        # In two pieces, of which the second comes after an answer that could not be written.
+        clean.write(pack_clean(first))
+        wait_until(lambda: not Presence(open_layout(home.queue), first).mess, why="the first removal")
+        clean.write(pack_clean(second))
+        assert clean.end() == 0
+    assert files(home) == []
+
+
+def test_the_end_of_its_input_ends_it(tmp_path: Path) -> None:
+    with Piped("queue-clean", make_home(tmp_path / "home", split=3)) as clean:
+        assert clean.end() == 0
+
+
+def test_what_was_being_removed_when_it_died_is_removed_at_the_next_start(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "home", split=3)
+    layout = open_layout(home.queue)
+    finished_message, injected, classified = put_mess(layout), put_mess(layout), classified_message(home, remote=REMOTE)
+    for message in (finished_message, classified):
+        os.link(layout.mess(message), f"{home.queue}/pid/finished.{message}")
+    Path(home.queue, "pid", "finished.by-hand").touch()
+    with Piped("queue-clean", home) as clean:
+        clean.write(b"x\0")
+        assert clean.take(1) == NOT_UNDERSTOOD  # It has started.
+        assert Presence(layout, finished_message).state() == 1
+        # Somebody may be injecting this one; that one is queue-send's to finish.
+        assert Presence(layout, injected).state() == 2
+        assert Presence(layout, classified).state() == 5
+        assert [path.name for path in Path(home.queue, "pid").iterdir()] == ["finished.by-hand"]
+
+
+def test_a_message_half_removed_by_a_killed_queue_clean_goes_at_the_next_start(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "home", split=3)
+    message = finished(home)
+    # It is killed as it enters the unlink of mess/, its sixth.
+    kill = (need("strace"), "-o", "/dev/null", "-e", "trace=unlink", "-e", "inject=unlink:signal=KILL:when=6")
+    with Piped("queue-clean", home, wrapper=kill) as clean:
+        clean.write(pack_clean(message))
+        wait_until(lambda: clean.process.poll() is not None, why="queue-clean to be killed")
+    assert not Presence(open_layout(home.queue), message).info
+    with Piped("queue-clean", home):
+        wait_until(lambda: files(home) == [], why="the rest to be removed")

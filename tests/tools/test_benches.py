@@ -1,0 +1,141 @@
+"""Every bench runs: with a size so small that its figures say nothing, and it prints all of them. So none can rot.
+
+A bench that is not in SIZES fails a test: it wants an entry.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.tools import need
+
+BENCH = Path(__file__).resolve().parents[2] / "bench"
+NAMES = sorted(path.name for path in BENCH.iterdir() if path.is_file() and not path.suffix)
+# The words of a run, HERE being a directory; what it says at last, as a pattern; the commands that it needs.
+SIZES: dict[str, tuple[str, str, list[str]]] = {
+    "fair": (
+        "--messages 20 --runs 1 --dir HERE",
+        r"5 messages: [\d.]+ s alone, [\d.]+ s beside: [\d.]+ x \(goal 1.3\)",
+        ["smtp-sink"],
+    ),
+    "inject": (
+        "--disk HERE --dir HERE --loop 1 --batch 20 --memory 20 --slow 1 --dirty 1",
+        r"batch netstring, memory +\d+ kB after 1 messages, \d+ after 20",
+        ["strace"],
+    ),
+    "inject-startup": ("--runs 2 --dir HERE", r"sendmail[a-z, ]* +[\d.]+ ms +ratio +[\d.]+, goal 1.6 or less", []),
+    "million": ("--messages 50 --idle 0.1 --dir HERE", r"idle, it takes [\d.]+ % of a CPU \(goal 0\)", []),
+    "remote": ("--messages 20 --runs 1 --dir HERE", r"best \d+ deliveries/s, goal 5000", ["smtp-sink"]),
+    "remote-turns": ("--size 100000 --dir HERE", r"goal 20 ms, missed by \d+", []),
+    "report": ("--sizes 0.1 --dir HERE", r"  reports +0.00 GB +[\d.]+ s .* disk +\d+ MB", ["java"]),
+    "simulate": (
+        "--messages 2000 --destinations 200 --hours 0.2",
+        r"  (met   |MISSED)  at most 1 attempt in vain per dead host and probe: [\d.]+, besides probes 0",
+        [],
+    ),
+    "users": ("--lines 50 --lookups 10", r"lookup, catchall: \d+ us, opening the file included", []),
+    "worst-turn": (
+        "--recipients 200 --messages 2 --seconds 60 --dir HERE relay",
+        r"  another user's mail waits \d+ ms at the 99th percentile of \d+, \d+ at most",
+        [],
+    ),
+}
+BACKLOG = (
+    "--sizes , --backlog 100 --no-reports --dir HERE",
+    r"backlog: [\d.]+ times a calm log of its size, by the byte",
+    ["java"],
+)
+# Words that make no sense for any bench; what each has beside them is in its own entry.
+WRONG = {
+    "fair": ["--messages 0", "--runs x", "--dir /nowhere"],
+    "inject": ["--loop -1", "--slow 0", "--disk /nowhere"],
+    "inject-startup": ["--runs 0", "200"],
+    "million": ["--messages many", "--idle nan", "--dir /nowhere"],
+    "remote": ["--messages 0", "--connections 0", "--size 1.5"],
+    "remote-turns": ["--size 0", "--dir /nowhere"],
+    "report": ["--sizes 1,x", "--backlog -5"],
+    "simulate": ["--messages 0", "--hours inf"],
+    "users": ["--lines 0", "100000"],
+    "worst-turn": ["--recipients 0", "--seconds nan", "no-such-scenario"],
+}
+
+
+def run(name: str, *words: str) -> "subprocess.CompletedProcess[str]":
+    """Run a bench under this interpreter; return its end."""
+    return subprocess.run(
+        [sys.executable, str(BENCH / name), *words],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "COLUMNS": "110"},
+        timeout=1800,
+    )
+
+
+def test_every_bench_has_its_entry() -> None:
+    assert list(SIZES) == NAMES == list(WRONG)
+    assert all(os.access(BENCH / name, os.X_OK) for name in NAMES)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "report"])
+def test_a_bench_runs_and_prints_its_figures(name: str, tmp_path: Path) -> None:
+    goes_well(name, SIZES[name], tmp_path)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("size", [SIZES["report"], BACKLOG], ids=["calm", "backlog"])
+def test_the_bench_of_the_reports_runs_and_prints_its_figures(
+    size: tuple[str, str, list[str]], tmp_path: Path
+) -> None:
+    goes_well("report", size, tmp_path)
+
+
+def goes_well(name: str, size: tuple[str, str, list[str]], place: Path) -> None:
+    """Run a bench in a directory; fail where it does not come to its end, or leaves something behind."""
+    words, last, commands = size
+    for command in commands:
+        need(command)
+    place.chmod(0o755)
+    done = run(name, *words.replace("HERE", str(place)).split())
+    # 1 is a goal that is missed, and a traceback as well.
+    assert done.returncode in (0, 1) and "Traceback" not in done.stderr, done.stderr
+    assert re.fullmatch(last, done.stdout.splitlines()[-1]), done.stdout
+    assert os.listdir(place) == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_help_is_what_the_bench_measures_and_its_options(name: str) -> None:
+    done = run(name, "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"usage: bench/{name} [-h]") and "\noptions:\n" in done.stdout
+    # Its docstring, from its first line to its last.
+    source = (BENCH / name).read_text().split('"""')[1].strip()
+    assert source in done.stdout and "usage:" not in source
+    assert max(map(len, done.stdout.splitlines())) <= 120
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [(name, words) for name in NAMES for words in ["--no-such-option", *WRONG.get(name, [])]]
+)
+def test_what_makes_no_sense_is_a_usage_error_and_exit_100(name: str, words: str) -> None:
+    done = run(name, *words.split())
+    assert (done.returncode, done.stdout) == (100, "")
+    first, second = done.stderr.split("\n", 1)
+    assert first.startswith(f"bench/{name}: fatal: ") and second.startswith(f"usage: bench/{name} [-h]")
+
+
+def test_a_program_that_a_bench_lacks_is_named_in_one_line_and_exit_111() -> None:
+    script = "from usage import run; from support.tools import need; run(lambda: len(need('no-such-command')))"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(BENCH), str(BENCH.parent / "tests"), str(BENCH.parent)])},
+        timeout=120,
+    )
+    assert (done.returncode, done.stdout) == (111, "")
+    assert done.stderr == "bench/-c: fatal: needs no-such-command: apt-get install no-such-command\n"
