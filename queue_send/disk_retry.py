@@ -7,8 +7,8 @@ from collections.abc import Callable, Hashable
 
 from queue_base.errors import reason
 from queue_send.log import Log
+from queue_send.scheduler.retry import AGAIN_AFTER
 
-AFTER = 123.0  # Seconds until an operation is tried again (qmail's SLEEP_SYSFAIL).
 WARN_EVERY = 10.0  # Seconds between warnings: a directory that cannot be read concerns many messages.
 A_TURN = 20
 
@@ -25,9 +25,9 @@ class DiskRetry:
         self._unwarned = 0
 
     def later(self, key: Hashable, work: Callable[[float], object], error: OSError) -> None:
-        """Calls `work` with the time after AFTER seconds, once for all calls with the same key; logs a warning."""
+        """Calls `work` with the time after AGAIN_AFTER seconds, once for all calls with this key; logs a warning."""
         if key not in self._work:
-            self._waiting.append((time.monotonic() + AFTER, key))
+            self._waiting.append((time.monotonic() + AGAIN_AFTER, key))
         self._work[key] = work
         now = time.monotonic()
         if now < self._warned_at + WARN_EVERY:

@@ -14,6 +14,7 @@ from heapq import heappop, heappush
 from queue_base.pipes import OutPipe, PeerLost, read_available
 from queue_send.log import Log
 from queue_send.loop import Shutdown, Turn
+from queue_send.scheduler.retry import AGAIN_AFTER
 from queue_wire import logline
 from queue_wire.cleaning import ANSWERS, REMOVED, pack_clean
 from queue_wire.errors import FormatError
@@ -22,7 +23,6 @@ from queue_wire.records import RecordReader
 
 NOTICES_A_TURN = 16384  # Bytes: about a hundred messages with their log lines.
 READING = 0.002  # Seconds of a turn for reading them.
-REMOVE_AGAIN_AFTER = 123.0  # Seconds until a removal that failed is asked for again.
 ANSWERS_A_TURN = 200  # Answers, and repeated requests: an answer may free the number of a new message.
 
 
@@ -210,7 +210,7 @@ class Cleaner:
         message = self._asked.popleft()
         if answer != REMOVED[0]:
             self._log.warning(f"unable to clean up msg {message}; will try again later")
-            heappush(self._again, (now + REMOVE_AGAIN_AFTER, message))
+            heappush(self._again, (now + AGAIN_AFTER, message))
             return
         notice = self._held.pop(message, None)
         if notice is not None:

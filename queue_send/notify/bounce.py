@@ -31,13 +31,13 @@ from queue_send.log import Log
 from queue_send.loop import Shutdown, Turn
 from queue_send.notify.dsn import Dsn, compose_dsn, token
 from queue_send.notify.enqueue import Notifier, OwnMail, Steps, Task
+from queue_send.scheduler.retry import AGAIN_AFTER
 from queue_send.store import Store
 from queue_wire import logline
 from queue_wire.address import DOUBLE_BOUNCE_SENDER, bounce_recipient
 from queue_wire.errors import FormatError
 
 AT_ONCE = 4  # Processes. Each syncs, and they share the disk with the mail.
-BOUNCE_AGAIN_AFTER = 123.0  # Seconds until a bounce that could not be injected is tried again.
 AGAIN_A_TURN = 200  # Bounces that one turn of the loop tries again.
 
 # Errors that no later try will change: the record of failures, or info/, cannot be read.
@@ -163,7 +163,7 @@ class Bouncer(Notifier):
 
     def _failed(self, message: int, why: str, now: float) -> None:
         self._log.warning(f"trouble injecting bounce message of msg {message}: {why}; will try later")
-        heappush(self._again, (now + BOUNCE_AGAIN_AFTER, self._tasks[message]))
+        heappush(self._again, (now + AGAIN_AFTER, self._tasks[message]))
 
     def _unreadable(self, message: int, why: str) -> None:
         del self._tasks[message]

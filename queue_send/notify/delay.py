@@ -29,6 +29,7 @@ from queue_send.notify.delay_ages import is_notice_due
 from queue_send.notify.dsn import Dsn, compose_dsn, token
 from queue_send.notify.enqueue import Notifier, OwnMail, Steps
 from queue_send.scheduler.model import Attempt
+from queue_send.scheduler.retry import AGAIN_AFTER
 from queue_send.store import Store
 from queue_wire import logline
 from queue_wire.address import DOUBLE_BOUNCE_SENDER, bounce_recipient, strip_prepend
@@ -36,7 +37,6 @@ from queue_wire.failures import clean_text
 
 AT_ONCE = 1  # Processes. Notices must not slow down mail and bounces.
 WAITING_MOST = 1000  # Messages. A later deferral of the others tries again.
-REST = 123.0  # Seconds after a failure in which no notice is begun. Most likely the disk is full.
 TEXTS_MOST = 4_000_000  # Bytes of texts,
 TEXTS_OF_ONE = 600_000  # and of texts of one message. Its notice would hold little more.
 _CHANNELS = ("local", "remote")
@@ -233,7 +233,7 @@ class Delays(Notifier):
     def _failed(self, message: int, why: str, now: float) -> None:
         text = f"trouble injecting delay notice of msg {message}: {why}; will try after a later deferral"
         self._log.warning(text)
-        self._rest_until = now + REST
+        self._rest_until = now + AGAIN_AFTER  # Most likely the disk is full.
         self._composed.pop(message, None)
         for waiting in [each for each in self._tasks if each != message]:
             self.drop(waiting)

@@ -36,8 +36,8 @@ class LimitedMachine(Machine):
         self.since: list[tuple[float, bytes]] = []  # Starts by the control files as they are now.
 
     @rule(table=st.sampled_from(NAMED))
-    def reread(self, named: object) -> None:
-        self.settings = self.settings._replace(table=named)  # type: ignore[arg-type]
+    def reread(self, table: object) -> None:
+        self.settings = self.settings._replace(table=table)  # type: ignore[arg-type]
         self.scheduler.change(self.settings)
         self.starts.clear()
         self.since.clear()
@@ -84,8 +84,8 @@ TestLimitedScheduler.settings = settings(max_examples=300, stateful_step_count=6
 
 
 def test_domains_that_wait_for_their_relay_take_turns() -> None:
-    named = limited(b".example concurrency=5 initial=5\nrelay concurrency=2\n", routes=ROUTES)
-    recorder = Recorder(Settings(concurrency=50, active=1000, limits=Limits(), table=named))
+    table = limited(b".example concurrency=5 initial=5\nrelay concurrency=2\n", routes=ROUTES)
+    recorder = Recorder(Settings(concurrency=50, active=1000, limits=Limits(), table=table))
     names = [b"d%d.example" % number for number in range(7)]
     for name in names:
         for _ in range(30 if name == names[0] else 10):
@@ -107,8 +107,8 @@ def test_domains_that_wait_for_their_relay_take_turns() -> None:
 def test_all_destinations_and_all_relays_are_told_of_page_by_page_however_many_there_are() -> None:
     domains = [b"d%d.example" % number for number in range(50)]
     routes = b"".join(b"%s:relay%d\n" % (name, number) for number, name in enumerate(domains))
-    named = limited(b".example rate=1/100\n", routes=routes)
-    recorder = Recorder(Settings(concurrency=100, active=1000, limits=Limits(), table=named))
+    table = limited(b".example rate=1/100\n", routes=routes)
+    recorder = Recorder(Settings(concurrency=100, active=1000, limits=Limits(), table=table))
     explaining = Explainer(b"remote", recorder.scheduler)
     assert explaining.page(None, 7, 0.0) == ([], 0)
     for name in domains:
@@ -126,8 +126,8 @@ def test_all_destinations_and_all_relays_are_told_of_page_by_page_however_many_t
 
 
 def test_a_slow_domain_that_waits_for_a_place_keeps_no_other_from_its_relay() -> None:
-    named = limited(b".example initial=1\nrelay concurrency=1\n", routes=b".example:relay\n")
-    recorder = Recorder(Settings(concurrency=8, active=1000, limits=Limits(), table=named))
+    table = limited(b".example initial=1\nrelay concurrency=1\n", routes=b".example:relay\n")
+    recorder = Recorder(Settings(concurrency=8, active=1000, limits=Limits(), table=table))
     for name in (b"slow.example", b"one.example", b"two.example"):
         recorder.send((name, 1))
         [entry] = recorder.start(0.0)
@@ -145,8 +145,8 @@ def test_a_slow_domain_that_waits_for_a_place_keeps_no_other_from_its_relay() ->
 
 
 def test_a_relay_that_was_over_its_rate_wakes_one_domain_after_the_other() -> None:
-    named = limited(b".example initial=9\nrelay rate=1/100\n", routes=ROUTES)
-    recorder = Recorder(Settings(concurrency=50, active=5000, limits=Limits(), table=named))
+    table = limited(b".example initial=9\nrelay rate=1/100\n", routes=ROUTES)
+    recorder = Recorder(Settings(concurrency=50, active=5000, limits=Limits(), table=table))
     names = [b"d%d.example" % number for number in range(500)]
     for name in names:
         recorder.send((name, 1))
@@ -208,8 +208,8 @@ def test_a_relay_counts_what_its_own_destination_had_when_its_first_domain_gets_
 
 def waiting_for_relay(line: bytes, *names: bytes, at_once: int = 1) -> tuple[Recorder, Entry]:
     """Return a scheduler in which first.example has a job in flight; all but `at_once` wait for the same relay."""
-    named = limited(line + b".example initial=1\n", routes=b".example:relay\n")
-    recorder = Recorder(Settings(concurrency=50, active=1000, limits=Limits(), table=named))
+    table = limited(line + b".example initial=1\n", routes=b".example:relay\n")
+    recorder = Recorder(Settings(concurrency=50, active=1000, limits=Limits(), table=table))
     recorder.send((b"first.example", 1))
     [flying] = recorder.start(0.0)
     for name in names:
@@ -219,8 +219,8 @@ def waiting_for_relay(line: bytes, *names: bytes, at_once: int = 1) -> tuple[Rec
 
 
 def change(recorder: Recorder, line: bytes, routes: bytes) -> None:
-    named = limited(line + b".example initial=1\n", routes=routes)
-    recorder.scheduler.change(recorder.scheduler.settings._replace(table=named))
+    table = limited(line + b".example initial=1\n", routes=routes)
+    recorder.scheduler.change(recorder.scheduler.settings._replace(table=table))
 
 
 def names_of(groups: list[Entry]) -> list[bytes]:
