@@ -187,12 +187,10 @@ class Channel:
             if self.stopped or without_start >= LOADS_A_TURN:
                 return
             loaded = self._load(now)
-            if self._carry_out(self.scheduler.start(now), now):
-                pass
-            elif loaded:
-                without_start += 1
-            else:
+            started = self._carry_out(self.scheduler.start(now), now)
+            if not (loaded or started):
                 return
+            without_start += not started
             if time.monotonic() >= until:
                 return
 

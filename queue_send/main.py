@@ -80,7 +80,7 @@ class QueueSend:
         pickup = Notices("queue-pickup", wiring.PICKUP_NOTICES, None, messages.arrive, log, turn, shutdown)
         backlog = Backlog(layout, messages.known, messages.discover, messages.all_found, turn, shutdown, retry)
         orders = Orders(messages, cleaner, log, clock, config, retry, todo.reread)
-        admin = AdminSocket(home, orders, Queries(messages, cleaner, clock, config), log, shutdown)
+        admin = AdminSocket(home, orders, Queries(messages, clock, config), log, shutdown)
         watchdog = Watchdog(messages, log, clock, config, turn, shutdown)
         self._log, self._turn, self._clock, self._config, self._disk = log, turn, clock, config, disk
         self._shutdown, self._bouncer, self._delays, self._cleaner = shutdown, bouncer, delays, cleaner

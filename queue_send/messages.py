@@ -53,7 +53,7 @@ AHEAD_MOST = 60  # Seconds that a birth may lie in the future: clocks of differe
 
 
 class State(Enum):
-    """The states that `Messages.state` tells apart. See the module."""
+    """The states that `Messages.state` tells apart (see the module). UNCLASSIFIED: it is still in todo/."""
 
     UNCLASSIFIED = "in todo/"
     WAITING = "waiting"
@@ -126,14 +126,15 @@ class Messages:
         elif isinstance(event, NoneInFlight):
             self._withdrawn(event.message, event.kind)
         elif isinstance(event, Corrupt):
-            self.park(event.message, event.why)
+            if event.message not in self.store.parked:  # Both channels may have read it in this turn.
+                self._park(event.message, event.why)
         elif isinstance(event, Failed):
             self.finish(event.message)
         elif isinstance(event, Done):
             self.end(event.message)
 
     def state(self, message: int) -> State:
-        """Returns the state of a message. LOADED includes what is in flight. Raises OSError."""
+        """Returns the state of a message; LOADED includes IN_FLIGHT, HELD includes RETURNING. Raises OSError."""
         if self._cleaner.holds(message):
             return State.ENDED
         if self.bouncer.holds(message):
@@ -287,7 +288,7 @@ class Messages:
 
     # Marks and orders
 
-    def park(self, message: int, why: str) -> None:
+    def _park(self, message: int, why: str) -> None:
         """Sets a message aside for a person, because a file of it cannot be understood: mark in corrupt/, alert."""
         self.store.parked.add(message)
         self._log.put(logline.corrupt_message(message, why))
@@ -453,7 +454,7 @@ class Messages:
                 return
             left = any(each is not None for kind in self.channels for each in self.store.left(message, kind))
         except FormatError as error:
-            self.park(message, str(error))
+            self._park(message, str(error))
         except OSError as error:
             self._retry.later(("finish", message), partial(self._finish_again, message), error)
         else:

@@ -12,8 +12,7 @@ from queue_base import marks
 from queue_send.admin.orders import select_messages
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
-from queue_send.messages import Messages
-from queue_send.peers import Cleaner
+from queue_send.messages import Messages, State
 from queue_send.scheduler.destination import Destination, RateLimited, Relay
 from queue_send.scheduler.model import Entry
 from queue_send.scheduler.scheduler import Scheduler
@@ -27,6 +26,7 @@ from queue_wire.control.destinationlimits import choose_way
 PAGE = 200  # Destinations in one reply, some 60 bytes each.
 CAUSES_MOST = 200  # Causes in one reply.
 LETTERS = {b"L": "local", b"R": "remote"}
+_STATES = {State.PARKED: cause.PARKED, State.HELD: cause.HELD, State.UNCLASSIFIED: cause.UNCLASSIFIED}
 RELAYS = 1 << 40  # The index of the first relay, behind all destinations.
 NUMBER_MOST = 10**18 - 1  # The largest number in a fact. No time is later.
 
@@ -34,9 +34,8 @@ NUMBER_MOST = 10**18 - 1  # The largest number in a fact. No time is later.
 class Queries:
     """The queries that read what queue-send knows."""
 
-    def __init__(self, messages: Messages, cleaner: Cleaner, clock: Clock, config: ConfigFiles) -> None:
+    def __init__(self, messages: Messages, clock: Clock, config: ConfigFiles) -> None:
         self._messages = messages
-        self._cleaner = cleaner
         self._clock = clock
         self._config = config
         self._explainers = {
@@ -83,19 +82,14 @@ class Queries:
         return Reply(0, [Note(NEWS, pack_cause(each)) for each in shown])
 
     def _causes(self, message: int, places: list[bytes], now: float) -> list[Cause]:
-        messages, store, bouncer = self._messages, self._messages.store, self._messages.bouncer
-        if self._cleaner.holds(message):
+        messages, store = self._messages, self._messages.store
+        state = messages.state(message)
+        if state is State.ENDED:
             return [Cause(cause.ENDS)]
-        if bouncer.holds(message):
-            again = bouncer.again_at(message)
+        if state is State.BOUNCING:
+            again = messages.bouncer.again_at(message)
             return [Cause(cause.BOUNCES) if again is None else Cause(cause.AGAIN, time=int(again))]
-        found = []
-        if message in store.parked:
-            found.append(Cause(cause.PARKED))
-        elif message in store.held:
-            found.append(Cause(cause.HELD))
-        elif store.is_waiting_in_todo(message):
-            found.append(Cause(cause.UNCLASSIFIED))
+        found = [Cause(_STATES[state])] if state in _STATES else []
         stays = bool(found)
         for letter, kind in LETTERS.items():
             stamp = store.due(message, kind)
