@@ -19,7 +19,7 @@ from queue_base.pipes import OutPipe, PeerLost, read_available
 from queue_base.syncing import Syncing
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
-from queue_send.events import Corrupt, Event, NoneInFlight, NoneLeft
+from queue_send.events import Corrupt, Events, NoneInFlight, NoneLeft
 from queue_send.loading import AT_ONCE, Loader, Step
 from queue_send.log import Log
 from queue_send.loop import Shutdown, Turn
@@ -66,6 +66,7 @@ class Channel:
         disk: Syncing,
         turn: Turn,
         shutdown: Shutdown,
+        events: Events,
         finishes: bool = False,
     ) -> None:
         self.kind = kind
@@ -91,13 +92,8 @@ class Channel:
         self._unread = False  # Whether there may be whole reports in the reader.
         self._ready = 0  # Jobs that the daemon takes at once, as it reported when it started.
         self._told_to_finish = False
-        self._events: list[Event] = []
+        self._events = events
         self.lost = False
-
-    def take_events(self) -> list[Event]:
-        """Returns what happened to messages since the last call."""
-        events, self._events = self._events, []
-        return events
 
     @property
     def busy(self) -> bool:

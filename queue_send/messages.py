@@ -14,7 +14,7 @@
 
 In memory a waiting message is its number and its next attempt; everything else is on the disk, and is read when it is
 loaded. The scheduler of each channel decides; the channels, Bouncer and Returning report what happened as events
-(events.py), which Messages carries out at the end of a turn. Nothing here waits. An operation that the disk refuses is
+(events.py), which Messages carries out in the same turn. Nothing here waits. An operation that the disk refuses is
 tried again later (disk_retry.py).
 
 A mark in hold/ may be an order: to delete the message, or to bounce it (queue_base.marks). An order is carried out when
@@ -37,7 +37,7 @@ from queue_send.channel import Channel
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
 from queue_send.disk_retry import DiskRetry
-from queue_send.events import Corrupt, Done, Event, Failed, NoneInFlight, NoneLeft
+from queue_send.events import Corrupt, Done, Event, Events, Failed, NoneInFlight, NoneLeft
 from queue_send.log import Log
 from queue_send.notify.bounce import Bouncer
 from queue_send.notify.delay import Delays
@@ -65,7 +65,7 @@ class State(Enum):
 
 
 class Messages:
-    """All classified messages of the queue; a part of the loop, after those that report events."""
+    """All classified messages of the queue; a part of the loop."""
 
     def __init__(
         self,
@@ -80,6 +80,7 @@ class Messages:
         config: ConfigFiles,
         disk: Syncing,
         retry: DiskRetry,
+        events: Events,
     ) -> None:
         self.store = store
         self.channels = {channel.kind: channel for channel in channels}
@@ -92,6 +93,7 @@ class Messages:
         self._config = config
         self._disk = disk
         self._retry = retry
+        self._events = events
         self.known = Known()
         self.all_read = False  # Whether the backlog has been read.
         self._all_due = False  # ALRM came while it was being read.
@@ -105,20 +107,15 @@ class Messages:
         self._ended: set[int] = set()
 
     def prepare(self, poll: "select.poll", now: float) -> float:
-        """Waits for nothing: events come from other parts, in the same turn."""
-        return 3600.0
+        """Does not wait if there are events."""
+        return 0.0 if self._events else 3600.0
 
     def run(self, ready: dict[int, int], now: float) -> None:
-        """Carries out the events of this turn."""
+        """Carries out the events, and the notices that the Cleaner has kept."""
         for notice in self._cleaner.take_notices():
             self.arrive(notice, now)
-        while events := self._take_events():
-            for event in events:
-                self._carry_out(event)
-
-    def _take_events(self) -> list[Event]:
-        events = [event for channel in self.channels.values() for event in channel.take_events()]
-        return events + self.bouncer.take_events() + self._delays.take_events() + self._returning.take_events()
+        while self._events:
+            self._carry_out(self._events.popleft())
 
     def _carry_out(self, event: Event) -> None:
         if isinstance(event, NoneLeft):

@@ -26,7 +26,7 @@ from queue_base.states import is_there
 from queue_base.syncing import Syncing
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
-from queue_send.events import Corrupt, Done
+from queue_send.events import Corrupt, Done, Events
 from queue_send.log import Log
 from queue_send.loop import Shutdown, Turn
 from queue_send.notify.dsn import Dsn, compose_dsn, token
@@ -117,8 +117,9 @@ class Bouncer(Notifier):
         disk: Syncing,
         turn: Turn,
         shutdown: Shutdown,
+        events: Events,
     ) -> None:
-        super().__init__(home, log, turn, shutdown, AT_ONCE)
+        super().__init__(home, log, turn, shutdown, events, AT_ONCE)
         self._store = store
         self._clock = clock
         self._config = config
