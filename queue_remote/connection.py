@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import cast
 
 from queue_base.errors import reason
-from queue_remote.clock import Clock
+from queue_remote.deadline import Deadline
 from queue_remote.message.file import Message
 from queue_remote.sending import Sending
 from queue_remote.tls.handshake import PARTING_SECONDS, is_about_certificate, shake_hands, tls_facts, why
@@ -44,7 +44,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, client: SmtpClient, timeout: float, trace: Trace | None = None) -> None:
         self.client = client
         self.on_end: Callable[[Connection], None] = _nobody
-        self._clock = Clock(asyncio.get_running_loop(), timeout, self._on_timeout)
+        self._clock = Deadline(asyncio.get_running_loop(), timeout, self._on_timeout)
         self._trace = trace
         self._paused = False
         # The rest of a message waits for the next turn of the event loop.

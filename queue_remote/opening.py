@@ -13,10 +13,9 @@ import time
 
 from queue_base.errors import reason
 from queue_remote.connection import Connection
-from queue_remote.pool import Key, Pool
-from queue_remote.route.lookup import Unroutable
+from queue_remote.pool import ConnectionKey, Pool
 from queue_remote.route.order import Target
-from queue_remote.route.text import loops_back
+from queue_remote.route.unroutable import Unroutable, loops_back
 from queue_remote.tls.handshake import hold_little
 from queue_remote.tls.plan import TlsPlan
 from queue_remote.trace import Trace
@@ -37,7 +36,9 @@ class Opener:
     `ours` are this host's names: a peer that goes by one is no place to deliver to.
     """
 
-    def __init__(self, key: Key, nexthop: bytes, pool: Pool, trace: Trace | None, ours: frozenset[bytes]) -> None:
+    def __init__(
+        self, key: ConnectionKey, nexthop: bytes, pool: Pool, trace: Trace | None, ours: frozenset[bytes]
+    ) -> None:
         self._key = key
         self._nexthop = nexthop
         self._ours = ours
@@ -47,7 +48,7 @@ class Opener:
         self._answer: Verdict | None = None
         self.scope = HOST_SCOPE
         # No further target is tried after this; each attempt has limits of its own.
-        self.until = time.monotonic() + key.settings.connect_timeout + key.settings.reply_timeout
+        self.until = time.monotonic() + key.config.connect_timeout + key.config.reply_timeout
 
     @property
     def failure(self) -> Verdict:
@@ -72,7 +73,9 @@ class Opener:
         Raises Unroutable where it is our own fault, and where the peer is this host, so that there is nowhere to go.
         """
         policy = b"" if plan.mode in (Tls.NEVER, Tls.MAY) else plan.policy.encode("utf-8", "backslashreplace")
-        session = Session(_peer(target), self._key.way.helohost, plan.mode, credentials, policy=policy, ours=self._ours)
+        session = Session(
+            _peer(target), self._key.options.helohost, plan.mode, credentials, policy=policy, ours=self._ours
+        )
         while True:
             connection = await self._attempt(target, plan, session)
             if connection is None:
@@ -132,8 +135,8 @@ class Opener:
 
     async def _connect(self, address: str, port: int, client: SmtpClient) -> Connection:
         """Return a connection. Raises OSError (TimeoutError is one), and Unroutable where it is our own fault."""
-        settings = self._key.settings
-        source = self._key.way.source.six if ":" in address else self._key.way.source.four
+        settings = self._key.config
+        source = self._key.options.source.six if ":" in address else self._key.options.source.four
         make = functools.partial(Connection, client, settings.reply_timeout, self._trace)
         loop = asyncio.get_running_loop()
         self._pool.make_room()

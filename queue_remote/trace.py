@@ -1,11 +1,11 @@
-"""The dialogue as a person reads it: one line an event on a descriptor, with milliseconds since the start.
+"""Prints the SMTP dialogue for --trace: one line an event, with milliseconds since the start.
 
        0 ms  *  connecting to 192.0.2.1 (mx.example.net), port 25
       12 ms  S: 220 mx.example.net ESMTP
       12 ms  C: EHLO client.example
 
-`C:` is what queue-remote said, `S:` what the server said, `*` what happened besides. Passwords and what is made of
-them are shown as `***`, and a message as its number of bytes.
+`C:` marks commands, `S:` replies, `*` other events. Passwords and responses derived from them are shown as `***`, a
+message as its number of bytes.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ _SHOWN = 1000
 
 
 class Trace:
-    """Writes to a descriptor; trouble with that is nobody's business."""
+    """Writes to a descriptor; errors of the descriptor are ignored."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -27,7 +27,7 @@ class Trace:
         self._put("* ", text.encode("utf-8", "backslashreplace"))
 
     def said(self, data: bytes, secret: bool) -> None:
-        """Show commands; `secret` where they answer AUTH's challenges."""
+        """Show commands; `secret` if they are responses to AUTH challenges."""
         for line in data.removesuffix(b"\r\n").split(b"\r\n"):
             words = line.split(b" ")
             if words[0] == b"AUTH" and len(words) > 2:
@@ -40,7 +40,7 @@ class Trace:
         self._put("C:", b"(%d bytes of message)" % count)
 
     def heard(self, data: bytes) -> None:
-        """Show replies; what is not yet a line waits, as far as lines may be long."""
+        """Show replies by lines; an incomplete line is kept until it ends or is too long."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             self._put("S:", line.removesuffix(b"\r"))
@@ -48,7 +48,7 @@ class Trace:
             self.closed()
 
     def closed(self) -> None:
-        """Show what is left of a line that never ended."""
+        """Show an incomplete line."""
         if self._rest:
             self._put("S:", self._rest)
             self._rest = b""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_remote.route.ourselves import own_names
+from queue_remote.route.this_host import own_names
 from queue_smtp.client import SmtpClient
 from queue_smtp.session import Phase, Session
 from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE, PERMANENT, TEMPORARY, Report
@@ -19,10 +19,10 @@ TEXT = b"Subject: hello\n\nA message.\n"
 ELSEWHERE = """
 import sys
 from queue_remote import main
-from queue_remote.route import ourselves
-from queue_remote.route import route
-route.SMTP_PORT = int(sys.argv[1])
-ourselves.Ourselves.is_address = lambda self, address: False
+from queue_remote.route import this_host
+from queue_remote.route import router
+router.SMTP_PORT = int(sys.argv[1])
+this_host.ThisHost.is_address = lambda self, address: False
 sys.exit(main.main(["queue-remote", "--home", sys.argv[2]]))
 """
 RECORDS = {

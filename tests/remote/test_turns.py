@@ -9,11 +9,10 @@ import pytest
 
 from queue_base.home import Home
 from queue_remote.connection import TURN_MOST, Connection
-from queue_remote.message import header as mail_header
+from queue_remote.message import signing
 from queue_remote.message.dkim_keys import read_keyring
 from queue_remote.message.file import CHUNK, Message, open_message
-from queue_remote.message.header import AUTHOR_MOST, find_author
-from queue_remote.message.signing import Signing
+from queue_remote.message.signing import AUTHOR_MOST, Signing, find_author
 from queue_smtp.reply import LINES_MAX
 from queue_smtp.session import Phase
 from support.remote_daemon import RemoteHome
@@ -97,14 +96,14 @@ def test_of_a_long_from_field_the_event_loop_looks_at_a_little_and_once(
     tmp_path: Path, value: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: list[int] = []
-    plain = mail_header._plain
+    plain = signing._plain
 
     def look(text: bytes) -> bytes:
         assert threading.current_thread() is not threading.main_thread()
         looked.append(len(text))
         return plain(text)
 
-    monkeypatch.setattr(mail_header, "_plain", look)
+    monkeypatch.setattr(signing, "_plain", look)
     home = RemoteHome(tmp_path, dkim="other.example:one:rsa.pem")
     put_key(tmp_path / "control", "rsa.pem", KEY)
     path = tmp_path / "message"

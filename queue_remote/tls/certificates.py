@@ -1,7 +1,8 @@
-"""The certificates that a peer has shown, judged after the handshake: for DANE, and for policies that are only tested.
+"""Verifies the certificates that a server has shown, after the handshake: for DANE, and for policies in test mode.
 
-What is enforced with a CA is verified by OpenSSL in the handshake (contexts.py). Here it verifies the chain
-once more, from trust anchors of our choice; names are compared by us. Imported only where it is needed.
+A policy that is enforced with a CA is verified by OpenSSL during the handshake (queue_remote.tls.contexts). Here
+OpenSSL verifies the chain once more with given trust anchors, and names are compared. Imported only when it is needed,
+because pyOpenSSL and cryptography take long to load.
 """
 
 import _ssl
@@ -14,9 +15,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.x509.oid import NameOID
 from OpenSSL import crypto
 
-from queue_remote.tls.host_pattern import matches
-
-# What cryptography raises for a certificate that is none, or that nobody should have made.
+# What cryptography raises for a malformed certificate.
 BROKEN = (
     ValueError,
     UnsupportedAlgorithm,
@@ -27,10 +26,10 @@ BROKEN = (
 
 
 def peer_chain(ssl_object: Any) -> list[bytes]:
-    """Return what the peer has shown, in DER, its own certificate first; nothing where it has shown none."""
+    """Return the certificates that the server has shown, in DER, its own first; an empty list if it has shown none."""
     if hasattr(ssl_object, "get_unverified_chain"):
         return list(ssl_object.get_unverified_chain() or [])
-    # Before Python 3.13 only the object behind it has this, which gives certificates, not bytes.
+    # Before Python 3.13 only the underlying object has this method; it returns certificate objects, not bytes.
     inner: Any = getattr(ssl_object, "_sslobj", None)
     if hasattr(inner, "get_unverified_chain"):
         return [certificate.public_bytes(_ssl.ENCODING_DER) for certificate in inner.get_unverified_chain() or []]
@@ -39,7 +38,7 @@ def peer_chain(ssl_object: Any) -> list[bytes]:
 
 
 def system_store() -> crypto.X509Store:
-    """Return the system's CAs. Raises OSError where there are none."""
+    """Return the system's CAs. Raises OSError if there are none."""
     paths = ssl.get_default_verify_paths()
     store = crypto.X509Store()
     try:
@@ -50,7 +49,7 @@ def system_store() -> crypto.X509Store:
 
 
 def anchored_store(anchors: Iterable[bytes]) -> crypto.X509Store:
-    """Return a store of trust anchors (DER), which need not be roots. Raises ValueError for what is no certificate."""
+    """Return a store of trust anchors (DER), which need not be roots. Raises ValueError for a malformed one."""
     store = crypto.X509Store()
     store.set_flags(crypto.X509StoreFlags.PARTIAL_CHAIN)
     for anchor in anchors:
@@ -59,7 +58,7 @@ def anchored_store(anchors: Iterable[bytes]) -> crypto.X509Store:
 
 
 def chain_objection(chain: list[bytes], store: crypto.X509Store) -> str | None:
-    """Return why the first certificate does not follow from the store's, None where it does: signatures, dates, CAs."""
+    """Return why the chain does not verify against the store (signatures, dates, CAs), None if it does."""
     if not chain:
         return "no certificate"
     try:
@@ -73,9 +72,9 @@ def chain_objection(chain: list[bytes], store: crypto.X509Store) -> str | None:
 
 
 def name_objection(certificate: bytes, names: list[bytes], common_name: bool = False) -> str | None:
-    """Return why a certificate is for none of the names, None where it is for one.
+    """Return why a certificate is valid for none of the names, None if it is for one.
 
-    `common_name` takes the subject's name where the certificate has no other (RFC 7672 section 3.2.3).
+    `common_name` accepts the subject's common name if there is no alternative name (RFC 7672 section 3.2.3).
     """
     try:
         found = _names(x509.load_der_x509_certificate(certificate), common_name)
@@ -86,6 +85,15 @@ def name_objection(certificate: bytes, names: list[bytes], common_name: bool = F
     wanted = " or ".join(name.decode("ascii", "replace") for name in names)
     has = ", ".join(name.decode("ascii", "replace") for name in found[:4]) or "no name"
     return f"certificate is for {has}, not for {wanted}"
+
+
+def matches(pattern: bytes, host: bytes) -> bool:
+    """Return whether a host name matches a name in a certificate; a leading `*.` is one label (RFC 6125, 6.4.3)."""
+    pattern, host = pattern.lower().removesuffix(b"."), host.lower().removesuffix(b".")
+    if not pattern.startswith(b"*."):
+        return bool(host) and pattern == host
+    label, dot, parent = host.partition(b".")
+    return bool(label and dot) and b"*" not in parent and parent == pattern[2:]
 
 
 def _names(certificate: x509.Certificate, common_name: bool) -> list[bytes]:

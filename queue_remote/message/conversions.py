@@ -2,10 +2,10 @@
 
     message, size = await conversions.convert(message, seven_bit, short_lines)
 
-Another process makes them (converter.py), with a limit on its time; one for small messages and one for large
-ones, one message at a time each. A form is a file without a name, shared by all deliveries of that message, and gone
-with the last of them; all forms together take COPIES_MOST bytes at most. What is over a limit is temporary. A message
-that takes too long is tried once more, later, and then it is said that it cannot be converted.
+Other processes make them (queue_remote.message.converter), with limits: one for small messages and one for large ones,
+each one message at a time. A form is a temporary file without a name, shared by all deliveries of the message, and
+closed with the last of them; all forms together take COPIES_MOST bytes at most. A form over that limit is a temporary
+failure. A message that exceeds the limits of time or memory is tried once more later, and then cannot be converted.
 """
 
 import asyncio
@@ -27,16 +27,16 @@ SIZE_MOST = 32 * 1024 * 1024
 COPIES_MOST = 256 * 1024 * 1024
 # Up to this size a message does not wait for larger ones.
 SMALL = 1024 * 1024
-# For one conversion. The worst of 32 MB takes 6 s where this was written, and 150 MB; the rest is for machines that are
-# slower, and for very many fields or parts.
+# For one conversion. The worst message of 32 MB took 6 s and 150 MB when this was written; the rest is for slower
+# machines, and for very many fields or parts.
 CPU_SECONDS = 30
 MEMORY_MOST = 768 * 1024 * 1024
-# By the clock on the wall, for disks and machines that stand still.
+# Real time, for disks and machines that hang.
 SECONDS_MOST = 600.0
-# What failed is not tried again so soon: the jobs to a message's other destinations come in this time.
+# A failed conversion is not tried again for this time, in which jobs for the message's other destinations follow.
 FAILED_SECONDS = 300.0
 FAILED_MOST = 1000
-# A message that has been here for so long was tried before, if not by this process.
+# A message of this age was tried before, maybe by an earlier process.
 OLD_SECONDS = 86400.0
 
 _NUMBERS = itertools.count()
@@ -51,14 +51,14 @@ class _Excess(Exception):
     """A conversion exceeded its limits."""
 
 
-class _Copy:
-    """One form, from the time when it is wanted on. Its file is there once `made` is done."""
+class _Form:
+    """One form, made or being made. Its file exists once `made` is done."""
 
     __slots__ = ("descriptor", "made", "reserved", "users", "wire_size")
 
     def __init__(self) -> None:
         self.descriptor = -1
-        # Bytes that count towards COPIES_MOST.
+        # Bytes counted towards COPIES_MOST.
         self.reserved = 0
         self.users = 0
         self.wire_size = 0
@@ -66,101 +66,101 @@ class _Copy:
 
 
 class Conversions:
-    """The forms that are in use; they outlive the control files that were read."""
+    """The forms in use. They survive changes of the control files."""
 
     def __init__(self) -> None:
         self.bytes = 0
-        self._copies: dict[_Name, _Copy] = {}
-        self._processes = _Process(), _Process()
-        # What failed, and until when that is not tried again.
+        self._forms: dict[_Name, _Form] = {}
+        self._processes = _Converter(), _Converter()
+        # Failed conversions, and until when each is not tried again.
         self._failed: dict[_Name, tuple[Exception, float]] = {}
-        # What exceeded its limits once.
+        # Conversions that exceeded their limits once.
         self._excessive: dict[_Name, None] = {}
 
     async def convert(self, message: Message, seven_bit: bool, short_lines: bool) -> tuple[Message, int]:
         """Return a message, to be closed by the caller, and its size on the wire.
 
-        Raises FormatError, saying why it cannot be, Later, and OSError.
+        Raises FormatError with the reason if it cannot be converted, Later, and OSError.
         """
         if message.size > SIZE_MOST:
             raise FormatError(f"it has {message.size} bytes, and only {SIZE_MOST} are worked on")
         name = message.identity(), seven_bit, short_lines
-        copy = self._copies.get(name)
-        if copy is None:
+        form = self._forms.get(name)
+        if form is None:
             failure, until = self._failed.get(name, (None, 0.0))
             if failure is not None and time.monotonic() < until:
                 raise type(failure)(*failure.args)
-            copy = self._copies[name] = _Copy()
-            # It may go on when nobody waits for it any more, and the message is closed.
+            form = self._forms[name] = _Form()
+            # The conversion continues if its delivery is cancelled and closes the message.
             source = os.dup(message.fileno())
-            copy.made = asyncio.get_running_loop().create_task(self._make(name, copy, source, message.size))
-            copy.made.add_done_callback(_look)
-        assert copy.made is not None
-        copy.users += 1
+            form.made = asyncio.get_running_loop().create_task(self._make(name, form, source, message.size))
+            form.made.add_done_callback(_retrieve)
+        assert form.made is not None
+        form.users += 1
         try:
-            await asyncio.shield(copy.made)
-            return Message(copy.descriptor, lambda _: self._leave(name, copy)), copy.wire_size
+            await asyncio.shield(form.made)
+            return Message(form.descriptor, lambda _: self._leave(name, form)), form.wire_size
         except BaseException:
-            self._leave(name, copy)
+            self._leave(name, form)
             raise
 
     def kill(self) -> None:
-        """Nobody waits for a message any more: end the processes."""
+        """Kill the processes."""
         for process in self._processes:
             process.kill()
 
-    def _leave(self, name: _Name, copy: _Copy) -> None:
-        """A delivery is done with a form."""
-        copy.users -= 1
-        if not copy.users and copy.made is not None and copy.made.done():
-            self._drop(name, copy)
+    def _leave(self, name: _Name, form: _Form) -> None:
+        """End one delivery's use of a form."""
+        form.users -= 1
+        if not form.users and form.made is not None and form.made.done():
+            self._drop(name, form)
 
-    def _drop(self, name: _Name, copy: _Copy) -> None:
-        if self._copies.get(name) is copy:
-            del self._copies[name]
-        self.bytes -= copy.reserved
-        copy.reserved = 0
-        if copy.descriptor >= 0:
-            os.close(copy.descriptor)
-            copy.descriptor = -1
+    def _drop(self, name: _Name, form: _Form) -> None:
+        if self._forms.get(name) is form:
+            del self._forms[name]
+        self.bytes -= form.reserved
+        form.reserved = 0
+        if form.descriptor >= 0:
+            os.close(form.descriptor)
+            form.descriptor = -1
 
-    async def _make(self, name: _Name, copy: _Copy, source: int, size: int) -> None:
+    async def _make(self, name: _Name, form: _Form, source: int, size: int) -> None:
         """Make a form. Raises FormatError, Later, OSError."""
         try:
-            await self._convert(name, copy, source, size)
+            await self._convert(name, form, source, size)
         except (FormatError, Later) as error:
             self._fail(name, error)
             raise
         finally:
             os.close(source)
-            if not copy.users:
-                self._drop(name, copy)
+            if not form.users:
+                self._drop(name, form)
 
-    async def _convert(self, name: _Name, copy: _Copy, source: int, size: int) -> None:
+    async def _convert(self, name: _Name, form: _Form, source: int, size: int) -> None:
         _, seven_bit, short_lines = name
         process = self._processes[size > SMALL]
         async with process.free:
             most = most_written(size)
             if self.bytes + most > COPIES_MOST:
                 raise Later("too many converted messages are on their way")
-            copy.reserved = most
+            form.reserved = most
             self.bytes += most
             with tempfile.TemporaryFile() as file:
                 try:
                     found, newlines = await process.convert(source, file.fileno(), seven_bit, short_lines)
                 except _Excess as error:
                     raise self._judge(name, source, str(error)) from error
-                # Times are coarse and inode numbers used again; this way no two have the same identity.
+                # File times are coarse and inode numbers are used again; this makes the identity of each file unique.
                 os.utime(file.fileno(), ns=(0, next(_NUMBERS)))
-                copy.descriptor = os.dup(file.fileno())
+                form.descriptor = os.dup(file.fileno())
         self.bytes += found - most
-        copy.reserved = found
-        # A last line that does not end gets its line end.
-        unended = found > 0 and os.pread(copy.descriptor, 1, found - 1) != b"\n"
-        copy.wire_size = found + newlines + 2 * unended
+        form.reserved = found
+        # On the wire the last line gets a line end.
+        unended = found > 0 and os.pread(form.descriptor, 1, found - 1) != b"\n"
+        form.wire_size = found + newlines + 2 * unended
 
     def _judge(self, name: _Name, source: int, reason: str) -> Exception:
-        """Return what becomes of a message that exceeded the limits: it is deferred, and the next time it fails."""
+        """Return the failure of a message that exceeded the limits: temporary the first time, then permanent."""
         if name in self._excessive or time.time() - os.fstat(source).st_mtime > OLD_SECONDS:
             return FormatError(reason)
         while len(self._excessive) >= FAILED_MOST:
@@ -170,17 +170,17 @@ class Conversions:
 
     def _fail(self, name: _Name, error: Exception) -> None:
         if isinstance(error, Later) and name not in self._excessive:
-            return  # What is full now may have room soon.
+            return  # There may be space for it soon.
         while len(self._failed) >= FAILED_MOST:
             del self._failed[next(iter(self._failed))]
         self._failed[name] = type(error)(*error.args), time.monotonic() + FAILED_SECONDS
 
 
-class _Process:
-    """A process that converts, started when it is first needed, and again after it has gone."""
+class _Converter:
+    """A process that converts, started when it is first needed, and again after it has ended."""
 
     def __init__(self) -> None:
-        # For who has a job for it.
+        # It takes one job at a time.
         self.free = asyncio.Semaphore(1)
         self._running: tuple[subprocess.Popen[bytes], socket.socket] | None = None
 
@@ -225,7 +225,7 @@ class _Process:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             ours.setblocking(False)
             try:
-                # Its modules are ours, whatever the environment says.
+                # It uses our module path; -I ignores the environment.
                 code = f"import sys; sys.path[:] = {[path for path in sys.path if path]!r}; "
                 code += "from queue_remote.message.converter import main; main()"
                 process = subprocess.Popen(
@@ -243,8 +243,8 @@ class _Process:
         return self._running[1]
 
 
-def _look(made: asyncio.Task[None]) -> None:
-    """What went wrong is told to who waits; if nobody does any more, nobody needs to know."""
+def _retrieve(made: asyncio.Task[None]) -> None:
+    """Retrieve the exception, so that asyncio does not log it if no delivery waits for it."""
     if not made.cancelled():
         made.exception()
 

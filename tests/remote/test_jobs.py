@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
-from queue_remote.settings import Settings, read_settings
-from queue_remote.ways import join_reports, split_job
+from queue_remote.jobs import JobPart, Outcome, choose_options, join_outcomes, split_job
+from queue_remote.message.conversions import Conversions
+from queue_remote.setup import Setup, read_setup
+from queue_remote.tls.mta_sts import StsCache
 from queue_wire.job import Job
 from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE, Report
 from support.remote_daemon import RemoteDaemon, RemoteHome
@@ -26,9 +28,9 @@ def job(*recipients: bytes) -> Job:
     return Job(7, b"mess/0/23", b"from@a.example", recipients[0].rpartition(b"@")[2], list(recipients))
 
 
-def settings_of(home: RemoteHome, routes: str = "") -> Settings:
+def setup_of(home: RemoteHome, routes: str = "") -> Setup:
     home.control("smtproutes", routes)
-    return read_settings(Home(str(home.path)))
+    return read_setup(Home(str(home.path)), StsCache(), Conversions())
 
 
 def test_mail_that_one_relay_takes_shares_a_connection_whatever_its_domain(home: RemoteHome) -> None:
@@ -52,9 +54,8 @@ def test_mail_that_one_relay_takes_shares_a_connection_whatever_its_domain(home:
 def test_a_line_for_one_domain_gives_it_connections_of_its_own(home: RemoteHome, file: str, line: str) -> None:
     home.control(file, line)
     (home.path / "control" / file).chmod(0o600)
-    settings = settings_of(home, ":relay.example")
-    parts = split_job(job(*RECIPIENTS), settings)
-    assert [(part.nexthop, numbers) for part, numbers in parts] == [(b"b.example", [0, 2, 3]), (b"c.example", [1])]
+    parts = split_job(setup_of(home, ":relay.example"), job(*RECIPIENTS))
+    assert [(part.nexthop, part.numbers) for part in parts] == [(b"b.example", [0, 2, 3]), (b"c.example", [1])]
 
 
 def test_each_goes_by_its_own_route_and_the_verdicts_are_in_the_jobs_order(home: RemoteHome) -> None:
@@ -82,32 +83,37 @@ def test_a_host_that_is_away_costs_only_its_own_recipients(home: RemoteHome) -> 
 
 
 def test_without_routes_each_domain_goes_by_itself(home: RemoteHome) -> None:
-    parts = split_job(job(*RECIPIENTS), settings_of(home))
-    assert [(part.nexthop, numbers) for part, numbers in parts] == [
+    parts = split_job(setup_of(home), job(*RECIPIENTS))
+    assert [(part.nexthop, part.numbers) for part in parts] == [
         (b"b.example", [0, 2]),
         (b"c.example", [1]),
         (b"d.example", [3]),
     ]
-    assert [part.recipients for part, _ in parts] == [[RECIPIENTS[0], RECIPIENTS[2]], [RECIPIENTS[1]], [RECIPIENTS[3]]]
+    assert [part.recipients for part in parts] == [[RECIPIENTS[0], RECIPIENTS[2]], [RECIPIENTS[1]], [RECIPIENTS[3]]]
 
 
 @pytest.mark.parametrize("line", ["", "d.example"])
 def test_those_who_go_the_same_way_stay_together(home: RemoteHome, line: str) -> None:
     whole = job(*RECIPIENTS)
-    settings = settings_of(home, f":relay.example\n{line}:RELAY.example:25")
-    assert split_job(whole, settings) == [(whole, [0, 1, 2, 3])]
+    setup = setup_of(home, f":relay.example\n{line}:RELAY.example:25")
+    options = choose_options(setup, whole.sender, whole.nexthop)
+    assert split_job(setup, whole) == [JobPart(whole.nexthop, options, whole.recipients, [0, 1, 2, 3])]
 
 
 def test_a_relay_that_is_a_domain_too_is_another_way(home: RemoteHome) -> None:
-    parts = split_job(job(b"one@b.example", b"two@relay.example"), settings_of(home, "b.example:relay.example"))
-    assert [numbers for _, numbers in parts] == [[0], [1]]
+    parts = split_job(setup_of(home, "b.example:relay.example"), job(b"one@b.example", b"two@relay.example"))
+    assert [part.numbers for part in parts] == [[0], [1]]
 
 
 @pytest.mark.parametrize(("scopes", "whole"), [("hh", HOST_SCOPE), ("hm", MESSAGE_SCOPE), ("mm", MESSAGE_SCOPE)])
-def test_the_report_is_about_the_host_only_where_no_host_was_there(scopes: str, whole: bytes) -> None:
+def test_the_report_is_about_the_host_only_where_no_host_was_there(
+    home: RemoteHome, scopes: str, whole: bytes
+) -> None:
+    asked = job(b"one@b.example", b"two@c.example", b"three@b.example")
+    parts = split_job(setup_of(home), asked)
     first, second = (scope.encode() for scope in scopes)
-    parts = [(Report(7, first, [(b"Z", b"x"), (b"Z", b"y")]), [0, 2]), (Report(7, second, [(b"D", b"z")]), [1])]
-    report = join_reports(job(*RECIPIENTS[:3]), parts)
+    outcomes = [Outcome(first, [(b"Z", b"x"), (b"Z", b"y")]), Outcome(second, [(b"D", b"z")])]
+    report = join_outcomes(asked, list(zip(parts, outcomes, strict=True)))
     assert report == Report(7, whole, [(b"Z", b"x"), (b"D", b"z"), (b"Z", b"y")])
 
 
