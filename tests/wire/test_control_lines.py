@@ -15,6 +15,7 @@ from queue_base.home import Home
 from queue_base.inflow import read_least
 from queue_local.settings import timeout
 from queue_remote.config import read_config
+from queue_remote.message.dkim_keys import read_keyring
 from queue_remote.smtpauth import read_logins
 from queue_send.controls import read_controls
 from queue_wire.control.lines import numbered_lines, unpack_lines
@@ -48,9 +49,9 @@ LISTS: list[tuple[Callable[[Home], object], str, str, str]] = [
     (read_config, "resolver", "127.0.0.1:0", "not a host or host:port: '127.0.0.1:0'"),
     (read_config, "tlspolicy", "a.example", "not nexthop:level: 'a.example'"),
     (read_config, "tlspolicy", "a.ex:secure", "not one of none, may, encrypt, verify, implicit for level: 'secure'"),
-    (read_config, "smtpauth", "relay:ann", "not nexthop:user:password"),
-    (read_config, "dkim", "a.example:2026", "not domain:selector:keyfile: 'a.example:2026'"),
-    (read_config, "dkim", "a.example:s/t:key", "not a selector: 's/t'"),
+    (read_logins, "smtpauth", "relay:ann", "not nexthop:user:password"),
+    (read_keyring, "dkim", "a.example:2026", "not domain:selector:keyfile: 'a.example:2026'"),
+    (read_keyring, "dkim", "a.example:s/t:key", "not a selector: 's/t'"),
     (read_config, "remoteprogram", "a.example:deliver", "not the whole path of a program: 'deliver'"),
     (read_logins, "smtpauth", "relay fast:ann:pw", "nothing but clear can stand between the nexthop and its colon"),
 ]
