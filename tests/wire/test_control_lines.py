@@ -17,7 +17,7 @@ from queue_local.settings import timeout
 from queue_remote.config import read_config
 from queue_remote.message.dkim_keys import read_keyring
 from queue_remote.smtpauth import read_logins
-from queue_send.controls import read_controls
+from queue_send.config import read_controls
 from queue_wire.control.lines import numbered_lines, unpack_lines
 from support.home import make_home
 from support.queued import classified_message
