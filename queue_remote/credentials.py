@@ -9,11 +9,11 @@ from queue_base.control import read_control, unable_to_parse
 from queue_base.errors import Temporary, reason
 from queue_base.home import Home
 from queue_remote.private import find_fault
+from queue_remote.report_text import no_credentials
 from queue_remote.route.lookup import Unroutable
 from queue_remote.route.order import Target
 from queue_remote.smtpauth import unpack_logins
 from queue_smtp.auth import Credentials
-from queue_smtp.text import no_credentials
 from queue_wire.control.hostmap import find_key
 from queue_wire.errors import FormatError
 from queue_wire.report import MESSAGE_SCOPE, TEMPORARY

@@ -7,19 +7,19 @@ for what is not the nexthop's fault.
 
 import time
 
+from queue_remote.connect import Opener
 from queue_remote.connection import Connection
 from queue_remote.message.file import Message
 from queue_remote.message.form import Forms, Unfit
 from queue_remote.message.signing import Unsigned
-from queue_remote.opening import Opener
 from queue_remote.pool import Key, Pool
 from queue_remote.route.lookup import Unroutable
 from queue_remote.route.ourselves import own_names
 from queue_remote.setup import Setup
 from queue_remote.trace import Trace
+from queue_remote.transaction import Transaction
 from queue_remote.ways import take_way
-from queue_smtp.session import Phase
-from queue_smtp.transaction import Transaction
+from queue_smtp.client import ClientState
 from queue_wire.report import MESSAGE_SCOPE
 
 
@@ -103,7 +103,7 @@ async def _carry(pool: Pool, key: Key, connection: Connection, transaction: Tran
     """
     try:
         form = await forms.fit(connection, transaction)
-        if connection.client.phase is Phase.READY:
+        if connection.client.state is ClientState.READY:
             await connection.transact(transaction, form)
     except (Unfit, Unsigned):
         pool.give(key, connection)

@@ -26,9 +26,9 @@ from queue_base.home import Home, take_help, take_home
 from queue_base.signals import ignore, keep_children
 from queue_remote.alone import deliver_alone, pack_alone
 from queue_remote.daemon import PROGRAM, Daemon
+from queue_remote.report_text import INVOKED_IMPROPERLY
 from queue_remote.route.explain import explain
 from queue_remote.trace import Trace
-from queue_smtp.text import INVOKED_IMPROPERLY
 from queue_wire.report import PERMANENT
 
 USAGE = """usage: queue-remote [--home HOME]

@@ -23,8 +23,8 @@ from queue_base.home import Home
 from queue_remote.message.file import Message
 from queue_remote.program_run import Run
 from queue_remote.remote_reports import unpack_reports
+from queue_remote.report_text import NO_RESOURCES, program_failed
 from queue_remote.route.text import no_host
-from queue_smtp.text import NO_RESOURCES, program_failed
 from queue_wire.errors import FormatError, quoted
 from queue_wire.job import Job
 from queue_wire.report import MESSAGE_SCOPE, PERMANENT, TEMPORARY, Report

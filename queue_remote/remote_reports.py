@@ -11,8 +11,8 @@ import itertools
 import re
 from collections.abc import Sequence
 
+from queue_remote.report_text import Verdict
 from queue_smtp.reply import TEXT_MAX, clean
-from queue_smtp.text import Verdict
 from queue_wire.errors import FormatError
 from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE, PERMANENT, SUCCESS, TEMPORARY
 

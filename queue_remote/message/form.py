@@ -13,10 +13,10 @@ from queue_remote.connection import Connection
 from queue_remote.message.converting import Later
 from queue_remote.message.facts import LINE_MOST, Facts
 from queue_remote.message.file import Message
+from queue_remote.report_text import Verdict, long_lines, no_message, not_converted, not_converted_now, not_shortened
 from queue_remote.settings import ENCODE, FAIL
 from queue_remote.setup import Setup
-from queue_smtp.text import Verdict, long_lines, no_message, not_converted, not_converted_now, not_shortened
-from queue_smtp.transaction import Transaction
+from queue_remote.transaction import Transaction
 from queue_wire.errors import FormatError
 from queue_wire.report import PERMANENT, TEMPORARY
 

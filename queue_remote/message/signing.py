@@ -23,7 +23,7 @@ from queue_remote.message.dkim_body import RelaxedBody
 from queue_remote.message.dkim_keys import BadKey, Key, Keyring
 from queue_remote.message.file import CHUNK, Message
 from queue_remote.message.header import find_author, find_body, wire_fields
-from queue_smtp.text import Verdict, header_too_long, no_message, not_signed
+from queue_remote.report_text import Verdict, header_too_long, no_message, not_signed
 from queue_wire.report import PERMANENT, TEMPORARY
 
 # It is in memory while it is signed. Postfix cuts headers at 100 kB.

@@ -15,10 +15,10 @@ import dns.message
 import dns.name
 import dns.resolver
 
+from queue_remote.report_text import NO_RESOURCES, Verdict
 from queue_remote.route.answers import RECORDS_MOST, Answer, AnswerCache, Key
 from queue_remote.route.stub import Stub, said, short_of_something
 from queue_remote.route.text import address_trouble, name_trouble, no_host, null_mx
-from queue_smtp.text import NO_RESOURCES, Verdict
 from queue_wire.control.smtproutes import Relay
 from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE, PERMANENT, TEMPORARY
 

@@ -7,6 +7,7 @@ enforced replaces the level of the line, except that nothing makes a level weake
 import functools
 
 from queue_base.errors import reason
+from queue_remote.report_text import no_controls
 from queue_remote.route.lookup import Unroutable
 from queue_remote.route.order import Target
 from queue_remote.route.route import Route, Router
@@ -16,8 +17,7 @@ from queue_remote.tls.mta_sts import Mode
 from queue_remote.tls.plan import Check, Complaints, TlsPlan
 from queue_remote.tls.sts import Found, StsCache
 from queue_remote.tls.tlspolicy import Level, TlsPolicy, Use
-from queue_smtp.session import Tls
-from queue_smtp.text import no_controls
+from queue_smtp.client import Tls
 from queue_wire.control.hostmap import find_key
 from queue_wire.control.smtproutes import SMTP_PORT
 from queue_wire.domain import ascii_domain
