@@ -31,8 +31,8 @@ class Transaction:
     """
 
     __slots__ = (
-        *("_accepted", "_forward_paths", "_peer", "_refused_by_peer", "_reverse_path", "_sendable", "_unanswered"),
-        *("_unsendable", "eight_bit", "refused", "size", "verdict"),
+        *("_accepted", "_answered", "_forward_paths", "_peer", "_reverse_path", "_sendable", "_unsendable"),
+        *("eight_bit", "refused", "size", "verdict"),
     )
 
     def __init__(self, sender: bytes, recipients: list[bytes], size: int, eight_bit: bool = False) -> None:
@@ -40,19 +40,22 @@ class Transaction:
         self.eight_bit = eight_bit
         self.verdict: Verdict | None = None
         self._peer = b""
+        self._accepted = 0
+        # The recipients whose RCPT has a reply.
+        self._answered: list[int] = []
         self._reverse_path: SmtpPath = b"", False
         # The recipients that SMTP can carry, by their index in `recipients`, and the path of each.
         self._sendable: list[int] = []
         self._forward_paths: list[SmtpPath] = []
         # The verdicts before a server is asked.
         self._unsendable: list[Verdict | None] = [None] * len(recipients)
+        self.refused = self._unsendable
         try:
             self._reverse_path = pack_reverse_path(sender)
         except FormatError as error:
             self.finish(PERMANENT, report_text.unsendable(str(error), "5.1.7"))
         else:
             self._pack(recipients)
-        self._reset()
 
     def _pack(self, recipients: list[bytes]) -> None:
         for index, recipient in enumerate(recipients):
@@ -64,12 +67,6 @@ class Transaction:
         if not self._sendable:
             self.finish(PERMANENT, report_text.NO_RECIPIENT_LEFT)
 
-    def _reset(self) -> None:
-        self.refused = list(self._unsendable)
-        self._accepted = 0
-        self._refused_by_peer: list[int] = []
-        self._unanswered = set(self._sendable)
-
     @property
     def done(self) -> bool:
         return self.verdict is not None
@@ -77,12 +74,18 @@ class Transaction:
     @property
     def reported(self) -> int:
         """The number of recipients, from the first, that the server has answered for or was not asked for."""
-        return min(self._unanswered, default=len(self.refused))
+        answered = set(self._answered)
+        for index in self._sendable:
+            if index not in answered and self.refused[index] is None:
+                return index
+        return len(self.refused)
 
     def start(self, peer: bytes) -> SmtpEnvelope:
         """Return the envelope for a server. Verdicts of the server before are forgotten."""
         self._peer = peer
-        self._reset()
+        self._accepted = 0
+        self._answered = []
+        self.refused = list(self._unsendable)
         return SmtpEnvelope(self._reverse_path, self._forward_paths, self.size, self.eight_bit)
 
     def take(self, event: Event, client: SmtpClient) -> None:
@@ -95,7 +98,6 @@ class Transaction:
             self.finish(*describe_rejection(client, event, self.size))
         elif isinstance(event, RecipientNeedsSmtputf8):
             index = self._sendable[event.number]
-            self._unanswered.discard(index)
             self.refused[index] = (PERMANENT, report_text.no_utf8(self._peer))
         elif event.in_transaction:
             self.finish(*describe_failure(client, event))
@@ -106,14 +108,13 @@ class Transaction:
         452 is "too many recipients", and so is 552 after others were accepted (RFC 5321 section 4.5.3.1.10). Those
         recipients are tried again, and there will be fewer of them.
         """
-        self._unanswered.discard(index)
+        self._answered.append(index)
         if reply.accepted:
             self._accepted += 1
             return
         too_many = reply.code == 552 and self._accepted > 0
         letter = PERMANENT if reply.permanent and not too_many else TEMPORARY
         self.refused[index] = (letter, report_text.recipient_rejected(self._peer, reply))
-        self._refused_by_peer.append(index)
 
     def finish(self, letter: bytes, reason: bytes) -> None:
         """Set the verdict on the message, if it has none."""
@@ -127,7 +128,8 @@ class Transaction:
         """
         assert self.verdict is not None
         verdicts = [refusal or self.verdict for refusal in self.refused]
-        for index in self._refused_by_peer:
-            letter, text = verdicts[index]
-            verdicts[index] = (letter, text + report_text.giving_up(self._peer))
+        for index in self._answered:
+            refusal = self.refused[index]
+            if refusal is not None:
+                verdicts[index] = (refusal[0], refusal[1] + report_text.giving_up(self._peer))
         return verdicts

@@ -77,6 +77,9 @@ class ClientState(enum.Enum):
     QUIT = b"QUIT"
     CLOSED = b"closed"
 
+    # Enum's own hash is slow, and two tables are looked up for each reply.
+    __hash__ = object.__hash__
+
 
 _S = ClientState
 # The next states after a reply, QUIT and CLOSED apart.
@@ -408,7 +411,7 @@ class SmtpClient:
             if state is not ClientState.MESSAGE:
                 self._awaited.popleft()
             following = _HANDLERS[state](self, reply)
-            if not self.ended:
+            if following is not self.state:
                 assert following in TRANSITIONS[state]
                 self.state = following
         if reply.code == 421:
