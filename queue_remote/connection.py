@@ -95,10 +95,10 @@ class Connection(asyncio.Protocol):
     async def start_tls(self, plan: TlsPlan) -> None:
         """Do the handshake and check the certificate. Then the client goes on, or has ended."""
         transport, client = self._transport, self.client
-        if client.ended:
-            return
         if transport is None or transport.is_closing():
-            client.lost()
+            while not client.ended:
+                await self._wait()
+        if transport is None or client.ended:
             return
         if self._early:
             client.handshake_failed("it spoke before the handshake")

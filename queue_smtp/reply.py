@@ -73,6 +73,9 @@ class ReplyReader:
             match = _LINE.fullmatch(line)
             if match is None or len(line) > LINE_MAX:
                 raise FormatError(f"not an SMTP reply: {quoted(line)}")
+            if match[2] != b"-" and not self._text:
+                # Most replies have one line. LINE_MAX is less than TEXT_MAX.
+                return Reply(int(match[1]), clean(line))
             self._keep(line)
             if match[2] != b"-":
                 return self._reply(int(match[1]))
@@ -91,7 +94,7 @@ class ReplyReader:
         self._text.append(line)
 
     def _reply(self, code: int) -> Reply:
-        text = self._text[0] if len(self._text) == 1 else b"\n".join(self._text)
+        text = b"\n".join(self._text)
         self._text = []
         self._total = 0
         return Reply(code, clean(text[:TEXT_MAX]))
