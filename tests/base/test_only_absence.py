@@ -188,7 +188,7 @@ def test_a_directory_that_stays_unreadable_is_tried_often_and_named_seldom(tmp_p
 @pytest.fixture
 def soon(tmp_path: Path) -> Path:
     """Programs whose queue-send tries again soon what the disk refused."""
-    code = "import queue_send.again as again, queue_send.bouncer as bouncer\n"
+    code = "import queue_send.disk_retry as again, queue_send.notify.bounce as bouncer\n"
     code += f"again.AFTER = bouncer.AGAIN_AFTER = {SOON}"
     return patched_programs(tmp_path, queue_send=code)
 

@@ -6,7 +6,7 @@ import pytest
 
 from queue_base.home import Home
 from queue_remote import report_text
-from queue_send.controls import read_controls
+from queue_send.config import read_controls
 from queue_smtp.reply import TEXT_MAX, Reply
 from queue_wire.envelope import ADDRESS_MAX
 from queue_wire.netstring import NetstringReader
