@@ -1,40 +1,68 @@
-"""One SMTP connection on the event loop: moves bytes between a socket and SmtpClient, and watches the clock.
+"""One SMTP connection on the event loop: moves bytes between a socket and an SmtpClient, with timeouts.
 
-    await connection.opened()             then client.phase is READY, STARTTLS, or CLOSED with client.failure
-    await connection.start_tls(plan)      then it goes on opening
-    await connection.transact(...)        then the transaction is done, or client.phase is CLOSED
+    await connection.opened()             then client.state is READY, TLS, or the client has ended with client.failure
+    await connection.start_tls(plan)      then the connection goes on opening
+    await connection.transact(...)        then the transaction is done, or the client has ended
     connection.park(...), connection.close()
 
-What the peer does never raises: it ends in the client's failure or the transaction's verdict. Each wait is bounded by
-`timeout`, and so is what many waits make, for peers that do a little now and then: the opening has `timeout` in
-all, the envelope three of them, and the message has to get off at a least rate (queue_remote.sending).
+Nothing that the server does raises: it ends in client.failure or in the transaction's verdict. Each wait is bounded by
+`timeout`. So is the sum of many waits, for servers that send a little now and then: `timeout` for the opening, three
+times that for the envelope, and a least rate for the message.
 """
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import cast
 
 from queue_base.errors import reason
 from queue_remote.deadline import Deadline
 from queue_remote.message.file import Message
-from queue_remote.sending import Sending
 from queue_remote.tls.handshake import PARTING_SECONDS, is_about_certificate, shake_hands, tls_facts, why
 from queue_remote.tls.plan import TlsPlan
 from queue_remote.trace import Trace
-from queue_smtp.client import SmtpClient
-from queue_smtp.dialogue import CLOSED_BY_PEER
-from queue_smtp.session import Phase, Tls
-from queue_smtp.text import no_message
-from queue_smtp.transaction import Transaction
-from queue_wire.report import TEMPORARY
+from queue_remote.transaction import Transaction
+from queue_smtp.client import CLOSED_BY_PEER, ENVELOPE, OPENING, ClientState, Event, SmtpClient, Tls
+from queue_smtp.dotstuff import DotStuffer
 
 ENVELOPE_TIMEOUTS = 3
-# Bytes of a message that go to a connection before others have their turn: a fast peer takes all there is.
+# Bytes of a message that a connection takes before others have their turn: a fast server takes all of it at once.
 TURN_MOST = 256 * 1024
+# Bytes a second, as Postfix's smtp_min_data_rate: a server that takes a little now and then holds no delivery for days.
+RATE_LEAST = 500
+
+
+class Sending:
+    """A message that is being sent: its next bytes, and the time by which they must be taken.
+
+    `sent` counts the bytes so far. `ended` once the final dot is among them.
+    """
+
+    __slots__ = ("_begun", "_message", "_stuffer", "ended", "sent")
+
+    def __init__(self, message: Message) -> None:
+        self.ended = False
+        self.sent = 0
+        self._begun = time.monotonic()
+        self._message = message
+        self._stuffer = DotStuffer()
+
+    def next(self) -> bytes:
+        """Return the next bytes to send. Raises OSError if the message cannot be read."""
+        wire = self._stuffer.feed(self._message.read())
+        if self._message.ended:
+            wire += self._stuffer.finish()
+            self.ended = True
+        self.sent += len(wire)
+        return wire
+
+    def limit(self, timeout: float) -> float:
+        """Return the time (of time.monotonic) by which the server must have taken the bytes so far."""
+        return self._begun + timeout + self.sent / RATE_LEAST
 
 
 class Connection(asyncio.Protocol):
-    """A connection; its `client` knows what state it is in. `on_end` is called when its socket is closed."""
+    """A connection. Its `client` has the state. `on_end` is called when the socket is closed."""
 
     __slots__ = (
         *("_clock", "_early", "_message", "_paused", "_sending", "_settled", "_shaking", "_trace", "_transaction"),
@@ -43,13 +71,13 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, client: SmtpClient, timeout: float, trace: Trace | None = None) -> None:
         self.client = client
-        self.on_end: Callable[[Connection], None] = _nobody
+        self.on_end: Callable[[Connection], None] = _ignore
         self._clock = Deadline(asyncio.get_running_loop(), timeout, self._on_timeout)
         self._trace = trace
         self._paused = False
         # The rest of a message waits for the next turn of the event loop.
         self._turning = False
-        # What comes now is not for the client yet: before the handshake, or under TLS that is not judged.
+        # What comes now is not for the client yet: before the handshake, or before the certificate is checked.
         self._shaking = client.session.tls is Tls.DONE
         self._early = b""
         self._transport: asyncio.Transport | None = None
@@ -60,14 +88,17 @@ class Connection(asyncio.Protocol):
         self._sending: Sending | None = None
 
     async def opened(self) -> None:
-        """Wait until the client is READY, CLOSED, or wants TLS."""
-        while self.client.phase is Phase.GREETING:
+        """Wait until the client is READY, has ended, or waits for the TLS handshake."""
+        while self.client.state in OPENING:
             await self._wait()
 
     async def start_tls(self, plan: TlsPlan) -> None:
-        """Do the handshake and judge the certificate; then the client goes on, or is CLOSED."""
+        """Do the handshake and check the certificate. Then the client goes on, or has ended."""
         transport, client = self._transport, self.client
-        if transport is None or transport.is_closing() or client.phase is Phase.CLOSED:
+        if transport is None or transport.is_closing():
+            while not client.ended:
+                await self._wait()
+        if transport is None or client.ended:
             return
         if self._early:
             client.handshake_failed("it spoke before the handshake")
@@ -92,21 +123,23 @@ class Connection(asyncio.Protocol):
             self.abort()
             return
         self._clock.progress()
-        self._write(client.secured())
+        client.secured()
+        self._write(client.data_to_send())
         if self._early:
             self.data_received(self._early)
             self._early = b""
 
     async def transact(self, transaction: Transaction, message: Message) -> None:
-        """Carry one transaction, from READY until it is done or the connection fails. The caller closes the message."""
+        """Carry one transaction, from READY until it is done or the client has ended. The caller closes the message."""
         client = self.client
         self._settled = None
         self._transaction = transaction
         self._message = message
         self._clock.allow(ENVELOPE_TIMEOUTS * self._clock.timeout)
-        self._write(client.begin(transaction))
+        self._apply(client.begin(transaction.start(client.session.peer)))
+        self._write(client.data_to_send())
         try:
-            while not transaction.done and client.phase is not Phase.CLOSED:
+            while not transaction.done and not client.ended:
                 await self._wait()
         finally:
             self._transaction = None
@@ -114,10 +147,10 @@ class Connection(asyncio.Protocol):
             self._sending = None
 
     def park(self, then: Callable[["Connection"], None], seconds: float | None = None) -> None:
-        """After a transaction: call `then` once the client is READY or CLOSED, with replies that are still to come.
+        """Call `then` when the client has all replies of a transaction, or when it has ended.
 
-        Where it is READY already, that is when the peer says anything before the next transaction. After
-        `seconds`, if given, the connection is ended.
+        If the client is READY already, `then` is called when the server sends anything before the next transaction.
+        After `seconds`, if given, the connection is ended.
         """
         self._settled = then
         if seconds is None:
@@ -126,24 +159,24 @@ class Connection(asyncio.Protocol):
             self._clock.set(seconds)
 
     def close(self) -> None:
-        """Say QUIT where it would be understood, wait a little for its answer, and close; returns at once."""
+        """Send QUIT if the state allows it, wait a little for the answer, and close. Returns at once."""
         self._settled = None
         if self._transport is None or self._transport.is_closing():
             return
-        client = self.client
-        self._write(client.quit())
-        if client.farewell and not client.cut:
+        self.client.quit()
+        self._write(self.client.data_to_send())
+        if self.client.state is ClientState.QUIT:
             self._clock.set(PARTING_SECONDS)
         else:
             # An orderly end in the middle of a message could be taken for the message's end.
             self._end()
 
     def abort(self) -> None:
-        """Close at once, without a word."""
+        """Close at once, without QUIT."""
         self._settled = None
         self._end()
 
-    # What the event loop calls.
+    # Called by the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -156,23 +189,25 @@ class Connection(asyncio.Protocol):
             return
         if self._trace is not None:
             self._trace.heard(data)
-        if client.phase is Phase.CLOSED:
-            # The answer to QUIT, or what nobody wants to hear.
+        if client.ended:
+            # The answer to QUIT, or anything after the end.
             if self._transport is not None:
                 self._transport.close()
             return
         before = client.replies
-        self._write(client.feed(data))
+        events = client.feed(data)
+        self._write(client.data_to_send())
+        self._apply(events)
         if client.replies != before:
             self._clock.progress()
-        if client.phase is Phase.MESSAGE and self._sending is None and self._message is not None:
+        if client.state is ClientState.MESSAGE and self._sending is None and self._message is not None:
             self._sending = Sending(self._message)
             self._send_message()
-        self._notice()
+        self._wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        self.client.lost(CLOSED_BY_PEER if exc is None else why(exc))
+        self._apply(self.client.lost(CLOSED_BY_PEER if exc is None else why(exc)))
         if self._trace is not None:
             self._trace.closed()
         self._end()
@@ -189,16 +224,20 @@ class Connection(asyncio.Protocol):
             if not self._turning:
                 self._send_message()
 
-    # What happens inside.
+    def _apply(self, events: list[Event]) -> None:
+        """Give events to the transaction. What the client says apart from it is in its attributes."""
+        if self._transaction is not None:
+            for event in events:
+                self._transaction.take(event, self.client)
 
     def _send_message(self) -> None:
-        """Send as much of the message as the connection takes now, and no more than one turn's share."""
+        """Send as much of the message as the connection takes now, and no more than TURN_MOST."""
         assert self._sending is not None
         client, clock, sending = self.client, self._clock, self._sending
         most = sending.sent + TURN_MOST
-        while not self._paused and client.phase is Phase.MESSAGE and self._transport is not None:
+        while not self._paused and client.state is ClientState.MESSAGE and self._transport is not None:
             if self._transport.is_closing():
-                return  # It takes and forgets what is written, until connection_lost comes.
+                return  # It discards what is written, until connection_lost is called.
             if sending.sent >= most:
                 if not self._turning:
                     self._turning = True
@@ -207,8 +246,8 @@ class Connection(asyncio.Protocol):
             try:
                 wire = sending.next()
             except OSError as error:
-                # Without its closing dot the message does not count as sent.
-                client.fail(TEMPORARY, no_message(reason(error)))
+                # Without the final dot the server does not accept the message.
+                self._apply(client.abandon(reason(error)))
                 self._end()
                 return
             clock.limit = sending.limit(clock.timeout)
@@ -231,26 +270,26 @@ class Connection(asyncio.Protocol):
             self._transport.write(data)
 
     def _on_timeout(self) -> None:
-        sending = self.client.phase is Phase.MESSAGE
-        self.client.lost("the message did not get off in time" if sending else "no answer in time")
+        sending = self.client.state is ClientState.MESSAGE
+        self._apply(self.client.lost("the message did not get off in time" if sending else "no answer in time"))
         self._end()
 
     def _end(self) -> None:
-        """The connection is of no more use: let go of the socket, and tell who waits."""
+        """Close the socket at once, and wake who waits."""
         self._clock.stop()
         if self._transport is not None:
             self._transport.abort()
-        self._notice()
+        self._wake()
 
-    def _notice(self) -> None:
-        """Wake who waits, if what they wait for has come."""
-        phase = self.client.phase
+    def _wake(self) -> None:
+        """Wake who waits, if what they wait for has happened."""
+        client = self.client
         if self._waiter is not None:
             transaction = self._transaction
-            there = phase is not Phase.GREETING if transaction is None else transaction.done or phase is Phase.CLOSED
-            if there and not self._waiter.done():
+            over = client.state not in OPENING if transaction is None else transaction.done or client.ended
+            if over and not self._waiter.done():
                 self._waiter.set_result(None)
-        elif self._settled is not None and phase is not Phase.ENVELOPE:
+        elif self._settled is not None and client.state not in ENVELOPE:
             then, self._settled = self._settled, None
             then(self)
 
@@ -262,5 +301,5 @@ class Connection(asyncio.Protocol):
             self._waiter = None
 
 
-def _nobody(connection: Connection) -> None:
-    """Nobody has asked to be told."""
+def _ignore(connection: Connection) -> None:
+    """The default of on_end."""

@@ -7,19 +7,19 @@ for failures that are not the nexthop's.
 
 import time
 
+from queue_remote.connect import Opener
 from queue_remote.connection import Connection
 from queue_remote.jobs import DeliveryOptions
 from queue_remote.message.file import Message
 from queue_remote.message.form import Forms, Unsendable
 from queue_remote.message.signing import Unsigned
-from queue_remote.opening import Opener
 from queue_remote.pool import ConnectionKey, Pool
 from queue_remote.route.this_host import own_names
 from queue_remote.route.unroutable import Unroutable
 from queue_remote.setup import Setup
 from queue_remote.trace import Trace
-from queue_smtp.session import Phase
-from queue_smtp.transaction import Transaction
+from queue_remote.transaction import Transaction
+from queue_smtp.client import ClientState
 from queue_wire.report import MESSAGE_SCOPE
 
 
@@ -102,7 +102,7 @@ async def _transact(
     """
     try:
         form = await forms.fit(connection, transaction)
-        if connection.client.phase is Phase.READY:
+        if connection.client.state is ClientState.READY:
             await connection.transact(transaction, form)
     except (Unsendable, Unsigned):
         pool.give(key, connection)

@@ -10,8 +10,8 @@ is one part.
 from typing import NamedTuple
 
 from queue_remote.config import SourceAddresses
+from queue_remote.report_text import Verdict
 from queue_remote.setup import Setup
-from queue_smtp.text import Verdict
 from queue_wire.address import split_address
 from queue_wire.control.hostmap import find_key
 from queue_wire.control.smtproutes import find_way

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from queue_remote.config import RemoteConfig
 from queue_remote.connection import Connection
 from queue_remote.jobs import DeliveryOptions
-from queue_smtp.session import Phase
+from queue_smtp.client import ENVELOPE, ClientState
 
 # To wait for the rest of a server's replies, once the verdict is known.
 SETTLE_SECONDS = 5.0
@@ -73,13 +73,13 @@ class Pool:
         """Take back a connection whose transaction is done."""
         client = connection.client
         kept = client.transactions < key.config.connection_messages and key.config.connection_idle > 0
-        if client.phase is Phase.READY and kept:
+        if client.state is ClientState.READY and kept:
             self._idle.setdefault(key, []).append(connection)
             self._expiry[connection] = (key, time.monotonic() + key.config.connection_idle)
             connection.park(self._drop)
             if self._timer is None:
                 self._set_timer(key.config.connection_idle)
-        elif client.phase is Phase.ENVELOPE:
+        elif client.state in ENVELOPE:
             connection.park(lambda settled: self.give(key, settled), SETTLE_SECONDS)
         else:
             connection.close()

@@ -29,9 +29,9 @@ from queue_base.errors import complain, reason
 from queue_base.home import Home
 from queue_remote.jobs import Outcome
 from queue_remote.message.file import Message
+from queue_remote.report_text import NO_RESOURCES, Verdict, program_failed
 from queue_remote.route.unroutable import no_host
 from queue_smtp.reply import TEXT_MAX, clean
-from queue_smtp.text import NO_RESOURCES, Verdict, program_failed
 from queue_wire.errors import FormatError
 from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE, PERMANENT, SUCCESS, TEMPORARY
 

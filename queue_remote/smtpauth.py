@@ -16,10 +16,10 @@ from queue_base.control import read_control, unable_to_parse
 from queue_base.errors import Temporary, reason
 from queue_base.home import Home
 from queue_remote.config import find_fault
+from queue_remote.report_text import no_credentials
 from queue_remote.route.order import Target
 from queue_remote.route.unroutable import Unroutable
 from queue_smtp.auth import Credentials
-from queue_smtp.text import no_credentials
 from queue_wire.control.hostmap import find_key, host_key
 from queue_wire.control.lines import numbered_lines
 from queue_wire.errors import FormatError, InLine

@@ -15,9 +15,9 @@ from queue_remote.message.conversions import Later
 from queue_remote.message.encoding import LINE_MOST
 from queue_remote.message.facts import Facts
 from queue_remote.message.file import Message
+from queue_remote.report_text import Verdict, long_lines, no_message, not_converted, not_converted_now, not_shortened
 from queue_remote.setup import Setup
-from queue_smtp.text import Verdict, long_lines, no_message, not_converted, not_converted_now, not_shortened
-from queue_smtp.transaction import Transaction
+from queue_remote.transaction import Transaction
 from queue_wire.errors import FormatError
 from queue_wire.report import PERMANENT, TEMPORARY
 

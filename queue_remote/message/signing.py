@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from queue_base.errors import reason
 from queue_remote.message.dkim_keys import BadKey, Keyring, SigningKey
 from queue_remote.message.file import HEADER_MOST, Message, find_body, read_header
-from queue_smtp.text import Verdict, header_too_long, no_message, not_signed
+from queue_remote.report_text import Verdict, header_too_long, no_message, not_signed
 from queue_wire.report import PERMANENT, TEMPORARY
 
 # Up to this size the event loop reads the header itself, which costs less than a thread.

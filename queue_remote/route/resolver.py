@@ -25,8 +25,8 @@ import dns.name
 import dns.nameserver
 import dns.resolver
 
+from queue_remote.report_text import NO_RESOURCES
 from queue_remote.route.unroutable import Unroutable, address_trouble, name_trouble, no_host, null_mx
-from queue_smtp.text import NO_RESOURCES
 from queue_wire.control.smtproutes import Relay
 from queue_wire.report import MESSAGE_SCOPE, PERMANENT, TEMPORARY
 

@@ -3,7 +3,7 @@
 Names come from outside and may hold any bytes. A byte that is not printable is shown as `?`, as qmail-remote does.
 """
 
-from queue_smtp.text import Verdict
+from queue_remote.report_text import Verdict
 from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE, TEMPORARY
 
 NAME_MOST = 255

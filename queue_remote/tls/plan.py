@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from queue_base.errors import complain
-from queue_smtp.session import Tls
+from queue_smtp.client import Tls
 
 PROGRAM = "queue-remote"
 # The same complaint is logged once in this time.

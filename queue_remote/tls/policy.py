@@ -8,6 +8,7 @@ deferred rather than sent in clear.
 import functools
 
 from queue_base.errors import reason
+from queue_remote.report_text import no_controls
 from queue_remote.route.order import Target
 from queue_remote.route.router import Route, Router
 from queue_remote.route.unroutable import Unroutable
@@ -15,8 +16,7 @@ from queue_remote.tls.contexts import Contexts
 from queue_remote.tls.mta_sts import Mode, StsCache, StsFound
 from queue_remote.tls.plan import Check, Complaints, TlsPlan
 from queue_remote.tls.tlspolicy import Level, TlsPolicy, Use
-from queue_smtp.session import Tls
-from queue_smtp.text import no_controls
+from queue_smtp.client import Tls
 from queue_wire.control.hostmap import find_key
 from queue_wire.control.smtproutes import SMTP_PORT
 from queue_wire.domain import ascii_domain

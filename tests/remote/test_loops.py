@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from queue_remote.route.this_host import own_names
-from queue_smtp.client import SmtpClient
-from queue_smtp.session import Phase, Session
+from queue_smtp.client import ClientState, Session, SmtpClient
 from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE, PERMANENT, TEMPORARY, Report
 from support.remote_daemon import RemoteDaemon, RemoteHome
 from support.servers.dns_server import DnsServer
@@ -116,5 +115,6 @@ def test_names_that_many_hosts_have_are_not_ours() -> None:
 def test_the_state_machine_parts_from_itself_in_good_order() -> None:
     client = SmtpClient(Session(b"192.0.2.1", b"a.example", esmtp=False, ours=frozenset([b"a.example"])))
     client.feed(b"220 a.example\r\n")
-    assert client.feed(b"250 a.example\r\n") == b"QUIT\r\n"
-    assert (client.phase, client.looped, client.farewell) == (Phase.CLOSED, True, True)
+    client.feed(b"250 a.example\r\n")
+    assert client.data_to_send().endswith(b"\r\nQUIT\r\n")
+    assert (client.state, client.looped) == (ClientState.QUIT, True)

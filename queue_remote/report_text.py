@@ -1,20 +1,78 @@
-"""What queue-remote reports: qmail-remote's wording, which log readers and people know.
+"""The texts of queue-remote's reports: qmail-remote's wording, which log analysers and administrators know.
 
-A verdict is one letter (queue_wire.report) and text of whole lines; a number such as (#4.4.1) is an
-enhanced status code (RFC 3463). `peer` is the other host, as text: its address, and its name in parentheses where
-it has one. Where qmail-remote's wording does not say at which stage it was, a line of ours does.
+A verdict is a letter (queue_wire.report) and a text of whole lines. A number such as (#4.4.1) is an enhanced status
+code (RFC 3463). `peer` is the address of the server and, if it has one, its name in parentheses. A line of our own
+names the SMTP command or stage if qmail-remote's wording does not.
 """
 
+from queue_smtp.client import ClientState, ConnectionFailed, Problem, SmtpClient, TransactionRejected
 from queue_smtp.reply import Reply
+from queue_wire.report import PERMANENT, TEMPORARY
 
 Verdict = tuple[bytes, bytes]
 
 NOT_CONNECTED = b"Sorry, I wasn't able to establish an SMTP connection. (#4.4.1)\n"
-# As many of the addresses that could not be reached are named.
+# At most this many of the addresses that could not be reached are named.
 TRIES_NAMED = 4
 NO_RESOURCES = b"System resources temporarily unavailable. (#4.3.0)\n"
 NO_RECIPIENT_LEFT = b"None of the recipients has an address that SMTP can carry. (#5.1.3)\n"
 INVOKED_IMPROPERLY = b"I (queue-remote) was invoked improperly. (#5.3.5)\n"
+
+
+def describe_failure(client: SmtpClient, failed: ConnectionFailed) -> Verdict:
+    """Return the verdict on a connection that failed. It is temporary: another server, or a later time, may do."""
+    return TEMPORARY, _failure_text(client, failed)
+
+
+def _failure_text(client: SmtpClient, failed: ConnectionFailed) -> bytes:
+    peer, policy = client.session.peer, client.session.policy
+    stage, details = failed.state.value, failed.details
+    match failed.problem:
+        case Problem.LOST:
+            return connection_died(peer, stage, details, critical=failed.state is ClientState.END)
+        case Problem.NOT_SMTP:
+            return not_smtp(peer, stage, details)
+        case Problem.INJECTED:
+            return injected(peer, policy)
+        case Problem.HANDSHAKE:
+            return tls_failed(peer, details, policy)
+        case Problem.CERTIFICATE:
+            return not_verified(peer, details, policy)
+        case Problem.NO_STARTTLS:
+            return no_starttls(peer, policy)
+        case Problem.NO_MECHANISM:
+            return no_mechanism(peer, client.extensions.get(b"AUTH"), client.secure)
+        case Problem.CHALLENGE:
+            return auth_broken(peer, details)
+        case Problem.NO_MESSAGE:
+            return no_message(details)
+    reply = failed.reply
+    assert reply is not None
+    match failed.problem:
+        case Problem.ENDED:
+            return closing(peer, stage, reply)
+        case Problem.STARTTLS:
+            return starttls_failed(peer, reply, policy)
+        case problem:
+            return _FAILED_REPLIES[problem](peer, reply)
+
+
+def describe_rejection(client: SmtpClient, rejected: TransactionRejected, size: int) -> Verdict:
+    """Return the verdict on a message of `size` bytes that went out to nobody."""
+    peer = client.session.peer
+    match rejected.problem:
+        case Problem.TOO_LARGE:
+            return PERMANENT, too_large(peer, size, client.size_limit)
+        case Problem.SENDER_NEEDS_SMTPUTF8:
+            return PERMANENT, no_utf8(peer)
+        case Problem.NO_RECIPIENT_LEFT:
+            return PERMANENT, NO_RECIPIENT_LEFT
+        case Problem.RECIPIENTS:
+            return PERMANENT, giving_up(peer)
+        case problem:
+            reply = rejected.reply
+            assert reply is not None
+            return (PERMANENT if reply.permanent else TEMPORARY), _FAILED_REPLIES[problem](peer, reply)
 
 
 def no_message(reason: str) -> bytes:
@@ -62,7 +120,7 @@ def too_large(peer: bytes, size: int, limit: int) -> bytes:
 
 
 def not_converted(peer: bytes, reason: str) -> bytes:
-    """`reason` is a sentence about the message, `it`, without its full stop."""
+    """`reason` is a sentence whose subject `it` is the message, without a full stop."""
     told = (peer, _line(reason))
     return b"Sorry, %s does not take 8-bit mail, and this message cannot be made 7-bit: %s. (#5.6.3)\n" % told
 
@@ -80,7 +138,7 @@ def long_lines(most: int) -> bytes:
 
 
 def not_connected(tries: list[tuple[bytes, str]]) -> bytes:
-    """`tries` has each peer with the reason, in order."""
+    """`tries` has each address that was tried and the reason why it failed, in order."""
     lines = [b"%s: connect: %s\n" % (peer, _line(reason)) for peer, reason in tries[:TRIES_NAMED]]
     if len(tries) > TRIES_NAMED:
         lines.append(b"and %d more\n" % (len(tries) - TRIES_NAMED))
@@ -104,7 +162,7 @@ def out_of_step(peer: bytes, reply: Reply) -> bytes:
 
 
 def connection_died(peer: bytes, stage: bytes, reason: str, critical: bool) -> bytes:
-    """`critical` once the whole message was sent: the peer may have taken it."""
+    """`critical` once the whole message was sent: the peer may have accepted it."""
     duplicate = b"Possible duplicate! " if critical else b""
     told = (peer, duplicate, stage, _line(reason))
     return b"Connected to %s but connection died. %s(#4.4.2)\nAt %s: %s\n" % told
@@ -139,7 +197,7 @@ def not_verified(peer: bytes, reason: str, policy: bytes) -> bytes:
 
 
 def not_trusted(peer: bytes, reason: str, policy: bytes) -> bytes:
-    """The TLS policy leaves this host out, whatever it may say."""
+    """The TLS policy excludes this host."""
     return b"Not connected to %s: it may get no mail for this domain. (#4.7.5)\n%s\n%s" % (
         peer,
         _line(reason),
@@ -148,7 +206,7 @@ def not_trusted(peer: bytes, reason: str, policy: bytes) -> bytes:
 
 
 def no_mechanism(peer: bytes, offered: bytes | None, secure: bool) -> bytes:
-    """`offered` as EHLO's answer says, None where AUTH is not in it."""
+    """`offered` is the parameters of AUTH in the reply to EHLO, or None if AUTH is not in it."""
     what = b"no AUTH" if offered is None else b"only AUTH %s" % offered
     where = b"under TLS" if secure else b"without TLS, where passwords are not sent in clear"
     return b"Connected to %s but it offers %s %s; see control/smtpauth. (#4.7.0)\n" % (peer, what, where)
@@ -196,6 +254,18 @@ def message_failed(peer: bytes, reply: Reply) -> bytes:
 
 def accepted(peer: bytes, reply: Reply) -> bytes:
     return b"%s accepted message.\n" % peer + _said(reply)
+
+
+_FAILED_REPLIES = {
+    Problem.GREETING: greeting_failed,
+    Problem.NAME: name_rejected,
+    Problem.OWN_NAME: own_name,
+    Problem.AUTH: auth_failed,
+    Problem.OUT_OF_TURN: out_of_step,
+    Problem.SENDER: sender_rejected,
+    Problem.DATA: data_failed,
+    Problem.MESSAGE: message_failed,
+}
 
 
 def _by(policy: bytes) -> bytes:

@@ -1,9 +1,9 @@
-"""Opens SMTP connections, to one target as its TLS plan says, and again where that makes up for a peer's faults.
+"""Opens SMTP connections: to one target, as its TLS plan says, and again if a server's fault can be worked around.
 
-    a broken handshake, where TLS is a choice      once more in clear
-    EHLO that ends the connection                  once more with HELO
+    the TLS handshake failed, and TLS is optional      once more in clear
+    the server closed the connection at EHLO           once more with HELO
 
-Each is on a fresh connection to the same target.
+Each attempt is a new connection to the same target.
 """
 
 import asyncio
@@ -14,15 +14,21 @@ import time
 from queue_base.errors import reason
 from queue_remote.connection import Connection
 from queue_remote.pool import ConnectionKey, Pool
+from queue_remote.report_text import (
+    NO_RESOURCES,
+    Verdict,
+    describe_failure,
+    no_source,
+    not_connected,
+    not_trusted,
+)
 from queue_remote.route.order import Target
 from queue_remote.route.unroutable import Unroutable, loops_back
 from queue_remote.tls.handshake import hold_little
 from queue_remote.tls.plan import TlsPlan
 from queue_remote.trace import Trace
 from queue_smtp.auth import Credentials
-from queue_smtp.client import SmtpClient
-from queue_smtp.session import Phase, Session, Tls
-from queue_smtp.text import NO_RESOURCES, Verdict, no_source, not_connected, not_trusted
+from queue_smtp.client import ClientState, Session, SmtpClient, Tls
 from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE, PERMANENT, TEMPORARY
 
 _TOO_MANY_FILES = {errno.EMFILE, errno.ENFILE}
@@ -32,8 +38,8 @@ _OUR_SHORTAGE = {errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL, *_TOO_MANY_FI
 class Opener:
     """Opens connections for one delivery.
 
-    `failure` is the verdict of the last host that answered, or of all where none did; `scope` is that of the report.
-    `ours` are this host's names: a peer that goes by one is no place to deliver to.
+    `failure` is the verdict on the last host that answered, or on all if none did; `scope` is the report's. `ours` are
+    this host's names: a server that has one of them is this host, and mail is not delivered to it.
     """
 
     def __init__(
@@ -47,7 +53,7 @@ class Opener:
         self._tries: list[tuple[bytes, str]] = []
         self._answer: Verdict | None = None
         self.scope = HOST_SCOPE
-        # No further target is tried after this; each attempt has limits of its own.
+        # No target is tried after this time. Each attempt has limits of its own.
         self.until = time.monotonic() + key.config.connect_timeout + key.config.reply_timeout
 
     @property
@@ -55,22 +61,22 @@ class Opener:
         return self._answer or (TEMPORARY, not_connected(self._tries))
 
     def refused(self, connection: Connection) -> None:
-        """Take note of a connection that failed before its peer had accepted MAIL."""
+        """Note a connection that failed before the server had accepted MAIL."""
         client = connection.client
-        self._answer = client.failure
-        # A peer that falls silent at MAIL may dislike this sender; one that says 421 there dislikes everybody now.
+        self._answer = _verdict(client)
+        # A server that falls silent at MAIL may refuse this sender only. After 421 it takes nobody's mail now.
         self.scope = HOST_SCOPE if client.dismissed else MESSAGE_SCOPE
 
     def pass_over(self, target: Target, plan: TlsPlan) -> None:
-        """Take note of a target that the TLS policy leaves out."""
+        """Note a target that the TLS policy excludes."""
         text = not_trusted(_peer(target), plan.refusal or "", plan.policy.encode("utf-8", "backslashreplace"))
         self._answer, self.scope = (TEMPORARY, text), HOST_SCOPE
         self._note_failure()
 
     async def open(self, target: Target, plan: TlsPlan, credentials: Credentials | None) -> Connection | None:
-        """Return a connection that is READY, None where there is no way.
+        """Return a connection that is READY, or None if the target cannot be used.
 
-        Raises Unroutable where it is our own fault, and where the peer is this host, so that there is nowhere to go.
+        Raises Unroutable if the fault is this host's, or if the server is this host.
         """
         policy = b"" if plan.mode in (Tls.NEVER, Tls.MAY) else plan.policy.encode("utf-8", "backslashreplace")
         session = Session(
@@ -81,14 +87,14 @@ class Opener:
             if connection is None:
                 return None
             client = connection.client
-            if client.phase is Phase.READY:
+            if client.state is ClientState.READY:
                 if not client.secure:
                     plan.in_clear()
                 return connection
             connection.close()
             if client.looped:
                 raise self._loop(session.peer)
-            self._answer, self.scope = client.failure, HOST_SCOPE
+            self._answer, self.scope = _verdict(client), HOST_SCOPE
             self._note_failure()
             if client.tls_broken and plan.fallback and session.tls is not Tls.NEVER:
                 session = session._replace(tls=Tls.NEVER)
@@ -100,16 +106,16 @@ class Opener:
                 return None
 
     def _loop(self, peer: bytes) -> Unroutable:
-        """Return why mail goes no further than this host, which a target has turned out to be.
+        """Return the verdict if a target has turned out to be this host.
 
-        RFC 5321 section 5.1: what is beyond it is not for us. Better hosts that were tried may be back later.
+        RFC 5321 section 5.1: targets with lower preference are not tried. Better ones that failed may work later.
         """
         if self._tries or self._answer is not None:
             return Unroutable(*self.failure, self.scope)
         return Unroutable(PERMANENT, loops_back(self._nexthop, peer), MESSAGE_SCOPE)
 
     async def _attempt(self, target: Target, plan: TlsPlan, session: Session) -> Connection | None:
-        """Return an open connection, READY or CLOSED; None where none came about."""
+        """Return a connection that is READY, or whose client has ended; None if there is no connection."""
         port = target.port if plan.port is None else plan.port
         self._note(f"connecting to {session.peer.decode('ascii', 'replace')}, port {port}")
         client = SmtpClient(session)
@@ -125,7 +131,7 @@ class Opener:
             if session.tls is Tls.DONE:
                 await connection.start_tls(plan)
             await connection.opened()
-            if client.phase is Phase.STARTTLS:
+            if client.state is ClientState.TLS:
                 await connection.start_tls(plan)
                 await connection.opened()
         except BaseException:
@@ -134,7 +140,7 @@ class Opener:
         return connection
 
     async def _connect(self, address: str, port: int, client: SmtpClient) -> Connection:
-        """Return a connection. Raises OSError (TimeoutError is one), and Unroutable where it is our own fault."""
+        """Return a connection. Raises OSError (also TimeoutError), and Unroutable if the fault is this host's."""
         settings = self._key.config
         source = self._key.options.source.six if ":" in address else self._key.options.source.four
         make = functools.partial(Connection, client, settings.reply_timeout, self._trace)
@@ -158,7 +164,7 @@ class Opener:
                 raise
 
     def _note_failure(self) -> None:
-        """The report has the last one only."""
+        """Put the failure into the trace; the report has only the last one."""
         self._note(self.failure[1].decode("utf-8", "replace").strip().replace("\n", " "))
 
     def _note(self, text: str) -> None:
@@ -167,6 +173,10 @@ class Opener:
 
 
 def _peer(target: Target) -> bytes:
-    """Return a target as texts name it."""
+    """Return the name of a target in texts."""
     address = target.address.encode("ascii")
     return b"%s (%s)" % (address, target.host) if target.host else address
+
+
+def _verdict(client: SmtpClient) -> Verdict | None:
+    return None if client.failure is None else describe_failure(client, client.failure)
