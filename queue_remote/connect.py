@@ -141,14 +141,14 @@ class Opener:
 
     async def _connect(self, address: str, port: int, client: SmtpClient) -> Connection:
         """Return a connection. Raises OSError (also TimeoutError), and Unroutable if the fault is this host's."""
-        settings = self._key.config
+        config = self._key.config
         source = self._key.options.source.six if ":" in address else self._key.options.source.four
-        make = functools.partial(Connection, client, settings.reply_timeout, self._trace)
+        make = functools.partial(Connection, client, config.reply_timeout, self._trace)
         loop = asyncio.get_running_loop()
         self._pool.make_room()
         while True:
             try:
-                async with asyncio.timeout(settings.connect_timeout):
+                async with asyncio.timeout(config.connect_timeout):
                     local = (source, 0) if source else None
                     transport, connection = await loop.create_connection(make, address, port, local_addr=local)
                 hold_little(transport)

@@ -253,7 +253,7 @@ class SmtpClient:
         # The transaction; no envelope once its last reply is in.
         self._envelope: SmtpEnvelope | None = None
         self._mail = b""
-        # The recipients that this server can take: the index and the path of each.
+        # The recipients that this server can take: the number and the path of each.
         self._paths: list[tuple[int, bytes]] = []
         self._asked = self._answered = self._accepted = 0
         self._data_asked = False
@@ -562,29 +562,23 @@ class SmtpClient:
 
     def _prepare(self, envelope: SmtpEnvelope) -> bool:
         """Make MAIL for this server, and choose the recipients that it can take; return whether anything is left."""
-        mail, utf8 = envelope.reverse_path
-        mail = b"MAIL FROM:" + mail
-        utf8_sender = utf8
-        self._paths = paths = []
-        left_out: list[Event] = []
         takes_utf8 = b"SMTPUTF8" in self.extensions
-        for index, (path, needs_utf8) in enumerate(envelope.forward_paths):
-            if needs_utf8:
-                utf8 = True
-                if not takes_utf8:
-                    left_out.append(RecipientNeedsSmtputf8(index))
-                    continue
-            paths.append((index, path))
+        reverse_path, utf8 = envelope.reverse_path
         if utf8 and not takes_utf8:
-            # RFC 6531 section 3.5.
-            if utf8_sender:
-                self._events.append(TransactionRejected(Problem.SENDER_NEEDS_SMTPUTF8))
-                return False
-            self._events += left_out
-            if not paths:
-                self._events.append(TransactionRejected(Problem.NO_RECIPIENT_LEFT))
-                return False
-            utf8 = False
+            self._events.append(TransactionRejected(Problem.SENDER_NEEDS_SMTPUTF8))
+            return False
+        self._paths = []
+        for number, (path, needs_utf8) in enumerate(envelope.forward_paths):
+            if needs_utf8 and not takes_utf8:
+                # RFC 6531 section 3.5: the others can still get the message.
+                self._events.append(RecipientNeedsSmtputf8(number))
+            else:
+                self._paths.append((number, path))
+                utf8 = utf8 or needs_utf8
+        if not self._paths:
+            self._events.append(TransactionRejected(Problem.NO_RECIPIENT_LEFT))
+            return False
+        mail = b"MAIL FROM:" + reverse_path
         if envelope.size and b"SIZE" in self.extensions:
             mail += b" SIZE=%d" % envelope.size
         if envelope.eight_bit and b"8BITMIME" in self.extensions:
