@@ -64,7 +64,7 @@ class Opener:
         """Note a connection that failed before the server had accepted MAIL."""
         client = connection.client
         self._answer = _verdict(client)
-        # A server that falls silent at MAIL may refuse this sender only. After 421 it takes nobody's mail now.
+        # A server that falls silent at MAIL may refuse this sender only. After 421 it accepts no mail at all for now.
         self.scope = HOST_SCOPE if client.dismissed else MESSAGE_SCOPE
 
     def pass_over(self, target: Target, plan: TlsPlan) -> None:

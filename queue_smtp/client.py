@@ -4,7 +4,7 @@
     data = client.data_to_send()     after each call
     client.state                     says what the caller does next
 
-The client calls nobody. Events are facts about the recipients, the transaction or the connection; the caller words
+The client has no callbacks. Events are facts about the recipients, the transaction or the connection; the caller words
 reports. Nothing that a server sends raises: bytes that are no reply, or a reply to no command, end the connection.
 
 A reply belongs to the oldest command that has none. While replies are outstanding, the state is named after that
@@ -195,7 +195,7 @@ class TransactionAccepted(NamedTuple):
 
 
 class TransactionRejected(NamedTuple):
-    """The message did not go out to anybody."""
+    """The server took the message for no recipient."""
 
     problem: Problem
     reply: Reply | None = None
@@ -405,7 +405,7 @@ class SmtpClient:
         self.replies += 1
         state = self.state
         if state is ClientState.READY or (reply.intermediate and state in _WITHOUT_INTERMEDIATE):
-            # After a 3xx reply the server waits for something, perhaps the message, that nobody has announced.
+            # After a 3xx reply the server waits for something, perhaps the message, which was not announced.
             self._fail(Problem.OUT_OF_TURN, reply)
         else:
             if state is not ClientState.MESSAGE:
