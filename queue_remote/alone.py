@@ -15,12 +15,12 @@ from queue_remote.delivery import deliver
 from queue_remote.jobs import choose_options
 from queue_remote.message.conversions import Conversions
 from queue_remote.message.file import open_input
-from queue_remote.pool import Pool
 from queue_remote.report_text import Verdict, no_controls, no_message
 from queue_remote.setup import read_setup
+from queue_remote.smtp.pool import Pool
+from queue_remote.smtp.trace import Trace
+from queue_remote.smtp.transaction import Transaction
 from queue_remote.tls.mta_sts import StsCache
-from queue_remote.trace import Trace
-from queue_remote.transaction import Transaction
 from queue_wire.report import PERMANENT, TEMPORARY
 
 _RECIPIENT_LETTERS = {PERMANENT: b"h", TEMPORARY: b"s"}

@@ -20,11 +20,11 @@ from queue_base.pipes import OutPipe, PeerLost, read_available
 from queue_remote.delivery import deliver
 from queue_remote.jobs import JobPart, Outcome, join_outcomes, split_job
 from queue_remote.message.file import open_message
-from queue_remote.pool import Pool
 from queue_remote.program import Programs
 from queue_remote.report_text import internal_error, no_controls, no_message, no_time_left
 from queue_remote.setup import CurrentSetup, Setup
-from queue_remote.transaction import Transaction
+from queue_remote.smtp.pool import Pool
+from queue_remote.smtp.transaction import Transaction
 from queue_wire.errors import FormatError
 from queue_wire.job import Job, unpack_job
 from queue_wire.netstring import NetstringReader

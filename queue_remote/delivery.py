@@ -7,18 +7,18 @@ for failures that are not the nexthop's.
 
 import time
 
-from queue_remote.connect import Opener
-from queue_remote.connection import Connection
 from queue_remote.jobs import DeliveryOptions
 from queue_remote.message.file import Message
 from queue_remote.message.form import Forms, Unsendable
 from queue_remote.message.signing import Unsigned
-from queue_remote.pool import ConnectionKey, Pool
 from queue_remote.route.this_host import own_names
 from queue_remote.route.unroutable import Unroutable
 from queue_remote.setup import Setup
-from queue_remote.trace import Trace
-from queue_remote.transaction import Transaction
+from queue_remote.smtp.connect import Opener
+from queue_remote.smtp.connection import Connection
+from queue_remote.smtp.pool import ConnectionKey, Pool
+from queue_remote.smtp.trace import Trace
+from queue_remote.smtp.transaction import Transaction
 from queue_smtp.client import ClientState
 from queue_wire.report import MESSAGE_SCOPE
 
@@ -101,7 +101,10 @@ async def _transact(
     Raises Unsendable, Unsigned.
     """
     try:
-        form = await forms.fit(connection, transaction)
+        # The server may send something, or close the connection, while the form is made.
+        connection.park(_ignore)
+        transaction.eight_bit = forms.eight_bit
+        form, transaction.size = await forms.fit(connection.client)
         if connection.client.state is ClientState.READY:
             await connection.transact(transaction, form)
     except (Unsendable, Unsigned):
@@ -112,6 +115,10 @@ async def _transact(
         raise
     pool.give(key, connection)
     return transaction.done
+
+
+def _ignore(connection: Connection) -> None:
+    """The state of the client tells whether the connection has ended."""
 
 
 def _note(trace: Trace | None, reasons: list[str]) -> None:

@@ -28,7 +28,7 @@ from queue_remote.alone import deliver_alone, pack_alone
 from queue_remote.daemon import PROGRAM, RemoteDaemon
 from queue_remote.explain import explain
 from queue_remote.report_text import INVOKED_IMPROPERLY
-from queue_remote.trace import Trace
+from queue_remote.smtp.trace import Trace
 from queue_wire.report import PERMANENT
 
 USAGE = """usage: queue-remote [--home HOME]

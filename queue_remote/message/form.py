@@ -10,14 +10,13 @@ Each form is signed by itself.
 
 from queue_base.errors import reason
 from queue_remote.config import ENCODE, FAIL
-from queue_remote.connection import Connection
 from queue_remote.message.conversions import Later
 from queue_remote.message.encoding import LINE_MOST
 from queue_remote.message.facts import Facts
 from queue_remote.message.file import Message
 from queue_remote.report_text import Verdict, long_lines, no_message, not_converted, not_converted_now, not_shortened
 from queue_remote.setup import Setup
-from queue_remote.transaction import Transaction
+from queue_smtp.client import SmtpClient
 from queue_wire.errors import FormatError
 from queue_wire.report import PERMANENT, TEMPORARY
 
@@ -58,23 +57,24 @@ class Forms:
         if setup.signing.active:
             self._size += await setup.signing.sign(self._message, self._sender)
 
-    async def fit(self, connection: Connection, transaction: Transaction) -> Message:
-        """Return the form for a connection that is READY, and set the transaction's properties of it.
+    @property
+    def eight_bit(self) -> bool:
+        """Whether the message has 8-bit bytes."""
+        return self._facts.eight_bit
 
-        The connection may not be READY any more when this returns. Raises Unsendable, Unsigned.
+    async def fit(self, client: SmtpClient) -> tuple[Message, int]:
+        """Return the form for a client that is READY, and its size on the wire. Raises Unsendable, Unsigned.
+
+        This may take long: the client may not be READY any more when it returns.
         """
-        facts, client = self._facts, connection.client
+        facts = self._facts
         takes_8_bit = b"8BITMIME" in client.extensions
         seven_bit = facts.body_eight_bit and not takes_8_bit
         short_lines = facts.long_lines and self._setup.config.long_lines == ENCODE
-        transaction.eight_bit = facts.eight_bit
         if not (seven_bit or short_lines):
-            transaction.size = self._size
-            return self._message
+            return self._message, self._size
         if self._other is None or self._needs != (seven_bit, short_lines):
             self.close()
-            # The server may send something, or close the connection, during the conversion.
-            connection.park(_ignore)
             try:
                 await self._make_other(seven_bit, short_lines)
             except FormatError as error:
@@ -85,8 +85,7 @@ class Forms:
             except OSError as error:
                 raise Unsendable(TEMPORARY, no_message(reason(error))) from error
         assert self._other is not None
-        transaction.size = self._other_size
-        return self._other
+        return self._other, self._other_size
 
     def close(self) -> None:
         """Close the other form."""
@@ -101,7 +100,3 @@ class Forms:
         self._other, self._other_size = await conversions.convert(self._message, seven_bit, short_lines)
         if self._setup.signing.active:
             self._other_size += await self._setup.signing.sign(self._other, self._sender)
-
-
-def _ignore(connection: Connection) -> None:
-    """A connection that ends is CLOSED, which the caller notices."""

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
-from queue_remote.connection import TURN_MOST, Connection
 from queue_remote.message import signing
 from queue_remote.message.dkim_keys import read_keyring
 from queue_remote.message.file import CHUNK, Message, open_message
 from queue_remote.message.signing import AUTHOR_MOST, Signing, find_author
+from queue_remote.smtp.connection import TURN_MOST, Connection
 from queue_smtp.client import ClientState
 from queue_smtp.reply import LINES_MAX
 from support.remote_daemon import RemoteHome

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_remote.transaction import Transaction
+from queue_remote.smtp.transaction import Transaction
 from queue_smtp.client import ClientState
 from support.servers.smtp_script import PIPELINING, PLAIN, opening, ready, run, transaction
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_remote.transaction import Transaction
+from queue_remote.smtp.transaction import Transaction
 from queue_smtp.path import pack_utf8_path
 from queue_wire.errors import FormatError
 from support.servers.smtp_script import ready, run, transaction

@@ -3,7 +3,7 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from queue_remote.transaction import Transaction
+from queue_remote.smtp.transaction import Transaction
 from queue_smtp.client import ClientState
 from queue_smtp.dotstuff import END
 from support.servers.smtp_script import PIPELINING, PLAIN, ScriptedClient, ready
@@ -54,7 +54,7 @@ class ForgetfulServer:
 
 
 def deliver(client: ScriptedClient, server: ForgetfulServer, number: int, recipients: int) -> None:
-    """Carry one transaction as queue_remote.connection does, as far as it goes."""
+    """Carry one transaction as queue_remote.smtp.connection does, as far as it goes."""
     asked = Transaction(b"from@a.example", [b"%d-%d@b.example" % (number, to) for to in range(recipients)], 9)
     said = client.begin(asked)
     while said:

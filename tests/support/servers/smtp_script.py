@@ -1,7 +1,7 @@
 """An SMTP client's state machine, ready for mail, and scripted replies to play to it."""
 
 from queue_remote.report_text import Verdict, describe_failure
-from queue_remote.transaction import Transaction
+from queue_remote.smtp.transaction import Transaction
 from queue_smtp.auth import Credentials
 from queue_smtp.client import ClientState, Event, Session, SmtpClient, Tls
 

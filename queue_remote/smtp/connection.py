@@ -16,12 +16,12 @@ from collections.abc import Callable
 from typing import cast
 
 from queue_base.errors import reason
-from queue_remote.deadline import Deadline
 from queue_remote.message.file import Message
+from queue_remote.smtp.deadline import Deadline
+from queue_remote.smtp.trace import Trace
+from queue_remote.smtp.transaction import Transaction
 from queue_remote.tls.handshake import PARTING_SECONDS, is_about_certificate, shake_hands, tls_facts, why
 from queue_remote.tls.plan import TlsPlan
-from queue_remote.trace import Trace
-from queue_remote.transaction import Transaction
 from queue_smtp.client import CLOSED_BY_PEER, ENVELOPE, OPENING, ClientState, Event, SmtpClient, Tls
 from queue_smtp.dotstuff import DotStuffer
 

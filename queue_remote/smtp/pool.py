@@ -10,8 +10,8 @@ import time
 from typing import NamedTuple
 
 from queue_remote.config import RemoteConfig
-from queue_remote.connection import Connection
 from queue_remote.jobs import DeliveryOptions
+from queue_remote.smtp.connection import Connection
 from queue_smtp.client import ENVELOPE, ClientState
 
 # To wait for the rest of a server's replies, once the verdict is known.

@@ -12,8 +12,6 @@ import functools
 import time
 
 from queue_base.errors import reason
-from queue_remote.connection import Connection
-from queue_remote.pool import ConnectionKey, Pool
 from queue_remote.report_text import (
     NO_RESOURCES,
     Verdict,
@@ -24,9 +22,11 @@ from queue_remote.report_text import (
 )
 from queue_remote.route.order import Target
 from queue_remote.route.unroutable import Unroutable, loops_back
+from queue_remote.smtp.connection import Connection
+from queue_remote.smtp.pool import ConnectionKey, Pool
+from queue_remote.smtp.trace import Trace
 from queue_remote.tls.handshake import hold_little
 from queue_remote.tls.plan import TlsPlan
-from queue_remote.trace import Trace
 from queue_smtp.auth import Credentials
 from queue_smtp.client import ClientState, Session, SmtpClient, Tls
 from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE, PERMANENT, TEMPORARY
