@@ -2,7 +2,7 @@
 
 import pytest
 
-from queue_remote.choices import unpack_choices, unpack_name
+from queue_remote.config import unpack_choices, unpack_name
 from queue_wire.errors import FormatError
 
 LINES = [

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queue_remote.tls import mta_sts
-from queue_remote.tls.host_pattern import matches
+from queue_remote.tls.certificates import matches
 from queue_remote.tls.mta_sts import MAX_AGE_MOST, Mode, unpack_policy, unpack_record
 from queue_wire.errors import FormatError
 

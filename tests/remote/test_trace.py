@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_remote.trace import Trace
+from queue_remote.smtp.trace import Trace
 from support.remote_daemon import PROGRAM, RemoteHome
 from support.servers.certificate import server_context
 from support.servers.raw_server import Peer, RawServer

@@ -5,8 +5,7 @@ import scramp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queue_smtp.auth import Credentials, Mechanism, choose
-from queue_smtp.scram import ROUNDS_MOST, Scram
+from queue_smtp.auth import ROUNDS_MOST, Credentials, Mechanism, Scram, choose
 from queue_wire.errors import FormatError
 
 LOGIN = Credentials(b"ann", b"se:cret", False)

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from queue_remote.smtp.transaction import Transaction
 from queue_smtp.path import pack_utf8_path
-from queue_smtp.transaction import Transaction
 from queue_wire.errors import FormatError
 from support.servers.smtp_script import ready, run, transaction
 
