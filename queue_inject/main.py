@@ -12,10 +12,9 @@ from queue_base.draft import explain
 from queue_base.durable import write_all
 from queue_base.errors import PERMANENT, TEMPORARY, Failure, Permanent, Temporary, complain, reason
 from queue_base.home import Home, take_help, take_home
-from queue_inject.header.complete import Completer
-from queue_inject.header.compose import show_address
-from queue_inject.header.header import HeaderReader
-from queue_inject.header.rewrite import FieldError
+from queue_inject.header.complete import Completer, FieldError
+from queue_inject.header.fields import HeaderReader
+from queue_inject.header.identity import show_address
 from queue_inject.opening import open_writer
 from queue_inject.options import USAGE, Options
 from queue_inject.source import Deadline, Source, guard_descriptors
@@ -55,7 +54,7 @@ def inject(home: Home, options: Options, message: "Iterable[bytes] | None" = Non
     source = iter(Source(0, "the message on standard input", deadline) if message is None else message)
     reader = read_header(source)
     done = completer.complete(reader.fields, now)
-    begin = done.header + reader.body
+    begin = done.text + reader.body
     if options.show:
         show(chain((b"Return-Path: <%s>\n" % show_address(done.sender), begin), source))
     elif not done.recipients:

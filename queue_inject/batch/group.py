@@ -9,7 +9,7 @@ import time
 
 from queue_base.draft import QueueTrouble
 from queue_base.errors import PERMANENT, TEMPORARY, Failure
-from queue_inject.header.rewrite import FieldError
+from queue_inject.header.complete import FieldError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

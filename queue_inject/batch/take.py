@@ -5,7 +5,7 @@ import time
 from queue_base.errors import PERMANENT, TEMPORARY, Failure
 from queue_inject.batch.format import End, Lost
 from queue_inject.batch.group import Group, Result
-from queue_inject.header.header import HeaderReader
+from queue_inject.header.fields import HeaderReader
 from queue_wire.errors import FormatError
 
 TYPE_CHECKING = False
@@ -100,7 +100,7 @@ class Taker:
         if not done.recipients:
             raise FormatError("it has no recipients")
         self._envelope = done.sender, done.recipients
-        self._open().write(done.header + header.body)
+        self._open().write(done.text + header.body)
 
     def _finish(self, end: End) -> None:
         if self._header is not None:

@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queue_inject.header.header import Field, HeaderReader
-from queue_inject.header.rewrite import FieldError, missing_fields, rewrite_header
+from queue_inject.header.complete import FieldError, missing_fields, rewrite_header
+from queue_inject.header.fields import Field, HeaderReader
 
 REMOVED = {b"bcc", b"resent-bcc", b"return-path", b"content-length", b"notice-requested-upon-delivery-to"}
 HIDDEN = {b"bcc", b"resent-bcc"}

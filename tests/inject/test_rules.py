@@ -9,7 +9,7 @@ import pytest
 
 from queue_base.home import Home
 from queue_inject.header.complete import Completer
-from queue_inject.header.header import HeaderReader
+from queue_inject.header.fields import HeaderReader
 from queue_inject.options import Options
 from queue_wire.errors import FormatError
 from support.home import make_home
@@ -82,8 +82,8 @@ def test_queue_inject_keeps_the_rule(rule: Rule, home: Home, monkeypatch: pytest
     done = completer.complete(reader.fields, SECONDS * 10**9)
 
     kept = b"".join(line + b"\n" for line in lines[">"] or lines["<"])
-    assert done.header.endswith(kept)
-    added = done.header.removesuffix(kept).splitlines()
+    assert done.text.endswith(kept)
+    added = done.text.removesuffix(kept).splitlines()
     if not lines["+"]:
         assert all(_ADDED.fullmatch(line) for line in added)
     else:
@@ -97,6 +97,6 @@ def test_queue_inject_keeps_the_rule(rule: Rule, home: Home, monkeypatch: pytest
 
 def test_messages_of_one_process_have_different_ids_whatever_the_clock_says(home: Home) -> None:
     completer = Completer(home, Options(["a@b.x"]))
-    headers = [completer.complete([], SECONDS * 10**9 - later * 1000).header for later in (0, 0, 1, -1)]
+    headers = [completer.complete([], SECONDS * 10**9 - later * 1000).text for later in (0, 0, 1, -1)]
 
     assert len({re.findall(rb"^Message-ID: <(.*)>$", header, re.MULTILINE)[0] for header in headers}) == 4
