@@ -1,7 +1,7 @@
-"""queue-inject: a message with its header on stdin, made fit to send, into the queue (qmail-inject(8)).
+"""queue-inject: reads a message with a header on stdin, completes the header, and queues it (qmail-inject(8)).
 
-Exit code 0 says that the message would survive a power cut, 100 that it cannot be sent, 111 that
-there is trouble that may pass. Each failure is one line on stderr.
+Exit code 0 means that the message would survive a power cut, 100 that it cannot be sent, 111 that there is a problem
+that may pass. Each failure is one line on stderr.
 """
 
 import os
@@ -15,9 +15,9 @@ from queue_base.home import Home, take_help, take_home
 from queue_inject.header.complete import Completer, FieldError
 from queue_inject.header.fields import HeaderReader
 from queue_inject.header.identity import show_address
-from queue_inject.opening import open_writer
 from queue_inject.options import USAGE, Options
-from queue_inject.source import Deadline, Source, guard_descriptors
+from queue_inject.source import Deadline, TimedSource, guard_descriptors
+from queue_inject.writers import open_writer
 from queue_wire.errors import FormatError
 
 TYPE_CHECKING = False
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
 PROGRAM = "queue-inject"
 HELP = f"""{USAGE} <message
-Completes a message with a header and puts it in the queue.
-  -a, -h, -H, -A  recipients: arguments; header; both; arguments, else header (default)
+Completes the header of a message and puts the message in the queue.
+  -a, -h, -H, -A  recipients: arguments; header; both; arguments, or the header if there are none (default)
   -f SENDER       envelope sender
   -n, -N          print the message instead; queue it (default)
-  --batch FORMAT  many messages: mbox, mboxo, bsmtp, netstring; --batch --help says more
-Exit code 0 queued, 100 it cannot be sent, 111 trouble that may pass.
+  --batch FORMAT  many messages: mbox, mboxo, bsmtp, netstring; see --batch --help
+Exit code 0: queued; 100: the message cannot be sent; 111: a problem that may pass.
 """
 
 
 def read_header(source: "Iterable[bytes]") -> HeaderReader:
-    """Return the header, and as much of the body as came with it. Raises FormatError, QueueTrouble."""
+    """Read the header, and the part of the body that arrives with it. Raises FormatError, QueueTrouble."""
     reader = HeaderReader()
     for data in source:
         if reader.feed(data):
@@ -46,21 +46,21 @@ def read_header(source: "Iterable[bytes]") -> HeaderReader:
 
 
 def inject(home: Home, options: Options, message: "Iterable[bytes] | None" = None) -> None:
-    """Send one message, or print it; None is standard input. Raises a Failure or FormatError."""
+    """Queue one message, or print it. None is standard input. Raises a Failure or FormatError."""
     now = time.time_ns()
     deadline = Deadline()
     guard_descriptors(needed=2 if options.show else 1)
     completer = Completer(home, options)
-    source = iter(Source(0, "the message on standard input", deadline) if message is None else message)
+    source = iter(TimedSource(0, "the message on standard input", deadline) if message is None else message)
     reader = read_header(source)
-    done = completer.complete(reader.fields, now)
-    begin = done.text + reader.body
+    header = completer.complete(reader.fields, now)
+    begin = header.text + reader.body
     if options.show:
-        show(chain((b"Return-Path: <%s>\n" % show_address(done.sender), begin), source))
-    elif not done.recipients:
+        show(chain((b"Return-Path: <%s>\n" % show_address(header.sender), begin), source))
+    elif not header.recipients:
         raise Permanent("unable to send the message: it has no recipients; name them as arguments or in To, Cc or Bcc")
     else:
-        open_writer(home, filters=True).put(chain((begin,), source), lambda: (done.sender, done.recipients))
+        open_writer(home, filters=True).put(chain((begin,), source), lambda: (header.sender, header.recipients))
 
 
 def show(message: "Iterable[bytes]") -> None:
@@ -73,7 +73,7 @@ def show(message: "Iterable[bytes]") -> None:
 
 
 def explain_format(error: FormatError) -> str:
-    """Return why a message cannot be sent as it is."""
+    """Return the error message for a message that cannot be sent as it is."""
     what = f"parse {error.where}" if isinstance(error, FieldError) else "send the message"
     return f"unable to {what}: {error}; correct it and send again, nothing was queued"
 
@@ -84,10 +84,10 @@ def main(argv: list[str]) -> int:
     try:
         home, rest = take_home(argv[1:])
         if rest[:1] and rest[0].startswith(("--batch", "--skip")):
-            # Imported here because one message needs nothing of it.
-            from queue_inject.batch.main import main as inject_batch
+            # Imported here because a single message does not need it.
+            from queue_inject.batch.main import run_batch
 
-            return inject_batch(home, rest)
+            return run_batch(home, rest)
         # -h is an option of its own.
         if not take_help(rest, HELP, short=False):
             inject(home, Options(rest))

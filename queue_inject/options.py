@@ -1,4 +1,4 @@
-"""queue-inject's command line (qmail-inject(8))."""
+"""The command line of queue-inject (qmail-inject(8))."""
 
 import os
 
@@ -8,7 +8,7 @@ USAGE = "usage: queue-inject [--home HOME] [-aAhHnN] [-f SENDER] [RECIPIENT ...]
 
 
 class Options:
-    """mode: one of the letters a, A, h and H, which say whose recipients count; show: print, do not queue."""
+    """mode: a, A, h or H, which says whose recipients count; show: print the message and do not queue it."""
 
     def __init__(self, arguments: list[str]) -> None:
         self.mode = "A"
@@ -17,7 +17,7 @@ class Options:
         self.recipients = [os.fsencode(argument) for argument in self._parse(arguments)]
 
     def _parse(self, arguments: list[str]) -> list[str]:
-        """Take the options as getopt does, letters together or apart; return the rest. Raises Usage."""
+        """Parse options as getopt(3) does, letters together or apart. Return the other arguments. Raises Usage."""
         place = 0
         while place < len(arguments):
             letters = arguments[place]
@@ -34,10 +34,10 @@ class Options:
                             raise Usage(f"-f needs a sender; {USAGE}")
                     self.sender = os.fsencode(letters[1:] or arguments[place - 1])
                     break
-                self._letter(letters[0])
+                self._set_letter(letters[0])
         return arguments[place:]
 
-    def _letter(self, letter: str) -> None:
+    def _set_letter(self, letter: str) -> None:
         if letter in "aAhH":
             self.mode = letter
         elif letter in "nN":
@@ -46,7 +46,7 @@ class Options:
             raise Usage(f"-{letter} is not an option; {USAGE}")
 
     def choose(self, arguments: list[bytes], header: list[bytes]) -> list[bytes]:
-        """Return the recipients that the message goes to, of those in the arguments and those in the header."""
+        """Return the recipients of the message, given those of the arguments and those of the header."""
         if self.mode == "A":
             return arguments or header
         return {"a": arguments, "h": header, "H": arguments + header}[self.mode]

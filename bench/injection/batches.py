@@ -14,10 +14,8 @@ from pathlib import Path
 
 from queue_base.home import Home
 from queue_base.layout import open_layout
-from queue_inject.batch.bsmtp import pack_bsmtp
-from queue_inject.batch.mbox import quote_mbox
-from queue_inject.batch.netstrings import pack_pair
 from support.home import make_home
+from support.inject.packing import pack_bsmtp, pack_pair, quote_mbox
 
 ROOT = Path(__file__).resolve().parents[2]
 FORMATS = ("mbox", "mboxo", "bsmtp", "netstring")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
-from queue_inject.batch.group import GROUP
+from queue_inject.batch.injector import GROUP
 from support.faults.crash_checks import QUEUED, Message, check_queue
 from support.faults.crash_model import Crash
 from support.faults.crash_place import Place

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from queue_inject.batch.mbox import quote_mbox
 from support.inject.batches import batch_command
 from support.inject.oddities import odd_messages
+from support.inject.packing import quote_mbox
 from support.site import LOCAL, mail_site
 from support.suite import Suite, wait_until
 

@@ -194,7 +194,7 @@ def test_what_cannot_be_run_is_temporary_trouble_and_a_relative_path_is_refused(
     assert b"exec format error" in send(home, str(plain)).error
     for relative in ("filter", "./filter", "bin/filter"):
         found = send(home, relative)
-        assert found.code == 111 and b"it is no whole path" in found.error
+        assert found.code == 111 and b"it is not an absolute path" in found.error
     assert is_empty(home)
 
 

@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from queue_base.home import Home
-from queue_inject.batch.bsmtp import pack_bsmtp
-from queue_inject.batch.mbox import quote_mbox
-from queue_inject.batch.netstrings import pack_pair
 from support.inject.injectors import Outcome, inject
+from support.inject.packing import pack_bsmtp, pack_pair, quote_mbox
 from support.suite import program
 
 FORMATS = ("mbox", "mboxo", "bsmtp", "netstring")

@@ -12,7 +12,7 @@ import time
 
 from queue_base.home import Home
 from queue_base.writer import QueueDraft
-from queue_inject.opening import open_writer
+from queue_inject.writers import open_writer
 from support.letters import letter_text, unpack_letter
 
 

@@ -30,13 +30,13 @@ USER = 12346 if ROOT else os.geteuid()
 # Changes user when everything is imported already: the tests may be where that user may not read.
 _AS_USER = """
 import ctypes, os, sys
-import queue_base.accounts as accounts, queue_inject.drop, queue_inject.enqueue, queue_inject.main, queue_inject.opening
-import queue_inject.sendmail.main, queue_inject.sendmail.queue
+import queue_base.accounts as accounts, queue_inject.drop, queue_inject.enqueue, queue_inject.main
+import queue_inject.sendmail.mailq, queue_inject.sendmail.main, queue_inject.writers
 uid = int(sys.argv[1])
 if os.geteuid() == 0:
     os.setgroups([]), os.setgid(uid), os.setuid(uid)
 else:
-    queue_inject.opening.queue_owner = lambda home: accounts.Owner(0, 0)
+    queue_inject.writers.queue_owner = lambda home: accounts.Owner(0, 0)
 os._exit(sys.modules[sys.argv[2]].main(sys.argv[2:]))
 """
 
@@ -196,9 +196,7 @@ def shared_home(owner: int = OWNER) -> Iterator[Home]:
 class PickupDaemon:
     """A running queue-pickup; `log` is what it had queue-send print."""
 
-    def __init__(
-        self, home: Home, preexec: Callable[[], None] | None = None, scan_every: float | None = None
-    ) -> None:
+    def __init__(self, home: Home, preexec: Callable[[], None] | None = None, scan_every: float | None = None) -> None:
         """`scan_every` are seconds between scans, where they are to be fewer than in earnest."""
         script = "import sys, queue_inject.pickup.maildrop as m, queue_inject.pickup.main as p; "
         # A group is what the constants say, however slow the machine is.
