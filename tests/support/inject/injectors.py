@@ -198,9 +198,9 @@ class PickupDaemon:
 
     def __init__(self, home: Home, preexec: Callable[[], None] | None = None, scan_every: float | None = None) -> None:
         """`scan_every` are seconds between scans, where they are to be fewer than in earnest."""
-        script = "import sys, queue_inject.pickup.maildrop as m, queue_inject.pickup.main as p; "
+        script = "import sys, queue_inject.pickup.collector as c, queue_inject.pickup.main as p; "
         # A group is what the constants say, however slow the machine is.
-        script += "p.RETRY_SECONDS = p.LOOK_SECONDS = 0.1; m.GROUP_SECONDS = 3600.0; "
+        script += "p.RETRY_SECONDS = p.LOOK_SECONDS = 0.1; c.GROUP_SECONDS = 3600.0; "
         if scan_every is not None:
             script += f"p.SCAN_SECONDS = {scan_every}; "
         script += "sys.exit(p.main(sys.argv))"
