@@ -10,12 +10,11 @@ from itertools import chain
 
 from queue_base.draft import explain
 from queue_base.durable import write_all
-from queue_base.errors import PERMANENT, TEMPORARY, Failure, Permanent, Temporary, complain, reason
+from queue_base.errors import PERMANENT, TEMPORARY, Failure, Permanent, Temporary, Usage, complain, reason
 from queue_base.home import Home, take_help, take_home
 from queue_inject.header.complete import Completer, FieldError
 from queue_inject.header.fields import HeaderReader
 from queue_inject.header.identity import show_address
-from queue_inject.options import USAGE, Options
 from queue_inject.source import Deadline, TimedSource, guard_descriptors
 from queue_inject.writers import open_writer
 from queue_wire.errors import FormatError
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 PROGRAM = "queue-inject"
+USAGE = "usage: queue-inject [--home HOME] [-aAhHnN] [-f SENDER] [RECIPIENT ...]"
 HELP = f"""{USAGE} <message
 Completes the header of a message and puts the message in the queue.
   -a, -h, -H, -A  recipients: arguments; header; both; arguments, or the header if there are none (default)
@@ -33,6 +33,48 @@ Completes the header of a message and puts the message in the queue.
   --batch FORMAT  many messages: mbox, mboxo, bsmtp, netstring; see --batch --help
 Exit code 0: queued; 100: the message cannot be sent; 111: a problem that may pass.
 """
+
+
+class Options:
+    """mode: a, h, H or A; sender: that of -f; recipients: the other arguments; show: print the message and do not queue
+    it; unique: remove repeated recipients.
+    """
+
+    def __init__(self, arguments: list[str]) -> None:
+        self.mode = "A"
+        self.show = False
+        self.unique = False
+        self.sender: bytes | None = None
+        self.recipients = [os.fsencode(argument) for argument in self._parse(arguments)]
+
+    def _parse(self, arguments: list[str]) -> list[str]:
+        """Parse options as getopt(3) does, letters together or apart. Return the other arguments. Raises Usage."""
+        place = 0
+        while place < len(arguments):
+            letters = arguments[place]
+            if letters[:1] != "-" or letters == "-":
+                break
+            place += 1
+            if letters == "--":
+                break
+            while letters := letters[1:]:
+                if letters[0] == "f":
+                    if letters == "f":
+                        place += 1
+                        if place > len(arguments):
+                            raise Usage(f"-f needs a sender; {USAGE}")
+                    self.sender = os.fsencode(letters[1:] or arguments[place - 1])
+                    break
+                self._set_letter(letters[0])
+        return arguments[place:]
+
+    def _set_letter(self, letter: str) -> None:
+        if letter in "aAhH":
+            self.mode = letter
+        elif letter in "nN":
+            self.show = letter == "n"
+        else:
+            raise Usage(f"-{letter} is not an option; {USAGE}")
 
 
 def read_header(source: "Iterable[bytes]") -> HeaderReader:
@@ -50,7 +92,7 @@ def inject(home: Home, options: Options, message: "Iterable[bytes] | None" = Non
     now = time.time_ns()
     deadline = Deadline()
     guard_descriptors(needed=2 if options.show else 1)
-    completer = Completer(home, options)
+    completer = Completer(home, options.mode, options.sender, options.recipients, options.unique)
     source = iter(TimedSource(0, "the message on standard input", deadline) if message is None else message)
     reader = read_header(source)
     header = completer.complete(reader.fields, now)
@@ -72,6 +114,23 @@ def show(message: "Iterable[bytes]") -> None:
             raise Temporary(f"unable to write standard output: {reason(error)}") from error
 
 
+def run_batch(home: Home, arguments: list[str]) -> None:
+    """Queue a batch, or print its help. Raises a Failure."""
+    # Imported here because a single message does not need it.
+    from queue_inject.batch.main import BATCH_HELP, BatchOptions, inject_batch
+
+    if take_help(arguments[-1:], BATCH_HELP, short=False):
+        return
+    batch = BatchOptions(arguments)
+    options = Options(batch.rest)
+    batch.check(options.show)
+    guard_descriptors(needed=2)
+    completer = None
+    if not batch.has_envelopes:
+        completer = Completer(home, options.mode, options.sender, options.recipients, options.unique)
+    inject_batch(open_writer(home, filters=True), batch, completer)
+
+
 def explain_format(error: FormatError) -> str:
     """Return the error message for a message that cannot be sent as it is."""
     what = f"parse {error.where}" if isinstance(error, FieldError) else "send the message"
@@ -84,12 +143,9 @@ def main(argv: list[str]) -> int:
     try:
         home, rest = take_home(argv[1:])
         if rest[:1] and rest[0].startswith(("--batch", "--skip")):
-            # Imported here because a single message does not need it.
-            from queue_inject.batch.main import run_batch
-
-            return run_batch(home, rest)
+            run_batch(home, rest)
         # -h is an option of its own.
-        if not take_help(rest, HELP, short=False):
+        elif not take_help(rest, HELP, short=False):
             inject(home, Options(rest))
     except Failure as failure:
         complain(PROGRAM, f"fatal: {failure}")

@@ -13,17 +13,13 @@ Exit code 0: all are queued; 100: some can never be sent; 111: some may be sent 
 
 import os
 
-from queue_base.draft import QueueTrouble
+from queue_base.draft import QueueTrouble, Writer
 from queue_base.durable import write_all
 from queue_base.errors import TEMPORARY, Usage, reason
-from queue_base.home import Home, take_help
 from queue_inject.batch.injector import BatchFailure, BatchInjector, Result
 from queue_inject.batch.input import BatchInput
 from queue_inject.batch.pieces import BatchReader
 from queue_inject.header.complete import Completer
-from queue_inject.options import Options
-from queue_inject.source import guard_descriptors
-from queue_inject.writers import open_writer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,11 +27,11 @@ if TYPE_CHECKING:
 
 # Those that have envelopes of their own come last.
 FORMATS = ("mbox", "mboxo", "bsmtp", "netstring")
-USAGE = (
+BATCH_USAGE = (
     f"usage: queue-inject [--home HOME] --batch {'|'.join(FORMATS)} [--skip N] "
     "[-aAhH] [-f SENDER] [RECIPIENT ...] <messages"
 )
-HELP = f"""{USAGE}
+BATCH_HELP = f"""{BATCH_USAGE}
 Puts many messages in the queue. Formats: mbox (mboxrd quoting), mboxo (the older quoting), bsmtp (RFC 2442), and
 netstring (for each message, one netstring with it and one with its envelope).
   --skip N        do not inject the first N messages: as many as an earlier run has printed lines for
@@ -46,7 +42,11 @@ _SKIP_DIGITS = 18
 
 
 class BatchOptions:
-    """format: one of FORMATS; skip: how many messages precede the first to queue; options: the other options."""
+    """The options --batch and --skip, which come first.
+
+    format: one of FORMATS; skip: how many messages precede the first to queue; has_envelopes: whether messages of this
+    format have envelopes; rest: the other arguments.
+    """
 
     def __init__(self, arguments: list[str]) -> None:
         found: dict[str, str] = {}
@@ -58,16 +58,20 @@ class BatchOptions:
             found[name] = value
         self.format = found.get("--batch", "")
         if self.format not in FORMATS:
-            raise Usage(f"--batch needs a format, one of {', '.join(FORMATS)}; {USAGE}")
+            raise Usage(f"--batch needs a format, one of {', '.join(FORMATS)}; {BATCH_USAGE}")
         skip = found.get("--skip", "0")
         if not (skip.isascii() and skip.isdigit() and len(skip) <= _SKIP_DIGITS):
-            raise Usage(f"--skip needs a number of messages; {USAGE}")
+            raise Usage(f"--skip needs a number of messages; {BATCH_USAGE}")
         self.skip = int(skip)
-        self.options = Options(arguments)
-        if self.options.show:
-            raise Usage(f"-n prints one message, and is not for batches; {USAGE}")
-        if self.format in FORMATS[2:] and arguments:
-            raise Usage(f"messages of {self.format} have their own sender and recipients; {USAGE}")
+        self.has_envelopes = self.format in FORMATS[2:]
+        self.rest = arguments
+
+    def check(self, show: bool) -> None:
+        """Raise Usage if the other options are not for batches; `show` says whether -n is one of them."""
+        if show:
+            raise Usage(f"-n prints one message, and is not for batches; {BATCH_USAGE}")
+        if self.has_envelopes and self.rest:
+            raise Usage(f"messages of {self.format} have their own sender and recipients; {BATCH_USAGE}")
 
 
 def open_reader(name: str) -> BatchReader:
@@ -130,13 +134,14 @@ def read_batch(
     report(injector, injector.commit(), progress)
 
 
-def inject_batch(home: Home, options: BatchOptions) -> None:
-    """Inject a batch. Raises BatchFailure if a message is not queued, other Failures before anything is done."""
-    guard_descriptors(needed=2)
+def inject_batch(writer: Writer, options: BatchOptions, completer: Completer | None) -> None:
+    """Inject the batch on standard input; `completer` is None if its messages have envelopes.
+
+    Raises BatchFailure if a message is not queued.
+    """
     source = BatchInput(0)
     reader = open_reader(options.format)
-    completer = Completer(home, options.options) if reader.completed else None
-    injector = BatchInjector(open_writer(home, filters=True), completer, options.skip)
+    injector = BatchInjector(writer, completer, options.skip)
     progress = open_progress(source)
     try:
         read_batch(source, reader, injector, progress)
@@ -153,10 +158,3 @@ def inject_batch(home: Home, options: BatchOptions) -> None:
     if injector.worst:
         text = f"{injector.failed} of {injector.number} messages are not queued; their lines say why"
         raise BatchFailure(text, injector.worst)
-
-
-def run_batch(home: Home, arguments: list[str]) -> int:
-    """Carry out the command line of a batch; return 0. Raises a Failure."""
-    if not take_help(arguments[-1:], HELP, short=False):
-        inject_batch(home, BatchOptions(arguments))
-    return 0

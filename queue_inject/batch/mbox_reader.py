@@ -22,8 +22,6 @@ _BLANK = (b"\n", b"\r\n")
 class MboxReader(BatchReader):
     """Reads mboxrd or mboxo: `quoting` is MBOXRD or MBOXO."""
 
-    completed = True
-
     def __init__(self, quoting: re.Pattern[bytes] = MBOXRD) -> None:
         self._quoting = quoting
         self._rest = b""

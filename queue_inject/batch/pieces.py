@@ -29,9 +29,7 @@ Piece = bytes | EndOfMessage | Unreadable
 
 
 class BatchReader:
-    """The reader of one format. `completed` says whether queue-inject completes the headers of its messages."""
-
-    completed = False
+    """The reader of one format."""
 
     def feed(self, data: bytes) -> list[Piece]:
         """Return the pieces of the next bytes of the input."""

@@ -27,7 +27,6 @@ from queue_inject.header.identity import (
     make_sender,
     show_address,
 )
-from queue_inject.options import Options
 from queue_wire.errors import FormatError
 
 TYPE_CHECKING = False
@@ -203,6 +202,16 @@ def complete_option(what: str, address: bytes, names: ControlNames) -> bytes:
         raise Permanent(f"unable to use {what} {shown!r}: {error}; nothing was queued") from error
 
 
+def choose_recipients(mode: str, arguments: list[bytes], header: list[bytes]) -> list[bytes]:
+    """Return the recipients of a message, of those in the arguments and those in the header.
+
+    Mode a: the arguments; h: the header; H: both; A: the arguments, or the header if there are none.
+    """
+    if mode == "A":
+        return arguments or header
+    return {"a": arguments, "h": header, "H": arguments + header}[mode]
+
+
 class CompletedHeader:
     """A header to send, and its envelope.
 
@@ -218,17 +227,22 @@ class CompletedHeader:
 
 
 class Completer:
-    """Completes messages for one process. Raises Permanent for a wrong address in the options, Temporary for a control
-    file that cannot be read.
+    """Completes messages for one process, with the sender and the recipients of its command line.
+
+    `mode` is that of choose_recipients; `unique` removes repeated recipients. Raises Permanent for an argument that is
+    no address, Temporary for a control file that cannot be read.
     """
 
-    def __init__(self, home: Home, options: Options) -> None:
-        self._options = options
+    def __init__(
+        self, home: Home, mode: str, sender: bytes | None, recipients: list[bytes], unique: bool = False
+    ) -> None:
+        self._mode = mode
+        self._unique = unique
         self._names = ControlNames(home)
         self._identity = Identity(os.environb)
         self._ignored = self._identity.ignored_fields()
-        self._sender = options.sender and complete_option("sender", options.sender, self._names)
-        arguments = [] if options.mode == "h" else options.recipients
+        self._sender = sender and complete_option("sender", sender, self._names)
+        arguments = [] if mode == "h" else recipients
         self._arguments = [complete_option("recipient", each, self._names) for each in arguments]
         self._default_sender: bytes | None = None
         self._author: bytes | None = None
@@ -242,7 +256,9 @@ class Completer:
         Raises FieldError, FormatError, and Temporary for a control file that cannot be read.
         """
         header = rewrite_header(fields, self._names, self._ignored)
-        recipients = self._options.choose(self._arguments, header.recipients)
+        recipients = choose_recipients(self._mode, self._arguments, header.recipients)
+        if self._unique:
+            recipients = list(dict.fromkeys(recipients))
         sender = self._sender
         if sender is None:
             if header.return_path is not None:

@@ -14,8 +14,7 @@ from queue_base.errors import Permanent, Usage
 from queue_base.home import Home, take_help, take_home
 from queue_inject.header.addresses import rewrite_list
 from queue_inject.header.complete import ControlNames
-from queue_inject.main import inject
-from queue_inject.options import Options
+from queue_inject.main import Options, inject
 from queue_inject.sendmail.author import set_author
 from queue_inject.sendmail.exit_codes import explain_exit
 from queue_inject.sendmail.standard_input import read_message
@@ -69,6 +68,8 @@ class SendmailOptions(Options):
     def __init__(self, name: str, arguments: list[str]) -> None:
         super().__init__([])
         self.mode = "a"
+        # As in Postfix: with -t, programs name some recipients in the header and as arguments.
+        self.unique = True
         self.work = NAMES.get(name, SEND)
         self.dot_ends = True
         self.full_name: bytes | None = None
@@ -81,10 +82,6 @@ class SendmailOptions(Options):
             raise Usage(f"no recipients: name them as arguments, or in the header with -t; {USAGE}")
         if self.work == FLUSH and self.recipients:
             raise Usage(f"-q takes no recipients: {arguments[self._place]!a}; -qR chooses by recipient")
-
-    def choose(self, arguments: list[bytes], header: list[bytes]) -> list[bytes]:
-        """Return each recipient once, as in Postfix: with -t, programs name some in the header and as arguments."""
-        return list(dict.fromkeys(super().choose(arguments, header)))
 
     def _parse_options(self) -> None:
         while self._place < len(self._arguments):

@@ -10,7 +10,7 @@ import pytest
 from queue_base.home import Home
 from queue_inject.header.complete import Completer
 from queue_inject.header.fields import HeaderReader
-from queue_inject.options import Options
+from queue_inject.main import Options
 from queue_wire.errors import FormatError
 from support.home import make_home
 
@@ -52,6 +52,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
     return home
 
 
+def completer_for(home: Home, arguments: list[str]) -> Completer:
+    options = Options(arguments)
+    return Completer(home, options.mode, options.sender, options.recipients)
+
+
 def test_the_table_has_rows_of_every_page() -> None:
     titles = [rule.title for rule in read_rules()]
     assert len(titles) == len(set(titles)) > 50
@@ -72,7 +77,7 @@ def test_queue_inject_keeps_the_rule(rule: Rule, home: Home, monkeypatch: pytest
     reader = HeaderReader()
     reader.feed(b"".join(line + b"\n" for line in lines["<"]))
     reader.end()
-    completer = Completer(home, Options([os.fsdecode(argument) for argument in lines["$"]]))
+    completer = completer_for(home, [os.fsdecode(argument) for argument in lines["$"]])
     if lines["!"]:
         with pytest.raises(FormatError) as caught:
             completer.complete(reader.fields, SECONDS * 10**9)
@@ -96,7 +101,7 @@ def test_queue_inject_keeps_the_rule(rule: Rule, home: Home, monkeypatch: pytest
 
 
 def test_messages_of_one_process_have_different_ids_whatever_the_clock_says(home: Home) -> None:
-    completer = Completer(home, Options(["a@b.x"]))
+    completer = completer_for(home, ["a@b.x"])
     headers = [completer.complete([], SECONDS * 10**9 - later * 1000).text for later in (0, 0, 1, -1)]
 
     assert len({re.findall(rb"^Message-ID: <(.*)>$", header, re.MULTILINE)[0] for header in headers}) == 4
