@@ -9,7 +9,7 @@ queue-enqueue queues nothing if we are killed.
 It is a temporary failure if the program cannot be run, is killed by a signal, exits before it has read everything, or
 takes longer than 24 hours; then it is killed with all processes that it has started. Bytes that are left in a pipe when
 the program exits count as unread, even if a process that it leaves behind would read them: only the exit code of the
-program itself vouches for the message.
+program itself says that the message is queued.
 """
 
 import fcntl
@@ -67,7 +67,7 @@ def explain_code(code: int) -> str:
 class FilterDraft(Draft):
     """A message that is passed to the program."""
 
-    __slots__ = ("_deadline", "_ended", "_envelope", "_names", "_process", "_unread")
+    __slots__ = ("_deadline", "_ended", "_envelope", "_envelope_handle", "_process", "_unread")
 
     def __init__(self, program: str, environment: dict[str, str], intake: Intake) -> None:
         """Start the program. Raises QueueTrouble."""
@@ -86,11 +86,11 @@ class FilterDraft(Draft):
         except OSError as error:
             for handle in handles[1::2]:
                 os.close(handle)
-            raise _trouble(program, NO_PROGRAM, f"it cannot be run: {reason(error)}") from error
+            raise _failure(program, NO_PROGRAM, f"it cannot be run: {reason(error)}") from error
         finally:
             for handle in handles[::2]:
                 os.close(handle)
-        self._names = handles[3]
+        self._envelope_handle = handles[3]
         self._ended = os.pidfd_open(self._process.pid)
         for handle in handles[1::2]:
             os.set_blocking(handle, False)
@@ -107,9 +107,9 @@ class FilterDraft(Draft):
 
     def queue(self) -> None:
         """Pass the envelope and wait until the program exits. Raises QueueTrouble."""
-        self._send(self._names, self._envelope)
-        self._watch_unread(self._names)
-        self._close_names()
+        self._send(self._envelope_handle, self._envelope)
+        self._watch_unread(self._envelope_handle)
+        self._close_envelope()
         self._wait_for_exit()
         self.queued = True
 
@@ -121,7 +121,7 @@ class FilterDraft(Draft):
         if not self.queued:
             self._kill()
             self.close()
-            self._close_names()
+            self._close_envelope()
             self._process.wait()
         handle, self._ended = self._ended, -1
         if handle >= 0:
@@ -143,23 +143,23 @@ class FilterDraft(Draft):
                 self._fail()
 
     def _fail(self) -> None:
-        """The program reads no more, or has exited: report its exit code, else that. Always raises QueueTrouble."""
+        """Raise QueueTrouble for a program that has stopped reading or has exited, with its exit code if it failed."""
         self.close()
-        self._close_names()
+        self._close_envelope()
         self._wait_for_exit()
-        raise _trouble(self.path, READ, "it did not read everything")
+        raise _failure(self.path, READ, "it did not read everything")
 
     def _watch_unread(self, handle: int) -> None:
         """Open a pipe for reading, so that `_wait_for_exit` can count what is left in it. Raises QueueTrouble.
 
-        Called only when everything is written: while we could read the pipe too, a write would not fail although nobody
-        reads.
+        Call it only when everything is written. Before that our own read end would keep a write from failing when the
+        program has stopped reading.
         """
         try:
             self._unread.append(os.open(f"/proc/self/fd/{handle}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
         except OSError as error:
             why = f"what it reads cannot be seen: /proc/self/fd/{handle}: {reason(error)}"
-            raise _trouble(self.path, CONFIG, why) from error
+            raise _failure(self.path, CONFIG, why) from error
 
     def _wait_for_exit(self) -> None:
         """Wait until the program exits. Raises QueueTrouble unless it exited 0 and has read everything."""
@@ -169,20 +169,20 @@ class FilterDraft(Draft):
             pass
         code = self._process.wait()
         if code < 0:
-            raise _trouble(self.path, CRASHED, f"it was killed by signal {-code}")
+            raise _failure(self.path, CRASHED, f"it was killed by signal {-code}")
         if code:
             known = 11 if code == _OLD_TOO_LONG else code
-            raise _trouble(self.path, known, f"it exited {code}: {explain_code(known)}")
+            raise _failure(self.path, known, f"it exited {code}: {explain_code(known)}")
         left = sum(map(_count_unread, self._unread))
         if left:
-            raise _trouble(self.path, READ, f"it exited 0 but did not read everything: {left} bytes are left")
+            raise _failure(self.path, READ, f"it exited 0 but did not read everything: {left} bytes are left")
 
     def _left(self) -> float:
         try:
             return self._deadline.left()
         except QueueTrouble:
             self._kill()
-            raise _trouble(self.path, TIMEOUT, "it took too long and was killed") from None
+            raise _failure(self.path, TIMEOUT, "it took too long and was killed") from None
 
     def _kill(self) -> None:
         try:
@@ -191,8 +191,8 @@ class FilterDraft(Draft):
         except OSError:
             pass  # It has just exited.
 
-    def _close_names(self) -> None:
-        handle, self._names = self._names, -1
+    def _close_envelope(self) -> None:
+        handle, self._envelope_handle = self._envelope_handle, -1
         if handle >= 0:
             os.close(handle)
 
@@ -247,7 +247,7 @@ class FilterWriter(Writer):
             raise failure
 
 
-def _trouble(program: str, code: int, why: str) -> QueueTrouble:
+def _failure(program: str, code: int, why: str) -> QueueTrouble:
     # READ means that our own input cannot be read, and some callers of sendmail then give up. A problem of the program
     # may pass.
     code = REFUSED if code == READ else code

@@ -46,7 +46,7 @@ def test_each_message_is_queued_as_it_is_and_has_its_line(home: Home, form: str)
         path = Path(layout.mess(message))
         assert word == "ok" and birth == path.stat().st_mtime_ns // 1000
         assert path.read_bytes().partition(b"\n")[2] == letter(number)
-    # Who runs queue-inject is the sender of what has no envelope.
+    # A message without envelope has the user who runs queue-inject as its sender.
     sender = b"ann@me.example.org" if form.startswith("mbox") else SENDER
     for each in queued(home):
         assert (each.envelope.sender, each.envelope.recipients) == (sender, [b"bob@example.net"])

@@ -1,4 +1,4 @@
-"""The formats of batches: what was packed comes out again, however it is cut, and garbage never breaks a reader."""
+"""The readers of batches return what was packed, however the input is cut, and garbage never breaks them."""
 
 from collections.abc import Callable
 
@@ -19,7 +19,7 @@ FORMATS: dict[str, Callable[[], BatchReader]] = {
     "bsmtp": BsmtpReader,
     "netstring": NetstringBatchReader,
 }
-# What matters to one of the formats, so that messages are made of it.
+# The words of messages: each matters to one of the formats.
 _words = st.sampled_from(
     [b"From ", b">From ", b">>From ", b"from", b">", b".", b"..", b"\n", b"\n\n", b"\r\n", b"x", b"5:", b"\0", b"\xff:"]
 )
@@ -40,7 +40,7 @@ addresses = st.builds(lambda local, host: local + b"@a" + host, locals_, hosts)
 
 
 def read_all(reader: BatchReader, data: list[bytes]) -> list[tuple[bytes, EndOfMessage | Unreadable]]:
-    """Return the messages: their bytes, and what ended each."""
+    """Return the bytes of each message, and the piece that ended it."""
     pieces: list[Piece] = [piece for part in data for piece in reader.feed(part)] + reader.finish()
     found = []
     text = b""
@@ -61,7 +61,7 @@ def check(make: Callable[[], BatchReader], data: bytes, expected: list[tuple[byt
 
 
 def with_end(message: bytes) -> bytes:
-    """Return the message as those formats have it that know lines only."""
+    """Return the message as formats that consist of lines have it."""
     return message if not message or message.endswith(b"\n") else message + b"\n"
 
 
@@ -82,7 +82,7 @@ def test_an_mboxo_gives_back_what_has_no_quoted_line_of_its_own(texts: list[byte
 
 @given(st.lists(st.tuples(addresses, st.lists(addresses, min_size=1, max_size=3), messages), max_size=4))
 def test_batch_smtp_gives_back_its_messages_and_their_envelopes(found: list[tuple[bytes, list[bytes], bytes]]) -> None:
-    # Lines are what SMTP has: CRLF is LF, and no other CR is in a message.
+    # SMTP consists of lines: CRLF is LF, and no other CR is in a message.
     batch = [(sender, recipients, with_end(text.replace(b"\r", b""))) for sender, recipients, text in found]
     data = b"HELO x\r\n" + b"".join(pack_bsmtp(*each) for each in batch) + b"QUIT\r\n"
     expected = [(text, EndOfMessage(sender, recipients)) for sender, recipients, text in batch]

@@ -1,4 +1,4 @@
-"""Where a program judges each message by itself, a batch goes on after trouble with one; elsewhere it ends there."""
+"""A batch ends at the first temporary failure, unless a filter decides about each message by itself."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ PERMANENT_CODE = 31
 
 
 class Judging(QueueWriter):
-    """Refuses messages by the numbers of their commits: `codes` are qmail-queue's exit codes."""
+    """Refuses some commits: `codes` has exit codes of qmail-queue by the number of the commit."""
 
     one_by_one = True
 

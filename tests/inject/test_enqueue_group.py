@@ -1,4 +1,4 @@
-"""A group of messages shares its syncs, and no death of an injector leaves a state that a crash may not."""
+"""A group of messages shares its syncs, and an injector that is killed leaves only states that a crash may leave."""
 
 import os
 import random
@@ -33,7 +33,7 @@ def begun(home: Home, count: int) -> tuple[QueueWriter, list[QueueDraft]]:
 
 @pytest.fixture(params=[True, False], ids=["nameless", "named"])
 def nameless(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether the file system has files without names: where not, the other way to the same end is taken."""
+    """Whether the file system has files without names (O_TMPFILE), or files get a temporary name."""
     if not request.param:
         for module in ("writer", "queue_draft"):
             monkeypatch.setattr(f"queue_base.{module}.open_nameless", lambda directory, mode: None)

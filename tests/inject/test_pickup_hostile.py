@@ -1,4 +1,4 @@
-"""maildrop/ with whatever users may put there: none of it blocks or fools queue-pickup, and good mail goes on."""
+"""Whatever users put in maildrop/, it neither blocks nor deceives queue-pickup, and good mail is queued."""
 
 import os
 import socket
@@ -38,7 +38,7 @@ def name(number: int) -> str:
 
 
 def gone(home: Home, *but: str) -> None:
-    """Wait until nothing but these is in maildrop/."""
+    """Wait until only these names are in maildrop/."""
     wait_until(lambda: sorted(maildrop(home)) == sorted(but), why="an empty maildrop/")
 
 
@@ -67,7 +67,7 @@ def test_what_is_no_file_of_ours_is_set_aside_unopened_and_good_mail_goes_on(hom
         assert pickup.end() == (0, b"") and b"\n" not in pickup.log
         for why in (b"it is a symbolic link", b"it is a FIFO", b"it is a socket", b"it has a second name"):
             assert pickup.said(why)
-    # As root there is a device more, and the directory is another's: empty, it is removed and not moved.
+    # Root has one device more, and the directory belongs to another user: it is empty, so it is removed.
     assert len(set_aside(home)) == 9
     assert only(home).message == b"hello\n"
     assert (secret.stat().st_mode, secret.read_bytes()) == before
@@ -91,7 +91,7 @@ def test_what_others_own_and_cannot_be_moved_is_counted_once_and_passed_by(home:
 
 @needs_root
 def test_a_file_of_somebody_else_that_was_moved_in_or_linked_is_no_mail_of_theirs(home: Home, tmp_path: Path) -> None:
-    """As from a directory of the attacker's, in which the victim made a file with what the attacker wants to send."""
+    """The victim has created a file in a directory of the attacker, with a message that the attacker wants to send."""
     directory = Path(home.queue, "maildrop")
     for number, link in ((1, False), (2, True)):
         moved = Path(home.path, f"made by the victim {number}")
@@ -111,7 +111,7 @@ def test_a_file_of_somebody_else_that_was_moved_in_or_linked_is_no_mail_of_their
 
 @needs_root
 def test_a_file_made_in_a_directory_that_was_made_in_maildrop_is_no_mail_of_its_owner_s(home: Home) -> None:
-    """A directory made in there, and then moved away, gives its files the queue's group as well."""
+    """A directory that was created in maildrop/ and moved away gives its files the group of the queue too."""
     place = Path(home.queue, "maildrop", "a directory")
     place.mkdir()
     os.chown(place, USER, -1)
@@ -218,7 +218,7 @@ def test_what_takes_the_name_of_a_file_that_is_queued_stays_and_hinders_nobody(
     directory = Path(home.queue, "maildrop")
 
     class Swapping(QueueWriter):
-        """Its owner replaces a file after it was copied."""
+        """The owner replaces a file after it was copied."""
 
         def commit(self, drafts: object) -> None:
             super().commit(drafts)  # type: ignore[arg-type]

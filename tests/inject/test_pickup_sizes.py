@@ -1,4 +1,4 @@
-"""maildrop/ and size: a file that claims more than it holds is left, and one group copies a bounded amount."""
+"""Sizes in maildrop/: a file that consists of holes is not copied, and a group copies a limited number of bytes."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -33,7 +33,7 @@ def home() -> Iterator[Home]:
 
 
 def put(home: Home, number: int, length: int) -> Path:
-    """Put a message of `length` NULs in maildrop/, which take no room on the disk; return its path."""
+    """Put a message of `length` NULs in maildrop/, which occupy no space on the disk; return its path."""
     path = Path(home.queue, "maildrop", f"mail.{number:032x}")
     with path.with_name("by hand").open("wb") as file:
         file.write(pack_header(length))

@@ -1,4 +1,4 @@
-"""Users take turns in maildrop/: neither many files nor large ones of one hold up another's."""
+"""Users take turns in maildrop/: neither many files nor large files of one user delay the mail of another."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ def name(number: int) -> str:
 
 
 class Drop:
-    """A maildrop/ with files of two users, looked at in this process; `commits` are the lengths of what each queued."""
+    """A maildrop/ with files of two users, collected in this process; `commits` has the file sizes of each commit."""
 
     def __init__(self, path: Path) -> None:
         self.home: Home = make_home(path)
@@ -63,7 +63,7 @@ class Drop:
         return path.name
 
     def look(self) -> None:
-        """Look through all of it."""
+        """Scan all of maildrop/."""
         self.scan.begin()
         while self.scan.running:
             self.scan.run(0.01)
@@ -71,7 +71,7 @@ class Drop:
 
 @pytest.fixture
 def drop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Drop]:
-    # A group is what the test says, however slow the machine is.
+    # Groups are those of the test, however slow the machine is.
     monkeypatch.setattr(collector, "GROUP_SECONDS", 3600.0)
     yield Drop(tmp_path / "home")
 
@@ -109,7 +109,7 @@ def test_large_files_are_copied_beside_small_ones_one_of_each_user_at_a_time(
     assert drop.drop.take() and drop.commits[1][0] < 1000
     while drop.drop.waiting:
         assert drop.drop.take() and states(drop.home)[2] <= 2
-    # The other's large one did not wait for five of the first.
+    # The large file of the other user did not wait for the five of the first user.
     sizes = [commit[0] // 1_000_000 for commit in drop.commits]
     assert sizes == [0, 0, 1, 2, 2, 2, 2, 2, 2] and os.listdir(drop.home.queue + "/maildrop") == []
 

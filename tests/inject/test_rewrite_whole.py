@@ -1,4 +1,4 @@
-"""Whatever header comes in, what goes out is a header: read again it has the same fields, and nothing is left to do."""
+"""Whatever the input is, the result is a header: reading it gives the same fields, and rewriting changes nothing."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -29,7 +29,7 @@ lines = st.tuples(st.sampled_from(NAMES), spaces, bodies, ends).map(b"".join)
 
 
 def read(header: bytes) -> list[Field] | None:
-    """Return the fields of a header, None where some of it is a body."""
+    """Return the fields of a header, or None if a part of it is a body."""
     reader = HeaderReader()
     ended = reader.feed(header)
     reader.end()

@@ -20,7 +20,7 @@ _ADDED = re.compile(rb"(Resent-)?(Date|Message-ID|From|Cc): [^\n]*")
 
 
 class Rule(NamedTuple):
-    """A row: its title, and its lines by their sign."""
+    """A row of the table: its title, and its lines by their first character."""
 
     title: str
     lines: dict[str, list[bytes]]
@@ -41,7 +41,7 @@ def read_rules() -> list[Rule]:
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
-    """Return a home with the names that qmail's examples have, and forget who runs the test."""
+    """Return a home with the names of qmail's examples, and hide the user who runs the test."""
     for name in list(os.environ):
         if name.startswith(("QUEUE_", "QMAIL", "MAIL")) or name in ("USER", "LOGNAME", "NAME"):
             monkeypatch.delenv(name)

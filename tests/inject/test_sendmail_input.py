@@ -1,4 +1,4 @@
-"""What sendmail takes off its input: CRs before LFs, an mbox line on top, a lone dot and all after it; nothing else."""
+"""sendmail removes CRs before LFs, mbox lines at the beginning, and a lone dot with what follows it; nothing else."""
 
 from itertools import pairwise
 
@@ -44,7 +44,7 @@ def test_the_message_is_the_same_however_its_bytes_arrive(data: bytes, expected:
 
 
 def plainly(data: bytes, dot_ends: bool) -> bytes:
-    """Return what sendmail is to make of bytes, found line by line."""
+    """Return the message that sendmail must make of these bytes, computed line by line."""
     lines = data.replace(b"\r\n", b"\n").split(b"\n")
     if lines[0].startswith(b"From ") and b"00:00:00" in lines[0]:
         lines = lines[1:]
