@@ -14,7 +14,7 @@ from queue_base.layout import Layout, open_layout
 from queue_base.leftovers import files_beside_mess
 from queue_base.queue_draft import QueueDraft
 from queue_base.writer import QueueWriter
-from queue_inject.opening import open_writer
+from queue_inject.writers import open_writer
 from queue_todo.classify import Group
 from queue_wire.control.rewrite import Rules
 from support.faults.crash_model import Crash
@@ -131,7 +131,7 @@ from queue_base.durable import Commit
 from queue_base.home import Home
 from queue_base.layout import open_layout
 from queue_base.leftovers import files_beside_mess
-from queue_inject.opening import open_writer
+from queue_inject.writers import open_writer
 writer = open_writer(Home(sys.argv[1]))
 layout = open_layout(sys.argv[1] + "/queue")
 draft = writer.begin()

@@ -1,4 +1,4 @@
-"""The format of maildrop files: what is packed comes back, and nothing else is taken for it."""
+"""The format of maildrop files: unpacking returns what was packed, and everything else is rejected."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""sendmail's exit codes are those of sysexits.h, each with one line on stderr that says why; then nothing is queued."""
+"""sendmail exits with the codes of sysexits.h and one line on stderr that says why; then nothing is queued."""
 
 import os
 import subprocess

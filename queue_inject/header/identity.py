@@ -1,6 +1,6 @@
-"""What queue-inject adds by itself: From, Message-ID and the envelope sender, from the environment (qmail-inject(8)).
+"""Who sends a message: From, the envelope sender and Message-ID, made from the environment (qmail-inject(8)).
 
-Pure: the environment, the time and the process id come as arguments.
+Pure: the environment, the time and the process id are arguments.
 """
 
 from queue_inject.header.addresses import complete_parts
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from queue_inject.header.addresses import Names
 
 _PLAIN = b"!#$%&'*+-/=?^_`{|}~.ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
-# Control characters would end a header line.
+# Replaces control characters, which could end a header line, by spaces.
 _SPACED = bytes(32 if byte < 32 or byte == 127 else byte for byte in range(256))
 
 
 class Identity:
-    """Who sends: user, host and name for From, user and host for the envelope, and QUEUE_INJECT's letters.
+    """User, host and name for From, user and host for the envelope sender, and the letters of QUEUE_INJECT.
 
-    Each has a name of ours and qmail's after it. An empty host or name hides those that would come
-    after it: a host of None is defaulthost.
+    For each, our variable precedes qmail's. A host or name that is set but empty hides the variables after it. A host
+    of None stands for defaulthost.
     """
 
     __slots__ = ("host", "letters", "name", "sender_host", "sender_user", "user")
@@ -40,7 +40,7 @@ class Identity:
         self.sender_host = self.host if host is None else host or None
 
     def ignored_fields(self) -> frozenset[bytes]:
-        """Return the fields of the message that are not looked at: letters f, i and s."""
+        """Return the names of the fields to ignore: letters f, i and s."""
         letters = {b"f": b"from", b"i": b"message-id", b"s": b"return-path"}
         return frozenset(name for letter, name in letters.items() if letter in self.letters)
 
@@ -57,7 +57,7 @@ def make_author(identity: Identity, names: "Names") -> bytes:
 
 
 def make_sender(identity: Identity, names: "Names", seconds: int, pid: int) -> bytes:
-    """Return the envelope sender of a message that has no Return-Path: letters m and r make VERPs of it.
+    """Return the envelope sender of a message without Return-Path. Letters m and r make it a VERP.
 
     Raises FormatError.
     """
@@ -66,7 +66,7 @@ def make_sender(identity: Identity, names: "Names", seconds: int, pid: int) -> b
         user += b"-%d.%d" % (seconds, pid)
     if b"r" in identity.letters:
         user += b"-"
-    return per_recipient(_complete(user, identity.sender_host, names), identity)
+    return add_verp_suffix(_complete(user, identity.sender_host, names), identity)
 
 
 def _complete(user: bytes, host: bytes | None, names: "Names") -> bytes:
@@ -77,26 +77,26 @@ def _complete(user: bytes, host: bytes | None, names: "Names") -> bytes:
         raise FormatError(f"the environment makes its author or sender {shown}: {error}") from error
 
 
-def per_recipient(sender: bytes, identity: Identity) -> bytes:
-    """Return the sender as a VERP for queue-send to fill in, where letter r asks for it.
+def add_verp_suffix(sender: bytes, identity: Identity) -> bytes:
+    """Return the sender with the VERP suffix, which queue-send replaces for each recipient, if letter r is set.
 
-    `<>` stays: there is nobody to tell which recipient it was.
+    The empty sender stays as it is: nobody would get the bounce.
     """
     if not sender or b"r" not in identity.letters:
         return sender
-    # Imported here because few messages want it.
+    # Imported here because few messages need it.
     from queue_wire.address import VERP_SUFFIX
 
     return sender + VERP_SUFFIX
 
 
 def make_message_id(stamp: str, pid: int, host: bytes) -> bytes:
-    """Return a Message-ID; `stamp` is the time to the microsecond, so that a process may make many."""
+    """Return a Message-ID. `stamp` is the time in microseconds, so a process can make many."""
     return b"<%s.%d.qmail@%s>" % (stamp.encode("ascii"), pid, host)
 
 
 def show_address(address: bytes) -> bytes:
-    """Return an envelope address as a header has it, its local part in quotes where it must be."""
+    """Return an envelope address as a header has it, with the local part quoted if it must be."""
     local, at, host = address.rpartition(b"@")
     if not at:
         local, host = host, b""

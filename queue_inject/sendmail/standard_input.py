@@ -1,38 +1,38 @@
-"""What sendmail makes of the bytes on its standard input before they are a message. Pure: chunks in, chunks out.
+"""Turns the standard input of sendmail into a message. Pure: takes chunks of bytes and yields chunks.
 
-Line ends: each CRLF becomes LF, as Postfix's sendmail does it by itself. Callers mix them (PHP writes a header
-with CRLF over a body with LF), and the queue has LF; other CRs stay. An mbox line (`From SENDER DATE`) on top goes, and
-so do the `>From ` lines right below it: they are the mailbox's, not the message's. A line with a lone dot ends
-the message where the caller did not say -i; what comes after it is not read.
+Each CRLF becomes LF, as in Postfix's sendmail: callers mix line ends (PHP writes a header with CRLF and a body with
+LF), and the queue has LF. Other CRs stay. An mbox line (`From SENDER DATE`) at the beginning is removed, and so are the
+`>From ` lines that follow it: they belong to the mailbox and not to the message. Unless the caller said -i, a line with
+a lone dot ends the message, and what follows it is not read.
 """
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-# An mbox line is short; what goes on for longer is none.
+# An mbox line is short. A longer line is not one.
 _MBOX_LINE_MAX = 4096
 
 
-def take_message(source: "Iterable[bytes]", dot_ends: bool) -> "Iterator[bytes]":
-    """Yield the message in `source`, in no particular pieces."""
-    lines = without_mbox_lines(with_unix_ends(source))
-    return until_dot(lines) if dot_ends else lines
+def read_message(source: "Iterable[bytes]", dot_ends: bool) -> "Iterator[bytes]":
+    """Yield the message in `source`. `dot_ends` says whether a lone dot ends it."""
+    lines = remove_mbox_lines(convert_line_ends(source))
+    return stop_at_dot(lines) if dot_ends else lines
 
 
-def with_unix_ends(source: "Iterable[bytes]") -> "Iterator[bytes]":
+def convert_line_ends(source: "Iterable[bytes]") -> "Iterator[bytes]":
     """Yield the bytes with LF for each CRLF."""
     held = b""
     for data in source:
         data = held + data
-        # The LF of a last CR may come next.
+        # The LF after a CR at the end may come next.
         held = b"\r" if data.endswith(b"\r") else b""
         yield data[: len(data) - len(held)].replace(b"\r\n", b"\n")
     if held:
         yield held
 
 
-def until_dot(source: "Iterable[bytes]") -> "Iterator[bytes]":
+def stop_at_dot(source: "Iterable[bytes]") -> "Iterator[bytes]":
     """Yield the bytes before the first line that is a lone dot."""
     # A newline before the first byte, which is not part of the message, makes the first line like any other.
     held, skip = b"\n", 1
@@ -53,8 +53,8 @@ def until_dot(source: "Iterable[bytes]") -> "Iterator[bytes]":
     yield held[skip : 1 if held == b"\n." else None]
 
 
-def without_mbox_lines(source: "Iterable[bytes]") -> "Iterator[bytes]":
-    """Yield the bytes without an mbox line on top and the >From lines below it."""
+def remove_mbox_lines(source: "Iterable[bytes]") -> "Iterator[bytes]":
+    """Yield the bytes without an mbox line at the beginning and the >From lines that follow it."""
     held = b""
     found = False
     pieces = iter(source)
@@ -71,15 +71,17 @@ def without_mbox_lines(source: "Iterable[bytes]") -> "Iterator[bytes]":
         yield held
 
 
-def _is_mbox_line(line: bytes, below: bool) -> bool:
-    """Return whether a line is an mbox line, or one `below` it: what has no time of day is text like other text."""
-    if below or len(line) > _MBOX_LINE_MAX:
-        return below and line.startswith(b">From ")
+def _is_mbox_line(line: bytes, follows: bool) -> bool:
+    """Return whether a line is an mbox line, or a >From line if it `follows` one. A `From ` line without a time of day
+    is text.
+    """
+    if follows or len(line) > _MBOX_LINE_MAX:
+        return follows and line.startswith(b">From ")
     return line.startswith(b"From ") and any(
         word[2:3] == b":" and word[:2].isdigit() and word[3:5].isdigit() for word in line.split()[2:]
     )
 
 
-def _may_begin(held: bytes, below: bool) -> bool:
-    start = b">From " if below else b"From "
+def _may_begin(held: bytes, follows: bool) -> bool:
+    start = b">From " if follows else b"From "
     return held.startswith(start) or start.startswith(held)

@@ -1,66 +1,60 @@
-"""Messages out of an mbox (mbox(5)): a line that begins with `From ` comes before each, an empty one after it.
+"""Reads messages from an mbox (mbox(5)): a `From ` line precedes each message, an empty line follows it.
 
-Any such line divides, as qmail's manual has it, and what it says is dropped: git writes hashes there. Lines that
-begin with `>From ` were quoted: mboxrd quotes with one more `>` each line that is `From ` after any number of them, so
-one `>` goes from all of these; mboxo quotes `From ` alone, so it goes from `>From ` alone. Lines end in LF or
-CRLF, and stay as they are.
+As in qmail's manual, any line that begins with `From ` separates messages, and its contents are ignored (git writes
+hashes there). Quoting is undone: mboxrd puts one more `>` before each line that is `From ` after any number of `>`, so
+one `>` is removed from all of these; mboxo quotes `From ` only, so it is removed from `>From ` only. Lines end in LF or
+CRLF, and their ends are kept. Text before the first `From ` line makes one bad message.
 """
 
 import re
 
-from queue_inject.batch.format import BatchReader, End
+from queue_inject.batch.pieces import BatchReader, EndOfMessage, Piece
 from queue_wire.errors import quoted
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from queue_inject.batch.format import Piece
 
 MBOXRD = re.compile(rb"^>(>*From )", re.MULTILINE)
 MBOXO = re.compile(rb"^>(From )", re.MULTILINE)
-# A line is looked at whole. Of a longer one the beginning decides, which is enough for any that somebody wrote.
-LINE_MOST = 65536
+# Up to this length a whole line is examined, of a longer one only the beginning.
+LINE_MAX = 65536
 _FROM = b"From "
 _BLANK = (b"\n", b"\r\n")
 
 
 class MboxReader(BatchReader):
-    """`quoting` is MBOXRD or MBOXO."""
+    """Reads mboxrd or mboxo: `quoting` is MBOXRD or MBOXO."""
 
-    rewritten = True
-
-    def __init__(self, quoting: "re.Pattern[bytes]" = MBOXRD) -> None:
+    def __init__(self, quoting: re.Pattern[bytes] = MBOXRD) -> None:
         self._quoting = quoting
         self._rest = b""
-        # An empty line is held until it is known whether it belongs to the message or comes after it.
+        # An empty line is held until it is known whether it belongs to the message or follows it.
         self._blank = b""
         self._within = False
         self._strange = b""
-        # Within a line that was too long to wait for its end; and whether it goes.
+        # Whether the input is within a line over LINE_MAX, and whether that line is dropped.
         self._middle = False
         self._dropping = False
 
-    def feed(self, data: bytes) -> "list[Piece]":
+    def feed(self, data: bytes) -> list[Piece]:
         pieces: list[Piece] = []
         data = self._rest + data
         if self._middle:
-            data = self._line_goes_on(pieces, data)
+            data = self._continue_line(pieces, data)
         end = data.rfind(b"\n") + 1
         if end:
             self._lines(pieces, data[:end])
         self._rest = data[end:]
-        if len(self._rest) > LINE_MOST:
+        if len(self._rest) > LINE_MAX:
             self._long_line(pieces)
         return pieces
 
-    def finish(self) -> "list[Piece]":
+    def finish(self) -> list[Piece]:
         pieces: list[Piece] = []
         if self._rest:
             self._lines(pieces, self._rest)
         self._end(pieces)
         return pieces
 
-    def _lines(self, pieces: "list[Piece]", block: bytes) -> None:
-        """Take whole lines."""
+    def _lines(self, pieces: list[Piece], block: bytes) -> None:
+        """Read whole lines."""
         place = 0
         if not block.startswith(_FROM):
             place = block.find(b"\n" + _FROM) + 1
@@ -72,7 +66,7 @@ class MboxReader(BatchReader):
             self._within = True
             start = block.find(b"\n", place) + 1
             if not start:
-                return  # The input ends in this line.
+                return  # The input ends within this line.
             if block.startswith(_FROM, start):
                 place = start
                 continue
@@ -81,8 +75,8 @@ class MboxReader(BatchReader):
             if not place:
                 return
 
-    def _text(self, pieces: "list[Piece]", text: bytes) -> None:
-        """Take lines of a message, the last of which may be an empty one."""
+    def _text(self, pieces: list[Piece], text: bytes) -> None:
+        """Read lines of a message, the last of which may be empty."""
         if not self._within:
             text = text.lstrip(b"\r\n")
             if text and not self._strange:
@@ -101,16 +95,16 @@ class MboxReader(BatchReader):
         if text:
             pieces.append(text)
 
-    def _end(self, pieces: "list[Piece]") -> None:
+    def _end(self, pieces: list[Piece]) -> None:
         self._blank = b""
         if self._within:
-            pieces.append(End())
+            pieces.append(EndOfMessage())
         elif self._strange:
-            pieces.append(End(error=f"expected a line that begins with 'From ', got {quoted(self._strange)}"))
+            pieces.append(EndOfMessage(error=f"expected a line that begins with 'From ', got {quoted(self._strange)}"))
         self._within, self._strange = False, b""
 
-    def _long_line(self, pieces: "list[Piece]") -> None:
-        """Take the beginning of a line whose end is not yet there."""
+    def _long_line(self, pieces: list[Piece]) -> None:
+        """Read the beginning of a line that has not ended yet."""
         line, self._rest = self._rest, b""
         self._middle = True
         self._dropping = line.startswith(_FROM)
@@ -120,22 +114,11 @@ class MboxReader(BatchReader):
         else:
             self._text(pieces, line)
 
-    def _line_goes_on(self, pieces: "list[Piece]", data: bytes) -> bytes:
-        """Take what belongs to a long line; return what comes after it."""
+    def _continue_line(self, pieces: list[Piece], data: bytes) -> bytes:
+        """Read the next part of a long line; return the bytes after the line."""
         end = data.find(b"\n") + 1
         line = data[:end] if end else data
         self._middle = not end
         if line and self._within and not self._dropping:
             pieces.append(line)
         return data[end:] if end else b""
-
-
-def quote_mbox(message: bytes, sender: bytes = b"MAILER-DAEMON", rd: bool = True) -> bytes:
-    """Return a message as an mbox has it, with its From_ line (of no date) and the empty line after it.
-
-    A last line without its end gets one: an mbox cannot say that there was none.
-    """
-    pattern = rb"^(>*From )" if rd else rb"^(From )"
-    text = re.sub(pattern, rb">\1", message, flags=re.MULTILINE)
-    end = b"" if not text or text.endswith(b"\n") else b"\n"
-    return b"From " + sender + b" Thu Jan  1 00:00:00 1970\n" + text + end + b"\n"

@@ -1,26 +1,28 @@
-"""Takes a message's header from its first bytes: whole fields, and where the body begins.
+"""Splits the beginning of a message into header fields, and finds where the body begins.
 
-As qmail-inject does: a line that cannot be a field begins the body, with an empty line before it;
-an mbox `From ` line becomes an MBOX-Line field. Nothing of the body is kept or changed.
+As in qmail-inject, a line that cannot be part of a field begins the body, and an empty line is put before it. An mbox
+`From ` line becomes an MBOX-Line field. The body is neither kept nor changed. A header over HEADER_MAX bytes or
+FIELDS_MAX fields raises FormatError.
 """
 
 from queue_wire.errors import FormatError
 
 HEADER_MAX = 16 * 1024 * 1024
 FIELDS_MAX = 100_000
-# Of a field's name and the blanks behind it: a line without a colon so far is text (RFC 5322 section 2.1.1).
+# The length of a field's name with the blanks after it. A line without a colon up to there is text (RFC 5322 section
+# 2.1.1).
 NAME_MAX = 998
 _PRINTABLE = bytes(range(33, 127))
 _MBOX = b"mbox-line"
-# Names as they were written, and in lower case: a batch has the same few in each message.
+# Names as they were written, with their lower case: the messages of a batch have the same few.
 _known_names: dict[bytes, bytes] = {}
 _KNOWN_MAX = 1000
 _KNOWN_SIZE = 80
 
 
 class Field:
-    """name: in lower case, without colon; data: the whole field with its newlines; line: where in the message it
-    begins, 1 being the first line.
+    """name: in lower case, without colon; data: the whole field with its newlines; line: the number of its first line
+    in the message, counted from 1.
     """
 
     __slots__ = ("data", "line", "name")
@@ -35,12 +37,12 @@ class Field:
 
 
 class HeaderReader:
-    """Takes a message as it arrives; at the header's end, `fields` is complete and `body` is what came after it."""
+    """Takes a message in pieces. When the header has ended, `fields` is complete and `body` is what came after it."""
 
     def __init__(self) -> None:
         self.fields: list[Field] = []
         self.body = b""
-        # The field that may still go on: its name, its first line's number, and what of it is no longer at hand.
+        # The field that may continue: its name, the number of its first line, and its lines from earlier pieces.
         self._name: bytes | None = None
         self._begin = 0
         self._held: list[bytes] = []
@@ -52,7 +54,7 @@ class HeaderReader:
         """Return whether the header has ended. Raises FormatError for one over HEADER_MAX or FIELDS_MAX."""
         if self._rest:
             data = self._rest + data
-        # Most headers end with an empty line: then no line of the body is looked at.
+        # Most headers end with an empty line. Then no line of the body is examined.
         blank = data.find(b"\n\n") + 1
         place = blank or data.rfind(b"\n") + 1
         ended = self._take(data, place)
@@ -61,7 +63,7 @@ class HeaderReader:
         if ended is None and blank:
             ended = b"", blank
         if ended is None and self._is_body(data[place : place + NAME_MAX + 1]):
-            # All of a body may be one line: what has come of it says already that it is no field.
+            # The whole body may be one line. Its beginning is enough to see that it is no field.
             ended = b"\n", place
         if ended is not None:
             separator, place = ended
@@ -75,15 +77,15 @@ class HeaderReader:
         return False
 
     def end(self) -> None:
-        """The message has ended before its header did: a last line without newline gets one, unless it is a body."""
+        """End a message that ended within its header. A last line without newline gets one unless it is the body."""
         if self._rest and self.feed(b"\n"):
             self.body = self.body[:-1]
         self._end_field(b"")
 
     def _take(self, data: bytes, size: int) -> tuple[bytes, int] | None:
-        """Take the whole lines data[:size]. Where one begins the body, return what must stand before it, and its place.
+        """Take the lines data[:size]. If one begins the body, return the separator to put before it, and its place.
 
-        Every message of a batch goes through this loop: it does as little as it can for each line.
+        Every message of a batch passes this loop, so it does as little as possible for each line.
         """
         lines = data[:size].split(b"\n")
         lines.pop()
@@ -100,7 +102,7 @@ class HeaderReader:
             if name is not None:
                 self._end_field(data[begin:place])
                 self._name, self._begin = name, self._line
-                # The very object: a field of that name is one like any other.
+                # Compared by identity: a field that is really named mbox-line is an ordinary one.
                 if name is _MBOX:
                     self._held.append(b"MBOX-Line: ")
                 begin = place
@@ -111,7 +113,7 @@ class HeaderReader:
         return None if ended is None else (ended, place)
 
     def _is_body(self, line: bytes) -> bool:
-        """Return whether a line that has only begun can neither be a field nor go on with one."""
+        """Return whether an incomplete line can neither begin a field nor continue one."""
         if len(line) <= NAME_MAX or line.startswith(b"From ") or (self._name is not None and line[:1] in (b" ", b"\t")):
             return False
         return field_name(line) is None
@@ -126,10 +128,10 @@ class HeaderReader:
 
 
 def _begin_line(line: bytes) -> tuple[bytes | None, bytes | None]:
-    """Return the name of the field that begins with this line, or what must stand between it and the header."""
+    """Return the name of the field that this line begins, or None and the separator if the line begins the body."""
     if line in (b"", b"\r"):
         return None, b""
-    # `From : x` is a field (RFC 5322 section 4.5), though qmail-inject takes it for an mbox line.
+    # `From : x` is a field (RFC 5322 section 4.5), although qmail-inject treats it as an mbox line.
     if line.startswith(b"From ") and not line[5:].lstrip(b" \t").startswith(b":"):
         return _MBOX, None
     name = field_name(line)
@@ -142,7 +144,7 @@ def _begin_line(line: bytes) -> tuple[bytes | None, bytes | None]:
 
 
 def field_name(line: bytes) -> bytes | None:
-    """Return the name of a field's first line, in lower case, or None where it is none: printable, then a colon."""
+    """Return the name of the field that a line begins, in lower case, or None: printable characters and a colon."""
     name, colon, _ = line.partition(b":")
     if not colon or len(name) > NAME_MAX:
         return None

@@ -1,26 +1,24 @@
-"""Whose file is next: names in maildrop/ by the user that left them, a name of each user in turn.
+"""The finished files of maildrop/ that wait, in a queue for each user. Users take turns: one file of each.
 
-One user's million files cost another's single one no time, and us 16 bytes each: a name is its 128 bits. There is
-a bound for each user and one for all; what does not fit is found again by a later scan. A name may be in here twice.
+So a user's single file does not wait for another user's million files. A name takes 16 bytes, its 128 random bits. The
+number of names is limited for each user and for all users together; a later scan finds the names that were not kept. A
+name may be in a queue twice.
 """
 
 from collections import deque
+from collections.abc import Container
 
 from queue_wire.maildrop import FINISHED_PREFIX
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Container
-
-# Names: 4 MB for one user, 16 MB for all. Who has only a few always has room for them.
-MOST_OF_ONE = 1 << 18
-MOST_OF_ALL = 1 << 20
-A_FEW = 16
+# Numbers of names: 4 MB for one user, 16 MB for all. There is always room for the first few names of a user.
+USER_MAX = 1 << 18
+TOTAL_MAX = 1 << 20
+FEW = 16
 _WIDTH = 16
 
 
-class Turns:
-    """Finished names that wait, and whose turn it is."""
+class UserQueues:
+    """The waiting names of each user, and the order in which users take turns."""
 
     def __init__(self) -> None:
         self._names: dict[int, bytearray] = {}
@@ -31,10 +29,10 @@ class Turns:
         return self._count
 
     def add(self, uid: int, name: str) -> bool:
-        """Note a name behind the user's others; return whether there was room for it."""
+        """Add a name at the end of the user's queue; return whether there was room for it."""
         names = self._names.get(uid)
         held = len(names) // _WIDTH if names else 0
-        if held >= A_FEW and (held >= MOST_OF_ONE or self._count >= MOST_OF_ALL):
+        if held >= FEW and (held >= USER_MAX or self._count >= TOTAL_MAX):
             return False
         if names is None:
             names = self._names[uid] = bytearray()
@@ -44,7 +42,7 @@ class Turns:
         return True
 
     def put_back(self, uid: int, name: str) -> None:
-        """Let a name that was taken be the next one again."""
+        """Put a name that was taken back, so that it is the next one again."""
         names = self._names.setdefault(uid, bytearray())
         names[:0] = bytes.fromhex(name[len(FINISHED_PREFIX) :])
         self._count += 1
@@ -52,11 +50,8 @@ class Turns:
             self._order.remove(uid)
         self._order.appendleft(uid)
 
-    def next(self, but: "Container[int]" = ()) -> tuple[int, str] | None:
-        """Return the next user's next name, and go on to the user after; None where nobody has one.
-
-        Users in `but` are passed over.
-        """
+    def next(self, but: Container[int] = ()) -> tuple[int, str] | None:
+        """Take the first name of the user whose turn it is; None if there is none. Users in `but` are skipped."""
         for _ in range(len(self._order)):
             uid = self._order.popleft()
             if uid in but:
@@ -73,8 +68,8 @@ class Turns:
             return uid, name
         return None
 
-    def forget_crowds(self) -> None:
-        """Forget the names of those who have more than a few: a scan that begins now finds them all again."""
-        for uid in [uid for uid, names in self._names.items() if len(names) > A_FEW * _WIDTH]:
+    def forget_long(self) -> None:
+        """Forget the queues with more than a few names, before a scan that finds them all again."""
+        for uid in [uid for uid, names in self._names.items() if len(names) > FEW * _WIDTH]:
             self._count -= len(self._names.pop(uid)) // _WIDTH
             self._order.remove(uid)

@@ -1,4 +1,7 @@
-"""Which writer a user may use: the queue's, or that of maildrop/ (DESIGN: accounts), or a program in their place."""
+"""Chooses where a message goes: into the queue, into maildrop/, or to a program named by the environment.
+
+The owner of queue/ writes to the queue, and root becomes that owner first. Any other user leaves mail in maildrop/.
+"""
 
 import os
 
@@ -13,14 +16,15 @@ FILTERS = ("QUEUE_ENQUEUE", "QMAILQUEUE")
 
 
 def open_writer(home: Home, filters: bool = False) -> Writer:
-    """Return the writer that this user may use; root first becomes queue/'s owner. Raises QueueTrouble.
+    """Return the writer for this user; root becomes the owner of queue/ first. Raises QueueTrouble.
 
-    The injector on record stays the real user id that the program was started with. With `filters`, a program that the
-    environment names gets the message instead; queue-enqueue, which such programs end by running, never asks for that.
+    The uid on record stays the real user id that the program was started with. With `filters`, a program that the
+    environment names gets the message instead. queue-enqueue never asks for that, since such programs run it to queue
+    the message.
     """
     for variable in FILTERS if filters else ():
         if program := trusted_variable(variable):
-            # Imported here because it costs half as much as all the rest.
+            # Imported here because it takes half as long as everything else together.
             from queue_inject.filter import FilterWriter
 
             return FilterWriter(home, variable, program)
@@ -41,6 +45,6 @@ def open_writer(home: Home, filters: bool = False) -> Writer:
     try:
         layout = open_layout(home.queue)
     except Failure as failure:
-        # How many directories there are is the queue's configuration.
+        # The number of directories is part of the queue's configuration.
         raise QueueTrouble(CONFIG, str(failure)) from failure
     return QueueWriter(home, layout, uid)

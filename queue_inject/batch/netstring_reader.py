@@ -1,31 +1,26 @@
-"""Messages as pairs of netstrings: the message, then its envelope as queue-enqueue has it on descriptor 1.
+"""Reads messages as pairs of netstrings: the message, then its envelope as queue-enqueue reads it on descriptor 1.
 
     LENGTH:MESSAGE,LENGTH:F<sender>\\0T<recipient>\\0...\\0,LENGTH:MESSAGE,...
 
-Line feeds between netstrings are passed over, so that a person can make a batch. A pair whose envelope is wrong is a
-bad message; where a length or a comma is wrong, nobody can tell where the next one begins.
+Line feeds between netstrings are ignored, so that a person can write a batch. A wrong envelope makes one bad message.
+After a wrong length or comma the rest is unreadable, since nobody can tell where the next netstring begins.
 """
 
-from queue_inject.batch.format import BatchReader, End, Lost
-from queue_wire.envelope import EnvelopeReader, check_address
+from queue_inject.batch.pieces import BatchReader, EndOfMessage, Piece, Unreadable
+from queue_wire.envelope import EnvelopeReader
 from queue_wire.errors import FormatError, quoted
-from queue_wire.netstring import pack_netstring
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from queue_inject.batch.format import Piece
-
-# 18 digits are more than any disk holds.
-_PREFIX_MOST = 18
+# A length of more digits is more than any disk holds.
+_DIGITS_MAX = 18
 
 
 class NetstringBatchReader(BatchReader):
-    """Holds a length, or the recipients of one message."""
+    """Keeps at most a length, or the recipients of one message."""
 
     def __init__(self) -> None:
         self._rest = b""
         self._lost = False
-        # Bytes to come of the netstring that is being read; -1 where its length is still to come.
+        # The bytes of the current netstring that are still to come, or -1 before its length is known.
         self._left = -1
         self._in_envelope = False
         self._begin_envelope()
@@ -35,30 +30,30 @@ class NetstringBatchReader(BatchReader):
         self._found: tuple[bytes, list[bytes]] | None = None
         self._error = ""
 
-    def feed(self, data: bytes) -> "list[Piece]":
+    def feed(self, data: bytes) -> list[Piece]:
         pieces: list[Piece] = []
         if not self._lost:
             try:
                 self._parse(pieces, self._rest + data)
             except FormatError as error:
-                pieces.append(Lost(str(error)))
+                pieces.append(Unreadable(str(error)))
                 self._lost, self._rest = True, b""
         return pieces
 
-    def finish(self) -> "list[Piece]":
+    def finish(self) -> list[Piece]:
         if self._lost or (self._left < 0 and not self._in_envelope and not self._rest):
             return []
         self._lost = True
         what = "envelope" if self._in_envelope else "message"
-        return [Lost(f"the input ends in the middle of the netstring that is its {what}")]
+        return [Unreadable(f"the input ends in the middle of the netstring that is its {what}")]
 
-    def _parse(self, pieces: "list[Piece]", data: bytes) -> None:
+    def _parse(self, pieces: list[Piece], data: bytes) -> None:
         place, size = 0, len(data)
         while True:
             if self._left < 0:
                 while data.startswith(b"\n", place):
                     place += 1
-                digits = _count_digits(data[place : place + _PREFIX_MOST + 1])
+                digits = _count_digits(data[place : place + _DIGITS_MAX + 1])
                 if digits < 0:
                     break
                 self._left, place = int(data[place : place + digits]), place + digits + 1
@@ -79,7 +74,7 @@ class NetstringBatchReader(BatchReader):
             self._in_envelope = not self._in_envelope
         self._rest = data[place:]
 
-    def _take(self, pieces: "list[Piece]", data: bytes) -> None:
+    def _take(self, pieces: list[Piece], data: bytes) -> None:
         if not self._in_envelope:
             pieces.append(data)
         elif not self._error:
@@ -93,26 +88,23 @@ class NetstringBatchReader(BatchReader):
             if self._found is not None and self._envelope.rest:
                 self._error = "envelope: something follows its closing NUL"
 
-    def _end(self) -> End:
+    def _end(self) -> EndOfMessage:
         if self._error:
-            return End(error=self._error)
+            return EndOfMessage(error=self._error)
         if self._found is None:
-            return End(error="envelope: it ends without its closing NUL")
+            return EndOfMessage(error="envelope: it ends without its closing NUL")
         sender, recipients = self._found
-        return End(sender, recipients) if recipients else End(error="envelope: it has no recipients")
+        return EndOfMessage(sender, recipients) if recipients else EndOfMessage(error="envelope: it has no recipients")
 
 
 def _count_digits(head: bytes) -> int:
-    """Return how long the length is that begins here, -1 where its colon is still to come. Raises FormatError."""
+    """Return the number of digits of the length that begins here, or -1 if its colon is yet to come.
+
+    Raises FormatError.
+    """
     for place, byte in enumerate(head):
         if byte == 0x3A and place:
             return place
-        if not 0x30 <= byte <= 0x39 or place == _PREFIX_MOST or (place and head[0] == 0x30):
+        if not 0x30 <= byte <= 0x39 or place == _DIGITS_MAX or (place and head[0] == 0x30):
             raise FormatError(f"netstring: no length: {quoted(head[: place + 1])}")
     return -1
-
-
-def pack_pair(sender: bytes, recipients: list[bytes], message: bytes) -> bytes:
-    """Return one message of such a batch. Raises FormatError for what cannot be an address."""
-    parts = [b"F%s\0" % check_address(sender), *[b"T%s\0" % check_address(each) for each in recipients], b"\0"]
-    return pack_netstring(message) + pack_netstring(b"".join(parts))

@@ -1,4 +1,4 @@
-"""sendmail -bp (mailq) and -q: queuectl list and queuectl flush, run beside this program."""
+"""sendmail -bp (mailq) and -q: runs `queuectl list` and `queuectl flush`."""
 
 import os
 import subprocess
@@ -10,23 +10,23 @@ from queue_base.programs import command
 from queue_base.signals import keep_children
 from queue_inject.sendmail.exit_codes import TEMPORARY, USAGE, NoPermission
 
-# What Postfix's and Sendmail's mailq say; scripts look for it.
+# The text of Postfix's and Sendmail's mailq. Scripts look for it.
 EMPTY = b"Mail queue is empty\n"
 _CHUNK = 65536
 
 
 def list_queue(home: Home) -> int:
-    """Print the queue, a line a message. Return an exit code; raises NoPermission, Temporary."""
+    """Print the queue, one line for each message; return an exit code. Raises NoPermission, Temporary."""
     return _run_queuectl(home, ["list"], EMPTY)
 
 
 def flush_queue(home: Home, arguments: list[str]) -> int:
-    """Have mail tried now; `arguments` say which. Return an exit code; raises NoPermission, Temporary."""
+    """Have deferred mail tried now, chosen by `arguments`; return an exit code. Raises NoPermission, Temporary."""
     return _run_queuectl(home, ["flush", *arguments], b"")
 
 
 def _run_queuectl(home: Home, arguments: list[str], nothing: bytes) -> int:
-    """Pass queuectl's output on, or print `nothing` where there is none; what went wrong it says itself."""
+    """Pass on the output of queuectl, or print `nothing` if it is empty. queuectl reports its failures itself."""
     if os.path.isdir(home.queue) and not os.access(home.queue, os.R_OK | os.X_OK):
         raise NoPermission(f"unable to open {home.queue}: permission denied; root or its owner may")
     words = command("queuectl", home, *arguments)
@@ -38,7 +38,7 @@ def _run_queuectl(home: Home, arguments: list[str], nothing: bytes) -> int:
         if empty and child.returncode == 0:
             write_all(1, nothing)
     except BrokenPipeError:
-        # Whoever read our output has enough, as `mailq | head` does.
+        # The reader of our output has enough, as in `mailq | head`.
         return 0
     except OSError as error:
         raise Temporary(f"unable to run {words[1]}: {reason(error)}; try again") from error
@@ -46,7 +46,7 @@ def _run_queuectl(home: Home, arguments: list[str], nothing: bytes) -> int:
 
 
 def _copy(handle: int) -> bool:
-    """Copy a descriptor to stdout as it comes; return whether it had nothing."""
+    """Copy a descriptor to stdout; return whether it was empty."""
     empty = True
     while data := os.read(handle, _CHUNK):
         empty = False
