@@ -1,6 +1,10 @@
-"""What every test run needs: tests marked `exhaustive` run only with --exhaustive, and none changes our umask."""
+"""What every test run needs: its fixtures, its options, and what it tells at its end.
+
+Tests marked `exhaustive` run only with --exhaustive. No test may change the umask of its process.
+"""
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from queue_base.home import Home
-from support import saying
+from support import fast, run_report, saying
 from support.home import make_home
 from support.send.control import wait_for_backlog
 from support.send.scripted_send import ScriptedSend
@@ -59,6 +63,11 @@ def spark() -> Iterator["SparkSession"]:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(saying)
+    config.pluginmanager.register(run_report)
+    config.pluginmanager.register(fast)
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        # A shell ignores it for a command in the background, and the programs under test would inherit that.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if hasattr(config, "workerinput"):  # One of the processes of pytest-xdist.
         config.pluginmanager.register(SideBySide())
         allow_time()
@@ -66,6 +75,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--exhaustive", action="store_true", help="run the tests that take minutes, too")
+    parser.addoption("--fast", action="store_true", help="run only the test files that start no process")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -74,7 +84,4 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.timeout(EXHAUSTIVE_SECONDS))
     if config.getoption("--exhaustive"):
         return
-    left_out = [item for item in items if item.get_closest_marker("exhaustive")]
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in left_out]
+    run_report.leave_out(config, items, [item for item in items if item.get_closest_marker("exhaustive")])
