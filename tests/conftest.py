@@ -6,14 +6,12 @@ Tests marked `exhaustive` run only with --exhaustive. No test may change the uma
 import os
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from queue_base.home import Home
-from support import fast, run_report, saying
-from support.home import make_home
+from support import fast, homes, run_report, saying
 from support.send.control import wait_for_backlog
 from support.send.scripted_send import ScriptedSend
 from support.side_by_side import SideBySide, allow_time
@@ -38,12 +36,6 @@ def same_umask() -> Iterator[None]:
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Home:
-    """Return a fresh home with three buckets. A test file that needs another kind has a `home` of its own."""
-    return make_home(tmp_path / "home", split=3)
-
-
-@pytest.fixture
 def send(home: Home) -> Iterator[ScriptedSend]:
     """Yield a queue-send on that home whose peers the test plays, with its backlog read: mail is new by its notice."""
     with ScriptedSend(home) as running:
@@ -62,9 +54,8 @@ def spark() -> Iterator["SparkSession"]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.pluginmanager.register(saying)
-    config.pluginmanager.register(run_report)
-    config.pluginmanager.register(fast)
+    for plugin in (saying, run_report, fast, homes):
+        config.pluginmanager.register(plugin)
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         # A shell ignores it for a command in the background, and the programs under test would inherit that.
         signal.signal(signal.SIGINT, signal.default_int_handler)

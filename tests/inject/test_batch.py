@@ -13,7 +13,6 @@ from queue_inject.batch.group import GROUP
 from queue_inject.batch.mbox import quote_mbox
 from queue_inject.batch.netstrings import pack_pair
 from queue_wire.ids import unpack_long_id
-from support.home import make_home
 from support.inject.batches import (
     BAD,
     FORMATS,
@@ -29,11 +28,6 @@ from support.inject.batches import (
 )
 from support.inject.injectors import USER, as_user, inject, is_empty, only, queued, run, shared_home, states
 from support.suite import program as executable
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return make_home(tmp_path / "home")
 
 
 @pytest.mark.parametrize("form", FORMATS)

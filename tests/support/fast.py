@@ -13,7 +13,7 @@ import pytest
 _TESTS = Path(__file__).resolve().parents[1]
 WAITING = {"asyncio", "multiprocessing", "pyspark", "socket", "subprocess", "threading"}
 # Fixtures of conftest.py that start a process.
-_FIXTURES = {"send", "spark", "site", "good"}
+_FIXTURES = {"send", "spark"}
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
