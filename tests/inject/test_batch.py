@@ -10,7 +10,6 @@ from queue_base.home import Home
 from queue_base.layout import open_layout
 from queue_inject.batch.injector import GROUP
 from queue_wire.ids import unpack_long_id
-from support.home import make_home
 from support.inject.batches import (
     BAD,
     FORMATS,
@@ -27,11 +26,6 @@ from support.inject.batches import (
 from support.inject.injectors import USER, as_user, inject, is_empty, only, queued, run, shared_home, states
 from support.inject.packing import pack_bsmtp, pack_pair, quote_mbox
 from support.suite import program as executable
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return make_home(tmp_path / "home")
 
 
 @pytest.mark.parametrize("form", FORMATS)

@@ -19,7 +19,6 @@ from support.faults.crash_model import Crash
 from support.faults.crash_place import Place
 from support.faults.strace import read_trace, strace_command
 from support.faults.traced import run_traced
-from support.home import make_home
 from support.inject.batches import (
     FORMATS,
     batch_command,
@@ -36,11 +35,6 @@ from support.suite import program, wait_until
 
 SYNCS = ("fsync", "fdatasync", "syncfs", "sync")
 WHOLE = ("syncfs", "sync")
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return make_home(tmp_path / "home")
 
 
 @pytest.mark.parametrize("form", FORMATS)

@@ -23,11 +23,6 @@ from support.servers.smtp_server import SmtpServer
 TEXT = b"Subject: hello\n\nA message.\n"
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> RemoteHome:
-    return RemoteHome(tmp_path, timeoutconnect="5", timeoutremote="20")
-
-
 def test_a_message_that_cannot_be_opened_is_deferred(home: RemoteHome) -> None:
     with RemoteDaemon(home) as daemon:
         report = daemon.deliver(b"mess/0/99", b"to@b.example", b"also@b.example")
