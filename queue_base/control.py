@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeVar
 
+    from queue_wire.control.rewrite import Rules
+
     Value = TypeVar("Value")
 
 
@@ -91,3 +93,18 @@ def read_map(home: Home, name: str) -> dict[bytes, bytes] | None:
     """Return a control file's `key:value` lines, keys in lower case, None where there is no file."""
     data = read_control(home, name)
     return None if data is None else unpack_map(data)
+
+
+def read_rules(home: Home) -> "Rules":
+    """Return the rules in control/: me, envnoathost, locals, percenthack, virtualdomains (qmail-send(8))."""
+    # Imported here because queue-inject reads control files too, and must not load typing.
+    from queue_wire.control.rewrite import Rules
+
+    me = read_me(home)
+    hosts = read_set(home, "locals")
+    return Rules(
+        envnoathost=read_line(home, "envnoathost", me),
+        locals=frozenset([me.lower()]) if hosts is None else hosts,
+        percenthack=read_set(home, "percenthack") or frozenset(),
+        virtualdomains=read_map(home, "virtualdomains") or {},
+    )

@@ -5,9 +5,28 @@ is not a Failure is a bug: it keeps its traceback.
 """
 
 import os
+import sys
+
+from queue_wire.errors import AddressTooLong, FormatError
 
 PERMANENT = 100
 TEMPORARY = 111
+# 11 to 40 are permanent, all others may pass. 31, refused for good, is never used: no message is judged here.
+TOO_LONG = 11
+NO_MEMORY = 51
+TIMEOUT = 52
+WRITE = 53
+READ = 54
+CONFIG = 55
+HOME_TROUBLE = 61
+QUEUE_TROUBLE = 62
+PID_TROUBLE = 63
+MESS_TROUBLE = 64
+INTD_TROUBLE = 65
+TODO_TROUBLE = 66
+REFUSED = 71
+BUG = 81
+BAD_ENVELOPE = 91
 
 
 class Failure(Exception):
@@ -30,6 +49,15 @@ class Usage(Permanent):
     """The command line is wrong."""
 
 
+class QueueTrouble(Failure):
+    """A message could not be put in the queue; `code` is qmail-queue's exit code for it."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+        self.exit_code = PERMANENT if 11 <= code <= 40 else TEMPORARY
+
+
 def reason(error: OSError) -> str:
     """Return why a system call failed, as strerror says it, in lower case."""
     if error.errno is None:
@@ -44,3 +72,21 @@ def complain(program: str, text: str) -> None:
         os.write(2, line.encode("utf-8", "backslashreplace") + b"\n")
     except OSError:
         pass  # Nobody reads our stderr; the exit code still tells.
+
+
+def explain(program: str, error: BaseException) -> int:
+    """Say on stderr, in one line, why a message could not be taken; return qmail-queue's exit code for it."""
+    if isinstance(error, Failure):
+        code, text = (error.code if isinstance(error, QueueTrouble) else CONFIG), str(error)
+    elif isinstance(error, FormatError):
+        code = TOO_LONG if isinstance(error, AddressTooLong) else BAD_ENVELOPE
+        text = f"unable to use the envelope: {error}; nothing was queued"
+    elif isinstance(error, MemoryError):
+        code, text = NO_MEMORY, "unable to take the message: out of memory; nothing was queued"
+    elif isinstance(error, KeyboardInterrupt):
+        code, text = READ, "unable to take the message: interrupted"
+    else:
+        sys.excepthook(type(error), error, error.__traceback__)
+        code, text = BUG, "unable to take the message: this is a bug; please report it with the lines above"
+    complain(program, f"fatal: {text}")
+    return code

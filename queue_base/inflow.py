@@ -13,7 +13,7 @@ import time
 
 from queue_base.control import read_size
 from queue_base.durable import write_all
-from queue_base.errors import Temporary
+from queue_base.errors import CONFIG, REFUSED, WRITE, QueueTrouble, Temporary
 from queue_base.home import Home
 from queue_base.layout import FILE_MODE
 
@@ -21,6 +21,9 @@ from queue_base.layout import FILE_MODE
 LEAST_FREE = 16 << 20
 # A message takes up to six files; Exim wants 100.
 LEAST_INODES = 1000
+# Postfix's in_flow_delay. Each injector waits between half of it and all of it, so that they come apart.
+SLOW_SECONDS = 1.0
+LATER = "try again later"
 # How far ahead a mark is set, in seconds. One that is further ahead is of a clock that was wrong, and does not count.
 MARK_SECONDS = 10.0
 
@@ -104,3 +107,61 @@ def slow_mark(home: Home) -> Mark:
 def refuse_mark(home: Home) -> Mark:
     """Return the mark that asks them to take nothing; while it is set, the other one is too."""
     return Mark(home, "refuse")
+
+
+class Intake:
+    """`path` is a directory on the file system that takes the messages."""
+
+    __slots__ = ("_home", "_least", "_refuse", "_slow", "path")
+
+    def __init__(self, home: Home, path: str) -> None:
+        self._home = home
+        self._least: int | None = None
+        self._refuse = refuse_mark(home)
+        self._slow = slow_mark(home)
+        self.path = path
+
+    def admit(self) -> None:
+        """Wait for a moment if queue-todo asks for it; call it before each group of drafts that share a commit.
+
+        Raises QueueTrouble where it asks to take nothing.
+        """
+        self._least = None
+        if not self._slow.holds():
+            return
+        if self._refuse.holds():
+            raise QueueTrouble(REFUSED, f"unable to queue message: todo/ of {self._home.queue} is behind; {LATER}")
+        time.sleep(SLOW_SECONDS * (0.5 + os.urandom(1)[0] / 512))
+
+    def check(self, place: str | int | None = None, coming: int = 0) -> None:
+        """Raise QueueTrouble where the disk is short, or would be with `coming` bytes more.
+
+        `place` is a path or descriptor there, by default `path`.
+        """
+        if self._least is None:
+            try:
+                self._least = read_least(self._home)
+            except Temporary as error:
+                raise QueueTrouble(CONFIG, f"unable to queue message: {error}; {LATER}") from error
+        shortage = find_shortage(self.path if place is None else place, self.path, self._least, coming)
+        if shortage:
+            raise QueueTrouble(WRITE, f"unable to queue message: the disk is almost full: {shortage}; {LATER}")
+
+    def closed(self) -> str | None:
+        """Return what is wrong where the disk is short, or its limit unknown; reads the control file, never waits."""
+        self._least = None
+        try:
+            self._least = read_least(self._home)
+        except Temporary as error:
+            return str(error)
+        return find_shortage(self.path, self.path, self._least)
+
+    @property
+    def slow(self) -> bool:
+        """Whether queue-todo asks to wait."""
+        return self._slow.holds()
+
+    @property
+    def refused(self) -> bool:
+        """Whether it asks to take nothing."""
+        return self._refuse.holds()

@@ -5,9 +5,9 @@ import fcntl
 import os
 import stat
 
-from queue_base.beneath import Unfit, open_below
 from queue_base.errors import Permanent, Temporary, reason
 from queue_base.home import Home
+from queue_base.safe_open import UnsafePath, open_below
 
 _NAME = "lock/sendmutex"
 
@@ -20,7 +20,7 @@ def take_sendmutex(home: Home) -> int:
     path = f"{home.queue}/{_NAME}"
     try:
         handle = _open(home)
-    except Unfit as error:
+    except UnsafePath as error:
         raise Permanent(f"unable to open {path}: {error}; put a file of the queue's owner in its place") from error
     except OSError as error:
         raise Temporary(f"unable to open {path}: {reason(error)}") from error
@@ -35,7 +35,7 @@ def take_sendmutex(home: Home) -> int:
 
 
 def _open(home: Home) -> int:
-    """Return the file, open for writing, made where it is missing. Raises OSError, Unfit.
+    """Return the file, open for writing, made where it is missing. Raises OSError, UnsafePath.
 
     Root opens it before it is the owner of the queue, and that owner may put anything in its place.
     """
@@ -51,7 +51,7 @@ def _open(home: Home) -> int:
     except OSError as error:
         # A FIFO that nobody reads, or a socket.
         if error.errno == errno.ENXIO:
-            raise Unfit("not a regular file") from error
+            raise UnsafePath("not a regular file") from error
         raise
     found = os.fstat(handle)
     # A second name may be that of anybody's file, whom the lock would hinder; a backup's copies by link are ours.
@@ -63,4 +63,4 @@ def _open(home: Home) -> int:
     else:
         return handle
     os.close(handle)
-    raise Unfit(why)
+    raise UnsafePath(why)

@@ -9,9 +9,7 @@ Commit's sync.
 import os
 
 from queue_base.durable import Commit, read_file
-from queue_base.layout import FILE_MODE, Layout
-from queue_base.leftovers import leftover_birth
-from queue_base.states import is_there
+from queue_base.layout import FILE_MODE, Layout, files_beside_mess, is_there
 
 DELETED = b"deleted by the administrator; it ends when nothing of it is in flight"
 RETURNED = b"returned by the administrator; it bounces when nothing of it is in flight"
@@ -38,6 +36,20 @@ def birth_of(layout: Layout, message: int) -> int | None:
         except FileNotFoundError:
             continue
     return leftover_birth(layout, message)
+
+
+def leftover_birth(layout: Layout, message: int) -> int | None:
+    """Return what names the rest of a message that has lost its text: the mtime of one of its files, in microseconds.
+
+    None where nothing is left, and where mess/B/I is there. Raises OSError.
+    """
+    for path in (layout.mess(message), *files_beside_mess(layout, message)):
+        try:
+            found = os.lstat(path)
+        except FileNotFoundError:
+            continue
+        return None if path == layout.mess(message) else found.st_mtime_ns // 1000
+    return None
 
 
 def is_marked(layout: Layout, kind: str, message: int) -> bool:

@@ -14,8 +14,7 @@ import os
 from collections.abc import Iterable
 
 from queue_base.durable import Commit
-from queue_base.layout import Layout
-from queue_base.states import Presence, is_there
+from queue_base.layout import Layout, Presence, is_there
 from queue_wire.errors import FormatError
 from queue_wire.ids import unpack_id
 

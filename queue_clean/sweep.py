@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from queue_base.errors import reason
-from queue_base.layout import Layout
+from queue_base.layout import Layout, Presence
 from queue_base.removal import remove_messages
-from queue_base.states import Presence
 from queue_wire.errors import FormatError
 from queue_wire.ids import unpack_id
 

@@ -6,8 +6,7 @@ other that it may be taken later. For each failure there is one line on stderr a
 
 import os
 
-from queue_base.draft import READ, QueueTrouble, explain
-from queue_base.errors import Usage
+from queue_base.errors import READ, QueueTrouble, Usage, explain
 from queue_base.home import Home, take_help, take_home
 from queue_inject.opening import open_writer
 from queue_inject.source import Deadline, Source, guard_descriptors

@@ -12,7 +12,7 @@ import sys
 from queue_base.durable import write_all
 from queue_base.errors import PERMANENT, TEMPORARY, Failure, Permanent, Temporary, Usage, complain, reason
 from queue_base.home import find_home, take_help
-from queue_base.programs import command
+from queue_base.processes import command
 from queue_base.signals import keep_children
 
 _STOP = 99

@@ -10,7 +10,7 @@ import time
 from queue_base.accounts import Owner, become, queue_owner
 from queue_base.errors import Failure, Permanent, Temporary, reason
 from queue_base.home import Home
-from queue_base.programs import program_path
+from queue_base.processes import program_path
 from queue_local.environment import Lines, Site, make_environment
 from queue_local.follow import Delivery, count_text, follow
 from queue_local.headers import delivered_to, from_line, header_has, return_path

@@ -10,9 +10,8 @@ import fcntl
 import os
 
 from queue_base.accounts import become_reader, queue_owner
-from queue_base.draft import QueueTrouble
 from queue_base.durable import write_all
-from queue_base.errors import Failure, Temporary, complain, reason
+from queue_base.errors import Failure, QueueTrouble, Temporary, complain, reason
 from queue_base.home import Home
 from queue_base.layout import open_layout
 from queue_base.writer import QueueDraft, QueueWriter

@@ -4,10 +4,10 @@ import os
 import select
 
 from queue_base.accounts import queue_owner
-from queue_base.beneath import open_file_below
 from queue_base.errors import Temporary, reason
 from queue_base.home import Home
 from queue_base.pipes import PeerLost, read_available
+from queue_base.safe_open import open_file_below
 from queue_wire.errors import FormatError
 from queue_wire.job import Job, unpack_job
 from queue_wire.netstring import NetstringReader

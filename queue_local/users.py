@@ -6,8 +6,7 @@ import time
 
 from queue_base.errors import Temporary, complain
 from queue_base.home import Home
-from queue_base.users import UsersTrouble
-from queue_base.whose import whose_mailbox
+from queue_base.users import UsersTrouble, look_up_mailbox
 from queue_wire.dotqmail import FORWARD, Instruction
 from queue_wire.mailbox import ASSIGNED, Account, Mailbox
 
@@ -22,7 +21,7 @@ _last_alert = mmap.mmap(-1, 8)
 def find_recipient(home: Home, local: bytes) -> Mailbox:
     """Return the mailbox of a local part. Raises Temporary, with an alert on stderr where users/cdb is the trouble."""
     try:
-        mailbox = whose_mailbox(home, local, os.geteuid())
+        mailbox = look_up_mailbox(home, local, os.geteuid())
     except UsersTrouble as error:
         _alert(f"alert: {error.what}; local mail is deferred until it is mended, or made by queuectl users build")
         raise

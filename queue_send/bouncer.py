@@ -16,7 +16,7 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 
 from queue_base.errors import reason
-from queue_base.states import is_there
+from queue_base.layout import is_there
 from queue_send.bounce import BounceFacts, compose_steps
 from queue_send.injecting import Entry, Injecting, Mail, Steps
 from queue_send.run import Run

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from queue_base.durable import write_all
 from queue_base.errors import reason
-from queue_base.programs import command
+from queue_base.processes import command
 from queue_send.run import Run
 from queue_wire.errors import FormatError
 

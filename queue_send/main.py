@@ -10,7 +10,7 @@ import signal
 import time
 from typing import Protocol
 
-from queue_base import wiring
+from queue_base import processes
 from queue_base.errors import Failure, Temporary, Usage, complain
 from queue_base.home import Home, take_daemon_home
 from queue_base.layout import open_layout
@@ -56,22 +56,26 @@ class Sender:
     def __init__(self, home: Home) -> None:
         self._signals = Signals(signal.SIGTERM, signal.SIGINT, signal.SIGALRM, signal.SIGHUP)
         # queue-start has kept these for us.
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, wiring.KEPT_SIGNALS)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, processes.KEPT_SIGNALS)
         layout = open_layout(home.queue)
         self._run = Run(home, Log())
         self._bouncer = Bouncer(self._run)
         self._delays = Delays(self._run)
-        self._cleaner = Cleaner(self._run, wiring.CLEAN_IDS, wiring.CLEAN_ANSWERS)
+        self._cleaner = Cleaner(self._run, processes.CLEAN_IDS, processes.CLEAN_ANSWERS)
         self._messages = Messages(self._run, layout, self._bouncer, self._delays, self._cleaner)
         self._channels = [
-            Channel(self._run, self._messages, "local", "queue-local", wiring.LOCAL_JOBS, wiring.LOCAL_REPORTS, True),
-            Channel(self._run, self._messages, "remote", "queue-remote", wiring.REMOTE_JOBS, wiring.REMOTE_REPORTS),
+            Channel(
+                self._run, self._messages, "local", "queue-local", processes.LOCAL_JOBS, processes.LOCAL_REPORTS, True
+            ),
+            Channel(
+                self._run, self._messages, "remote", "queue-remote", processes.REMOTE_JOBS, processes.REMOTE_REPORTS
+            ),
         ]
         arrive = self._messages.arrive
         self._todo = Notices(
-            self._run, "queue-todo", wiring.TODO_NOTICES, wiring.TODO_COMMANDS, arrive, self._announce
+            self._run, "queue-todo", processes.TODO_NOTICES, processes.TODO_COMMANDS, arrive, self._announce
         )
-        self._pickup = Notices(self._run, "queue-pickup", wiring.PICKUP_NOTICES, None, arrive)
+        self._pickup = Notices(self._run, "queue-pickup", processes.PICKUP_NOTICES, None, arrive)
         backlog = Backlog(self._run, layout, self._messages)
         self._messages.orders.attach(self._todo.reread)
         answering = Answering(self._run, self._messages, self._channels, self._bouncer, self._cleaner)
@@ -141,13 +145,13 @@ class Sender:
 
 def take_descriptors(home: Home) -> None:
     """Check that queue-start left its pipes, and keep them from our children. Raises Failure."""
-    for descriptor in range(wiring.LOCAL_JOBS, wiring.SENDMUTEX):
+    for descriptor in range(processes.LOCAL_JOBS, processes.SENDMUTEX):
         try:
             os.set_inheritable(descriptor, False)
         except OSError as error:
             raise Usage(f"unable to use descriptor {descriptor}: not open; queue-start starts queue-send") from error
     try:
-        os.set_inheritable(wiring.SENDMUTEX, False)
+        os.set_inheritable(processes.SENDMUTEX, False)
     except OSError:
         # Started by hand with pipes but no lock: take it ourselves, and hold it until we end.
         take_sendmutex(home)

@@ -3,9 +3,9 @@
 import random
 import time
 
+from queue_base.disk_thread import DiskThread
 from queue_base.errors import Failure
 from queue_base.home import Home
-from queue_base.syncing import Syncing
 from queue_send.again import Again
 from queue_send.clock import Clock
 from queue_send.controls import Controls, find_idle_lines, read_controls
@@ -26,7 +26,7 @@ class Run:
         self._warn()
         self._load_tables()
         self.clock = Clock()
-        self.syncing = Syncing()
+        self.syncing = DiskThread()
         self.again = Again(log)
         self._turn_ends = float("inf")
         self.deliveries = 0

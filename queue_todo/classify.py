@@ -24,8 +24,7 @@ from typing import NamedTuple
 
 from queue_base.durable import Commit, write_all
 from queue_base.errors import reason
-from queue_base.layout import FILE_MODE, Layout
-from queue_base.states import is_there
+from queue_base.layout import FILE_MODE, Layout, is_there
 from queue_wire.control.rewrite import Rules, split_recipients
 from queue_wire.envelope import TodoReader, pack_info
 from queue_wire.errors import FormatError

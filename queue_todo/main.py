@@ -13,11 +13,11 @@ import select
 import signal
 import time
 
+from queue_base.control import read_rules
 from queue_base.errors import Failure, complain, reason
 from queue_base.home import Home, take_daemon_home
 from queue_base.layout import Layout, open_layout
 from queue_base.pipes import OutPipe, PeerLost, read_available
-from queue_base.rules import read_rules
 from queue_base.signals import ignore
 from queue_base.trigger import Trigger
 from queue_base.watch import Watch

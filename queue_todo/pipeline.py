@@ -1,6 +1,6 @@
 """Groups on their way from todo/ to queue-send: prepared, told of in the log, finished, announced.
 
-The thread of Syncing works on the disk, one piece of work after the other; the loop hands it out, and never waits. A
+The thread of DiskThread works on the disk, one piece of work after the other; the loop hands it out, and never waits. A
 group whose lines queue-send has yet to write to the log waits for that, and the next one is prepared meanwhile.
 Large envelopes stand in a line of their own: a slice of one, then a group of the others, in turn, so that nobody's mail
 waits for somebody else's hundred thousand recipients.
@@ -11,10 +11,10 @@ from collections import deque
 from collections.abc import Callable
 from itertools import chain
 
+from queue_base.disk_thread import DiskThread, Result
 from queue_base.errors import reason
 from queue_base.layout import Layout
 from queue_base.pipes import OutPipe
-from queue_base.syncing import Result, Syncing
 from queue_todo.classify import Entry, Group, confirm
 from queue_todo.pending import RETRY_AFTER, Pending
 from queue_wire import logline
@@ -43,7 +43,7 @@ class Pipeline:
         self._notices = notices
         self._alert = alert
         self._warn = warn
-        self._syncing = Syncing()
+        self._syncing = DiskThread()
         self._small: Group | None = None  # Begun and not prepared.
         self._large: Group | None = None
         self._large_waiting: deque[int] = deque()

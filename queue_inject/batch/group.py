@@ -7,15 +7,14 @@ batch: Stopped, after the results so far.
 
 import time
 
-from queue_base.draft import QueueTrouble
-from queue_base.errors import PERMANENT, TEMPORARY, Failure
+from queue_base.errors import PERMANENT, TEMPORARY, Failure, QueueTrouble
 from queue_inject.header.rewrite import FieldError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from queue_base.draft import Draft, Writer
+    from queue_base.writer import Draft, Writer
 
 # What shares a commit at the most: messages, their bytes, and seconds since the first of them was whole.
 GROUP = 250

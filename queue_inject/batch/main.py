@@ -12,9 +12,8 @@ Exit code 0: all ok; 100: some can never be sent; 111: some may be sent later, o
 
 import os
 
-from queue_base.draft import QueueTrouble, explain
 from queue_base.durable import write_all
-from queue_base.errors import TEMPORARY, Failure, complain, reason
+from queue_base.errors import TEMPORARY, Failure, QueueTrouble, complain, explain, reason
 from queue_base.home import Home, take_help
 from queue_inject.batch.group import Group, Result, Stopped
 from queue_inject.batch.input import BatchInput

@@ -10,7 +10,7 @@ from queue_wire.errors import FormatError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from queue_base.draft import Draft, Writer
+    from queue_base.writer import Draft, Writer
     from queue_inject.batch.format import Piece
     from queue_inject.header.complete import Completer
 

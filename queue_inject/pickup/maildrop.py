@@ -7,8 +7,7 @@ small ones, so that nobody's mail waits for somebody else's. Memory is bounded, 
 
 import time
 
-from queue_base.draft import QueueTrouble
-from queue_base.errors import reason
+from queue_base.errors import QueueTrouble, reason
 from queue_base.writer import QueueWriter
 from queue_inject.pickup.bounded import BoundedLines
 from queue_inject.pickup.copying import Copy, Rules, open_copy

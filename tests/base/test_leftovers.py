@@ -7,13 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from queue_base.draft import QueueTrouble
 from queue_base.durable import Commit
+from queue_base.errors import QueueTrouble
 from queue_base.home import Home
-from queue_base.layout import Layout, open_layout
-from queue_base.leftovers import files_beside_mess
-from queue_base.queue_draft import QueueDraft
-from queue_base.writer import QueueWriter
+from queue_base.layout import Layout, files_beside_mess, open_layout
+from queue_base.writer import QueueDraft, QueueWriter
 from queue_inject.opening import open_writer
 from queue_todo.classify import Group
 from queue_wire.control.rewrite import Rules
@@ -44,8 +42,7 @@ RULES = Rules(b"me.example.org", {b"me.example.org"}, set(), {})
 def nameless(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Whether the file system has files without names."""
     if not request.param:
-        for module in ("writer", "queue_draft"):
-            monkeypatch.setattr(f"queue_base.{module}.open_nameless", lambda directory, mode: None)
+        monkeypatch.setattr("queue_base.writer.open_nameless", lambda directory, mode: None)
     return bool(request.param)
 
 
@@ -130,7 +127,7 @@ import os, sys
 from queue_base.durable import Commit
 from queue_base.home import Home
 from queue_base.layout import open_layout
-from queue_base.leftovers import files_beside_mess
+from queue_base.layout import files_beside_mess
 from queue_inject.opening import open_writer
 writer = open_writer(Home(sys.argv[1]))
 layout = open_layout(sys.argv[1] + "/queue")

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from queue_base.draft import REFUSED, WRITE, Draft, QueueTrouble
+from queue_base.errors import REFUSED, WRITE, QueueTrouble
 from queue_base.home import Home
 from queue_base.layout import open_layout
-from queue_base.writer import QueueWriter
+from queue_base.writer import Draft, QueueWriter
 from queue_inject.batch.format import End
 from queue_inject.batch.group import Group, Result, Stopped
 from queue_inject.batch.take import Taker

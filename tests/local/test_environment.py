@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_base.programs import program_path
+from queue_base.processes import program_path
 from queue_local.delivery import deliver_as
 from queue_local.environment import Lines, Site, make_environment
 from queue_wire.dotqmail import default_part, qmail_names

@@ -14,8 +14,7 @@ import pytest
 
 import queue_todo.classify
 from queue_base.home import Home
-from queue_base.layout import open_layout
-from queue_base.states import Presence
+from queue_base.layout import Presence, open_layout
 from queue_todo.classify import PIECE, Group
 from queue_todo.pending import SLICE, Pending
 from queue_wire.address import DOUBLE_BOUNCE_SENDER

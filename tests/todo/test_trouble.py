@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from queue_base.durable import Commit
-from queue_base.layout import Layout, open_layout
-from queue_base.states import Presence
+from queue_base.layout import Layout, Presence, open_layout
 from queue_todo.classify import Group, confirm
 from queue_todo.pending import RETRY_AFTER, Pending
 from queue_wire.control.rewrite import Rules

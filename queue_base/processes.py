@@ -1,9 +1,26 @@
 """Where the other programs of the suite are: beside the one that runs, under the same interpreter."""
 
 import os
+import signal
 import sys
 
 from queue_base.home import Home
+
+# Blocked by queue-start, so that one that comes before queue-send can obey it neither kills nor is lost.
+KEPT_SIGNALS = (signal.SIGHUP, signal.SIGALRM)
+
+LOCAL_JOBS = 3
+LOCAL_REPORTS = 4
+REMOTE_JOBS = 5
+REMOTE_REPORTS = 6
+CLEAN_IDS = 7
+CLEAN_ANSWERS = 8
+TODO_COMMANDS = 9
+TODO_NOTICES = 10
+# Nothing is written there; its end is what tells queue-pickup to end.
+PICKUP_LIFE = 11
+PICKUP_NOTICES = 12
+SENDMUTEX = 13
 
 
 def program_path(name: str) -> str:

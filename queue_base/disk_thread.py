@@ -20,7 +20,7 @@ Result = OSError | None
 Piece = tuple[Callable[[], None], Callable[[Result], None]]
 
 
-class Syncing:
+class DiskThread:
     """`submit` work; `busy` as long as a result is out."""
 
     def __init__(self) -> None:

@@ -22,7 +22,8 @@ READ_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
 
 
 def open_below(top: int | str, path: str, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
-    """Return a descriptor of `path` below `top`, a directory's descriptor or path. Raises OSError, Unfit for a link.
+    """Return a descriptor of `path` below `top`, a directory's descriptor or path. Raises OSError, UnsafePath for a
+    link.
 
     It does not block: whoever reads or writes it as a file first makes sure that it is one.
     """
@@ -42,20 +43,20 @@ def open_below(top: int | str, path: str, flags: int = os.O_RDONLY, mode: int = 
             os.close(handle)
 
 
-class Unfit(OSError):
+class UnsafePath(OSError):
     """What is there is not what may be used; the text says why. It has no errno: no system call failed."""
 
 
 def open_file_below(top: int | str, path: str, owners: "Container[int]", flags: int = os.O_RDONLY) -> int:
-    """Return a descriptor of a regular file of one of `owners`, blocking as usual. Raises OSError, Unfit."""
+    """Return a descriptor of a regular file of one of `owners`, blocking as usual. Raises OSError, UnsafePath."""
     handle = open_below(top, path, flags)
     try:
         found = os.fstat(handle)
         if not stat.S_ISREG(found.st_mode):
-            raise Unfit("not a regular file")
+            raise UnsafePath("not a regular file")
         # Who may write the directory may have given a name in it to anybody's file.
         if found.st_uid not in owners:
-            raise Unfit(f"it belongs to uid {found.st_uid}, which is not the queue's owner")
+            raise UnsafePath(f"it belongs to uid {found.st_uid}, which is not the queue's owner")
         os.set_blocking(handle, True)
     except BaseException:
         os.close(handle)
@@ -65,12 +66,12 @@ def open_file_below(top: int | str, path: str, owners: "Container[int]", flags: 
 
 def _open(here: int, name: str, flags: int, mode: int) -> int:
     if name in ("", ".", ".."):
-        raise Unfit("it leads out of its directory")
+        raise UnsafePath("it leads out of its directory")
     try:
         return os.open(name, flags, mode, dir_fd=here)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR) and _is_link(here, name):
-            raise Unfit(f"{name} is a symbolic link") from error
+            raise UnsafePath(f"{name} is a symbolic link") from error
         raise
 
 
