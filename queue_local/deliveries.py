@@ -1,8 +1,11 @@
 """The deliveries in flight: one process each, one pipe each, a time limit each.
 
-`start` forks; `prepare` and `run` are the loop's pair: they wait for the pipes, and turn each process
-that has ended into its end. A process whose time is up ends by itself; if it cannot, its whole session is killed.
-`finish` sets a time for all of them, at which they are told to end.
+`Deliveries.start` forks a process, which runs a function and reports its outcome (`run_child`): text and forward on a
+pipe (queue_local.result), and an exit code: 0 success, 100 permanent, everything else temporary. `prepare` and `run`
+are the loop's pair: they wait for the pipes and return the deliveries that have ended. A process whose time is over
+ends itself; if it does not, its session is killed. `finish` sets a time at which all of them are told to end.
+
+Each process has a session of its own, in which its programs run. Whatever goes wrong in it is Temporary.
 """
 
 import math
@@ -11,14 +14,13 @@ import select
 import signal
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
-from queue_base.errors import PERMANENT, Temporary, reason
+from queue_base.durable import write_all
+from queue_base.errors import PERMANENT, TEMPORARY, Failure, Temporary, complain, reason
 from queue_base.pipes import PeerLost, read_available
-from queue_local.child import run_child
-from queue_local.program import Interrupted
-from queue_local.result import RESULT_MAX, Forward, Outcome, unpack_result
-from queue_local.session import end_session
+from queue_local.result import RESULT_MAX, Forward, Outcome, pack_result, unpack_result
+from queue_local.shell_command import Interrupted
 from queue_wire import report as verdict
 from queue_wire.errors import FormatError
 from queue_wire.job import Job
@@ -28,6 +30,12 @@ GRACE = 30.0
 # The same for one that was told to end: queue-send waits for it, and its supervisor for queue-send.
 LAST_GRACE = 10.0
 _LETTERS = {0: verdict.SUCCESS, PERMANENT: verdict.PERMANENT}
+# Where a delivery finds its descriptors.
+MESSAGE = 0
+_NULL = 1
+_REPORT = 3
+# A session that forks while it is being killed is looked through again, so often.
+_PASSES = 5
 
 
 class Ended(NamedTuple):
@@ -39,7 +47,7 @@ class Ended(NamedTuple):
     forward: Forward | None
 
 
-class _Delivery:
+class _DeliveryProcess:
     """A process in flight: its job, its pid, our end of its pipe, when to kill it, what it said.
 
     `told`: it was told to end.
@@ -70,7 +78,7 @@ class Deliveries:
     def __init__(self, limit: int, grace: float = GRACE) -> None:
         self.limit = limit
         self._grace = grace
-        self._running: dict[int, _Delivery] = {}
+        self._running: dict[int, _DeliveryProcess] = {}
         self._finish_at = math.inf
 
     def __len__(self) -> int:
@@ -100,7 +108,7 @@ class Deliveries:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             os.close(writer)
         os.set_blocking(pipe, False)
-        self._running[pipe] = _Delivery(job, pid, pipe, time.monotonic() + seconds + self._grace)
+        self._running[pipe] = _DeliveryProcess(job, pid, pipe, time.monotonic() + seconds + self._grace)
 
     def finish(self, seconds: float) -> None:
         """Have what runs after so many seconds told to end, and what is started after that at once."""
@@ -137,7 +145,7 @@ class Deliveries:
                 delivery.kill_at = now + self._grace
         return ended
 
-    def _reap(self, delivery: _Delivery) -> Ended:
+    def _reap(self, delivery: _DeliveryProcess) -> Ended:
         # The pipe is at its end, so the process is past its last line: this waits for no work of its.
         found = os.waitid(os.P_PID, delivery.pid, os.WEXITED | os.WNOWAIT)
         if found is not None and (found.si_code != os.CLD_EXITED or found.si_status == Interrupted.exit_code):
@@ -161,3 +169,141 @@ def _end(job: Job, code: int, data: bytes) -> Ended:
     except FormatError:
         return Ended(job, verdict.TEMPORARY, b"Delivery process said what cannot be understood. (#4.3.5)\n", None)
     return Ended(job, _LETTERS.get(code, verdict.TEMPORARY), text, None if code else forward)
+
+
+def run_child(work: Callable[[int], Outcome], message: int, report: int, seconds: int) -> NoReturn:
+    """Call `work(message descriptor)`, report what it returns or raises, and end the process.
+
+    After `seconds`, or at TERM, whatever it does is interrupted, cleans up after itself and is Temporary.
+    """
+    code = TEMPORARY
+    try:
+        code, data = _run(work, message, report, seconds)
+        _take_no_more_signals()
+        write_all(_REPORT, data)
+    finally:
+        # Nothing of the parent's (its loop, buffers, exit handlers) may run in here.
+        os._exit(code)
+
+
+def _run(work: Callable[[int], Outcome], message: int, report: int, seconds: int) -> tuple[int, bytes]:
+    """Return exit code and result; whatever `work` raises has both."""
+    try:
+        os.setsid()
+        told = _told_before()
+        _arrange(message, report)
+        _take_signals(seconds)
+        if told:
+            os.kill(os.getpid(), signal.SIGTERM)
+        outcome = work(MESSAGE)
+        return 0, pack_result(_encode(outcome.text), outcome.forward)
+    except Failure as error:
+        return error.exit_code, pack_result(_encode(str(error)))
+    except FormatError as error:
+        return TEMPORARY, pack_result(_encode(f"Unable to forward message: {error}. (#4.3.0)"))
+    except BaseException as error:
+        complain("queue-local", f"alert: internal error in a delivery: {error!r}; it is deferred")
+        return TEMPORARY, pack_result(_encode(f"Internal error: {type(error).__name__}: {error}. (#4.3.0)"))
+
+
+def _encode(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _told_before() -> bool:
+    """Return whether queue-local has sent TERM already, and drop one that was sent to queue-local's whole group.
+
+    TERM is blocked from before the fork, and this process was in that group until setsid. queue-local itself ignores
+    such a signal and lets its deliveries finish.
+    """
+    found = signal.sigtimedwait({signal.SIGTERM}, 0)
+    return found is not None and found.si_pid == os.getppid()
+
+
+def _take_signals(seconds: int) -> None:
+    """Undo what queue-local has set, for this process and those that it runs; its own limit is an alarm."""
+    for number in signal.SIGINT, signal.SIGHUP:
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, _told_to_end)
+    signal.signal(signal.SIGALRM, _timeout)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    signal.alarm(seconds)
+
+
+def _arrange(message: int, report: int) -> None:
+    """Put the message on 0, nothing on 1, the report pipe on 3, and close the rest.
+
+    A delivery that hangs must hold neither the job pipe nor the report pipe of queue-local open.
+    """
+    spare = os.open("/dev/null", os.O_WRONLY)
+    # Above the fixed numbers first, so that none is overwritten before it has been moved.
+    message, report, spare = (_above(handle) for handle in (message, report, spare))
+    os.dup2(message, MESSAGE)
+    os.dup2(spare, _NULL)
+    os.dup2(report, _REPORT, inheritable=False)
+    os.closerange(_REPORT + 1, os.sysconf("SC_OPEN_MAX"))
+
+
+def _above(handle: int) -> int:
+    while handle <= _REPORT:
+        handle = os.dup(handle)
+    return handle
+
+
+def _take_no_more_signals() -> None:
+    """Let nothing break off what is left to do, which is to clean up and to report; queue-local sees that it ends."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGALRM, signal.SIG_IGN)
+
+
+def _timeout(number: int, frame: object) -> None:
+    _take_no_more_signals()
+    raise Interrupted("Timeout on delivery")
+
+
+def _told_to_end(number: int, frame: object) -> None:
+    _take_no_more_signals()
+    raise Interrupted("Delivery process was told to end")
+
+
+def end_session(leader: int) -> None:
+    """Kill every process of the session, the leader first, so that it does not go on without its program."""
+    _kill(leader, leader)
+    for _ in range(_PASSES):
+        # The leader is a zombie now that waits for its parent, us.
+        found = [pid for pid in _pids() if pid != leader and _session(pid) == leader and _kill(pid, leader)]
+        if not found:
+            break
+
+
+def _pids() -> list[int]:
+    try:
+        return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    except OSError:
+        return []
+
+
+def _session(pid: int) -> int | None:
+    """Return the session of a process, None where it is gone."""
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return None
+
+
+def _kill(pid: int, session: int) -> bool:
+    """Kill a process if it is of that session; return whether it was there and not yet dead."""
+    try:
+        handle = os.pidfd_open(pid)
+    except OSError:
+        return False
+    try:
+        # Again, now that the number can mean nobody else.
+        if os.getsid(pid) == session:
+            signal.pidfd_send_signal(handle, signal.SIGKILL)
+            return True
+    except OSError:
+        pass
+    finally:
+        os.close(handle)
+    return False

@@ -1,28 +1,73 @@
-"""One delivery, from the recipient's address to its outcome (qmail-local(8)).
+"""One delivery: from the recipient's address to its outcome (qmail-local(8), dot-qmail(5), qmail-command(8)).
 
-Runs in a process of its own, which it changes for good: user, current directory, umask. Returns the
-outcome of a success; raises Temporary or Permanent with the text for the report.
+`deliver` runs in a process of its own, which it changes for good: user, current directory, umask. It returns the
+outcome of a success, and raises Temporary or Permanent with the text for the report.
+
+The instructions of the .qmail file are carried out in order, and the first failure ends the delivery. Forwards are
+only collected; one copy goes to all of them when everything else is done, so that a failure forwards nothing. A
+program's exit code 99 ends the file: what was collected until then is forwarded.
+
+Nothing is done as root, and the owner of the queue gets no file and no program.
 """
 
+import mmap
 import os
 import time
+from typing import NamedTuple
 
 from queue_base.accounts import Owner, become, queue_owner
-from queue_base.errors import Failure, Permanent, Temporary, reason
+from queue_base.errors import Failure, Permanent, Temporary, complain, reason
 from queue_base.home import Home
 from queue_base.processes import program_path
+from queue_base.users import UsersTrouble, look_up_mailbox
+from queue_local.config import TIMEOUT_MAX, apply_limits
 from queue_local.environment import Lines, Site, make_environment
-from queue_local.follow import Delivery, count_text, follow
 from queue_local.headers import delivered_to, from_line, header_has, return_path
-from queue_local.limits import apply_limits
+from queue_local.maildir import deliver_maildir
+from queue_local.mbox_delivery import deliver_mbox
 from queue_local.qmailfile import enter_home, new_sender, read_instructions
-from queue_local.result import Outcome
-from queue_local.users import NOT_AS_ROOT, find_recipient, refuse_all_but_forwards
+from queue_local.result import Forward, Outcome, cut_text
+from queue_local.shell_command import run_program
 from queue_wire.address import split_address, verp_sender
+from queue_wire.dotqmail import FORWARD, MAILDIR, MBOX, PROGRAM, Instruction
 from queue_wire.job import Job
-from queue_wire.mailbox import Account, Mailbox
+from queue_wire.mailbox import ASSIGNED, Account, Mailbox
 
+# qmail-lspawn's.
+NOT_AS_ROOT = "Not allowed to perform deliveries as root. (#4.7.0)"
+# Seconds. All local mail meets the same trouble, and one line is enough for a person.
+ALERTS_APART = 60
+# When the last alert was written, in all deliveries: they share this page with queue-local, which forks them.
+_last_alert = mmap.mmap(-1, 8)
 LOOPING = "This message is looping: it already has my Delivered-To line. (#5.4.6)"
+_STOP = 99
+# qmail-command(8): its own code for a hard error, and sysexits(3)'s for what will not get better.
+_HARD = frozenset((100, 64, 65, 70, 76, 77, 78, 112))
+
+
+class Delivery(NamedTuple):
+    """What the instructions work on: the message's descriptor, the lines before it, programs' environment.
+
+    `new_sender` and `uid` are for forwards.
+    """
+
+    message: int
+    lines: Lines
+    environment: dict[bytes, bytes]
+    new_sender: bytes
+    uid: int
+
+
+class _Done:
+    """What has been done so far: deliveries to files and programs, recipients, and what programs said."""
+
+    __slots__ = ("files", "programs", "recipients", "said")
+
+    def __init__(self) -> None:
+        self.files = 0
+        self.programs = 0
+        self.recipients: list[bytes] = []
+        self.said = b""
 
 
 def deliver(home: Home, job: Job, message: int, default: bytes) -> Outcome:
@@ -103,3 +148,93 @@ def take_account(account: Account, local: bytes, everything_is_ours: bool = Fals
             f"Unable to deliver to {os.fsdecode(local)} as user {account.name} (uid {account.uid}): "
             f"queue-local runs as uid {os.geteuid()}; start it as root to deliver to other users. (#4.3.0)"
         )
+
+
+def find_recipient(home: Home, local: bytes) -> Mailbox:
+    """Return the mailbox of a local part. Raises Temporary, with an alert on stderr where users/cdb is the trouble."""
+    try:
+        mailbox = look_up_mailbox(home, local, os.geteuid())
+    except UsersTrouble as error:
+        _alert(f"alert: {error.what}; local mail is deferred until it is mended, or made by queuectl users build")
+        raise
+    if mailbox.source == ASSIGNED and not mailbox.account.uid:
+        raise Temporary(NOT_AS_ROOT)
+    return mailbox
+
+
+def _alert(text: str) -> None:
+    now = int(time.monotonic()) + 1
+    last = int.from_bytes(_last_alert[:], "little")
+    if not last or now - last >= ALERTS_APART:
+        _last_alert[:] = now.to_bytes(8, "little")
+        complain("queue-local", text)
+
+
+def refuse_all_but_forwards(account: Account, source: str, instructions: list[Instruction]) -> None:
+    """Raise Temporary for a line that would write a file, or run a program, as the owner of the queue."""
+    for instruction in instructions:
+        if instruction.kind != FORWARD:
+            raise Temporary(
+                f"Not allowed to carry out a {instruction.kind} line of {source} as {account.name} "
+                f"(uid {account.uid}), who owns the queue; give {account.home} to another account, "
+                "such as queuea. (#4.7.0)"
+            )
+
+
+def follow(instructions: list[Instruction], delivery: Delivery) -> Outcome:
+    """Carry out the instructions. Raises Temporary or Permanent, with what programs have said before it."""
+    done = _Done()
+    try:
+        for instruction in instructions:
+            if _carry_out(instruction, delivery, done) == _STOP:
+                break
+    except (Permanent, Temporary) as error:
+        error.args = (_text(done.said) + str(error),)
+        raise
+    forward = None
+    if done.recipients:
+        # What the queue cannot take, such as an address that is too long, is the forwarder's to say.
+        forward = Forward(delivery.uid, delivery.new_sender, delivery.lines.delivered_to, done.recipients)
+    return Outcome(_text(done.said) + count_text(done.files, len(done.recipients), done.programs), forward)
+
+
+def count_text(files: int, forwards: int, programs: int) -> str:
+    """Return the text of a success: how many deliveries of each kind were made (qmail-local(8))."""
+    return f"did {files}+{forwards}+{programs}\n"
+
+
+def _carry_out(instruction: Instruction, delivery: Delivery, done: _Done) -> int:
+    """Do one line, and return its exit code: 0, or _STOP where the lines after it do not count."""
+    kind, argument, lines = instruction.kind, instruction.argument, delivery.lines
+    if kind == FORWARD:
+        done.recipients.append(argument)
+    elif kind == PROGRAM:
+        code = _run(argument, delivery, done)
+        done.programs += 1
+        return code
+    else:
+        path, head = os.fsdecode(argument), lines.return_path + lines.delivered_to
+        if kind == MAILDIR:
+            deliver_maildir(path, head, delivery.message)
+        else:
+            assert kind == MBOX
+            deliver_mbox(path, lines.from_line + head, delivery.message)
+        done.files += 1
+    return 0
+
+
+def _run(command: bytes, delivery: Delivery, done: _Done) -> int:
+    # The alarm of the delivery ends it before that.
+    ran = run_program(command, delivery.environment, delivery.message, TIMEOUT_MAX)
+    if ran.output:
+        done.said = cut_text(done.said + ran.output)
+    if ran.code in (0, _STOP):
+        return ran.code
+    hard = ran.code in _HARD
+    # What it has said is for the sender; one that is silent is named by its code.
+    silent = "" if ran.output.strip() else f"Program ended with exit code {ran.code}. (#{5 if hard else 4}.3.0)"
+    raise (Permanent if hard else Temporary)(silent)
+
+
+def _text(said: bytes) -> str:
+    return said.decode("utf-8", "surrogateescape")

@@ -38,7 +38,7 @@ def make_environment(
     default: bytes | None,
     lines: Lines,
 ) -> dict[bytes, bytes]:
-    """Return the environment. `recipient` is (local part, domain); `default` is qmailfile.Found's."""
+    """Return the environment. `recipient` is (local part, domain); `default` is qmailfile.QmailFile's."""
     local, host = recipient
     account = mailbox.account
     found = {

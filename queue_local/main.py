@@ -18,10 +18,10 @@ from queue_base.errors import TEMPORARY, Failure, Temporary, complain
 from queue_base.home import Home, take_daemon_home
 from queue_base.pipes import OutPipe, PeerLost
 from queue_base.signals import ignore
-from queue_local import settings
+from queue_local import config
 from queue_local.deliveries import Deliveries
 from queue_local.delivery import deliver
-from queue_local.forwards import Forwards
+from queue_local.forwarding import Forwards
 from queue_local.jobs import BadJob, Jobs, open_message
 from queue_wire import report as verdict
 from queue_wire.errors import FormatError
@@ -38,7 +38,7 @@ Delivers into Maildirs, mailboxes, programs and forwards. It is started by queue
 def start(home: Home, deliveries: Deliveries, job: Job) -> Report | None:
     """Start a job's delivery; return its report where it could not be started."""
     try:
-        seconds, default = settings.timeout(home), settings.default_delivery(home)
+        seconds, default = config.timeout(home), config.default_delivery(home)
         # Opened here, because a user may not read mess/.
         message = open_message(home, job.path)
         try:
@@ -101,7 +101,7 @@ def loop(home: Home, jobs: Jobs, deliveries: Deliveries, forwards: Forwards, rep
 def finished(home: Home, ready: set[int], deliveries: Deliveries, forwards: Forwards) -> Iterator[Report]:
     """Give the reports of the deliveries that ended, where there is a forward after that is in the queue."""
     for ended in deliveries.run(ready):
-        report = forwards.take(ended, settings.forward_timeout(home))
+        report = forwards.take(ended, config.forward_timeout(home))
         if report:
             yield report
     # After that, so that what ended together is sent to the forwarder together.
@@ -110,7 +110,7 @@ def finished(home: Home, ready: set[int], deliveries: Deliveries, forwards: Forw
 
 def finish(home: Home, *parts: Deliveries | Forwards) -> None:
     """Bound the time that the deliveries in flight still have."""
-    seconds = settings.stop_timeout(home)
+    seconds = config.stop_timeout(home)
     for part in parts:
         part.finish(seconds)
 
@@ -133,7 +133,7 @@ def wait(poll: select.poll, *parts: Deliveries | Forwards) -> set[int]:
 
 def serve(home: Home) -> int:
     """Run the loop on fd 0 and 1; return the exit code."""
-    deliveries, forwards, reports = Deliveries(settings.capacity(home)), Forwards(home), OutPipe(1)
+    deliveries, forwards, reports = Deliveries(config.capacity(home)), Forwards(home), OutPipe(1)
     reports.put(pack_ready(deliveries.limit))
     # The deliveries share this process's memory; its garbage collector must not touch, and so copy, all of it.
     gc.freeze()

@@ -22,7 +22,7 @@ _ABSENT = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EINV
 _OPEN = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
-class Found(NamedTuple):
+class QmailFile(NamedTuple):
     """Instructions, the file that they are in, and what `default` stood for in its name, None where it had none."""
 
     source: str
@@ -43,7 +43,7 @@ def enter_home(path: str) -> None:
         raise Temporary("Home directory is sticky: user is editing his .qmail file. (#4.2.1)")
 
 
-def read_instructions(mailbox: Mailbox, default: bytes) -> Found:
+def read_instructions(mailbox: Mailbox, default: bytes) -> QmailFile:
     """Return the instructions for a mailbox.
 
     `default` is control/defaultdelivery: for an empty file, and for an address without a dash that has no file.
@@ -62,7 +62,7 @@ def read_instructions(mailbox: Mailbox, default: bytes) -> Found:
         # The execute bit is the file's, and the file says nothing.
         source, data, executable = "control/defaultdelivery", default, False
     try:
-        return Found(source, unpack_dotqmail(data, executable), part)
+        return QmailFile(source, unpack_dotqmail(data, executable), part)
     except FormatError as error:
         raise Temporary(str(error)) from error
 

@@ -13,7 +13,7 @@ from queue_base.control import read_control
 from queue_base.errors import Temporary
 from queue_base.home import Home
 from queue_base.inflow import read_least
-from queue_local.settings import timeout
+from queue_local.config import timeout
 from queue_remote.credentials import read_logins
 from queue_remote.settings import read_settings
 from queue_send.controls import read_controls

@@ -1,7 +1,7 @@
-"""What queue-local reads from control/, and how many deliveries this machine lets it have in flight.
+"""What queue-local reads from control/, and how many deliveries it takes at once.
 
-The files for a delivery are read anew for each, so a change counts at once and one that cannot be
-read defers what needs it.
+The files for a delivery are read for each delivery, so a change takes effect at once. Every function raises Temporary,
+naming the file, where a file cannot be read or parsed, unless it says otherwise.
 """
 
 import resource
@@ -9,6 +9,8 @@ import resource
 from queue_base.control import read_control, read_number
 from queue_base.errors import Temporary, complain
 from queue_base.home import Home
+from queue_wire.control.lines import numbered_lines, unpack_size
+from queue_wire.errors import FormatError, LineError, quoted, wrong_in
 
 DEFAULT_DELIVERY = b"./Maildir/\n"
 TIMEOUT = 1200
@@ -18,6 +20,15 @@ STOP_TIMEOUT = 60
 JOBS = 100
 # Descriptors that are not a delivery's: standard ones, files open for a moment.
 _SPARE = 32
+_KINDS = {
+    "memory": resource.RLIMIT_AS,
+    "cpu": resource.RLIMIT_CPU,
+    "processes": resource.RLIMIT_NPROC,
+    "files": resource.RLIMIT_NOFILE,
+    "size": resource.RLIMIT_FSIZE,
+    "core": resource.RLIMIT_CORE,
+}
+DEFAULT_LIMITS: dict[str, int | None] = {"files": 1024, "core": 0}
 
 
 def default_delivery(home: Home) -> bytes:
@@ -70,3 +81,41 @@ def capacity(home: Home) -> int:
         # Half, because other processes of this user count as well.
         wanted = min(wanted, processes // 2)
     return max(1, wanted)
+
+
+def apply_limits(home: Home) -> None:
+    """Set this process's limits for good, soft and hard. Raises Temporary where the file cannot be read or parsed.
+
+    To be called before the user is taken, so that root may raise them; others get no more than they have.
+    """
+    try:
+        limits = unpack_limits(read_control(home, "locallimits") or b"")
+    except FormatError as error:
+        raise Temporary(f"Unable to parse {wrong_in(f'{home.control}/locallimits', error)}. (#4.3.5)") from error
+    for name, limit in limits.items():
+        kind = _KINDS[name]
+        wanted = resource.RLIM_INFINITY if limit is None else min(limit, 1 << 62)
+        try:
+            resource.setrlimit(kind, (wanted, wanted))
+        except (ValueError, OSError):
+            # Not root, and over the hard limit that was inherited: that one counts then.
+            hard = resource.getrlimit(kind)[1]
+            resource.setrlimit(kind, (hard, hard))
+
+
+def unpack_limits(data: bytes) -> dict[str, int | None]:
+    """Return {name: limit} with the defaults; None is unlimited, a name that is not there is as inherited.
+
+    Raises LineError, quoting the line.
+    """
+    limits = dict(DEFAULT_LIMITS)
+    for number, line in numbered_lines(data):
+        name, _, value = line.partition(b" ")
+        word = name.decode("ascii", "replace")
+        if word not in _KINDS:
+            raise LineError(number, f"not one of {', '.join(_KINDS)}: {quoted(line)}")
+        try:
+            limits[word] = None if value.strip() == b"unlimited" else unpack_size(value.strip())
+        except FormatError as error:
+            raise LineError(number, f"not a limit: {quoted(line)}") from error
+    return limits

@@ -10,10 +10,11 @@ import os
 import re
 import stat
 import time
+import zlib
+from typing import NamedTuple
 
 from queue_base.durable import write_all
-from queue_local.mbox_journal import SIZE, Journal, pack_journal, unpack_journal
-from queue_wire.errors import FormatError
+from queue_wire.errors import FormatError, quoted
 
 STALE = 1024.0
 # Where a lock file can neither be made nor broken, this age ends it, as in liblockfile, which Debian's programs use.
@@ -28,6 +29,18 @@ _NO_NAMELESS = frozenset((errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.EN
 _NUMBER = re.compile(rb"[1-9][0-9]{0,8}(?![0-9])")
 # A FIFO or a link in the lock's place is no lock of ours, and must not hold us up.
 _OURS = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+SIZE = 16
+_MARK = b"Q"
+_WIDTHS = (5, 4, 3, 3)
+
+
+class Journal(NamedTuple):
+    """An append that has begun: length of the file before, bytes to be added, `fold` of them, `fold` of their head."""
+
+    length: int = 0
+    added: int = 0
+    check: int = 0
+    head: int = 0
 
 
 class DotLock:
@@ -192,3 +205,22 @@ def _break(path: str, stale: os.stat_result) -> None:
 
 def _same(one: os.stat_result, other: os.stat_result) -> bool:
     return (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
+
+
+def fold(data: bytes, crc: int = 0) -> int:
+    """Return the check of some bytes, or of a CRC-32 that zlib.crc32 made: 24 bits."""
+    return zlib.crc32(data, crc) & 0xFFFFFF
+
+
+def pack_journal(journal: Journal) -> bytes:
+    """Return the 16 bytes. A file of 1 TB or a message of 4 GB does not fit, and has a journal that says nothing."""
+    if any(value >> 8 * width for value, width in zip(journal, _WIDTHS, strict=True)):
+        journal = Journal()
+    return _MARK + b"".join(value.to_bytes(width, "big") for value, width in zip(journal, _WIDTHS, strict=True))
+
+
+def unpack_journal(data: bytes) -> Journal:
+    """Return what pack_journal packed. Raises FormatError for what is somebody else's."""
+    if len(data) != SIZE or data[:1] != _MARK:
+        raise FormatError(f"mbox journal: not ours: {quoted(data)}")
+    return Journal(*(int.from_bytes(part, "big") for part in (data[1:6], data[6:10], data[10:13], data[13:])))
