@@ -1,6 +1,6 @@
 """Takes a group of messages from S4 to S5: reads todo/, writes info/, local/ and remote/, removes intd/ and todo/.
 
-A Group is worked on in a thread that may wait for the disk, in two steps, and three commits serve all of it:
+A TodoGroup is worked on in a thread that may wait for the disk, in two steps, and three commits serve all of it:
 
     prepare    the names in todo/      sync    their injectors may not have come to that yet, and info/ without todo/
                                                would be S5
@@ -53,7 +53,7 @@ class Entry(NamedTuple):
     read: tuple[int, int, int]
 
 
-class Group:
+class TodoGroup:
     """Messages that share their commits, and what became of them.
 
     `entries` are prepared, or, after `finish`, classified; (id, reason) are `parked` or `deferred`; `left` were not

@@ -17,18 +17,18 @@ from queue_base.control import read_rules
 from queue_base.errors import Failure, complain, reason
 from queue_base.home import Home, take_daemon_home
 from queue_base.layout import Layout, open_layout
-from queue_base.pipes import OutPipe, PeerLost, read_available
+from queue_base.pipes import PeerLost, read_available
 from queue_base.signals import ignore
 from queue_base.trigger import Trigger
 from queue_base.watch import Watch
-from queue_todo.inflow import Inflow, Space
+from queue_todo.backpressure import Backpressure, Space
+from queue_todo.notices import NoticePipe
 from queue_todo.pending import Pending
 from queue_todo.pipeline import HELD_MOST, Pipeline
-from queue_wire import logline
 from queue_wire.control.rewrite import Rules
 from queue_wire.errors import FormatError
 from queue_wire.ids import unpack_id
-from queue_wire.notice import EXIT, REREAD, WRITTEN, pack_log
+from queue_wire.notice import EXIT, REREAD, WRITTEN
 
 PROGRAM = "queue-todo"
 USAGE = "usage: queue-todo [--home HOME]"
@@ -46,7 +46,7 @@ class Classifier:
     def __init__(self, home: Home, layout: Layout) -> None:
         self._home = home
         self._layout = layout
-        self._notices = OutPipe(1)
+        self._notices = NoticePipe(1)
         self._pending = Pending(layout)
         # Watch first, scan after: what arrives in between is then seen twice, never not at all.
         self._watch = Watch(layout.directories("todo"))
@@ -55,16 +55,18 @@ class Classifier:
         self._named = 0
         self._rules: Rules | None = None
         self._next_rules = 0.0
-        self._pipeline = Pipeline(layout, self._pending, self._notices, self._alert, self._warn)
+        self._pipeline = Pipeline(layout, self._pending, self._notices)
         self._end: float | None = None  # When we leave at the latest, once we are to.
-        self._inflow = Inflow(home, self._log)
-        self._space = Space(home, self._log)
+        self._backpressure = Backpressure(home)
+        self._space = Space(home)
         if self._watch.problem:
-            self._alert(f"unable to watch todo: {self._watch.problem}; the trigger and scans do its work")
+            self._notices.alert(f"unable to watch todo: {self._watch.problem}; the trigger and scans do its work")
         try:
             self._trigger = Trigger(home)
         except OSError as error:
-            self._alert(f"unable to use {home.queue}/lock/trigger: {reason(error)}; inotify and scans do its work")
+            self._notices.alert(
+                f"unable to use {home.queue}/lock/trigger: {reason(error)}; inotify and scans do its work"
+            )
 
     def prepare(self, poll: "select.poll", now: float) -> float:
         """Register what to wait for; return the seconds to wait at the most."""
@@ -76,7 +78,7 @@ class Classifier:
         rules = None if self._end is not None else self._rules
         wait = min(
             self._space.wait(now),
-            self._inflow.wait(now, self._arrival),
+            self._backpressure.wait(now, self._arrival),
             self._pipeline.prepare(poll, now, rules),
         )
         if self._end is not None:
@@ -107,12 +109,16 @@ class Classifier:
         if rules is not None and self._notices.held <= HELD_MOST:
             trouble = self._pending.run(now)
             if trouble is not None:
-                self._warn(trouble)
+                self._notices.warn(trouble)
         self._pipeline.run(ready, now, rules)
         if self._rules is not None:
             worked = self._pipeline.take_worked()
-            self._inflow.judge(time.monotonic(), len(self._pending), self._arrival, worked)
-        self._space.run(now)
+            self._backpressure.judge(time.monotonic(), len(self._pending), self._arrival, worked)
+        for line in self._backpressure.take_lines():
+            self._notices.log(line)
+        shortage = self._space.run(now)
+        if shortage is not None:
+            self._notices.log(shortage)
         self._notices.flush()
 
     @property
@@ -127,8 +133,10 @@ class Classifier:
         os.close(self._notices.descriptor)
 
     def free_injectors(self) -> None:
-        """Let them go on: nobody classifies any more."""
-        self._inflow.end()
+        """Remove the marks against injectors: nobody classifies any more."""
+        self._backpressure.end()
+        for line in self._backpressure.take_lines():
+            self._notices.log(line)
 
     def _obey(self) -> None:
         for command in read_available(0) or b"":
@@ -141,7 +149,7 @@ class Classifier:
             elif command == WRITTEN[0]:
                 self._pipeline.written()
             else:
-                self._warn(f"unknown command {command}")
+                self._notices.warn(f"unknown command {command}")
 
     def _reread(self, now: float) -> None:
         try:
@@ -149,7 +157,7 @@ class Classifier:
         except Failure as error:
             self._next_rules = now + RULES_RETRY
             fate = "the old ones stay" if self._rules else f"nothing is classified; trying again in {RULES_RETRY:.0f} s"
-            self._alert(f"unable to reread controls: {error}; {fate}")
+            self._notices.alert(f"unable to reread controls: {error}; {fate}")
 
     @property
     def _arrival(self) -> float | None:
@@ -180,15 +188,6 @@ class Classifier:
         if pulls > self._named:
             self._pending.scan_soon()
         self._named = max(0, self._named - pulls)
-
-    def _alert(self, text: str) -> None:
-        self._log(logline.alert(f"{PROGRAM}: {text}"))
-
-    def _warn(self, text: str) -> None:
-        self._log(logline.warning(f"{PROGRAM}: {text}"))
-
-    def _log(self, line: bytes) -> None:
-        self._notices.put(pack_log(line))
 
 
 def loop(classifier: Classifier) -> None:

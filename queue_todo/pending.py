@@ -35,7 +35,7 @@ class Pending:
         self._later_due: dict[int, float] = {}  # An entry of _later that does not say the same does not count.
         self._parked: set[int] = set()
         self._alone: set[int] = set()
-        self._scan: _Scan | None = None
+        self._scan: _TodoScan | None = None
         self._again = False
         self._next_scan = 0.0
         self._unread: list[str] = []  # Directories that could not be read, to be tried again before the next scan.
@@ -130,12 +130,12 @@ class Pending:
             if self._again or now >= self._next_scan:
                 self._again = False
                 self._next_scan = now + SCAN_EVERY
-                self._scan = _Scan(self._layout.directories("todo"), now, self._layout.directories("corrupt"))
+                self._scan = _TodoScan(self._layout.directories("todo"), now, self._layout.directories("corrupt"))
             elif self._unread and now >= self._next_unread:
-                self._scan = _Scan(self._unread, now)
+                self._scan = _TodoScan(self._unread, now)
         return None if self._scan is None else self._look(self._scan, now)
 
-    def _look(self, scan: "_Scan", now: float) -> str | None:
+    def _look(self, scan: "_TodoScan", now: float) -> str | None:
         """Read a slice of a scan; return what is to be warned of at its end."""
         count = 0
         for is_mark, message in islice(scan.names, SLICE):
@@ -180,7 +180,7 @@ class Pending:
         return max(0.0, wait - now)
 
 
-class _Scan:
+class _TodoScan:
     """One look through directories of todo/: `names` yields (whether it is a mark, id), marks first, then an id of 0.
 
     `failed` are the directories that could not be read.

@@ -8,18 +8,17 @@ waits for somebody else's hundred thousand recipients.
 
 import select
 from collections import deque
-from collections.abc import Callable
 from itertools import chain
 
 from queue_base.disk_thread import DiskThread, Result
 from queue_base.errors import reason
 from queue_base.layout import Layout
-from queue_base.pipes import OutPipe
-from queue_todo.classify import Entry, Group, confirm
+from queue_todo.classify import Entry, TodoGroup, confirm
+from queue_todo.notices import NoticePipe
 from queue_todo.pending import RETRY_AFTER, Pending
 from queue_wire import logline
 from queue_wire.control.rewrite import Rules
-from queue_wire.notice import Ask, Classified, pack_ask, pack_classified, pack_log
+from queue_wire.notice import Ask, Classified, pack_ask, pack_classified
 
 GROUP = 250  # Messages that share a commit at the most.
 HELD_MOST = 4 << 20  # Bytes of notices that queue-send has not read; over it, no group is begun.
@@ -28,28 +27,19 @@ SLICE = 0.05  # Seconds of work on envelopes before the thread turns to somethin
 
 
 class Pipeline:
-    """`alert` and `warn` take a text for the log."""
+    """Takes ids from `pending`, and sends log lines and notices to queue-send."""
 
-    def __init__(
-        self,
-        layout: Layout,
-        pending: Pending,
-        notices: OutPipe,
-        alert: Callable[[str], None],
-        warn: Callable[[str], None],
-    ) -> None:
+    def __init__(self, layout: Layout, pending: Pending, notices: NoticePipe) -> None:
         self._layout = layout
         self._pending = pending
         self._notices = notices
-        self._alert = alert
-        self._warn = warn
-        self._syncing = DiskThread()
-        self._small: Group | None = None  # Begun and not prepared.
-        self._large: Group | None = None
+        self._disk = DiskThread()
+        self._small: TodoGroup | None = None  # Begun and not prepared.
+        self._large: TodoGroup | None = None
         self._large_waiting: deque[int] = deque()
         self._turn_of_large = False
-        self._told: deque[Group] = deque()  # Their lines are on their way to the log,
-        self._logged: deque[Group] = deque()  # and are there.
+        self._told: deque[TodoGroup] = deque()  # Their lines are on their way to the log,
+        self._logged: deque[TodoGroup] = deque()  # and are there.
         self._finishing = False
         self._unsure: list[Entry] = []
         self._next_confirm = 0.0
@@ -59,8 +49,8 @@ class Pipeline:
 
     def prepare(self, poll: "select.poll", now: float, rules: Rules | None) -> float:
         """Wait for the thread; return the seconds to wait at the most. What the pipes have is the caller's business."""
-        self._syncing.prepare(poll, now)
-        if self._syncing.busy:
+        self._disk.prepare(poll, now)
+        if self._disk.busy:
             return 3600.0
         if self._logged or (rules is not None and self._may_begin):
             return 0.0
@@ -69,8 +59,8 @@ class Pipeline:
     def run(self, ready: dict[int, int], now: float, rules: Rules | None) -> None:
         """Take the result of the thread, and give it its next work. Without rules nothing is begun."""
         self._now = now
-        self._syncing.run(ready, now)
-        if self._syncing.busy:
+        self._disk.run(ready, now)
+        if self._disk.busy:
             return
         if self._logged:
             self._finish(self._logged.popleft())
@@ -106,16 +96,16 @@ class Pipeline:
         if (self._large or self._large_waiting) and (self._turn_of_large or not others):
             self._turn_of_large = False
             if self._large is None:
-                self._large = Group(self._layout, rules, [self._large_waiting.popleft()], large=True)
+                self._large = TodoGroup(self._layout, rules, [self._large_waiting.popleft()], large=True)
             self._prepare(self._large)
         else:
             self._turn_of_large = True
             if self._small is None:
                 self._small_since = self._pending.arrival or self._now
-                self._small = Group(self._layout, rules, self._pending.take(GROUP))
+                self._small = TodoGroup(self._layout, rules, self._pending.take(GROUP))
             self._prepare(self._small)
 
-    def _prepare(self, group: Group) -> None:
+    def _prepare(self, group: TodoGroup) -> None:
         prepared = False
 
         def work() -> None:
@@ -133,17 +123,17 @@ class Pipeline:
                 self._small = None
             self._tell(group)
 
-        self._syncing.submit(work, then)
+        self._disk.submit(work, then)
 
-    def _tell(self, group: Group) -> None:
+    def _tell(self, group: TodoGroup) -> None:
         """Say in the log what is prepared, and what cannot be read; let go of the other messages of the group."""
         self._pending.give_back(group.left, self._small_since)
         self._large_waiting += group.large
         for message, why in group.parked:
             self._pending.done([message], self._now)
             self._pending.park(message)
-            self._notices.put(pack_log(logline.corrupt_message(message, why)))
-            self._alert(f"msg {message} cannot be read and is parked in corrupt: {why}")
+            self._notices.log(logline.corrupt_message(message, why))
+            self._notices.alert(f"msg {message} cannot be read and is parked in corrupt: {why}")
             self._worked = True
         kept = {entry.message for entry in group.entries}
         kept.update(group.left, group.large, (message for message, _ in chain(group.parked, group.deferred)))
@@ -153,13 +143,13 @@ class Pipeline:
         if not group.entries:
             return
         for entry in group.entries:
-            self._notices.put(pack_log(logline.new_message(entry.message)))
+            self._notices.log(logline.new_message(entry.message))
             line = logline.info_message(entry.message, entry.size, entry.sender, entry.pid, entry.uid)
-            self._notices.put(pack_log(line))
+            self._notices.log(line)
         self._notices.put(pack_ask(Ask.WRITTEN))
         self._told.append(group)
 
-    def _defer(self, group: Group) -> None:
+    def _defer(self, group: TodoGroup) -> None:
         for message, _ in group.deferred:
             if message:
                 self._pending.defer(message, self._now)
@@ -168,10 +158,10 @@ class Pipeline:
             message, why = group.deferred[0]
             others = f" (and {len(group.deferred) - 1} more)" if len(group.deferred) > 1 else ""
             which = f"msg {message}" if message else "some messages"
-            self._warn(f"unable to classify {which}{others}: {why}; will try again later")
+            self._notices.warn(f"unable to classify {which}{others}: {why}; will try again later")
         group.deferred = []
 
-    def _finish(self, group: Group) -> None:
+    def _finish(self, group: TodoGroup) -> None:
         self._finishing = True
 
         def then(trouble: Result) -> None:
@@ -187,7 +177,7 @@ class Pipeline:
                 self._unsure += group.unsure
                 self._next_confirm = self._now + RETRY_AFTER
 
-        self._syncing.submit(group.finish, then)
+        self._disk.submit(group.finish, then)
 
     def _confirm(self) -> None:
         unsure, self._unsure = self._unsure, []
@@ -206,7 +196,7 @@ class Pipeline:
             # They are classified once more.
             self._pending.add([entry.message for entry in unsure if entry.message not in gone], self._now)
 
-        self._syncing.submit(work, then)
+        self._disk.submit(work, then)
 
     def _announce(self, entries: list[Entry]) -> None:
         for entry in entries:

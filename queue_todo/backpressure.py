@@ -6,8 +6,6 @@ million messages in todo/, injectors are slowed until those are done, not refuse
 so a message that is parked, or that the disk refuses, slows nobody. Either ends at half of its limit.
 """
 
-from collections.abc import Callable
-
 from queue_base.errors import Temporary, reason
 from queue_base.home import Home
 from queue_base.inflow import MARK_SECONDS, find_shortage, read_least, refuse_mark, slow_mark
@@ -23,12 +21,12 @@ FREE, SLOW, REFUSED = range(3)
 _WORDS = ("free", "slow", "refused")
 
 
-class Inflow:
-    """`log` takes a line. Times are monotonic seconds."""
+class Backpressure:
+    """The two marks, and when they are set. Times are monotonic seconds."""
 
-    def __init__(self, home: Home, log: Callable[[bytes], None]) -> None:
+    def __init__(self, home: Home) -> None:
         self._marks = (slow_mark(home), refuse_mark(home))
-        self._log = log
+        self._lines: list[bytes] = []
         self._level = FREE
         self._next_mark = 0.0
         self._waits_since = 0.0  # What came earlier counts from then.
@@ -58,7 +56,7 @@ class Inflow:
             self._caught_up = now
         level = self._choose(now, max(arrival, self._waits_since))
         if level != self._level:
-            self._log(logline.inflow(_WORDS[level], waiting, int(now - arrival)))
+            self._lines.append(logline.inflow(_WORDS[level], waiting, int(now - arrival)))
             self._clear(level)
             self._level, self._next_mark = level, now
         if level and now >= self._next_mark:
@@ -78,6 +76,11 @@ class Inflow:
         if self._level:
             return max(0.0, self._next_mark - now)
         return 3600.0 if arrival is None else max(0.0, max(arrival, self._waits_since) + SLOW_AFTER - now)
+
+    def take_lines(self) -> list[bytes]:
+        """Return the lines for the log since the last call."""
+        lines, self._lines = self._lines, []
+        return lines
 
     def end(self) -> None:
         """Remove the marks."""
@@ -101,33 +104,31 @@ class Inflow:
 
     def _fail(self, text: str) -> None:
         if not self._marks_fail:
-            self._log(logline.warning(f"queue-todo: unable to {text}"))
+            self._lines.append(logline.warning(f"queue-todo: unable to {text}"))
         self._marks_fail = True
 
 
 class Space:
     """Says in the log when the queue's disk has become short, which injectors have no log to say in, and when not."""
 
-    def __init__(self, home: Home, log: Callable[[bytes], None]) -> None:
+    def __init__(self, home: Home) -> None:
         self._home = home
-        self._log = log
         self._short = False
         self._next = 0.0
 
-    def run(self, now: float) -> None:
-        """Look, if it is time."""
+    def run(self, now: float) -> bytes | None:
+        """Look at the disk if it is time; return a line for the log, None for nothing to tell."""
         if now < self._next:
-            return
+            return None
         self._next = now + SPACE_EVERY
         try:
             why = find_shortage(self._home.queue, self._home.queue, read_least(self._home))
         except Temporary as error:
             why = str(error)
-        if why and not self._short:
-            self._log(logline.alert(f"queue-todo: unable to take mail: {why}; injectors refuse it until then"))
-        elif self._short and not why:
-            self._log(logline.inflow_space(self._home.queue))
-        self._short = why is not None
+        was_short, self._short = self._short, why is not None
+        if why and not was_short:
+            return logline.alert(f"queue-todo: unable to take mail: {why}; injectors refuse it until then")
+        return logline.inflow_space(self._home.queue) if was_short and not why else None
 
     def wait(self, now: float) -> float:
         """Return the seconds until the next look."""
