@@ -1,18 +1,19 @@
-"""Puts messages in the queue, durably: one, or a group that shares its syncs (DESIGN: home, durability).
+"""Puts messages into the queue, durably: one message, or a group that shares its syncs.
 
-A Draft is one message on its way: `begin` makes a file, `write` fills it, `finish` names it mess/B/I and makes its
-envelope, and `commit` takes a list of finished drafts through the phases below, all drafts together.
+A Draft is a message that is being queued: `begin` creates its file, `write` adds bytes, `finish` names it mess/B/I and
+creates its envelope, and `commit` takes a list of finished drafts through two phases, all drafts together:
 
-    sync mess/ contents and names, and the envelopes' contents  ->  name them in todo/, sync its names
+    sync contents and names of mess/, and contents of the envelopes  ->  name the envelopes in todo/, sync these names
 
-A name and the contents behind it reach the disk each in their own time, so each phase waits for the
-one before: a power cut at any moment leaves S1, S2 or S4. `commit` returns when every draft would survive one. On a
-failure it raises QueueTrouble, with what is not in todo/ removed again, best effort; `queued` of each draft says which
-are in the queue all the same.
+A name and the contents behind it reach the disk independently, so each phase waits for the previous one: a power cut
+at any moment leaves S1, S2 or S4. When `commit` returns, every draft would survive a power cut. On a failure it raises
+QueueTrouble, after removing what is not in todo/, as far as that is possible; `queued` of each draft says whether it is
+in the queue all the same.
 
-Until they are whole the files have no name (O_TMPFILE), so nothing is left of an injector that dies. Where the file
-system has none of these a message is begun in pid/, and there, or where descriptors are short, its envelope in intd/:
-a phase of its own between the two, as a name in intd/ may not be without its mess/. Then a power cut may leave S3, too.
+Until they are complete the files have no name (O_TMPFILE), so an injector that dies leaves nothing. On a file system
+without O_TMPFILE a message is created in pid/, and then, or if descriptors are short, its envelope is created in intd/:
+this is a phase of its own between the two, because a name in intd/ must not exist without its mess/. In that case a
+power cut may also leave S3.
 """
 
 import errno
@@ -39,11 +40,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-# A message may grow by so many bytes before the disk is looked at again.
+# Bytes of a message after which the free disk space is checked again.
 CHECK_BYTES = 1 << 20
-# Descriptors that a group's files leave for everything else.
+# Descriptors that the files of a group leave for other uses.
 _SPARE = 32
-# After these errors a link was not made. After others, of a network or a disk, it may be there all the same.
+# After these errors link(2) has not created the name. After others, of a network or disk, it may exist all the same.
 _SURELY_NOT = frozenset(
     (
         errno.EACCES, errno.EDQUOT, errno.EEXIST, errno.ELOOP, errno.EMFILE, errno.EMLINK, errno.ENAMETOOLONG,
@@ -55,7 +56,7 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 
 
 class Draft:
-    """A message being taken in. Any method may raise QueueTrouble; `discard` then removes what was made."""
+    """A message that is being queued. Any method may raise QueueTrouble; `discard` then removes its files."""
 
     __slots__ = ("_handle", "_head", "_intake", "_unchecked", "path", "queued")
 
@@ -69,7 +70,7 @@ class Draft:
 
     @property
     def long_id(self) -> str:
-        """What names the message for people once it is queued (INTERNALS, The home); `-` where only others know."""
+        """The message's long id, `I-BIRTH`, once it is queued; `-` if it is not known."""
         return "-"
 
     def write(self, data: bytes) -> None:
@@ -86,14 +87,14 @@ class Draft:
             self._intake.check(self._handle)
 
     def sync(self) -> None:
-        """Make safe what was written so far, so that the commit of a large message has less to wait for."""
+        """Sync what was written so far, so that the commit of a large message has less to wait for."""
         try:
             os.fdatasync(self._handle)
         except OSError as error:
             raise QueueTrouble(WRITE, f"unable to sync {self.path}: {reason(error)}") from error
 
     def close(self) -> None:
-        """Close the file; nothing happens where it is closed already."""
+        """Close the file if it is open."""
         handle, self._handle = self._handle, -1
         if handle >= 0:
             try:
@@ -102,11 +103,11 @@ class Draft:
                 raise QueueTrouble(WRITE, f"unable to write {self.path}: {reason(error)}") from error
 
     def finish(self, sender: bytes, recipients: list[bytes]) -> None:
-        """End the message and set its envelope. Raises FormatError for an address that cannot be one."""
+        """End the message and set its envelope. Raises FormatError for an impossible address."""
         raise NotImplementedError
 
     def discard(self) -> None:
-        """Remove what was made of a message that is not queued; best effort, silent."""
+        """Remove the files of a message that is not queued, as far as possible; errors are ignored."""
         try:
             self.close()
         except QueueTrouble:
@@ -115,22 +116,22 @@ class Draft:
 
 
 class Writer:
-    """Where drafts are begun and committed: the queue itself, or maildrop/ for a user who may not write there."""
+    """Begins and commits drafts: in the queue, or in maildrop/ for a user who may not write to the queue."""
 
     intake: "Intake"
-    # Whether each draft is to be committed before the next one is begun.
+    # Whether each draft must be committed before the next one is begun.
     one_by_one = False
 
     def begin(self) -> Draft:
-        """Return a new, empty draft. Raises QueueTrouble, where the disk is short too."""
+        """Return a new, empty draft. Raises QueueTrouble, also if the disk is short."""
         raise NotImplementedError
 
     def commit(self, drafts: "Sequence[Draft]") -> None:
-        """Make finished drafts safe, all or, where QueueTrouble is raised, those whose `queued` says so."""
+        """Make finished drafts durable. If QueueTrouble is raised, `queued` tells which drafts are in the queue."""
         raise NotImplementedError
 
     def put(self, message: "Iterable[bytes]", envelope: "Callable[[], tuple[bytes, list[bytes]]]") -> None:
-        """Take in one message; `envelope` is asked for sender and recipients when it is read. Raises QueueTrouble."""
+        """Queue one message; `envelope` is called after it was read, for sender and recipients. Raises QueueTrouble."""
         self.intake.admit()
         draft = self.begin()
         try:
@@ -144,10 +145,10 @@ class Writer:
 
 
 class QueueDraft(Draft):
-    """A message that will be mess/B/I, and todo/. Until `finish` it has no number.
+    """A message that becomes mess/B/I and todo/B/I. It has no number until `finish`.
 
-    `name` is its name in pid/, empty where it needs none; `envelope` is the descriptor of a nameless envelope, or -1.
-    The file stays open until `commit`, which is the writer's, takes its descriptor (`note`) and syncs what it wrote.
+    `name` is its name in pid/, empty if it has none. `envelope` is the descriptor of an unnamed envelope, or -1. The
+    file stays open until the writer's commit takes its descriptor (`note`) and syncs it.
     """
 
     __slots__ = (
@@ -174,7 +175,7 @@ class QueueDraft(Draft):
 
     @property
     def long_id(self) -> str:
-        # Imported here because only batches say it.
+        # Imported here because only batches print it.
         from queue_wire.ids import pack_long_id
 
         return pack_long_id(self.message, self._mtime // 1000)
@@ -184,7 +185,7 @@ class QueueDraft(Draft):
         if self._head:
             self.write(b"")
         status = os.fstat(self._handle)
-        # The number is the inode's; the last write was what set the mtime, from which the long id comes.
+        # The number is the inode number. The last write has set the mtime, from which the long id is made.
         self.message, self._mtime = status.st_ino, status.st_mtime_ns
         layout = self._layout
         mess, self.intd, self.todo = layout.mess(self.message), layout.intd(self.message), layout.todo(self.message)
@@ -209,7 +210,7 @@ class QueueDraft(Draft):
             self._make_nameless()
 
     def note(self) -> None:
-        """Have the commit sync the message, its name, and its envelope where that has no name. Raises QueueTrouble."""
+        """Add the message, its name and its unnamed envelope to the commit. Raises QueueTrouble."""
         try:
             if self._handle >= 0:
                 handle, self._handle = self._handle, -1
@@ -222,11 +223,11 @@ class QueueDraft(Draft):
             self._commit.nameless(self.envelope, self.intd)
 
     def _is_short(self, handle: int) -> bool:
-        """Return whether few descriptors are left after this one."""
+        """Return whether descriptors are short, judging by the number of this one."""
         return handle > os.sysconf("SC_OPEN_MAX") - _SPARE
 
     def _sync_early(self) -> None:
-        """Sync and close the file now: descriptors are short."""
+        """Sync and close the file now, because descriptors are short."""
         try:
             os.fsync(self._handle)
         except OSError as error:
@@ -234,12 +235,12 @@ class QueueDraft(Draft):
         self.close()
 
     def _make_nameless(self) -> None:
-        """Write the envelope to a file that has no name yet, where that can be."""
+        """Write the envelope to an unnamed file, if the file system supports it and descriptors are left."""
         try:
             handle = open_nameless(os.path.dirname(self.intd), FILE_MODE)
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE):
-                return  # Its name in intd/ will do.
+                return  # It is created in intd/ instead.
             raise QueueTrouble(INTD_TROUBLE, f"unable to create {self.intd}: {reason(error)}") from error
         if handle is None:
             return
@@ -250,8 +251,8 @@ class QueueDraft(Draft):
         self._write_envelope(handle)
 
     def make_intd(self) -> None:
-        """Write the envelope to intd/, for the commit to sync. Raises QueueTrouble."""
-        # Before it is made: whoever is interrupted in between removes it.
+        """Write the envelope to intd/, and add it to the commit. Raises QueueTrouble."""
+        # Set first, so that an interrupt in between removes the file.
         self._intd_made = True
         try:
             handle = self._open_intd()
@@ -263,14 +264,14 @@ class QueueDraft(Draft):
         except BaseException:
             os.close(handle)
             raise
-        # The intd/ name may be lost: it is only the way to todo/, which is a name of its own.
+        # The name in intd/ need not survive: the name in todo/ is a separate one.
         self._commit.contents(self.intd, handle)
 
     def _open_intd(self) -> int:
         try:
             return os.open(self.intd, NEW, FILE_MODE)
         except FileExistsError:
-            # An earlier message of this number left it: this one's is not made yet.
+            # It was left by an earlier message with this number.
             os.unlink(self.intd)
             return os.open(self.intd, NEW, FILE_MODE)
 
@@ -282,7 +283,7 @@ class QueueDraft(Draft):
 
     def link(self) -> None:
         """Give the envelope its name in todo/. Raises QueueTrouble."""
-        # Before it has the name: whoever is interrupted in between takes the message for queue-todo's.
+        # Set first: after an interrupt in between, the message must be assumed to belong to queue-todo.
         self._linking = True
         try:
             if self.envelope < 0:
@@ -307,11 +308,11 @@ class QueueDraft(Draft):
             pass
         self._drop_envelope()
         if self._linking:
-            # It is queue-todo's now, or may be; todo/ may also be gone already because it was classified. What is not
-            # queue-todo's is S2 or S3, which is swept.
+            # The message may belong to queue-todo now, or may even be classified already. If not, it is in S2 or S3,
+            # which the sweep removes.
             return
         if self._intd_made:
-            # No power cut may bring intd/ back without mess/. What is left on an error is S2 or S3.
+            # A power cut must not bring intd/ back without mess/. On an error S2 or S3 remains.
             commit = Commit()
             try:
                 commit.unlink(self.intd)
@@ -325,9 +326,9 @@ class QueueDraft(Draft):
 
 
 class QueueWriter(Writer):
-    """Writes into the queue itself; `uid` is who injects. `syncs` counts what all commits so far cost.
+    """Writes to the queue itself; `uid` is the injecting user's. `syncs` counts the waits of all commits so far.
 
-    Who commits groups calls `intake.admit()` before each.
+    A caller that commits groups calls `intake.admit()` before each group.
     """
 
     def __init__(self, home: Home, layout: Layout, uid: int) -> None:
@@ -336,7 +337,7 @@ class QueueWriter(Writer):
         self._uid = uid
         self._pid = os.getpid()
         self._made = 0
-        # Without /proc a nameless file can get no name.
+        # Without /proc an unnamed file cannot get a name.
         self._nameless = os.access("/proc/self/fd", os.X_OK)
         self._received = (-1, -1, b"")
         self._commit = Commit()
@@ -347,7 +348,7 @@ class QueueWriter(Writer):
         return self._commit.syncs
 
     def begin(self, uid: int | None = None) -> QueueDraft:
-        """Return a new draft with its Received: line; `uid` where it is not the writer's own."""
+        """Return a new draft that begins with a Received: line; `uid` replaces the writer's."""
         self.intake.check()
         uid = self._uid if uid is None else uid
         now = time.time_ns()
@@ -356,7 +357,7 @@ class QueueWriter(Writer):
         return QueueDraft(self.intake, self._layout, self._commit, handle, name, self._pid, uid, head)
 
     def _make_file(self, now: int) -> tuple[int, str]:
-        """Return a new file's descriptor, and its name in pid/ or "" where it needs none. Raises QueueTrouble."""
+        """Return the descriptor of a new file, and its name in pid/ or "" if it is unnamed. Raises QueueTrouble."""
         directory = self._layout.queue + "/pid"
         self._made += 1
         name = f"{directory}/{self._pid}.{now}.{self._made}"
@@ -389,7 +390,7 @@ class QueueWriter(Writer):
                 self._sync(named[0].intd)
             self._queue(messages)
         except BaseException:
-            # What it still had to sync is about to be removed, and may not hinder the next commit.
+            # Its files are about to be removed, and must not affect the next commit.
             self._commit.forget()
             for message in messages:
                 message.discard()
@@ -420,20 +421,26 @@ class QueueWriter(Writer):
 
 
 def mail_date(seconds: float) -> str:
-    """Return a time as qmail writes it in headers, `26 Sep 1995 04:46:54 -0000`: UTC, without the weekday."""
+    """Return a time in qmail's header format, `26 Sep 1995 04:46:54 -0000`: UTC, without the weekday."""
     year, month, day, hour, minute, second = time.gmtime(seconds)[:6]
     return f"{day} {_MONTHS[month - 1]} {year} {hour:02}:{minute:02}:{second:02} -0000"
 
 
 def received_line(pid: int, uid: int, seconds: int) -> bytes:
-    """Return qmail-queue's Received: line, to the letter: loop counters and log tools look for it."""
+    """Return qmail-queue's Received: line, exactly: loop counters and log tools look for it."""
     return f"Received: (qmail {pid} invoked by uid {uid}); {mail_date(seconds)}\n".encode()
 
 
 def remove_leftovers(layout: Layout, message: int) -> None:
-    """Remove an earlier message's files, durably; the usual case, in which there are none, costs three looks.
+    """Remove, durably, the files of an earlier message that has lost mess/B/I. Raises OSError.
 
-    Raises OSError.
+    The injector holds a file with this inode number and mess/B/I does not exist, so other files with this number belong
+    to a message whose mess/ file was lost, by a failing disk, by fsck, or by an injector that was interrupted. They are
+    removed before mess/B/I gets its name, so that a new message never meets an old envelope.
+
+    Three files could do harm, and only these are looked for: todo/ (S4 with the old recipients), info/ (S5, the same)
+    and hold/ (the new message would be held). If others exist without them, queue-todo removes them when it
+    classifies the message.
     """
     name = f"{message % layout.split}/{message}"
     queue = layout.queue
@@ -448,7 +455,7 @@ def remove_leftovers(layout: Layout, message: int) -> None:
 
 def _remove_files_beside(layout: Layout, message: int) -> None:
     if is_there(layout.mess(message)):
-        return  # A copied queue, whose names are not its inode numbers: giving ours that name will fail.
+        return  # A copied queue, whose names are not inode numbers: naming the new file will fail.
     commit = Commit()
     for path in files_beside_mess(layout, message):
         if is_there(path):
@@ -457,7 +464,7 @@ def _remove_files_beside(layout: Layout, message: int) -> None:
 
 
 def remove(path: str) -> bool:
-    """Remove a name; return whether it is gone."""
+    """Remove a name, ignoring errors; return whether it does not exist any more."""
     try:
         os.unlink(path)
     except FileNotFoundError:
