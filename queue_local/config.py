@@ -1,7 +1,7 @@
 """What queue-local reads from control/, and how many deliveries it takes at once.
 
-The files for a delivery are read for each delivery, so a change takes effect at once. Every function raises Temporary,
-naming the file, where a file cannot be read or parsed, unless it says otherwise.
+The files are read again for each delivery, so a change takes effect at once. A file that cannot be read or parsed
+raises Temporary, naming the file, unless a function says otherwise.
 """
 
 import resource
@@ -14,11 +14,11 @@ from queue_wire.errors import FormatError, LineError, quoted, wrong_in
 
 DEFAULT_DELIVERY = b"./Maildir/\n"
 TIMEOUT = 1200
-# maildir(5) lets no delivery last longer: readers remove what is older than 36 hours from tmp/.
+# maildir(5): a delivery may not take longer, because readers remove files older than 36 hours from tmp/.
 TIMEOUT_MAX = 86400
 STOP_TIMEOUT = 60
 JOBS = 100
-# Descriptors that are not a delivery's: standard ones, files open for a moment.
+# Descriptors for other uses: the standard ones, and files that are open for a moment.
 _SPARE = 32
 _KINDS = {
     "memory": resource.RLIMIT_AS,
@@ -32,14 +32,14 @@ DEFAULT_LIMITS: dict[str, int | None] = {"files": 1024, "core": 0}
 
 
 def default_delivery(home: Home) -> bytes:
-    """Return control/defaultdelivery, the .qmail lines of those who have none. Raises Temporary."""
+    """Return control/defaultdelivery, the instructions for users without a .qmail file. Raises Temporary."""
     return read_control(home, "defaultdelivery") or DEFAULT_DELIVERY
 
 
 def timeout(home: Home) -> int:
     """Return control/localtimeout, the seconds that one delivery may take, 1 to TIMEOUT_MAX. Raises Temporary.
 
-    Where it is missing, control/timeoutlocal is read, its name before.
+    If it does not exist, control/timeoutlocal, its former name, is read.
     """
     seconds = read_number(home, "localtimeout", -1)
     if seconds < 0:
@@ -48,7 +48,7 @@ def timeout(home: Home) -> int:
 
 
 def stop_timeout(home: Home) -> int:
-    """Return control/localstoptimeout: the seconds that deliveries in flight have when queue-send leaves."""
+    """Return control/localstoptimeout: the seconds that deliveries in flight have after queue-send has exited."""
     try:
         return min(read_number(home, "localstoptimeout", STOP_TIMEOUT), TIMEOUT_MAX)
     except Temporary as error:
@@ -57,7 +57,7 @@ def stop_timeout(home: Home) -> int:
 
 
 def forward_timeout(home: Home) -> int:
-    """Return how long a forward may take, in seconds: as long as a delivery. An unreadable file defers no forward."""
+    """Return the seconds that a forward may take, as many as a delivery; the default if the file cannot be read."""
     try:
         return timeout(home)
     except Temporary:
@@ -65,9 +65,9 @@ def forward_timeout(home: Home) -> int:
 
 
 def capacity(home: Home) -> int:
-    """Return the number of jobs to take at once: JOBS, or control/concurrencylocal if that is more.
+    """Return the number of jobs to take at once: JOBS, or control/concurrencylocal if that is larger.
 
-    Resource limits lower it: a delivery is one descriptor here and one process of this user's.
+    Resource limits lower it: each delivery needs one descriptor here, and one process of this user.
     """
     try:
         wanted = max(JOBS, read_number(home, "concurrencylocal", JOBS))
@@ -78,15 +78,15 @@ def capacity(home: Home) -> int:
     if files != resource.RLIM_INFINITY:
         wanted = min(wanted, files - _SPARE)
     if processes != resource.RLIM_INFINITY:
-        # Half, because other processes of this user count as well.
+        # Half of it, because the user may run other processes.
         wanted = min(wanted, processes // 2)
     return max(1, wanted)
 
 
 def apply_limits(home: Home) -> None:
-    """Set this process's limits for good, soft and hard. Raises Temporary where the file cannot be read or parsed.
+    """Set the resource limits of this process, soft and hard, from control/locallimits. Raises Temporary.
 
-    To be called before the user is taken, so that root may raise them; others get no more than they have.
+    The programs of a delivery inherit them. To be called before the change of user, since only root may raise limits.
     """
     try:
         limits = unpack_limits(read_control(home, "locallimits") or b"")
@@ -98,15 +98,16 @@ def apply_limits(home: Home) -> None:
         try:
             resource.setrlimit(kind, (wanted, wanted))
         except (ValueError, OSError):
-            # Not root, and over the hard limit that was inherited: that one counts then.
+            # Not root, and above the inherited hard limit: use that one.
             hard = resource.getrlimit(kind)[1]
             resource.setrlimit(kind, (hard, hard))
 
 
 def unpack_limits(data: bytes) -> dict[str, int | None]:
-    """Return {name: limit} with the defaults; None is unlimited, a name that is not there is as inherited.
+    """Return {name: limit} of control/locallimits and the defaults (setrlimit(2)). Raises LineError, quoting the line.
 
-    Raises LineError, quoting the line.
+    Lines are `memory 512M`, `cpu 600` (seconds), `processes 200` (of the user), `files 1024` (open), `size 1G` (of a
+    file), `core 0`; K, M, G and T are powers of 1,024. `unlimited` is None. A missing name is inherited.
     """
     limits = dict(DEFAULT_LIMITS)
     for number, line in numbered_lines(data):

@@ -25,21 +25,21 @@ from queue_wire import report as verdict
 from queue_wire.errors import FormatError
 from queue_wire.job import Job
 
-# How long after its time a process may clean up before it is killed.
+# Seconds after the timeout in which a process may clean up before it is killed.
 GRACE = 30.0
-# The same for one that was told to end: queue-send waits for it, and its supervisor for queue-send.
+# The same for a process that was told to end: queue-send waits for it, and the supervisor for queue-send.
 LAST_GRACE = 10.0
 _LETTERS = {0: verdict.SUCCESS, PERMANENT: verdict.PERMANENT}
-# Where a delivery finds its descriptors.
+# The descriptors of a delivery.
 MESSAGE = 0
 _NULL = 1
 _REPORT = 3
-# A session that forks while it is being killed is looked through again, so often.
+# How often /proc is searched for processes that were forked while the session was being killed.
 _PASSES = 5
 
 
 class Ended(NamedTuple):
-    """How a delivery ended: its job, a letter and text for the report, and the forward that is still to be made."""
+    """How a delivery ended: its job, letter and text of the report, and the forward that is still to be queued."""
 
     job: Job
     letter: bytes
@@ -48,9 +48,9 @@ class Ended(NamedTuple):
 
 
 class _DeliveryProcess:
-    """A process in flight: its job, its pid, our end of its pipe, when to kill it, what it said.
+    """The process of a delivery in flight: job, pid, our end of its pipe, when to kill it, and what it wrote.
 
-    `told`: it was told to end.
+    `told` is true after it was told to end.
     """
 
     __slots__ = ("data", "job", "kill_at", "pid", "pipe", "told")
@@ -64,16 +64,16 @@ class _DeliveryProcess:
         self.data = bytearray()
 
     def tell_to_end(self, grace: float) -> None:
-        """Have it end its program and clean up, also where it is stopped; it is killed after `grace` seconds."""
+        """Tell it to end its program and clean up, even if it is stopped; it is killed after `grace` seconds."""
         self.told = True
         self.kill_at = min(self.kill_at, time.monotonic() + grace)
-        # It is not reaped yet, so that its number is nobody else's.
+        # It is not reaped yet, so its pid is not reused.
         os.kill(self.pid, signal.SIGTERM)
         os.kill(self.pid, signal.SIGCONT)
 
 
 class Deliveries:
-    """At most `limit` processes."""
+    """The deliveries in flight, at most `limit`."""
 
     def __init__(self, limit: int, grace: float = GRACE) -> None:
         self.limit = limit
@@ -86,16 +86,16 @@ class Deliveries:
 
     @property
     def room(self) -> int:
-        """How many more can be started now."""
+        """The number of deliveries that can be started now."""
         return self.limit - len(self._running)
 
     def start(self, job: Job, work: Callable[[int], Outcome], message: int, seconds: int) -> None:
-        """Fork a process for the job. Raises Temporary. `message` stays the caller's to close."""
+        """Fork a process for the job, which calls `work`. The caller closes `message`. Raises Temporary."""
         try:
             pipe, writer = os.pipe()
         except OSError as error:
             raise Temporary(f"Unable to make a pipe for a delivery: {reason(error)}. (#4.3.0)") from error
-        # It ignores TERM until it has its handlers, as we do; one that comes before that must wait for them.
+        # The child ignores TERM, as queue-local does, until it has installed its handlers. Block TERM until then.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         try:
             pid = os.fork()
@@ -111,18 +111,18 @@ class Deliveries:
         self._running[pipe] = _DeliveryProcess(job, pid, pipe, time.monotonic() + seconds + self._grace)
 
     def finish(self, seconds: float) -> None:
-        """Have what runs after so many seconds told to end, and what is started after that at once."""
+        """Tell deliveries to end after so many seconds, and those that are started later at once."""
         self._finish_at = time.monotonic() + seconds
 
     def prepare(self, poll: select.poll) -> float | None:
-        """Register what to wait for; return the seconds until a process has to be ended, None for never."""
+        """Register the pipes; return the seconds until a process has to be ended, None for never."""
         for pipe in self._running:
             poll.register(pipe, select.POLLIN)
         times = [min(each.kill_at, math.inf if each.told else self._finish_at) for each in self._running.values()]
         return max(0.0, min(times) - time.monotonic()) if times else None
 
     def run(self, ready: set[int]) -> list[Ended]:
-        """Read from the ready pipes, end what is over its time; return what has ended."""
+        """Read from ready pipes, end processes whose time is over; return the deliveries that have ended."""
         ended = []
         for pipe in ready & self._running.keys():
             delivery = self._running[pipe]
@@ -132,7 +132,7 @@ class Deliveries:
                 ended.append(self._reap(delivery))
                 continue
             if len(delivery.data) > 2 * RESULT_MAX:
-                # No delivery of ours says so much.
+                # No delivery writes so much.
                 delivery.data.clear()
                 delivery.kill_at = 0.0
         now = time.monotonic()
@@ -141,15 +141,15 @@ class Deliveries:
                 delivery.tell_to_end(min(self._grace, LAST_GRACE))
             if now >= delivery.kill_at:
                 end_session(delivery.pid)
-                # Its pipe ends with it. A process that hangs in the kernel keeps its place until then.
+                # Its pipe closes when it dies. A process that hangs in the kernel keeps its place until then.
                 delivery.kill_at = now + self._grace
         return ended
 
     def _reap(self, delivery: _DeliveryProcess) -> Ended:
-        # The pipe is at its end, so the process is past its last line: this waits for no work of its.
+        # The pipe is closed, so the process is exiting: this does not wait for its work.
         found = os.waitid(os.P_PID, delivery.pid, os.WEXITED | os.WNOWAIT)
         if found is not None and (found.si_code != os.CLD_EXITED or found.si_status == Interrupted.exit_code):
-            # Before it is reaped, as its number is the session's. Its program must not outlive it.
+            # Before it is reaped, because its pid identifies the session. Its program must not outlive it.
             end_session(delivery.pid)
         code = os.waitstatus_to_exitcode(os.waitpid(delivery.pid, 0)[1])
         os.close(delivery.pipe)
@@ -158,7 +158,7 @@ class Deliveries:
 
 
 def _end(job: Job, code: int, data: bytes) -> Ended:
-    """Return what an exit code and the bytes on the pipe say; what cannot be understood is a deferral."""
+    """Return the result that an exit code and the bytes on the pipe mean; if they cannot be parsed, a deferral."""
     if code < 0:
         return Ended(job, verdict.TEMPORARY, b"Delivery process ended by signal %d. (#4.3.0)\n" % -code, None)
     if not data:
@@ -172,9 +172,9 @@ def _end(job: Job, code: int, data: bytes) -> Ended:
 
 
 def run_child(work: Callable[[int], Outcome], message: int, report: int, seconds: int) -> NoReturn:
-    """Call `work(message descriptor)`, report what it returns or raises, and end the process.
+    """Call `work(message descriptor)` in the child, report what it returns or raises, and end the process.
 
-    After `seconds`, or at TERM, whatever it does is interrupted, cleans up after itself and is Temporary.
+    After `seconds`, or at TERM, the work is interrupted, cleans up and is Temporary.
     """
     code = TEMPORARY
     try:
@@ -182,12 +182,12 @@ def run_child(work: Callable[[int], Outcome], message: int, report: int, seconds
         _take_no_more_signals()
         write_all(_REPORT, data)
     finally:
-        # Nothing of the parent's (its loop, buffers, exit handlers) may run in here.
+        # Nothing of the parent (its loop, buffers, exit handlers) may run in the child.
         os._exit(code)
 
 
 def _run(work: Callable[[int], Outcome], message: int, report: int, seconds: int) -> tuple[int, bytes]:
-    """Return exit code and result; whatever `work` raises has both."""
+    """Return the exit code and the result of `work`, whatever it raises."""
     try:
         os.setsid()
         told = _told_before()
@@ -211,9 +211,9 @@ def _encode(text: str) -> bytes:
 
 
 def _told_before() -> bool:
-    """Return whether queue-local has sent TERM already, and drop one that was sent to queue-local's whole group.
+    """Return whether queue-local has sent TERM already; discard a TERM that was sent to queue-local's process group.
 
-    TERM is blocked from before the fork, and this process was in that group until setsid. queue-local itself ignores
+    TERM has been blocked since before the fork, and this process was in that group until setsid. queue-local ignores
     such a signal and lets its deliveries finish.
     """
     found = signal.sigtimedwait({signal.SIGTERM}, 0)
@@ -221,7 +221,7 @@ def _told_before() -> bool:
 
 
 def _take_signals(seconds: int) -> None:
-    """Undo what queue-local has set, for this process and those that it runs; its own limit is an alarm."""
+    """Undo queue-local's signal settings for this process and its programs; set an alarm as the time limit."""
     for number in signal.SIGINT, signal.SIGHUP:
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, _told_to_end)
@@ -231,12 +231,12 @@ def _take_signals(seconds: int) -> None:
 
 
 def _arrange(message: int, report: int) -> None:
-    """Put the message on 0, nothing on 1, the report pipe on 3, and close the rest.
+    """Put the message on 0, /dev/null on 1, the report pipe on 3, and close all others.
 
-    A delivery that hangs must hold neither the job pipe nor the report pipe of queue-local open.
+    A delivery that hangs must not keep the job pipe or the report pipe of queue-local open.
     """
     spare = os.open("/dev/null", os.O_WRONLY)
-    # Above the fixed numbers first, so that none is overwritten before it has been moved.
+    # First move them above the fixed numbers, so that none is overwritten.
     message, report, spare = (_above(handle) for handle in (message, report, spare))
     os.dup2(message, MESSAGE)
     os.dup2(spare, _NULL)
@@ -251,7 +251,7 @@ def _above(handle: int) -> int:
 
 
 def _take_no_more_signals() -> None:
-    """Let nothing break off what is left to do, which is to clean up and to report; queue-local sees that it ends."""
+    """Ignore signals during clean-up and report. If they take too long, queue-local kills the session."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGALRM, signal.SIG_IGN)
 
@@ -267,10 +267,14 @@ def _told_to_end(number: int, frame: object) -> None:
 
 
 def end_session(leader: int) -> None:
-    """Kill every process of the session, the leader first, so that it does not go on without its program."""
+    """Kill every process of the session, the leader first, so that it does not go on without its program.
+
+    The leader must not have been reaped: until then its number is not reused for another session. A process that has
+    made a session of its own is not found, and lives on.
+    """
     _kill(leader, leader)
     for _ in range(_PASSES):
-        # The leader is a zombie now that waits for its parent, us.
+        # The leader is a zombie now, until queue-local reaps it.
         found = [pid for pid in _pids() if pid != leader and _session(pid) == leader and _kill(pid, leader)]
         if not found:
             break
@@ -284,7 +288,7 @@ def _pids() -> list[int]:
 
 
 def _session(pid: int) -> int | None:
-    """Return the session of a process, None where it is gone."""
+    """Return the session of a process, None if the process does not exist."""
     try:
         return os.getsid(pid)
     except OSError:
@@ -292,13 +296,13 @@ def _session(pid: int) -> int | None:
 
 
 def _kill(pid: int, session: int) -> bool:
-    """Kill a process if it is of that session; return whether it was there and not yet dead."""
+    """Kill a process if it belongs to the session; return whether it was alive."""
     try:
         handle = os.pidfd_open(pid)
     except OSError:
         return False
     try:
-        # Again, now that the number can mean nobody else.
+        # Check again: with the pidfd open, the pid cannot be reused.
         if os.getsid(pid) == session:
             signal.pidfd_send_signal(handle, signal.SIGKILL)
             return True

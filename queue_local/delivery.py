@@ -21,8 +21,8 @@ from queue_base.home import Home
 from queue_base.processes import program_path
 from queue_base.users import UsersTrouble, look_up_mailbox
 from queue_local.config import TIMEOUT_MAX, apply_limits
-from queue_local.environment import Lines, Site, make_environment
-from queue_local.headers import delivered_to, from_line, header_has, return_path
+from queue_local.environment import Site, make_environment
+from queue_local.headers import HeaderLines, delivered_to, from_line, header_has, return_path
 from queue_local.maildir import deliver_maildir
 from queue_local.mbox_delivery import deliver_mbox
 from queue_local.qmailfile import enter_home, new_sender, read_instructions
@@ -35,31 +35,31 @@ from queue_wire.mailbox import ASSIGNED, Account, Mailbox
 
 # qmail-lspawn's.
 NOT_AS_ROOT = "Not allowed to perform deliveries as root. (#4.7.0)"
-# Seconds. All local mail meets the same trouble, and one line is enough for a person.
+# Seconds. All local mail is affected alike, and one line is enough.
 ALERTS_APART = 60
-# When the last alert was written, in all deliveries: they share this page with queue-local, which forks them.
+# The time of the last alert of all deliveries: forked processes share this page with queue-local.
 _last_alert = mmap.mmap(-1, 8)
 LOOPING = "This message is looping: it already has my Delivered-To line. (#5.4.6)"
 _STOP = 99
-# qmail-command(8): its own code for a hard error, and sysexits(3)'s for what will not get better.
+# qmail-command(8): its code for a hard error, and the permanent ones of sysexits(3).
 _HARD = frozenset((100, 64, 65, 70, 76, 77, 78, 112))
 
 
 class Delivery(NamedTuple):
-    """What the instructions work on: the message's descriptor, the lines before it, programs' environment.
+    """What the instructions need: the message's descriptor, the lines before it, the environment of programs.
 
     `new_sender` and `uid` are for forwards.
     """
 
     message: int
-    lines: Lines
+    lines: HeaderLines
     environment: dict[bytes, bytes]
     new_sender: bytes
     uid: int
 
 
 class _Done:
-    """What has been done so far: deliveries to files and programs, recipients, and what programs said."""
+    """What has been done so far: deliveries to files and programs, recipients of forwards, output of programs."""
 
     __slots__ = ("files", "programs", "recipients", "said")
 
@@ -77,13 +77,13 @@ def deliver(home: Home, job: Job, message: int, default: bytes) -> Outcome:
     if not at:
         raise Permanent("Sorry, address must include host name. (#5.1.3)")
     if not local:
-        # `@host` means nobody: an empty doublebounceto discards double bounces in this way (qmail-lspawn(8)).
+        # `@host` is discarded: an empty doublebounceto discards double bounces in this way (qmail-lspawn(8)).
         return Outcome(count_text(0, 0, 0))
     mailbox = find_recipient(home, local)
     owner = queue_owner(home).uid
-    # A queue that belongs to whoever started the suite is served as that user, be it root (the demo).
+    # If the user who started the suite owns the queue, mail is delivered as that user, even as root (the demo).
     everything_is_ours = owner == os.geteuid()
-    # What runs as the queue's owner, or writes files as it, could write to the queue.
+    # A program or a file delivery that runs as the queue's owner could write to the queue.
     forwards_only = mailbox.account.uid == owner and not everything_is_ours
     apply_limits(home)
     sender = verp_sender(job.sender, recipient)
@@ -100,14 +100,14 @@ def deliver_as(
     everything_is_ours: bool = False,
     forwards_only: bool = False,
 ) -> Outcome:
-    """Become the mailbox's account, go to its home and follow its .qmail file."""
+    """Change to the mailbox's account and home, and carry out the instructions of its .qmail file."""
     local, host = split_address(recipient)
-    # The programs are beside the one that runs, whose name may be relative to where we are now.
+    # The programs are in the directory of this one, whose path may be relative to the current directory.
     site = Site(home.path, os.path.dirname(program_path("queue-local")))
     take_account(mailbox.account, local, everything_is_ours)
     os.umask(0o077)
     enter_home(mailbox.account.home)
-    lines = Lines(from_line(sender, time.time()), return_path(sender), delivered_to(recipient))
+    lines = HeaderLines(from_line(sender, time.time()), return_path(sender), delivered_to(recipient))
     refuse_loop(message, lines.delivered_to)
     found = read_instructions(mailbox, default)
     if forwards_only:
@@ -119,7 +119,7 @@ def deliver_as(
 
 
 def refuse_loop(message: int, line: bytes) -> None:
-    """Raise Permanent where the message's header has this Delivered-To line already; Temporary if it is unreadable."""
+    """Raise Permanent if the message has this Delivered-To line already, Temporary if it cannot be read."""
     try:
         with open(message, "rb", closefd=False) as stream:
             looping = header_has(stream, line)
@@ -130,9 +130,9 @@ def refuse_loop(message: int, line: bytes) -> None:
 
 
 def take_account(account: Account, local: bytes, everything_is_ours: bool = False) -> None:
-    """Become the account for good. Raises Temporary where only root could do it, or where it is root.
+    """Change to the account permanently. Raises Temporary if that needs root, or the account is root.
 
-    Where root owns queue/ as well as alias/, root is who asked for it.
+    Root is allowed only if root owns queue/ too: then the administrator has chosen it.
     """
     if not account.uid and everything_is_ours and not os.geteuid():
         return
@@ -151,7 +151,7 @@ def take_account(account: Account, local: bytes, everything_is_ours: bool = Fals
 
 
 def find_recipient(home: Home, local: bytes) -> Mailbox:
-    """Return the mailbox of a local part. Raises Temporary, with an alert on stderr where users/cdb is the trouble."""
+    """Return the mailbox of a local part. Raises Temporary, with an alert on stderr if users/cdb cannot be used."""
     try:
         mailbox = look_up_mailbox(home, local, os.geteuid())
     except UsersTrouble as error:
@@ -171,7 +171,7 @@ def _alert(text: str) -> None:
 
 
 def refuse_all_but_forwards(account: Account, source: str, instructions: list[Instruction]) -> None:
-    """Raise Temporary for a line that would write a file, or run a program, as the owner of the queue."""
+    """Raise Temporary for an instruction that writes a file, or runs a program, as the owner of the queue."""
     for instruction in instructions:
         if instruction.kind != FORWARD:
             raise Temporary(
@@ -182,7 +182,7 @@ def refuse_all_but_forwards(account: Account, source: str, instructions: list[In
 
 
 def follow(instructions: list[Instruction], delivery: Delivery) -> Outcome:
-    """Carry out the instructions. Raises Temporary or Permanent, with what programs have said before it."""
+    """Carry out the instructions. Raises Temporary or Permanent, with the output of programs before the text."""
     done = _Done()
     try:
         for instruction in instructions:
@@ -193,18 +193,18 @@ def follow(instructions: list[Instruction], delivery: Delivery) -> Outcome:
         raise
     forward = None
     if done.recipients:
-        # What the queue cannot take, such as an address that is too long, is the forwarder's to say.
+        # The forwarder reports what the queue cannot take, such as an address that is too long.
         forward = Forward(delivery.uid, delivery.new_sender, delivery.lines.delivered_to, done.recipients)
     return Outcome(_text(done.said) + count_text(done.files, len(done.recipients), done.programs), forward)
 
 
 def count_text(files: int, forwards: int, programs: int) -> str:
-    """Return the text of a success: how many deliveries of each kind were made (qmail-local(8))."""
+    """Return the text of a success: the number of deliveries of each kind (qmail-local(8))."""
     return f"did {files}+{forwards}+{programs}\n"
 
 
 def _carry_out(instruction: Instruction, delivery: Delivery, done: _Done) -> int:
-    """Do one line, and return its exit code: 0, or _STOP where the lines after it do not count."""
+    """Carry out one instruction; return its exit code: 0, or _STOP if the following ones are to be ignored."""
     kind, argument, lines = instruction.kind, instruction.argument, delivery.lines
     if kind == FORWARD:
         done.recipients.append(argument)
@@ -224,14 +224,14 @@ def _carry_out(instruction: Instruction, delivery: Delivery, done: _Done) -> int
 
 
 def _run(command: bytes, delivery: Delivery, done: _Done) -> int:
-    # The alarm of the delivery ends it before that.
+    # The alarm of the delivery comes first.
     ran = run_program(command, delivery.environment, delivery.message, TIMEOUT_MAX)
     if ran.output:
         done.said = cut_text(done.said + ran.output)
     if ran.code in (0, _STOP):
         return ran.code
     hard = ran.code in _HARD
-    # What it has said is for the sender; one that is silent is named by its code.
+    # The sender gets its output, or its exit code if it wrote nothing.
     silent = "" if ran.output.strip() else f"Program ended with exit code {ran.code}. (#{5 if hard else 4}.3.0)"
     raise (Permanent if hard else Temporary)(silent)
 

@@ -37,7 +37,7 @@ from queue_wire.ids import pack_long_id
 from queue_wire.netstring import NetstringReader, pack_netstring
 from queue_wire.report import MESSAGE_SCOPE, PERMANENT, SUCCESS, TEMPORARY, Report
 
-# A commit takes no more messages, and no more bytes, so that the first ones do not wait long for the last.
+# The limits of a commit, so that the first messages do not wait long for the last.
 GROUP = 100
 GROUP_BYTES = 64 << 20
 _CHUNK = 1 << 18
@@ -55,7 +55,7 @@ class ForwardRequest(NamedTuple):
 
 
 class ForwardAnswer(NamedTuple):
-    """How the forward of that number went."""
+    """The result of the forward with this number."""
 
     number: int
     letter: bytes
@@ -63,7 +63,7 @@ class ForwardAnswer(NamedTuple):
 
 
 def pack_request(request: ForwardRequest) -> bytes:
-    """Return a request as a netstring. Raises FormatError for a forward that cannot be packed."""
+    """Return a request as a netstring. Raises FormatError if the forward cannot be packed."""
     return pack_netstring(b"%d\0%s\0%s" % (request.number, request.path, pack_forward(request.forward)))
 
 
@@ -93,7 +93,7 @@ def _number(text: bytes) -> int:
 
 
 class _ForwarderProcess:
-    """A forwarder that runs: its pid and our ends of its pipes. Raises OSError."""
+    """A running forwarder: its pid and our ends of its pipes. Raises OSError."""
 
     def __init__(self, home: Home) -> None:
         requests, to_it = os.pipe()
@@ -124,17 +124,17 @@ class _ForwarderProcess:
         os.kill(self.pid, signal.SIGKILL)
 
     def let_go(self) -> None:
-        """Close our ends; it ends when it has done what it has read."""
+        """Close our ends; it exits when it has done what it has read."""
         os.close(self.requests.descriptor)
         os.close(self.answers)
 
     def reap(self) -> int:
-        """Return the exit code of one that has closed its end."""
+        """Return its exit code, after it has closed its end."""
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
 class Forwards:
-    """The forwards that are not yet answered, by job number."""
+    """The forwards that are not answered yet, by job number. `prepare` and `run` are the loop's pair."""
 
     def __init__(self, home: Home) -> None:
         self._home = home
@@ -147,7 +147,7 @@ class Forwards:
         return len(self._pending)
 
     def take(self, ended: Ended, seconds: float) -> Report | None:
-        """Return the report of a delivery that ended; None where its forward is made first, within `seconds`."""
+        """Return the report of a delivery that ended; None if its forward is queued first, within `seconds`."""
         if ended.forward is None:
             return _report(ended, ended.letter, ended.text)
         if self._process is not None and self._process.killed:
@@ -160,18 +160,18 @@ class Forwards:
             self._process.requests.put(pack_request(request))
         except FormatError as error:
             return _deferral(ended, str(error))
-        # Its recipients are on their way; only the text is needed now.
+        # The recipients have been sent; only the text is needed now.
         late = min(time.monotonic() + seconds, self._finish_at)
         self._pending[ended.job.number] = ended._replace(forward=None), late
         return None
 
     def finish(self, seconds: float) -> None:
-        """Give no forward more than so many seconds from now."""
+        """Limit the time of all forwards to so many seconds from now."""
         self._finish_at = time.monotonic() + seconds
         self._pending = {number: (ended, min(late, self._finish_at)) for number, (ended, late) in self._pending.items()}
 
     def prepare(self, poll: select.poll) -> float | None:
-        """Register what to wait for; return the seconds until a forward is late, None for never."""
+        """Register the pipes; return the seconds until a forward is late, None for never."""
         if self._process is not None:
             poll.register(self._process.answers, select.POLLIN)
             if self._process.requests.held:
@@ -180,7 +180,7 @@ class Forwards:
         return max(0.0, min(times) - time.monotonic()) if times else None
 
     def run(self, ready: set[int]) -> list[Report]:
-        """Send requests, read answers, look at the time; return the reports of what is decided."""
+        """Send requests, read answers, check the time; return the reports of forwards that are decided."""
         reports: list[Report] = []
         process = self._process
         if process is not None:
@@ -200,13 +200,13 @@ class Forwards:
         return reports + self._look_at_time()
 
     def close(self) -> None:
-        """End the forwarder; it has nothing left to do, or nobody hears of it."""
+        """End the forwarder, which has nothing left to do."""
         if self._process is not None:
             self._process.let_go()
         self._process = None
 
     def _start(self) -> str:
-        """Fork a forwarder if there is none; return why there is none then."""
+        """Fork a forwarder if none is running; return why that failed, "" if it did not."""
         if self._process is None:
             try:
                 self._process = _ForwarderProcess(self._home)
@@ -216,7 +216,7 @@ class Forwards:
 
     def _answered(self, answer: ForwardAnswer) -> list[Report]:
         if answer.number not in self._pending:
-            return []  # It was late.
+            return []  # It was late, and has been deferred.
         ended, _ = self._pending.pop(answer.number)
         return [_report(ended, answer.letter, (ended.text if answer.letter == SUCCESS else b"") + answer.text)]
 
@@ -249,14 +249,14 @@ def _deferral(ended: Ended, why: str) -> Report:
 
 
 class Forwarder:
-    """Puts groups of requests in the queue; opens that when it is first needed, and again after a failure to."""
+    """Puts groups of requests into the queue, which it opens when it is first needed, and again after a failure."""
 
     def __init__(self, home: Home) -> None:
         self._home = home
         self._writer: QueueWriter | None = None
 
     def answer(self, requests: list[ForwardRequest]) -> list[ForwardAnswer]:
-        """Carry out requests; return how each went."""
+        """Carry out requests; return their answers."""
         answers: list[ForwardAnswer] = []
         drafts: list[tuple[ForwardRequest, QueueDraft, str]] = []
         try:
@@ -292,7 +292,7 @@ class Forwarder:
         return self._writer
 
     def _make(self, writer: QueueWriter, request: ForwardRequest) -> tuple[QueueDraft, str]:
-        """Return the finished draft and its long id. Raises Failure, FormatError; then nothing is left."""
+        """Return the finished draft and its long id. Raises Failure, FormatError, and leaves no file then."""
         forward = request.forward
         message = open_message(self._home, request.path)
         try:
@@ -302,7 +302,7 @@ class Forwarder:
                 while data := _read(message):
                     draft.write(data)
                 draft.finish(forward.sender, forward.recipients)
-                # Now, because a message may be delivered and gone right after the commit.
+                # Now, because the message may be delivered and removed right after the commit.
                 birth = os.stat(draft.path).st_mtime_ns // 1000
             except OSError as error:
                 draft.discard()
@@ -323,7 +323,7 @@ def _read(message: int) -> bytes:
 
 
 def _refusal(request: ForwardRequest, error: Failure | FormatError) -> ForwardAnswer:
-    """Return the answer for a request that failed; what it says is qmail-local's, as far as that says anything."""
+    """Return the answer for a request that failed, with qmail-local's text as far as it has one."""
     permanent = isinstance(error, AddressTooLong) or (isinstance(error, QueueTrouble) and 11 <= error.code <= 40)
     letter, code = (PERMANENT, "#5.1.3") if permanent else (TEMPORARY, "#4.3.0")
     text = f"Unable to forward message: {error}. ({code})\n"
@@ -331,17 +331,17 @@ def _refusal(request: ForwardRequest, error: Failure | FormatError) -> ForwardAn
 
 
 def serve(home: Home) -> None:
-    """Take requests from fd 0 until its end. Raises FormatError, OSError where queue-local has gone mad, or gone."""
+    """Serve requests from fd 0 until its end. Raises FormatError for an impossible request, OSError if a pipe fails."""
     forwarder, reader = Forwarder(home), NetstringReader(_CAP)
     while data := os.read(0, 1 << 16):
         reader.feed(data)
-        # The first ones to come are a group; while it is committed, the next one gathers.
+        # What has arrived is a group. While it is committed, the next group gathers in the pipe.
         while requests := _take(home, reader):
             write_all(1, b"".join([pack_answer(answer) for answer in forwarder.answer(requests)]))
 
 
 def _take(home: Home, reader: NetstringReader) -> list[ForwardRequest]:
-    """Return the requests that have been read, as many as may share a commit."""
+    """Return the requests that have been read, at most as many as may share a commit."""
     found: list[ForwardRequest] = []
     size = 0
     while len(found) < GROUP and size < GROUP_BYTES and (payload := reader.next()) is not None:
@@ -358,10 +358,10 @@ def _size(home: Home, request: ForwardRequest) -> int:
 
 
 def run_forwarder(home: Home, requests: int, answers: int) -> None:
-    """Be the forwarder, in a process of its own; never returns."""
+    """Run the forwarder, in a process of its own. Never returns."""
     code = 1
     try:
-        # Away from 0 and 1 first, so that neither is overwritten before it has been moved.
+        # First move them away from 0 and 1, so that neither is overwritten.
         requests, answers = (fcntl.fcntl(handle, fcntl.F_DUPFD, 3) for handle in (requests, answers))
         os.dup2(requests, 0)
         os.dup2(answers, 1)

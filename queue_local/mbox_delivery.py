@@ -1,9 +1,15 @@
-"""Appends one message to an mbox file (mbox(5), qmail-local(8)), so that what is in it stays whole.
+"""Appends one message to an mbox file (mbox(5), qmail-local(8)) so that its other contents stay intact.
 
-Locked with flock, fcntl and FILE.lock; what was reported as delivered is safe on the disk. A write that fails is
-truncated back. One that was cut by a kill or a power cut is truncated back by the next delivery, which finds
-the old length in the lock file; where the directory may not be written there is no lock file, and it stays,
-as in qmail. Every failure is Temporary, with qmail-local's text.
+The file is locked with flock, fcntl and FILE.lock. A message that is reported as delivered is durable. If a write
+fails, the file is truncated to its old length. If a kill or power cut interrupts a write, the next delivery truncates
+the file, to the length that the journal in the lock file gives; without a lock file, because the directory may not be
+written, the partial message stays, as with qmail. Every failure is Temporary, with qmail-local's text.
+
+A message in an mbox file (`mbox_text`) is:
+
+    From sender date          with the other lines of the delivery: `head`
+    the message               a line that matches `>*From ` gets one more `>`; the last line gets a newline
+    an empty line
 """
 
 import os
@@ -18,9 +24,9 @@ from queue_local.mbox_file import Box, open_box
 
 _CHUNK = 1 << 18
 _FROM = re.compile(rb"(\n>*)From ")
-# What a line may begin with, behind its `>`, at the end of a piece, when the next piece can make it `From `.
+# A line at the end of a piece that the next piece may complete to `From `, without its `>`.
 _BEGUN = (b"", b"F", b"Fr", b"Fro", b"From")
-# Longer than any From_ line: the date is within it.
+# Longer than any From_ line up to its date.
 _WINDOW = 1200
 _FROM_LINE = re.compile(rb"From [^\n]{0,1100}\d\d:\d\d")
 _HEAD = (b"From ", b"Return-Path: <", b"Delivered-To: ")
@@ -41,7 +47,7 @@ def deliver_mbox(path: str, head: bytes, message: int) -> None:
 
 
 def _undo_cut(box: Box) -> None:
-    """Remove the piece of a message that a delivery which was killed has left at the end of the file."""
+    """Remove the partial message that a killed delivery has left at the end of the file."""
     for lock in box.locks:
         _undo(box, lock.left)
 
@@ -50,7 +56,7 @@ def _undo(box: Box, left: Journal) -> None:
     size, end = os.fstat(box.handle).st_size, left.length + left.added
     if not left.length < size <= end:
         return
-    # In a power cut the length can reach the disk before the bytes do.
+    # In a power cut the new length can reach the disk before the data.
     whole = size == end and _check(_pieces(box.handle, left.length))[1] == left.check
     if not whole and is_cut_message(_pieces(box.handle, left.length), left.head):
         os.ftruncate(box.handle, left.length)
@@ -80,12 +86,12 @@ def _cut_back(box: Box, length: int) -> None:
         os.ftruncate(box.handle, length)
         os.fsync(box.handle)
     except OSError:
-        # The disk is in trouble; the next delivery tries it again.
+        # The next delivery tries again.
         box.keep_lock = True
 
 
 def _last_bytes(handle: int, length: int) -> bytes:
-    """Return the last two bytes of the file; an empty line's where it may be written but not read."""
+    """Return the last two bytes of the file; two newlines if the file may be written but not read."""
     try:
         return os.pread(handle, 2, max(0, length - 2))
     except OSError:
@@ -93,7 +99,7 @@ def _last_bytes(handle: int, length: int) -> bytes:
 
 
 def _gathered(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield the same bytes in larger pieces: most messages are one write."""
+    """Yield the same bytes in larger pieces, so that most messages are one write."""
     held: list[bytes] = []
     length = 0
     for piece in pieces:
@@ -106,7 +112,7 @@ def _gathered(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _check(pieces: Iterator[bytes]) -> tuple[int, int]:
-    """Return the number of bytes in the pieces, and their check."""
+    """Return the number of bytes in the pieces, and their checksum."""
     length = crc = 0
     for piece in pieces:
         length, crc = length + len(piece), zlib.crc32(piece, crc)
@@ -131,7 +137,7 @@ def mbox_text(head: bytes, pieces: Iterable[bytes]) -> Iterator[bytes]:
     yield head
     at_start, kept, last = True, b"", b""
     for piece in pieces:
-        # One byte in front says whether a line begins here; what may become `From ` waits for the next piece.
+        # The byte in front tells whether a line begins here. What may become `From ` is kept for the next piece.
         data = _FROM.sub(rb"\1>From ", (b"\n" if at_start else b"x") + kept + piece)
         begun = data[data.rfind(b"\n") + 1 :].lstrip(b">") if b"\n" in data else None
         at_start, kept = (True, begun) if begun in _BEGUN and begun is not None else (False, b"")
@@ -142,17 +148,17 @@ def mbox_text(head: bytes, pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def missing_end(last: bytes) -> bytes:
-    """Return what a file that ends in `last` (two bytes, fewer in a shorter file) lacks of an empty line at its end."""
+    """Return the newlines that a file needs to end with an empty line; `last` are its last two bytes, or fewer."""
     if not last or last == b"\n\n":
         return b""
     return b"\n" if last.endswith(b"\n") else b"\n\n"
 
 
 def is_cut_message(pieces: Iterable[bytes], check: int) -> bool:
-    """Return whether the end of an mbox, in pieces, is the beginning of a message that we were adding, and no more.
+    """Return whether the end of an mbox, in pieces, is a partial message of a killed delivery and nothing else.
 
-    `check` is its head's. False where it might be anybody else's, or has anybody else's behind it: a From_ line that
-    is not the first.
+    `check` is the checksum of its head. Returns False if it may be another message, or another message follows: a
+    From_ line that is not the first.
     """
     kept, first = b"", True
     for piece in pieces:
@@ -161,7 +167,7 @@ def is_cut_message(pieces: Iterable[bytes], check: int) -> bool:
             data, first = data.removeprefix(b"\n").removeprefix(b"\n"), False
             if not _starts_as_ours(data.rstrip(b"\0"), check):
                 return False
-            # Behind its first byte the own From_ line is no other one.
+            # Without its first byte, the own From_ line does not match.
             data = data[1:]
         if _FROM_LINE.search(data):
             return False
@@ -170,7 +176,7 @@ def is_cut_message(pieces: Iterable[bytes], check: int) -> bool:
 
 
 def _starts_as_ours(data: bytes, check: int) -> bool:
-    """Return whether the first three lines are those of the head, as far as they are there."""
+    """Return whether the first three lines are those of the head, as far as they exist."""
     *lines, cut = data.split(b"\n", len(_HEAD))
     if len(lines) == len(_HEAD):
         return fold(b"\n".join(lines) + b"\n") == check
