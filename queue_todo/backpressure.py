@@ -1,9 +1,10 @@
-"""In-flow control, queue-todo's half: says when the disk is short, and slows or refuses injectors while todo/ waits.
+"""Slows or refuses injectors while todo/ waits too long (queue_base.inflow), and logs when the disk is short.
 
-Slow: the next message has waited SLOW_AFTER seconds. Refused: it has waited REFUSE_AFTER seconds, although queue-todo
-classifies, and it does not belong to what queue-todo found when it began to work (again): after a start with a
-million messages in todo/, injectors are slowed until those are done, not refused. Only what waits for its turn counts,
-so a message that is parked, or that the disk refuses, slows nobody. Either ends at half of its limit.
+Slow: the next message has waited for SLOW_AFTER seconds. Refused: it has waited for REFUSE_AFTER seconds although
+queue-todo classifies, and it is not part of the backlog that queue-todo found when it began, or began again, to work:
+after a start with a million messages in todo/, injectors are slowed until these are done, and not refused. Only
+messages that wait for their turn count, so a message that is parked or deferred slows nobody. Each state ends at half
+of its limit.
 """
 
 from queue_base.errors import Temporary, reason
@@ -13,9 +14,9 @@ from queue_wire import logline
 
 SLOW_AFTER = 5.0
 REFUSE_AFTER = 60.0
-# Seconds between two settings of a mark: it must never end while it is wanted.
+# Seconds between two settings of a mark, which must not expire while it is wanted.
 MARK_EVERY = MARK_SECONDS / 4
-SPACE_EVERY = 30.0  # Seconds between looks at the disk.
+SPACE_EVERY = 30.0  # Seconds between checks of the disk.
 
 FREE, SLOW, REFUSED = range(3)
 _WORDS = ("free", "slow", "refused")
@@ -29,19 +30,20 @@ class Backpressure:
         self._lines: list[bytes] = []
         self._level = FREE
         self._next_mark = 0.0
-        self._waits_since = 0.0  # What came earlier counts from then.
+        self._waits_since = 0.0  # Messages that arrived earlier count from then.
         self._last_work = float("-inf")
         self._idle = False
-        self._began = float("inf")  # When classification began to work; what was there already is no backlog.
-        self._caught_up = 0.0  # When all of that was done.
+        # When classification began: messages that arrived earlier are never a reason to refuse mail.
+        self._began = float("inf")
+        self._caught_up = 0.0  # When all of these were done.
         self._marks_fail = False
-        # Of a run that was killed.
+        # Marks of a process that was killed.
         self._clear(FREE)
 
     def judge(self, now: float, waiting: int, arrival: float | None, worked: bool) -> None:
-        """Set the marks for now. `waiting` messages wait, the next since `arrival`; None where there is none.
+        """Set or remove the marks. `waiting` messages wait; the next one arrived at `arrival`, None if there is none.
 
-        `worked` says that messages were classified since the last call. It is not called before anything can be.
+        `worked` says that messages were classified since the last call. It is not called before rules are known.
         """
         idle = arrival is None
         arrival = now if arrival is None else arrival
@@ -72,7 +74,7 @@ class Backpressure:
         return SLOW if now - since > slow else FREE
 
     def wait(self, now: float, arrival: float | None) -> float:
-        """Return the seconds after which `judge` must be called at the latest."""
+        """Return the seconds until `judge` must be called."""
         if self._level:
             return max(0.0, self._next_mark - now)
         return 3600.0 if arrival is None else max(0.0, max(arrival, self._waits_since) + SLOW_AFTER - now)
@@ -95,7 +97,7 @@ class Backpressure:
             self._fail(f"set {error.filename or 'a mark in lock'}: {reason(error)}; injectors are not slowed")
 
     def _clear(self, level: int) -> None:
-        """Remove the marks that `level` has no use for."""
+        """Remove the marks above `level`."""
         try:
             for mark in self._marks[level:]:
                 mark.clear()
@@ -109,7 +111,7 @@ class Backpressure:
 
 
 class Space:
-    """Says in the log when the queue's disk has become short, which injectors have no log to say in, and when not."""
+    """Reports when the queue's disk becomes short, and when it has space again: injectors have no log for it."""
 
     def __init__(self, home: Home) -> None:
         self._home = home
@@ -131,5 +133,5 @@ class Space:
         return logline.inflow_space(self._home.queue) if was_short and not why else None
 
     def wait(self, now: float) -> float:
-        """Return the seconds until the next look."""
+        """Return the seconds until the next check."""
         return max(0.0, self._next - now)

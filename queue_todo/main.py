@@ -1,11 +1,13 @@
 """queue-todo: the classifier. `queue-todo [--home HOME]`, started by queue-start.
 
-fd 0 takes one-byte commands from queue-send (H reread the control files, X exit; its end is X), fd 1
-gives notices and log lines (queue_wire.notice). New messages are found by inotify, by lock/trigger and by scans;
-they are classified in groups that share three commits, by a thread that may wait for the disk. Unreadable control files
-stop classification, with an alert, until they can be read; no message is ever judged by rules that are not known.
+fd 0 takes one-byte commands from queue-send (H reread the control files, X exit; end of file is X), fd 1 gives notices
+and log lines (queue_wire.notice). New messages are found by inotify, lock/trigger and scans (`Pending`). They are
+classified in groups that share three commits (`Pipeline`, `TodoGroup`), by a thread that may wait for the disk. If the
+control files cannot be read at start, nothing is classified until they can be: a message is never classified by
+default rules.
 
-At X it begins nothing more. What the log already tells of it finishes, for as long as PARTING; all else stays in todo/.
+After X no group is begun. Groups that are in the log already are finished, within PARTING seconds; all others stay in
+todo/.
 """
 
 import os
@@ -35,9 +37,9 @@ USAGE = "usage: queue-todo [--home HOME]"
 HELP = f"""{USAGE}
 The classifier: splits each new envelope into local and remote recipients. It is started by queue-start.
 """
-RULES_RETRY = 60.0  # Seconds between tries to read control files that could not be read at start.
-PARTING = 10.0  # Seconds after X in which what the log tells of is finished; a disk that hangs must not keep us.
-BLIND_SCAN = 5.0  # Seconds between scans where there is neither inotify nor a trigger.
+RULES_RETRY = 60.0  # Seconds between attempts to read control files that could not be read at start.
+PARTING = 10.0  # Seconds after X to finish groups that are in the log; a disk that hangs must not prevent the exit.
+BLIND_SCAN = 5.0  # Seconds between scans without inotify and without a trigger.
 
 
 class Classifier:
@@ -48,7 +50,7 @@ class Classifier:
         self._layout = layout
         self._notices = NoticePipe(1)
         self._pending = Pending(layout)
-        # Watch first, scan after: what arrives in between is then seen twice, never not at all.
+        # Watch first, then scan: a message that arrives in between is seen twice, and not missed.
         self._watch = Watch(layout.directories("todo"))
         self._trigger: Trigger | None = None
         self._next_scan = 0.0
@@ -56,7 +58,7 @@ class Classifier:
         self._rules: Rules | None = None
         self._next_rules = 0.0
         self._pipeline = Pipeline(layout, self._pending, self._notices)
-        self._end: float | None = None  # When we leave at the latest, once we are to.
+        self._end: float | None = None  # The latest time to exit, after X.
         self._backpressure = Backpressure(home)
         self._space = Space(home)
         if self._watch.problem:
@@ -69,7 +71,7 @@ class Classifier:
             )
 
     def prepare(self, poll: "select.poll", now: float) -> float:
-        """Register what to wait for; return the seconds to wait at the most."""
+        """Register the descriptors; return the seconds to wait at most."""
         trigger = None if self._trigger is None else self._trigger.descriptor
         for descriptor in (0, trigger, self._watch.descriptor):
             if descriptor is not None:
@@ -90,7 +92,7 @@ class Classifier:
         return min(wait, max(0.0, self._next_scan - now)) if self._blind else wait
 
     def run(self, ready: dict[int, int], now: float) -> None:
-        """One turn: commands, names, work for the thread, notices. Raises PeerLost where nobody is left to tell."""
+        """One turn: commands, names, work for the thread, notices. Raises PeerLost if queue-send is gone."""
         if ready.get(1, 0) & (select.POLLERR | select.POLLHUP):
             raise PeerLost("nobody reads the notices")
         if 0 in ready:
@@ -99,7 +101,7 @@ class Classifier:
             self._reread(now)
         if self._watch.descriptor in ready:
             self._take_names(now)
-        # Those who pulled it were named before that, so not before all names were taken.
+        # inotify named these messages before the pull, so first take all names.
         if self._trigger is not None and self._trigger.descriptor in ready and not self._watch.more:
             self._take_trigger(self._trigger.clear(), now)
         if self._blind and now >= self._next_scan:
@@ -123,17 +125,17 @@ class Classifier:
 
     @property
     def finished(self) -> bool:
-        """Whether we are to leave, and the log tells of nothing that is not finished."""
+        """Whether X was received, and no group in the log is unfinished."""
         return self._end is not None and (not self._pipeline.is_told or time.monotonic() >= self._end)
 
     def finish(self) -> None:
-        """Write the notices that queue-send has not read yet, however long that takes. Raises PeerLost."""
+        """Write all notices, however long that takes. Raises PeerLost."""
         self._notices.finish()
-        # queue-send waits for the end of the pipe, and a thread that hangs in a sync keeps the process from ending.
+        # queue-send waits for end of file, and a thread that hangs in a sync keeps the process from exiting.
         os.close(self._notices.descriptor)
 
     def free_injectors(self) -> None:
-        """Remove the marks against injectors: nobody classifies any more."""
+        """Remove the marks that slow or refuse injectors."""
         self._backpressure.end()
         for line in self._backpressure.take_lines():
             self._notices.log(line)
@@ -142,7 +144,7 @@ class Classifier:
         for command in read_available(0) or b"":
             if command == REREAD[0]:
                 self._reread(time.monotonic())
-                # A corrupt message may have been released, of which nothing else tells us.
+                # A corrupt message may have been released, which nothing else reports.
                 self._pending.scan_soon()
             elif command == EXIT[0]:
                 self._end = self._end or time.monotonic() + PARTING
@@ -161,7 +163,7 @@ class Classifier:
 
     @property
     def _arrival(self) -> float | None:
-        """Since when the next message has waited; the time in which nothing can be classified does not count."""
+        """When the next message arrived, None if none waits, or nothing can be classified for lack of rules."""
         return None if self._rules is None else self._pending.arrival
 
     def _take_names(self, now: float) -> None:
@@ -170,7 +172,7 @@ class Classifier:
             try:
                 found.append(unpack_id(os.fsencode(name)))
             except FormatError:
-                continue  # Not a message: a person's file.
+                continue  # Not a message.
         self._named += len(found)
         self._pending.add(found, now)
         if self._watch.lost:
@@ -182,7 +184,7 @@ class Classifier:
         return self._watch.descriptor is None and self._trigger is None
 
     def _take_trigger(self, pulls: int, now: float) -> None:
-        """Scan if somebody pulled the trigger whose message inotify did not name."""
+        """Scan if there were more pulls than names from inotify."""
         if self._watch.descriptor is not None:
             self._take_names(now)
         if pulls > self._named:
