@@ -1,48 +1,101 @@
-"""The backlog at start: classified messages of earlier runs, read in slices between turns of the loop.
+"""The backlog at start: classified messages of earlier runs, read from info/ in slices between turns of the loop.
 
-New mail is delivered from the first turn on, however long the queue. What the disk refuses is looked at again later.
+New mail is delivered from the first turn on, however long the queue is. What the disk refuses is read again later.
 """
 
 import os
 import select
 import time
+from array import array
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from queue_base.layout import Layout
-from queue_send.messages import Messages
-from queue_send.run import Run
+from queue_send.disk_retry import DiskRetry
+from queue_send.loop import Shutdown, Turn
 from queue_wire.errors import FormatError
 from queue_wire.ids import unpack_id
 
-SLICE = 200  # Messages that one turn takes on, at the most,
-TAKING = 0.003  # and the seconds that it has for them.
+SLICE = 200  # Messages that one turn reads at most,
+READING = 0.003  # and the seconds that it has for them.
+_PARTS = 4093  # Of ten million numbers a part has about 2,500, so that inserting one costs little.
+
+
+class Known:
+    """The messages of earlier runs that were found at start and have not ended, some 9 bytes each.
+
+    A notice about one of them is late and changes nothing; one about a later message of the same number counts.
+    """
+
+    def __init__(self) -> None:
+        self._parts: dict[int, array[int]] = {}  # Sorted.
+
+    def note(self, message: int) -> None:
+        """Adds a message."""
+        part = self._parts.get(message % _PARTS)
+        if part is None:
+            part = self._parts[message % _PARTS] = array("Q")
+        index = bisect_left(part, message)
+        if index == len(part) or part[index] != message:
+            part.insert(index, message)
+
+    def holds(self, message: int) -> bool:
+        """Returns whether the message was found at start and has not ended."""
+        part = self._parts.get(message % _PARTS)
+        if part is None:
+            return False
+        index = bisect_left(part, message)
+        return index < len(part) and part[index] == message
+
+    def forget(self, message: int) -> None:
+        """The message has ended; its number may be used again."""
+        if self.holds(message):
+            part = self._parts[message % _PARTS]
+            del part[bisect_left(part, message)]
 
 
 class Backlog:
-    """Reads info/ once, from its first bucket to its last."""
+    """A part of the loop that reads info/ once.
 
-    def __init__(self, run: Run, layout: Layout, messages: Messages) -> None:
-        self._run = run
-        self._messages = messages
+    `discover` adds a message and returns whether `known` is to hold it (Messages.discover); `all_found` is called at
+    the end.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        known: Known,
+        discover: Callable[[int], bool],
+        all_found: Callable[[], None],
+        turn: Turn,
+        shutdown: Shutdown,
+        retry: DiskRetry,
+    ) -> None:
+        self._known = known
+        self._discover = discover
+        self._all_found = all_found
+        self._turn = turn
+        self._shutdown = shutdown
+        self._retry = retry
         self._directories = iter(layout.directories("info"))
         self._directory = ""
-        # Read as it goes: the names of a bucket may be a million.
+        # An iterator, because one bucket may have a million names.
         self._names: Iterator[os.DirEntry[str]] = iter(())
-        self._unread: deque[str] = deque()  # Directories to be tried once more.
+        self._unread: deque[str] = deque()  # Directories to be read again.
         self._read_before = False  # Whether a part of the directory may have been read before.
         self._done = False
 
     def prepare(self, poll: "select.poll", now: float) -> float:
-        """Do not wait while there is more to read."""
-        return 3600.0 if self._done or self._run.leaving else 0.0
+        """Does not wait while there is more to read."""
+        return 3600.0 if self._done or self._shutdown.begun else 0.0
 
     def run(self, ready: dict[int, int], now: float) -> None:
-        """Take on one slice."""
-        if self._done or self._run.leaving:
+        """Reads one slice."""
+        if self._done or self._shutdown.begun:
             return
-        until = self._run.until(TAKING)
+        until = self._turn.until(READING)
         for _ in range(SLICE):
             if time.monotonic() >= until:
                 return
@@ -55,23 +108,18 @@ class Backlog:
                 message = unpack_id(os.fsencode(name))
             except FormatError:
                 continue  # Not a message: a person's file.
-            try:
-                if self._read_before and self._messages.known.holds(message):
-                    continue
-                if self._messages.discover(message):
-                    self._messages.known.note(message)
-            except OSError as error:
-                self._run.again.later(("backlog", message), partial(self._discover_again, message), error)
+            if not (self._read_before and self._known.holds(message)):
+                self._add(message, now)
 
-    def _discover_again(self, message: int, now: float) -> None:
+    def _add(self, message: int, now: float) -> None:
         try:
-            if self._messages.discover(message):
-                self._messages.known.note(message)
+            if self._discover(message):
+                self._known.note(message)
         except OSError as error:
-            self._run.again.later(("backlog", message), partial(self._discover_again, message), error)
+            self._retry.later(("backlog", message), partial(self._add, message), error)
 
     def _next_name(self) -> str | None:
-        """Return the next name; None where a bucket has no more, or all of them."""
+        """Returns the next name; None at the end of a directory, or of all of them."""
         try:
             entry = next(self._names, None)
             if entry is not None:
@@ -83,13 +131,13 @@ class Backlog:
                 return None
         except OSError as error:
             self._names = iter(())
-            self._run.again.later(self._directory, partial(self._read_again, self._directory), error)
+            self._retry.later(self._directory, partial(self._read_again, self._directory), error)
             return None
         self._done = True
-        self._messages.all_found()
+        self._all_found()
         return None
 
     def _read_again(self, directory: str, now: float) -> None:
-        """Read a directory that could not be read; its mail may be known from notices meanwhile, which is no harm."""
+        """Has a directory read that could not be read. Its mail may be known from notices meanwhile: no harm."""
         self._unread.append(directory)
         self._done = False

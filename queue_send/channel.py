@@ -1,22 +1,34 @@
-"""One delivery daemon as queue-send sees it: jobs out, reports in, verdicts applied in order.
+"""One channel: its scheduler, its delivery daemon (queue-local or queue-remote), and the verdicts of its deliveries.
 
-A turn deals with at most VERDICTS_A_TURN verdicts and starts at most STARTS_A_TURN jobs, and each of both has a time
-in which to do so; neither channel can keep the loop from the other parts, whatever its mail and its peers are like. It
-ends after LOADS_A_TURN messages that let no job start, so that mail for sick hosts does not keep the reports of others
-waiting. Messages with many recipients are loaded beside the others, a step at a time. Failures of a turn share one
-sync before their recipients are marked done. A daemon that is gone, or whose reports have no framing, makes
-queue-send leave.
+Jobs go out on one pipe, reports come in on another. A turn takes at most VERDICTS_A_TURN verdicts and starts at most
+STARTS_A_TURN jobs, and both have a time limit, so that neither channel keeps the loop from the other parts. Starting
+ends after LOADS_A_TURN messages that let no job start, so that mail for dead hosts does not delay the reports of
+others. Messages with many recipients are loaded a step at a time. If the daemon is gone, or its reports have no
+framing, queue-send exits.
 """
 
 import os
+import random
 import select
 import time
-from collections.abc import Collection
+from collections import deque
+from collections.abc import Collection, Iterator, Sequence
 
+from queue_base.disk_thread import DiskThread
+from queue_base.errors import reason
 from queue_base.pipes import OutPipe, PeerLost, read_available
-from queue_send.attempt import Group
-from queue_send.messages import Messages
-from queue_send.run import Run
+from queue_send.clock import Clock
+from queue_send.config import ConfigFiles
+from queue_send.events import Corrupt, Event, NoneInFlight, NoneLeft
+from queue_send.loading import AT_ONCE, Loader, Step
+from queue_send.log import Log
+from queue_send.loop import Shutdown, Turn
+from queue_send.notify.delay import Delays
+from queue_send.scheduler.model import Action, Alive, Attempt, Dead, Defer, Entry, Expire, Finish, Start, Withdrawn
+from queue_send.scheduler.retry import AGAIN_AFTER, SKIPS, next_attempt, within_lifetime
+from queue_send.scheduler.scheduler import Scheduler
+from queue_send.store import Piece, Store
+from queue_send.verdicts import Verdicts
 from queue_wire import logline
 from queue_wire.address import split_address, verp_sender
 from queue_wire.admin.cause import DAEMON, LEAVING, LOG
@@ -27,188 +39,359 @@ from queue_wire.report import MESSAGE_SCOPE, Ready, Report, unpack_report
 
 STARTS_A_TURN = 100
 LOADS_A_TURN = 25  # Some 25 microseconds each.
-VERDICTS_A_TURN = 200  # Some 30 microseconds each, with what comes of them; a job may have 1,000.
-STARTING = 0.003  # Seconds of a turn for starting jobs, and loading what is short,
-LOADING = 0.001  # for loading what is long,
-TAKING = 0.002  # and for reading reports.
-HELD_MOST = 1 << 20  # Bytes of jobs that the daemon has not read; over it, none is started.
+VERDICTS_A_TURN = 200  # Some 30 microseconds each, with what follows from them; a job may have 1,000.
+STARTING = 0.003  # Seconds of a turn for loading short messages and starting jobs,
+LOADING = 0.001  # for loading long messages,
+READING = 0.002  # and for reading reports.
+HELD_MOST = 1 << 20  # Bytes of jobs that the daemon has not read; if there are more, no job is started.
 
 
 class Channel:
-    """`kind` is "local" or "remote"; `peer` the daemon's name; jobs and reports are descriptors.
+    """A part of the loop. `kind` is local or remote; `peer` is the daemon's name; jobs and reports are descriptors.
 
-    `finishes`: at the end of its jobs the daemon bounds the time of those that it has, and reports on all of them.
+    `finishes`: at the end of its input the daemon bounds the time of the jobs that it has, and reports on all of them.
     """
 
     def __init__(
-        self, run: Run, messages: Messages, kind: str, peer: str, jobs: int, reports: int, finishes: bool = False
+        self,
+        kind: str,
+        peer: str,
+        jobs: int,
+        reports: int,
+        store: Store,
+        delays: Delays,
+        log: Log,
+        clock: Clock,
+        config: ConfigFiles,
+        disk: DiskThread,
+        turn: Turn,
+        shutdown: Shutdown,
+        finishes: bool = False,
     ) -> None:
-        self._run = run
-        self._messages = messages
         self.kind = kind
+        self.scheduler = Scheduler(config.current.settings(kind))
         self._peer = peer
-        self._scheduler = messages.schedulers[kind]
-        self._decisions = messages.decisions[kind]
         self._jobs = OutPipe(jobs)
         self._reports = reports
         self._finishes = finishes
+        self._store = store
+        self._delays = delays
+        self._log = log
+        self._clock = clock
+        self._config = config
+        self._turn = turn
+        self._shutdown = shutdown
+        self._loader = Loader(kind, store, clock, config)
+        self._verdicts = Verdicts(kind, store, delays, log, config, disk)
+        # Messages with many recipients: the attempt, the first piece if it was read; the steps of the first message.
+        self._long: deque[tuple[Attempt, Piece | None, Collection[int]]] = deque()
+        self._steps: Iterator[Step] | None = None
         self._reader = NetstringReader()
-        self._flights: dict[int, Group] = {}  # by the number of the job, which is that of its first delivery
+        self._in_flight: dict[int, Entry] = {}  # By the number of the job, which is that of its first delivery.
         self._unread = False  # Whether there may be whole reports in the reader.
-        self._ready = 0  # Jobs that the daemon takes at once; it says so when it has started.
-        self.lost = False
+        self._ready = 0  # Jobs that the daemon takes at once, as it reported when it started.
         self._told_to_finish = False
+        self._events: list[Event] = []
+        self.lost = False
+
+    def take_events(self) -> list[Event]:
+        """Returns what happened to messages since the last call."""
+        events, self._events = self._events, []
+        return events
 
     @property
     def busy(self) -> bool:
         """Whether there are verdicts to wait for."""
-        return bool(self._flights) and not self.lost
+        return bool(self._in_flight) and not self.lost
+
+    @property
+    def in_flight(self) -> Collection[Entry]:
+        """The entries whose jobs the daemon has not reported on."""
+        return self._in_flight.values()
+
+    @property
+    def stopped(self) -> bytes:
+        """Why no job is started on this channel (queue_wire.admin.cause); empty if jobs may be started."""
+        if self._shutdown.begun:
+            return LEAVING
+        if self._log.full:
+            return LOG
+        return DAEMON if len(self._in_flight) >= self._ready or self._jobs.held >= HELD_MOST else b""
+
+    @property
+    def _may_load(self) -> bool:
+        """Whether messages may be loaded or expire: both put lines into the log."""
+        return not (self._shutdown.begun or self._log.full)
+
+    def apply_config(self) -> None:
+        """Takes the limits from the control files, after HUP."""
+        self.scheduler.change(self._config.current.settings(self.kind))
+
+    def withdraw(self, message: int, now: float) -> None:
+        """Starts nothing more of a message. If it is loaded, NoneInFlight follows."""
+        self._carry_out(self.scheduler.withdraw(message, now), now)
+
+    def forget(self, message: int) -> None:
+        """A message has ended."""
+        self._loader.forget(message)
+        self.scheduler.forget_tried(message)
 
     def prepare(self, poll: "select.poll", now: float) -> float:
-        """Wait for reports, for room in the pipe, and until the next message falls due."""
+        """Waits for reports, for room in the pipe of jobs, and until the scheduler has something to do."""
         if self.lost:
             return 3600.0
         if not self._unread:
             poll.register(self._reports, select.POLLIN)
         if self._jobs.held:
             poll.register(self._jobs.descriptor, select.POLLOUT)
-        loads = self._messages.is_loading(self.kind) and not self._waits
-        if self._unread or loads or (self._decisions.verdicts.may_go_on and not self._run.leaving):
+        loads = bool(self._long) and self._may_load
+        expires = self._verdicts.may_expire and not self._shutdown.begun
+        if self._unread or loads or expires or self._verdicts.has_results:
             return 0.0
-        due = self._scheduler.next_time(now)
-        return 3600.0 if due is None or self.stopped else max(0.0, due - now)
+        times = [3600.0]
+        if self._may_load and (expiry := self.scheduler.next_expiry(now)) is not None:
+            times.append(max(0.0, expiry - now))
+        if not self.stopped and (due := self.scheduler.next_time(now)) is not None:
+            times.append(max(0.0, due - now))
+        return min(times)
 
     def run(self, ready: dict[int, int], now: float) -> None:
-        """One turn: reports, messages that fell due, jobs."""
+        """One turn: reports, expiry, loading, jobs."""
         if self.lost:
             return
         try:
             if self._unread or self._reports in ready:
                 self._take_reports(now)
-            if not self._waits:
+            if self._may_load:
+                self._carry_out(self.scheduler.expire(now), now)
                 self._load_long(now)
             self._start_jobs(now)
-            self._decisions.apply()
+            self._apply_verdicts()
             if self._jobs.held:
-                self._run.log.flush()
+                self._log.flush()
             self._jobs.flush()
-            if self._run.leaving and self._finishes and not self._told_to_finish and not self._jobs.held:
+            if self._shutdown.begun and self._finishes and not self._told_to_finish and not self._jobs.held:
                 self._told_to_finish = True
                 os.close(self._jobs.descriptor)
         except PeerLost:
-            self._lose()
+            self.lost = True
+            self._shutdown.lose(self._peer)
 
-    @property
-    def flights(self) -> Collection[Group]:
-        """What was given to the daemon and has no report yet."""
-        return self._flights.values()
-
-    @property
-    def _waits(self) -> bool:
-        """Whether nothing is to be loaded: what is turned away, or fails at once, has lines in the log."""
-        return self._run.leaving or self._run.log.full
-
-    @property
-    def stopped(self) -> bytes:
-        """Why nothing is started on this channel, as a kind of queue_wire.admin.cause; empty where it may be."""
-        if self._run.leaving:
-            return LEAVING
-        if self._run.log.full:
-            return LOG
-        return DAEMON if len(self._flights) >= self._ready or self._jobs.held >= HELD_MOST else b""
-
-    def _load_long(self, now: float) -> None:
-        """Do some steps of loading messages that have many recipients."""
-        until = self._run.until(LOADING)
-        while self._messages.load_on(self.kind, now) and time.monotonic() < until:
-            pass
+    # Loading and starting
 
     def _start_jobs(self, now: float) -> None:
-        """Load a message, if one may be, and start a job, again and again, until there is nothing or it is enough."""
-        in_vain = 0
-        until = self._run.until(STARTING)
+        """Loads messages and starts jobs until there are no more, or the limits of the turn are reached."""
+        without_start = 0
+        until = self._turn.until(STARTING)
         for _ in range(STARTS_A_TURN):
-            if self.stopped or in_vain >= LOADS_A_TURN:
+            if self.stopped or without_start >= LOADS_A_TURN:
                 return
-            loaded = self._messages.load(self.kind, now)
-            group = self._scheduler.next_job(now)
-            if group is not None:
-                self._start(group)
+            loaded = self._load(now)
+            if self._carry_out(self.scheduler.start(now), now):
+                pass
             elif loaded:
-                in_vain += 1
+                without_start += 1
             else:
                 return
             if time.monotonic() >= until:
                 return
 
-    def _start(self, group: Group) -> None:
-        addresses = [address for _, address in group.recipients]
-        first = self._run.number_deliveries(len(addresses))
-        path = self._messages.job_path(group.attempt.message)
-        sender = verp_sender(group.attempt.sender, addresses[0])
-        # The group's own name may be a relay's; queue-remote looks the route up by itself.
+    def _load(self, now: float) -> bool:
+        """Loads the next message, if one may be loaded; returns whether there was one."""
+        found = self.scheduler.next_load(now)
+        if found is None:
+            return False
+        message, stamp = found
+        try:
+            read = self._loader.read(message, stamp)
+        except FormatError as error:
+            self.scheduler.absent(message)
+            self._events.append(Corrupt(message, str(error)))
+            return True
+        except OSError as error:
+            self._log.warning(f"unable to open {error.filename or message}: {reason(error)}; will try again later")
+            self.scheduler.later(message, int(now) + AGAIN_AFTER)
+            return True
+        if read is None:
+            self.scheduler.absent(message)
+            return True
+        attempt, piece = read
+        tried = self.scheduler.tried(message, stamp)
+        if piece.next is None and len(piece.recipients) <= AT_ONCE:
+            groups = self._loader.group(attempt, piece.recipients, tried)
+            self._carry_out(self.scheduler.open(attempt, groups, now), now)
+        else:
+            # A message that has to wait for others does not keep in memory what was read.
+            self._long.append((attempt, None if self._long else piece, tried))
+            self.scheduler.begin(attempt, now)
+        return True
+
+    def _load_long(self, now: float) -> None:
+        """Does some steps of loading messages that have many recipients."""
+        until = self._turn.until(LOADING)
+        while self._long:
+            self._load_step(now)
+            if time.monotonic() >= until:
+                return
+
+    def _load_step(self, now: float) -> None:
+        attempt, first, tried = self._long[0]
+        if self._steps is None:
+            self._steps = self._loader.steps(attempt, first, tried)
+        try:
+            step = next(self._steps, None)
+            if step is not None:
+                for entry in step.entries:
+                    self._carry_out(self.scheduler.place(entry, step.whole, now), now)
+                return
+        except FormatError as error:
+            self._events.append(Corrupt(attempt.message, str(error)))
+            attempt.withdrawn = True
+        except OSError as error:
+            path = error.filename or attempt.message
+            self._log.warning(f"unable to read {path}: {reason(error)}; will try again later")
+            self.scheduler.unread(attempt, int(now) + AGAIN_AFTER)
+        self._long.popleft()
+        self._steps = None
+        self._carry_out(self.scheduler.opened(attempt, now), now)
+
+    def _start(self, entry: Entry) -> None:
+        addresses = [address for _, address in entry.recipients]
+        message = entry.attempt.message
+        first = self._log.number_deliveries(len(addresses))
+        sender = verp_sender(entry.attempt.sender, addresses[0])
+        # The entry's nexthop may name a relay; queue-remote looks up the route by the domain.
         nexthop = addresses[0] if self.kind == "local" else split_address(addresses[0])[1].lower()
-        self._flights[first] = group
-        self._jobs.put(pack_job(Job(first, path, sender, nexthop, addresses)))
+        self._in_flight[first] = entry
+        self._jobs.put(pack_job(Job(first, self._store.job_path(message), sender, nexthop, addresses)))
         channel = self.kind.encode()
         for delivery, address in enumerate(addresses, first):
-            self._run.log.put(logline.starting_delivery(delivery, group.attempt.message, channel, address))
+            self._log.put(logline.starting_delivery(delivery, message, channel, address))
 
-    def _read_reports(self) -> bytes:
-        """Return what has come. Raises PeerLost, but not where the daemon was told to finish and has."""
+    # Actions of the scheduler
+
+    def _carry_out(self, actions: Sequence[Action], now: float) -> bool:
+        """Does what the scheduler returned; returns whether a job was started."""
+        started = False
+        for action in actions:
+            if isinstance(action, Start):
+                self._start(action.entry)
+                started = True
+            elif isinstance(action, Defer):
+                self._defer(action.attempt, now)
+            elif isinstance(action, Finish):
+                self._finish(action.attempt, now)
+            elif isinstance(action, Expire):
+                self._verdicts.expire(action.entry)
+            elif isinstance(action, Withdrawn):
+                self._loader.forget(action.attempt.message)
+                self._delays.forget(action.attempt.message)
+                self._events.append(NoneInFlight(action.attempt.message, self.kind))
+            elif isinstance(action, Dead):
+                self._log.put(logline.destination_dead(action.nexthop, action.interval, action.suspended))
+            elif isinstance(action, Alive):
+                self._log.put(logline.destination_alive(action.nexthop, action.suspended))
+        return started
+
+    def _defer(self, attempt: Attempt, now: float) -> None:
+        """Has the next slice of a message loaded, or sets its next attempt."""
+        if self._loader.next_slice(attempt):
+            self.scheduler.wake(attempt.message)
+        else:
+            self._set_next_attempt(attempt, now)
+
+    def _finish(self, attempt: Attempt, now: float) -> None:
+        """Has the next slice of a message loaded; if there is none, it is finished on this channel, or deferred."""
+        deferred = self._loader.has_deferred(attempt.message)
+        if self._loader.next_slice(attempt):
+            self.scheduler.wake(attempt.message)
+        elif deferred:
+            self._set_next_attempt(attempt, now)
+        else:
+            self._events.append(NoneLeft(attempt.message, self.kind))
+
+    def _set_next_attempt(self, attempt: Attempt, now: float) -> None:
+        message = attempt.message
+        schedule = self._config.current.retry
+        due = next_attempt(schedule, attempt.birth, int(now), SKIPS[self.kind], random.random)
+        due = within_lifetime(due, int(now), attempt.expires)
         try:
-            return read_available(self._reports) or b""
-        except PeerLost:
-            if self._flights or not self._told_to_finish:
-                raise
-            self.lost = True
-            return b""
+            self._store.set_due(message, self.kind, self._clock.to_disk(due))
+            self.scheduler.found(message, due)
+        except OSError as error:
+            self._log.warning(f"unable to change {error.filename or message}: {reason(error)}; mail goes on")
+            self.scheduler.later(message, due)
+        self._delays.deferred(attempt, now)
+
+    # Reports
+
+    def _apply_verdicts(self) -> None:
+        """Writes down the verdicts, and tells the scheduler; then fails some expired recipients."""
+        self._report_results()
+        if self._verdicts.may_expire:
+            self._verdicts.expire_some()
+            self._report_results()
+
+    def _report_results(self) -> None:
+        for result in self._verdicts.apply():
+            now = self._clock.now()
+            if result.started:
+                deferred = len(result.entry.recipients) - result.done
+                self._carry_out(self.scheduler.ended(result.entry, deferred, result.host_failed, now), now)
+            else:
+                self._carry_out(self.scheduler.settled(result.entry, now), now)
 
     def _take_reports(self, now: float) -> None:
-        """Take reports until there are no more, or it is enough for this turn."""
+        """Takes reports until there are no more, or the limits of the turn are reached."""
         if not self._unread:
             self._reader.feed(self._read_reports())
             self._unread = True
-        room, until = VERDICTS_A_TURN, self._run.until(TAKING)
+        room, until = VERDICTS_A_TURN, self._turn.until(READING)
         try:
             while room > 0:
                 payload = self._reader.next()
                 if payload is None:
                     self._unread = False
                     break
-                room -= max(1, self._take(payload, now))
+                room -= max(1, self._take_report(payload, now))
                 if time.monotonic() >= until:
                     break
         except FormatError as error:
-            self._run.log.warning(f"internal error: {self._peer} sent something impossible: {error}")
+            self._log.warning(f"internal error: {self._peer} sent something impossible: {error}")
             raise PeerLost(str(error)) from error
         finally:
-            self._decisions.apply()
+            self._apply_verdicts()
 
-    def _take(self, payload: bytes, now: float) -> int:
-        """Take one report; return how many verdicts it has."""
+    def _read_reports(self) -> bytes:
+        """Returns the bytes that have come. Raises PeerLost, unless the daemon was told to finish and has."""
+        try:
+            return read_available(self._reports) or b""
+        except PeerLost:
+            if self._in_flight or not self._told_to_finish:
+                raise
+            self.lost = True
+            return b""
+
+    def _take_report(self, payload: bytes, now: float) -> int:
+        """Takes one report; returns how many verdicts it has."""
         try:
             report = unpack_report(payload)
         except FormatError as error:
-            self._run.log.warning(f"internal error: {self._peer} sent something impossible: {error}")
+            self._log.warning(f"internal error: {self._peer} sent something impossible: {error}")
             number = payload.split(b"\0", 1)[0]
-            if number.isdigit() and len(number) <= 18 and int(number) in self._flights:
-                # It was about this job, which would otherwise be in flight for ever: no verdict is a mangled one.
-                self._land(Report(int(number), MESSAGE_SCOPE, []), now)
+            if number.isdigit() and len(number) <= 18 and int(number) in self._in_flight:
+                # The job would otherwise be in flight for ever. A report without verdicts defers all recipients.
+                self._end_job(Report(int(number), MESSAGE_SCOPE, []), now)
             return 0
         if isinstance(report, Ready):
             self._ready = report.jobs
             return 0
-        self._land(report, now)
+        self._end_job(report, now)
         return len(report.verdicts)
 
-    def _land(self, report: Report, now: float) -> None:
-        group = self._flights.pop(report.number, None)
-        if group is None:
-            self._run.log.warning("internal error: delivery report out of range")
+    def _end_job(self, report: Report, now: float) -> None:
+        entry = self._in_flight.pop(report.number, None)
+        if entry is None:
+            self._log.warning("internal error: delivery report out of range")
             return
-        self._decisions.verdicts.add(group, report.number, report, now)
-
-    def _lose(self) -> None:
-        self.lost = True
-        self._run.lose(self._peer)
+        self._verdicts.add(entry, report.number, report, now)

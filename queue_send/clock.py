@@ -1,10 +1,9 @@
-"""The time that the parts of queue-send go by: it goes on evenly, also where somebody sets the system's clock. Pure
-but for the two clocks that it reads.
+"""A clock that runs evenly even if somebody sets the system's clock.
 
-It begins with the system's time. A rate, a probe, a wait for the next attempt, a quiet hour of alerts: each lasts as
-long as it should, whatever is done to the clock meanwhile. Times on the disk are the system's; `ahead` is by how much
-that is ahead of ours now, in whole seconds, so a time that is read from the disk or written there goes through
-`from_disk` and `to_disk`. What was written before the clock was set is not known to be so, and is taken as it stands.
+It starts with the system's time. A rate, a probe, a wait for the next attempt last as long as they should, whatever is
+done to the system's clock meanwhile. Times on the disk are the system's: `ahead` is by how many seconds its clock is
+ahead of this one, and a time that is read from the disk or written to it goes through `from_disk` or `to_disk`. A time
+that was written before the clock was set cannot be recognized and is taken as it is.
 """
 
 import time
@@ -12,7 +11,7 @@ from collections.abc import Callable
 
 STEP = 0.5  # Seconds that the two clocks may differ.
 _STEPS_MOST = 50  # Times that the clock was set which are remembered.
-_LATEST = (1 << 40) - 1  # As queue_send.waiting tells times apart.
+_LATEST = (1 << 40) - 1  # The largest time that scheduler.waiting can hold.
 
 
 def _since_boot() -> float:

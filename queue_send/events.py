@@ -1,38 +1,39 @@
-"""What a channel's scheduler is given, and what it decides. Pure."""
+"""What the parts of queue-send report to Messages, which carries it out (messages.py)."""
 
-from typing import NamedTuple, Protocol
-
-from queue_send.attempt import Attempt, Group
-from queue_send.destination import Destination, Limits
-from queue_send.named import Named
+from typing import NamedTuple
 
 
-class Events(Protocol):
-    """What the scheduler decides about messages and destinations; the caller carries it out."""
+class NoneLeft(NamedTuple):
+    """No recipient of the message is left on the channel."""
 
-    def deferred(self, attempt: Attempt, now: float) -> None:
-        """Recipients are left: keep the next attempt on disk; give the message back with `found`, `later` or `wake`."""
-
-    def finished(self, attempt: Attempt, now: float) -> None:
-        """No recipient is left of those that were loaded."""
-
-    def withdrawn(self, attempt: Attempt) -> None:
-        """An attempt that was to be withdrawn has nothing in flight any more."""
-
-    def expired(self, group: Group) -> None:
-        """These recipients fail without an attempt: too long in the queue, and no way to try them. Then `settled`."""
-
-    def died(self, destination: Destination) -> None:
-        """A destination is dead from now on."""
-
-    def revived(self, destination: Destination) -> None:
-        """A dead destination is alive again."""
+    message: int
+    kind: str
 
 
-class Settings(NamedTuple):
-    """`concurrency` deliveries and `active` messages at the most; limits of every destination, and of those named."""
+class NoneInFlight(NamedTuple):
+    """Nothing of a withdrawn message is in flight any more on the channel."""
 
-    concurrency: int
-    active: int
-    limits: Limits
-    named: Named = Named()
+    message: int
+    kind: str
+
+
+class Corrupt(NamedTuple):
+    """A file of the message cannot be understood."""
+
+    message: int
+    why: str
+
+
+class Failed(NamedTuple):
+    """All recipients of a message that is to be bounced have failed."""
+
+    message: int
+
+
+class Done(NamedTuple):
+    """The bounce or delay notice of the message is queued, or is not to be sent: the message may end."""
+
+    message: int
+
+
+Event = NoneLeft | NoneInFlight | Corrupt | Failed | Done

@@ -1,156 +1,153 @@
-"""The half of the scheduler that knows which messages wait and which are loaded. Pure.
+"""Loading of messages: reads the files of a message that is due, and makes the scheduler's entries of its recipients.
 
-Only `activelimit` messages are loaded, and none while nothing of it could be started.
+At most RECIPIENTS_MOST recipients of one message are in memory, a slice. When they have their verdicts the next slice
+is read, from the offset where this one ended: the length of local/B/I and remote/B/I never changes, nor does the offset
+of a record, since only its T becomes D. So all slices together read the file once. A message with more than AT_ONCE
+recipients is loaded in small steps between other work, so that it keeps nobody waiting.
 """
 
-from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from typing import NamedTuple
 
-from queue_send.admission import Admission
-from queue_send.attempt import Attempt
-from queue_send.away import Away
-from queue_send.destination import Destination
-from queue_send.events import Settings
+from queue_send.clock import Clock
+from queue_send.config import ConfigFiles
+from queue_send.scheduler.model import Attempt, Entry, Recipient
+from queue_send.scheduler.nexthop import Grouping, group_recipients
+from queue_send.store import Piece, Store
 
-TRIED_MOST = 200_000  # Recipients that are remembered as tried, some 70 bytes each; others may be tried too soon.
-AHEAD = 1000  # Messages that are queued in one destination, at the most, beyond those that it has room for.
+RECIPIENTS_MOST = 1000  # Recipients of one message in memory.
+# Recipients that are grouped in one step. A hostile domain takes 140 microseconds to be looked up among the routes.
+AT_ONCE = 20
+ENTRIES_AT_ONCE = 25  # Entries that are placed in one step. Each may be a new destination.
 
 
-class Loading:
-    """The messages of one channel; `running` counts the deliveries in flight.
+class Slice(NamedTuple):
+    """Where the next slice begins. `left`: some recipients of earlier slices were deferred.
 
-    `attempts` are the messages that are loaded, None for one that is about to be; `admission` has those that are not.
+    `birth` (by the disk) and `size` of the recipients' file identify the message: a later one of the same number
+    differs.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
-        self.running = 0
-        self.admission = Admission()
-        self._away = Away()
-        self._with_aside: dict[bytes, Destination] = {}
-        self._wanting: deque[Destination] = deque()  # Those that have mail aside and room for it, or had.
-        self.attempts: dict[int, Attempt | None] = {}
-        # Of messages that wait aside for some of their recipients: offsets of those that were tried meanwhile.
-        self._tried: dict[int, set[int]] = {}
-        self._tried_count = 0
+    at: int
+    birth: int
+    size: int
+    left: bool
 
-    def arrived(self, message: int) -> None:
-        """A new message."""
-        self.admission.arrived(message)
 
-    def found(self, message: int, due: int, flushed: bool = False, last: int | None = None) -> None:
-        """A deferred message, with the next attempt that its file has, in seconds since the epoch.
+class Step(NamedTuple):
+    """Entries to be placed. `whole`: the message has no other entry."""
 
-        `flushed` is for one that is found after everything was made due; `last` is when it is tried at the latest.
+    entries: list[Entry]
+    whole: bool
+
+
+_NO_ENTRIES = Step([], False)
+
+
+class Loader:
+    """Reads the messages of one channel; `kind` is local or remote."""
+
+    def __init__(self, kind: str, store: Store, clock: Clock, config: ConfigFiles) -> None:
+        self._kind = kind
+        self._store = store
+        self._clock = clock
+        self._config = config
+        self._slices: dict[int, Slice] = {}
+
+    def read(self, message: int, stamp: int | None) -> tuple[Attempt, Piece] | None:
+        """Returns an attempt and the first piece of its recipients; None if the message is not to be tried.
+
+        `stamp` is the expected next attempt from `Scheduler.next_load`. Raises FormatError, OSError.
         """
-        if last is not None and last < due and not flushed:
-            self.admission.wake(message, last)
-        else:
-            self.admission.found(message, due, flushed)
-
-    def wake(self, message: int) -> None:
-        """Try a message now, whatever its file says."""
-        self.admission.wake(message, 0)
-
-    def later(self, message: int, due: int) -> None:
-        """Try a message at `due`, whatever its file says; also one that `next_load` named and could not be read."""
-        self.absent(message)
-        self.admission.wake(message, due)
-
-    def absent(self, message: int) -> None:
-        """A message that `next_load` named is not there, or not to be tried."""
-        if self.attempts.get(message, False) is None:
-            del self.attempts[message]
-
-    @property
-    def _has_room(self) -> bool:
-        """Whether another message may be loaded, and something of it started."""
-        return len(self.attempts) < self.settings.active and self.running < self.settings.concurrency
-
-    def next_load(self, now: float) -> tuple[int, int | None] | None:
-        """Return the message to read now, as Admission.next does; then `open`, `absent` or `later` must follow.
-
-        Mail whose destination has room again comes first: it was let in once already.
-        """
-        while self._has_room:
-            found = self._next_aside() or self.admission.next(now)
-            if found is None:
-                return None
-            if found[0] not in self.attempts:
-                self.attempts[found[0]] = None
-                return found
-        return None
-
-    def tried(self, message: int, stamp: int | None) -> Collection[int]:
-        """Return the offsets of recipients that are not to be tried now: they wait for their next attempt.
-
-        `stamp` is what `next_load` gave with the message; where there is one, the next attempt has come.
-        """
+        if message in self._store.parked or message in self._store.held:
+            return None
+        try:
+            sender, disk_birth = self._store.load(message)
+        except FileNotFoundError:
+            return None  # It has ended; it had two entries in the backlog.
+        known, clock = self._slices.get(message) if stamp is None else None, self._clock
+        at = known.at if known is not None and known.birth == disk_birth else 0
+        piece = self._store.recipients(message, self._kind, at)
+        if known is not None and known.size != piece.size:
+            piece = self._store.recipients(message, self._kind)  # The slice is of an earlier message of this number.
+        left = piece.recipients or piece.next is not None
+        if stamp is not None and left and stamp not in clock.all_from_disk(piece.due):
+            return None  # It was tried in between; its next attempt has another entry in the backlog.
         if stamp is not None:
-            self.forget_tried(message)
-        return self._tried.get(message, ())
+            self._slices.pop(message, None)  # Its next attempt has come: all recipients that are left are tried.
+        birth = clock.from_disk(disk_birth)
+        expires = birth + self._config.current.lifetime(sender)
+        attempt = Attempt(message, sender, birth, expires, piece.next, clock.from_disk(piece.due))
+        attempt.disk_birth, attempt.size = disk_birth, piece.size
+        return attempt, piece
 
-    def forget_tried(self, message: int) -> None:
-        """All recipients of a message that are left are to be tried, or none any more."""
-        self._tried_count -= len(self._tried.pop(message, ()))
+    def group(
+        self, attempt: Attempt, recipients: list[Recipient], tried: Collection[int]
+    ) -> list[tuple[bytes, list[Recipient]]]:
+        """Returns (nexthop, recipients) for each group of a few recipients; those in `tried` are left to wait."""
+        config = self._config.current
+        found = _without(recipients, tried, attempt)
+        return group_recipients(self._kind, attempt.sender, found, config.routes, config.lines)
 
-    def _keep_tried(self, attempt: Attempt) -> None:
-        if attempt.placed and self._tried_count < TRIED_MOST:
-            tried = self._tried.setdefault(attempt.message, set())
-            self._tried_count -= len(tried)
-            tried.update(attempt.placed)
-            self._tried_count += len(tried)
+    def steps(self, attempt: Attempt, first: Piece | None, tried: Collection[int]) -> Iterator[Step]:
+        """Loads a slice in steps; yields the entries to be placed, in many steps none.
 
-    def holds(self, message: int) -> bool:
-        """Return whether a message is loaded: something of it is queued or in flight."""
-        return message in self.attempts
-
-    @property
-    def active(self) -> int:
-        """Messages that are loaded."""
-        return len(self.attempts)
-
-    @property
-    def aside(self) -> int:
-        """Messages that wait for room in a destination, at the most: a key may be there twice."""
-        # Destinations may be very many; those with mail aside are few.
-        self._with_aside = {name: each for name, each in self._with_aside.items() if each.aside}
-        return sum(len(each.aside) for each in self._with_aside.values())
-
-    def __len__(self) -> int:
-        """Messages that wait or are loaded, at the most: a key may be there twice."""
-        return len(self.admission) + len(self.attempts)
-
-    def _load_more(self, destination: Destination) -> None:
-        """Have as many messages loaded as a destination has room for, in their order."""
-        if destination.aside and not destination.wanting and destination.room > 0:
-            destination.wanting = True
-            self._wanting.append(destination)
-
-    def _may_queue_ahead(self, destination: Destination) -> bool:
-        """Whether a destination takes more than it has room for, because that spares a second load of the message.
-
-        Not while others wait aside, which it would pass, nor where the active set is half full. And only for
-        a message with no other destination, which would have to wait for this one with its next attempt.
+        `first` is the piece from the start of the slice on, if it was read. Raises FormatError or OSError before the
+        first entry.
         """
-        queued, loaded = len(destination.queue), len(self.attempts)
-        return not destination.aside and queued < AHEAD and loaded <= self.settings.active // 2
+        config = self._config.current
+        grouping = Grouping(self._kind, attempt.sender, config.routes, config.lines)
+        at: int | None = self._start_of_slice(attempt)
+        count = 0
+        while at is not None and count < RECIPIENTS_MOST and not attempt.withdrawn:
+            piece = first or self._store.recipients(attempt.message, self._kind, at)
+            first, found, at = None, piece.recipients, piece.next
+            if len(found) > RECIPIENTS_MOST - count:
+                at = found[RECIPIENTS_MOST - count][0]
+                del found[RECIPIENTS_MOST - count :]
+            count += len(found)
+            found = _without(found, tried, attempt)
+            yield _NO_ENTRIES
+            for start in range(0, len(found), AT_ONCE):
+                grouping.add(found[start : start + AT_ONCE])
+                yield _NO_ENTRIES
+        attempt.rest = at
+        entries = [Entry(attempt, nexthop, recipients) for nexthop, recipients in grouping.groups()]
+        for start in range(0, len(entries), ENTRIES_AT_ONCE):
+            yield Step(entries[start : start + ENTRIES_AT_ONCE], len(entries) == 1)
 
-    def _next_aside(self) -> tuple[int, None] | None:
-        while self._wanting:
-            destination = self._wanting[0]
-            # Asked each time: what was loaded last may have taken the room.
-            message = destination.aside.take() if destination.room > 0 and not destination.dead else None
-            if message is not None:
-                return message, None
-            self._wanting.popleft().wanting = False
-        return None
+    def _start_of_slice(self, attempt: Attempt) -> int:
+        known = self._slices.get(attempt.message)
+        if known is None or (known.birth, known.size) != (attempt.disk_birth, attempt.size):
+            self._slices.pop(attempt.message, None)  # It is of an earlier message of this number.
+            return 0
+        return known.at
 
-    def _load_probe(self, destination: Destination, now: float) -> None:
-        """Have a message loaded that can be the probe of a dead destination, if it is time for one."""
-        if destination.dead and not destination.refuses(now):
-            message = destination.aside.take()
-            if message is None:
-                message = self._away.take(destination)
-            if message is not None:
-                self.admission.refill(message)
+    def next_slice(self, attempt: Attempt) -> bool:
+        """Prepares the next slice of a message whose attempt is over; returns False if this was the last one."""
+        before = self._slices.get(attempt.message)
+        if attempt.rest is None:
+            if attempt.overflow is None:
+                self._slices.pop(attempt.message, None)
+            return False
+        left = attempt.left > 0 or (before is not None and before.left)
+        self._slices[attempt.message] = Slice(attempt.rest, attempt.disk_birth, attempt.size, left)
+        return True
+
+    def has_deferred(self, message: int) -> bool:
+        """Returns whether recipients of earlier slices of a message were deferred."""
+        known = self._slices.get(message)
+        return known is not None and known.left
+
+    def forget(self, message: int) -> None:
+        """Forgets how far a message was loaded."""
+        self._slices.pop(message, None)
+
+
+def _without(recipients: list[Recipient], tried: Collection[int], attempt: Attempt) -> list[Recipient]:
+    """Returns the recipients that were not tried, by their offsets; the others count as left."""
+    if not tried:
+        return recipients
+    found = [recipient for recipient in recipients if recipient[0] not in tried]
+    attempt.left += len(recipients) - len(found)
+    return found

@@ -35,6 +35,7 @@ class Log:
         self._held = 0
         self._total = 0  # Bytes of all lines ever put.
         self._status = b""
+        self._deliveries = 0
         self._again = 0.0  # When stdout is tried again (monotonic); 0 where the last write went well.
         self._poll = select.poll()
         self._poll.register(descriptor, select.POLLOUT)
@@ -67,6 +68,12 @@ class Log:
         if line != self._status:
             self._status = line
             self.put(line)
+
+    def number_deliveries(self, count: int) -> int:
+        """Returns the number of the first of `count` deliveries that start now; numbers begin at 1."""
+        first = self._deliveries + 1
+        self._deliveries += count
+        return first
 
     @property
     def full(self) -> bool:

@@ -1,36 +1,42 @@
-"""queue-send: the scheduler. `queue-send [--home HOME]`, started by queue-start, which hands it its pipes.
+"""queue-send: the scheduler. `queue-send [--home HOME]`, started by queue-start, which opens its pipes.
 
-It decides which delivery starts when, keeps the DONE marks, bounces what failed, and writes the log to
-stdout. TERM finishes deliveries in flight and exits, ALRM makes everything due now, HUP rereads the control files.
+It decides which delivery starts when, keeps the DONE marks, bounces what failed, and writes the log to stdout. TERM
+finishes deliveries in flight and exits, ALRM makes all mail due, HUP reads the control files again.
 """
 
 import os
 import select
 import signal
 import time
-from typing import Protocol
+from functools import partial
 
 from queue_base import processes
+from queue_base.disk_thread import DiskThread
 from queue_base.errors import Failure, Temporary, Usage, complain
 from queue_base.home import Home, take_daemon_home
 from queue_base.layout import open_layout
 from queue_base.lock import take_sendmutex
 from queue_base.signals import Signals
-from queue_send.answering import Answering
+from queue_send.admin.orders import Orders
+from queue_send.admin.queries import Queries
+from queue_send.admin.socket import AdminSocket
+from queue_send.admin.watchdog import Watchdog
 from queue_send.backlog import Backlog
-from queue_send.bouncer import Bouncer
 from queue_send.channel import Channel
-from queue_send.cleaner import Cleaner
-from queue_send.control import Control
-from queue_send.delays import Delays
+from queue_send.clock import Clock
+from queue_send.config import ConfigFiles
+from queue_send.disk_retry import DiskRetry
 from queue_send.log import Log
+from queue_send.loop import Part, Shutdown, Turn
 from queue_send.messages import Messages
-from queue_send.peers import Notices
-from queue_send.run import Run
-from queue_send.watchdog import Watchdog
+from queue_send.notify.bounce import Bouncer
+from queue_send.notify.delay import Delays
+from queue_send.peers import Cleaner, Notices
+from queue_send.returning import Returning
+from queue_send.store import Store
 from queue_wire import logline
 
-# Seconds for queue-todo to finish its group after X; a disk that hangs must not keep us from ending.
+# Seconds for queue-todo to finish its group after EXIT. A disk that hangs must not keep queue-send from its exit.
 TODO_WAIT = 60.0
 
 USAGE = "usage: queue-send [--home HOME]"
@@ -40,111 +46,111 @@ It is started by queue-start.
 """
 
 
-class Part(Protocol):
-    """A part of the loop: says what it waits for, then does a bounded amount of work."""
-
-    def prepare(self, poll: "select.poll", now: float) -> float:
-        """Register descriptors; return the seconds after which `run` has something to do all the same."""
-
-    def run(self, ready: dict[int, int], now: float) -> None:
-        """Do one turn; never wait."""
-
-
-class Sender:
-    """The parts of the loop, and what signals do to them."""
+class QueueSend:
+    """The parts of the loop, and the signals."""
 
     def __init__(self, home: Home) -> None:
+        """Reads the control files and opens the queue. Raises Temporary, OSError."""
         self._signals = Signals(signal.SIGTERM, signal.SIGINT, signal.SIGALRM, signal.SIGHUP)
-        # queue-start has kept these for us.
+        # queue-start has blocked these until now.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, processes.KEPT_SIGNALS)
         layout = open_layout(home.queue)
-        self._run = Run(home, Log())
-        self._bouncer = Bouncer(self._run)
-        self._delays = Delays(self._run)
-        self._cleaner = Cleaner(self._run, processes.CLEAN_IDS, processes.CLEAN_ANSWERS)
-        self._messages = Messages(self._run, layout, self._bouncer, self._delays, self._cleaner)
-        self._channels = [
-            Channel(
-                self._run, self._messages, "local", "queue-local", processes.LOCAL_JOBS, processes.LOCAL_REPORTS, True
-            ),
-            Channel(
-                self._run, self._messages, "remote", "queue-remote", processes.REMOTE_JOBS, processes.REMOTE_REPORTS
-            ),
+        log, turn = Log(), Turn()
+        config, clock, disk = ConfigFiles(home, log), Clock(), DiskThread()
+        retry, shutdown, store = DiskRetry(log), Shutdown(log), Store(layout)
+        bouncer = Bouncer(home, store, log, clock, config, disk, turn, shutdown)
+        delays = Delays(home, store, log, clock, config, turn, shutdown)
+        returning = Returning(store, log, config, disk, shutdown)
+        cleaner = Cleaner(processes.CLEAN_IDS, processes.CLEAN_ANSWERS, log, shutdown)
+        channel = partial(
+            Channel, store=store, delays=delays, log=log, clock=clock, config=config, disk=disk, turn=turn,
+            shutdown=shutdown,
+        )  # fmt: skip
+        channels = [
+            channel("local", "queue-local", processes.LOCAL_JOBS, processes.LOCAL_REPORTS, finishes=True),
+            channel("remote", "queue-remote", processes.REMOTE_JOBS, processes.REMOTE_REPORTS),
         ]
-        arrive = self._messages.arrive
-        self._todo = Notices(
-            self._run, "queue-todo", processes.TODO_NOTICES, processes.TODO_COMMANDS, arrive, self._announce
+        messages = Messages(
+            store, channels, bouncer, delays, returning, cleaner, log, clock, config, disk, retry
         )
-        self._pickup = Notices(self._run, "queue-pickup", processes.PICKUP_NOTICES, None, arrive)
-        backlog = Backlog(self._run, layout, self._messages)
-        self._messages.orders.attach(self._todo.reread)
-        answering = Answering(self._run, self._messages, self._channels, self._bouncer, self._cleaner)
-        self._control = Control(self._run, self._messages.orders, answering)
+        todo = Notices(
+            "queue-todo", processes.TODO_NOTICES, processes.TODO_COMMANDS, messages.arrive, log, turn, shutdown,
+            announce=self._announce,
+        )  # fmt: skip
+        pickup = Notices("queue-pickup", processes.PICKUP_NOTICES, None, messages.arrive, log, turn, shutdown)
+        backlog = Backlog(layout, messages.known, messages.discover, messages.all_found, turn, shutdown, retry)
+        orders = Orders(messages, cleaner, log, clock, config, retry, todo.reread)
+        admin = AdminSocket(home, orders, Queries(messages, cleaner, clock, config), log, shutdown)
+        watchdog = Watchdog(messages, log, clock, config, turn, shutdown)
+        self._log, self._turn, self._clock, self._config, self._disk = log, turn, clock, config, disk
+        self._shutdown, self._bouncer, self._delays, self._cleaner = shutdown, bouncer, delays, cleaner
+        self._messages, self._channels, self._todo, self._admin = messages, channels, todo, admin
+        # Messages comes last: it carries out what the others report in the turn.
         self._parts: list[Part] = [
-            self._todo, self._pickup, backlog, self._run.syncing, self._run.again, *self._channels, self._bouncer,
-            self._delays, self._messages.orders.returning, self._cleaner, self._control,
-            Watchdog(self._run, self._messages, self._channels),
+            todo, pickup, backlog, disk, retry, *channels, bouncer, delays, returning, admin, watchdog, cleaner,
+            messages,
         ]  # fmt: skip
-        self._patience = 0.0
-        self._run.log.status(self._messages.status())
+        self._exit_by = 0.0
+        self._log.status(messages.status(leaving=False))
 
     def _announce(self, pid: int) -> None:
         self._bouncer.announce(pid)
         self._delays.announce(pid)
 
     def turn(self) -> None:
-        """Wait until something can be done, and do some of it in every part."""
-        poll, clock = select.poll(), self._run.clock
+        """Waits until something can be done, and does some of it in every part."""
+        poll, clock = select.poll(), self._clock
         poll.register(self._signals.descriptor, select.POLLIN)
-        parts = [*self._parts, self._run.log]
+        parts = [*self._parts, self._log]
         wait = min([part.prepare(poll, clock.now()) for part in parts])
-        if self._patience:
-            wait = min(wait, max(0.0, self._patience - time.monotonic()))
+        if self._exit_by:
+            wait = min(wait, max(0.0, self._exit_by - time.monotonic()))
         ready = dict(poll.poll(wait * 1000))
-        # Also where poll does not show it: it may return for what came after a signal that is only then handled.
+        # Called in any case: poll may return for something that came after a signal that is only handled now.
         clock.look()
-        self._obey(self._signals.take())
-        self._run.begin_turn()
+        self._handle(self._signals.take())
+        self._turn.begin()
         for part in self._parts:
             part.run(ready, clock.now())
-        self._run.log.status(self._messages.status())
-        self._run.log.run(ready, clock.now())
+        self._log.status(self._messages.status(self._shutdown.begun))
+        self._log.run(ready, clock.now())
 
-    def _obey(self, signals: set[int]) -> None:
+    def _handle(self, signals: set[int]) -> None:
         if signals & {signal.SIGTERM, signal.SIGINT}:
-            self._run.leave()
+            self._shutdown.begin()
         if signal.SIGALRM in signals:
-            self._messages.flush(self._run.clock.now())
+            self._messages.flush(self._clock.now())
         if signal.SIGHUP in signals:
-            self._run.reread()
-            self._messages.apply_controls()
+            self._config.reread()
+            for channel in self._channels:
+                channel.apply_config()
             self._todo.reread()
 
     @property
     def finished(self) -> bool:
-        """Whether we are to leave, nothing is in flight, and queue-todo has told us all that it has classified.
+        """Whether the exit has begun, nothing is in flight, and queue-todo has sent all that it has classified.
 
-        Its log lines must not be lost: the next run knows the messages from the disk, and does not announce them.
+        Its log lines must not be lost: the next run finds the messages on the disk, and does not announce them.
         """
-        if not self._run.leaving:
+        if not self._shutdown.begun:
             return False
         self._todo.leave()
-        self._patience = self._patience or time.monotonic() + TODO_WAIT
-        flying = any(channel.busy for channel in self._channels)
+        self._exit_by = self._exit_by or time.monotonic() + TODO_WAIT
+        in_flight = any(channel.busy for channel in self._channels)
         injecting = self._bouncer.busy or self._delays.busy
-        told = self._todo.lost or time.monotonic() > self._patience
-        return told and not (flying or injecting or self._run.syncing.busy or self._cleaner.busy)
+        told = self._todo.lost or time.monotonic() > self._exit_by
+        return told and not (in_flight or injecting or self._disk.busy or self._cleaner.busy)
 
     def finish(self) -> int:
-        """Say the last words; return the exit code: 111 where a peer was lost."""
-        self._control.close()
-        self._run.log.put(logline.EXITING)
-        self._run.log.finish()
-        return 111 if self._run.broken else 0
+        """Writes the rest of the log; returns the exit code, 111 if a peer was lost."""
+        self._admin.close()
+        self._log.put(logline.EXITING)
+        self._log.finish()
+        return 111 if self._shutdown.peer_lost else 0
 
 
 def take_descriptors(home: Home) -> None:
-    """Check that queue-start left its pipes, and keep them from our children. Raises Failure."""
+    """Checks that queue-start opened the pipes, and closes them on exec. Raises Usage, Failure."""
     for descriptor in range(processes.LOCAL_JOBS, processes.SENDMUTEX):
         try:
             os.set_inheritable(descriptor, False)
@@ -153,12 +159,12 @@ def take_descriptors(home: Home) -> None:
     try:
         os.set_inheritable(processes.SENDMUTEX, False)
     except OSError:
-        # Started by hand with pipes but no lock: take it ourselves, and hold it until we end.
+        # Started by hand with pipes but without the lock: takes it until the exit.
         take_sendmutex(home)
 
 
 def main(argv: list[str]) -> int:
-    """Run the scheduler; return 0 after TERM, 111 after the loss of a peer, else a code of queue_base.errors."""
+    """Runs queue-send; returns 0 after TERM, 111 after the loss of a peer, else a code of queue_base.errors."""
     try:
         home = take_daemon_home(argv, USAGE, HELP)
         if home is None:
@@ -166,12 +172,12 @@ def main(argv: list[str]) -> int:
         os.umask(0o027)
         take_descriptors(home)
         try:
-            sender = Sender(home)
+            daemon = QueueSend(home)
         except OSError as error:
             raise Temporary(f"unable to start: {error}") from error
     except Failure as error:
         complain("queue-send", f"alert: cannot start: {error}")
         return error.exit_code
-    while not sender.finished:
-        sender.turn()
-    return sender.finish()
+    while not daemon.finished:
+        daemon.turn()
+    return daemon.finish()

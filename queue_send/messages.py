@@ -1,163 +1,238 @@
-"""The life of classified messages: found or announced, loaded, finished, bounced, handed to queue-clean.
+"""The life of classified messages.
 
-What is known of a message that waits is its number and its next attempt; everything else is on the disk
-and is read when its turn comes. Nothing here waits; what the disk refuses is tried again later.
+    state        meaning, and what leads to it                                          next states
+    ARRIVED      queue-todo has classified it, or it was found on the disk at start     WAITING, HELD, PARKED, FINISHED
+    WAITING      its next attempt is set, or it is new: the scheduler knows its number  LOADED, HELD
+    LOADED       the scheduler has its recipients (an attempt)                          IN_FLIGHT, WAITING, FINISHED
+    IN_FLIGHT    deliveries of it have no report yet                                    LOADED
+    HELD         it has a mark in hold/: nothing of it is started                       WAITING, RETURNING, ENDED
+    PARKED       it has a mark in corrupt/: a file of it cannot be understood           WAITING, ENDED
+    RETURNING    the administrator wants it bounced: its recipients are being failed    FINISHED, HELD
+    FINISHED     no recipient is left                                                   BOUNCING, ENDED
+    BOUNCING     its bounce is composed, injected, or to be tried again                 ENDED, PARKED
+    ENDED        `end msg` is in the log, and queue-clean removes its files             (none)
+
+In memory a waiting message is its number and its next attempt; everything else is on the disk, and is read when it is
+loaded. The scheduler of each channel decides; the channels, Bouncer and Returning report what happened as events
+(events.py), which Messages carries out at the end of a turn. Nothing here waits. An operation that the disk refuses is
+tried again later (disk_retry.py).
+
+A mark in hold/ may be an order: to delete the message, or to bounce it (queue_base.marks). An order is carried out when
+nothing of the message is in flight, in this run or, after a crash, in the next one. While the disk thread works on the
+marks of a message, the message does not end.
 """
 
-from collections import deque
-from collections.abc import Iterator
+import select
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from enum import Enum
 from functools import partial
 
+from queue_base import marks
+from queue_base.disk_thread import DiskThread
+from queue_base.durable import Commit
 from queue_base.errors import reason
-from queue_base.layout import Layout
-from queue_base.marks import is_marked
-from queue_send.attempt import Attempt
-from queue_send.bouncer import Bouncer
-from queue_send.cleaner import Cleaner
-from queue_send.decisions import Decisions
-from queue_send.delays import Delays
-from queue_send.known import Known
-from queue_send.nexthop import group_recipients
-from queue_send.orders import Orders
-from queue_send.retry import within_lifetime
-from queue_send.run import Run
-from queue_send.scheduler import Scheduler
-from queue_send.slices import AT_ONCE, Loading, Slice, without
-from queue_send.store import NO_PIECE, Piece, Store
+from queue_send.backlog import Known
+from queue_send.channel import Channel
+from queue_send.clock import Clock
+from queue_send.config import ConfigFiles
+from queue_send.disk_retry import DiskRetry
+from queue_send.events import Corrupt, Done, Event, Failed, NoneInFlight, NoneLeft
+from queue_send.log import Log
+from queue_send.notify.bounce import Bouncer
+from queue_send.notify.delay import Delays
+from queue_send.peers import Cleaner
+from queue_send.returning import Returning
+from queue_send.scheduler.retry import AGAIN_AFTER, within_lifetime
+from queue_send.store import Store
 from queue_wire import logline
 from queue_wire.errors import FormatError
 from queue_wire.notice import Classified
 
-AHEAD_MOST = 60  # Seconds that a birth may lie ahead of the clock, since others may have one that differs a little.
-TROUBLE_AFTER = 123  # Seconds until something that the disk refused is tried again (qmail's SLEEP_SYSFAIL).
-CHANNELS = ("local", "remote")
-_OVER = object()
+AHEAD_MOST = 60  # Seconds that a birth may lie in the future: clocks of different hosts differ a little.
+
+
+class State(Enum):
+    """The states that `Messages.state` tells apart. See the module."""
+
+    UNCLASSIFIED = "in todo/"
+    WAITING = "waiting"
+    LOADED = "loaded"
+    HELD = "held"
+    PARKED = "parked"
+    BOUNCING = "bouncing"
+    ENDED = "ended"
 
 
 class Messages:
-    """All classified messages of the queue."""
+    """All classified messages of the queue; a part of the loop, after those that report events."""
 
-    def __init__(self, run: Run, layout: Layout, bouncer: Bouncer, delays: Delays, cleaner: Cleaner) -> None:
-        self._run = run
-        self.store = Store(layout)
-        self._split = layout.split
-        self._bouncer = bouncer
-        self.delays = delays
+    def __init__(
+        self,
+        store: Store,
+        channels: Sequence[Channel],
+        bouncer: Bouncer,
+        delays: Delays,
+        returning: Returning,
+        cleaner: Cleaner,
+        log: Log,
+        clock: Clock,
+        config: ConfigFiles,
+        disk: DiskThread,
+        retry: DiskRetry,
+    ) -> None:
+        self.store = store
+        self.channels = {channel.kind: channel for channel in channels}
+        self.bouncer = bouncer
+        self._delays = delays
+        self._returning = returning
         self._cleaner = cleaner
-        self._all_due = False
-        self.all_read = False
+        self._log = log
+        self._clock = clock
+        self._config = config
+        self._disk = disk
+        self._retry = retry
         self.known = Known()
-        # Ids that were announced while the backlog is being read, which must not take them on again.
+        self.all_read = False  # Whether the backlog has been read.
+        self._all_due = False  # ALRM came while it was being read.
+        # Messages that were announced while the backlog is being read, which must not add them again.
         self._announced: set[int] | None = set()
-        self.parked = self.store.parked()
-        self.held = self.store.held()
-        # (kind, message), for a message that has more recipients than are loaded at once.
-        self.slices: dict[tuple[str, int], Slice] = {}
-        # Messages that are loaded in steps, one after the other, and the steps of the first.
-        self._long: dict[str, deque[Loading]] = {kind: deque() for kind in CHANNELS}
-        self._steps: dict[str, Iterator[None] | None] = dict.fromkeys(CHANNELS)
-        self.orders = Orders(run, self, bouncer, cleaner, self.held)
-        bouncer.attach(self.store, self.end, self.park)
-        delays.attach(self.store, self.may_be_tried, self.end)
-        cleaner.attach(self.arrive)
-        self.decisions = {kind: Decisions(run, self, kind) for kind in CHANNELS}
-        self.schedulers = {kind: Scheduler(run.controls.settings(kind), self.decisions[kind]) for kind in CHANNELS}
+        # Orders by message, and messages with a mark whose reason was not read yet.
+        self._orders: dict[int, bytes] = {}
+        self._unread_marks = set(store.held)
+        # Messages whose files the disk thread changes, and those of them that have ended meanwhile.
+        self._changing: Counter[int] = Counter()
+        self._ended: set[int] = set()
 
-    def apply_controls(self) -> None:
-        """Take the limits from the controls, after HUP."""
-        for kind, scheduler in self.schedulers.items():
-            scheduler.change(self._run.controls.settings(kind))
+    def prepare(self, poll: "select.poll", now: float) -> float:
+        """Waits for nothing: events come from other parts, in the same turn."""
+        return 3600.0
 
-    def flush(self, now: float) -> None:
-        """ALRM: everything is due now, also what the backlog has yet to find."""
-        self._all_due = self._announced is not None
-        for scheduler in self.schedulers.values():
-            scheduler.flush(now)
+    def run(self, ready: dict[int, int], now: float) -> None:
+        """Carries out the events of this turn."""
+        for notice in self._cleaner.take_notices():
+            self.arrive(notice, now)
+        while events := self._take_events():
+            for event in events:
+                self._carry_out(event)
 
-    def status(self) -> bytes:
-        """Return the status line as of now."""
-        local, remote = self.schedulers["local"], self.schedulers["remote"]
+    def _take_events(self) -> list[Event]:
+        events = [event for channel in self.channels.values() for event in channel.take_events()]
+        return events + self.bouncer.take_events() + self._delays.take_events() + self._returning.take_events()
+
+    def _carry_out(self, event: Event) -> None:
+        if isinstance(event, NoneLeft):
+            self._finish_channel(event.message, event.kind)
+        elif isinstance(event, NoneInFlight):
+            self._withdrawn(event.message, event.kind)
+        elif isinstance(event, Corrupt):
+            self.park(event.message, event.why)
+        elif isinstance(event, Failed):
+            self.finish(event.message)
+        elif isinstance(event, Done):
+            self.end(event.message)
+
+    def state(self, message: int) -> State:
+        """Returns the state of a message. LOADED includes what is in flight. Raises OSError."""
+        if self._cleaner.holds(message):
+            return State.ENDED
+        if self.bouncer.holds(message):
+            return State.BOUNCING
+        if message in self.store.parked:
+            return State.PARKED
+        if message in self.store.held:
+            return State.HELD
+        if self.store.is_waiting_in_todo(message):
+            return State.UNCLASSIFIED
+        return State.LOADED if self.is_loaded(message) else State.WAITING
+
+    def is_loaded(self, message: int) -> bool:
+        """Returns whether recipients of a message are queued or in flight."""
+        return any(channel.scheduler.holds(message) for channel in self.channels.values())
+
+    def status(self, leaving: bool) -> bytes:
+        """Returns the status line."""
+        local, remote = self.channels["local"].scheduler, self.channels["remote"].scheduler
         limits = local.settings.concurrency, remote.settings.concurrency
-        return logline.status(local.running, limits[0], remote.running, limits[1], self._run.leaving)
+        return logline.status(local.in_flight, limits[0], remote.in_flight, limits[1], leaving)
 
-    def job_path(self, message: int) -> bytes:
-        """Return mess/B/I, relative to queue/."""
-        return b"mess/%d/%d" % (message % self._split, message)
+    # Arrival
 
     def arrive(self, notice: Classified, now: float) -> None:
-        """Take on a message that was classified just now; where the disk cannot tell of it, later."""
+        """Adds a message that was classified just now; if the disk refuses to say more, later."""
         try:
             self._arrive(notice, now)
         except OSError as error:
-            self._run.again.later(("arrive", notice.message), partial(self.arrive, notice), error)
+            self._retry.later(("arrive", notice.message), partial(self.arrive, notice), error)
 
     def _arrive(self, notice: Classified, now: float) -> None:
-        """queue-todo has classified a message. A notice that is late, or about one that is known, changes nothing.
+        """Adds a message; a notice that is late, or about a known message, changes nothing.
 
-        What the notice says of channels is not believed: it may be about an earlier message of this number, which was
-        found at start and is gone by now. The disk knows.
+        The channels that the notice names are not used: it may be about an earlier message of this number, which was
+        found at start and is gone by now. The disk says which channels have recipients.
         """
         message = notice.message
         if self._cleaner.defer(notice):
-            return  # The old message of this number is being removed; the notice comes back after that.
+            return  # The earlier message of this number is being removed; the notice comes again after that.
         if self.known.holds(message) or not self.store.is_classified(message):
-            return  # Found at start already; gone; or a new message of this number, whose own notice will come.
+            return  # Found at start; gone; or a new message of this number, whose own notice will come.
         if self._announced is not None:
             self._announced.add(message)
         self._forget_old_marks(message)
-        if self.orders.carry_out(message, now):
+        if self.carry_out_order(message, now):
             return
-        kinds = [kind for kind in CHANNELS if self.store.due(message, kind) is not None]
-        for kind in kinds:
-            self.schedulers[kind].arrived(message)
-        if not kinds and message not in self.held:
+        channels = [each for each in self.channels.values() if self.store.due(message, each.kind) is not None]
+        for channel in channels:
+            channel.scheduler.arrived(message)
+        if not channels and message not in self.store.held:
             self.finish(message)
 
     def _forget_old_marks(self, message: int) -> None:
-        """What we know of marks was about an earlier message of this number, if they are gone from the disk."""
-        for kind, marked in (("hold", self.held), ("corrupt", self.parked)):
-            if message in marked and not is_marked(self.store.layout, kind, message):
+        """Forgets marks that are gone from the disk: they were of an earlier message of this number."""
+        for kind, marked in (("hold", self.store.held), ("corrupt", self.store.parked)):
+            if message in marked and not marks.is_marked(self.store.layout, kind, message):
                 marked.discard(message)
-                self.orders.forget(message)
+                self._forget_order(message)
 
     def discover(self, message: int) -> bool:
-        """Found at start, with its info file: take it on as the last run left it, if it is whole and classified.
+        """Adds a message that was found in info/ at start, as the last run left it, if it is classified.
 
-        Return whether it is to be remembered. Raises OSError; it may be called again then.
+        Returns whether `known` is to hold it. Raises OSError; it may be called again then.
         """
         announced = self._announced is not None and message in self._announced
-        if announced or self._cleaner.holds(message) or message in self.parked:
+        if announced or self._cleaner.holds(message) or message in self.store.parked:
             return False
         birth = self.store.birth(message)
         if birth is None:
             return False
-        if self.orders.carry_out(message, self._run.clock.now()):
+        if self.carry_out_order(message, self._clock.now()):
             return not self._cleaner.holds(message)
         dues = self._dues(message)
         last = self._last_attempt(birth, max(dues.values(), default=0))
         for kind, due in dues.items():
-            self.schedulers[kind].found(message, due, self._all_due, last)
-        if not dues and message not in self.held:
+            self.channels[kind].scheduler.found(message, due, self._all_due, last)
+        if not dues and message not in self.store.held:
             self.finish(message)
         return bool(dues)
 
     def _dues(self, message: int) -> dict[str, int]:
-        """Return the next attempt on each channel that has recipients left."""
-        from_disk = self._run.clock.from_disk
-        return {kind: from_disk(due) for kind in CHANNELS if (due := self.store.due(message, kind)) is not None}
+        """Returns the next attempt on each channel that has recipients left. Raises OSError."""
+        from_disk = self._clock.from_disk
+        return {kind: from_disk(due) for kind in self.channels if (due := self.store.due(message, kind)) is not None}
 
-    def _last_attempt(self, born: int, due: int) -> int:
-        """Return `due`, or what is soon after the message's lifetime: qmail's curve goes on beyond that.
+    def _last_attempt(self, disk_birth: int, due: int) -> int:
+        """Returns when a message is tried at the latest: at `due`, or soon after its lifetime.
 
-        Where the message will only be born, the clock was put back since: it waits from now on as long as from then.
+        qmail's curve goes on beyond the lifetime. If the birth is in the future, the clock was set back since: the
+        message waits from now on as long as it would have from its birth.
         """
-        now = int(self._run.clock.now())
+        now = int(self._clock.now())
         if due <= now:
             return due
-        birth = self._run.clock.from_disk(born)
+        birth = self._clock.from_disk(disk_birth)
         if birth > now + AHEAD_MOST:
             due = max(now, due - (birth - now))
-        return within_lifetime(due, now, birth + self._run.controls.longest)
+        return within_lifetime(due, now, birth + self._config.current.longest)
 
     def all_found(self) -> None:
         """The backlog has been read."""
@@ -165,210 +240,238 @@ class Messages:
         self._all_due = False
         self.all_read = True
 
-    def load(self, kind: str, now: float) -> bool:
-        """Load the next message of a channel, if one may be; return whether there was one."""
-        scheduler = self.schedulers[kind]
-        found = scheduler.next_load(now)
-        if found is None:
-            return False
-        message, stamp = found
-        try:
-            attempt, piece = self._read(message, kind, stamp)
-            tried = scheduler.tried(message, stamp) if attempt is not None else ()
-        except FormatError as error:
-            scheduler.absent(message)
-            self.park(message, str(error))
-        except OSError as error:
-            self._run.log.warning(f"unable to open {error.filename or message}: {reason(error)}; will try again later")
-            scheduler.later(message, int(now) + TROUBLE_AFTER)
-        else:
-            if attempt is None:
-                scheduler.absent(message)
-            elif piece.next is None and len(piece.recipients) <= AT_ONCE:
-                recipients = without(piece.recipients, tried, attempt)
-                groups = group_recipients(
-                    kind, attempt.sender, recipients, self._run.controls.routes, self._run.controls.lines
-                )
-                scheduler.open(attempt, groups, now)
-            else:
-                # Those that have to wait for their turn do not keep what was read.
-                first, at = (None if self._long[kind] else piece), self._slice_of(attempt, kind)
-                controls = self._run.controls
-                loading = Loading(self.store, kind, attempt, at, first, tried, controls.routes, controls.lines)
-                self._long[kind].append(loading)
-                scheduler.begin(attempt, now)
-        return True
+    # Attempts
 
-    def load_on(self, kind: str, now: float) -> bool:
-        """Do a step of loading the next message that has many recipients; return whether there is another one to do.
+    def flush(self, now: float) -> None:
+        """ALRM: everything is due now, also what the backlog has yet to find."""
+        self._all_due = self._announced is not None
+        for channel in self.channels.values():
+            channel.scheduler.flush(now)
 
-        So one user's mail with any number of recipients takes a share of the time, and nobody waits until it is loaded.
+    def wake(self, message: int) -> bool:
+        """Makes a waiting message due now; returns whether it was not due. One without recipients is finished.
+
+        If the disk refuses to say which channels have recipients, that is done later.
         """
-        loading = self._long[kind][0] if self._long[kind] else None
-        if loading is None:
-            return False
-        scheduler, attempt = self.schedulers[kind], loading.attempt
-        steps = self._steps[kind]
-        if steps is None:
-            steps = self._steps[kind] = loading.steps(scheduler, now)
         try:
-            if next(steps, _OVER) is not _OVER:
-                return True
-        except FormatError as error:
-            self.park(attempt.message, str(error))
-            attempt.withdrawn = True
+            dues = self._dues(message)
         except OSError as error:
-            path = error.filename or attempt.message
-            self._run.log.warning(f"unable to read {path}: {reason(error)}; will try again later")
-            scheduler.unread(attempt, int(now) + TROUBLE_AFTER)
-        self._long[kind].popleft()
-        self._steps[kind] = None
-        scheduler.opened(attempt, now)
-        return bool(self._long[kind])
+            self._retry.later(("wake", message), lambda now: self._wake_again(message), error)
+            return False
+        if not dues and message not in self.store.held:
+            self.finish(message)
+        waiting = [kind for kind in dues if not self.channels[kind].scheduler.holds(message)]
+        for kind in waiting:
+            # The entry is valid until the message has been tried: if it is woken twice, it is tried once.
+            self.channels[kind].scheduler.found(message, dues[kind], flushed=True)
+        return bool(waiting)
 
-    def is_loading(self, kind: str) -> bool:
-        """Return whether `load_on` has something to do."""
-        return bool(self._long[kind])
-
-    def _slice_of(self, attempt: Attempt, kind: str) -> int:
-        """Return where the recipients begin that are next; 0 where what is known is of an earlier message."""
-        known = self.slices.get((kind, attempt.message))
-        if known is None or (known.birth, known.size) != (attempt.born, attempt.size):
-            self.slices.pop((kind, attempt.message), None)
-            return 0
-        return known.at
-
-    def _read(self, message: int, kind: str, stamp: int | None) -> tuple[Attempt | None, Piece]:
-        """Return an attempt, None where it is not to be tried, and the first piece of its recipients.
-
-        Raises FormatError, OSError.
-        """
-        if message in self.parked or message in self.held:
-            return None, NO_PIECE
+    def _wake_again(self, message: int) -> None:
         try:
-            sender, born = self.store.load(message)
-        except FileNotFoundError:
-            return None, NO_PIECE  # It has ended: an entry of a message that had two.
-        known, clock = self.slices.get((kind, message)) if stamp is None else None, self._run.clock
-        piece = self.store.recipients(message, kind, known.at if known is not None and known.birth == born else 0)
-        if known is not None and known.size != piece.size:
-            piece = self.store.recipients(message, kind)  # What is known is of an earlier message of this number.
-        left = piece.recipients or piece.next is not None
-        if stamp is not None and left and stamp not in clock.all_from_disk(piece.due):
-            return None, NO_PIECE  # It was tried in between; its next attempt has an entry of its own.
-        if stamp is not None:
-            self.slices.pop((kind, message), None)  # Its next attempt has come: all that are left are tried.
-        birth = clock.from_disk(born)
-        expires = birth + self._run.controls.lifetime(sender)
-        attempt = Attempt(message, sender, birth, expires, piece.next, clock.from_disk(piece.due))
-        attempt.born, attempt.size = born, piece.size
-        return attempt, piece
+            if self.store.may_be_tried(message) and self.store.is_classified(message):
+                self.wake(message)
+        except OSError as error:
+            self._retry.later(("wake", message), lambda now: self._wake_again(message), error)
+
+    def withdraw(self, message: int, now: float) -> bool:
+        """Starts nothing more of a message; returns whether something is in flight. NoneInFlight follows then."""
+        for channel in self.channels.values():
+            channel.withdraw(message, now)
+        return self.is_loaded(message)
+
+    def _withdrawn(self, message: int, kind: str) -> None:
+        if message in self.store.held:
+            self.carry_out_order(message, self._clock.now())
+        elif message not in self.store.parked:
+            self.channels[kind].scheduler.wake(message)  # It was released meanwhile, or has a new birth.
+
+    # Marks and orders
 
     def park(self, message: int, why: str) -> None:
-        """Leave a message that cannot be read to a person: a mark in corrupt/, and an alert."""
-        self.parked.add(message)
-        self._run.log.put(logline.corrupt_message(message, why))
+        """Sets a message aside for a person, because a file of it cannot be understood: mark in corrupt/, alert."""
+        self.store.parked.add(message)
+        self._log.put(logline.corrupt_message(message, why))
 
-        def then(trouble: str) -> None:
+        def write(message: int, commit: Commit) -> None:
+            self.store.park(message, why, commit)
+
+        def done(changed: int, trouble: str) -> None:
             more = f"; {trouble}" if trouble else ""
-            self._run.log.alert(f"msg {message} cannot be read and is parked in corrupt: {why}{more}")
+            self._log.alert(f"msg {message} cannot be read and is parked in corrupt: {why}{more}")
 
-        self.orders.put_in_corrupt(message, why, then)
+        self.change([message], write, done)
 
-    def channel_finished(self, message: int, kind: str) -> None:
-        """No recipient is left on a channel. If none is on the other either, the message is finished."""
-        other = CHANNELS[kind == "local"]
+    def is_changing(self, message: int) -> bool:
+        """Returns whether the disk thread changes files of a message."""
+        return message in self._changing
+
+    def change(
+        self,
+        messages: Collection[int],
+        work: Callable[[int, Commit], None],
+        done: Callable[[int, str], None],
+        then: Callable[[int], None] = lambda message: None,
+        refused: Callable[[int], None] = lambda message: None,
+    ) -> None:
+        """Has the disk thread do `work` for the messages in one commit; then calls `then` for each of them.
+
+        If the disk refuses, `then` is called for those for which the work was done, `refused` for the others. At the
+        end `done` is called with their number, and the trouble if there was any. A message that ends meanwhile ends
+        after that. Lines that were put into the log before are written before the work.
+        """
+        made: list[int] = []
+
+        def whole() -> None:
+            commit = Commit()
+            for message in messages:
+                work(message, commit)
+                made.append(message)
+            commit.sync()
+
+        def finished(trouble: OSError | None) -> None:
+            ended = self._let_go(messages)
+            left = [message for message in made if message not in ended]
+            for message in left:
+                then(message)
+            for message in messages:
+                if message not in made and message not in ended:
+                    refused(message)
+            text = ""
+            if trouble is not None:
+                text = f"unable to change {trouble.filename2 or trouble.filename or 'the disk'}: {reason(trouble)}"
+            done(len(left), text)
+            for message in ended:
+                self.end(message)
+
+        self._changing.update(messages)
+        self._log.flush()
+        self._disk.submit(whole, finished)
+
+    def _let_go(self, messages: Collection[int]) -> set[int]:
+        """One change of these messages is over; returns those that are to end now."""
+        self._changing.subtract(messages)
+        for message in messages:
+            if not self._changing[message]:
+                del self._changing[message]
+        ended = {message for message in messages if message in self._ended and message not in self._changing}
+        self._ended -= ended
+        return ended
+
+    def order_of(self, message: int) -> bytes | None:
+        """Returns the order that a message's mark is; None if it is none. Raises OSError."""
+        if message in self._unread_marks:
+            mark = marks.read_mark(self.store.layout, message)
+            self._unread_marks.discard(message)
+            if mark is not None and mark in marks.ORDERS:
+                self._orders[message] = mark
+        return self._orders.get(message)
+
+    def hold(self, message: int, mark: bytes) -> None:
+        """A mark was made in hold/: starts nothing more of the message, and carries it out if it is an order."""
+        self.store.held.add(message)
+        if mark in marks.ORDERS:
+            self._unread_marks.discard(message)
+            self._orders[message] = mark
+            self.carry_out_order(message, self._clock.now())
+        else:
+            self.withdraw(message, self._clock.now())
+
+    def release(self, message: int) -> None:
+        """The marks of a message were removed."""
+        self.store.held.discard(message)
+        self.store.parked.discard(message)
+        self._forget_order(message)
+
+    def is_returning(self, message: int) -> bool:
+        """Returns whether the recipients of a message are being failed by an order."""
+        return self._returning.holds(message)
+
+    def carry_out_order(self, message: int, now: float) -> bool:
+        """Ends a message that is to be deleted or bounced, if nothing is in flight; returns whether it has an order.
+
+        If the disk refuses to say, nothing of it is started, and it is tried again later.
+        """
+        try:
+            return self._carry_out_order(message, now)
+        except OSError as error:
+            self._retry.later(("order", message), lambda now: self.carry_out_order(message, now), error)
+            return True
+
+    def _carry_out_order(self, message: int, now: float) -> bool:
+        order = self.order_of(message)
+        if order is None:
+            return False
+        if self.withdraw(message, now) or self._cleaner.holds(message):
+            return True
+        layout = self.store.layout
+        if self.store.is_waiting_in_todo(message):
+            if order == marks.DELETED and marks.is_marked(layout, "corrupt", message):
+                # queue-todo does not touch it. A message that is not corrupt is classified first, then comes here.
+                self.change(
+                    [message], lambda one, commit: marks.leave_todo(layout, one, commit), lambda *_: None, self.end
+                )
+        elif order == marks.RETURNED:
+            self._returning.take(message)
+        elif self.bouncer.drop(message):
+            self.end(message)
+        return True
+
+    def _forget_order(self, message: int) -> None:
+        self._unread_marks.discard(message)
+        self._orders.pop(message, None)
+
+    # The end
+
+    def _finish_channel(self, message: int, kind: str) -> None:
+        """No recipient is left on a channel. If none is left on the other either, the message is finished."""
+        other = "remote" if kind == "local" else "local"
         try:
             self.store.drop(self.store.layout.hashed(kind, message))
             last = self.store.due(message, other) is None
         except OSError as error:
             path = error.filename or message
-            self._run.log.warning(f"unable to change {path}: {reason(error)}; will try again later")
-            self.schedulers[kind].later(message, int(self._run.clock.now()) + TROUBLE_AFTER)
+            self._log.warning(f"unable to change {path}: {reason(error)}; will try again later")
+            self.channels[kind].scheduler.later(message, int(self._clock.now()) + AGAIN_AFTER)
             return
-        if last and message not in self.parked:
+        if last and message not in self.store.parked:
             self.finish(message)
 
     def finish(self, message: int) -> None:
-        """No recipient is left: bounce what failed, then end."""
+        """No recipient is left: has the failures bounced if there are any, else ends the message."""
         try:
-            stays = self._cleaner.holds(message) or self._bouncer.holds(message) or self._bouncer.wants(message)
+            stays = self._cleaner.holds(message) or self.bouncer.holds(message) or self.bouncer.accept(message)
         except OSError as error:
-            self._run.again.later(("finish", message), partial(self._finish_again, message), error)
+            self._retry.later(("finish", message), partial(self._finish_again, message), error)
             return
         if not stays:
             self.end(message)
 
     def _finish_again(self, message: int, now: float) -> None:
-        """Finish a message, if it is still one of which no recipient is left."""
+        """Finishes a message, if it still has no recipients left."""
         try:
-            if self.is_loaded(message) or not self.may_be_tried(message) or not self.store.is_classified(message):
+            if self.is_loaded(message) or not self.store.may_be_tried(message) or not self.store.is_classified(message):
                 return
-            left = any(each is not None for kind in CHANNELS for each in self.store.left(message, kind))
+            left = any(each is not None for kind in self.channels for each in self.store.left(message, kind))
         except FormatError as error:
             self.park(message, str(error))
         except OSError as error:
-            self._run.again.later(("finish", message), partial(self._finish_again, message), error)
+            self._retry.later(("finish", message), partial(self._finish_again, message), error)
         else:
             if not left:
                 self.finish(message)
 
-    def may_be_tried(self, message: int) -> bool:
-        """Return whether a message is classified, and neither held nor parked. Raises OSError."""
-        return message not in self.held and message not in self.parked and not self.store.is_waiting_in_todo(message)
-
-    def wake(self, message: int) -> bool:
-        """Try a message that waits now; return whether that is anything new. One without recipients is finished.
-
-        Where the disk cannot tell of it, that is done later.
-        """
-        try:
-            dues = self._dues(message)
-        except OSError as error:
-            self._run.again.later(("wake", message), lambda now: self._wake_again(message), error)
-            return False
-        if not dues and message not in self.held:
-            self.finish(message)
-        waiting = [kind for kind in dues if not self.schedulers[kind].holds(message)]
-        for kind in waiting:
-            # It counts only until the message has been tried: who is woken twice before that is tried once.
-            self.schedulers[kind].found(message, dues[kind], flushed=True)
-        return bool(waiting)
-
-    def _wake_again(self, message: int) -> None:
-        try:
-            if self.may_be_tried(message) and self.store.is_classified(message):
-                self.wake(message)
-        except OSError as error:
-            self._run.again.later(("wake", message), lambda now: self._wake_again(message), error)
-
-    def withdraw(self, message: int, now: float) -> bool:
-        """Start nothing more of a message; return whether something of it is in flight. `withdrawn` follows then."""
-        for scheduler in self.schedulers.values():
-            scheduler.withdraw(message, now)
-        return self.is_loaded(message)
-
-    def is_loaded(self, message: int) -> bool:
-        """Return whether something of a message is queued or in flight."""
-        return any(scheduler.holds(message) for scheduler in self.schedulers.values())
-
-    def withdrawn(self, message: int, kind: str) -> None:
-        """Nothing of a message is in flight any more on one channel, after `withdraw`."""
-        if message in self.held:
-            self.orders.carry_out(message, self._run.clock.now())
-        elif message not in self.parked:
-            self.schedulers[kind].wake(message)  # Released meanwhile, or it has a new birth.
-
     def end(self, message: int) -> None:
-        """Nothing is left to do: the files go to queue-clean."""
-        if self.orders.puts_off(message) or not self.delays.lets_go(message):
+        """Nothing is left to be done: logs `end msg`, and has queue-clean remove the files."""
+        if message in self._changing:
+            self._ended.add(message)
             return
-        self.held.discard(message)
-        self.parked.discard(message)
-        self.orders.forget(message)
+        if self._cleaner.holds(message) or not self._delays.release(message):
+            return  # It has ended; or queue-enqueue has its notice, and Done follows.
+        self.store.held.discard(message)
+        self.store.parked.discard(message)
+        self._forget_order(message)
         self.known.forget(message)
-        for kind, scheduler in self.schedulers.items():
-            self.slices.pop((kind, message), None)
-            scheduler.forget_tried(message)
-        self._run.log.put(logline.end_message(message))
+        for channel in self.channels.values():
+            channel.forget(message)
+        self._log.put(logline.end_message(message))
         self._cleaner.remove(message)

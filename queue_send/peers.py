@@ -1,65 +1,74 @@
-"""queue-todo and queue-pickup as queue-send sees them: notices and log lines in, commands out.
+"""The peers of queue-send that are no delivery daemons: queue-todo and queue-pickup (notices), queue-clean (removals).
 
-A turn reads at most one pipe-full of notices, so that no burst of new mail keeps the loop from deliveries. Those that
+A turn reads at most one pipe-full of notices, so that no burst of new mail keeps the loop from deliveries; those that
 take long wait for the next turns, and nothing more is read until they are done. queue-todo asks when its lines are in
-the log, since a message leaves todo/ only then; it is told as soon as they are.
+the log, since a message leaves todo/ only then; it gets the answer as soon as they are.
 """
 
 import select
 import time
 from collections import deque
 from collections.abc import Callable
+from heapq import heappop, heappush
 
 from queue_base.pipes import OutPipe, PeerLost, read_available
-from queue_send.run import Run
+from queue_send.log import Log
+from queue_send.loop import Shutdown, Turn
+from queue_send.scheduler.retry import AGAIN_AFTER
 from queue_wire import logline
+from queue_wire.cleaning import ANSWERS, REMOVED, pack_clean
 from queue_wire.errors import FormatError
 from queue_wire.notice import EXIT, REREAD, WRITTEN, Ask, Classified, unpack_notice
 from queue_wire.records import RecordReader
 
 NOTICES_A_TURN = 16384  # Bytes: about a hundred messages with their log lines.
-TAKING = 0.002  # Seconds of a turn for them.
+READING = 0.002  # Seconds of a turn for reading them.
+ANSWERS_A_TURN = 200  # Answers, and repeated requests: an answer may free the number of a new message.
 
 
 class Notices:
-    """A peer that sends notices; `commands` is None where it takes none."""
+    """A peer that sends notices; `commands` is None if it takes none."""
 
     def __init__(
         self,
-        run: Run,
         peer: str,
         notices: int,
         commands: int | None,
         arrive: Callable[[Classified, float], None],
+        log: Log,
+        turn: Turn,
+        shutdown: Shutdown,
         announce: Callable[[int], None] | None = None,
     ) -> None:
-        """Call `arrive` with each message, and `announce` with its injector's pid before its line goes into the log."""
-        self._run = run
+        """Calls `arrive` with each message, and `announce` with its injector's pid before its line is logged."""
+        self._log = log
+        self._turn = turn
+        self._shutdown = shutdown
         self._peer = peer
         self._notices = notices
         self._commands = OutPipe(commands) if commands is not None else None
         self._arrive = arrive
         self._announce = announce
         self._reader = RecordReader()
-        self._records: deque[bytes] = deque()  # Read, and not taken yet.
+        self._records: deque[bytes] = deque()  # Read, but not carried out yet.
         self._told_to_leave = False
-        self._asks: deque[int] = deque()  # How far the log must be written for each answer.
+        self._asks: deque[int] = deque()  # For each question, the position up to which the log must be written.
         self.lost = False
 
     def reread(self) -> None:
-        """Pass HUP on."""
+        """Tells the peer to read its control files and todo/ again."""
         if self._commands is not None:
             self._commands.put(REREAD)
 
     def leave(self) -> None:
-        """Tell the peer to exit, once; its end will follow what it has to tell."""
+        """Tells the peer to exit, once. It sends the notices that it has, then ends."""
         if self._commands is not None and not self._told_to_leave:
             self._told_to_leave = True
             self._commands.put(EXIT)
 
     def prepare(self, poll: "select.poll", now: float) -> float:
-        """Wait for notices, unless the log is so full that their lines would only pile up."""
-        if not self.lost and not self._run.log.full and not self._records:
+        """Waits for notices, unless the log is full: their lines would only pile up."""
+        if not self.lost and not self._log.full and not self._records:
             poll.register(self._notices, select.POLLIN)
         if not self.lost and self._commands is not None and self._commands.held:
             poll.register(self._commands.descriptor, select.POLLOUT)
@@ -72,20 +81,20 @@ class Notices:
         try:
             if self._notices in ready and not self._records:
                 self._records.extend(self._reader.feed(read_available(self._notices, NOTICES_A_TURN) or b""))
-            until = self._run.until(TAKING)
+            until = self._turn.until(READING)
             while self._records:
                 self._take(self._records.popleft(), now)
                 if time.monotonic() >= until:
                     break
         except FormatError as error:
-            self._run.log.warning(f"internal error: {self._peer} sent something impossible: {error}")
+            self._log.warning(f"internal error: {self._peer} sent something impossible: {error}")
         except PeerLost:
             self.lost = True
-            if not self._run.leaving:
-                self._run.lose(self._peer)
+            if not self._shutdown.begun:
+                self._shutdown.lose(self._peer)
             return
         if self._asks:
-            self._run.log.flush()
+            self._log.flush()
         try:
             if self._commands is not None:
                 while self._may_answer:
@@ -93,25 +102,116 @@ class Notices:
                     self._commands.put(WRITTEN)
                 self._commands.flush()
         except PeerLost:
-            self._commands = None  # It is gone; what it said before that is still to be read.
+            self._commands = None  # It is gone; what it wrote before that is still to be read.
 
     @property
     def _may_answer(self) -> bool:
-        return bool(self._asks) and self._commands is not None and self._run.log.has_written(self._asks[0])
+        return bool(self._asks) and self._commands is not None and self._log.has_written(self._asks[0])
 
     def _take(self, record: bytes, now: float) -> None:
         try:
             notice = unpack_notice(record)
         except FormatError as error:
-            self._run.log.warning(f"internal error: {self._peer} sent something impossible: {error}")
+            self._log.warning(f"internal error: {self._peer} sent something impossible: {error}")
             return
         if isinstance(notice, Classified):
             self._arrive(notice, now)
         elif notice is Ask.WRITTEN:
             if self._commands is not None:
-                self._asks.append(self._run.log.position)
+                self._asks.append(self._log.position)
         else:
             pid = logline.injector(notice) if self._announce is not None else None
             if self._announce is not None and pid is not None:
                 self._announce(pid)
-            self._run.log.put(notice)
+            self._log.put(notice)
+
+
+class Cleaner:
+    """queue-clean: numbers out, answers in, in order. `ids` and `answers` are descriptors.
+
+    Until the answer has come, the number is in use. A notice about a new message of the same number, which may come
+    before the answer, is kept until then: `take_notices` returns it.
+    """
+
+    def __init__(
+        self, ids: int, answers: int, log: Log, shutdown: Shutdown
+    ) -> None:
+        self._log = log
+        self._shutdown = shutdown
+        self._ids = OutPipe(ids)
+        self._answers = answers
+        self._asked: deque[int] = deque()
+        self._again: list[tuple[float, int]] = []
+        self._held: dict[int, Classified | None] = {}
+        self._kept: list[Classified] = []
+        self.lost = False
+
+    def take_notices(self) -> list[Classified]:
+        """Returns kept notices whose number is free now."""
+        notices, self._kept = self._kept, []
+        return notices
+
+    def remove(self, message: int) -> None:
+        """Asks for the removal of a message that has ended."""
+        self._held[message] = None
+        self._ask(message)
+
+    def _ask(self, message: int) -> None:
+        self._asked.append(message)
+        self._ids.put(pack_clean(message))
+
+    def holds(self, message: int) -> bool:
+        """Returns whether the number is that of a message that is being removed."""
+        return message in self._held
+
+    def defer(self, notice: Classified) -> bool:
+        """Keeps a notice and returns True, if its number is in use; else returns False."""
+        if notice.message not in self._held:
+            return False
+        self._held[notice.message] = notice
+        return True
+
+    @property
+    def busy(self) -> bool:
+        """Whether requests have not been written yet. The answers need not be waited for."""
+        return bool(self._ids.held) and not self.lost
+
+    def prepare(self, poll: "select.poll", now: float) -> float:
+        """Waits for answers, for room in the pipe, and for the next repeated request."""
+        if self.lost:
+            return 3600.0
+        poll.register(self._answers, select.POLLIN)
+        if self._ids.held:
+            poll.register(self._ids.descriptor, select.POLLOUT)
+        return max(0.0, self._again[0][0] - now) if self._again else 3600.0
+
+    def run(self, ready: dict[int, int], now: float) -> None:
+        """One turn: answers, repeats, requests."""
+        if self.lost:
+            return
+        try:
+            if self._answers in ready:
+                for answer in read_available(self._answers, ANSWERS_A_TURN) or b"":
+                    self._take(answer, now)
+            for _ in range(ANSWERS_A_TURN):
+                if self._again and self._again[0][0] <= now:
+                    self._ask(heappop(self._again)[1])
+            if self._ids.held:
+                self._log.flush()
+            self._ids.flush()
+        except PeerLost:
+            self.lost = True
+            self._shutdown.lose("queue-clean")
+
+    def _take(self, answer: int, now: float) -> None:
+        if not self._asked or answer not in ANSWERS:
+            self._log.warning("internal error: queue-clean sent something impossible")
+            return
+        message = self._asked.popleft()
+        if answer != REMOVED[0]:
+            self._log.warning(f"unable to clean up msg {message}; will try again later")
+            heappush(self._again, (now + AGAIN_AFTER, message))
+            return
+        notice = self._held.pop(message, None)
+        if notice is not None:
+            self._kept.append(notice)

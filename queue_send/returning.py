@@ -1,74 +1,85 @@
 """Fails the recipients that are left of messages that the administrator wants bounced; the usual bounce follows.
 
-A piece of RECIPIENTS_MOST recipients at a time: each is in the log as a delivery that fails at once; then the thread
-writes their failures to bounce/, safely, and marks them done. Their file is read once, piece by piece.
+RECIPIENTS_MOST recipients at a time: the log has a delivery that fails at once for each; then the disk thread appends
+their failures to bounce/, syncs them, and marks the recipients done. Their files are read once, piece by piece.
 """
 
 import select
 from collections import deque
-from typing import TYPE_CHECKING
 
+from queue_base.disk_thread import DiskThread
 from queue_base.errors import reason
-from queue_send.run import Run
-from queue_send.store import Failure
+from queue_send.config import ConfigFiles
+from queue_send.events import Corrupt, Event, Failed
+from queue_send.log import Log
+from queue_send.loop import Shutdown
+from queue_send.store import FailedRecipient, Store
 from queue_wire import logline
 from queue_wire.address import strip_prepend
 from queue_wire.errors import FormatError
 from queue_wire.report import PERMANENT
 
-if TYPE_CHECKING:
-    from queue_send.messages import Messages
-
-# RFC 3463 has no code for this; X.0.0 is for when only the class is known.
+# RFC 3463 has no code for this. X.0.0 is for failures of which only the class is known.
 ASKED = b"The administrator has asked for this message to be returned. (#5.0.0)\n"
 RECIPIENTS_MOST = 200
 _CHANNELS = ("local", "remote")
 
 
 class Returning:
-    """A part of the loop. Messages with nothing in flight, one after the other."""
+    """A part of the loop. It works on messages with nothing in flight, one after the other."""
 
-    def __init__(self, run: Run, messages: "Messages") -> None:
-        self._run = run
-        self._messages = messages
+    def __init__(
+        self, store: Store, log: Log, config: ConfigFiles, disk: DiskThread, shutdown: Shutdown
+    ) -> None:
+        self._store = store
+        self._log = log
+        self._config = config
+        self._disk = disk
+        self._shutdown = shutdown
+        self._events: list[Event] = []
         self._waiting: deque[int] = deque()
         self._taken: set[int] = set()
         self._writing = False
-        # Of the first message: the channels that are left, the recipients that were read, and where the next ones are.
+        # Of the first message: the channels that are left, the recipients that were read, the offset of the next ones.
         self._kinds = list(_CHANNELS)
         self._read: list[tuple[int, bytes]] = []
         self._at: int | None = 0
 
+    def take_events(self) -> list[Event]:
+        """Returns what happened to messages since the last call."""
+        events, self._events = self._events, []
+        return events
+
     def holds(self, message: int) -> bool:
-        """Return whether a message is being returned."""
+        """Returns whether the recipients of a message are being failed."""
         return message in self._taken
 
     def take(self, message: int) -> None:
-        """Return a message."""
+        """Fails the recipients of a message. Failed or Corrupt follows, or nothing if the disk refuses."""
         if message not in self._taken:
             self._taken.add(message)
             self._waiting.append(message)
 
     @property
     def _may_go_on(self) -> bool:
-        # What is left when we leave has its mark for the next run.
-        return bool(self._waiting) and not (self._writing or self._run.leaving or self._run.log.full)
+        # What is left at the exit has its mark for the next run.
+        return bool(self._waiting) and not (self._writing or self._shutdown.begun or self._log.full)
 
     def prepare(self, poll: "select.poll", now: float) -> float:
-        """Do not wait while there are recipients to fail."""
+        """Does not wait while there are recipients to fail."""
         return 0.0 if self._may_go_on else 3600.0
 
     def run(self, ready: dict[int, int], now: float) -> None:
-        """Fail the next piece of the first message."""
+        """Fails the next piece of the first message."""
         if not self._may_go_on:
             return
         message, kind = self._waiting[0], self._kinds[0]
         if not self._read and self._at is not None:
             try:
-                piece = self._messages.store.recipients(message, kind, self._at)
+                piece = self._store.recipients(message, kind, self._at)
             except FormatError as error:
                 self._leave(message)
-                self._messages.park(message, str(error))
+                self._events.append(Corrupt(message, str(error)))
                 return
             except OSError as error:
                 self._stays(message, error)
@@ -81,9 +92,9 @@ class Returning:
             self._go_on(message)
 
     def _fail(self, message: int, kind: str, recipients: list[tuple[int, bytes]]) -> None:
-        store = self._messages.store
-        self._log(message, kind, recipients)
-        failures = [Failure(message, self._shown(kind, address), ASKED) for _, address in recipients]
+        store = self._store
+        self._log_failures(message, kind, recipients)
+        failures = [FailedRecipient(message, self._shown(kind, address), ASKED) for _, address in recipients]
 
         def work() -> None:
             store.append_failures(failures)
@@ -97,10 +108,10 @@ class Returning:
                 self._go_on(message)
 
         self._writing = True
-        self._run.syncing.submit(work, then)
+        self._disk.submit(work, then)
 
     def _go_on(self, message: int) -> None:
-        """Go on with the rest of a channel's recipients, or the other channel, or let the message end."""
+        """Goes on with the rest of a channel's recipients, or the other channel, or ends the work on the message."""
         if self._read or self._at is not None:
             return
         self._at = 0
@@ -117,23 +128,23 @@ class Returning:
     def _stays(self, message: int, trouble: OSError) -> None:
         self._leave(message)
         name = trouble.filename or message
-        self._run.log.warning(f"unable to bounce msg {message}: {name}: {reason(trouble)}; it stays on hold")
+        self._log.warning(f"unable to bounce msg {message}: {name}: {reason(trouble)}; it stays on hold")
 
     def _shown(self, kind: str, address: bytes) -> bytes:
-        return strip_prepend(address, self._run.controls.virtualdomains) if kind == "local" else address
+        return strip_prepend(address, self._config.current.virtualdomains) if kind == "local" else address
 
-    def _log(self, message: int, kind: str, recipients: list[tuple[int, bytes]]) -> None:
-        """Say it, before anything follows from it."""
-        first = self._run.number_deliveries(len(recipients))
+    def _log_failures(self, message: int, kind: str, recipients: list[tuple[int, bytes]]) -> None:
+        """Logs the failures before they are written."""
+        first = self._log.number_deliveries(len(recipients))
         for delivery, (_, address) in enumerate(recipients, first):
-            self._run.log.put(logline.starting_delivery(delivery, message, kind.encode(), address))
-            self._run.log.put(logline.delivery_result(delivery, PERMANENT, ASKED))
-        self._run.log.flush()
+            self._log.put(logline.starting_delivery(delivery, message, kind.encode(), address))
+            self._log.put(logline.delivery_result(delivery, PERMANENT, ASKED))
+        self._log.flush()
 
     def _finish(self, message: int) -> None:
         for kind in _CHANNELS:
             try:
-                self._messages.store.drop(self._messages.store.layout.hashed(kind, message))
+                self._store.drop(self._store.layout.hashed(kind, message))
             except OSError as error:
-                self._run.log.warning(f"unable to remove {error.filename}: {reason(error)}; queue-clean will")
-        self._messages.finish(message)
+                self._log.warning(f"unable to remove {error.filename}: {reason(error)}; queue-clean will")
+        self._events.append(Failed(message))

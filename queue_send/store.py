@@ -1,4 +1,4 @@
-"""What queue-send reads and writes of classified messages on the disk. Methods raise OSError or FormatError."""
+"""The files of classified messages, as queue-send reads and writes them. Methods raise OSError or FormatError."""
 
 import errno
 import os
@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 
 from queue_base.durable import Commit, read_dated, write_all
 from queue_base.layout import FILE_MODE, Layout, is_there
-from queue_send.waiting import LONG_AGO
+from queue_send.scheduler.waiting import LONG_AGO
 from queue_wire.envelope import unpack_info
 from queue_wire.errors import FormatError
 from queue_wire.failures import END, FailureReader, pack_failure, whole_length
@@ -24,15 +24,12 @@ T = TypeVar("T")
 _HEADER_END = re.compile(rb"(^|\n)\r?\n")
 
 
-class Failure:
-    """A permanent failure to be kept in bounce/I: message, recipient, and what was reported."""
+class FailedRecipient(NamedTuple):
+    """A permanent failure to be recorded in bounce/I: the message, the recipient, and the reported text."""
 
-    __slots__ = ("message", "recipient", "text")
-
-    def __init__(self, message: int, recipient: bytes, text: bytes) -> None:
-        self.message = message
-        self.recipient = recipient
-        self.text = text
+    message: int
+    recipient: bytes
+    text: bytes
 
 
 class Piece(NamedTuple):
@@ -56,15 +53,18 @@ class Store:
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
+        # Messages with a mark in hold/ or corrupt/. Messages keeps them as they are on the disk.
+        self.held = self._marked("hold")
+        self.parked = self._marked("corrupt")
 
     def load(self, message: int) -> tuple[bytes, int]:
-        """Return (sender, birth in seconds)."""
+        """Returns (sender, birth in seconds)."""
         path = self.layout.hashed("info", message)
         data, mtime = read_dated(path)
         return self._unpack(unpack_info, data, "info", message), mtime // _SECOND
 
     def told(self, message: int) -> int:
-        """Return when the sender was last told of a delay, in seconds; no later than the birth where nobody was."""
+        """Returns when the sender was last told of a delay, in seconds; no later than the birth where nobody was."""
         return os.stat(self.layout.mess(message)).st_mtime_ns // _SECOND
 
     def set_told(self, message: int, when: int) -> None:
@@ -72,7 +72,7 @@ class Store:
         os.utime(self.layout.mess(message), (when, when))
 
     def recipients(self, message: int, kind: str, at: int = 0) -> Piece:
-        """Return the recipients in one piece of local/B/I or remote/B/I, from a record on.
+        """Returns the recipients in one piece of local/B/I or remote/B/I, from a record on.
 
         Where the file is gone, nobody is left. The first piece of a longer file looks at its end, too: one that a
         crash has cut is garbage from the start on.
@@ -107,19 +107,19 @@ class Store:
             at = piece.next
 
     def _unpack(self, unpack: Callable[[bytes], T], data: bytes, kind: str, message: int) -> T:
-        """Return what a file holds; the FormatError of one that cannot be read names it."""
+        """Returns what a file holds; the FormatError of one that cannot be read names it."""
         try:
             return unpack(data)
         except FormatError as error:
             raise FormatError(f"{kind}/{message % self.layout.split}/{message}: {error}") from error
 
-    def held(self) -> set[int]:
-        """Return the ids that have a mark in hold/."""
-        return self._marked("hold")
+    def job_path(self, message: int) -> bytes:
+        """Returns the path of a message relative to queue/: mess/B/I."""
+        return b"mess/%d/%d" % (message % self.layout.split, message)
 
-    def parked(self) -> set[int]:
-        """Return the ids that have a mark in corrupt/."""
-        return self._marked("corrupt")
+    def may_be_tried(self, message: int) -> bool:
+        """Returns whether a message is classified, and neither held nor parked. Raises OSError."""
+        return message not in self.held and message not in self.parked and not self.is_waiting_in_todo(message)
 
     def _marked(self, kind: str) -> set[int]:
         found = set()
@@ -136,22 +136,22 @@ class Store:
         return found
 
     def due(self, message: int, kind: str) -> int | None:
-        """Return the next attempt in whole seconds since the epoch, None where the channel has no recipients left."""
+        """Returns the next attempt in whole seconds since the epoch, None where the channel has no recipients left."""
         try:
             return _whole_seconds(os.stat(self.layout.hashed(kind, message)).st_mtime_ns)
         except FileNotFoundError:
             return None
 
     def is_waiting_in_todo(self, message: int) -> bool:
-        """Return whether the message is not classified yet."""
+        """Returns whether the message is not classified yet."""
         return is_there(self.layout.todo(message))
 
     def is_classified(self, message: int) -> bool:
-        """Return whether the message is in S5: with info/, and not in todo/ any more."""
+        """Returns whether the message is in S5: with info/, and not in todo/ any more."""
         return self.birth(message) is not None
 
     def birth(self, message: int) -> int | None:
-        """Return when a classified message was born, in seconds since the epoch; None where it is not in S5."""
+        """Returns when a classified message was born, in seconds since the epoch; None where it is not in S5."""
         # In this order: where info/ was there before todo/ was gone, its classification is over.
         try:
             found = os.lstat(self.layout.hashed("info", message))
@@ -179,7 +179,7 @@ class Store:
         except FileNotFoundError:
             pass
 
-    def append_failures(self, failures: list[Failure]) -> None:
+    def append_failures(self, failures: list[FailedRecipient]) -> None:
         """Add failures to bounce/ files and sync them all, before anybody marks their recipients done.
 
         On an error the files get back their old lengths: what does not count as a failure is not bounced later.
@@ -212,7 +212,7 @@ class Store:
             raise
 
     def failures(self, message: int) -> Generator[None, None, Iterator[tuple[bytes, bytes]] | None]:
-        """Return the (recipient, text) pairs of bounce/I, None where there are none; yield between its pieces.
+        """Returns the (recipient, text) pairs of bounce/I, None where there are none; yield between its pieces.
 
         EFBIG for a file of more than BOUNCE_MOST bytes.
         """
@@ -247,7 +247,7 @@ class Store:
         commit.sync()
 
     def header(self, message: int) -> bytes:
-        """Return the message's header, without the empty line, cut at HEADER_MOST; empty where the message is gone."""
+        """Returns the message's header, without the empty line, cut at HEADER_MOST; empty where the message is gone."""
         try:
             handle = os.open(self.layout.mess(message), os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -268,12 +268,12 @@ class Store:
 
 
 def _whole_seconds(nanoseconds: int) -> int:
-    """Return the first whole second that is not earlier, within those that the backlog tells apart."""
+    """Returns the first whole second that is not earlier, within those that the backlog tells apart."""
     return min(max(0, -(-nanoseconds // _SECOND)), LONG_AGO - 1)
 
 
 def _cut(handle: int) -> int:
-    """Return the length of the whole paragraphs in a bounce file; a piece that a crash left behind them goes."""
+    """Returns the length of the whole paragraphs in a bounce file; a piece that a crash left behind them goes."""
     end = os.fstat(handle).st_size
     if end and os.pread(handle, len(END), max(0, end - len(END))) != END:
         end = _whole_end(handle, end)
@@ -282,7 +282,7 @@ def _cut(handle: int) -> int:
 
 
 def _whole_end(handle: int, end: int) -> int:
-    """Return where the last whole paragraph before `end` ends, looking back from there: the file may be large."""
+    """Returns where the last whole paragraph before `end` ends, looking back from there: the file may be large."""
     while end:
         start = max(0, end - BOUNCE_PIECE)
         whole = whole_length(os.pread(handle, end - start, start))

@@ -1,21 +1,22 @@
-"""What a delivery's verdict does: a line in the log, a record in bounce/ for a failure, a DONE mark.
+"""The verdicts of deliveries: a line in the log, a record in bounce/ for a failure, a DONE mark for what is done.
 
-Verdicts are collected while reports are read, then applied together: first every failure of the turn is
-written to bounce/ and synced, and only then are recipients marked done, and the scheduler is told (DESIGN:
-scheduling, bounces). A failure that cannot be written is no failure: the recipient stays, and is tried again.
+Verdicts are collected while reports are read, then applied together: all failures of a turn are appended to bounce/ and
+synced in one commit by the disk thread, and only then are their recipients marked done and their entries reported to
+the scheduler. If that fails, the recipients are not failed, and are tried again.
 
-Recipients that fail without an attempt may be hundreds of thousands at once: a turn takes EXPIRED_A_TURN of them, and
-none while WRITTEN_MOST failures wait for the disk or the logger is behind.
+Recipients that expire without an attempt may be hundreds of thousands at once: a turn takes EXPIRED_A_TURN of them, and
+none while WRITTEN_MOST failures wait for the disk, or the log is full.
 """
 
 from collections import deque
-from collections.abc import Callable
 
+from queue_base.disk_thread import DiskThread
 from queue_base.errors import reason
-from queue_send.attempt import Attempt, Group
-from queue_send.delays import Delays
-from queue_send.run import Run
-from queue_send.store import Failure, Store
+from queue_send.config import ConfigFiles
+from queue_send.log import Log
+from queue_send.notify.delay import Delays
+from queue_send.scheduler.model import Attempt, Entry
+from queue_send.store import FailedRecipient, Store
 from queue_wire import logline
 from queue_wire.address import strip_prepend
 from queue_wire.report import HOST_SCOPE, PERMANENT, SUCCESS, TEMPORARY, Report
@@ -27,142 +28,149 @@ WRITTEN_MOST = 1000  # Failures.
 NOT_TRIED = b"The destination could not be tried: it is dead, takes no more, or its rate allows no more. (#4.4.7)\n"
 
 
-class Landed:
-    """A group with its verdicts: how many of its recipients are done, and whether its host was not there."""
+class Result:
+    """An entry whose verdicts are written down. `done`: its recipients that are marked done.
 
-    __slots__ = ("done", "group", "host_failed", "started")
+    `host_failed`: its host failed. `started`: a job was started for it; if not, it expired without one.
+    """
 
-    def __init__(self, group: Group, host_failed: bool, started: bool) -> None:
-        self.group = group
+    __slots__ = ("done", "entry", "host_failed", "started")
+
+    def __init__(self, entry: Entry, host_failed: bool, started: bool) -> None:
+        self.entry = entry
         self.host_failed = host_failed
         self.started = started
         self.done = 0
 
 
 class Verdicts:
-    """The verdicts of one turn of one channel."""
+    """The verdicts of one channel."""
 
-    def __init__(self, run: Run, store: Store, delays: Delays, kind: str) -> None:
-        self._run = run
+    def __init__(
+        self, kind: str, store: Store, delays: Delays, log: Log, config: ConfigFiles, disk: DiskThread
+    ) -> None:
+        self._kind = kind
         self._store = store
         self._delays = delays
-        self._kind = kind
-        self._landed: list[Landed] = []
+        self._log = log
+        self._config = config
+        self._disk = disk
+        self._reported: list[Result] = []
         self._done: dict[Attempt, list[int]] = {}
-        self._failed: list[tuple[Landed, int, Failure]] = []
-        self._expired: deque[Group] = deque()
-        self._writing = 0  # Failures that the thread is at.
+        self._failed: list[tuple[Result, int, FailedRecipient]] = []
+        self._expired: deque[Entry] = deque()
+        self._writing = 0  # Failures that the disk thread writes.
+        self._written: list[Result] = []
 
-    def add(self, group: Group, first: int, report: Report, now: float) -> None:
-        """Log the verdicts of one job and keep what they ask for. A wrong number of them is a mangled report."""
+    def add(self, entry: Entry, first: int, report: Report, now: float) -> None:
+        """Logs the verdicts of a job whose first delivery has the number `first`.
+
+        If their number is not that of the recipients, the report is mangled, and all recipients are deferred.
+        """
         verdicts = report.verdicts
-        if len(verdicts) != len(group.recipients):
-            verdicts = [(MANGLED, b"")] * len(group.recipients)
+        if len(verdicts) != len(entry.recipients):
+            verdicts = [(MANGLED, b"")] * len(entry.recipients)
         host_failed = report.scope == HOST_SCOPE and any(letter == TEMPORARY for letter, _ in verdicts)
-        landed = Landed(group, host_failed, started=True)
-        self._landed.append(landed)
-        expired = now > group.attempt.expires
-        for number, (letter, text) in enumerate(verdicts):
+        result = Result(entry, host_failed, started=True)
+        self._reported.append(result)
+        expired = now > entry.attempt.expires
+        for index, (letter, text) in enumerate(verdicts):
             if letter == TEMPORARY and expired:
                 letter = PERMANENT
                 text += (b"" if text.endswith(b"\n") else b"\n") + TOO_LONG
-            self._take(landed, number, first + number, letter, text)
+            self._take(result, index, first + index, letter, text)
             if letter == TEMPORARY:
-                self._delays.hear(group.attempt, self._shown(group.recipients[number][1]), text, now)
+                self._delays.keep_text(entry.attempt, self._shown(entry.recipients[index][1]), text, now)
 
-    def expire(self, group: Group) -> None:
-        """Fail a group that cannot be tried before it is too late; in the log each is a delivery that ends at once."""
-        self._expired.append(group)
+    def expire(self, entry: Entry) -> None:
+        """Fails an entry without an attempt; the log has a delivery that ends at once for each recipient."""
+        self._expired.append(entry)
 
     @property
-    def may_go_on(self) -> bool:
-        """Whether there are recipients that `apply` would fail now."""
-        return bool(self._expired) and self._writing < WRITTEN_MOST and not self._run.log.full
+    def has_results(self) -> bool:
+        """Whether `apply` has results to return."""
+        return bool(self._reported or self._written)
 
-    def _expire_some(self) -> None:
+    @property
+    def may_expire(self) -> bool:
+        """Whether `expire_some` has something to do."""
+        return bool(self._expired) and self._writing < WRITTEN_MOST and not self._log.full
+
+    def expire_some(self) -> None:
+        """Fails some of the entries for which `expire` was called."""
         room = EXPIRED_A_TURN
-        while room > 0 and self.may_go_on:
-            group = self._expired.popleft()
-            if len(group.recipients) > room:
-                self._expired.appendleft(Group(group.attempt, group.nexthop, group.recipients[room:]))
-                group = Group(group.attempt, group.nexthop, group.recipients[:room])
-            room -= len(group.recipients)
-            self._fail(group)
+        while room > 0 and self.may_expire:
+            entry = self._expired.popleft()
+            if len(entry.recipients) > room:
+                self._expired.appendleft(Entry(entry.attempt, entry.nexthop, entry.recipients[room:]))
+                entry = Entry(entry.attempt, entry.nexthop, entry.recipients[:room])
+            room -= len(entry.recipients)
+            self._fail(entry)
 
-    def _fail(self, group: Group) -> None:
-        landed = Landed(group, host_failed=False, started=False)
-        self._landed.append(landed)
-        first = self._run.number_deliveries(len(group.recipients))
-        for number, (_, address) in enumerate(group.recipients):
-            channel = self._kind.encode()
-            self._run.log.put(logline.starting_delivery(first + number, group.attempt.message, channel, address))
-            self._take(landed, number, first + number, PERMANENT, NOT_TRIED + TOO_LONG)
+    def _fail(self, entry: Entry) -> None:
+        result = Result(entry, host_failed=False, started=False)
+        self._reported.append(result)
+        first, channel = self._log.number_deliveries(len(entry.recipients)), self._kind.encode()
+        for index, (_, address) in enumerate(entry.recipients):
+            self._log.put(logline.starting_delivery(first + index, entry.attempt.message, channel, address))
+            self._take(result, index, first + index, PERMANENT, NOT_TRIED + TOO_LONG)
 
-    def _take(self, landed: Landed, number: int, delivery: int, letter: bytes, text: bytes) -> None:
-        attempt = landed.group.attempt
-        offset, address = landed.group.recipients[number]
-        self._run.log.put(logline.delivery_result(delivery, letter, text))
+    def _take(self, result: Result, index: int, delivery: int, letter: bytes, text: bytes) -> None:
+        attempt = result.entry.attempt
+        offset, address = result.entry.recipients[index]
+        self._log.put(logline.delivery_result(delivery, letter, text))
         if letter == SUCCESS:
-            landed.done += 1
+            result.done += 1
             self._done.setdefault(attempt, []).append(offset)
         elif letter == PERMANENT:
-            self._failed.append((landed, offset, Failure(attempt.message, self._shown(address), text)))
+            self._failed.append((result, offset, FailedRecipient(attempt.message, self._shown(address), text)))
 
     def _shown(self, address: bytes) -> bytes:
-        return strip_prepend(address, self._run.controls.virtualdomains) if self._kind == "local" else address
+        if self._kind == "local":
+            return strip_prepend(address, self._config.current.virtualdomains)
+        return address
 
-    def apply(self, tell: Callable[[Landed], None]) -> None:
-        """Mark what is done and tell of each group; of one with failures once those are safe on the disk.
-
-        `tell` may make groups expire: some of those too, and the others in the next turns.
-        """
-        if self._landed:
-            self._apply(tell)
-        self._expire_some()
-        if self._landed:
-            self._apply(tell)
-
-    def _apply(self, tell: Callable[[Landed], None]) -> None:
-        self._run.log.flush()
-        landed, self._landed = self._landed, []
+    def apply(self) -> list[Result]:
+        """Writes down the verdicts; returns the entries for which that is done, also those of earlier calls."""
+        written, self._written = self._written, []
+        if not self._reported:
+            return written
+        self._log.flush()
+        reported, self._reported = self._reported, []
         failed, self._failed = self._failed, []
         done, self._done = self._done, {}
-        waiting = {each for each, _, _ in failed}
-        self._settle(done, [each for each in landed if each not in waiting], tell)
-        if failed:
-            self._write(failed, tell)
+        self._mark_all(done)
+        if not failed:
+            return written + reported
+        waiting = {result for result, _, _ in failed}
+        self._write(failed)
+        return written + [result for result in reported if result not in waiting]
 
-    def _settle(self, done: dict[Attempt, list[int]], landed: list[Landed], tell: Callable[[Landed], None]) -> None:
-        for attempt, offsets in done.items():
-            attempt.left -= len(offsets)
-            self._mark(attempt, offsets)
-        for each in landed:
-            tell(each)
-
-    def _write(self, failed: list[tuple[Landed, int, Failure]], tell: Callable[[Landed], None]) -> None:
-        """Write failures to bounce/ in the thread that may wait for the disk; go on when they are safe."""
-        landed = list(dict.fromkeys(each for each, _, _ in failed))
-
+    def _write(self, failed: list[tuple[Result, int, FailedRecipient]]) -> None:
+        """Has the disk thread append failures to bounce/; `apply` returns their entries when they are safe."""
         self._writing += len(failed)
 
         def written(trouble: OSError | None) -> None:
             self._writing -= len(failed)
-            done: dict[Attempt, list[int]] = {}
             if trouble is not None:
                 name = trouble.filename or "bounce"
-                self._run.log.warning(f"unable to append to {name}: {reason(trouble)}; will try again later")
+                self._log.warning(f"unable to append to {name}: {reason(trouble)}; will try again later")
             else:
-                for each, offset, _ in failed:
-                    each.done += 1
-                    done.setdefault(each.group.attempt, []).append(offset)
-            self._settle(done, landed, tell)
+                done: dict[Attempt, list[int]] = {}
+                for result, offset, _ in failed:
+                    result.done += 1
+                    done.setdefault(result.entry.attempt, []).append(offset)
+                self._mark_all(done)
+            self._written += dict.fromkeys(result for result, _, _ in failed)
 
         failures = [failure for _, _, failure in failed]
-        self._run.syncing.submit(lambda: self._store.append_failures(failures), written)
+        self._disk.submit(lambda: self._store.append_failures(failures), written)
 
-    def _mark(self, attempt: Attempt, offsets: list[int]) -> None:
-        try:
-            self._store.mark_done(attempt.message, self._kind, offsets)
-        except OSError as error:
-            path = error.filename or f"{self._kind}/{attempt.message}"
-            self._run.log.warning(f"trouble marking {path}: {reason(error)}; message will be delivered twice!")
+    def _mark_all(self, done: dict[Attempt, list[int]]) -> None:
+        for attempt, offsets in done.items():
+            attempt.left -= len(offsets)
+            try:
+                self._store.mark_done(attempt.message, self._kind, offsets)
+            except OSError as error:
+                path = error.filename or f"{self._kind}/{attempt.message}"
+                self._log.warning(f"trouble marking {path}: {reason(error)}; message will be delivered twice!")

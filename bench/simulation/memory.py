@@ -3,11 +3,8 @@
 import tracemalloc
 from collections.abc import Callable
 
-from queue_send.attempt import Attempt
-from queue_send.events import Settings
-from queue_send.scheduler import Scheduler
-from simulation.ours import Ours
-from simulation.traffic import Traffic
+from queue_send.scheduler.model import Attempt, Settings
+from queue_send.scheduler.scheduler import Scheduler
 
 LIFETIME = 604800
 
@@ -34,7 +31,7 @@ def measure(settings: Settings, count: int) -> dict[str, float]:
 
 
 def _bytes(settings: Settings, count: int, fill: Callable[[Scheduler], None]) -> float:
-    scheduler = Scheduler(settings, Ours(Traffic(), [], settings, {}))
+    scheduler = Scheduler(settings)
     tracemalloc.start()
     try:
         fill(scheduler)

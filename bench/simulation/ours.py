@@ -1,12 +1,21 @@
 """The scheduler of queue-send, driven by the virtual clock as the loop drives it, with the disk in two dicts."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from queue_send.attempt import Attempt, Group, Recipient
-from queue_send.destination import Destination
-from queue_send.events import Settings
-from queue_send.retry import QUADRATIC, SKIP_REMOTE, next_attempt
-from queue_send.scheduler import Scheduler
+from queue_send.scheduler.model import (
+    Action,
+    Alive,
+    Attempt,
+    Dead,
+    Defer,
+    Entry,
+    Finish,
+    Recipient,
+    Settings,
+    Start,
+)
+from queue_send.scheduler.retry import QUADRATIC, SKIP_REMOTE, next_attempt
+from queue_send.scheduler.scheduler import Scheduler
 from simulation.clock import Job
 from simulation.traffic import Traffic
 from simulation.watch import Watch
@@ -16,7 +25,7 @@ LIFETIME = 604800
 
 
 class Ours:
-    """Both the Events of the scheduler and the Sender of the clock."""
+    """Both the Events of the scheduler and the QueueSend of the clock."""
 
     def __init__(
         self, traffic: Traffic, world: list[Host], settings: Settings, watches: dict[int, Watch]
@@ -25,41 +34,43 @@ class Ours:
         self._names = [host.name for host in world]
         self._places = {name: place for place, name in enumerate(self._names)}
         self._watches = watches
-        self._scheduler = Scheduler(settings, self)
+        self._scheduler = Scheduler(settings)
         self._left: dict[int, list[int]] = {}  # Recipients that are not done, of messages that were tried.
         self._due: dict[int, int] = {}
         self._now = 0.0
         self.deaths = 0
 
-    # What the scheduler decides
+    # The actions of the scheduler
 
-    def deferred(self, attempt: Attempt, now: float) -> None:
-        """Keep the next attempt."""
+    def _carry_out(self, actions: Sequence[Action], now: float) -> Entry | None:
+        """Does what the scheduler returned; returns the entry that starts, if one does."""
+        for action in actions:
+            if isinstance(action, Start):
+                return action.entry
+            if isinstance(action, Defer):
+                self._defer(action.attempt, now)
+            elif isinstance(action, Finish):
+                self._due.pop(action.attempt.message, None)
+            elif isinstance(action, Dead):
+                self._died(action.nexthop)
+            elif isinstance(action, Alive):
+                self._revived(action.nexthop)
+            else:
+                raise AssertionError(f"unexpected action: {action}")
+        return None
+
+    def _defer(self, attempt: Attempt, now: float) -> None:
         due = next_attempt(QUADRATIC, attempt.birth, int(now), SKIP_REMOTE, _never)
         self._due[attempt.message] = due
         self._scheduler.found(attempt.message, due)
 
-    def finished(self, attempt: Attempt, now: float) -> None:
-        """Forget the message."""
-        self._due.pop(attempt.message, None)
-
-    def withdrawn(self, attempt: Attempt) -> None:
-        """Nobody withdraws anything here."""
-        raise AssertionError("a message was withdrawn")
-
-    def expired(self, group: Group) -> None:
-        """No mail is to stay that long."""
-        raise AssertionError(f"a message expired: {group.attempt.message}")
-
-    def died(self, destination: Destination) -> None:
-        """Tell the host's watch."""
+    def _died(self, nexthop: bytes) -> None:
         self.deaths += 1
-        if (watch := self._watches.get(self._places[destination.name])) is not None:
+        if (watch := self._watches.get(self._places[nexthop])) is not None:
             watch.died(self._now)
 
-    def revived(self, destination: Destination) -> None:
-        """Tell the host's watch."""
-        if (watch := self._watches.get(self._places[destination.name])) is not None:
+    def _revived(self, nexthop: bytes) -> None:
+        if (watch := self._watches.get(self._places[nexthop])) is not None:
             watch.revived()
 
     # What the clock asks
@@ -75,10 +86,10 @@ class Ours:
         loading = True
         while True:
             loading = loading and self._load(now)
-            group = self._scheduler.next_job(now)
-            if group is not None:
-                recipients = [recipient for recipient, _ in group.recipients]
-                yield Job(group.attempt.message, self._places[group.nexthop], recipients, group)
+            entry = self._carry_out(self._scheduler.start(now), now)
+            if entry is not None:
+                recipients = [recipient for recipient, _ in entry.recipients]
+                yield Job(entry.attempt.message, self._places[entry.nexthop], recipients, entry)
                 loading = True
             elif not loading:
                 return
@@ -96,23 +107,24 @@ class Ours:
         for recipient in left:
             groups.setdefault(self._names[self._traffic.hosts[recipient]], []).append((recipient, b""))
         birth = int(self._traffic.times[message])
-        self._scheduler.open(Attempt(message, b"", birth, birth + LIFETIME), list(groups.items()), now)
+        attempt = Attempt(message, b"", birth, birth + LIFETIME)
+        self._carry_out(self._scheduler.open(attempt, list(groups.items()), now), now)
         return True
 
     def ended(self, job: Job, good: bool, now: float) -> None:
         """Mark recipients done, then tell the scheduler, as the verdicts of a turn are applied."""
         self._now = now
-        group = job.tag
-        assert isinstance(group, Group)
+        entry = job.tag
+        assert isinstance(entry, Entry)
         if good:
-            group.attempt.left -= len(job.recipients)
+            entry.attempt.left -= len(job.recipients)
             left = self._left[job.message]
             if len(left) == len(job.recipients):
                 del self._left[job.message]
             else:
                 done = set(job.recipients)
                 self._left[job.message] = [recipient for recipient in left if recipient not in done]
-        self._scheduler.ended(group, 0 if good else len(job.recipients), not good, now)
+        self._carry_out(self._scheduler.ended(entry, 0 if good else len(job.recipients), not good, now), now)
 
     def next_time(self, now: float) -> float | None:
         """When the scheduler wants to be asked again."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from heapq import heappop, heappush
 from math import isqrt
 
-from queue_send.retry import SKIP_REMOTE
+from queue_send.scheduler.retry import SKIP_REMOTE
 from simulation.clock import Job
 from simulation.traffic import Traffic
 

@@ -3,8 +3,8 @@
 from array import array
 from typing import NamedTuple
 
-from queue_send.destination import Limits
-from queue_send.events import Settings
+from queue_send.scheduler.limits import Limits
+from queue_send.scheduler.model import Settings
 from simulation.clock import Result, run, watches
 from simulation.memory import measure
 from simulation.ours import Ours

@@ -1,6 +1,6 @@
 """What a host that goes down sees of a scheduler: attempts while it is known to be dead, and the rush on its return.
 
-The rules are those of queue_send.destination, written down once more, so that they are checked from outside.
+The rules are those of queue_send.scheduler.destination, written down once more, so that they are checked from outside.
 """
 
 PROBE_FIRST, PROBE_MOST = 60.0, 3600.0

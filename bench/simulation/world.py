@@ -4,7 +4,7 @@ from collections import deque
 from random import Random
 from typing import NamedTuple
 
-from queue_send.named import Named
+from queue_send.scheduler.limits import LimitTable
 from queue_wire.control.destinationlimits import join_lines, unpack_rates
 
 HEALTHY, DEAD, SLOW, LIMITED, FLAPPING = "healthy", "dead", "slow", "limited", "flapping"
@@ -106,7 +106,7 @@ def _host(
     return host
 
 
-def rates(hosts: list[Host]) -> Named:
+def rates(hosts: list[Host]) -> LimitTable:
     """Return what an operator would write into destinationrate."""
     lines = [b"%s:%d/%d\n" % (host.name, *host.rate) for host in hosts if host.rate is not None]
-    return Named(join_lines([], unpack_rates(b"".join(lines))))
+    return LimitTable(join_lines([], unpack_rates(b"".join(lines))))

@@ -12,7 +12,7 @@ from array import array
 from heapq import heappushpop
 from typing import Any
 
-from queue_send.main import Sender
+from queue_send.main import QueueSend
 
 WORST = 5
 
@@ -44,7 +44,7 @@ class Turns:
         self._worst: list[tuple[float, int, dict[str, float]]] = [(0.0, -place, {}) for place in range(WORST)]
 
     def turn(self, sender: Any, real: Any) -> None:
-        """Make a turn of a Sender."""
+        """Make a turn of a QueueSend."""
         if not isinstance(sender._parts[0], Timed):
             sender._parts = [Timed(part) for part in sender._parts]
         before = time.thread_time()
@@ -66,14 +66,14 @@ def main() -> None:
     """Run the program."""
     path, *sys.argv = sys.argv[1:]
     turns = Turns(path)
-    real_turn, real_finish = Sender.turn, Sender.finish
+    real_turn, real_finish = QueueSend.turn, QueueSend.finish
 
-    def finish(sender: Sender) -> int:
+    def finish(sender: QueueSend) -> int:
         turns.write()
         return real_finish(sender)
 
-    Sender.turn = lambda sender: turns.turn(sender, real_turn)  # type: ignore[method-assign]
-    Sender.finish = finish  # type: ignore[method-assign]
+    QueueSend.turn = lambda sender: turns.turn(sender, real_turn)  # type: ignore[method-assign]
+    QueueSend.finish = finish  # type: ignore[method-assign]
     if sys.argv[0] == sys.executable:
         del sys.argv[0]
     runpy.run_path(sys.argv[0], run_name="__main__")

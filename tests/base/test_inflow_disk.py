@@ -111,7 +111,7 @@ def test_queue_todo_says_so_once_and_still_classifies(tmp_path: Path) -> None:
 
 
 def test_a_bounce_waits_while_the_disk_is_short_and_goes_out_when_there_is_room(tmp_path: Path) -> None:
-    programs = patched_programs(tmp_path, queue_send="import queue_send.bouncer as b\nb.AGAIN_AFTER = 0.2")
+    programs = patched_programs(tmp_path, queue_send="import queue_send.notify.bounce as b\nb.AGAIN_AFTER = 0.2")
     with good_mail() as mail:
         limit = mail.control("concurrencyremote", "0\n")
         with Suite(mail.home, programs=programs) as suite:

@@ -187,8 +187,8 @@ def test_a_directory_that_stays_unreadable_is_tried_often_and_named_seldom(tmp_p
 @pytest.fixture
 def soon(tmp_path: Path) -> Path:
     """Programs whose queue-send tries again soon what the disk refused."""
-    code = "import queue_send.again as again, queue_send.bouncer as bouncer\n"
-    code += f"again.AFTER = bouncer.AGAIN_AFTER = {SOON}"
+    code = "import queue_send.disk_retry as again, queue_send.notify.bounce as bouncer\n"
+    code += f"again.AGAIN_AFTER = bouncer.AGAIN_AFTER = {SOON}"
     return patched_programs(tmp_path, queue_send=code)
 
 
@@ -261,7 +261,7 @@ def test_a_bounce_whose_record_the_disk_cannot_read_now_is_sent_later(home: Home
 
 
 def test_a_channel_whose_end_the_disk_refuses_is_ended_later(home: Home, tmp_path: Path) -> None:
-    code = "import queue_send.messages as messages\nmessages.TROUBLE_AFTER = 1"
+    code = "import queue_send.messages as messages\nmessages.AGAIN_AFTER = 1"
     programs = patched_programs(tmp_path, queue_send=code)
     message = in_bucket(home, 1, remote=REMOTE)
     with ScriptedSend(home, programs=programs) as send:

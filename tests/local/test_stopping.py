@@ -133,7 +133,8 @@ def test_a_delivery_that_is_told_to_end_leaves_its_files_as_they_were(mail: Mail
     with LocalDaemon(mail.home) as daemon:
         daemon.ready()
         daemon.send(1, mail.message(b"x"), TO)
-        wait_until(lambda: new_mail(maildir), why="the first line")
+        wait_until(lambda: (mail.alias / "box").exists(), why="the second line")
+        assert new_mail(maildir)
         watch = Stopwatch()
         if gone:
             daemon.stdout.close()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
-from queue_send.controls import read_controls
+from queue_send.config import read_controls
 from queue_smtp import text
 from queue_smtp.reply import TEXT_MAX, Reply
 from queue_wire.envelope import ADDRESS_MAX

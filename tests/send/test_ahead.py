@@ -2,14 +2,14 @@
 
 import pytest
 
-from queue_send import loading
+from queue_send.scheduler import scheduler as loading
 from support.send.recorder import RETRY, SETTINGS, Recorder
 
 
 def counts(recorder: Recorder, nexthop: bytes) -> tuple[int, int, int]:
     """Return how many messages of a destination are in flight, queued, and aside."""
     destination = recorder.scheduler.destinations[nexthop]
-    return destination.flying, len(destination.queue), destination.waiting
+    return destination.in_flight, len(destination.queue), len(destination.overflow)
 
 
 def test_mail_for_one_destination_is_loaded_once_while_the_active_set_is_not_half_full() -> None:

@@ -2,9 +2,8 @@
 
 import pytest
 
-from queue_send import away
-from queue_send.away import Away
-from queue_send.destination import Destination, Limits
+from queue_send.scheduler import scheduler as module
+from queue_send.scheduler.model import Attempt, Entry
 from support.send.recorder import RETRY, Recorder
 
 
@@ -114,16 +113,22 @@ def test_a_host_that_was_dead_is_as_quick_as_its_probe() -> None:
 
 
 def test_what_is_remembered_of_mail_that_was_turned_away_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(away, "MOST", 5)
-    remembered, one, other, late = Away(), *(Destination(name, Limits()) for name in (b"1", b"2", b"3"))
+    monkeypatch.setattr(module, "SUSPENDED_MOST", 5)
+    scheduler = Recorder().scheduler
+    one, other, late = (scheduler._destination(name) for name in (b"1", b"2", b"3"))
+
+    def suspend(name: bytes, message: int) -> None:
+        entry = Entry(Attempt(message, b"", 0, 1000), name, [(0, b"x")])
+        scheduler._suspend(entry, scheduler.destinations[name], 0.0)
+
     for message in range(3):
-        remembered.note(one, message)
-        remembered.note(other, 10 + message)
-    assert list(one.away) == [0, 1, 2]
-    assert list(other.away) == [11, 12]  # Its oldest made way.
-    remembered.note(late, 20)
-    assert list(late.away) == []
-    remembered.bring_back(one)
-    assert one.aside.oldest(5) == [0, 1, 2]
-    remembered.note(late, 21)
-    assert list(late.away) == [21]
+        suspend(b"1", message)
+        suspend(b"2", 10 + message)
+    assert list(one.suspended) == [0, 1, 2]
+    assert list(other.suspended) == [11, 12]  # Its oldest made way.
+    suspend(b"3", 20)
+    assert list(late.suspended) == []
+    scheduler._revive(one)
+    assert one.overflow.oldest(5) == [0, 1, 2]
+    suspend(b"3", 21)
+    assert list(late.suspended) == [21]

@@ -6,8 +6,8 @@ from typing import cast
 
 import pytest
 
-from queue_send.bounce import BounceFacts, compose_bounce, compose_steps
-from queue_send.dsn import LEFT_OUT
+from queue_send.notify.bounce import BounceFacts, compose_bounce, compose_steps
+from queue_send.notify.dsn import LEFT_OUT
 
 MANY = 20_000
 LONG = (

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queue_send.bounce import BounceFacts, compose_bounce
+from queue_send.notify.bounce import BounceFacts, compose_bounce
 from queue_wire.failures import pack_failure, unpack_failures
 from support.strategies import addresses
 

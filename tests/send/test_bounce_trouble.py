@@ -11,7 +11,7 @@ import pytest
 
 from queue_base.home import Home
 from queue_base.layout import open_layout
-from queue_send.store import BOUNCE_MOST, BOUNCE_PIECE, Failure, Store
+from queue_send.store import BOUNCE_MOST, BOUNCE_PIECE, FailedRecipient, Store
 from queue_wire.failures import pack_failure
 from support.queued import classified_message
 from support.send.scripted_send import ScriptedSend
@@ -131,7 +131,7 @@ def test_a_bounce_without_a_pidfd_is_sent_once_and_its_end_is_noticed(home: Home
 def test_a_piece_of_any_length_is_cut_off_before_the_next_failure(home: Home, length: int) -> None:
     message = classified_message(home, bounce=OLD_FAILURE + b"x" * length)
     layout = open_layout(home.queue)
-    Store(layout).append_failures([Failure(message, b"b@c", b"no")])
+    Store(layout).append_failures([FailedRecipient(message, b"b@c", b"no")])
     assert Path(layout.bounce(message)).read_bytes() == OLD_FAILURE + pack_failure(b"b@c", b"no")
 
 
@@ -141,7 +141,7 @@ def test_a_bounce_file_too_large_to_read_still_loses_its_piece(home: Home) -> No
     too_large(path)
     with open(path, "ab") as stream:
         stream.write(b"\n\n<half")
-    Store(open_layout(home.queue)).append_failures([Failure(message, b"b@c", b"no")])
+    Store(open_layout(home.queue)).append_failures([FailedRecipient(message, b"b@c", b"no")])
     with open(path, "rb") as stream:
         stream.seek(-12, os.SEEK_END)
         assert stream.read() == b"\n\n<b@c>:\nno\n\n"[-12:]

@@ -11,21 +11,20 @@ from hypothesis import strategies as st
 
 from queue_base.home import Home
 from queue_base.layout import open_layout
-from queue_send.attempt import Attempt, Group
 from queue_send.clock import Clock
-from queue_send.destination import Destination, Limits
-from queue_send.events import Settings
-from queue_send.retry import QUADRATIC, next_attempt
-from queue_send.scheduler import Scheduler
+from queue_send.scheduler.limits import Limits
+from queue_send.scheduler.model import Attempt, Entry, Settings
+from queue_send.scheduler.retry import QUADRATIC, next_attempt
 from support.queued import classified_message
 from support.send.control import file
+from support.send.driven import Driven
 from support.send.limited import limited
 from support.send.loop import Loop
 
 DAY = 86400
 LIFETIME = 1000 * DAY
 LIMITS = Limits(initial=2, most=3, cohorts=1, probe_first=60, probe_most=600, recipients=3)
-SETTINGS = Settings(concurrency=6, active=10, limits=LIMITS, named=limited(rates=b"rated:2/100\n"))
+SETTINGS = Settings(concurrency=6, active=10, limits=LIMITS, table=limited(rates=b"rated:2/100\n"))
 DOMAINS = [b"a", b"b", b"rated"]
 
 
@@ -46,10 +45,10 @@ class World:
 
     def __init__(self) -> None:
         self.time = Time()
-        self.scheduler = Scheduler(SETTINGS, self)
+        self.scheduler = Driven(SETTINGS, self)
         self.left: dict[int, list[bytes]] = {}
         self.due: dict[int, int] = {}
-        self.flying: list[Group] = []
+        self.flying: list[Entry] = []
         self.started: list[tuple[float, int, bytes]] = []
 
     @property
@@ -68,13 +67,13 @@ class World:
     def withdrawn(self, attempt: Attempt) -> None:
         pass
 
-    def expired(self, group: Group) -> None:
+    def expired(self, entry: Entry) -> None:
         raise AssertionError("nothing expires here")
 
-    def died(self, destination: Destination) -> None:
+    def died(self, nexthop: bytes) -> None:
         pass
 
-    def revived(self, destination: Destination) -> None:
+    def revived(self, nexthop: bytes) -> None:
         pass
 
     def send(self, domains: list[bytes]) -> None:
@@ -89,11 +88,11 @@ class World:
             found = self.scheduler.next_load(now)
             if found is not None:
                 self._load(*found, now)
-            group = self.scheduler.next_job(now)
-            if group is not None:
-                self.flying.append(group)
-                self.started.append((self.time.even, group.attempt.message, group.nexthop))
-            idle = idle + 1 if found is None and group is None else 0
+            entry = self.scheduler.next_job(now)
+            if entry is not None:
+                self.flying.append(entry)
+                self.started.append((self.time.even, entry.attempt.message, entry.nexthop))
+            idle = idle + 1 if found is None and entry is None else 0
 
     def _load(self, message: int, stamp: int | None, now: float) -> None:
         clock = self.time.clock
@@ -105,11 +104,11 @@ class World:
 
     def report(self, place: int, good: bool, host_failed: bool) -> None:
         if self.flying:
-            group = self.flying.pop(place % len(self.flying))
+            entry = self.flying.pop(place % len(self.flying))
             if good:
-                group.attempt.left -= 1
-                self.left[group.attempt.message].remove(group.nexthop)
-            self.scheduler.ended(group, int(not good), host_failed and not good, self.now)
+                entry.attempt.left -= 1
+                self.left[entry.attempt.message].remove(entry.nexthop)
+            self.scheduler.ended(entry, int(not good), host_failed and not good, self.now)
 
 
 EVENTS = st.lists(

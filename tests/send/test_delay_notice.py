@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from queue_send.delay_ages import is_notice_due, unpack_ages
-from queue_send.delay_notice import DelayFacts, compose_notice
+from queue_send.notify.delay import DelayFacts, compose_notice
+from queue_send.notify.delay_ages import is_notice_due, unpack_ages
 from queue_wire.errors import FormatError
 from queue_wire.failures import clean_text
 from support.strategies import addresses

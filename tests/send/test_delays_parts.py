@@ -1,4 +1,4 @@
-"""The notices of queue_send.delays by themselves: what happens to a message while its notice is on its way."""
+"""The notices of queue_send.notify.delay by themselves: what happens to a message while its notice is on its way."""
 
 import os
 import select
@@ -13,11 +13,13 @@ from queue_base.durable import Commit
 from queue_base.home import Home
 from queue_base.layout import open_layout
 from queue_base.marks import give_birth
-from queue_send import delays as module
-from queue_send.attempt import Attempt
-from queue_send.delays import Delays
+from queue_send.clock import Clock
+from queue_send.config import ConfigFiles
 from queue_send.log import Log
-from queue_send.run import Run
+from queue_send.loop import Shutdown, Turn
+from queue_send.notify import delay as module
+from queue_send.notify.delay import Delays
+from queue_send.scheduler.model import Attempt
 from queue_send.store import Store
 from support.home import make_home
 from support.queued import classified_message, injected
@@ -36,18 +38,18 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
 
 
 class Place:
-    """Delays with a store, and what it did; `held` are messages on hold."""
+    """Delays with a store, and what it did; `ended` are messages that may end."""
 
     def __init__(self, home: Home) -> None:
         reader, writer = os.pipe()
         self._reader = reader
-        self.run = Run(home, Log(writer))
+        self._home = home
+        self.logger = Log(writer)
         self.layout = open_layout(home.queue)
         self.store = Store(self.layout)
-        self.delays = Delays(self.run)
-        self.held: set[int] = set()
+        config, shutdown = ConfigFiles(home, self.logger), Shutdown(self.logger)
+        self.delays = Delays(home, self.store, self.logger, Clock(), config, Turn(), shutdown)
         self.ended: list[int] = []
-        self.delays.attach(self.store, lambda message: message not in self.held, self.ended.append)
 
     def attempt(self, message: int, sender: bytes = b"a@example.org") -> Attempt:
         birth = self.store.load(message)[1]
@@ -58,6 +60,7 @@ class Place:
         poll = select.poll()
         wait = self.delays.prepare(poll, time.time())
         self.delays.run(dict(poll.poll(min(wait, 0.05) * 1000)), time.time())
+        self.ended += [event.message for event in self.delays.take_events()]
 
     def turn_until(self, condition: Callable[[], bool]) -> None:
         end = time.monotonic() + 30
@@ -66,8 +69,8 @@ class Place:
             self.turn()
 
     def log(self) -> list[str]:
-        self.run.log.run({1: select.POLLOUT}, time.time())
-        self.run.log.finish()
+        self.logger.run({1: select.POLLOUT}, time.time())
+        self.logger.finish()
         os.set_blocking(self._reader, False)
         try:
             return os.read(self._reader, 65536).decode().splitlines()
@@ -75,7 +78,7 @@ class Place:
             return []
 
     def injected(self) -> list[bytes]:
-        return [data for _, data in injected(self.run.home)]
+        return [data for _, data in injected(self._home)]
 
 
 def old_message(home: Home, age: float = 5 * HOUR) -> int:
@@ -86,7 +89,7 @@ def test_a_message_that_is_held_before_its_notice_is_composed_makes_none(home: H
     place, message = Place(home), old_message(home)
     place.delays.deferred(place.attempt(message), time.time())
     assert place.delays.holds(message)
-    place.held.add(message)
+    place.store.held.add(message)
     place.turn_until(lambda: not place.delays.holds(message))
     assert place.injected() == [] and place.log() == []
 
@@ -123,10 +126,10 @@ def test_a_message_may_not_end_while_queue_enqueue_has_its_notice_and_ends_after
     place, message = Place(home), old_message(home)
     place.delays.deferred(place.attempt(message), time.time())
     place.turn_until(lambda: place.delays.busy)
-    assert not place.delays.lets_go(message) and not place.delays.lets_go(message)
+    assert not place.delays.release(message) and not place.delays.release(message)
     assert place.ended == []
     place.turn_until(lambda: bool(place.ended))
-    assert place.ended == [message] and place.delays.lets_go(message)
+    assert place.ended == [message] and place.delays.release(message)
     assert [line.split()[:3] for line in place.log()] == [["delay", "msg", str(message)]]
 
 
@@ -135,7 +138,7 @@ def test_a_message_that_ends_before_its_notice_is_composed_makes_none_nor_does_t
 ) -> None:
     place, message = Place(home), old_message(home)
     place.delays.deferred(place.attempt(message), time.time())
-    assert place.delays.lets_go(message)
+    assert place.delays.release(message)
     for _ in range(3):
         place.turn()
     assert place.injected() == [] and not place.delays.busy
@@ -157,14 +160,14 @@ def test_texts_are_kept_within_their_limit_and_given_back(home: Home, monkeypatc
     place, one, two = Place(home), old_message(home), old_message(home)
     attempts = [place.attempt(one), place.attempt(two)]
     now = time.time()
-    place.delays.hear(attempts[0], b"b@c", b"x" * 2000, now)
-    place.delays.hear(attempts[1], b"b@c", b"Remote host said: 451 second\n", now)
+    place.delays.keep_text(attempts[0], b"b@c", b"x" * 2000, now)
+    place.delays.keep_text(attempts[1], b"b@c", b"Remote host said: 451 second\n", now)
     for attempt in attempts:
         place.delays.deferred(attempt, now)
         place.turn_until(lambda: not place.delays.holds(one) and not place.delays.holds(two))
     assert [b"451 second" in notice for notice in place.injected()] == [False, False]
     third = old_message(home)
-    place.delays.hear(place.attempt(third), b"b@c", b"Remote host said: 451 third\n", now)
+    place.delays.keep_text(place.attempt(third), b"b@c", b"Remote host said: 451 third\n", now)
     place.delays.deferred(place.attempt(third), now)
     place.turn_until(lambda: not place.delays.holds(third))
     assert sum(b"451 third" in notice for notice in place.injected()) == 1

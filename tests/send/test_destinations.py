@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
-from queue_send.answering import PAGE
+from queue_send.admin.queries import PAGE
 from queue_wire.admin.facts import unpack_channel, unpack_destination
 from queue_wire.admin.socket import DESTINATIONS, FLUSH, TOTALS, WHY, Request
 from support.home import make_home

@@ -7,7 +7,7 @@ import pytest
 
 from queue_base.home import Home
 from queue_base.layout import open_layout
-from queue_send.store import Failure, Store
+from queue_send.store import FailedRecipient, Store
 from support.faults.strace import read_trace, strace_command
 from support.queued import classified_message
 from support.send.piped import limit_files
@@ -41,7 +41,7 @@ def test_a_group_of_failures_is_written_whole_or_not_at_all(home: Home) -> None:
     first, second = (classified_message(home, remote=[b"b@c"]) for _ in range(2))
     Path(layout.bounce(second)).mkdir()
     with pytest.raises(IsADirectoryError):
-        Store(layout).append_failures([Failure(first, b"b@c", b"no"), Failure(second, b"b@c", b"no")])
+        Store(layout).append_failures([FailedRecipient(first, b"b@c", b"no"), FailedRecipient(second, b"b@c", b"no")])
     assert Path(layout.bounce(first)).read_bytes() == b""
 
 

@@ -1,6 +1,7 @@
 """What the scheduler does not keep: entries of mail that is gone, destinations that nobody sends to any more."""
 
-from queue_send.destination import FORGOTTEN_AFTER, Destination, Limits
+from queue_send.scheduler.destination import FORGET_AFTER, Destination
+from queue_send.scheduler.limits import Limits
 from support.send.limited import limited
 from support.send.recorder import LIFETIME, Recorder
 from support.send.watched import SETTINGS, Watched
@@ -37,7 +38,7 @@ def test_mail_that_waits_for_room_gets_its_last_attempt_whatever_its_place() -> 
     world.start()
     assert old in world.scheduler.attempts
     assert set(world.scheduler.attempts) == {old, *flying, *queued}
-    assert world.scheduler.destinations[b"a"].aside.oldest(400) == young
+    assert world.scheduler.destinations[b"a"].overflow.oldest(400) == young
 
 
 def test_a_lifetime_that_was_made_longer_keeps_mail_that_waits_for_room() -> None:
@@ -51,7 +52,7 @@ def test_a_lifetime_that_was_made_longer_keeps_mail_that_waits_for_room() -> Non
     world.patrols()
     world.start()
     assert world.failed == []
-    assert world.scheduler.destinations[b"a"].aside.oldest(10) == messages[4:]
+    assert world.scheduler.destinations[b"a"].overflow.oldest(10) == messages[4:]
 
 
 def test_a_destination_that_nobody_sends_to_any_more_is_forgotten() -> None:
@@ -69,7 +70,7 @@ def test_a_destination_that_nobody_sends_to_any_more_is_forgotten() -> None:
     world.start()
     world.patrols()
     assert b"dead" in world.scheduler.destinations
-    world.now += FORGOTTEN_AFTER
+    world.now += FORGET_AFTER
     world.start()
     world.patrols()
     assert world.scheduler.destinations == {}
@@ -80,14 +81,14 @@ def test_a_host_that_was_away_for_once_is_forgotten_if_nothing_follows() -> None
     recorder.send((b"a", 1))
     group, = recorder.start(0.0)
     recorder.end(group, 0.0, good=False)
-    recorder.scheduler.give_up(recorder.scheduler.destinations[b"a"], FORGOTTEN_AFTER - 1.0)
+    recorder.scheduler.expire_all(FORGET_AFTER - 1.0)
     assert b"a" in recorder.scheduler.destinations
-    recorder.scheduler.give_up(recorder.scheduler.destinations[b"a"], FORGOTTEN_AFTER + 1.0)
+    recorder.scheduler.expire_all(FORGET_AFTER + 1.0)
     assert recorder.scheduler.destinations == {}
 
 
 def test_what_counts_for_a_rate_is_not_forgotten() -> None:
-    world = Watched(SETTINGS._replace(named=limited(rates=b"rated:3/1000\n")))
+    world = Watched(SETTINGS._replace(table=limited(rates=b"rated:3/1000\n")))
     for _ in range(2):
         world.send(b"rated")
     world.start()
@@ -111,8 +112,8 @@ def test_a_clock_that_is_put_back_does_not_stop_a_destination_with_a_rate() -> N
 def test_a_clock_that_is_put_back_does_not_keep_a_dead_destination_from_its_probe() -> None:
     destination = Destination(b"a", Limits(initial=1, cohorts=1))
     assert destination.failed(1_000_000.0)
-    assert destination.refuses(1_000_001.0) and not destination.refuses(1_000_061.0)
-    assert not destination.refuses(500_000.0)
+    assert destination.suspends(1_000_001.0) and not destination.suspends(1_000_061.0)
+    assert not destination.suspends(500_000.0)
 
 
 def test_a_moment_ago_is_no_clock_that_was_put_back() -> None:
@@ -120,5 +121,5 @@ def test_a_moment_ago_is_no_clock_that_was_put_back() -> None:
     destination.started(1_000_000.0)
     assert destination.failed(1_000_000.0)
     # The turn of the loop began before the report was dealt with.
-    assert destination.refuses(999_999.5)
+    assert destination.suspends(999_999.5)
     assert destination.next_start(999_999.5) == 1_000_100.0

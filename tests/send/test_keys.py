@@ -5,9 +5,10 @@ from array import array
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_send.admission import Admission
-from queue_send.destination import Destination, Limits
-from queue_send.keys import find_key
+from queue_send.scheduler.admission import Admission
+from queue_send.scheduler.destination import Destination
+from queue_send.scheduler.fifo import find_number
+from queue_send.scheduler.limits import Limits
 
 # Numbers whose bytes occur across the border of two neighbours.
 KEYS = st.one_of(
@@ -17,7 +18,7 @@ KEYS = st.one_of(
 
 @given(st.lists(KEYS, max_size=30), KEYS)
 def test_the_places_of_a_key_are_found_and_no_others(keys: list[int], key: int) -> None:
-    assert list(find_key(array("q", keys), key)) == [place for place, one in enumerate(keys) if one == key]
+    assert list(find_number(array("q", keys), key)) == [place for place, one in enumerate(keys) if one == key]
 
 
 @given(st.lists(st.one_of(st.integers(1, 9), st.none()), max_size=40), st.integers(0, 12))
@@ -26,12 +27,12 @@ def test_what_has_been_aside_for_longest_is_what_is_taken_next(steps: list[int |
     waiting: list[int] = []
     for step in steps:
         if step is not None:
-            destination.aside.put(step, 100)
+            destination.overflow.put(step, 100)
             waiting.append(step)
         else:
-            assert destination.aside.take() == (waiting.pop(0) if waiting else None)
-        assert destination.aside.oldest(most) == waiting[:most]
-        assert all(destination.aside.holds(key) == (key in waiting) for key in range(10))
+            assert destination.overflow.take() == (waiting.pop(0) if waiting else None)
+        assert destination.overflow.oldest(most) == waiting[:most]
+        assert all(destination.overflow.holds(key) == (key in waiting) for key in range(10))
 
 
 def test_only_entries_that_count_tell_when_a_message_is_tried() -> None:

@@ -6,10 +6,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
-from queue_send.attempt import Group
-from queue_send.destination import Limits
-from queue_send.events import Settings
-from queue_send.explaining import Explaining
+from queue_send.admin.queries import Explainer
+from queue_send.scheduler.limits import Limits
+from queue_send.scheduler.model import Entry, Settings
 from queue_wire.admin.facts import RELAY
 from support.send.limited import limited
 from support.send.machine import DOMAINS, LIMITS, SETTINGS, Machine
@@ -30,15 +29,15 @@ NAMED = [
 class LimitedMachine(Machine):
     """As Machine, and the control files change now and then."""
 
-    settings = SETTINGS._replace(named=NAMED[0])
+    settings = SETTINGS._replace(table=NAMED[0])
 
     def __init__(self) -> None:
         super().__init__()
         self.since: list[tuple[float, bytes]] = []  # Starts by the control files as they are now.
 
-    @rule(named=st.sampled_from(NAMED))
-    def reread(self, named: object) -> None:
-        self.settings = self.settings._replace(named=named)  # type: ignore[arg-type]
+    @rule(table=st.sampled_from(NAMED))
+    def reread(self, table: object) -> None:
+        self.settings = self.settings._replace(table=table)  # type: ignore[arg-type]
         self.scheduler.change(self.settings)
         self.starts.clear()
         self.since.clear()
@@ -54,13 +53,13 @@ class LimitedMachine(Machine):
 
     def check_start(self, name: bytes) -> None:
         """What was in flight before the control files changed may be over a limit; nothing starts as long as it is."""
-        named = self.settings.named
+        named = self.settings.table
         limits = named.limits(name, LIMITS)
-        assert sum(group.nexthop == name for group in self.flying) <= limits.most
+        assert sum(entry.nexthop == name for entry in self.flying) <= limits.most
         relay = named.relay(name)
         if relay is not None:
             over = named.limits(relay, LIMITS)
-            assert sum(named.relay(group.nexthop) == relay for group in self.flying) <= over.most
+            assert sum(named.relay(entry.nexthop) == relay for entry in self.flying) <= over.most
             self.check_rate([at for at, other in self.since if named.relay(other) == relay], over)
         self.check_rate([at for at, other in self.since if other == name], limits)
 
@@ -71,9 +70,9 @@ class LimitedMachine(Machine):
 
     @invariant()
     def limits_hold(self) -> None:
-        assert self.scheduler.running == sum(len(group.recipients) for group in self.flying)
-        counts = Counter(self.scheduler.destinations[group.nexthop].relay for group in self.flying)
-        assert all(relay.flying == counts[relay] for relay in self.scheduler.relays.values())
+        assert self.scheduler.in_flight == sum(len(entry.recipients) for entry in self.flying)
+        counts = Counter(self.scheduler.destinations[entry.nexthop].relay for entry in self.flying)
+        assert all(relay.in_flight == counts[relay] for relay in self.scheduler.relays.values())
 
     @invariant()
     def rates_hold(self) -> None:
@@ -85,8 +84,8 @@ TestLimitedScheduler.settings = settings(max_examples=300, stateful_step_count=6
 
 
 def test_domains_that_wait_for_their_relay_take_turns() -> None:
-    named = limited(b".example concurrency=5 initial=5\nrelay concurrency=2\n", routes=ROUTES)
-    recorder = Recorder(Settings(concurrency=50, active=1000, limits=Limits(), named=named))
+    table = limited(b".example concurrency=5 initial=5\nrelay concurrency=2\n", routes=ROUTES)
+    recorder = Recorder(Settings(concurrency=50, active=1000, limits=Limits(), table=table))
     names = [b"d%d.example" % number for number in range(7)]
     for name in names:
         for _ in range(30 if name == names[0] else 10):
@@ -108,9 +107,9 @@ def test_domains_that_wait_for_their_relay_take_turns() -> None:
 def test_all_destinations_and_all_relays_are_told_of_page_by_page_however_many_there_are() -> None:
     domains = [b"d%d.example" % number for number in range(50)]
     routes = b"".join(b"%s:relay%d\n" % (name, number) for number, name in enumerate(domains))
-    named = limited(b".example rate=1/100\n", routes=routes)
-    recorder = Recorder(Settings(concurrency=100, active=1000, limits=Limits(), named=named))
-    explaining = Explaining(b"remote", recorder.scheduler)
+    table = limited(b".example rate=1/100\n", routes=routes)
+    recorder = Recorder(Settings(concurrency=100, active=1000, limits=Limits(), table=table))
+    explaining = Explainer(b"remote", recorder.scheduler)
     assert explaining.page(None, 7, 0.0) == ([], 0)
     for name in domains:
         recorder.send((name, 1))
@@ -127,35 +126,35 @@ def test_all_destinations_and_all_relays_are_told_of_page_by_page_however_many_t
 
 
 def test_a_slow_domain_that_waits_for_a_place_keeps_no_other_from_its_relay() -> None:
-    named = limited(b".example initial=1\nrelay concurrency=1\n", routes=b".example:relay\n")
-    recorder = Recorder(Settings(concurrency=8, active=1000, limits=Limits(), named=named))
+    table = limited(b".example initial=1\nrelay concurrency=1\n", routes=b".example:relay\n")
+    recorder = Recorder(Settings(concurrency=8, active=1000, limits=Limits(), table=table))
     for name in (b"slow.example", b"one.example", b"two.example"):
         recorder.send((name, 1))
-        [group] = recorder.start(0.0)
-        recorder.end(group, 100.0 if name == b"slow.example" else 1.0)
+        [entry] = recorder.start(0.0)
+        recorder.end(entry, 100.0 if name == b"slow.example" else 1.0)
     for number in range(8):
         recorder.send((b"hanging%d.far" % number, 1))
     assert len(recorder.start(200.0)) == 6  # Three quarters of the places, which are all that slow ones may have, too.
     recorder.send((b"one.example", 1))
-    [group] = recorder.start(201.0)
+    [entry] = recorder.start(201.0)
     for name in (b"slow.example", b"two.example"):
         recorder.send((name, 1))
     assert recorder.start(202.0) == []
-    recorder.end(group, 202.0)
-    assert [group.nexthop for group in recorder.start(203.0)] == [b"two.example"]
+    recorder.end(entry, 202.0)
+    assert [entry.nexthop for entry in recorder.start(203.0)] == [b"two.example"]
 
 
 def test_a_relay_that_was_over_its_rate_wakes_one_domain_after_the_other() -> None:
-    named = limited(b".example initial=9\nrelay rate=1/100\n", routes=ROUTES)
-    recorder = Recorder(Settings(concurrency=50, active=5000, limits=Limits(), named=named))
+    table = limited(b".example initial=9\nrelay rate=1/100\n", routes=ROUTES)
+    recorder = Recorder(Settings(concurrency=50, active=5000, limits=Limits(), table=table))
     names = [b"d%d.example" % number for number in range(500)]
     for name in names:
         recorder.send((name, 1))
     order, now = [], 0.0
     for _ in range(50):
-        for group in recorder.start(now):
-            order.append(group.nexthop)
-            recorder.end(group, now)
+        for entry in recorder.start(now):
+            order.append(entry.nexthop)
+            recorder.end(entry, now)
         due = recorder.scheduler.next_time(now)
         assert due is not None and now < due <= now + 100
         now = due
@@ -207,10 +206,10 @@ def test_a_relay_counts_what_its_own_destination_had_when_its_first_domain_gets_
     assert names_of(recorder.start(1.0)) == [b"a.example"]
 
 
-def waiting_for_relay(line: bytes, *names: bytes, at_once: int = 1) -> tuple[Recorder, Group]:
+def waiting_for_relay(line: bytes, *names: bytes, at_once: int = 1) -> tuple[Recorder, Entry]:
     """Return a scheduler in which first.example has a job in flight; all but `at_once` wait for the same relay."""
-    named = limited(line + b".example initial=1\n", routes=b".example:relay\n")
-    recorder = Recorder(Settings(concurrency=50, active=1000, limits=Limits(), named=named))
+    table = limited(line + b".example initial=1\n", routes=b".example:relay\n")
+    recorder = Recorder(Settings(concurrency=50, active=1000, limits=Limits(), table=table))
     recorder.send((b"first.example", 1))
     [flying] = recorder.start(0.0)
     for name in names:
@@ -220,26 +219,26 @@ def waiting_for_relay(line: bytes, *names: bytes, at_once: int = 1) -> tuple[Rec
 
 
 def change(recorder: Recorder, line: bytes, routes: bytes) -> None:
-    named = limited(line + b".example initial=1\n", routes=routes)
-    recorder.scheduler.change(recorder.scheduler.settings._replace(named=named))
+    table = limited(line + b".example initial=1\n", routes=routes)
+    recorder.scheduler.change(recorder.scheduler.settings._replace(table=table))
 
 
-def names_of(groups: list[Group]) -> list[bytes]:
-    return [group.nexthop for group in groups]
+def names_of(groups: list[Entry]) -> list[bytes]:
+    return [entry.nexthop for entry in groups]
 
 
 def test_after_hup_what_an_earlier_limit_has_kept_waits_no_more_however_many_there_are() -> None:
     before = limited(b".example rate=1/86400\n")
-    recorder = Recorder(Settings(concurrency=1000, active=5000, limits=Limits(), named=before))
+    recorder = Recorder(Settings(concurrency=1000, active=5000, limits=Limits(), table=before))
     names = [b"d%d.example" % number for number in range(300)]
     for name in names * 2:
         recorder.send((name, 1))
-    for group in recorder.start(0.0):
-        recorder.end(group, 0.0)
+    for entry in recorder.start(0.0):
+        recorder.end(entry, 0.0)
     assert recorder.scheduler.next_time(0.0) == 86400.0
-    recorder.scheduler.change(recorder.scheduler.settings._replace(named=limited()))
+    recorder.scheduler.change(recorder.scheduler.settings._replace(table=limited()))
     assert recorder.scheduler.next_time(0.0) == 0.0
-    assert sorted(group.nexthop for group in recorder.start(0.0)) == sorted(names)
+    assert sorted(entry.nexthop for entry in recorder.start(0.0)) == sorted(names)
 
 
 def test_the_domains_of_the_machine_are_those_of_its_lines() -> None:

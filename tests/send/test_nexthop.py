@@ -1,6 +1,6 @@
 """Which recipients go in one job: those whose mail goes the same way."""
 
-from queue_send.nexthop import group_recipients
+from queue_send.scheduler.nexthop import group_recipients
 from queue_wire.control.destinationlimits import NO_LINES, Lines, choose_way, join_lines, unpack_limits, unpack_rates
 from queue_wire.control.smtproutes import unpack_routes
 

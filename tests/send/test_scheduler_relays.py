@@ -6,11 +6,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
-from queue_send.attempt import Attempt, Group
-from queue_send.destination import Limits
-from queue_send.events import Settings
-from queue_send.named import Named
-from queue_send.nexthop import group_recipients
+from queue_send.scheduler.limits import Limits, LimitTable
+from queue_send.scheduler.model import Attempt, Entry, Settings
+from queue_send.scheduler.nexthop import group_recipients
 from queue_wire.control.destinationlimits import Lines, join_lines, unpack_limits, unpack_rates
 from queue_wire.control.smtproutes import Routes, unpack_routes
 from support.send.machine import LIFETIME, Machine
@@ -26,7 +24,7 @@ Variant = tuple[Settings, Routes, Lines]
 
 def variant(limits: bytes, rates: bytes, routes: bytes, concurrency: int, active: int) -> Variant:
     lines, ways = join_lines(unpack_limits(limits), unpack_rates(rates)), unpack_routes(routes)
-    return Settings(concurrency, active, LIMITS, Named(lines, ways)), ways, lines
+    return Settings(concurrency, active, LIMITS, LimitTable(lines, ways)), ways, lines
 
 
 VARIANTS = [
@@ -52,7 +50,7 @@ class Relays(Machine):
     def _goes_on(self, attempt: Attempt) -> bool:
         before = self.slices.get(attempt.message)
         if attempt.rest is None:
-            if attempt.aside is None:
+            if attempt.overflow is None:
                 self.slices.pop(attempt.message, None)
             return False
         self.slices[attempt.message] = attempt.rest, attempt.left > 0 or (before is not None and before[1])
@@ -105,21 +103,21 @@ class Relays(Machine):
             self.scheduler.open(attempt, groups, self.now)
         else:
             self.scheduler.begin(attempt, self.now)
-            named = [Group(attempt, name, each) for name, each in groups]
+            named = [Entry(attempt, name, each) for name, each in groups]
             self.loading.append((attempt, named, len(named) == 1))
         return True
 
     def start(self) -> bool:
-        group = self.scheduler.next_job(self.now)
-        if group is None:
+        entry = self.scheduler.next_job(self.now)
+        if entry is None:
             return False
-        assert group.attempt.message not in self.held
-        mine = {(group.attempt.message, offset) for offset, _ in group.recipients}
+        assert entry.attempt.message not in self.held
+        mine = {(entry.attempt.message, offset) for offset, _ in entry.recipients}
         others = {(each.attempt.message, offset) for each in self.flying for offset, _ in each.recipients}
         assert not mine & others
-        relay = self.scheduler.destinations[group.nexthop].relay
-        assert relay is None or relay.flying <= relay.limits.most
-        self.flying.append(group)
+        relay = self.scheduler.destinations[entry.nexthop].relay
+        assert relay is None or relay.in_flight <= relay.limits.most
+        self.flying.append(entry)
         return True
 
     @rule(recipients=st.lists(st.sampled_from(DOMAINS), min_size=1, max_size=12))
@@ -141,8 +139,7 @@ class Relays(Machine):
 
     @rule()
     def watch(self) -> None:
-        for destination in list(self.scheduler.destinations.values()):
-            self.scheduler.give_up(destination, self.now)
+        self.scheduler.expire_all(self.now)
         self.settle()
 
     @rule()
@@ -160,18 +157,18 @@ class Relays(Machine):
 
     @invariant()
     def limits_hold(self) -> None:
-        assert self.scheduler.running == sum(len(group.recipients) for group in self.flying)
+        assert self.scheduler.in_flight == sum(len(entry.recipients) for entry in self.flying)
         jobs: dict[bytes, int] = defaultdict(int)
-        for group in self.flying:
-            jobs[group.nexthop] += 1
+        for entry in self.flying:
+            jobs[entry.nexthop] += 1
         totals: dict[bytes, int] = defaultdict(int)
         for name, destination in self.scheduler.destinations.items():
-            assert destination.flying == jobs.pop(name, 0), name
+            assert destination.in_flight == jobs.pop(name, 0), name
             if destination.relay is not None:
-                totals[destination.relay.name] += destination.flying
+                totals[destination.relay.name] += destination.in_flight
         assert not jobs
         for name, relay in self.scheduler.relays.items():
-            assert relay.flying == totals[name], name
+            assert relay.in_flight == totals[name], name
 
     @invariant()
     def rates_hold(self) -> None:

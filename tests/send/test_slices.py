@@ -10,8 +10,7 @@ import pytest
 
 from queue_base.home import Home
 from queue_base.layout import open_layout
-from queue_send import slices
-from queue_send.messages import Messages
+from queue_send import loading as slices
 from queue_send.store import PIECE
 from support.queued import classified_message
 from support.send.control import file, long_id, order
@@ -82,7 +81,7 @@ def test_every_recipient_of_many_slices_is_tried_once_and_those_that_are_left_wa
             loop.report(job, *verdicts)
     loop.settle()
     assert sorted(tried) == sorted(names)
-    assert loop.jobs == [] and loop.messages.slices == {}
+    assert loop.jobs == [] and loop.channel._loader._slices == {}
     left = [each for each in loop.messages.store.left(message, "remote") if each is not None]
     assert [address for _, address in left] == [b"user7@c.example"]
     assert waits(home, message)
@@ -114,14 +113,14 @@ def test_a_message_that_is_held_while_it_is_loaded_is_not_tried_and_goes_on_afte
 ) -> None:
     message = classified_message(home, remote=recipients(900))
     loop.arrive(message)
-    assert loop.messages.load("remote", loop.run.clock.now())
-    assert loop.messages.load_on("remote", loop.run.clock.now())
+    assert loop.channel._load(loop.clock.now())
+    loop.channel._load_step(loop.clock.now())
     assert loop.messages.is_loaded(message)
-    loop.messages.held.add(message)
-    assert loop.messages.withdraw(message, loop.run.clock.now())
+    loop.messages.store.held.add(message)
+    assert loop.messages.withdraw(message, loop.clock.now())
     loop.settle()
     assert loop.jobs == [] and not loop.messages.is_loaded(message)
-    loop.messages.held.discard(message)
+    loop.messages.store.held.discard(message)
     assert loop.messages.wake(message)
     loop.settle()
     assert loop.jobs
@@ -130,16 +129,16 @@ def test_a_message_that_is_held_while_it_is_loaded_is_not_tried_and_goes_on_afte
 def test_a_file_that_cannot_be_read_while_its_message_is_loaded_is_tried_again_later(home: Home, loop: Loop) -> None:
     message = classified_message(home, remote=recipients(900))
     loop.arrive(message)
-    assert loop.messages.load("remote", loop.run.clock.now())
+    assert loop.channel._load(loop.clock.now())
     path = file(home, "remote", message)
     path.rename(path.with_name("kept"))
     path.mkdir()
     loop.settle()
     assert loop.jobs == [] and not loop.messages.is_loaded(message)
-    assert loop.messages.schedulers["remote"].next_time(loop.run.clock.now()) is not None
+    assert loop.channel.scheduler.next_time(loop.clock.now()) is not None
     path.rmdir()
     path.with_name("kept").rename(path)
-    loop.messages.flush(loop.run.clock.now())
+    loop.messages.flush(loop.clock.now())
     loop.settle()
     assert loop.jobs
 
@@ -160,7 +159,7 @@ def test_a_long_file_with_garbage_in_it_is_parked_and_what_was_loaded_before_is_
         for job in list(loop.jobs):
             delivered += len(job.recipients)
             loop.report(job, *[b"Kok"] * len(job.recipients))
-    assert message in loop.messages.parked and not loop.messages.is_loaded(message)
+    assert message in loop.messages.store.parked and not loop.messages.is_loaded(message)
     assert 0 < delivered < 2500 and delivered % slices.RECIPIENTS_MOST == 0
     assert file(home, "corrupt", message).exists()
 
@@ -171,13 +170,12 @@ def test_a_long_file_that_a_crash_has_cut_is_parked_at_once(home: Home, loop: Lo
     os.truncate(path, path.stat().st_size - 5)
     loop.arrive(message)
     loop.settle()
-    assert loop.jobs == [] and message in loop.messages.parked
+    assert loop.jobs == [] and message in loop.messages.store.parked
 
 
 def test_what_is_known_of_a_slice_does_not_count_for_a_later_message_of_the_same_number(home: Home, loop: Loop) -> None:
     message = classified_message(home, remote=recipients(150))
-    messages: Messages = loop.messages
-    messages.slices["remote", message] = slices.Slice(40, 7, 1_000_000, False)
+    loop.channel._loader._slices[message] = slices.Slice(40, 7, 1_000_000, False)
     loop.arrive(message)
     tried: list[bytes] = []
     for _ in range(10):
@@ -224,7 +222,7 @@ def test_recipients_that_were_deferred_wait_while_others_of_the_message_wait_for
             loop.report(job, b"Zlater")
     assert sorted(tried) == sorted(names)
     assert waits(home, message)
-    loop.messages.flush(loop.run.clock.now())
+    loop.messages.flush(loop.clock.now())
     again: list[bytes] = []
     for _ in range(3 * count):
         loop.settle()
@@ -235,4 +233,4 @@ def test_recipients_that_were_deferred_wait_while_others_of_the_message_wait_for
             loop.report(job, b"Kok")
     assert sorted(again) == sorted(names)
     assert loop.cleaner.holds(message)
-    assert loop.messages.schedulers["remote"]._tried == {} and loop.messages.schedulers["remote"]._tried_count == 0
+    assert loop.channel.scheduler._tried == {} and loop.channel.scheduler._tried_count == 0

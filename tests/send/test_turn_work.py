@@ -11,21 +11,21 @@ from hypothesis import strategies as st
 from queue_base.durable import Commit
 from queue_base.home import Home
 from queue_base.layout import open_layout
-from queue_send import cleaner, injecting, store, verdicts
-from queue_send.aside import NEVER, PIECE, Aside
-from queue_send.attempt import Attempt, Group
-from queue_send.away import MOST
-from queue_send.bounce import BounceFacts, compose_steps
-from queue_send.delay_notice import DelayFacts, compose_notice
-from queue_send.destination import Limits
-from queue_send.dsn import STEP
-from queue_send.fifo import Keys
-from queue_send.known import Known
-from queue_send.patrol import LOOKS
-from queue_send.scheduler import LATE_AT_ONCE, TURNED_AWAY_AT_ONCE, Scheduler
-from queue_send.store import Failure, Store
-from queue_send.turns import PARKED_AT_ONCE
-from queue_send.waiting import LONG_AGO, Waiting
+from queue_send import peers, store, verdicts
+from queue_send.admin.watchdog import LOOKS
+from queue_send.backlog import Known
+from queue_send.notify import enqueue
+from queue_send.notify.bounce import BounceFacts, compose_steps
+from queue_send.notify.delay import DelayFacts, compose_notice
+from queue_send.notify.dsn import STEP
+from queue_send.scheduler.fifo import Fifo
+from queue_send.scheduler.limits import Limits
+from queue_send.scheduler.model import Action, Attempt, Entry
+from queue_send.scheduler.overflow import BLOCK, NEVER, Overflow
+from queue_send.scheduler.scheduler import EXPIRED_AT_ONCE, SUSPENDED_AT_ONCE, SUSPENDED_MOST, Scheduler
+from queue_send.scheduler.turns import SKIPPED_AT_ONCE
+from queue_send.scheduler.waiting import LONG_AGO, Waiting
+from queue_send.store import FailedRecipient, Store
 from queue_wire.failures import FailureReader, pack_failure
 from support.queued import classified_message
 from support.send.loop import Loop
@@ -47,15 +47,15 @@ def test_a_destination_that_dies_turns_its_queue_away_a_part_at_a_time() -> None
     recorder = Recorder(QUICK_DEATH)
     for _ in range(900):
         recorder.send((b"down", 1))
-    group, = recorder.start(0.0)
+    entry, = recorder.start(0.0)
     assert len(recorder.scheduler.destinations[b"down"].queue) == 899
-    recorder.end(group, 1.0, good=False)
-    assert len(recorder.waiting) <= TURNED_AWAY_AT_ONCE + 1
+    recorder.end(entry, 1.0, good=False)
+    assert len(recorder.waiting) <= SUSPENDED_AT_ONCE + 1
     while len(recorder.waiting) < 900:
         before = len(recorder.waiting)
         assert recorder.scheduler.next_time(2.0) == 2.0
         assert recorder.scheduler.next_job(2.0) is None
-        assert before < len(recorder.waiting) <= before + TURNED_AWAY_AT_ONCE
+        assert before < len(recorder.waiting) <= before + SUSPENDED_AT_ONCE
     assert recorder.scheduler.active == 0
 
 
@@ -63,15 +63,15 @@ def test_what_a_dead_destination_has_not_turned_away_yet_is_tried_where_it_is_al
     recorder = Recorder(QUICK_DEATH)
     for _ in range(200):
         recorder.send((b"down", 1))
-    group, = recorder.start(0.0)
-    recorder.end(group, 1.0, good=False)
+    entry, = recorder.start(0.0)
+    recorder.end(entry, 1.0, good=False)
     recorder.scheduler.probe(b"down", 1.0)
     recorder.scheduler.destinations[b"down"].dead = False
     tried = set()
     while started := recorder.start(2.0):
-        for group in started:
-            tried.add(group.attempt.message)
-            recorder.end(group, 2.0)
+        for entry in started:
+            tried.add(entry.attempt.message)
+            recorder.end(entry, 2.0)
     assert tried | set(recorder.waiting) == set(range(1, 201))
     assert len(tried) > 150
 
@@ -80,8 +80,8 @@ def test_a_probe_among_much_mail_that_leaves_a_dead_destination_is_the_only_atte
     recorder = Recorder(QUICK_DEATH)
     for _ in range(300):
         recorder.send((b"down", 1))
-    group, = recorder.start(0.0)
-    recorder.end(group, 1.0, good=False)
+    entry, = recorder.start(0.0)
+    recorder.end(entry, 1.0, good=False)
     recorder.scheduler.flush(1.0)  # It is to be probed while most of its queue has not been turned away.
     started = []
     for _ in range(200):
@@ -93,20 +93,20 @@ def test_a_probe_among_much_mail_that_leaves_a_dead_destination_is_the_only_atte
 
 def test_mail_past_its_lifetime_is_given_up_a_part_at_a_time() -> None:
     world = Watched(WATCHED._replace(active=100_000))
-    aside = Aside()
+    overflow = Overflow()
     world.send(b"a")
     world.start()
     destination = world.scheduler.destinations[b"a"]
-    destination.aside = aside
+    destination.overflow = overflow
     for message in range(2, 20_002):
-        aside.put(message, 5)
+        overflow.put(message, 5)
     calls = 0
-    while len(aside):
-        before = len(aside)
-        world.scheduler.give_up(destination, world.now)
+    while len(overflow):
+        before = len(overflow)
+        world.scheduler._expire_some(destination, world.now)
         calls += 1
-        assert before - len(aside) <= LATE_AT_ONCE + PIECE
-    assert calls >= 20_000 // (LATE_AT_ONCE + PIECE)
+        assert before - len(overflow) <= EXPIRED_AT_ONCE + BLOCK
+    assert calls >= 20_000 // (EXPIRED_AT_ONCE + BLOCK)
 
 
 def test_queued_mail_past_its_lifetime_fails_a_part_at_a_time() -> None:
@@ -115,11 +115,11 @@ def test_queued_mail_past_its_lifetime_fails_a_part_at_a_time() -> None:
         world.send(b"a")
     world.start()
     world.now += LIFETIME + 7200
-    steps = world.patrol.quiet_round(world.now)
-    failed = 0
-    for _ in steps:
-        assert len(world.failed) - failed <= LATE_AT_ONCE
-        failed = len(world.failed)
+    failed, due = 0, world.scheduler.next_expiry(world.now)
+    while due == world.now:
+        world.scheduler.expire(world.now)
+        assert len(world.failed) - failed <= EXPIRED_AT_ONCE
+        failed, due = len(world.failed), world.scheduler.next_expiry(world.now)
     assert len(world.failed) == 898
 
 
@@ -162,27 +162,31 @@ def test_destinations_without_a_place_are_passed_over_a_part_at_a_time(monkeypat
     endless = Endless(recorder.scheduler)
     monkeypatch.setattr(recorder.scheduler.turns, "room", endless)
     assert recorder.scheduler.next_job(0.0) is None
-    assert endless.looked <= PARKED_AT_ONCE
+    assert endless.looked <= SKIPPED_AT_ONCE
 
 
 def test_recipients_that_fail_without_an_attempt_do_so_a_part_at_a_time(home: Home, loop: Loop) -> None:
     names = [b"user%d@c.example" % number for number in range(5000)]
     message = classified_message(home, remote=names)
-    apply, settled = loop.messages.decisions["remote"].apply, []
+    apply = loop.channel._apply_verdicts
+    settled: list[int] = []
     attempt = Attempt(message, b"a@b.example", 0, 1)
-    loop.messages.schedulers["remote"].settled = (  # type: ignore[method-assign]
-        lambda group, now: settled.append(len(group.recipients))
-    )
-    loop.messages.decisions["remote"].expired(Group(attempt, b"c.example", list(enumerate(names))))
+
+    def settle(entry: Entry, now: float) -> list[Action]:
+        settled.append(len(entry.recipients))
+        return []
+
+    loop.channel.scheduler.settled = settle  # type: ignore[method-assign]
+    loop.channel._verdicts.expire(Entry(attempt, b"c.example", list(enumerate(names))))
     turns = 0
     while sum(settled) < 5000:
-        before = loop.run.deliveries
+        before = loop.log._deliveries
         apply()
-        assert loop.run.deliveries - before <= verdicts.EXPIRED_A_TURN
+        assert loop.log._deliveries - before <= verdicts.EXPIRED_A_TURN
         # Those whose failures are not safe yet are bounded.
-        assert loop.run.deliveries - sum(settled) <= verdicts.WRITTEN_MOST + verdicts.EXPIRED_A_TURN
-        loop.run.log.run({}, 0.0)
-        loop.run.syncing.run({}, 0.0)
+        assert loop.log._deliveries - sum(settled) <= verdicts.WRITTEN_MOST + verdicts.EXPIRED_A_TURN
+        loop.log.run({}, 0.0)
+        loop.disk.run({}, 0.0)
         turns += 1
     assert turns >= 5000 / verdicts.EXPIRED_A_TURN
 
@@ -192,7 +196,7 @@ def test_verdicts_are_taken_a_part_at_a_time_and_none_is_lost(home: Home, loop: 
     for message in messages:
         loop.arrive(message)
     ended: list[int] = []
-    loop.messages.channel_finished = lambda message, kind: ended.append(message)  # type: ignore[method-assign]
+    loop.messages._finish_channel = lambda message, kind: ended.append(message)  # type: ignore[method-assign]
     while len(ended) < 150:
         loop.settle()
         for job in list(loop.jobs):
@@ -239,10 +243,10 @@ def test_a_notice_of_a_delay_reads_the_recipients_a_piece_at_a_time(home: Home, 
     assert read[0] > 10
 
 
-def test_failures_are_read_in_small_pieces_and_handed_over_one_by_one(home: Home) -> None:
+def test_failures_are_read_in_small_blocks_and_handed_over_one_by_one(home: Home) -> None:
     layout = open_layout(home.queue)
     message = classified_message(home, remote=[b"x"])
-    failures = [Failure(message, b"user%d@c.example" % number, b"no\n") for number in range(20_000)]
+    failures = [FailedRecipient(message, b"user%d@c.example" % number, b"no\n") for number in range(20_000)]
     disk = Store(layout)
     disk.append_failures(failures)
     steps = disk.failures(message)
@@ -268,7 +272,7 @@ def test_failures_of_one_message_are_one_write_to_its_file(home: Home, monkeypat
         return real(path, *arguments)
 
     monkeypatch.setattr("queue_send.store.os.open", counted)
-    Store(layout).append_failures([Failure(7, b"user%d@c.example" % number, b"no\n") for number in range(500)])
+    Store(layout).append_failures([FailedRecipient(7, b"user%d@c.example" % number, b"no\n") for number in range(500)])
     assert next(opened) <= 3
 
 
@@ -285,9 +289,9 @@ def test_removals_and_bounces_that_failed_are_taken_up_a_part_at_a_time(home: Ho
     for message in range(1000):
         loop.cleaner._held[message] = None
         loop.cleaner._again.append((0.0, message))
-    loop.cleaner.run({}, loop.run.clock.now())
-    assert len(loop.cleaner._asked) <= cleaner.A_TURN
-    assert injecting.TURN < 0.01
+    loop.cleaner.run({}, loop.clock.now())
+    assert len(loop.cleaner._asked) <= peers.ANSWERS_A_TURN
+    assert enqueue.COMPOSING < 0.01
 
 
 def test_a_message_that_cannot_be_read_is_parked_without_a_wait_for_the_disk(
@@ -308,7 +312,7 @@ def test_a_message_that_cannot_be_read_is_parked_without_a_wait_for_the_disk(
     monkeypatch.setattr(Commit, "sync", sync)
     loop.arrive(message)
     loop.settle()
-    assert message in loop.messages.parked and waits and "MainThread" not in waits
+    assert message in loop.messages.store.parked and waits and "MainThread" not in waits
     assert os.path.exists(open_layout(home.queue).hashed("corrupt", message))
 
 
@@ -343,48 +347,48 @@ def test_what_waits_comes_out_as_of_a_plain_list(steps: list[tuple[int, int] | s
 @given(st.lists(st.one_of(st.integers(0, 30), st.none(), st.just("late")), max_size=80), st.integers(1, 4))
 def test_what_is_aside_is_taken_and_late_as_of_a_plain_list(steps: list[int | str | None], piece: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("queue_send.aside.PIECE", piece)
-        aside, model, number = Aside(), [], 0
+        patch.setattr("queue_send.scheduler.overflow.BLOCK", piece)
+        overflow, model, number = Overflow(), [], 0
         for step in steps:
             if isinstance(step, int):
                 number += 1
-                aside.put(number, step)
+                overflow.put(number, step)
                 model.append((number, step))
             elif step is None:
-                assert aside.take() == (model.pop(0)[0] if model else None)
+                assert overflow.take() == (model.pop(0)[0] if model else None)
             else:
-                found = aside.take_late(15, 1000)
+                found = overflow.take_expired(15, 1000)
                 assert found == [message for message, end in model if end < 15]
                 model = [each for each in model if each[1] >= 15]
-            assert len(aside) == len(model)
-            assert aside.oldest(5) == [message for message, _ in model[:5]]
-            assert all(aside.holds(message) == (message in dict(model)) for message in range(1, number + 2))
+            assert len(overflow) == len(model)
+            assert overflow.oldest(5) == [message for message, _ in model[:5]]
+            assert all(overflow.holds(message) == (message in dict(model)) for message in range(1, number + 2))
 
 
 def test_what_was_turned_away_is_taken_once_although_it_waits_twice() -> None:
-    aside = Aside()
+    overflow = Overflow()
     for message in (1, 2):
-        aside.put(message, 100)
-    aside.join(Keys([2, 3, 3, 4, 2]))
-    aside.put(5, 100)
-    assert list(iter(aside.take, None)) == [1, 2, 3, 4, 5]
-    assert len(aside) == 0
+        overflow.put(message, 100)
+    overflow.join(Fifo([2, 3, 3, 4, 2]))
+    overflow.put(5, 100)
+    assert list(iter(overflow.take, None)) == [1, 2, 3, 4, 5]
+    assert len(overflow) == 0
 
 
 def test_a_message_that_is_put_aside_again_after_it_was_taken_is_taken_again() -> None:
-    aside = Aside()
-    aside.join(Keys([1, 2, 1]))
-    assert aside.take() == 1
-    aside.put(1, NEVER)
-    assert [aside.take(), aside.take(), aside.take()] == [2, 1, None]
+    overflow = Overflow()
+    overflow.join(Fifo([1, 2, 1]))
+    assert overflow.take() == 1
+    overflow.put(1, NEVER)
+    assert [overflow.take(), overflow.take(), overflow.take()] == [2, 1, None]
 
 
 def test_the_mail_that_a_dead_destination_turned_away_joins_the_rest_at_once() -> None:
-    aside = Aside()
-    aside.put(1, 100)
-    aside.join(Keys(range(2, MOST)))
-    assert len(aside._pieces) == 2
-    assert list(islice(iter(aside.take, None), 3)) == [1, 2, 3]
+    overflow = Overflow()
+    overflow.put(1, 100)
+    overflow.join(Fifo(range(2, SUSPENDED_MOST)))
+    assert len(overflow._blocks) == 2
+    assert list(islice(iter(overflow.take, None), 3)) == [1, 2, 3]
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 20))))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from queue_send.overdue import GRACE
+from queue_send.admin.watchdog import GRACE
 from queue_wire.admin.cause import ASIDE, DUE, FLIES, FULL, LANDS, RATE, WINDOW
 from support.send.watched import FLIGHT, LIFETIME, SETTINGS, START, Watched
 

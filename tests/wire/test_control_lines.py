@@ -16,7 +16,7 @@ from queue_base.inflow import read_least
 from queue_local.config import timeout
 from queue_remote.credentials import read_logins
 from queue_remote.settings import read_settings
-from queue_send.controls import read_controls
+from queue_send.config import read_controls
 from queue_wire.control.lines import numbered_lines, unpack_lines
 from support.home import make_home
 from support.queued import classified_message

@@ -3,17 +3,21 @@
 import os
 import select
 
+from queue_base.disk_thread import DiskThread
 from queue_base.home import Home
 from queue_base.layout import open_layout
-from queue_send.bouncer import Bouncer
 from queue_send.channel import Channel
-from queue_send.cleaner import Cleaner
 from queue_send.clock import Clock
-from queue_send.delays import Delays
+from queue_send.config import ConfigFiles
+from queue_send.disk_retry import DiskRetry
 from queue_send.log import Log
-from queue_send.main import Part
+from queue_send.loop import Part, Shutdown, Turn
 from queue_send.messages import Messages
-from queue_send.run import Run
+from queue_send.notify.bounce import Bouncer
+from queue_send.notify.delay import Delays
+from queue_send.peers import Cleaner
+from queue_send.returning import Returning
+from queue_send.store import Store
 from queue_wire.job import Job, unpack_job
 from queue_wire.netstring import NetstringReader
 from queue_wire.notice import Classified
@@ -25,17 +29,26 @@ class Loop:
 
     def __init__(self, home: Home, clock: Clock | None = None) -> None:
         self._nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
-        self.run = Run(home, Log(self._nowhere))
-        if clock is not None:
-            self.run.clock = clock
-        self._pipes = [os.pipe2(os.O_CLOEXEC) for _ in range(4)]
-        (self._jobs, jobs), (reports, self._reports), (_, ids), (answers, _) = self._pipes
-        self.bouncer, self.delays = Bouncer(self.run), Delays(self.run)
-        self.cleaner = Cleaner(self.run, ids, answers)
-        self.messages = Messages(self.run, open_layout(home.queue), self.bouncer, self.delays, self.cleaner)
-        self.channel = Channel(self.run, self.messages, "remote", "queue-remote", jobs, reports)
-        returning = self.messages.orders.returning
-        self._parts: list[Part] = [self.run.syncing, self.channel, self.bouncer, returning, self.cleaner]
+        log, turn = Log(self._nowhere), Turn()
+        self.log, self.clock, self.disk = log, clock or Clock(), DiskThread()
+        self._turn = turn
+        config, retry, shutdown = ConfigFiles(home, log), DiskRetry(log), Shutdown(log)
+        self._pipes = [os.pipe2(os.O_CLOEXEC) for _ in range(6)]
+        (self._jobs, jobs), (reports, self._reports), (_, ids), (answers, _), (_, local), (silent, _) = self._pipes
+        store = Store(open_layout(home.queue))
+        bouncer = Bouncer(home, store, log, self.clock, config, self.disk, turn, shutdown)
+        delays = Delays(home, store, log, self.clock, config, turn, shutdown)
+        returning = Returning(store, log, config, self.disk, shutdown)
+        self.cleaner = Cleaner(ids, answers, log, shutdown)
+        channels = [
+            Channel(kind, kind, to, back, store, delays, log, self.clock, config, self.disk, turn, shutdown)
+            for kind, to, back in (("local", local, silent), ("remote", jobs, reports))
+        ]
+        self.channel = channels[1]
+        self.messages = Messages(
+            store, channels, bouncer, delays, returning, self.cleaner, log, self.clock, config, self.disk, retry
+        )
+        self._parts: list[Part] = [self.disk, self.channel, bouncer, returning, self.cleaner, self.messages]
         self._reader = NetstringReader()
         self.jobs: list[Job] = []
         os.set_blocking(self._jobs, False)
@@ -48,18 +61,18 @@ class Loop:
 
     def arrive(self, message: int) -> None:
         """queue-todo tells of a message."""
-        self.messages.arrive(Classified(message, False, True), self.run.clock.now())
+        self.messages.arrive(Classified(message, False, True), self.clock.now())
 
     def turn(self) -> float:
         """Make one turn; return for how long the next one could wait."""
         poll = select.poll()
-        self.run.clock.look()
-        wait = min(part.prepare(poll, self.run.clock.now()) for part in self._parts)
+        self.clock.look()
+        wait = min(part.prepare(poll, self.clock.now()) for part in self._parts)
         ready = dict(poll.poll(0))
-        self.run.begin_turn()
+        self._turn.begin()
         for part in self._parts:
-            part.run(ready, self.run.clock.now())
-        self.run.log.run({}, 0.0)
+            part.run(ready, self.clock.now())
+        self.log.run({}, 0.0)
         try:
             self._reader.feed(os.read(self._jobs, 1 << 20))
         except BlockingIOError:
@@ -72,7 +85,7 @@ class Loop:
         """Make turns until there is nothing to do but to wait."""
         quiet = 0
         while quiet < 2:
-            busy = self.turn() == 0.0 or self.run.syncing.busy
+            busy = self.turn() == 0.0 or self.disk.busy
             quiet = 0 if busy else quiet + 1
 
     def report(self, job: Job, *verdicts: bytes, scope: bytes = MESSAGE_SCOPE) -> None:

@@ -5,16 +5,15 @@ from collections import defaultdict
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from queue_send.attempt import Attempt, Group
-from queue_send.destination import Destination, Limits
-from queue_send.events import Settings
-from queue_send.explaining import Explaining
-from queue_send.scheduler import Scheduler
+from queue_send.admin.queries import Explainer
+from queue_send.scheduler.limits import Limits
+from queue_send.scheduler.model import Attempt, Entry, Settings
+from support.send.driven import Driven
 from support.send.limited import limited
 
 LIFETIME = 5000
 LIMITS = Limits(initial=2, most=4, cohorts=2, probe_first=60, probe_most=600, recipients=3)
-SETTINGS = Settings(concurrency=7, active=10, limits=LIMITS, named=limited(rates=b"slow:2/100\n"))
+SETTINGS = Settings(concurrency=7, active=10, limits=LIMITS, table=limited(rates=b"slow:2/100\n"))
 DOMAINS = [b"a", b"b", b"c", b"slow"]
 
 
@@ -35,11 +34,11 @@ class Machine(RuleBasedStateMachine):
         super().__init__()
         self.now = 1_000_000.0
         self.disk = Disk()
-        self.scheduler = Scheduler(self.settings, self)
-        self.flying: list[Group] = []
+        self.scheduler = Driven(self.settings, self)
+        self.flying: list[Entry] = []
         # Messages that are loaded in pieces: what is to be placed of each.
-        self.loading: list[tuple[Attempt, list[Group], bool]] = []
-        self.expiring: list[Group] = []
+        self.loading: list[tuple[Attempt, list[Entry], bool]] = []
+        self.expiring: list[Entry] = []
         self.count = 0
         self.held: set[int] = set()
         self.dead: set[bytes] = set()
@@ -59,16 +58,16 @@ class Machine(RuleBasedStateMachine):
         if attempt.message not in self.held:
             self.scheduler.wake(attempt.message)  # Released while its last deliveries were in flight.
 
-    def expired(self, group: Group) -> None:
-        assert self.now > group.attempt.expires
-        self.expiring.append(group)
+    def expired(self, entry: Entry) -> None:
+        assert self.now > entry.attempt.expires
+        self.expiring.append(entry)
 
-    def died(self, destination: Destination) -> None:
-        assert destination.name not in self.dead
-        self.dead.add(destination.name)
+    def died(self, nexthop: bytes) -> None:
+        assert nexthop not in self.dead
+        self.dead.add(nexthop)
 
-    def revived(self, destination: Destination) -> None:
-        self.dead.remove(destination.name)
+    def revived(self, nexthop: bytes) -> None:
+        self.dead.remove(nexthop)
 
     # What the caller does
 
@@ -94,7 +93,7 @@ class Machine(RuleBasedStateMachine):
             self.scheduler.open(attempt, list(groups.items()), self.now)
         else:
             self.scheduler.begin(attempt, self.now)
-            named = [Group(attempt, name, recipients) for name, recipients in groups.items()]
+            named = [Entry(attempt, name, recipients) for name, recipients in groups.items()]
             self.loading.append((attempt, named, len(named) == 1))
         return True
 
@@ -110,40 +109,40 @@ class Machine(RuleBasedStateMachine):
         return True
 
     def start(self) -> bool:
-        group = self.scheduler.next_job(self.now)
-        if group is None:
+        entry = self.scheduler.next_job(self.now)
+        if entry is None:
             return False
-        assert len(group.recipients) <= LIMITS.recipients
-        assert group.attempt.message not in self.held
-        self.flying.append(group)
-        self.starts[group.nexthop].append(self.now)
+        assert len(entry.recipients) <= LIMITS.recipients
+        assert entry.attempt.message not in self.held
+        self.flying.append(entry)
+        self.starts[entry.nexthop].append(self.now)
         return True
 
-    def done(self, group: Group, offset: int, fate: str) -> None:
-        message = group.attempt.message
+    def done(self, entry: Entry, offset: int, fate: str) -> None:
+        message = entry.attempt.message
         assert (message, offset) not in self.disk.fate
         self.disk.fate[message, offset] = fate
         del self.disk.left[message][offset]
-        group.attempt.left -= 1
+        entry.attempt.left -= 1
 
-    def report(self, group: Group, letters: str, host_failed: bool) -> None:
-        self.flying.remove(group)
+    def report(self, entry: Entry, letters: str, host_failed: bool) -> None:
+        self.flying.remove(entry)
         deferred = 0
-        for (offset, _), letter in zip(group.recipients, letters, strict=True):
-            if letter == "Z" and self.now > group.attempt.expires:
+        for (offset, _), letter in zip(entry.recipients, letters, strict=True):
+            if letter == "Z" and self.now > entry.attempt.expires:
                 letter = "D"
             if letter == "Z":
                 deferred += 1
             else:
-                self.done(group, offset, letter)
-        self.scheduler.ended(group, deferred, host_failed, self.now)
+                self.done(entry, offset, letter)
+        self.scheduler.ended(entry, deferred, host_failed, self.now)
 
     def settle(self) -> None:
         while self.expiring:
-            group = self.expiring.pop()
-            for offset, _ in group.recipients:
-                self.done(group, offset, "D")
-            self.scheduler.settled(group, self.now)
+            entry = self.expiring.pop()
+            for offset, _ in entry.recipients:
+                self.done(entry, offset, "D")
+            self.scheduler.settled(entry, self.now)
 
     # Rules
 
@@ -178,11 +177,11 @@ class Machine(RuleBasedStateMachine):
     @rule(data=st.data())
     def land(self, data: st.DataObject) -> None:
         if self.flying:
-            group = data.draw(st.sampled_from(self.flying))
+            entry = data.draw(st.sampled_from(self.flying))
             host_failed = data.draw(st.booleans())
-            size = len(group.recipients)
+            size = len(entry.recipients)
             letters = "Z" * size if host_failed else data.draw(st.text("KZD", min_size=size, max_size=size))
-            self.report(group, letters, host_failed)
+            self.report(entry, letters, host_failed)
             self.settle()
 
     @rule()
@@ -206,10 +205,9 @@ class Machine(RuleBasedStateMachine):
     @rule()
     def watch(self) -> None:
         """The watchdog's round: what is past its lifetime is given up, and nothing that is left has no cause."""
-        for destination in list(self.scheduler.destinations.values()):
-            self.scheduler.give_up(destination, self.now)
+        self.scheduler.expire_all(self.now)
         self.settle()
-        explaining = Explaining(b"remote", self.scheduler)
+        explaining = Explainer(b"remote", self.scheduler)
         for message, left in self.disk.left.items():
             if left and message not in self.held:
                 stamp = self.disk.due[message]
@@ -219,12 +217,12 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def limits_hold(self) -> None:
-        assert self.scheduler.running == sum(len(group.recipients) for group in self.flying)
-        assert self.scheduler.running <= self.settings.concurrency
+        assert self.scheduler.in_flight == sum(len(entry.recipients) for entry in self.flying)
+        assert self.scheduler.in_flight <= self.settings.concurrency
         assert self.scheduler.active <= self.settings.active
         jobs: dict[bytes, int] = defaultdict(int)
-        for group in self.flying:
-            jobs[group.nexthop] += 1
+        for entry in self.flying:
+            jobs[entry.nexthop] += 1
         assert all(count <= LIMITS.most for count in jobs.values())
 
     @invariant()
@@ -241,8 +239,8 @@ class Machine(RuleBasedStateMachine):
             while self.load_on() or self.load() or self.start():
                 self.settle()
             self.settle()
-            for group in list(self.flying):
-                self.report(group, "K" * len(group.recipients), False)
+            for entry in list(self.flying):
+                self.report(entry, "K" * len(entry.recipients), False)
             if not any(self.disk.left.values()):
                 break
             due = self.scheduler.next_time(self.now)

@@ -1,9 +1,8 @@
 """The scheduler with a caller in memory: it loads what is let in, and deferred mail is due after RETRY seconds."""
 
-from queue_send.attempt import Attempt, Group
-from queue_send.destination import Destination, Limits
-from queue_send.events import Settings
-from queue_send.scheduler import Scheduler
+from queue_send.scheduler.limits import Limits
+from queue_send.scheduler.model import Attempt, Entry, Settings
+from support.send.driven import Driven
 
 LIFETIME = 604800
 RETRY = 1000
@@ -14,7 +13,7 @@ class Recorder:
     """Events, and a caller that loads what is let in: messages are (nexthop, recipients) each."""
 
     def __init__(self, settings: Settings = SETTINGS) -> None:
-        self.scheduler = Scheduler(settings, self)
+        self.scheduler = Driven(settings, self)
         self.messages: dict[int, list[tuple[bytes, int]]] = {}
         self.waiting: list[int] = []
         self._due: dict[int, int] = {}
@@ -30,13 +29,13 @@ class Recorder:
     def withdrawn(self, attempt: Attempt) -> None:
         pass
 
-    def expired(self, group: Group) -> None:
+    def expired(self, entry: Entry) -> None:
         raise AssertionError("nothing expires here")
 
-    def died(self, destination: Destination) -> None:
+    def died(self, nexthop: bytes) -> None:
         pass
 
-    def revived(self, destination: Destination) -> None:
+    def revived(self, nexthop: bytes) -> None:
         pass
 
     def send(self, *groups: tuple[bytes, int]) -> int:
@@ -46,7 +45,7 @@ class Recorder:
         self.scheduler.arrived(message)
         return message
 
-    def start(self, now: float) -> list[Group]:
+    def start(self, now: float) -> list[Entry]:
         """Load and start whatever may."""
         started = []
         turns = 2  # Where there was nothing twice: what one turn wakes, the next one loads.
@@ -54,10 +53,10 @@ class Recorder:
             found = self.scheduler.next_load(now)
             if found is not None:
                 self._load(*found, now)
-            group = self.scheduler.next_job(now)
-            if group is not None:
-                started.append(group)
-            turns = turns - 1 if found is None and group is None else 2
+            entry = self.scheduler.next_job(now)
+            if entry is not None:
+                started.append(entry)
+            turns = turns - 1 if found is None and entry is None else 2
         return started
 
     def _load(self, message: int, stamp: int | None, now: float) -> None:
@@ -67,12 +66,12 @@ class Recorder:
         else:
             self.scheduler.open(Attempt(message, b"", int(now), int(now) + LIFETIME), groups, now)
 
-    def end(self, group: Group, now: float, good: bool = True) -> None:
+    def end(self, entry: Entry, now: float, good: bool = True) -> None:
         """A job is over; all of it is done, or the host was not there."""
         if good:
-            group.attempt.left -= len(group.recipients)
-            name = group.nexthop
-            self.messages[group.attempt.message] = [
-                kept for kept in self.messages[group.attempt.message] if kept[0] != name
+            entry.attempt.left -= len(entry.recipients)
+            name = entry.nexthop
+            self.messages[entry.attempt.message] = [
+                kept for kept in self.messages[entry.attempt.message] if kept[0] != name
             ]
-        self.scheduler.ended(group, 0 if good else len(group.recipients), not good, now)
+        self.scheduler.ended(entry, 0 if good else len(entry.recipients), not good, now)

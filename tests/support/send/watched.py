@@ -2,16 +2,13 @@
 
 from collections.abc import Iterator
 
-from queue_send.alerts import Alerts
-from queue_send.attempt import Attempt, Group
-from queue_send.destination import Destination, Limits
-from queue_send.events import Settings
-from queue_send.explaining import Explaining
-from queue_send.overdue import Dates, Rule
-from queue_send.patrol import Patrol
-from queue_send.retry import QUADRATIC, SKIP_REMOTE, next_attempt, within_lifetime
-from queue_send.scheduler import Scheduler
+from queue_send.admin.queries import Explainer
+from queue_send.admin.watchdog import AlertLimit, Dates, OverdueRule, OverdueSearch
+from queue_send.scheduler.limits import Limits
+from queue_send.scheduler.model import Attempt, Entry, Settings
+from queue_send.scheduler.retry import QUADRATIC, SKIP_REMOTE, next_attempt, within_lifetime
 from queue_wire.admin.cause import Cause
+from support.send.driven import Driven
 from support.send.limited import limited
 
 START = 1_000_000_000
@@ -19,7 +16,7 @@ LIFETIME = 604800
 FLIGHT = 21600.0
 SETTINGS = Settings(
     concurrency=20, active=100,
-    limits=Limits(initial=2, most=2, cohorts=1), named=limited(rates=b"rated:1/86400\n"),
+    limits=Limits(initial=2, most=2, cohorts=1), table=limited(rates=b"rated:1/86400\n"),
 )  # fmt: skip
 
 
@@ -28,16 +25,16 @@ class Watched:
 
     def __init__(self, settings: Settings = SETTINGS) -> None:
         self.now = float(START)
-        self.scheduler = Scheduler(settings, self)
-        self.explaining = Explaining(b"remote", self.scheduler)
+        self.scheduler = Driven(settings, self)
+        self.explaining = Explainer(b"remote", self.scheduler)
         self.disk: dict[int, tuple[Dates, list[bytes]]] = {}
-        self.flying: list[Group] = []
+        self.flying: list[Entry] = []
         self.failed: list[tuple[int, bytes]] = []
         self.told: list[tuple[int, bytes, bool]] = []
         self.looks = 0
-        self.limiter = Alerts()
-        rule = Rule(QUADRATIC, SKIP_REMOTE, START)
-        self.patrol = Patrol("remote", self.scheduler, rule, FLIGHT, self.look, self.limiter, self.alert)
+        self.limiter = AlertLimit()
+        rule = OverdueRule(QUADRATIC, SKIP_REMOTE, START)
+        self.patrol = OverdueSearch("remote", self.scheduler, rule, FLIGHT, self.look, self.limiter, self.alert)
 
     # The scheduler's events.
 
@@ -54,16 +51,16 @@ class Watched:
     def withdrawn(self, attempt: Attempt) -> None:
         pass
 
-    def expired(self, group: Group) -> None:
-        self.failed.append((group.attempt.message, group.nexthop))
-        group.attempt.left -= len(group.recipients)
-        self.disk[group.attempt.message][1].remove(group.nexthop)
-        self.scheduler.settled(group, self.now)
+    def expired(self, entry: Entry) -> None:
+        self.failed.append((entry.attempt.message, entry.nexthop))
+        entry.attempt.left -= len(entry.recipients)
+        self.disk[entry.attempt.message][1].remove(entry.nexthop)
+        self.scheduler.settled(entry, self.now)
 
-    def died(self, destination: Destination) -> None:
+    def died(self, nexthop: bytes) -> None:
         pass
 
-    def revived(self, destination: Destination) -> None:
+    def revived(self, nexthop: bytes) -> None:
         pass
 
     # What the test does.
@@ -81,9 +78,9 @@ class Watched:
     def start(self) -> None:
         """Load and start whatever may be."""
         while True:
-            loaded, group = self._load(), self.scheduler.next_job(self.now)
-            if group is not None:
-                self.flying.append(group)
+            loaded, entry = self._load(), self.scheduler.next_job(self.now)
+            if entry is not None:
+                self.flying.append(entry)
             elif not loaded:
                 return
 
@@ -99,13 +96,13 @@ class Watched:
         self.scheduler.open(attempt, [(name, [(0, b"x@" + name)]) for name in nexthops], self.now)
         return True
 
-    def end(self, group: Group, good: bool) -> None:
+    def end(self, entry: Entry, good: bool) -> None:
         """A report: delivered, or no host there."""
-        self.flying.remove(group)
+        self.flying.remove(entry)
         if good:
-            group.attempt.left -= len(group.recipients)
-            self.disk[group.attempt.message][1].remove(group.nexthop)
-        self.scheduler.ended(group, 0 if good else len(group.recipients), not good, self.now)
+            entry.attempt.left -= len(entry.recipients)
+            self.disk[entry.attempt.message][1].remove(entry.nexthop)
+        self.scheduler.ended(entry, 0 if good else len(entry.recipients), not good, self.now)
 
     def look(self, message: int, stamp: int | None) -> Dates | None:
         self.looks += 1
@@ -117,11 +114,10 @@ class Watched:
 
     def steps(self) -> Iterator[None]:
         """A round of the patrol, in its pieces."""
+        self.scheduler.expire_all(self.now)
         if self.limiter.begin(self.now):
             yield from self.patrol.round(self.flying, b"", self.now)
             self.others = self.limiter.end(self.now)
-        else:
-            yield from self.patrol.quiet_round(self.now)
 
     def patrols(self) -> list[tuple[int, bytes, bool]]:
         """Make a round; return what it told."""

@@ -1,0 +1,1 @@
+"""The administrator's side of queue-send: the admin socket, orders, queries, the watchdog."""

@@ -1,0 +1,270 @@
+"""Carries out the orders of queuectl: hold, release, requeue, delete, bounce, flush, probe.
+
+An order is on the disk, synced, before it is answered, and before it has any effect. hold, delete and bounce are marks
+in hold/ (queue_base.marks); Messages carries the last two out when nothing of the message is in flight, in this run or,
+after a crash, in the next one. The line in the log comes before the mark, so that a crash leaves no mark without a
+line; if the disk refuses the mark, another line takes it back.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from queue_base import marks
+from queue_base.durable import Commit
+from queue_base.errors import reason as why
+from queue_send.clock import Clock
+from queue_send.config import ConfigFiles
+from queue_send.disk_retry import DiskRetry
+from queue_send.log import Log
+from queue_send.messages import Messages
+from queue_send.peers import Cleaner
+from queue_wire import logline
+from queue_wire.admin import socket as wire
+from queue_wire.admin.socket import GONE, NEWS, TROUBLE, Note, Reply, Request
+from queue_wire.control.destinationlimits import choose_way
+from queue_wire.errors import FormatError
+from queue_wire.ids import pack_long_id, unpack_long_id
+
+Answer = Callable[[Reply], None]
+
+
+@dataclass
+class Selected:
+    """The messages that a request names by their long ids, each once, and the notes of the reply."""
+
+    messages: list[int] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+    _names: dict[int, str] = field(default_factory=dict)
+
+    def add(self, message: int, name: str) -> None:
+        """Adds a message with the long id by which it was named."""
+        if message not in self._names:
+            self._names[message] = name
+            self.messages.append(message)
+
+    def note(self, letter: bytes, message: int, text: str) -> None:
+        """Adds a note about a message."""
+        self.notes.append(Note(letter, f"{self._names[message]}: {text}".encode()))
+
+
+def select_messages(names: list[bytes], birth_of: Callable[[int], int | None]) -> Selected:
+    """Returns the messages with these long ids. A later message of the same number is not selected.
+
+    `birth_of` returns the birth of a message in microseconds, None if there is none; it may raise OSError.
+    """
+    selected = Selected()
+    for each in names:
+        name = each.decode("ascii", "replace")
+        try:
+            message, birth = unpack_long_id(name)
+            found = birth_of(message)
+        except (FormatError, OSError) as error:
+            selected.notes.append(Note(TROUBLE, f"{name}: {error}".encode("utf-8", "replace")))
+            continue
+        if birth is None or found is None or found != birth:
+            selected.notes.append(Note(GONE, f"{name}: no such message".encode("utf-8", "replace")))
+        else:
+            selected.add(message, name)
+    return selected
+
+
+class Orders:
+    """The orders that change messages. `rescan` has queue-todo look through todo/."""
+
+    def __init__(
+        self,
+        messages: Messages,
+        cleaner: Cleaner,
+        log: Log,
+        clock: Clock,
+        config: ConfigFiles,
+        retry: DiskRetry,
+        rescan: Callable[[], None],
+    ) -> None:
+        self._messages = messages
+        self._store = messages.store
+        self._layout = messages.store.layout
+        self._bouncer = messages.bouncer
+        self._cleaner = cleaner
+        self._log = log
+        self._clock = clock
+        self._config = config
+        self._retry = retry
+        self._rescan = rescan
+
+    def carry_out(self, request: Request, answer: Answer, now: float) -> None:
+        """Carries out a request; `answer` is called with the reply, perhaps later."""
+        if request.command == wire.PROBE:
+            answer(self._probe(request.names, now))
+            return
+        selected = select_messages(request.names, self._birth_of)
+        if request.command == wire.FLUSH:
+            answer(self._flush(selected))
+        elif request.command == wire.RELEASE:
+            self._release(selected, answer)
+        elif request.command == wire.REQUEUE:
+            self._requeue(selected, answer, now)
+        else:
+            orders = {wire.DELETE: marks.DELETED, wire.BOUNCE: marks.RETURNED}
+            reason = orders.get(request.command) or marks.clean_reason(request.reason)
+            self._mark(selected, reason, answer)
+
+    def _birth_of(self, message: int) -> int | None:
+        """Returns the birth of a message that has not ended."""
+        return None if self._cleaner.holds(message) else marks.birth_of(self._layout, message)
+
+    def _probe(self, domains: list[bytes], now: float) -> Reply:
+        for domain in domains:
+            way = choose_way(self._config.current.routes, self._config.current.lines, domain.lower())
+            self._messages.channels["remote"].scheduler.probe(way.name, now)
+        return Reply(0, [])
+
+    def _flush(self, selected: Selected) -> Reply:
+        messages = self._messages
+        free = self._those(selected.messages, self._store.may_be_tried, selected)
+        return Reply(sum(messages.wake(message) for message in free), selected.notes)
+
+    @staticmethod
+    def _those(some: list[int], wanted: Callable[[int], bool], selected: Selected) -> list[int]:
+        """Returns the messages that are wanted; adds a note about each of which the disk refuses to say so."""
+        found = []
+        for message in some:
+            try:
+                if wanted(message):
+                    found.append(message)
+            except OSError as error:
+                selected.note(TROUBLE, message, f"unable to look at {error.filename or 'it'}: {why(error)}")
+        return found
+
+    def _change(
+        self,
+        messages: list[int],
+        notes: list[Note],
+        answer: Answer,
+        work: Callable[[int, Commit], None],
+        then: Callable[[int], None],
+        refused: Callable[[int], None] = lambda message: None,
+    ) -> None:
+        """Has the disk thread do `work` for the messages (Messages.change), then answers."""
+        if not messages:
+            answer(Reply(0, notes))
+            return
+
+        def done(count: int, trouble: str) -> None:
+            if trouble:
+                notes.append(Note(TROUBLE, trouble.encode("utf-8", "replace")))
+            answer(Reply(count, notes))
+
+        self._messages.change(messages, work, done, then, refused)
+
+    def _free(self, selected: Selected) -> list[int]:
+        """Returns the selected messages that the disk thread does not change; adds a note about the others."""
+        for message in selected.messages:
+            if self._messages.is_changing(message):
+                selected.note(TROUBLE, message, "another command is changing it; try again")
+        return [message for message in selected.messages if not self._messages.is_changing(message)]
+
+    def _mark(self, selected: Selected, reason: bytes, answer: Answer) -> None:
+        work = self._those(self._free(selected), lambda message: self._may_mark(message, reason, selected), selected)
+
+        def write(message: int, commit: Commit) -> None:
+            marks.mark(self._layout, message, reason, commit)
+
+        def then(message: int) -> None:
+            self._messages.hold(message, reason)
+
+        def refused(message: int) -> None:
+            if message not in self._store.held:
+                self._log.put(logline.release_message(message))
+
+        for message in work:
+            self._log.put(logline.hold_message(message, reason))
+        self._change(work, selected.notes, answer, write, then, refused)
+
+    def _may_mark(self, message: int, reason: bytes, selected: Selected) -> bool:
+        given = self._messages.order_of(message)
+        if given == reason or (message in self._store.held and reason not in marks.ORDERS):
+            if given == reason:
+                self._messages.carry_out_order(message, self._clock.now())
+            elif given is not None:
+                selected.note(TROUBLE, message, given.decode())
+            return False
+        if reason != marks.DELETED:
+            if self._bouncer.holds(message):
+                selected.note(NEWS, message, "nothing is left of it but its bounce, which is on its way")
+                return False
+            if reason == marks.RETURNED and marks.is_marked(self._layout, "corrupt", message):
+                selected.note(TROUBLE, message, "it is corrupt and cannot be bounced; release or delete it")
+                return False
+        elif not self._bouncer.drop(message):
+            selected.note(TROUBLE, message, "its bounce is being injected")
+            return False
+        return True
+
+    def _release(self, selected: Selected, answer: Answer) -> None:
+        free = [message for message in self._free(selected) if not self._messages.is_returning(message)]
+
+        def has_mark(message: int) -> bool:
+            return any(marks.is_marked(self._layout, kind, message) for kind in marks.KINDS)
+
+        work = self._those(free, has_mark, selected)
+        reasons = {message: self._reason_of(message) for message in work}
+
+        def write(message: int, commit: Commit) -> None:
+            marks.unmark(self._layout, message, commit)
+
+        def then(message: int) -> None:
+            self._messages.release(message)
+            self._go_on(message)
+
+        def refused(message: int) -> None:
+            self._log.put(reasons[message])
+
+        for message in work:
+            self._log.put(logline.release_message(message))
+        self._change(work, selected.notes, answer, write, then, refused)
+
+    def _go_on(self, message: int) -> None:
+        """Has a released message classified, or tried."""
+        try:
+            if self._store.is_waiting_in_todo(message):
+                self._rescan()
+            else:
+                self._messages.wake(message)
+        except OSError as error:
+            self._retry.later(("release", message), lambda now: self._go_on(message), error)
+
+    def _reason_of(self, message: int) -> bytes:
+        """Returns the log line for the mark that a message has."""
+        try:
+            reason = marks.read_mark(self._layout, message)
+        except OSError:
+            reason = b""
+        if reason is None:
+            return logline.corrupt_message(message, "its mark could not be removed")
+        return logline.hold_message(message, reason)
+
+    def _requeue(self, selected: Selected, answer: Answer, now: float) -> None:
+        birth = int((now + self._clock.ahead) * 1_000_000)
+
+        def may_change(message: int) -> bool:
+            if message in self._store.parked or self._store.is_waiting_in_todo(message):
+                selected.note(TROUBLE, message, "it is not classified, or corrupt, and cannot have a new birth")
+            elif self._messages.order_of(message) is not None or self._bouncer.holds(message):
+                selected.note(TROUBLE, message, "it is about to end")
+            else:
+                return True
+            return False
+
+        work = self._those(self._free(selected), may_change, selected)
+
+        def write(message: int, commit: Commit) -> None:
+            marks.give_birth(self._layout, message, birth, commit)
+
+        def then(message: int) -> None:
+            selected.note(NEWS, message, f"is {pack_long_id(message, birth)} now")
+            if message not in self._store.held:
+                self._messages.wake(message)
+                self._messages.withdraw(message, self._clock.now())
+
+        self._change(work, selected.notes, answer, write, then)

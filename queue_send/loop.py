@@ -1,0 +1,57 @@
+"""What every part of queue-send's loop shares: the part's interface, the time budget of a turn, and the shutdown."""
+
+import select
+import time
+from typing import Protocol
+
+from queue_send.log import Log
+
+TURN = 0.012  # Seconds of work in one turn of the loop. After that each part still does one small step.
+
+
+class Part(Protocol):
+    """A part of the loop. It registers what it waits for, then does a bounded amount of work; it never blocks."""
+
+    def prepare(self, poll: "select.poll", now: float) -> float:
+        """Registers descriptors; returns the seconds after which `run` has something to do in any case."""
+
+    def run(self, ready: dict[int, int], now: float) -> None:
+        """Does the work of one turn. `ready` are descriptors with their poll events."""
+
+
+class Turn:
+    """The time budget of a turn."""
+
+    def __init__(self) -> None:
+        self._ends = float("inf")
+
+    def begin(self) -> None:
+        """Begins a turn."""
+        self._ends = time.monotonic() + TURN
+
+    def until(self, seconds: float) -> float:
+        """Returns until when (time.monotonic) a part may work that has so many seconds in a turn.
+
+        A part does a step of at most a millisecond, then compares the time, and goes on in the next turn. So no user,
+        message or peer keeps the loop from the others.
+        """
+        return min(time.monotonic() + seconds, self._ends)
+
+
+class Shutdown:
+    """Whether queue-send is about to exit: nothing new is started, what is in flight is finished."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self.begun = False
+        self.peer_lost = False
+
+    def begin(self) -> None:
+        """TERM: exit when nothing is in flight."""
+        self.begun = True
+
+    def lose(self, peer: str) -> None:
+        """A peer is gone: logs an alert, and exits. The supervisor starts all programs again."""
+        self._log.alert(f"oh no! lost {peer} connection! dying...")
+        self.peer_lost = True
+        self.begun = True

@@ -1,0 +1,1 @@
+"""Mail of queue-send's own: bounces and delay notices (RFC 3464)."""

@@ -1,0 +1,223 @@
+"""Bounces: their text (RFC 3464), and the messages that have one to be sent.
+
+A bounce goes to the sender; a bounce of a bounce goes to doublebounceto, from `#@[]`; one that fails again is discarded
+with a line in the log (qmail-send(8)). Before a bounce is injected, the disk thread syncs the DONE marks.
+bounce/I is removed as soon as queue-enqueue has queued the bounce; a crash between the two sends the bounce once more,
+and nothing else does.
+
+A bounce whose files make no sense is parked, not tried again; one that the disk refuses is tried again; if the header
+of the message cannot be read, the bounce has none.
+
+The part for people begins with `Hi. This is the` and has one paragraph a recipient that begins with `<`, as QSBMF asks
+(cr.yp.to/proto/qsbmf.txt), so that mailing list programs understand it.
+"""
+
+import errno
+import os
+import re
+import select
+from collections.abc import Iterable, Iterator
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+from queue_base.disk_thread import DiskThread
+from queue_base.errors import reason
+from queue_base.home import Home
+from queue_base.layout import is_there
+from queue_send.clock import Clock
+from queue_send.config import ConfigFiles
+from queue_send.events import Corrupt, Done
+from queue_send.log import Log
+from queue_send.loop import Shutdown, Turn
+from queue_send.notify.dsn import Dsn, compose_dsn, token
+from queue_send.notify.enqueue import Notifier, OwnMail, Steps, Task
+from queue_send.scheduler.retry import AGAIN_AFTER
+from queue_send.store import Store
+from queue_wire import logline
+from queue_wire.address import DOUBLE_BOUNCE_SENDER, bounce_recipient
+from queue_wire.errors import FormatError
+
+AT_ONCE = 4  # Processes. Each syncs, and they share the disk with the mail.
+AGAIN_A_TURN = 200  # Bounces that one turn of the loop tries again.
+
+# Errors that no later try will change: the record of failures, or info/, cannot be read.
+LASTING = {errno.ENOENT, errno.EFBIG, errno.EISDIR, errno.ELOOP, errno.ENXIO}
+# Errors that pass by themselves. For a header that cannot be read for another reason a bounce does not wait.
+PASSING = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR}
+
+# The lookbehind comes after the first digit, because a pattern that begins with a digit is searched for faster.
+_STATUS = re.compile(rb"([45](?<![\d.].)\.\d{1,3}\.\d{1,3})(?![\d.])", re.DOTALL)
+
+
+class BounceFacts(NamedTuple):
+    """The contents of a bounce. Times are in seconds since the epoch; `unique` is for its Message-ID and boundary.
+
+    `failures` are (recipient, text), taken one by one, so that they need not be in memory.
+    """
+
+    me: bytes
+    bouncefrom: bytes
+    recipient: bytes
+    sender: bytes
+    failures: Iterable[tuple[bytes, bytes]]
+    header: bytes
+    birth: int
+    now: int
+    unique: str
+
+
+def compose_bounce(facts: BounceFacts) -> bytes:
+    """Returns the bounce as a message with LF line ends."""
+    return b"".join(compose_steps(facts))
+
+
+def compose_steps(facts: BounceFacts) -> Iterator[bytes]:
+    """Yields the bounce in pieces, as compose_dsn does."""
+    report = Dsn(
+        me=facts.me,
+        bouncefrom=facts.bouncefrom,
+        recipient=facts.recipient,
+        subject=b"failure notice",
+        greeting=_greeting(facts),
+        action=b"failed",
+        status=_STATUS,
+        default=b"5.0.0",
+        words=b"",
+        more=b"",
+        recipients=facts.failures,
+        header=facts.header,
+        birth=facts.birth,
+        now=facts.now,
+        unique=facts.unique,
+    )
+    return compose_dsn(report)
+
+
+def _greeting(facts: BounceFacts) -> list[bytes]:
+    first = b"Hi. This is the queue-send program at %s." % token(facts.me)
+    if not facts.sender:
+        return [first, b"A bounce could not be delivered to the address below, so it comes to you."]
+    return [
+        first,
+        b"Your message could not be delivered to the addresses below. This is final:",
+        b"nobody will try them again. The reason stands under each address.",
+    ]
+
+
+class Bouncer(Notifier):
+    """A part of the loop: bounces to be injected, being injected, and to be tried again."""
+
+    def __init__(
+        self,
+        home: Home,
+        store: Store,
+        log: Log,
+        clock: Clock,
+        config: ConfigFiles,
+        disk: DiskThread,
+        turn: Turn,
+        shutdown: Shutdown,
+    ) -> None:
+        super().__init__(home, log, turn, shutdown, AT_ONCE)
+        self._store = store
+        self._clock = clock
+        self._config = config
+        self._disk = disk
+        self._again: list[tuple[float, Task]] = []
+
+    def accept(self, message: int) -> bool:
+        """Takes a message without recipients left, if it has failures; returns whether it has. Raises OSError."""
+        if not is_there(self._store.layout.bounce(message)):
+            return False
+        self._accept(message)
+        return True
+
+    def again_at(self, message: int) -> float | None:
+        """Returns when a bounce that could not be injected is tried again; None for any other."""
+        times = (again for again, task in self._again if task[0] == message and self._is_current(task))
+        return next(times, None)
+
+    def prepare(self, poll: "select.poll", now: float) -> float:
+        """Waits as every Notifier does, and for the next bounce that is to be tried again."""
+        wait = super().prepare(poll, now)
+        return min(wait, max(0.0, self._again[0][0] - now)) if self._again and not self._shutdown.begun else wait
+
+    def run(self, ready: dict[int, int], now: float) -> None:
+        """One turn."""
+        for _ in range(AGAIN_A_TURN):
+            if self._again and self._again[0][0] <= now:
+                self._waiting.append(heappop(self._again)[1])
+        super().run(ready, now)
+
+    def _make_ready(self, task: Task) -> None:
+        message = task[0]
+
+        def synced(trouble: OSError | None) -> None:
+            if trouble is not None and self._is_current(task):
+                self._failed(message, f"{trouble.filename or ''} {reason(trouble)}".strip(), self._clock.now())
+                self._readying -= 1
+            else:
+                self._is_ready(task)
+
+        self._disk.submit(lambda: self._store.sync_marks(message), synced)
+
+    def _failed(self, message: int, why: str, now: float) -> None:
+        self._log.warning(f"trouble injecting bounce message of msg {message}: {why}; will try later")
+        heappush(self._again, (now + AGAIN_AFTER, self._tasks[message]))
+
+    def _unreadable(self, message: int, why: str) -> None:
+        del self._tasks[message]
+        self._events.append(Corrupt(message, why))
+
+    def _compose(self, message: int, now: float) -> Steps:
+        """Reads the failures of a message, composes their bounce. Raises OSError, FormatError."""
+        try:
+            sender, birth = self._store.load(message)
+            failures = yield from self._store.failures(message)
+        except OSError as error:
+            if error.errno not in LASTING:
+                raise
+            raise FormatError(f"{error.filename or f'bounce/{message}'}: {reason(error)}") from error
+        if failures is None:
+            # A crash has left a piece of a failure that was never synced.
+            self._over(message)
+            return None
+        if sender == DOUBLE_BOUNCE_SENDER:
+            self._log.put(logline.triple_bounce(message))
+            self._over(message)
+            return None
+        controls = self._config.current
+        bouncer, recipient = b"", bounce_recipient(sender)
+        if not recipient:
+            bouncer, recipient = DOUBLE_BOUNCE_SENDER, controls.doublebounceto
+        header, date = self._header(message), self._clock.to_disk(int(now))
+        unique = f"{date}.{message}.{os.getpid()}.bounce"
+        facts = BounceFacts(
+            controls.me, controls.bouncefrom, recipient, sender, failures, header, birth, date, unique
+        )
+        return OwnMail(compose_steps(facts), bouncer, recipient)
+
+    def _header(self, message: int) -> bytes:
+        try:
+            return self._store.header(message)
+        except OSError as error:
+            if error.errno in PASSING:
+                raise
+            return b""
+
+    def _log_sent(self, message: int, pid: int) -> None:
+        self._log.put(logline.bounce_message(message, pid))
+
+    def _sent(self, message: int) -> None:
+        self._over(message)
+
+    def _over(self, message: int) -> None:
+        """The bounce is queued, or there is none: removes bounce/I. The message ends."""
+        self._tasks.pop(message, None)
+        self._log.flush()
+        path = self._store.layout.bounce(message)
+        try:
+            self._store.drop(path)
+        except OSError as error:
+            self._log.warning(f"unable to remove {path}: {reason(error)}; queue-clean will")
+        self._events.append(Done(message))

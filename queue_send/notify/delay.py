@@ -1,0 +1,251 @@
+"""Delay notices: their text (RFC 3464, `Action: delayed`), and the messages that have one to be sent.
+
+A sender is told once, at each age in control/delaywarning, that a message is still queued. A deferral makes a notice
+due, with an attempt or without one. The time of the last notice is the mtime of mess/B/I. It is set as soon as
+queue-enqueue has queued the notice; a crash between the two repeats the notice. A notice that cannot be sent is
+dropped, and the next deferral tries again: so nothing is kept for waiting messages. Of messages in flight the texts of
+their deferrals are kept, TEXTS_MOST bytes in all.
+
+There is no notice about mail from `<>` or `#@[]`, which nobody waits for, nor about held or parked messages.
+
+The text does not begin with `Hi. This is the`: mailing list programs would take it for a bounce (QSBMF).
+"""
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from email.utils import formatdate
+from itertools import chain
+from typing import NamedTuple
+
+from queue_base.errors import reason
+from queue_base.home import Home
+from queue_send.clock import Clock
+from queue_send.config import ConfigFiles
+from queue_send.events import Done
+from queue_send.log import Log
+from queue_send.loop import Shutdown, Turn
+from queue_send.notify.delay_ages import is_notice_due
+from queue_send.notify.dsn import Dsn, compose_dsn, token
+from queue_send.notify.enqueue import Notifier, OwnMail, Steps
+from queue_send.scheduler.model import Attempt
+from queue_send.scheduler.retry import AGAIN_AFTER
+from queue_send.store import Store
+from queue_wire import logline
+from queue_wire.address import DOUBLE_BOUNCE_SENDER, bounce_recipient, strip_prepend
+from queue_wire.failures import clean_text
+
+AT_ONCE = 1  # Processes. Notices must not slow down mail and bounces.
+WAITING_MOST = 1000  # Messages. A later deferral of the others tries again.
+TEXTS_MOST = 4_000_000  # Bytes of texts,
+TEXTS_OF_ONE = 600_000  # and of texts of one message. Its notice would hold little more.
+_CHANNELS = ("local", "remote")
+
+SUBJECT = b"Delayed Mail (still being retried)"  # Postfix's, which filters recognize.
+_UNKNOWN = b"No delivery to it has succeeded so far."
+# As in bounce.py, but a status that begins with 5 would be final.
+_STATUS = re.compile(rb"(4(?<![\d.].)\.\d{1,3}\.\d{1,3})(?![\d.])", re.DOTALL)
+
+
+class DelayFacts(NamedTuple):
+    """The contents of a delay notice. Times are in seconds since the epoch; `until` is the end of the lifetime.
+
+    `recipients` are those that are left, as in dsn.py: (address, text of the last attempt), or None. `recipient` gets
+    the notice; `unique` is for its Message-ID and boundary.
+    """
+
+    me: bytes
+    bouncefrom: bytes
+    recipient: bytes
+    recipients: Iterable[tuple[bytes, bytes] | None]
+    header: bytes
+    birth: int
+    until: int
+    now: int
+    unique: str
+
+
+def compose_notice(facts: DelayFacts) -> Iterator[bytes]:
+    """Yields the notice as a message with LF line ends, in pieces, as compose_dsn does."""
+    until = formatdate(facts.until).encode()
+    report = Dsn(
+        me=facts.me,
+        bouncefrom=facts.bouncefrom,
+        recipient=facts.recipient,
+        subject=SUBJECT,
+        greeting=[
+            b"This is the queue-send program at %s." % token(facts.me),
+            b"Your message has not been delivered to the addresses below yet. This is only a",
+            b"warning: you need not send it again. It will be tried until",
+            b"%s. The last reason, if it is known, stands under each address." % until,
+        ],
+        action=b"delayed",
+        status=_STATUS,
+        default=b"4.0.0",
+        words=_UNKNOWN,
+        # RFC 3464, section 2.3.9.
+        more=b"Will-Retry-Until: %s\n" % until,
+        # As in bounces: an empty line in an address would begin another paragraph.
+        recipients=(
+            None if pair is None else (pair[0].replace(b"\n", b"_"), pair[1]) for pair in facts.recipients
+        ),
+        header=facts.header,
+        birth=facts.birth,
+        now=facts.now,
+        unique=facts.unique,
+    )
+    return compose_dsn(report)
+
+
+class Delays(Notifier):
+    """A part of the loop: notices to be injected and being injected."""
+
+    def __init__(
+        self,
+        home: Home,
+        store: Store,
+        log: Log,
+        clock: Clock,
+        config: ConfigFiles,
+        turn: Turn,
+        shutdown: Shutdown,
+    ) -> None:
+        super().__init__(home, log, turn, shutdown, AT_ONCE)
+        self._store = store
+        self._clock = clock
+        self._config = config
+        # Of messages in flight: by recipient, the text of its deferral.
+        self._texts: dict[int, dict[bytes, bytes]] = {}
+        self._sizes: dict[int, int] = {}  # Bytes of the texts of each message.
+        self._room = TEXTS_MOST
+        # When the notice of a message was composed: it says what was true then.
+        self._composed: dict[int, int] = {}
+        # The time of the last notice of messages whose mess/B/I could not be changed.
+        self._unwritten: dict[int, int] = {}
+        self._ended: set[int] = set()
+        self._rest_until = 0.0
+
+    def keep_text(self, attempt: Attempt, recipient: bytes, text: bytes, now: float) -> None:
+        """Keeps the text of a deferral, if a notice about the message is due."""
+        held = self._sizes.get(attempt.message, 0)
+        if self._room <= 0 or held >= TEXTS_OF_ONE or not self._wanted(attempt, now):
+            return
+        text = clean_text(text)
+        self._texts.setdefault(attempt.message, {})[recipient] = text
+        self._sizes[attempt.message] = held + len(recipient) + len(text)
+        self._room -= len(recipient) + len(text)
+
+    def deferred(self, attempt: Attempt, now: float) -> None:
+        """A message waits for its next attempt: takes it, if a notice is due."""
+        if len(self._tasks) < WAITING_MOST and now >= self._rest_until and self._wanted(attempt, now):
+            self._accept(attempt.message)
+        if not self.holds(attempt.message):
+            self.forget(attempt.message)
+
+    def forget(self, message: int) -> None:
+        """Drops the texts of a message."""
+        self._texts.pop(message, None)
+        self._room += self._sizes.pop(message, 0)
+
+    def release(self, message: int) -> bool:
+        """Drops the notice of a message that ends; returns False if queue-enqueue has it already: Done follows then."""
+        if not self.drop(message):
+            self._ended.add(message)
+            return False
+        self.forget(message)
+        self._composed.pop(message, None)
+        self._unwritten.pop(message, None)
+        return True
+
+    def _wanted(self, attempt: Attempt, now: float) -> bool:
+        ages = self._config.current.delaywarning
+        if not ages or now < attempt.birth + ages[0] or now >= attempt.expires or self.holds(attempt.message):
+            return False
+        if attempt.sender in (b"", DOUBLE_BOUNCE_SENDER):
+            return False
+        return self._is_due(attempt.message, attempt.birth, int(now))
+
+    def _is_due(self, message: int, birth: int, now: int) -> bool:
+        try:
+            told = max(self._clock.from_disk(self._store.told(message)), self._unwritten.get(message, 0))
+        except OSError:
+            return False  # It cannot be delivered either; its next attempt will log why.
+        return is_notice_due(self._config.current.delaywarning, birth, told, now)
+
+    def _compose(self, message: int, now: float) -> Steps:
+        """Returns the notice; None if it is not due any more. Raises OSError, FormatError."""
+        texts = self._texts.get(message, {})
+        self.forget(message)
+        left, first = self._left(message), None
+        try:
+            sender, birth = self._store.load(message)
+        except FileNotFoundError:
+            left = iter(())  # It has ended.
+        for first in left:
+            if first is not None:
+                break
+            yield
+        clock = self._clock
+        since = clock.from_disk(birth) if first is not None else 0
+        if first is None or not self._store.may_be_tried(message) or not self._is_due(message, since, int(now)):
+            del self._tasks[message]
+            return None
+        yield
+        controls, date = self._config.current, clock.to_disk(int(now))
+        unique = f"{date}.{message}.{os.getpid()}.delay"
+        recipients = (None if each is None else (each, texts.pop(each, b"")) for each in chain([first], left))
+        recipient, until = bounce_recipient(sender), birth + controls.queuelifetime
+        header = self._store.header(message)
+        facts = DelayFacts(
+            controls.me, controls.bouncefrom, recipient, recipients, header, birth, until, date, unique
+        )
+        self._composed[message] = int(now)
+        return OwnMail(compose_notice(facts), b"", recipient)
+
+    def _left(self, message: int) -> Iterator[bytes | None]:
+        """Yields the recipients that are left on both channels, as people know them; None between pieces of work."""
+        for kind in _CHANNELS:
+            for recipient in self._store.left(message, kind):
+                if recipient is None:
+                    yield None
+                elif kind == "local":
+                    yield strip_prepend(recipient[1], self._config.current.virtualdomains)
+                else:
+                    yield recipient[1]
+
+    def _log_sent(self, message: int, pid: int) -> None:
+        self._log.put(logline.delay_message(message, pid))
+
+    def _sent(self, message: int) -> None:
+        when = self._composed.pop(message)
+        try:
+            told = self._clock.to_disk(when)
+            self._store.set_told(message, told)
+            kept = self._store.told(message) >= told
+        except OSError as error:
+            path = error.filename or self._store.layout.mess(message)
+            self._log.warning(f"unable to change {path}: {reason(error)}; after a restart the notice is repeated")
+            kept = False
+        if not kept:
+            self._unwritten[message] = when
+        self._over(message)
+
+    def _failed(self, message: int, why: str, now: float) -> None:
+        text = f"trouble injecting delay notice of msg {message}: {why}; will try after a later deferral"
+        self._log.warning(text)
+        self._rest_until = now + AGAIN_AFTER  # Most likely the disk is full.
+        self._composed.pop(message, None)
+        for waiting in [each for each in self._tasks if each != message]:
+            self.drop(waiting)
+            self.forget(waiting)
+        self._over(message)
+
+    def _unreadable(self, message: int, why: str) -> None:
+        self._over(message)  # Its next attempt finds the same, and parks it.
+
+    def _over(self, message: int) -> None:
+        self._tasks.pop(message, None)
+        self.forget(message)
+        if message in self._ended:
+            self._ended.discard(message)
+            self._events.append(Done(message))

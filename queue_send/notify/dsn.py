@@ -1,0 +1,207 @@
+"""A delivery status notification: an RFC 3464 report in three parts. Pure: values in, bytes out.
+
+1. text/plain for people: the greeting, then one paragraph a recipient that begins with `<`.
+2. message/delivery-status (RFC 3464), in ASCII; other addresses are encoded as RFC 6533 says.
+3. text/rfc822-headers: the header of the message (RFC 6522).
+
+bounce.py and delay.py give the contents.
+"""
+
+import re
+from collections.abc import Generator, Iterable, Iterator
+from email.utils import formatdate
+from typing import NamedTuple
+
+from queue_wire.failures import TEXT_MOST
+
+LINE_MOST = 900  # Bytes of foreign text in one line. RFC 5322 allows 998 with our own words.
+REASONS_MOST = 500_000  # Bytes of reasons in each of the two lists of a report.
+STEP = 20  # Recipients of one piece of work. One takes at most some 40 microseconds.
+PIECE_MOST = 65536  # Bytes of a piece of the report, or little more.
+LEFT_OUT = b"Reason left out."
+
+_REPLY = re.compile(rb"Remote host said: ([2345]\d\d[^\n]*)")
+_TOKEN = bytes(byte if byte > 32 and byte != 127 else ord("_") for byte in range(256))
+_PRINTED = bytes(byte if (byte >= 32 and byte != 127) or byte == 10 else ord(" ") for byte in range(256))
+
+
+class Dsn(NamedTuple):
+    """The contents of a report. Times are in seconds since the epoch; `unique` is for its Message-ID and boundary.
+
+    `recipients` are (address, text), the text empty if it is not known, or None if the next one takes time. Their
+    status code is what `status` finds in the text, else `default`; `words` replace an unknown text. `more` are fields
+    at the end of each block.
+    """
+
+    me: bytes
+    bouncefrom: bytes
+    recipient: bytes
+    subject: bytes
+    greeting: list[bytes]
+    action: bytes
+    status: re.Pattern[bytes]
+    default: bytes
+    words: bytes
+    more: bytes
+    recipients: Iterable[tuple[bytes, bytes] | None]
+    header: bytes
+    birth: int
+    now: int
+    unique: str
+
+
+def compose_dsn(facts: Dsn) -> Iterator[bytes]:
+    """Yield the report in pieces, some of them empty; between two of them lies work for STEP recipients at most.
+
+    Every address is in both lists, with its status. Each list has REASONS_MOST bytes of reasons; the addresses
+    after that stand without theirs, so that a host's long replies to many recipients make no huge report.
+    """
+    texts, statuses = _Pieces(), _Pieces()
+    statuses.add(_status_head(facts))
+    text_room = status_room = REASONS_MOST
+    left_out = 0
+    for number, pair in enumerate(facts.recipients):
+        if pair is not None:
+            recipient, reason = pair[0], pair[1][:TEXT_MOST]
+            shown = _readable(reason or facts.words) if text_room else b""
+            text_room = max(0, text_room - len(shown))
+            left_out += not text_room
+            texts.add(b"\n<%s>:\n%s\n" % (_readable(recipient), shown if text_room else LEFT_OUT))
+            said = _diagnostic(reason) if status_room and reason else b""
+            status_room = max(0, status_room - len(said))
+            statuses.add(_status_of(facts, recipient, reason, said if status_room else b""))
+        if pair is None or number % STEP == 0:
+            yield b""
+    greeting = _greeting(facts, left_out)
+    header = _clean_header(facts.header)
+    boundary = yield from _boundary(facts.unique, [greeting, *texts.take(), *statuses.take(), header])
+    yield _head(facts, boundary)
+    yield _part(boundary, b"text/plain; charset=utf-8") + greeting
+    yield from texts.take()
+    yield _part(boundary, b"message/delivery-status")
+    yield from statuses.take()
+    yield _part(boundary, b"text/rfc822-headers") + header + b"\n--%s--\n" % boundary
+
+
+class _Pieces:
+    """Text that grows: pieces of PIECE_MOST bytes, each of whole lines."""
+
+    def __init__(self) -> None:
+        self._whole: list[bytes] = []
+        self._parts: list[bytes] = []
+        self._held = 0
+
+    def add(self, text: bytes) -> None:
+        self._parts.append(text)
+        self._held += len(text)
+        if self._held >= PIECE_MOST:
+            self.take()
+
+    def take(self) -> list[bytes]:
+        """Return all pieces so far."""
+        if self._parts:
+            self._whole.append(b"".join(self._parts))
+            self._parts, self._held = [], 0
+        return self._whole
+
+
+def token(value: bytes) -> bytes:
+    """Return an address or host as it may stand in a header field: control characters become `_`, cut at LINE_MOST."""
+    return value[:LINE_MOST].translate(_TOKEN)
+
+
+def _head(facts: Dsn, boundary: bytes) -> bytes:
+    head = [
+        b"Date: " + formatdate(facts.now).encode(),
+        b"From: Mail Delivery System <%s>" % token(facts.bouncefrom),
+        b"To: <%s>" % token(facts.recipient) if facts.recipient else b"To: undisclosed-recipients:;",
+        b"Subject: " + facts.subject,
+        b"Message-ID: <%s@%s>" % (facts.unique.encode(), token(facts.me)),
+        b"Auto-Submitted: auto-replied",
+        b"MIME-Version: 1.0",
+        b"Content-Type: multipart/report; report-type=delivery-status;",
+        b'\tboundary="%s"' % boundary,
+        b"Content-Transfer-Encoding: 8bit",
+        b"",
+        b"This is a delivery report in MIME format (RFC 3464).",
+    ]
+    return b"\n".join(head) + b"\n"
+
+
+def _part(boundary: bytes, kind: bytes) -> bytes:
+    return b"\n--%s\nContent-Type: %s\nContent-Transfer-Encoding: 8bit\n\n" % (boundary, kind)
+
+
+def _greeting(facts: Dsn, left_out: int) -> bytes:
+    lines = list(facts.greeting)
+    if left_out:
+        lines.append(b"To keep this report short, the last %d addresses stand without their reasons." % left_out)
+    return b"\n".join(lines) + b"\n"
+
+
+def _status_head(facts: Dsn) -> bytes:
+    me, birth = _ascii(token(facts.me)), formatdate(facts.birth).encode()
+    return b"Reporting-MTA: dns; %s\nArrival-Date: %s\n" % (me, birth)
+
+
+def _status_of(facts: Dsn, recipient: bytes, reason: bytes, said: bytes) -> bytes:
+    """Return the fields for one recipient; Diagnostic-Code is left out where `said` is empty (RFC 3464 allows it)."""
+    found = facts.status.search(reason)
+    return b"\nFinal-Recipient: %s\nAction: %s\nStatus: %s\n%s%s" % (
+        _typed_address(recipient),
+        facts.action,
+        found[1] if found else facts.default,
+        b"Diagnostic-Code: %s\n" % said if said else b"",
+        facts.more,
+    )
+
+
+def _diagnostic(reason: bytes) -> bytes:
+    reply = _REPLY.search(reason)
+    kind, text = (b"smtp", reply[1]) if reply else (b"x-queue-suite", reason.strip().replace(b"\n", b" "))
+    return b"%s; %s" % (kind, _ascii(_readable(text)))
+
+
+def _clean_header(header: bytes) -> bytes:
+    """Return the header with nothing in it that could end its part early or be no line of a message."""
+    lines = header.replace(b"\r", b"").replace(b"\0", b"_").split(b"\n")
+    return b"".join(line[:LINE_MOST] + b"\n" for line in lines if line)
+
+
+def _typed_address(address: bytes) -> bytes:
+    """Return `type; address` for a status field: rfc822, or utf-8 with embedded characters (RFC 6533, section 3)."""
+    shown = token(address)
+    if shown.isascii():
+        return b"rfc822; " + shown
+    chars = shown.decode("utf-8", "replace")
+    embedded = "".join(char if char.isascii() and char != "\\" else f"\\x{{{ord(char):X}}}" for char in chars)
+    return b"utf-8; " + embedded.encode()[:LINE_MOST]
+
+
+def _ascii(value: bytes) -> bytes:
+    """Return text with a `?` for each character that is not ASCII."""
+    return value if value.isascii() else value.decode("utf-8", "replace").encode("ascii", "replace")
+
+
+def _readable(value: bytes) -> bytes:
+    """Return text as UTF-8, without control characters, its lines cut at LINE_MOST."""
+    shown = value.translate(_PRINTED, b"\r")
+    if not shown.isascii():
+        shown = shown.decode("utf-8", "replace").encode()
+    if len(shown) <= LINE_MOST:
+        return shown
+    return b"\n".join(line[:LINE_MOST].decode("utf-8", "ignore").encode() for line in shown.split(b"\n"))
+
+
+def _boundary(unique: str, pieces: list[bytes]) -> Generator[bytes, None, bytes]:
+    """Return a boundary that stands in no piece, each of which is whole lines; yield as compose_dsn does."""
+    number = 0
+    while True:
+        boundary = b"report-%s-%d" % (unique.encode(), number)
+        for piece in pieces:
+            if boundary in piece:
+                break
+            yield b""
+        else:
+            return boundary
+        number += 1

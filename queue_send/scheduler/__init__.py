@@ -1,0 +1,1 @@
+"""The scheduler of one channel: a pure state machine that returns actions (docs/design/scheduler.md)."""

@@ -1,0 +1,110 @@
+"""Which waiting message is loaded next: new mail and due deferred mail in turn, one of each. Pure.
+
+So a backlog never starves new mail, and new mail never starves the backlog. Messages whose destination has room again
+are loaded before both, because they have been admitted once already.
+"""
+
+from collections import deque
+from collections.abc import Collection, Iterator
+from itertools import islice
+
+from queue_send.scheduler.fifo import Fifo
+from queue_send.scheduler.waiting import LONG_AGO, Waiting
+
+
+class Admission:
+    """The messages of one channel that are not loaded, by their numbers."""
+
+    def __init__(self) -> None:
+        self._new = Fifo()
+        self._readmitted: deque[int] = deque()
+        self._waiting = Waiting()
+        self._new_is_next = True
+
+    def __len__(self) -> int:
+        """Returns the number of entries; a message may have two."""
+        return len(self._waiting) + len(self._new) + len(self._readmitted)
+
+    def arrived(self, message: int) -> None:
+        """Adds a new message."""
+        self._new.put(message)
+
+    def found(self, message: int, due: int, flushed: bool) -> None:
+        """Adds a deferred message with the next attempt in the mtime of its file; `flushed` makes it due now."""
+        self._waiting.push(due - LONG_AGO if flushed else due, message << 1)
+
+    def wake(self, message: int, due: int) -> None:
+        """Adds a message to be tried at `due`, whatever the mtime of its file."""
+        self._waiting.push(due, message << 1 | 1)
+
+    def readmit(self, message: int) -> None:
+        """Adds a message whose destination has room again."""
+        self._readmitted.append(message)
+
+    def flush(self) -> None:
+        """Makes all deferred messages due, in their order."""
+        self._waiting.make_due()
+
+    def next(self, now: float) -> tuple[int, int | None] | None:
+        """Returns (message, expected next attempt in the mtime of its file, or None for any); None if nothing is due.
+
+        If the file has another next attempt, the message was tried in between and has another entry.
+        """
+        due = self._waiting.first_due()
+        deferred_is_due = due is not None and due <= now
+        if self._readmitted:
+            return self._readmitted.popleft(), None
+        if self._new and (self._new_is_next or not deferred_is_due):
+            message = self._new.take()
+            assert message is not None
+            self._new_is_next = False
+            return message, None
+        if not deferred_is_due:
+            return None
+        self._new_is_next = True
+        due, key = self._waiting.pop()
+        return key >> 1, None if key & 1 else due % LONG_AGO
+
+    def next_time(self, now: float) -> float | None:
+        """Returns when `next` will return a message, in seconds since the epoch; None if there is none."""
+        return now if self._readmitted or self._new else self._waiting.first_due()
+
+    def is_next(self, message: int) -> bool:
+        """Returns whether a message is new or readmitted, and so due whatever the mtime of its file."""
+        return self._new.holds(message) or message in self._readmitted
+
+    def dues_of(self, message: int, stamps: Collection[int]) -> list[int]:
+        """Returns when a message is tried, by its valid entries; `stamps` are the next attempts its file may have.
+
+        A time of 0 or less is at once.
+        """
+        dues = [due for due in self._waiting.dues_of(message << 1) if due % LONG_AGO in stamps]
+        return dues + self._waiting.dues_of(message << 1 | 1)
+
+    def oldest(self, most: int) -> Iterator[int]:
+        """Yields up to `most` readmitted messages, then up to `most` new ones, the oldest first."""
+        yield from islice(self._readmitted, most)
+        yield from self._new.oldest(most)
+
+    @property
+    def new(self) -> int:
+        """The number of new messages."""
+        return len(self._new)
+
+    def new_at(self, index: int) -> int:
+        """Returns a new message by its index; the oldest is at 0."""
+        return self._new[index]
+
+    @property
+    def entries(self) -> int:
+        """The number of entries in the heap of deferred mail."""
+        return len(self._waiting)
+
+    def due_by(self, due: int, start: int, count: int) -> Iterator[tuple[int, int | None]]:
+        """Yields (message, expected next attempt) of `count` entries of the heap that are due at `due` or earlier."""
+        for one, key in self._waiting.due_by(due, start, count):
+            yield key >> 1, None if key & 1 else one % LONG_AGO
+
+    def first_due(self) -> int | None:
+        """Returns the earliest next attempt of deferred mail; None if there is none."""
+        return self._waiting.first_due()

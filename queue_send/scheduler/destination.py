@@ -1,0 +1,200 @@
+"""A destination: its queue, its concurrency window, its rate, and whether it is dead. Pure.
+
+The window is Postfix's: it starts at `initial`, grows by one per window of successes, shrinks by one per failure of
+the host, and stays between one and `most`. `cohorts` counts windows of host failures without a success between them;
+at the limit the destination is dead until a probe succeeds.
+"""
+
+from collections import deque
+
+from queue_send.scheduler.fifo import Fifo
+from queue_send.scheduler.limits import Limits
+from queue_send.scheduler.model import Entry
+from queue_send.scheduler.overflow import Overflow
+
+CLOCK_SLACK = 60.0  # Seconds that the time of an event may differ: it is the time at the start of a turn of the loop.
+FORGET_AFTER = 86400  # Seconds after the last failure until an idle destination is forgotten.
+
+
+class RateLimited:
+    """Something with limits that counts its starts for the rate."""
+
+    __slots__ = ("checked_at", "in_flight", "limits", "name", "starts")
+
+    def __init__(self, name: bytes, limits: Limits) -> None:
+        self.name = name
+        self.limits = limits
+        self.in_flight = 0  # Jobs.
+        self.checked_at = 0.0  # The latest time for which the scheduler has a timer.
+        self.starts: deque[float] = deque()
+
+    def own_start(self, now: float) -> float:
+        """Returns when its rate allows the next job, in seconds since the epoch; `now` or earlier is at once."""
+        if self.limits.rate is None:
+            return now
+        messages, seconds = self.limits.rate
+        # A start in the future was counted before the clock was set back.
+        while self.starts and not now - seconds < self.starts[0] <= now + CLOCK_SLACK:
+            self.starts.popleft()
+        return self.starts[-messages] + seconds if len(self.starts) >= messages else now
+
+    def started(self, now: float) -> None:
+        """Counts a job."""
+        self.in_flight += 1
+        if self.limits.rate is not None:
+            self.starts.append(now)
+
+    def take_limits(self, limits: Limits) -> None:
+        """Takes new limits, after HUP."""
+        self.limits = limits
+        if limits.rate is None:
+            self.starts.clear()
+
+
+class Relay(RateLimited):
+    """A relay that takes the mail of several destinations. Its limits hold for all of it together.
+
+    Each of the destinations has its own limits as well. Those that could start a job if the relay's limits allowed it
+    wait in a queue.
+    """
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self, name: bytes, limits: Limits) -> None:
+        super().__init__(name, limits)
+        self._waiting: deque[Destination] = deque()
+
+    def wait(self, destination: "Destination") -> None:
+        """Adds a destination to the queue; at its head if it was at its head before."""
+        destination.listed = True
+        destination.waits_for = self
+        if destination.called:
+            self._waiting.appendleft(destination)
+        else:
+            self._waiting.append(destination)
+        destination.called = False
+
+    def call(self) -> "Destination | None":
+        """Removes and returns the destination at the head of the queue; None if it is empty."""
+        while self._waiting:
+            destination = self._waiting.popleft()
+            if destination.waits_for is self:
+                destination.waits_for = None
+                destination.called = True
+                return destination
+        return None
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether destinations may be waiting."""
+        return bool(self._waiting)
+
+
+class Destination(RateLimited):
+    """A nexthop.
+
+    queue: entries that may start. overflow: messages on disk that wait for room in the queue.
+    window, cohorts, dead, interval: see the module. probing: a probe is queued or in flight.
+    probe_at: when a dead destination is probed; for another one, when its host last failed.
+    suspended: messages that were deferred without an attempt while it is dead; each has a next attempt as well.
+    suspended_count: their recipients.
+    listed: it is in the scheduler's list of destinations that can start a job, or waits for its relay.
+    loading: it is in the scheduler's list of destinations that have room for messages of their overflow.
+    relay: the relay that takes its mail and that of other destinations. waits_for: the relay in whose queue it is.
+    called: it was at the head of that queue, and it is its turn.
+    """
+
+    __slots__ = (
+        "called", "cohorts", "dead", "interval", "listed", "loading", "overflow", "probe_at", "probing", "queue",
+        "relay", "suspended", "suspended_count", "waits_for", "window",
+    )  # fmt: skip
+
+    def __init__(self, name: bytes, limits: Limits) -> None:
+        super().__init__(name, limits)
+        self.queue: deque[Entry] = deque()
+        self.overflow = Overflow()
+        self.window = float(min(limits.initial, limits.most))
+        self.cohorts = 0.0
+        self.dead = False
+        self.interval = limits.probe_first
+        self.probing = False
+        self.probe_at = 0.0
+        self.suspended = Fifo()
+        self.suspended_count = 0
+        self.listed = self.loading = self.called = False
+        self.relay: Relay | None = None
+        self.waits_for: Relay | None = None
+
+    @property
+    def room(self) -> int:
+        """The entries that may be added to the queue: as many as the window are queued, so that it never runs dry."""
+        return max(2, int(self.window)) - len(self.queue)
+
+    @property
+    def idle(self) -> bool:
+        """Whether the destination holds no state that differs from a new one's."""
+        return not (self.queue or self.in_flight or self.dead or self.cohorts or self.overflow or self.starts)
+
+    def is_expired(self, now: float) -> bool:
+        """Returns whether the destination is idle and its statistics have expired."""
+        limited = self.own_start(now) > now or self.starts  # In this order: own_start drops starts that are over.
+        in_use = limited or self.queue or self.in_flight or self.overflow
+        return not in_use and now > self.probe_at + FORGET_AFTER
+
+    def next_start(self, now: float) -> float:
+        """Returns when its rate and its relay's rate allow the next job; `now` or earlier is at once."""
+        start = self.own_start(now)
+        return start if self.relay is None else max(start, self.relay.own_start(now))
+
+    def take_limits(self, limits: Limits) -> None:
+        """Takes new limits; the window is reduced to the new maximum."""
+        super().take_limits(limits)
+        self.window = min(self.window, float(limits.most))
+
+    def set_relay(self, relay: Relay | None) -> None:
+        """Sets another relay, or none. Jobs in flight count for the new one from now on."""
+        if relay is self.relay:
+            return
+        if self.relay is not None:
+            self.relay.in_flight -= self.in_flight
+        if relay is not None:
+            relay.in_flight += self.in_flight
+        self.relay = relay
+        if self.waits_for is not None:
+            self.waits_for, self.listed = None, False
+
+    def succeeded(self) -> bool:
+        """Counts a job whose host answered; returns whether the destination was dead until now."""
+        limits = self.limits
+        self.cohorts = 0.0
+        if self.dead:
+            self.dead = self.probing = False
+            self.window = float(min(limits.initial, limits.most))
+            self.interval = limits.probe_first
+            return True
+        self.window = min(float(limits.most), self.window + 1.0 / self.window)
+        return False
+
+    def failed(self, now: float) -> bool:
+        """Counts a job whose host failed; returns whether the destination is dead from now on."""
+        limits = self.limits
+        if self.dead:
+            if self.probing:
+                self.probing = False
+                self.interval = min(self.interval * 2, limits.probe_most)
+                self.probe_at = now + self.interval
+            return False
+        self.probe_at = now
+        self.cohorts += 1.0 / self.window
+        self.window = max(1.0, self.window - 1.0)
+        if self.cohorts + 1e-9 < limits.cohorts:
+            return False
+        self.dead = True
+        self.probing = False
+        self.probe_at = now + self.interval
+        return True
+
+    def suspends(self, now: float) -> bool:
+        """Returns whether mail is deferred without an attempt: the destination is dead and no probe is due."""
+        # If the probe is further away than its interval, the clock was set back.
+        return self.dead and (self.probing or self.probe_at - self.interval - CLOCK_SLACK <= now < self.probe_at)

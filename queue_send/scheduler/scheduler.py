@@ -1,0 +1,649 @@
+"""The scheduler of one channel: which message is loaded next, and which delivery starts next. Pure.
+
+It does no I/O and has no clock: events come in as method calls with the time, what is to be done is returned as actions
+(model.py). The time is one that nobody sets back (queue_send.clock), in seconds since the epoch.
+
+Loading: `next_load` names the message to read; the caller answers with `open`, `absent` or `later`, or, for a message
+with many recipients, with `begin`, a `place` for each entry, and `opened` (`unread` if it cannot be read).
+Starting: `start` returns at most one Start; the caller reports the end of the job with `ended`.
+Expiry: `expire` is to be called at `next_expiry`.
+
+- Only `active` messages are loaded. New mail and due deferred mail are loaded in turn (admission.py).
+- Destinations take turns (turns.py). Each has a concurrency window, and no more entries in its queue than the window
+  can use; further messages overflow: they stay on disk and are loaded again when there is room (overflow.py).
+- A relay's limits hold for all domains whose mail it takes, also for those that are destinations of their own. A
+  destination that the relay's limits keep from a start waits in the relay's queue.
+- Mail for a dead destination is deferred without an attempt, except for one entry, the probe. The suspended messages
+  are loaded again, as there is room, when the destination is alive; one of them is the probe if no other mail comes.
+- An expired message gets a last attempt if that is possible soon, and fails if it is not.
+"""
+
+from collections import deque
+from collections.abc import Collection, Sequence
+from heapq import heappop, heappush
+from itertools import islice
+
+from queue_send.scheduler.admission import Admission
+from queue_send.scheduler.destination import Destination, RateLimited, Relay
+from queue_send.scheduler.model import (
+    Action,
+    Alive,
+    Attempt,
+    Dead,
+    Defer,
+    Entry,
+    Expire,
+    Finish,
+    Recipient,
+    Settings,
+    Start,
+    Withdrawn,
+)
+from queue_send.scheduler.turns import Turns
+
+TRIED_MOST = 200_000  # Recipients remembered as tried, about 70 bytes each. The others may be tried too soon.
+SUSPENDED_MOST = 100_000  # Suspended messages remembered, 8 bytes each. The others wait for their next attempt.
+AHEAD = 1000  # Entries that one destination queues beyond its room, if that spares a second load.
+LAST_WAIT = 3600.0  # Seconds after its lifetime in which a queued message gets its last attempt, or fails without it.
+# What one call does of a long list; the next calls go on with it.
+CHANGES_AT_ONCE = 10  # Destinations that take new limits, after HUP.
+SUSPENDED_AT_ONCE = 20  # Entries that leave the queue of a dead destination. Each costs a change of a file.
+EXPIRED_AT_ONCE = 200  # Messages that are past their lifetime.
+SEARCHED_AT_ONCE = 50  # Destinations that are searched for expired messages.
+
+_NONE: Sequence[Action] = ()
+
+
+class Scheduler:
+    """The waiting, loaded and in-flight messages of one channel.
+
+    in_flight: recipients of jobs in flight. attempts: loaded messages by number; None for one that is being read.
+    destinations: those with mail or statistics, by name. relays: at most as many as smtproutes has had.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.in_flight = 0
+        self.attempts: dict[int, Attempt | None] = {}
+        self.admission = Admission()
+        self.destinations: dict[bytes, Destination] = {}
+        self.relays: dict[bytes, Relay] = {}
+        self.turns = Turns()
+        self._actions: list[Action] = []
+        self._suspended_count = 0
+        self._with_overflow: dict[bytes, Destination] = {}
+        self._with_room: deque[Destination] = deque()  # Destinations with overflow and room for it.
+        # Offsets of recipients that were tried, of messages whose other recipients are in an overflow.
+        self._tried: dict[int, set[int]] = {}
+        self._tried_count = 0
+        self._timers: list[tuple[float, bytes]] = []  # When a rate allows a start, or a probe is due.
+        self._leaving: deque[Entry] = deque()  # Entries of destinations that died, to be deferred.
+        self._unchanged: deque[bytes] = deque()  # Destinations that have the limits of earlier settings.
+        self._search: deque[bytes] = deque()  # Destinations to be searched for expired messages in this round.
+        self._next_search = 0.0
+
+    def _take_actions(self) -> Sequence[Action]:
+        if not self._actions:
+            return _NONE
+        actions, self._actions = self._actions, []
+        return actions
+
+    # Settings and orders
+
+    def change(self, settings: Settings) -> None:
+        """Takes new limits. Known destinations take them in the next calls of `start`, a few at a time."""
+        self.settings = settings
+        for relay in self.relays.values():
+            relay.take_limits(settings.table.limits(relay.name, settings.limits))
+        self._unchanged = deque(self.destinations)
+
+    def flush(self, now: float) -> None:
+        """Makes everything due, in its order. Each dead destination is probed once."""
+        self.admission.flush()
+        for destination in self.destinations.values():
+            if destination.dead:
+                destination.probe_at = now
+
+    def probe(self, nexthop: bytes, now: float) -> None:
+        """Makes the next message for a destination its probe, if it is dead."""
+        destination = self.destinations.get(nexthop)
+        if destination is not None and destination.dead:
+            destination.probe_at = now
+
+    # Waiting messages
+
+    def arrived(self, message: int) -> None:
+        """Adds a new message."""
+        self.admission.arrived(message)
+
+    def found(self, message: int, due: int, flushed: bool = False, last: int | None = None) -> None:
+        """Adds a deferred message with the next attempt in the mtime of its file.
+
+        `flushed`: everything was made due before it was found. `last`: when it is tried at the latest.
+        """
+        if last is not None and last < due and not flushed:
+            self.admission.wake(message, last)
+        else:
+            self.admission.found(message, due, flushed)
+
+    def wake(self, message: int) -> None:
+        """Makes a message due now, whatever the mtime of its file."""
+        self.admission.wake(message, 0)
+
+    def later(self, message: int, due: int) -> None:
+        """Makes a message due at `due`, whatever the mtime of its file; also one that could not be read."""
+        self.absent(message)
+        self.admission.wake(message, due)
+
+    def absent(self, message: int) -> None:
+        """A message that `next_load` named is not there, or is not to be tried."""
+        if self.attempts.get(message, False) is None:
+            del self.attempts[message]
+
+    def holds(self, message: int) -> bool:
+        """Returns whether a message is loaded, or being read."""
+        return message in self.attempts
+
+    def __len__(self) -> int:
+        """Returns the number of waiting and loaded messages, at most: a waiting message may have two entries."""
+        return len(self.admission) + len(self.attempts)
+
+    @property
+    def active(self) -> int:
+        """The number of loaded messages."""
+        return len(self.attempts)
+
+    @property
+    def overflow(self) -> int:
+        """The number of messages that wait for room in a destination, at most: one may be counted twice."""
+        # Destinations may be very many; those with overflow are few.
+        self._with_overflow = {name: each for name, each in self._with_overflow.items() if each.overflow}
+        return sum(len(each.overflow) for each in self._with_overflow.values())
+
+    def next_time(self, now: float) -> float | None:
+        """Returns when `next_load` or `start` has something to do; None if only the end of a job can bring it."""
+        if self._leaving or self._unchanged or self.turns.any(self.settings.concurrency):
+            return now
+        first = self._timers[0][0] if self._timers else None
+        if self._has_place:
+            if self._with_room:
+                return now
+            load = self.admission.next_time(now)
+            if load is not None and (first is None or load < first):
+                first = load
+        return first if first is None or first > now else now
+
+    # Loading
+
+    @property
+    def _has_place(self) -> bool:
+        """Whether another message may be loaded, and a delivery started."""
+        return len(self.attempts) < self.settings.active and self.in_flight < self.settings.concurrency
+
+    def next_load(self, now: float) -> tuple[int, int | None] | None:
+        """Returns the message to read now, as Admission.next does; then `open`, `absent` or `later` must follow.
+
+        Messages whose destination has room again come first, because they were admitted once already.
+        """
+        while self._has_place:
+            found = self._next_overflow() or self.admission.next(now)
+            if found is None:
+                return None
+            if found[0] not in self.attempts:
+                self.attempts[found[0]] = None
+                return found
+        return None
+
+    def _next_overflow(self) -> tuple[int, None] | None:
+        while self._with_room:
+            destination = self._with_room[0]
+            # Tested each time: the message loaded last may have taken the room.
+            message = destination.overflow.take() if destination.room > 0 and not destination.dead else None
+            if message is not None:
+                return message, None
+            self._with_room.popleft().loading = False
+        return None
+
+    def tried(self, message: int, stamp: int | None) -> Collection[int]:
+        """Returns the offsets of recipients that are not to be tried now: they wait for their next attempt.
+
+        `stamp` is the expected next attempt from `next_load`; if there is one, it has come, and all are to be tried.
+        """
+        if stamp is not None:
+            self.forget_tried(message)
+        return self._tried.get(message, ())
+
+    def forget_tried(self, message: int) -> None:
+        """All recipients of a message that are left are to be tried, or none any more."""
+        self._tried_count -= len(self._tried.pop(message, ()))
+
+    def _keep_tried(self, attempt: Attempt) -> None:
+        if attempt.placed and self._tried_count < TRIED_MOST:
+            tried = self._tried.setdefault(attempt.message, set())
+            self._tried_count -= len(tried)
+            tried.update(attempt.placed)
+            self._tried_count += len(tried)
+
+    def open(
+        self, attempt: Attempt, groups: list[tuple[bytes, list[Recipient]]], now: float
+    ) -> Sequence[Action]:
+        """A message that `next_load` named was read: its recipients go to their destinations."""
+        self.begin(attempt, now)
+        for nexthop, recipients in groups:
+            self._place(Entry(attempt, nexthop, recipients), len(groups) == 1, now)
+        attempt.loading = False
+        self._close_if_over(attempt, now)
+        return self._take_actions()
+
+    def begin(self, attempt: Attempt, now: float) -> None:
+        """A message that `next_load` named is being read; `place` and `opened` follow."""
+        self.attempts[attempt.message] = attempt
+        attempt.opened = now
+        attempt.loading = True
+
+    def place(self, entry: Entry, whole: bool, now: float) -> Sequence[Action]:
+        """Adds an entry of a message that is being read; `whole`: the message has no other entry."""
+        self._place(entry, whole, now)
+        return self._take_actions()
+
+    def opened(self, attempt: Attempt, now: float) -> Sequence[Action]:
+        """A message was read: it has no more entries."""
+        if attempt.loading:
+            attempt.loading = False
+            self._close_if_over(attempt, now)
+        return self._take_actions()
+
+    def unread(self, attempt: Attempt, due: int) -> None:
+        """A message for which `begin` was called, and `place` not, cannot be read: makes it due at `due`."""
+        if not attempt.withdrawn:
+            attempt.loading = False
+            del self.attempts[attempt.message]
+            self.admission.wake(attempt.message, due)
+
+    def _place(self, entry: Entry, whole: bool, now: float) -> None:
+        """Queues an entry, suspends it, or leaves it to the overflow."""
+        attempt, count = entry.attempt, len(entry.recipients)
+        if attempt.withdrawn:
+            return
+        destination = self._destination(entry.nexthop)
+        expired = now > attempt.expires
+        attempt.left += count
+        if destination.suspends(now) or (expired and destination.next_start(now) > now):
+            self._suspend(entry, destination, now)
+        elif destination.dead or expired or destination.room > 0 or (whole and self._may_queue_ahead(destination)):
+            destination.probing = destination.dead
+            destination.queue.append(entry)
+            attempt.queued += count
+            self._list(destination, now)
+        elif attempt.overflow is None or len(destination.overflow) < len(self._destination(attempt.overflow).overflow):
+            attempt.overflow = entry.nexthop  # The message waits at the destination with the shortest overflow.
+            return
+        else:
+            return
+        if not whole:
+            attempt.placed += [offset for offset, _ in entry.recipients]
+
+    def _may_queue_ahead(self, destination: Destination) -> bool:
+        """Returns whether a destination queues more than it has room for, which spares a second load of the message.
+
+        It does not while others are in its overflow, which the message would overtake, nor if the active set is half
+        full. The message must have no other destination: it would have to wait for this one with its next attempt.
+        """
+        queued, loaded = len(destination.queue), len(self.attempts)
+        return not destination.overflow and queued < AHEAD and loaded <= self.settings.active // 2
+
+    def _load_overflow(self, destination: Destination) -> None:
+        """Has as many messages of a destination's overflow loaded as there is room for, in their order."""
+        if destination.overflow and not destination.loading and destination.room > 0:
+            destination.loading = True
+            self._with_room.append(destination)
+
+    # Destinations
+
+    def _destination(self, nexthop: bytes) -> Destination:
+        destination = self.destinations.get(nexthop)
+        if destination is None:
+            settings = self.settings
+            destination = Destination(nexthop, settings.table.limits(nexthop, settings.limits))
+            destination.set_relay(self._relay(nexthop))
+            self.destinations[nexthop] = destination
+        return destination
+
+    def _relay(self, nexthop: bytes) -> Relay | None:
+        """Returns the relay that takes a destination's mail and that of others; None if there is none."""
+        name = self.settings.table.relay(nexthop)
+        if name is None:
+            return None
+        relay = self.relays.get(name)
+        if relay is None:
+            relay = self.relays[name] = Relay(name, self.settings.table.limits(name, self.settings.limits))
+            known = self.destinations.get(name)
+            if known is not None and relay.limits.rate is not None:
+                relay.starts.extend(known.starts)
+        return relay
+
+    def _forget(self, destination: Destination) -> None:
+        # A destination whose turn at its relay has come stays called: when that passes, the next one is called.
+        del self.destinations[destination.name]
+        if destination.waits_for is not None:
+            destination.waits_for, destination.listed = None, False
+
+    def _renew_limits(self, now: float) -> None:
+        """Has some destinations take the limits of the last `change`, which may allow a start."""
+        for _ in range(min(CHANGES_AT_ONCE, len(self._unchanged))):
+            destination = self.destinations.get(self._unchanged.popleft())
+            if destination is not None:
+                before = destination.relay
+                destination.take_limits(self.settings.table.limits(destination.name, self.settings.limits))
+                destination.set_relay(self._relay(destination.name))
+                self._list(destination, now)
+                if before is not None:
+                    self._call(before, now)
+
+    # Starting
+
+    def start(self, now: float) -> Sequence[Action]:
+        """Returns what is to be done now. The last action is a Start if a delivery may start; call it again then."""
+        if self._leaving:
+            self._suspend_some(now)
+        if self._timers and self._timers[0][0] <= now:
+            self._run_timers(now)
+        if self._unchanged:
+            self._renew_limits(now)
+        while (destination := self.turns.next(self.settings.concurrency, now)) is not None:
+            entry = self._take(destination, now)
+            if entry is not None:
+                self._actions.append(Start(entry))
+                break
+        return self._take_actions()
+
+    def _run_timers(self, now: float) -> None:
+        """Examines the destinations whose rate allows a start by now, or whose probe is due."""
+        for _ in range(EXPIRED_AT_ONCE):
+            if not self._timers or self._timers[0][0] > now:
+                break
+            name = heappop(self._timers)[1]
+            destination = self.destinations.get(name)
+            if destination is not None:
+                self._load_probe(destination, now)
+                self._list(destination, now)
+            relay = self.relays.get(name)
+            if relay is not None:
+                self._call(relay, now)
+
+    def _take(self, destination: Destination, now: float) -> Entry | None:
+        """Returns the next entry of a destination whose turn it is; None if none may start."""
+        while destination.queue and destination.queue[0].attempt.withdrawn:
+            destination.queue.popleft()
+            self._end_probing_if_empty(destination)
+        relay = destination.relay
+        if not destination.queue or not self._may_start(destination, now):
+            destination.called = False
+            self._list(destination, now)  # Withdrawn entries have left room.
+            if relay is not None:
+                self._call(relay, now)
+            return None
+        if relay is not None and not self._relay_may_start(relay, now):
+            relay.wait(destination)
+            return None
+        entry = destination.queue.popleft()
+        most = min(destination.limits.recipients, self.turns.room(destination, self.settings.concurrency))
+        if relay is not None:
+            most = min(most, relay.limits.recipients)
+        if len(entry.recipients) > most:
+            rest = Entry(entry.attempt, entry.nexthop, entry.recipients[most:])
+            destination.queue.appendleft(rest)
+            entry = Entry(entry.attempt, entry.nexthop, entry.recipients[:most])
+        count = len(entry.recipients)
+        entry.attempt.queued -= count
+        entry.attempt.in_flight += count
+        self.in_flight += count
+        destination.started(now)
+        self.turns.started(entry, destination, now)
+        if relay is not None:
+            destination.called = False
+            relay.started(now)
+            self._call(relay, now)
+        self._list(destination, now)
+        return entry
+
+    def _may_start(self, destination: Destination, now: float) -> bool:
+        """Returns whether the window and the rate allow a job; sets a timer if the rate does not."""
+        if destination.in_flight >= (1 if destination.dead else int(destination.window)):
+            return False
+        return destination.limits.rate is None or self._rate_allows(destination, now)
+
+    def _relay_may_start(self, relay: Relay, now: float) -> bool:
+        """Returns whether a relay's limits allow a job; sets a timer if the rate does not."""
+        limits = relay.limits
+        return relay.in_flight < limits.most and (limits.rate is None or self._rate_allows(relay, now))
+
+    def _rate_allows(self, limited: RateLimited, now: float) -> bool:
+        start = limited.own_start(now)
+        if start > now:
+            if limited.checked_at < start:
+                limited.checked_at = start
+                heappush(self._timers, (start, limited.name))
+            return False
+        return True
+
+    def _list(self, destination: Destination, now: float) -> None:
+        """Lists a destination if it can start a job, and has its overflow loaded if it has room."""
+        if destination.queue and not destination.listed and self._may_start(destination, now):
+            relay = destination.relay
+            if relay is None or self._relay_may_start(relay, now):
+                self.turns.add(destination)
+            else:
+                relay.wait(destination)
+        if destination.overflow and not destination.dead:
+            self._load_overflow(destination)
+
+    def _call(self, relay: Relay, now: float) -> None:
+        """Lists the destination at the head of a relay's queue, if the relay takes another job."""
+        if relay.has_waiting and self._relay_may_start(relay, now):
+            self.turns.call(relay)
+
+    # Ending
+
+    def ended(self, entry: Entry, deferred: int, host_failed: bool, now: float) -> Sequence[Action]:
+        """A job has its verdicts: `deferred` recipients are to be tried again; `host_failed`: the host failed."""
+        attempt, count = entry.attempt, len(entry.recipients)
+        self.in_flight -= count
+        self.turns.ended(entry, host_failed, now)
+        attempt.in_flight -= count
+        attempt.deferred += deferred
+        destination = self._destination(entry.nexthop)
+        destination.in_flight -= 1
+        relay = destination.relay
+        if relay is not None:
+            relay.in_flight -= 1
+            self._call(relay, now)
+        if not host_failed:
+            if destination.succeeded():
+                self._revive(destination)
+        else:
+            self._count_failure(destination, now)
+        self._list(destination, now)
+        self._close_if_over(attempt, now)
+        if destination.idle:
+            self._forget(destination)
+        return self._take_actions()
+
+    def settled(self, entry: Entry, now: float) -> Sequence[Action]:
+        """The recipients of an Expire action have failed."""
+        entry.attempt.in_flight -= len(entry.recipients)
+        self._close_if_over(entry.attempt, now)
+        return self._take_actions()
+
+    def withdraw(self, message: int, now: float) -> Sequence[Action]:
+        """Starts nothing more of a message. If it is loaded, a Withdrawn action follows, perhaps at once."""
+        attempt = self.attempts.get(message)
+        if attempt is not None:
+            attempt.withdrawn = True
+            attempt.queued = 0  # Its entries are dropped when their turn comes.
+            self._close_if_over(attempt, now)
+        return self._take_actions()
+
+    def _close_if_over(self, attempt: Attempt, now: float) -> None:
+        message = attempt.message
+        if not attempt.over or self.attempts.get(message) is not attempt:
+            return
+        del self.attempts[message]
+        if attempt.overflow is None or attempt.withdrawn or not attempt.left:
+            self.forget_tried(message)
+        if attempt.withdrawn:
+            self._actions.append(Withdrawn(attempt))
+        elif not attempt.left:
+            self._actions.append(Finish(attempt))
+        elif attempt.overflow is not None:
+            # It is loaded again when there is room, for the recipients that were not tried, and when the deferred
+            # ones are due, for all: neither waits for the other.
+            self._keep_tried(attempt)
+            destination = self._destination(attempt.overflow)
+            destination.overflow.put(message, attempt.expires)
+            self._with_overflow[destination.name] = destination
+            if attempt.deferred and attempt.rest is None:
+                self._actions.append(Defer(attempt))
+            self._load_overflow(destination)
+        else:
+            self._actions.append(Defer(attempt))
+
+    # Dead destinations
+
+    def _count_failure(self, destination: Destination, now: float) -> None:
+        probe_before = destination.probe_at
+        died = destination.failed(now)
+        if destination.dead:
+            if destination.probe_at > probe_before:
+                heappush(self._timers, (destination.probe_at, destination.name))
+            self.turns.forget(destination.name)
+            self._leaving += destination.queue  # Also the rest of an entry whose first recipients were the probe.
+            destination.queue.clear()
+            self._suspend_some(now)
+        if died:
+            self._actions.append(Dead(destination.name, destination.interval, destination.suspended_count))
+            self._wake_overflow(destination, now)
+
+    def _revive(self, destination: Destination) -> None:
+        """A dead destination is alive: its suspended messages wait for room in it."""
+        self._actions.append(Alive(destination.name, destination.suspended_count))
+        destination.suspended_count = 0
+        self._suspended_count -= len(destination.suspended)
+        destination.overflow.join(destination.suspended)  # Each is tried once, although it may be in it twice.
+        self._with_overflow[destination.name] = destination
+
+    def _suspend(self, entry: Entry, destination: Destination, now: float) -> None:
+        """Defers an entry without an attempt, or fails it if it has expired."""
+        attempt, count = entry.attempt, len(entry.recipients)
+        self._wake_overflow(destination, now)
+        if now > attempt.expires:
+            attempt.in_flight += count
+            self._actions.append(Expire(entry))
+            return
+        destination.suspended_count += count
+        attempt.deferred += count
+        # If there are too many, the destination forgets its oldest one, or this one.
+        if self._suspended_count < SUSPENDED_MOST or self._take_suspended(destination) is not None:
+            destination.suspended.put(attempt.message)
+            self._suspended_count += 1
+
+    def _take_suspended(self, destination: Destination) -> int | None:
+        message = destination.suspended.take()
+        if message is not None:
+            self._suspended_count -= 1
+        return message
+
+    def _suspend_some(self, now: float) -> None:
+        """Defers some of the entries that were queued in destinations that have died."""
+        for _ in range(min(SUSPENDED_AT_ONCE, len(self._leaving))):
+            entry = self._leaving.popleft()
+            attempt, count = entry.attempt, len(entry.recipients)
+            if attempt.withdrawn:
+                continue
+            attempt.queued -= count
+            destination = self._destination(entry.nexthop)
+            if destination.dead:
+                self._suspend(entry, destination, now)
+            else:
+                destination.queue.append(entry)  # It is alive again.
+                attempt.queued += count
+                self._list(destination, now)
+            self._close_if_over(attempt, now)
+
+    def _wake_overflow(self, destination: Destination, now: float) -> None:
+        """Makes one message of a dead destination's overflow due, so that it is deferred; it wakes the next one."""
+        message = destination.overflow.take() if destination.dead else None
+        if message is not None:
+            self.admission.wake(message, int(now))
+
+    def _load_probe(self, destination: Destination, now: float) -> None:
+        """Has a message loaded that can be the probe of a dead destination, if one is due."""
+        if destination.dead and not destination.suspends(now):
+            message = destination.overflow.take()
+            if message is None:
+                message = self._take_suspended(destination)
+            if message is not None:
+                self.admission.readmit(message)
+
+    def _end_probing_if_empty(self, destination: Destination) -> None:
+        """If the entry that was the probe is gone from the queue, the next message is the probe."""
+        if destination.dead and not destination.queue and not destination.in_flight:
+            destination.probing = False
+
+    # Expiry
+
+    def next_expiry(self, now: float) -> float | None:
+        """Returns when `expire` is to be called; None if there are no destinations."""
+        if self._search:
+            return now
+        return max(now, self._next_search) if self.destinations else None
+
+    def expire(self, now: float) -> Sequence[Action]:
+        """Fails, in a part of the destinations, messages that wait for a last attempt beyond LAST_WAIT.
+
+        Every `expiry_round` seconds all destinations are searched, SEARCHED_AT_ONCE in a call.
+        """
+        if not self._search:
+            if now < self._next_search:
+                return _NONE
+            self._search = deque(self.destinations)
+            self._next_search = now + self.settings.expiry_round
+        for _ in range(min(SEARCHED_AT_ONCE, len(self._search))):
+            destination = self.destinations.get(self._search[0])
+            if destination is not None and self._expire_some(destination, now):
+                break  # There may be more in it.
+            self._search.popleft()
+        return self._take_actions()
+
+    def _expire_some(self, destination: Destination, now: float) -> bool:
+        """Fails some expired messages of a destination; returns whether there were any, and may be more."""
+        self._wake_overflow(destination, now)
+        expired = destination.overflow.take_expired(now, EXPIRED_AT_ONCE)
+        for message in expired:
+            self.admission.wake(message, int(now))
+        over_rate = destination.next_start(now) > now
+        late = (
+            entry for entry in destination.queue
+            if now > entry.attempt.expires and _is_late(entry.attempt, over_rate, now)
+        )  # fmt: skip
+        entries = list(islice(late, EXPIRED_AT_ONCE))
+        if not entries:
+            if destination.is_expired(now):
+                self._suspended_count -= len(destination.suspended)  # They wait for their next attempt.
+                self._forget(destination)
+            return bool(expired)
+        gone = set(map(id, entries))
+        destination.queue = deque(entry for entry in destination.queue if id(entry) not in gone)
+        for entry in entries:
+            entry.attempt.queued -= len(entry.recipients)
+            self._suspend(entry, destination, now)
+        self._end_probing_if_empty(destination)
+        self._list(destination, now)
+        return True
+
+
+def _is_late(attempt: Attempt, over_rate: bool, now: float) -> bool:
+    """Returns whether an expired message in a destination's queue gets no last attempt in time."""
+    if attempt.withdrawn:
+        return False
+    return over_rate or now > max(attempt.expires, attempt.opened) + LAST_WAIT

@@ -1,0 +1,124 @@
+"""The order in which destinations start jobs: round robin, with places kept free from slow destinations. Pure.
+
+A destination is quick or slow by what its recent jobs took, and unproven if nothing is known. A tarpit, or a thousand
+hosts whose connections time out, must not keep places from mail that is delivered in a second, and a slow job cannot be
+called back when there is a rush. So a slow job starts only if it leaves two fifths of the places free, and slow jobs
+take at most half of them; one eighth is theirs in any case, so that they are served. Slow and unproven jobs together
+take at most three quarters. A job that is in flight for long counts as slow. A destination that found no place is
+served first when there is one.
+"""
+
+from collections import deque
+
+from queue_send.scheduler.destination import Destination, Relay
+from queue_send.scheduler.model import Entry
+
+SLOW, UNPROVEN, QUICK, ENDED = range(4)
+LONG = 15.0  # Seconds. A destination is slow if its jobs take longer.
+SPARE = 2 / 5  # The part of the places that a slow job must leave free,
+LEAST = 1 / 8  # and the part that slow jobs may take in any case.
+KNOWN_MOST = 20_000  # Destinations whose pace is known, about 200 bytes each.
+SKIPPED_AT_ONCE = 500  # Destinations without a place that one call examines.
+
+
+class Turns:
+    """The destinations that can start a job, and the places that jobs in flight take."""
+
+    def __init__(self) -> None:
+        self._ready: deque[Destination] = deque()
+        self._skipped: tuple[deque[Destination], deque[Destination]] = (deque(), deque())  # SLOW, UNPROVEN
+        self._seconds: dict[bytes, float] = {}  # Average seconds of a job; the latest at the end.
+        self._running = [0, 0, 0]
+        self._young: deque[Entry] = deque()  # Jobs in flight that are not slow, and some that ended.
+
+    def add(self, destination: Destination) -> None:
+        """Adds a destination at the end of the list; it must not be in the list already."""
+        destination.listed = True
+        self._ready.append(destination)
+
+    def next(self, concurrency: int, now: float) -> Destination | None:
+        """Removes and returns the next destination for which there is a place; None if none was found."""
+        if self._young:
+            self._age(now)
+        if not (self._ready or self._skipped[SLOW] or self._skipped[UNPROVEN]):
+            return None
+        for _ in range(SKIPPED_AT_ONCE):
+            queue = self._next_queue(concurrency)
+            if queue is None:
+                return None
+            destination = queue.popleft()
+            if self.room(destination, concurrency) > 0:
+                destination.listed = False
+                return destination
+            self._skipped[self._pace(destination)].append(destination)
+            if destination.relay is not None:
+                self.call(destination.relay)
+        return None
+
+    def call(self, relay: Relay) -> None:
+        """Adds the destination at the head of the relay's queue."""
+        destination = relay.call()
+        if destination is not None:
+            self.add(destination)
+
+    def any(self, concurrency: int) -> bool:
+        """Returns whether `next` may return a destination."""
+        return self._next_queue(concurrency) is not None
+
+    def _next_queue(self, concurrency: int) -> deque[Destination] | None:
+        slow, unproven = self._skipped
+        if slow and self._places(SLOW, concurrency) > 0:
+            return slow
+        if unproven and self._places(UNPROVEN, concurrency) > 0:
+            return unproven
+        return self._ready if self._ready and sum(self._running) < concurrency else None
+
+    def room(self, destination: Destination, concurrency: int) -> int:
+        """Returns how many recipients of a destination may start."""
+        return self._places(self._pace(destination), concurrency)
+
+    def _places(self, pace: int, concurrency: int) -> int:
+        slow, unproven, quick = self._running
+        places = concurrency - slow - unproven - quick
+        if pace == SLOW:
+            spared = min(places - int(concurrency * SPARE), (concurrency + 1) // 2 - slow)
+            places = min(places, max(spared, int(concurrency * LEAST) - slow))
+        if pace != QUICK:
+            places = min(places, concurrency - concurrency // 4 - slow - unproven)
+        return places
+
+    def _pace(self, destination: Destination) -> int:
+        seconds = self._seconds.get(destination.name)
+        return UNPROVEN if seconds is None else SLOW if seconds > LONG else QUICK
+
+    def started(self, entry: Entry, destination: Destination, now: float) -> None:
+        """Counts a job."""
+        entry.pace, entry.started = self._pace(destination), now
+        self._running[entry.pace] += len(entry.recipients)
+        if entry.pace != SLOW:
+            self._young.append(entry)
+
+    def _age(self, now: float) -> None:
+        """Counts jobs that are in flight for long as slow."""
+        while self._young and (self._young[0].pace == ENDED or self._young[0].started + LONG < now):
+            entry = self._young.popleft()
+            if entry.pace != ENDED:
+                self._running[entry.pace] -= len(entry.recipients)
+                self._running[SLOW] += len(entry.recipients)
+                entry.pace = SLOW
+
+    def ended(self, entry: Entry, host_failed: bool, now: float) -> None:
+        """Counts the end of a job. Its time is a quarter of the new average; that of a failed host does not count."""
+        self._running[entry.pace] -= len(entry.recipients)
+        entry.pace = ENDED
+        if host_failed and entry.nexthop in self._seconds:
+            return
+        seconds = max(0.0, now - entry.started)
+        before = self._seconds.pop(entry.nexthop, seconds)
+        self._seconds[entry.nexthop] = (3.0 * before + seconds) / 4.0
+        if len(self._seconds) > KNOWN_MOST:
+            del self._seconds[next(iter(self._seconds))]
+
+    def forget(self, nexthop: bytes) -> None:
+        """Drops the average of a destination whose host failed."""
+        self._seconds.pop(nexthop, None)

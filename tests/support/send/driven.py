@@ -1,0 +1,98 @@
+"""A scheduler whose actions are carried out at once, by the methods of a listener: a caller for unit tests."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from queue_send.scheduler.model import (
+    Action,
+    Alive,
+    Attempt,
+    Dead,
+    Defer,
+    Entry,
+    Expire,
+    Finish,
+    Recipient,
+    Settings,
+    Withdrawn,
+)
+from queue_send.scheduler.model import Start as StartAction
+from queue_send.scheduler.scheduler import Scheduler
+
+
+class Listener(Protocol):
+    """Carries out the actions."""
+
+    def deferred(self, attempt: Attempt, now: float) -> None: ...
+
+    def finished(self, attempt: Attempt, now: float) -> None: ...
+
+    def withdrawn(self, attempt: Attempt) -> None: ...
+
+    def expired(self, entry: Entry) -> None: ...
+
+    def died(self, nexthop: bytes) -> None: ...
+
+    def revived(self, nexthop: bytes) -> None: ...
+
+
+class Driven(Scheduler):
+    """Every method that returns actions also has the listener carry them out."""
+
+    def __init__(self, settings: Settings, listener: Listener) -> None:
+        super().__init__(settings)
+        self._listener = listener
+
+    def _carry_out(self, actions: Sequence[Action], now: float) -> Sequence[Action]:
+        for action in actions:
+            if isinstance(action, Defer):
+                self._listener.deferred(action.attempt, now)
+            elif isinstance(action, Finish):
+                self._listener.finished(action.attempt, now)
+            elif isinstance(action, Withdrawn):
+                self._listener.withdrawn(action.attempt)
+            elif isinstance(action, Expire):
+                self._listener.expired(action.entry)
+            elif isinstance(action, Dead):
+                self._listener.died(action.nexthop)
+            elif isinstance(action, Alive):
+                self._listener.revived(action.nexthop)
+        return actions
+
+    def open(
+        self, attempt: Attempt, groups: list[tuple[bytes, list[Recipient]]], now: float
+    ) -> Sequence[Action]:
+        return self._carry_out(super().open(attempt, groups, now), now)
+
+    def place(self, entry: Entry, whole: bool, now: float) -> Sequence[Action]:
+        return self._carry_out(super().place(entry, whole, now), now)
+
+    def opened(self, attempt: Attempt, now: float) -> Sequence[Action]:
+        return self._carry_out(super().opened(attempt, now), now)
+
+    def start(self, now: float) -> Sequence[Action]:
+        return self._carry_out(super().start(now), now)
+
+    def ended(self, entry: Entry, deferred: int, host_failed: bool, now: float) -> Sequence[Action]:
+        return self._carry_out(super().ended(entry, deferred, host_failed, now), now)
+
+    def settled(self, entry: Entry, now: float) -> Sequence[Action]:
+        return self._carry_out(super().settled(entry, now), now)
+
+    def withdraw(self, message: int, now: float) -> Sequence[Action]:
+        return self._carry_out(super().withdraw(message, now), now)
+
+    def expire(self, now: float) -> Sequence[Action]:
+        return self._carry_out(super().expire(now), now)
+
+    def next_job(self, now: float) -> Entry | None:
+        """Returns the entry that starts now; None if none does."""
+        actions = self.start(now)
+        return actions[-1].entry if actions and isinstance(actions[-1], StartAction) else None
+
+    def expire_all(self, now: float) -> None:
+        """Searches all destinations for expired messages, whatever the time of the last search."""
+        self._next_search = now
+        self.expire(now)
+        while self._search:
+            self.expire(now)
