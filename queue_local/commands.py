@@ -71,7 +71,10 @@ def preline(words: list[str]) -> int:
     """Run a program with the lines and the message on its stdin; return its exit code."""
     lines = {"f": b"UFLINE", "r": b"RPLINE", "d": b"DTLINE"}
     while words and words[0].startswith("-") and len(words[0]) > 1:
-        for letter in words.pop(0)[1:]:
+        word = words.pop(0)
+        if word.startswith("--") and len(word) > 2:
+            raise Usage(f"{word} is not an option; usage: {_USAGES['preline']}")
+        for letter in word[1:]:
             if letter not in "frd":
                 raise Usage(f"-{letter} is not an option; usage: {_USAGES['preline']}")
             lines.pop(letter, None)

@@ -4,7 +4,9 @@ The files are read again for each delivery, so a change takes effect at once. A 
 raises Temporary, naming the file, unless a function says otherwise.
 """
 
+import mmap
 import resource
+import time
 
 from queue_base.control import read_control, read_number
 from queue_base.errors import Temporary, complain
@@ -18,8 +20,13 @@ TIMEOUT = 1200
 TIMEOUT_MAX = 86400
 STOP_TIMEOUT = 60
 JOBS = 100
+# Seconds. All local mail is affected alike, and one line is enough.
+ALERTS_APART = 60
+# The time of the last alert of all deliveries: forked processes share this page with queue-local.
+_last_alert = mmap.mmap(-1, 8)
 # Descriptors for other uses: the standard ones, and files that are open for a moment.
 _SPARE = 32
+_DEFERRED = "local mail is deferred until it is mended"
 _KINDS = {
     "memory": resource.RLIMIT_AS,
     "cpu": resource.RLIMIT_CPU,
@@ -29,6 +36,24 @@ _KINDS = {
     "core": resource.RLIMIT_CORE,
 }
 DEFAULT_LIMITS: dict[str, int | None] = {"files": 1024, "core": 0}
+
+
+def alert(text: str) -> None:
+    """Write an alert on stderr, at most one in ALERTS_APART seconds for all deliveries."""
+    now = int(time.monotonic()) + 1
+    last = int.from_bytes(_last_alert[:], "little")
+    if not last or now - last >= ALERTS_APART:
+        _last_alert[:] = now.to_bytes(8, "little")
+        complain("queue-local", f"alert: {text}")
+
+
+def for_delivery(home: Home) -> tuple[int, bytes]:
+    """Return `timeout` and `default_delivery`. Raises Temporary, with an alert."""
+    try:
+        return timeout(home), default_delivery(home)
+    except Temporary as error:
+        alert(f"{error}; {_DEFERRED}")
+        raise
 
 
 def default_delivery(home: Home) -> bytes:
@@ -84,14 +109,19 @@ def capacity(home: Home) -> int:
 
 
 def apply_limits(home: Home) -> None:
-    """Set the resource limits of this process, soft and hard, from control/locallimits. Raises Temporary.
+    """Set the resource limits of this process, soft and hard, from control/locallimits. Alerts; raises Temporary.
 
     The programs of a delivery inherit them. To be called before the change of user, since only root may raise limits.
     """
     try:
         limits = unpack_limits(read_control(home, "locallimits") or b"")
     except FormatError as error:
-        raise Temporary(f"Unable to parse {wrong_in(f'{home.control}/locallimits', error)}. (#4.3.5)") from error
+        wrong = wrong_in(f"{home.control}/locallimits", error)
+        alert(f"unable to parse {wrong}; {_DEFERRED}")
+        raise Temporary(f"Unable to parse {wrong}. (#4.3.5)") from error
+    except Temporary as error:
+        alert(f"{error}; {_DEFERRED}")
+        raise
     for name, limit in limits.items():
         kind = _KINDS[name]
         wanted = resource.RLIM_INFINITY if limit is None else min(limit, 1 << 62)

@@ -10,17 +10,16 @@ program's exit code 99 ends the file: what was collected until then is forwarded
 Nothing is done as root, and the owner of the queue gets no file and no program.
 """
 
-import mmap
 import os
 import time
 from typing import NamedTuple
 
 from queue_base.accounts import Owner, become, queue_owner
-from queue_base.errors import Failure, Permanent, Temporary, complain, reason
+from queue_base.errors import Failure, Permanent, Temporary, reason
 from queue_base.home import Home
 from queue_base.processes import program_path
 from queue_base.users import UsersTrouble, look_up_mailbox
-from queue_local.config import TIMEOUT_MAX, apply_limits
+from queue_local.config import TIMEOUT_MAX, alert, apply_limits
 from queue_local.environment import Site, make_environment
 from queue_local.headers import HeaderLines, delivered_to, from_line, header_has, return_path
 from queue_local.maildir import deliver_maildir
@@ -35,10 +34,6 @@ from queue_wire.mailbox import ASSIGNED, Account, Mailbox
 
 # qmail-lspawn's.
 NOT_AS_ROOT = "Not allowed to perform deliveries as root. (#4.7.0)"
-# Seconds. All local mail is affected alike, and one line is enough.
-ALERTS_APART = 60
-# The time of the last alert of all deliveries: forked processes share this page with queue-local.
-_last_alert = mmap.mmap(-1, 8)
 LOOPING = "This message is looping: it already has my Delivered-To line. (#5.4.6)"
 _STOP = 99
 # qmail-command(8): its code for a hard error, and the permanent ones of sysexits(3).
@@ -155,19 +150,11 @@ def find_recipient(home: Home, local: bytes) -> Mailbox:
     try:
         mailbox = look_up_mailbox(home, local, os.geteuid())
     except UsersTrouble as error:
-        _alert(f"alert: {error.what}; local mail is deferred until it is mended, or made by queuectl users build")
+        alert(f"{error.what}; local mail is deferred until it is mended, or made by queuectl users build")
         raise
     if mailbox.source == ASSIGNED and not mailbox.account.uid:
         raise Temporary(NOT_AS_ROOT)
     return mailbox
-
-
-def _alert(text: str) -> None:
-    now = int(time.monotonic()) + 1
-    last = int.from_bytes(_last_alert[:], "little")
-    if not last or now - last >= ALERTS_APART:
-        _last_alert[:] = now.to_bytes(8, "little")
-        complain("queue-local", text)
 
 
 def refuse_all_but_forwards(account: Account, source: str, instructions: list[Instruction]) -> None:

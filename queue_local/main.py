@@ -38,7 +38,7 @@ Delivers into Maildirs, mailboxes, programs and forwards. It is started by queue
 def start(home: Home, deliveries: Deliveries, job: Job) -> Report | None:
     """Start the delivery of a job; return a report if it could not be started, None otherwise."""
     try:
-        seconds, default = config.timeout(home), config.default_delivery(home)
+        seconds, default = config.for_delivery(home)
         # Opened here, because the user may not read mess/.
         message = open_message(home, job.path)
         try:
