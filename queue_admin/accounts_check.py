@@ -18,7 +18,7 @@ from queue_base.accounts import (
 )
 from queue_base.errors import Failure, Permanent, Temporary
 from queue_base.home import Home
-from queue_base.programs import program_path
+from queue_base.processes import program_path
 
 PROGRAMS = ("queue-send", "queue-todo", "queue-clean", "queue-pickup", "queue-remote", "queue-enqueue")
 PACKAGES = ("queue_base", "queue_wire", "queue_send", "queue_todo", "queue_clean", "queue_inject", "queue_remote")

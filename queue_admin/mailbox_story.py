@@ -7,7 +7,7 @@ from queue_admin.text import visible
 from queue_base.accounts import queue_owner
 from queue_base.errors import PERMANENT, TEMPORARY, Temporary, reason
 from queue_base.home import Home
-from queue_base.whose import starter_of, whose_mailbox
+from queue_base.users import look_up_mailbox, starter_of
 from queue_wire.address import split_address
 from queue_wire.dotqmail import qmail_names
 from queue_wire.mailbox import ASSIGNED, PASSWD, Mailbox
@@ -23,7 +23,7 @@ def tell_mailbox(home: Home, address: bytes) -> tuple[list[str], int]:
         return ["nobody: mail for it is thrown away"], 0
     starter = starter_of(home)
     try:
-        mailbox = whose_mailbox(home, local, starter)
+        mailbox = look_up_mailbox(home, local, starter)
     except Temporary as error:
         return [f"deferral: {visible(os.fsencode(str(error)))}"], TEMPORARY
     account = mailbox.account

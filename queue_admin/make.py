@@ -13,9 +13,9 @@ from contextlib import contextmanager
 
 from queue_admin.tree import Tree, naming
 from queue_base.accounts import Owner
-from queue_base.beneath import READ_DIRECTORY, open_below
 from queue_base.durable import Commit, write_all
 from queue_base.errors import Permanent, Temporary, reason
+from queue_base.safe_open import READ_DIRECTORY, open_below
 
 __all__ = ["Maker", "is_there", "naming"]
 

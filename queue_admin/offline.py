@@ -10,9 +10,8 @@ import time
 from queue_base import marks
 from queue_base.durable import Commit
 from queue_base.errors import reason
-from queue_base.layout import Layout
+from queue_base.layout import Layout, is_there
 from queue_base.removal import remove_messages
-from queue_base.states import is_there
 from queue_wire.admin import socket as wire
 from queue_wire.admin.socket import GONE, NEWS, TROUBLE, Note, Reply, Request
 from queue_wire.errors import FormatError

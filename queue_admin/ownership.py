@@ -1,10 +1,10 @@
 """Gives directories and files to an owner, with a mode; nothing else about them changes but ctime.
 
-Every change is by a descriptor that was reached without a link (queue_base.beneath), because accounts that may be less
-trusted than root own these directories. What stays as it is, and is listed in `left` with the reason: what is neither a
-directory nor a regular file, and a file that has other names and is not of an account that the queue was or is to be
-owned by: such a name may have been given to anybody's file (link(2) asks for no right to the file where the kernel's
-protected_hardlinks is off). Nothing is safe before the tree's sync.
+Every change is by a descriptor that was reached without a link (queue_base.safe_open), because accounts that may be
+less trusted than root own these directories. What stays as it is, and is listed in `left` with the reason: what is
+neither a directory nor a regular file, and a file that has other names and is not of an account that the queue was or
+is to be owned by: such a name may have been given to anybody's file (link(2) asks for no right to the file where the
+kernel's protected_hardlinks is off). Nothing is safe before the tree's sync.
 """
 
 import errno
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 
 from queue_admin.tree import Tree, naming
 from queue_base.accounts import Owner
-from queue_base.beneath import READ_DIRECTORY, Unfit, open_below
+from queue_base.safe_open import READ_DIRECTORY, UnsafePath, open_below
 
 # What open(2) says about a socket, and a name that is gone.
 _NOT_OURS = (errno.ENXIO, errno.ENOENT, errno.ENOTDIR)
@@ -128,7 +128,7 @@ class Giver:
         """Return a descriptor, None where something else is there by now."""
         try:
             return open_below(directory, name, flags)
-        except Unfit:
+        except UnsafePath:
             self.left[f"{path}/{name}"] = NO_FILE
         except OSError as error:
             if error.errno not in _NOT_OURS:

@@ -9,11 +9,11 @@ import time
 
 from queue_admin.offline import Offline
 from queue_base.accounts import become, queue_owner
-from queue_base.beneath import open_below
 from queue_base.errors import Permanent, Temporary, reason
 from queue_base.home import Home
 from queue_base.layout import Layout
 from queue_base.lock import take_sendmutex
+from queue_base.safe_open import open_below
 from queue_wire.admin.socket import REPLY_MOST, Reply, Request, pack_request, unpack_reply
 from queue_wire.errors import FormatError
 from queue_wire.netstring import NetstringReader

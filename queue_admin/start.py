@@ -11,14 +11,14 @@ import signal
 from typing import NamedTuple
 
 from queue_admin.accounts_check import Plan, check_code, plan_accounts
-from queue_base import wiring
+from queue_base import processes
 from queue_base.accounts import Owner, become
 from queue_base.control import read_me
 from queue_base.errors import Failure, Permanent, Temporary, Usage, complain, reason
 from queue_base.home import Home, take_help, take_home
 from queue_base.layout import open_layout
 from queue_base.lock import take_sendmutex
-from queue_base.programs import command
+from queue_base.processes import command
 from queue_base.signals import reset_signals
 
 USAGE = "usage: queue-start [--home HOME]"
@@ -42,11 +42,11 @@ class Daemon(NamedTuple):
 def daemons(plan: Plan) -> list[Daemon]:
     """Return the daemons in the order in which they start."""
     return [
-        Daemon("queue-local", None, wiring.LOCAL_JOBS, wiring.LOCAL_REPORTS, False),
-        Daemon("queue-remote", plan.remote, wiring.REMOTE_JOBS, wiring.REMOTE_REPORTS, False),
-        Daemon("queue-clean", plan.queue, wiring.CLEAN_IDS, wiring.CLEAN_ANSWERS, True),
-        Daemon("queue-todo", plan.queue, wiring.TODO_COMMANDS, wiring.TODO_NOTICES, True),
-        Daemon("queue-pickup", plan.queue, wiring.PICKUP_LIFE, wiring.PICKUP_NOTICES, False),
+        Daemon("queue-local", None, processes.LOCAL_JOBS, processes.LOCAL_REPORTS, False),
+        Daemon("queue-remote", plan.remote, processes.REMOTE_JOBS, processes.REMOTE_REPORTS, False),
+        Daemon("queue-clean", plan.queue, processes.CLEAN_IDS, processes.CLEAN_ANSWERS, True),
+        Daemon("queue-todo", plan.queue, processes.TODO_COMMANDS, processes.TODO_NOTICES, True),
+        Daemon("queue-pickup", plan.queue, processes.PICKUP_LIFE, processes.PICKUP_NOTICES, False),
     ]
 
 
@@ -72,12 +72,12 @@ def _pipe() -> tuple[int, int]:
 def _child(words: list[str], daemon: Daemon, its_input: int, its_output: int, lock: int) -> None:
     """Become the daemon; never returns."""
     try:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, wiring.KEPT_SIGNALS)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, processes.KEPT_SIGNALS)
         os.dup2(its_input, 0)
         os.dup2(its_output, 1)
         os.closerange(3, HIGH)
         if daemon.holds_lock:
-            os.dup2(lock, wiring.SENDMUTEX)
+            os.dup2(lock, processes.SENDMUTEX)
         if daemon.owner is not None:
             become(daemon.owner)
         os.execv(words[0], words)
@@ -116,7 +116,7 @@ def run(home: Home) -> None:
         ends: dict[int, int] = {}
         for daemon in daemons(plan):
             ends.update(start(words[daemon.program], daemon, lock))
-        ends[wiring.SENDMUTEX] = lock
+        ends[processes.SENDMUTEX] = lock
         os.closerange(3, HIGH)
         for number, end in ends.items():
             os.dup2(end, number)
@@ -130,12 +130,12 @@ def run(home: Home) -> None:
 def main(argv: list[str]) -> int:
     """Become queue-send, or return an exit code of queue_base.errors with a line on stderr."""
     # A daemon that cannot wait for its children, or is not told of a signal, would come to nothing later.
-    reset_signals(wiring.KEPT_SIGNALS)
+    reset_signals(processes.KEPT_SIGNALS)
     try:
         return prepare(argv)
     finally:
         # Nothing was started.
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, wiring.KEPT_SIGNALS)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, processes.KEPT_SIGNALS)
 
 
 def prepare(argv: list[str]) -> int:

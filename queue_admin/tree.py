@@ -1,7 +1,7 @@
 """queue/ or alias/ while root changes owners in it: a directory that stays open, and what is below it.
 
 Whoever owns the directory may change what is in it at any moment, so nothing below it is named by its path again once
-it has been looked at (queue_base.beneath). Raises Permanent for a link in the place of a directory, Temporary.
+it has been looked at (queue_base.safe_open). Raises Permanent for a link in the place of a directory, Temporary.
 """
 
 import os
@@ -9,9 +9,9 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from queue_base.beneath import READ_DIRECTORY, Unfit, open_below
 from queue_base.durable import sync_filesystem
 from queue_base.errors import Permanent, Temporary, reason
+from queue_base.safe_open import READ_DIRECTORY, UnsafePath, open_below
 
 
 @contextmanager
@@ -19,7 +19,7 @@ def naming(verb: str, path: str) -> Iterator[None]:
     """Turn an OSError inside into Temporary, `unable to VERB PATH: REASON`; Permanent for a link."""
     try:
         yield
-    except Unfit as error:
+    except UnsafePath as error:
         raise Permanent(f"unable to {verb} {path}: {reason(error)}; put what belongs there in its place") from error
     except OSError as error:
         raise Temporary(f"unable to {verb} {path}: {reason(error)}") from error
@@ -50,7 +50,7 @@ class Tree:
 
     @contextmanager
     def directory(self, name: str) -> Iterator[int]:
-        """Open a directory below, to be read and changed. Raises OSError, Unfit."""
+        """Open a directory below, to be read and changed. Raises OSError, UnsafePath."""
         handle = open_below(self.handle, name, READ_DIRECTORY)
         try:
             device = os.fstat(handle).st_dev

@@ -32,10 +32,10 @@ from queue_admin.modes import (
 from queue_admin.ownership import Giver, check_directories, known_uids
 from queue_admin.tree import Tree, naming
 from queue_base.accounts import Owner
-from queue_base.beneath import READ_DIRECTORY
 from queue_base.errors import Permanent, reason
 from queue_base.home import Home
 from queue_base.layout import open_layout
+from queue_base.safe_open import READ_DIRECTORY
 from queue_wire.maildrop import is_temporary
 
 MARKS = ("hold", "corrupt")

@@ -11,8 +11,7 @@ from queue_base.cdb import make_cdb
 from queue_base.durable import read_file
 from queue_base.errors import Permanent
 from queue_base.home import Home
-from queue_base.users import why_not_trusted
-from queue_base.whose import starter_of
+from queue_base.users import starter_of, why_not_trusted
 from queue_wire.control.assign import shown_key, unpack_assign, unpack_record
 from queue_wire.errors import FormatError, wrong_in
 

@@ -14,11 +14,11 @@ marks.
 import os
 
 from queue_base.accounts import queue_owner
-from queue_base.draft import QUEUE_TROUBLE, TODO_TROUBLE, WRITE, Draft, QueueTrouble, Writer
 from queue_base.durable import sync_filesystem, sync_handles, write_all
-from queue_base.errors import reason
+from queue_base.errors import QUEUE_TROUBLE, TODO_TROUBLE, WRITE, QueueTrouble, reason
 from queue_base.home import Home
-from queue_base.intake import Intake
+from queue_base.inflow import Intake
+from queue_base.writer import Draft, Writer
 from queue_wire.maildrop import FINISHED_PREFIX, HEADER_LENGTH, TEMPORARY_PREFIX, pack_envelope, pack_header
 
 TYPE_CHECKING = False

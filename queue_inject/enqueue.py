@@ -6,8 +6,7 @@ it may be queued later. Each failure is one line on stderr; nothing is written t
 
 import os
 
-from queue_base.draft import READ, QueueTrouble, explain
-from queue_base.errors import Usage
+from queue_base.errors import READ, QueueTrouble, Usage, explain
 from queue_base.home import Home, take_help, take_home
 from queue_inject.source import Deadline, TimedSource, guard_descriptors
 from queue_inject.writers import open_writer

@@ -20,11 +20,11 @@ import struct
 import subprocess
 import termios
 
-from queue_base.draft import CONFIG, READ, REFUSED, TIMEOUT, Draft, QueueTrouble, Writer
-from queue_base.errors import reason
+from queue_base.errors import CONFIG, READ, REFUSED, TIMEOUT, QueueTrouble, reason
 from queue_base.home import Home
-from queue_base.intake import Intake
+from queue_base.inflow import Intake
 from queue_base.signals import keep_children
+from queue_base.writer import Draft, Writer
 from queue_inject.source import Deadline
 from queue_wire.envelope import check_address
 

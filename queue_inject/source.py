@@ -8,8 +8,7 @@ import os
 import select
 import time
 
-from queue_base.draft import READ, TIMEOUT, QueueTrouble
-from queue_base.errors import reason
+from queue_base.errors import READ, TIMEOUT, QueueTrouble, reason
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,11 +6,10 @@ The owner of queue/ writes to the queue, and root becomes that owner first. Any 
 import os
 
 from queue_base.accounts import become_reader, queue_owner
-from queue_base.draft import CONFIG, HOME_TROUBLE, QUEUE_TROUBLE, QueueTrouble, Writer
-from queue_base.errors import Failure
+from queue_base.errors import CONFIG, HOME_TROUBLE, QUEUE_TROUBLE, Failure, QueueTrouble
 from queue_base.home import Home, trusted_variable
 from queue_base.layout import open_layout
-from queue_base.writer import QueueWriter
+from queue_base.writer import QueueWriter, Writer
 
 FILTERS = ("QUEUE_ENQUEUE", "QMAILQUEUE")
 

@@ -14,9 +14,9 @@ import time
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 
+from queue_base.disk_thread import DiskThread
 from queue_base.errors import reason
 from queue_base.pipes import OutPipe, PeerLost, read_available
-from queue_base.syncing import Syncing
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
 from queue_send.events import Corrupt, Events, NoneInFlight, NoneLeft
@@ -63,7 +63,7 @@ class Channel:
         log: Log,
         clock: Clock,
         config: ConfigFiles,
-        disk: Syncing,
+        disk: DiskThread,
         turn: Turn,
         shutdown: Shutdown,
         events: Events,

@@ -4,10 +4,9 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, TypeVar
 
-from queue_base.control import read_line, read_map, read_me, read_number, read_parsed, unable_to_parse
+from queue_base.control import read_line, read_map, read_me, read_number, read_parsed, read_rules, unable_to_parse
 from queue_base.errors import Failure, Temporary
 from queue_base.home import Home
-from queue_base.rules import read_rules
 from queue_send.log import Log
 from queue_send.notify.delay_ages import unpack_ages
 from queue_send.scheduler.limits import Limits, LimitTable

@@ -29,9 +29,9 @@ from enum import Enum
 from functools import partial
 
 from queue_base import marks
+from queue_base.disk_thread import DiskThread
 from queue_base.durable import Commit
 from queue_base.errors import reason
-from queue_base.syncing import Syncing
 from queue_send.backlog import Known
 from queue_send.channel import Channel
 from queue_send.clock import Clock
@@ -78,7 +78,7 @@ class Messages:
         log: Log,
         clock: Clock,
         config: ConfigFiles,
-        disk: Syncing,
+        disk: DiskThread,
         retry: DiskRetry,
         events: Events,
     ) -> None:

@@ -8,7 +8,7 @@ import select
 from collections import deque
 
 from queue_base.errors import reason
-from queue_base.syncing import Syncing
+from queue_base.disk_thread import DiskThread
 from queue_send.config import ConfigFiles
 from queue_send.events import Corrupt, Events, Failed
 from queue_send.log import Log
@@ -29,7 +29,7 @@ class Returning:
     """A part of the loop. It works on messages with nothing in flight, one after the other."""
 
     def __init__(
-        self, store: Store, log: Log, config: ConfigFiles, disk: Syncing, shutdown: Shutdown, events: Events
+        self, store: Store, log: Log, config: ConfigFiles, disk: DiskThread, shutdown: Shutdown, events: Events
     ) -> None:
         self._store = store
         self._log = log

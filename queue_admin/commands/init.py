@@ -13,7 +13,7 @@ from queue_admin.service import write_service
 from queue_base.accounts import QUEUE_ACCOUNT, Owner
 from queue_base.errors import Permanent
 from queue_base.home import Home, find_home
-from queue_base.programs import program_path
+from queue_base.processes import program_path
 
 
 @click.command("init")

@@ -7,9 +7,9 @@ import click
 from queue_admin.mailbox_story import tell_mailbox
 from queue_admin.text import visible
 from queue_admin.users_build import build_users
+from queue_base.control import read_rules
 from queue_base.errors import PERMANENT, complain
 from queue_base.home import Home, find_home
-from queue_base.rules import read_rules
 from queue_wire.control.rewrite import LOCAL, Rules, rewrite
 
 

@@ -9,8 +9,7 @@ import select
 import stat
 import time
 
-from queue_base.draft import READ, TIMEOUT, QueueTrouble
-from queue_base.errors import reason
+from queue_base.errors import READ, TIMEOUT, QueueTrouble, reason
 from queue_inject.source import SECONDS
 
 _CHUNK = 1 << 18

@@ -18,7 +18,7 @@ import time
 from queue_base.accounts import become_reader, queue_owner
 from queue_base.errors import Failure, Permanent, complain, reason
 from queue_base.home import Home, take_daemon_home
-from queue_base.intake import SLOW_SECONDS
+from queue_base.inflow import SLOW_SECONDS
 from queue_base.layout import open_layout
 from queue_base.pipes import OutPipe, PeerLost, read_available
 from queue_base.signals import ignore

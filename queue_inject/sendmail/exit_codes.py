@@ -5,8 +5,7 @@ again on 75, and bounce mail on the codes for a file (72, 73) or a configuration
 a user or host exists is found out at delivery.
 """
 
-from queue_base.draft import NO_MEMORY, READ, TOO_LONG, QueueTrouble, explain
-from queue_base.errors import Failure, Permanent, Usage, complain
+from queue_base.errors import NO_MEMORY, READ, TOO_LONG, Failure, Permanent, QueueTrouble, Usage, complain, explain
 from queue_inject.main import explain_format
 from queue_wire.errors import FormatError
 

@@ -6,7 +6,7 @@ import subprocess
 from queue_base.durable import write_all
 from queue_base.errors import PERMANENT, Temporary, reason
 from queue_base.home import Home
-from queue_base.programs import command
+from queue_base.processes import command
 from queue_base.signals import keep_children
 from queue_inject.sendmail.exit_codes import TEMPORARY, USAGE, NoPermission
 

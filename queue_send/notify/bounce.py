@@ -20,10 +20,10 @@ from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
 from typing import NamedTuple
 
+from queue_base.disk_thread import DiskThread
 from queue_base.errors import reason
 from queue_base.home import Home
-from queue_base.states import is_there
-from queue_base.syncing import Syncing
+from queue_base.layout import is_there
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
 from queue_send.events import Corrupt, Done, Events
@@ -114,7 +114,7 @@ class Bouncer(Notifier):
         log: Log,
         clock: Clock,
         config: ConfigFiles,
-        disk: Syncing,
+        disk: DiskThread,
         turn: Turn,
         shutdown: Shutdown,
         events: Events,

@@ -13,8 +13,7 @@ from queue_admin.main import main
 from queue_admin.modes import OURS
 from queue_base.errors import Permanent, Temporary
 from queue_base.home import Home
-from queue_base.layout import open_layout
-from queue_base.states import Presence
+from queue_base.layout import Presence, open_layout
 from support.inject.qmail_queue import ROOT, SPLIT, QmailQueue, messages_only, our_owner, snapshot
 
 

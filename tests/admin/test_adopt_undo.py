@@ -13,8 +13,7 @@ from queue_admin.create import create_home
 from queue_admin.undoing import undo
 from queue_base.errors import Permanent
 from queue_base.home import Home
-from queue_base.layout import open_layout
-from queue_base.states import Presence
+from queue_base.layout import Presence, open_layout
 from support.inject.qmail_queue import (
     ROOT,
     SPLIT,

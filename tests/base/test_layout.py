@@ -11,9 +11,8 @@ import pytest
 
 from queue_base.errors import Permanent, Temporary
 from queue_base.home import Home
-from queue_base.layout import Layout, open_layout
+from queue_base.layout import Layout, Presence, open_layout
 from queue_base.lock import take_sendmutex
-from queue_base.states import Presence
 from queue_base.trigger import Trigger, pull_trigger
 from support.home import make_home
 

@@ -16,8 +16,7 @@ import pytest
 
 from queue_base.errors import Temporary
 from queue_base.home import Home
-from queue_base.layout import open_layout
-from queue_base.states import Presence
+from queue_base.layout import Presence, open_layout
 from queue_base.writer import QueueWriter
 from queue_clean.sweep import OLD, Swept, sweep
 from queue_inject.pickup.collector import Collector, QueuedFiles

@@ -142,7 +142,7 @@ def test_a_wrong_command_line_is_100_and_says_the_usage(home: Home, arguments: l
 
 def test_a_full_disk_ends_the_batch_and_says_where_to_go_on(home: Home, tmp_path: Path) -> None:
     # The disk has no room from the fourth message on.
-    change = "import queue_base.intake as i; n = iter(range(99))\n"
+    change = "import queue_base.inflow as i; n = iter(range(99))\n"
     change += "i.find_shortage = lambda *_: 'none is free' if next(n) > 2 else None"
     file = make_file(tmp_path / "batch", "mbox", 6)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_base.draft import TODO_TROUBLE, QueueTrouble
+from queue_base.errors import TODO_TROUBLE, QueueTrouble
 from queue_base.home import Home
 from queue_base.writer import QueueDraft, QueueWriter
 from queue_inject.writers import open_writer
@@ -35,8 +35,7 @@ def begun(home: Home, count: int) -> tuple[QueueWriter, list[QueueDraft]]:
 def nameless(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Whether the file system has files without names (O_TMPFILE), or files get a temporary name."""
     if not request.param:
-        for module in ("writer", "queue_draft"):
-            monkeypatch.setattr(f"queue_base.{module}.open_nameless", lambda directory, mode: None)
+        monkeypatch.setattr("queue_base.writer.open_nameless", lambda directory, mode: None)
     return bool(request.param)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_base.draft import QueueTrouble
+from queue_base.errors import QueueTrouble
 from queue_base.home import Home
 from queue_inject.drop import DropWriter
 from queue_wire.maildrop import pack_header

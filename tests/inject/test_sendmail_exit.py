@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_base.draft import CONFIG, NO_MEMORY, READ, TOO_LONG, WRITE, QueueTrouble
-from queue_base.errors import Permanent, Temporary, Usage
+from queue_base.errors import CONFIG, NO_MEMORY, READ, TOO_LONG, WRITE, Permanent, QueueTrouble, Temporary, Usage
 from queue_base.home import Home
 from queue_inject.sendmail.exit_codes import exit_code
 from queue_wire.errors import FormatError

@@ -75,6 +75,26 @@ def test_a_default_delivery_counts_as_soon_as_it_is_changed(mail: MailHome) -> N
 
 
 @pytest.mark.parametrize(
+    ("name", "text"), [("localtimeout", "soon\n"), ("timeoutlocal", "soon\n"), ("locallimits", "files many\n")]
+)
+def test_a_control_file_that_is_wrong_defers_with_one_alert(mail: MailHome, name: str, text: str) -> None:
+    mail.maildir()
+    path = mail.path / "control" / name
+    path.write_text(text)
+    with LocalDaemon(mail.home) as daemon:
+        daemon.ready()
+        for number in range(3):
+            letter, why = daemon.verdict(number, mail.message(b"x"), TO)
+            assert letter == b"Z" and b"nable to parse" in why and name.encode() in why, why
+        path.unlink()
+        assert daemon.verdict(3, mail.message(b"x"), TO) == OK
+        code, errors = daemon.end()
+    assert code == 0 and errors.count(b"\n") == 1
+    assert errors.startswith(f"queue-local: alert: unable to parse {path} ".encode()), errors
+    assert errors.endswith(b"; local mail is deferred until it is mended\n"), errors
+
+
+@pytest.mark.parametrize(
     ("recipient", "verdict"),
     [
         (b"postmaster", (b"D", b"Sorry, address must include host name. (#5.1.3)\n")),

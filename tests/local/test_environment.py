@@ -7,15 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_base.programs import program_path
+from queue_base.processes import program_path
 from queue_local.delivery import deliver_as
-from queue_local.environment import Lines, Site, make_environment
+from queue_local.environment import Site, make_environment
+from queue_local.headers import HeaderLines
 from queue_wire.dotqmail import default_part, qmail_names
 from queue_wire.mailbox import Account, Mailbox
 from support.local.deliveries import run
 from support.local.mailboxes import UID, MailHome
 
-LINES = Lines(b"From f@g date\n", b"Return-Path: <f@g>\n", b"Delivered-To: joe@h\n")
+LINES = HeaderLines(b"From f@g date\n", b"Return-Path: <f@g>\n", b"Delivered-To: joe@h\n")
 ALWAYS = {
     "SENDER", "NEWSENDER", "RECIPIENT", "LOCAL", "HOST", "HOST2", "HOST3", "HOST4", "USER", "LOGNAME", "HOME", "SHELL",
     "PATH", "QUEUE_HOME", "RPLINE", "DTLINE", "UFLINE", "EXT", "EXT2", "EXT3", "EXT4",

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_base.inflow import MARK_SECONDS, refuse_mark, slow_mark
-from queue_base.intake import SLOW_SECONDS
+from queue_base.inflow import MARK_SECONDS, SLOW_SECONDS, refuse_mark, slow_mark
 from queue_wire.maildrop import pack_header
 from support.home import make_home
 from support.inflow import SlowTodo

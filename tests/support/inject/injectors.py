@@ -15,8 +15,7 @@ from types import TracebackType
 from typing import NamedTuple
 
 from queue_base.home import Home
-from queue_base.layout import open_layout
-from queue_base.states import Presence
+from queue_base.layout import Presence, open_layout
 from queue_wire.envelope import Envelope, unpack_todo
 from support.home import make_home
 from support.suite import program, wait_until

@@ -3,9 +3,9 @@
 import os
 import select
 
+from queue_base.disk_thread import DiskThread
 from queue_base.home import Home
 from queue_base.layout import open_layout
-from queue_base.syncing import Syncing
 from queue_send.channel import Channel
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
@@ -31,7 +31,7 @@ class Loop:
     def __init__(self, home: Home, clock: Clock | None = None) -> None:
         self._nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
         log, turn = Log(self._nowhere), Turn()
-        self.log, self.clock, self.disk = log, clock or Clock(), Syncing()
+        self.log, self.clock, self.disk = log, clock or Clock(), DiskThread()
         self._turn = turn
         config, retry, shutdown, events = ConfigFiles(home, log), DiskRetry(log), Shutdown(log), Events()
         self._pipes = [os.pipe2(os.O_CLOEXEC) for _ in range(6)]

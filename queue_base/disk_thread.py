@@ -1,8 +1,8 @@
-"""Work that may wait for the disk, done in a thread of its own so that a daemon's loop never does.
+"""A thread for work that may wait for the disk, so that a daemon's loop never waits for it.
 
-Pieces of work are done one after the other, in order. Each result comes back in the loop: `run` calls the
-function that was named for it, with None or with the OSError that the work raised; a lack of memory is ENOMEM. Any
-other exception is a bug: `run` raises it, so that the daemon dies of it and does not wait for a thread that has ended.
+Pieces of work run one after the other, in the order in which they were submitted. `run`, called in the loop, calls the
+function that was submitted with the work, with None for success or the OSError that the work raised; lack of memory is
+ENOMEM. Any other exception is a bug: `run` raises it, so that the daemon ends and does not wait for a dead thread.
 """
 
 import errno
@@ -14,31 +14,32 @@ from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
 
-GIVING = 0.002  # Seconds of a turn of the loop for giving back results; the last of them comes on top.
+# Seconds in one turn of the loop for delivering results. The last result may exceed it.
+DELIVER_SECONDS = 0.002
 
 Result = OSError | None
 Piece = tuple[Callable[[], None], Callable[[Result], None]]
 
 
-class Syncing:
-    """`submit` work; `busy` as long as a result is out."""
+class DiskThread:
+    """Takes work with `submit`. `busy` is true until the results of all work have been delivered."""
 
     def __init__(self) -> None:
         self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._pieces: SimpleQueue[Piece] = SimpleQueue()
         self._results: deque[tuple[Callable[[Result], None], BaseException | None]] = deque()
         self._out = 0
-        # A daemon thread: should the loop end by an exception, nothing waits for a disk that hangs.
+        # A daemon thread: if the loop ends by an exception, the process must not wait for a disk that hangs.
         threading.Thread(target=self._work, name="sync", daemon=True).start()
 
     def submit(self, work: Callable[[], None], then: Callable[[Result], None]) -> None:
-        """Have `work` done in the thread, and `then` called in the loop."""
+        """Run `work` in the thread, and call `then` with its result in the loop."""
         self._out += 1
         self._pieces.put((work, then))
 
     @property
     def busy(self) -> bool:
-        """Whether there are results to wait for."""
+        """Whether results are outstanding."""
         return self._out > 0
 
     def _work(self) -> None:
@@ -52,26 +53,26 @@ class Syncing:
             except BaseException as error:
                 result = error
             self._results.append((then, result))
-            # What the work refers to may be large, and the next piece may be long in coming.
+            # Drop the references: they may be large, and the next piece of work may come much later.
             del work, then, result
             try:
                 os.write(self._writer, b"\0")
             except BlockingIOError:
-                continue  # The pipe is full of such bytes: the loop will look anyway.
+                continue  # The pipe is full, so the loop is woken up already.
 
     def prepare(self, poll: "select.poll", now: float) -> float:
-        """Wait for results."""
+        """Register the wake-up pipe; return the seconds to wait at most."""
         poll.register(self._reader, select.POLLIN)
         return 0.0 if self._results else 3600.0
 
     def run(self, ready: dict[int, int], now: float) -> None:
-        """Give back the results that have come; those that take long in the next turns.
+        """Deliver results, for DELIVER_SECONDS at most; the others are delivered in the next turns.
 
-        Raises what a piece of work raised and should not have.
+        Raises the exception of a piece of work that failed by a bug.
         """
         if self._reader in ready:
             os.read(self._reader, 65536)
-        until = time.monotonic() + GIVING
+        until = time.monotonic() + DELIVER_SECONDS
         while self._results:
             then, result = self._results.popleft()
             self._out -= 1

@@ -1,11 +1,10 @@
-"""Reaches what lies below a directory that another account may write, as root does it: never through a link.
+"""Opens files below a directory that another account may write, without following links: for programs that run as root.
 
-Account `queue` owns queue/ and all that is in it. A program that still is root must suppose that it puts a link, a
-FIFO, or another name of somebody else's file in the place of anything there, at any moment. So every step on the way
-is a descriptor, no step follows a link or goes up, opening waits for nobody, and what is found is judged by its
-descriptor and never by its path again.
+Account `queue` owns queue/ and everything in it. A program that still is root must assume that this account replaces
+any path by a link, a FIFO, or a hard link to another user's file, at any moment. So every step of a path is opened as a
+descriptor, no step follows a link or goes up, opening never blocks, and the result is checked through its descriptor.
 
-The top itself is trusted, links on the way to it too: it lies in a directory that only root or its owner may write.
+The top directory itself is trusted, with the links on the way to it: only root or its owner may write its parent.
 """
 
 import errno
@@ -22,9 +21,9 @@ READ_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
 
 
 def open_below(top: int | str, path: str, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
-    """Return a descriptor of `path` below `top`, a directory's descriptor or path. Raises OSError, Unfit for a link.
+    """Return a descriptor of `path` below `top`, a directory's descriptor or path. Raises OSError, UnsafePath.
 
-    It does not block: whoever reads or writes it as a file first makes sure that it is one.
+    The descriptor is non-blocking, and may be of any kind of file: the caller has to check.
     """
     *steps, name = path.split("/")
     held: list[int] = []
@@ -42,20 +41,20 @@ def open_below(top: int | str, path: str, flags: int = os.O_RDONLY, mode: int = 
             os.close(handle)
 
 
-class Unfit(OSError):
-    """What is there is not what may be used; the text says why. It has no errno: no system call failed."""
+class UnsafePath(OSError):
+    """The path must not be used; the text says why. errno is None, because no system call failed."""
 
 
 def open_file_below(top: int | str, path: str, owners: "Container[int]", flags: int = os.O_RDONLY) -> int:
-    """Return a descriptor of a regular file of one of `owners`, blocking as usual. Raises OSError, Unfit."""
+    """Return a blocking descriptor of a regular file that belongs to one of `owners`. Raises OSError, UnsafePath."""
     handle = open_below(top, path, flags)
     try:
         found = os.fstat(handle)
         if not stat.S_ISREG(found.st_mode):
-            raise Unfit("not a regular file")
-        # Who may write the directory may have given a name in it to anybody's file.
+            raise UnsafePath("not a regular file")
+        # An account that may write the directory may have created a hard link to any file in it.
         if found.st_uid not in owners:
-            raise Unfit(f"it belongs to uid {found.st_uid}, which is not the queue's owner")
+            raise UnsafePath(f"it belongs to uid {found.st_uid}, which is not the queue's owner")
         os.set_blocking(handle, True)
     except BaseException:
         os.close(handle)
@@ -65,12 +64,12 @@ def open_file_below(top: int | str, path: str, owners: "Container[int]", flags: 
 
 def _open(here: int, name: str, flags: int, mode: int) -> int:
     if name in ("", ".", ".."):
-        raise Unfit("it leads out of its directory")
+        raise UnsafePath("it leads out of its directory")
     try:
         return os.open(name, flags, mode, dir_fd=here)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR) and _is_link(here, name):
-            raise Unfit(f"{name} is a symbolic link") from error
+            raise UnsafePath(f"{name} is a symbolic link") from error
         raise
 
 

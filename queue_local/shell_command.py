@@ -1,8 +1,8 @@
-"""Runs one program for a delivery, `/bin/sh -c COMMAND` (qmail-command(8)).
+"""Runs a program for a delivery: `/bin/sh -c COMMAND` (qmail-command(8)).
 
-It has a process group of its own in the delivery's session, so that `kill 0` in a script hits no more than the
-script, and queue-local can end all of the session. It is over when the shell is: what it leaves behind in the
-background lives on, with nobody who reads its output. At the time limit its group gets TERM, and KILL later.
+The program has a process group of its own in the session of the delivery: `kill 0` in a script reaches only the
+script, and queue-local can kill the session. The program has ended when the shell has: processes that it leaves in the
+background live on, and their output is not read. At the time limit its group gets TERM, and later KILL.
 """
 
 import os
@@ -13,23 +13,71 @@ from typing import NamedTuple
 
 from queue_base.errors import Temporary, reason
 from queue_base.pipes import PeerLost, read_available
-from queue_local.program_output import Output, clean_output
 
 # Between TERM and KILL.
 GRACE = 3.0
-# After KILL; a process that hangs in the kernel is not waited for.
+# After KILL; do not wait for a process that hangs in the kernel.
 _LAST_WAIT = 1.0
 _SHELL = b"/bin/sh"
-# How much of the command a text names; the rest is for who can read the .qmail file.
+# How much of the command a text shows; the rest can be read in the .qmail file.
 _NAMED = 60
-# What it wrote last is still in the pipe when it ends. A pipe holds 64 kB; somebody else may still be writing.
+# Its last output is still in the pipe when it ends. A pipe holds 64 kB, and background processes may still write.
 _CHUNK = 1 << 16
 _DEFAULTS = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
 _INTERRUPTED = 75
+# Bytes kept of the beginning of the output, and of its end.
+HEAD_MOST = 2000
+TAIL_MOST = 800
+_LEFT_OUT = b"\n[...]\n"
+# A tab becomes a space, a newline stays, any other control byte becomes `_`.
+_KEPT = {9: ord(" "), 10: 10, 127: ord("_")}
+_PRINTED = bytes(_KEPT.get(byte, byte if byte >= 32 else ord("_")) for byte in range(256))
+
+
+class Output:
+    """The output of a program: keeps the first and last bytes of any amount, cleaned for a report."""
+
+    __slots__ = ("_head", "_tail", "_total")
+
+    def __init__(self) -> None:
+        self._head = b""
+        self._tail = b""
+        self._total = 0
+
+    def feed(self, data: bytes) -> None:
+        self._total += len(data)
+        room = HEAD_MOST - len(self._head)
+        if room > 0:
+            self._head += data[:room]
+            data = data[room:]
+        if data:
+            self._tail = (self._tail + data[-TAIL_MOST:])[-TAIL_MOST:]
+
+    def kept(self) -> bytes:
+        """Return the kept output, cleaned."""
+        between = _LEFT_OUT if self._total > len(self._head) + len(self._tail) else b""
+        return clean_output(self._head + between + self._tail)
+
+
+def clean_output(data: bytes) -> bytes:
+    """Return text for a report: UTF-8, no control characters but newlines, no empty lines, one newline at its end.
+
+    What is not UTF-8 becomes `?`, byte by byte. Nothing at all stays nothing.
+    """
+    text = data.replace(b"\r\n", b"\n").translate(_PRINTED)
+    if not text.isascii():
+        # U+0080 to U+009F are control characters as well; a bad byte must not take three of ours.
+        text = "".join(_character(char) for char in text.decode("utf-8", "surrogateescape")).encode()
+    lines = [line.rstrip(b" ") for line in text.split(b"\n")]
+    return b"".join(line + b"\n" for line in lines if line)
+
+
+def _character(char: str) -> str:
+    return char if char == "\n" or char.isprintable() else "?"
 
 
 class Interrupted(Temporary):
-    """The delivery must end now: its time is over, or somebody wants it to. What runs for it is to be killed."""
+    """The delivery must end now, by timeout or by request. Its programs are to be killed."""
 
     exit_code = _INTERRUPTED
 
@@ -39,17 +87,17 @@ class Interrupted(Temporary):
 
 
 class Ran(NamedTuple):
-    """How a program ended by itself: exit code, and what it wrote on stdout and stderr, bounded and cleaned."""
+    """How a program ended by itself: exit code, and its output on stdout and stderr, limited and cleaned."""
 
     code: int
     output: bytes
 
 
 def run_program(command: bytes, environment: dict[bytes, bytes], message: int, seconds: float) -> Ran:
-    """Run a program; the open file `message` is its stdin, at its start, in the current directory.
+    """Run a program in the current directory; its stdin is the open file `message`, at offset 0.
 
-    Raises Temporary where it cannot be started or is killed by a signal, Interrupted where it runs for over
-    `seconds`, or when something else ends the delivery. All of its group is dead then.
+    Raises Temporary if it cannot be started or is killed by a signal, Interrupted if it runs for more than `seconds`
+    or the delivery is interrupted. Its process group is dead then.
     """
     output = Output()
     program = _Program(command, environment, message)
@@ -69,7 +117,7 @@ def run_program(command: bytes, environment: dict[bytes, bytes], message: int, s
 
 
 class _Program:
-    """A program that runs: its pid, a pidfd, and our end of its output. Raises Temporary where it cannot run."""
+    """A running program: its pid, a pidfd, and the pipe of its output. Raises Temporary if it cannot be started."""
 
     def __init__(self, command: bytes, environment: dict[bytes, bytes], message: int) -> None:
         try:
@@ -89,7 +137,7 @@ class _Program:
             os.close(writer)
 
     def _spawn(self, command: bytes, environment: dict[bytes, bytes], message: int, writer: int) -> int:
-        # No fork: vfork behind posix_spawn costs the same whatever memory we have. All else closes on exec.
+        # posix_spawn uses vfork, whose cost does not depend on memory size. All other descriptors are close-on-exec.
         return os.posix_spawn(
             _SHELL,
             [_SHELL, b"-c", command],
@@ -101,7 +149,7 @@ class _Program:
         )
 
     def run(self, output: Output, seconds: float) -> int:
-        """Read what it writes until it ends; return its exit code. Raises Interrupted."""
+        """Read its output until it ends; return its exit code. Raises Interrupted."""
         deadline = time.monotonic() + seconds
         try:
             self.pidfd = os.pidfd_open(self.pid)
@@ -112,7 +160,7 @@ class _Program:
         poll.register(self.reader, select.POLLIN)
         while (left := deadline - time.monotonic()) > 0:
             ready = {descriptor for descriptor, _ in poll.poll(left * 1000 + 1)}
-            # Read first: what it wrote before it ended is there by then.
+            # Read first: the output that it wrote before it ended is in the pipe.
             if self.reader in ready and not self._read(output):
                 poll.unregister(self.reader)
             if self.pidfd in ready:
@@ -120,7 +168,7 @@ class _Program:
         raise Interrupted("Timeout on program")
 
     def _read(self, output: Output) -> bool:
-        """Take what there is; return whether there may be more some time."""
+        """Read what is available; return False at end of file."""
         try:
             output.feed(read_available(self.reader, _CHUNK) or b"")
         except PeerLost:
@@ -128,11 +176,11 @@ class _Program:
         return True
 
     def end(self) -> None:
-        """End its group, and itself where it has left that. Until it is reaped, its number means nobody else."""
-        # This is bounded by itself, and the delivery's alarm must not break it off.
+        """End its process group, and the program itself if it has left it. Its pid is not reused until it is reaped."""
+        # This takes a limited time, and the alarm of the delivery must not interrupt it.
         signal.alarm(0)
         self._kill(signal.SIGTERM)
-        # One that is stopped hears TERM when it goes on.
+        # A stopped process handles TERM only after it continues.
         self._kill(signal.SIGCONT)
         self._wait(GRACE)
         self._kill(signal.SIGKILL)
@@ -144,7 +192,7 @@ class _Program:
             try:
                 send(self.pid, number)
             except (ProcessLookupError, PermissionError):
-                pass  # It has ended, or is setuid and somebody else by now.
+                pass  # It has ended, or is set-uid.
 
     def _wait(self, seconds: float) -> None:
         if self.pidfd >= 0:
@@ -159,11 +207,11 @@ class _Program:
 
 
 def _name(command: bytes) -> str:
-    """Return the command's first bytes, in one line."""
+    """Return the first bytes of the command, in one line."""
     name = clean_output(command[:_NAMED].replace(b"\n", b" ")).decode().rstrip("\n")
     return name + "..." if len(command) > _NAMED else name
 
 
 def _said(output: Output) -> str:
-    """Return what it had said, in lines of its own."""
+    """Return its output, in lines of its own."""
     return ("\n" + output.kept().decode()).rstrip("\n")

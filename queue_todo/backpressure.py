@@ -1,12 +1,11 @@
-"""In-flow control, queue-todo's half: says when the disk is short, and slows or refuses injectors while todo/ waits.
+"""Slows or refuses injectors while todo/ waits too long (queue_base.inflow), and logs when the disk is short.
 
-Slow: the next message has waited SLOW_AFTER seconds. Refused: it has waited REFUSE_AFTER seconds, although queue-todo
-classifies, and it does not belong to what queue-todo found when it began to work (again): after a start with a
-million messages in todo/, injectors are slowed until those are done, not refused. Only what waits for its turn counts,
-so a message that is parked, or that the disk refuses, slows nobody. Either ends at half of its limit.
+Slow: the next message has waited for SLOW_AFTER seconds. Refused: it has waited for REFUSE_AFTER seconds although
+queue-todo classifies, and it is not part of the backlog that queue-todo found when it began, or began again, to work:
+after a start with a million messages in todo/, injectors are slowed until these are done, and not refused. Only
+messages that wait for their turn count, so a message that is parked or deferred slows nobody. Each state ends at half
+of its limit.
 """
-
-from collections.abc import Callable
 
 from queue_base.errors import Temporary, reason
 from queue_base.home import Home
@@ -15,35 +14,36 @@ from queue_wire import logline
 
 SLOW_AFTER = 5.0
 REFUSE_AFTER = 60.0
-# Seconds between two settings of a mark: it must never end while it is wanted.
+# Seconds between two settings of a mark, which must not expire while it is wanted.
 MARK_EVERY = MARK_SECONDS / 4
-SPACE_EVERY = 30.0  # Seconds between looks at the disk.
+SPACE_EVERY = 30.0  # Seconds between checks of the disk.
 
 FREE, SLOW, REFUSED = range(3)
 _WORDS = ("free", "slow", "refused")
 
 
-class Inflow:
-    """`log` takes a line. Times are monotonic seconds."""
+class Backpressure:
+    """The two marks, and when they are set. Times are monotonic seconds."""
 
-    def __init__(self, home: Home, log: Callable[[bytes], None]) -> None:
+    def __init__(self, home: Home) -> None:
         self._marks = (slow_mark(home), refuse_mark(home))
-        self._log = log
+        self._lines: list[bytes] = []
         self._level = FREE
         self._next_mark = 0.0
-        self._waits_since = 0.0  # What came earlier counts from then.
+        self._waits_since = 0.0  # Messages that arrived earlier count from then.
         self._last_work = float("-inf")
         self._idle = False
-        self._began = float("inf")  # When classification began to work; what was there already is no backlog.
-        self._caught_up = 0.0  # When all of that was done.
+        # When classification began: messages that arrived earlier are never a reason to refuse mail.
+        self._began = float("inf")
+        self._caught_up = 0.0  # When all of these were done.
         self._marks_fail = False
-        # Of a run that was killed.
+        # Marks of a process that was killed.
         self._clear(FREE)
 
     def judge(self, now: float, waiting: int, arrival: float | None, worked: bool) -> None:
-        """Set the marks for now. `waiting` messages wait, the next since `arrival`; None where there is none.
+        """Set or remove the marks. `waiting` messages wait; the next one arrived at `arrival`, None if there is none.
 
-        `worked` says that messages were classified since the last call. It is not called before anything can be.
+        `worked` says that messages were classified since the last call. It is not called before rules are known.
         """
         idle = arrival is None
         arrival = now if arrival is None else arrival
@@ -58,7 +58,7 @@ class Inflow:
             self._caught_up = now
         level = self._choose(now, max(arrival, self._waits_since))
         if level != self._level:
-            self._log(logline.inflow(_WORDS[level], waiting, int(now - arrival)))
+            self._lines.append(logline.inflow(_WORDS[level], waiting, int(now - arrival)))
             self._clear(level)
             self._level, self._next_mark = level, now
         if level and now >= self._next_mark:
@@ -74,10 +74,15 @@ class Inflow:
         return SLOW if now - since > slow else FREE
 
     def wait(self, now: float, arrival: float | None) -> float:
-        """Return the seconds after which `judge` must be called at the latest."""
+        """Return the seconds until `judge` must be called."""
         if self._level:
             return max(0.0, self._next_mark - now)
         return 3600.0 if arrival is None else max(0.0, max(arrival, self._waits_since) + SLOW_AFTER - now)
+
+    def take_lines(self) -> list[bytes]:
+        """Return the lines for the log since the last call."""
+        lines, self._lines = self._lines, []
+        return lines
 
     def end(self) -> None:
         """Remove the marks."""
@@ -92,7 +97,7 @@ class Inflow:
             self._fail(f"set {error.filename or 'a mark in lock'}: {reason(error)}; injectors are not slowed")
 
     def _clear(self, level: int) -> None:
-        """Remove the marks that `level` has no use for."""
+        """Remove the marks above `level`."""
         try:
             for mark in self._marks[level:]:
                 mark.clear()
@@ -101,34 +106,32 @@ class Inflow:
 
     def _fail(self, text: str) -> None:
         if not self._marks_fail:
-            self._log(logline.warning(f"queue-todo: unable to {text}"))
+            self._lines.append(logline.warning(f"queue-todo: unable to {text}"))
         self._marks_fail = True
 
 
 class Space:
-    """Says in the log when the queue's disk has become short, which injectors have no log to say in, and when not."""
+    """Reports when the queue's disk becomes short, and when it has space again: injectors have no log for it."""
 
-    def __init__(self, home: Home, log: Callable[[bytes], None]) -> None:
+    def __init__(self, home: Home) -> None:
         self._home = home
-        self._log = log
         self._short = False
         self._next = 0.0
 
-    def run(self, now: float) -> None:
-        """Look, if it is time."""
+    def run(self, now: float) -> bytes | None:
+        """Look at the disk if it is time; return a line for the log, None for nothing to tell."""
         if now < self._next:
-            return
+            return None
         self._next = now + SPACE_EVERY
         try:
             why = find_shortage(self._home.queue, self._home.queue, read_least(self._home))
         except Temporary as error:
             why = str(error)
-        if why and not self._short:
-            self._log(logline.alert(f"queue-todo: unable to take mail: {why}; injectors refuse it until then"))
-        elif self._short and not why:
-            self._log(logline.inflow_space(self._home.queue))
-        self._short = why is not None
+        was_short, self._short = self._short, why is not None
+        if why and not was_short:
+            return logline.alert(f"queue-todo: unable to take mail: {why}; injectors refuse it until then")
+        return logline.inflow_space(self._home.queue) if was_short and not why else None
 
     def wait(self, now: float) -> float:
-        """Return the seconds until the next look."""
+        """Return the seconds until the next check."""
         return max(0.0, self._next - now)
