@@ -2,7 +2,7 @@
 
 import stat
 
-from queue_admin.make import Maker, is_there, naming
+from queue_admin.make import Maker, is_there
 from queue_admin.modes import (
     ALIAS_MODE,
     BUCKETED,
@@ -16,7 +16,7 @@ from queue_admin.modes import (
     TRIGGER_MODE,
     USERS_MODE,
 )
-from queue_admin.tree import Tree
+from queue_admin.tree import Tree, naming
 from queue_base.accounts import Owner
 from queue_base.durable import read_file
 from queue_base.errors import Permanent, Usage

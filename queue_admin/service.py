@@ -7,8 +7,8 @@ renamed, so that no supervisor sees half of it. A script that is there and diffe
 import os
 import shlex
 
-from queue_admin.make import Maker, naming
-from queue_admin.tree import Tree
+from queue_admin.make import Maker
+from queue_admin.tree import Tree, naming
 from queue_base.accounts import Owner
 from queue_base.durable import read_file
 from queue_base.errors import Permanent

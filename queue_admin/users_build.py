@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from queue_admin.accounts import myself
-from queue_admin.make import Maker, naming
+from queue_admin.make import Maker
+from queue_admin.tree import naming
 from queue_base.cdb import make_cdb
 from queue_base.durable import read_file
 from queue_base.errors import Permanent

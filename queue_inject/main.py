@@ -8,9 +8,8 @@ import os
 import time
 from itertools import chain
 
-from queue_base.draft import explain
 from queue_base.durable import write_all
-from queue_base.errors import PERMANENT, TEMPORARY, Failure, Permanent, Temporary, Usage, complain, reason
+from queue_base.errors import PERMANENT, TEMPORARY, Failure, Permanent, Temporary, Usage, complain, explain, reason
 from queue_base.home import Home, take_help, take_home
 from queue_inject.header.complete import Completer, FieldError
 from queue_inject.header.fields import HeaderReader

@@ -11,12 +11,12 @@ import time
 from functools import partial
 
 from queue_base import processes
+from queue_base.disk_thread import DiskThread
 from queue_base.errors import Failure, Temporary, Usage, complain
 from queue_base.home import Home, take_daemon_home
 from queue_base.layout import open_layout
 from queue_base.lock import take_sendmutex
 from queue_base.signals import Signals
-from queue_base.disk_thread import DiskThread
 from queue_send.admin.orders import Orders
 from queue_send.admin.queries import Queries
 from queue_send.admin.socket import AdminSocket

@@ -7,8 +7,8 @@ their failures to bounce/, syncs them, and marks the recipients done. Their file
 import select
 from collections import deque
 
-from queue_base.errors import reason
 from queue_base.disk_thread import DiskThread
+from queue_base.errors import reason
 from queue_send.config import ConfigFiles
 from queue_send.events import Corrupt, Events, Failed
 from queue_send.log import Log

@@ -7,8 +7,8 @@ so it ends the batch: `stopped` then says why, after the results so far.
 
 import time
 
-from queue_base.draft import Draft, QueueTrouble, Writer
-from queue_base.errors import PERMANENT, TEMPORARY, Failure
+from queue_base.errors import PERMANENT, TEMPORARY, Failure, QueueTrouble
+from queue_base.writer import Draft, Writer
 from queue_inject.batch.pieces import EndOfMessage, Piece, Unreadable
 from queue_inject.header.complete import Completer, FieldError
 from queue_inject.header.fields import HeaderReader

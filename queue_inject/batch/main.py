@@ -13,9 +13,9 @@ Exit code 0: all are queued; 100: some can never be sent; 111: some may be sent 
 
 import os
 
-from queue_base.draft import QueueTrouble, Writer
 from queue_base.durable import write_all
-from queue_base.errors import TEMPORARY, Usage, reason
+from queue_base.errors import TEMPORARY, QueueTrouble, Usage, reason
+from queue_base.writer import Writer
 from queue_inject.batch.injector import BatchFailure, BatchInjector, Result
 from queue_inject.batch.input import BatchInput
 from queue_inject.batch.pieces import BatchReader

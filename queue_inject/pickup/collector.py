@@ -12,9 +12,8 @@ import errno
 import stat
 import time
 
-from queue_base.draft import QueueTrouble
 from queue_base.durable import Commit
-from queue_base.errors import reason
+from queue_base.errors import QueueTrouble, reason
 from queue_base.writer import QueueWriter
 from queue_inject.pickup.copying import FileCopy, OriginRules, open_copy
 from queue_inject.pickup.corrupt import CorruptMail

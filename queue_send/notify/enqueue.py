@@ -16,7 +16,7 @@ from typing import NamedTuple
 from queue_base.durable import write_all
 from queue_base.errors import reason
 from queue_base.home import Home
-from queue_base.programs import command
+from queue_base.processes import command
 from queue_send.events import Events
 from queue_send.log import Log
 from queue_send.loop import Shutdown, Turn

@@ -7,13 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from queue_base.draft import QueueTrouble
 from queue_base.durable import Commit
+from queue_base.errors import QueueTrouble
 from queue_base.home import Home
-from queue_base.layout import Layout, open_layout
-from queue_base.leftovers import files_beside_mess
-from queue_base.queue_draft import QueueDraft
-from queue_base.writer import QueueWriter
+from queue_base.layout import Layout, files_beside_mess, open_layout
+from queue_base.writer import QueueDraft, QueueWriter
 from queue_inject.writers import open_writer
 from queue_todo.classify import TodoGroup
 from queue_wire.control.rewrite import Rules
@@ -130,7 +128,7 @@ import os, sys
 from queue_base.durable import Commit
 from queue_base.home import Home
 from queue_base.layout import open_layout
-from queue_base.leftovers import files_beside_mess
+from queue_base.layout import files_beside_mess
 from queue_inject.writers import open_writer
 writer = open_writer(Home(sys.argv[1]))
 layout = open_layout(sys.argv[1] + "/queue")

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from queue_base.draft import REFUSED, WRITE, Draft, QueueTrouble
+from queue_base.errors import REFUSED, WRITE, QueueTrouble
 from queue_base.home import Home
 from queue_base.layout import open_layout
-from queue_base.writer import QueueWriter
+from queue_base.writer import Draft, QueueWriter
 from queue_inject.batch.injector import BatchInjector, Result
 from queue_inject.batch.pieces import EndOfMessage
 from support.home import make_home

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from queue_base.draft import Draft
 from queue_base.home import Home
 from queue_base.layout import open_layout
-from queue_base.writer import QueueWriter
+from queue_base.writer import Draft, QueueWriter
 from queue_inject.pickup import collector, scan, user_queues
 from queue_inject.pickup.collector import Collector
 from queue_inject.pickup.copying import OriginRules

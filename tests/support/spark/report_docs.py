@@ -9,7 +9,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from spark.reports import REPORTS, Report
+from spark.reports import REPORTS
+from spark.reports.report import Report
 
 REPORTS_MD = Path(__file__).parents[3] / "REPORTS.md"
 EXAMPLE = re.compile(r"^## (\S+)$.*?^```\n(.*?)^```$", re.MULTILINE | re.DOTALL)

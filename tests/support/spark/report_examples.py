@@ -3,7 +3,8 @@
 import io
 
 from spark.reasons import describe
-from spark.reports import REPORTS, View, run
+from spark.reports import REPORTS
+from spark.reports.report import View, run
 from spark.schema import DELIVERIES, Tables
 from spark.show import print_report
 from support.spark.lake_rows import LakeRows
