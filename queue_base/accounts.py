@@ -1,4 +1,4 @@
-"""Who owns queue/ decides who runs what (DESIGN: processes, accounts).
+"""Who owns queue/ decides who runs what (docs/design/processes.md).
 
 The accounts are `queue` (todo, send, clean, pickup, and the files), `queuer` in group `queue`
 (queue-remote), and `queuea`, which owns alias/ and nothing else. Where another user owns queue/,

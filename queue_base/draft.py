@@ -57,7 +57,7 @@ class Draft:
 
     @property
     def long_id(self) -> str:
-        """What names the message for people once it is queued (INTERNALS, The home); `-` where only others know."""
+        """What names the message for people once it is queued (docs/design/queue-on-disk.md); `-` if unknown here."""
         return "-"
 
     def write(self, data: bytes) -> None:

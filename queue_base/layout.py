@@ -1,4 +1,4 @@
-"""Where a message's files are: split read from the disk, todo/ and intd/ flat or hashed (DESIGN: home).
+"""Where a message's files are: split read from the disk, todo/ and intd/ flat or hashed (docs/design/queue-on-disk.md).
 
 `open_layout` looks at a queue directory once; the Layout it returns turns ids into paths. It raises
 Temporary for a queue that cannot be read, and Permanent for one whose directories do not fit together.

@@ -1,4 +1,4 @@
-"""Which of a message's files exist, and the state that this makes (DESIGN: home; INTERNALS.md).
+"""Which of a message's files exist, and the state that this makes (docs/design/queue-on-disk.md).
 
     S1  nothing    S2  mess    S3  mess, intd    S4  mess, todo: queued    S5  mess, info: classified
 """

@@ -1,4 +1,4 @@
-"""Puts messages in the queue, durably: one, or a group that shares its syncs (DESIGN: home, durability).
+"""Puts messages in the queue, durably: one, or a group that shares its syncs (docs/design/durability.md).
 
 A Draft is one message on its way: `begin` makes a file, `write` fills it, `finish` names it mess/B/I and makes its
 envelope, and `commit` takes a list of finished drafts through the phases below, all drafts together.

@@ -1,4 +1,4 @@
-"""Leaves mail in maildrop/, for a user who may not write to the queue (DESIGN: accounts; queue_wire.maildrop).
+"""Leaves mail in maildrop/, for a user who may not write to the queue (docs/design/injection.md; queue_wire.maildrop).
 
 The directory is 3733: anybody may make a file there, nobody but its owner may list it or open it to
 sync it. So a file's contents are synced by its own descriptor, and its name by syncfs through that: there is no other

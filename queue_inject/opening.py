@@ -1,4 +1,4 @@
-"""Which writer a user may use: the queue's, or that of maildrop/ (DESIGN: accounts), or a program in their place."""
+"""Which writer a user may use: the queue's, or that of maildrop/ (docs/design/injection.md), or a filter."""
 
 import os
 

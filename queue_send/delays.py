@@ -1,9 +1,9 @@
 """Delay notices: tells a sender once, at each age in control/delaywarning, that a message is still in the queue.
 
 A deferral is what makes a notice due, with an attempt or without one. When the sender was told stands in the mtime of
-mess/B/I (INTERNALS.md). It is set as soon as queue-enqueue has said that the notice is queued; a crash between the two
-repeats the notice. What cannot be sent is dropped, and the next deferral tries again. So nothing is kept of messages
-that wait; of those with an attempt some texts are, TEXTS_MOST bytes in all.
+mess/B/I (docs/design/administration.md). It is set as soon as queue-enqueue has said that the notice is queued; a
+crash between the two repeats the notice. What cannot be sent is dropped, and the next deferral tries again.
+So nothing is kept of messages that wait; of those with an attempt some texts are, TEXTS_MOST bytes in all.
 
 No notice about mail from `<>` or `#@[]`, which nobody waits for, nor about what is held or parked.
 """

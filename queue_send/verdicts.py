@@ -1,8 +1,8 @@
 """What a delivery's verdict does: a line in the log, a record in bounce/ for a failure, a DONE mark.
 
 Verdicts are collected while reports are read, then applied together: first every failure of the turn is
-written to bounce/ and synced, and only then are recipients marked done, and the scheduler is told (DESIGN:
-scheduling, bounces). A failure that cannot be written is no failure: the recipient stays, and is tried again.
+written to bounce/ and synced, and only then are recipients marked done, and the scheduler is told
+(docs/design/durability.md). A failure that cannot be written is no failure: the recipient stays, and is tried again.
 
 Recipients that fail without an attempt may be hundreds of thousands at once: a turn takes EXPIRED_A_TURN of them, and
 none while WRITTEN_MOST failures wait for the disk or the logger is behind.

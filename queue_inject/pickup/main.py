@@ -1,7 +1,7 @@
-"""queue-pickup: copies mail that users left in maildrop/ into the queue, with its owner's uid (DESIGN: accounts).
+"""queue-pickup: copies mail that users left in maildrop/ into the queue, with its owner's uid.
 
-Descriptor 0 is a pipe that only ever ends; then it exits 0. Descriptor 1 takes log lines for
-queue-send to print. maildrop/ is watched with inotify, and scanned at start, where names were lost,
+See docs/design/injection.md. Descriptor 0 is a pipe that only ever ends; then it exits 0. Descriptor 1 takes log lines
+for queue-send to print. maildrop/ is watched with inotify, and scanned at start, where names were lost,
 and every 25 minutes; without inotify, every few seconds. Trouble leaves mail where it is, and it is
 tried again; a crash may repeat a message, but never loses one. While the disk is short, or queue-todo refuses
 mail, everything stays in maildrop/; while it slows injectors, one group of files is taken a second.
