@@ -12,7 +12,7 @@ EMPTY = {"conservation-messages"}
 
 
 def test_the_page_of_reports_is_what_the_registry_says() -> None:
-    assert REPORTS_MD.read_text() == document(written_examples()), "generate it anew as tests/support/spark/report_docs.py says"
+    assert REPORTS_MD.read_text() == document(written_examples()), "generate it again: support/spark/report_docs.py"
 
 
 @pytest.mark.parametrize("name", REPORTS)

@@ -10,18 +10,15 @@ MODULES_OF_PROGRAMS = {"__init__", "__main__", "config", "main"}
 # Modules here are named as the subcommands of queuectl, which are words of its users.
 SUBCOMMANDS = TOP / "queue_admin" / "commands"
 # Names that stand twice today. A name that no longer does must go from here; none may be added.
-MODULES_TWICE = set(
-    """
-    accounts clock control controls delivery errors facts header inflow input maildrop mbox opening options program
-    rewrite session settings text turns users
-    """.split()
-)
-CLASSES_TWICE = set(
-    """
-    Answer Aside Channel Clock Controls Copy Daemon Delivery Entry Failure Found Group Header Key Lines Loading Mailbox
-    Part Piece Process Progress Reply Request Rules Run Scan Search Settings Source Turns Unfit Way
-    """.split()
-)
+MODULES_TWICE = {
+    "accounts", "clock", "control", "controls", "delivery", "errors", "facts", "header", "inflow", "input",
+    "maildrop", "mbox", "opening", "options", "program", "rewrite", "session", "settings", "text", "turns", "users",
+}  # fmt: skip
+CLASSES_TWICE = {
+    "Answer", "Aside", "Channel", "Clock", "Controls", "Copy", "Daemon", "Delivery", "Entry", "Failure", "Found",
+    "Group", "Header", "Key", "Lines", "Loading", "Mailbox", "Part", "Piece", "Process", "Progress", "Reply",
+    "Request", "Rules", "Run", "Scan", "Search", "Settings", "Source", "Turns", "Unfit", "Way",
+}  # fmt: skip
 
 
 def modules() -> list[Path]:

@@ -27,8 +27,8 @@ lake is made, [cluster](cluster.md) how to make it on a cluster. This page is ge
 All reports have the same options:
 
 - `--since`, `--until`: what ended in this time, `until` not included. A time is a date, a date and time (UTC if no zone
-  is named), or a stamp of the log (`@400000006745…`). A report about the queue at a moment says how it uses them; `--at`
-  is for those.
+  is named), or a stamp of the log (`@400000006745…`). A report about the queue at a moment says how it uses them;
+  `--at` is for those.
 - `--host`: the queues of this host.
 - `--domain`: deliveries to this domain, and messages that have any.
 - `--limit N`: the first N rows.
