@@ -1,4 +1,4 @@
-"""Looks up and makes the accounts: ours (DESIGN: processes, accounts), and qmail's, which are only looked up.
+"""Looks up and makes the accounts: ours (docs/design/processes.md), and qmail's, which are only looked up.
 
 Everything else in this package works with numbers (Owner, QmailAccounts); only here names become numbers.
 """

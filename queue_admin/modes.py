@@ -1,6 +1,6 @@
 """Owners and modes of everything in queue/: ours, and qmail's (hier.c of netqmail 1.03).
 
-INTERNALS.md explains each of ours. `None` as a file mode means that the files there are left as they
+docs/design/adoption.md explains each of ours. `None` as a file mode means that the files there are left as they
 are: mail in maildrop/ keeps its owner, because that is who sent it.
 """
 

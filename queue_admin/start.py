@@ -1,8 +1,8 @@
 """queue-start: makes the pipes, starts the daemons, and becomes queue-send.
 
 `queue-start [--home HOME]` is what daemontools' supervise or runit's runsv runs: the supervised pid is the
-scheduler, and its stdout is the log. Who owns queue/ decides which accounts the daemons run as (DESIGN:
-processes, accounts). Everything that can be wrong is looked at before the first daemon is started.
+scheduler, and its stdout is the log. Who owns queue/ decides which accounts the daemons run as
+(docs/design/processes.md). Everything that can be wrong is looked at before the first daemon is started.
 """
 
 import fcntl

@@ -4,7 +4,7 @@ from queue_wire.logline import escape
 
 
 def word(data: bytes) -> str:
-    """Return `data` as the log would print it: no spaces, printable ASCII (LOGS.md)."""
+    """Return `data` as the log would print it: no spaces, printable ASCII (docs/logs.md)."""
     return escape(data).decode("ascii")
 
 

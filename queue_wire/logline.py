@@ -1,7 +1,7 @@
 """The log: qmail-send's lines, to the letter. Each function returns one line without its newline.
 
 Text from outside is escaped as qmail does: newline becomes `/`; `%`, bytes below 33 and above 126
-become `_`. No line is longer than LINE_MAX; the outside text is what gives way. LOGS.md lists them all.
+become `_`. No line is longer than LINE_MAX; the outside text is what gives way. docs/logs.md lists them all.
 """
 
 LINE_MAX = 1000

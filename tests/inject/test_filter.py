@@ -266,8 +266,9 @@ def test_queue_enqueue_itself_never_looks_at_it(home: Home, tmp_path: Path) -> N
     assert only(home).message == MESSAGE
 
 
-def test_the_readme_s_filter_signs_refuses_and_queues(home: Home, tmp_path: Path) -> None:
-    section = (BIN.parent / "README.md").read_text().partition("\n## A filter for all mail\n")[2].partition("\n## ")[0]
+def test_the_filter_in_the_docs_signs_refuses_and_queues(home: Home, tmp_path: Path) -> None:
+    page = (BIN.parent / "docs/sending.md").read_text()
+    section = page.partition("\n## A filter for all mail\n")[2].partition("\n## ")[0]
     text = next(block for block in re.findall(r"(?:^    .*\n)+", section, re.MULTILINE) if "#!" in block)
     tools = tmp_path / "tools"
     tools.mkdir()

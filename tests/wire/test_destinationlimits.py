@@ -123,9 +123,9 @@ def test_any_bytes_are_lines_or_a_format_error(data: bytes, domain: bytes) -> No
             assert where.startswith("destination") and why.isprintable()
 
 
-def test_the_lines_in_the_readme_are_lines() -> None:
-    readme = Path(__file__).parents[2].joinpath("README.md").read_text()
-    block = readme.partition("\n## Limits for one destination\n")[2].partition("\n\n    ")[2].partition("\n\n")[0]
+def test_the_lines_in_the_docs_are_lines() -> None:
+    page = Path(__file__).parents[2].joinpath("docs/operating.md").read_text()
+    block = page.partition("\n## Limits for one destination\n")[2].partition("\n\n    ")[2].partition("\n\n")[0]
     found = unpack_limits(block.replace("\n    ", "\n").encode())
     assert [each.text for each in found] == [
         "concurrency=5 initial=1 rate=2/5", "recipients=1", "concurrency=40 rate=100/60", "concurrency=1",

@@ -1,4 +1,4 @@
-"""What each report prints of a small queue: the examples of REPORTS.md."""
+"""What each report prints of a small queue: the examples of docs/reports.md."""
 
 import io
 
