@@ -15,7 +15,7 @@ from queue_wire.address import split_address
 from queue_wire.admin.cause import Cause, unpack_cause
 from queue_wire.admin.facts import RELAY, ChannelFact, DestinationFact, unpack_channel, unpack_destination
 from queue_wire.admin.socket import DESTINATIONS, IDS_MOST, NEWS, REQUEST_MOST, TOTALS, WHY, Request
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 
 Fact = TypeVar("Fact")
 

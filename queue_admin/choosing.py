@@ -8,7 +8,7 @@ from queue_admin.survey import Sight, Stray, look, survey
 from queue_base.errors import Usage
 from queue_base.layout import Layout
 from queue_wire.address import split_address, strip_prepend
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from queue_wire.ids import unpack_long_id
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}

@@ -11,8 +11,8 @@ from queue_admin.survey import Sight, read_head, read_regular
 from queue_base.errors import reason
 from queue_base.layout import Layout
 from queue_wire.envelope import unpack_info, unpack_todo
-from queue_wire.errors import FormatError
 from queue_wire.failures import unpack_failures
+from queue_wire.format_error import FormatError
 from queue_wire.recipients import unpack_recipients
 
 CHANNELS = ("local", "remote")

@@ -10,7 +10,7 @@ import os
 
 from queue_admin.tree import Tree, naming
 from queue_base.errors import Permanent
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from queue_wire.ids import unpack_id
 
 

@@ -14,8 +14,8 @@ from queue_base.layout import Layout
 from queue_base.removal import remove_messages
 from queue_base.states import is_there
 from queue_wire.admin import socket as wire
-from queue_wire.admin.socket import GONE, NEWS, TROUBLE, Note, Reply, Request
-from queue_wire.errors import FormatError
+from queue_wire.admin.socket import GONE, NEWS, TROUBLE, Note, Request, Response
+from queue_wire.format_error import FormatError
 from queue_wire.ids import pack_long_id, unpack_long_id
 
 
@@ -27,11 +27,11 @@ class Offline:
         self._lock = lock
         self._notes: list[Note] = []
 
-    def ask(self, request: Request) -> Reply:
+    def ask(self, request: Request) -> Response:
         """Carry out a request; return the reply."""
         self._notes = []
         if request.command == wire.PROBE:
-            return Reply(0, [])
+            return Response(0, [])
         touched: list[int] = []
         commit = Commit()
         try:
@@ -44,8 +44,8 @@ class Offline:
                 touched = self._remove(touched)
         except OSError as error:
             text = f"unable to change {error.filename2 or error.filename or 'the disk'}: {reason(error)}"
-            return Reply(0, [*self._notes, Note(TROUBLE, text.encode("utf-8", "replace"))])
-        return Reply(len(touched), self._notes)
+            return Response(0, [*self._notes, Note(TROUBLE, text.encode("utf-8", "replace"))])
+        return Response(len(touched), self._notes)
 
     def _note(self, letter: bytes, name: str, text: str) -> None:
         self._notes.append(Note(letter, f"{name}: {text}".encode()))

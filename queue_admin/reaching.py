@@ -14,9 +14,9 @@ from queue_base.errors import Permanent, Temporary, reason
 from queue_base.home import Home
 from queue_base.layout import Layout
 from queue_base.lock import take_sendmutex
-from queue_wire.admin.socket import REPLY_MOST, Reply, Request, pack_request, unpack_reply
-from queue_wire.errors import FormatError
-from queue_wire.netstring import NetstringReader
+from queue_wire.admin.socket import RESPONSE_MOST, Request, Response, pack_request, unpack_response
+from queue_wire.format_error import FormatError
+from queue_wire.framing import NetstringReader
 
 PATIENCE = 10.0  # Seconds in which a queue-send that starts or ends is waited for.
 ANSWER_WAIT = 120.0  # Seconds for one reply: a disk may be slow.
@@ -27,9 +27,9 @@ class Peer:
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
-        self._reader = NetstringReader(REPLY_MOST)
+        self._reader = NetstringReader(RESPONSE_MOST)
 
-    def ask(self, request: Request) -> Reply:
+    def ask(self, request: Request) -> Response:
         """Return the reply to a request."""
         try:
             self._connection.sendall(pack_request(request))
@@ -38,7 +38,7 @@ class Peer:
                 if not data:
                     raise Temporary("unable to reach queue-send: it closed the connection; try again")
                 self._reader.feed(data)
-            reply = unpack_reply(payload)
+            reply = unpack_response(payload)
         except OSError as error:
             raise Temporary(f"unable to reach queue-send: {reason(error)}; try again") from error
         except FormatError as error:

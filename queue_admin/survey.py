@@ -14,7 +14,7 @@ from queue_base.errors import Temporary, reason
 from queue_base.layout import Layout
 from queue_base.leftovers import leftover_birth
 from queue_base.states import Presence, is_there
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from queue_wire.ids import pack_long_id, unpack_id
 
 STATES = {1: "gone", 2: "incoming", 3: "incoming", 4: "queued", 5: "classified", None: "unknown"}

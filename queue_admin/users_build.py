@@ -14,7 +14,7 @@ from queue_base.home import Home
 from queue_base.users import why_not_trusted
 from queue_base.whose import starter_of
 from queue_wire.control.assign import shown_key, unpack_assign, unpack_record
-from queue_wire.errors import FormatError, wrong_in
+from queue_wire.format_error import FormatError, wrong_in
 
 # qmail-newu's: anybody may read who gets whose mail.
 CDB_MODE = 0o644

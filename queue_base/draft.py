@@ -5,7 +5,7 @@ import sys
 
 from queue_base.durable import write_all
 from queue_base.errors import PERMANENT, TEMPORARY, Failure, complain, reason
-from queue_wire.errors import AddressTooLong, FormatError
+from queue_wire.format_error import AddressTooLong, FormatError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from queue_inject.header.rewrite import FieldError
 from queue_inject.opening import open_writer
 from queue_inject.options import USAGE, Options
 from queue_inject.source import Deadline, Source, guard_descriptors
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

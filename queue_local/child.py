@@ -15,7 +15,7 @@ from queue_base.durable import write_all
 from queue_base.errors import TEMPORARY, Failure, complain
 from queue_local.program import Interrupted
 from queue_local.result import Outcome, pack_result
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 
 # Where a delivery finds its descriptors.
 MESSAGE = 0

@@ -20,7 +20,7 @@ from queue_local.program import Interrupted
 from queue_local.result import RESULT_MAX, Forward, Outcome, unpack_result
 from queue_local.session import end_session
 from queue_wire import report as verdict
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from queue_wire.job import Job
 
 # How long after its time a process may clean up before it is killed.

@@ -9,8 +9,8 @@ The number is of queue-local's choice; answers come in any order.
 from typing import NamedTuple
 
 from queue_local.result import Forward, pack_forward, unpack_forward
-from queue_wire.errors import FormatError, quoted
-from queue_wire.netstring import pack_netstring
+from queue_wire.format_error import FormatError, quoted
+from queue_wire.framing import pack_netstring
 from queue_wire.report import PERMANENT, SUCCESS, TEMPORARY
 
 _LETTERS = (SUCCESS, TEMPORARY, PERMANENT)

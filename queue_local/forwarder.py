@@ -19,9 +19,9 @@ from queue_base.writer import QueueDraft, QueueWriter
 from queue_local.forward import Answer, Request, pack_answer, unpack_request
 from queue_local.jobs import open_message
 from queue_local.result import RESULT_MAX
-from queue_wire.errors import AddressTooLong, FormatError
+from queue_wire.format_error import AddressTooLong, FormatError
+from queue_wire.framing import NetstringReader
 from queue_wire.ids import pack_long_id
-from queue_wire.netstring import NetstringReader
 from queue_wire.report import PERMANENT, SUCCESS, TEMPORARY
 
 # A commit takes no more messages, and no more bytes, so that the first ones do not wait long for the last.

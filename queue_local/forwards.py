@@ -18,8 +18,8 @@ from queue_local.deliveries import Ended
 from queue_local.forward import Answer, Request, pack_request, unpack_answer
 from queue_local.forwarder import run_forwarder
 from queue_wire import report as verdict
-from queue_wire.errors import FormatError
-from queue_wire.netstring import NetstringReader
+from queue_wire.format_error import FormatError
+from queue_wire.framing import NetstringReader
 from queue_wire.report import MESSAGE_SCOPE, Report
 
 _ANSWER_MOST = 1 << 16

@@ -6,7 +6,7 @@ from queue_base.control import read_control
 from queue_base.errors import Temporary
 from queue_base.home import Home
 from queue_local.locallimits import unpack_limits
-from queue_wire.errors import FormatError, wrong_in
+from queue_wire.format_error import FormatError, wrong_in
 
 _KINDS = {
     "memory": resource.RLIMIT_AS,

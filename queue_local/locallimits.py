@@ -5,7 +5,7 @@ file), `core 0`; K, M, G and T are powers of 1,024, and `unlimited` is a value.
 """
 
 from queue_wire.control.lines import numbered_lines, unpack_size
-from queue_wire.errors import FormatError, LineError, quoted
+from queue_wire.format_error import FormatError, LineError, quoted
 
 NAMES = ("memory", "cpu", "processes", "files", "size", "core")
 DEFAULTS: dict[str, int | None] = {"files": 1024, "core": 0}

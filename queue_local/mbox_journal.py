@@ -9,7 +9,7 @@ start for a pid. All zeros behind the Q: the lock is held, and nothing has been 
 import zlib
 from typing import NamedTuple
 
-from queue_wire.errors import FormatError, quoted
+from queue_wire.format_error import FormatError, quoted
 
 SIZE = 16
 _MARK = b"Q"

@@ -13,7 +13,7 @@ import time
 
 from queue_base.durable import write_all
 from queue_local.mbox_journal import SIZE, Journal, pack_journal, unpack_journal
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 
 STALE = 1024.0
 # Where a lock file can neither be made nor broken, this age ends it, as in liblockfile, which Debian's programs use.

@@ -8,8 +8,8 @@ The verdict is the exit code of the process. The bytes end with its pipe.
 
 from typing import NamedTuple
 
-from queue_wire.errors import FormatError, quoted
-from queue_wire.netstring import NetstringReader, pack_netstring
+from queue_wire.format_error import FormatError, quoted
+from queue_wire.framing import NetstringReader, pack_netstring
 
 # qmail-lspawn's truncreport: a report is for a log line and a bounce, not for a novel.
 TEXT_MAX = 3000

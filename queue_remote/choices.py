@@ -12,7 +12,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from queue_wire.control.hostmap import find_key, unpack_hosts
 from queue_wire.control.lines import numbered_lines
-from queue_wire.errors import FormatError, LineError, quoted
+from queue_wire.format_error import FormatError, LineError, quoted
 
 Value = TypeVar("Value")
 

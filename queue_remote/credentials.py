@@ -15,7 +15,7 @@ from queue_remote.smtpauth import unpack_logins
 from queue_smtp.auth import Credentials
 from queue_smtp.text import no_credentials
 from queue_wire.control.hostmap import find_key
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from queue_wire.report import MESSAGE_SCOPE, TEMPORARY
 
 

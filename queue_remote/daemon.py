@@ -26,9 +26,9 @@ from queue_remote.setup import Setup
 from queue_remote.ways import join_reports, split_job
 from queue_smtp.text import internal_error, no_controls, no_message, no_time_left
 from queue_smtp.transaction import Transaction
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
+from queue_wire.framing import NetstringReader
 from queue_wire.job import Job, unpack_job
-from queue_wire.netstring import NetstringReader
 from queue_wire.report import MESSAGE_SCOPE, TEMPORARY, Report, pack_ready, pack_report
 
 PROGRAM = "queue-remote"

@@ -25,7 +25,7 @@ from queue_remote.program_run import Run
 from queue_remote.remote_reports import unpack_reports
 from queue_remote.route.text import no_host
 from queue_smtp.text import NO_RESOURCES, program_failed
-from queue_wire.errors import FormatError, quoted
+from queue_wire.format_error import FormatError, quoted
 from queue_wire.job import Job
 from queue_wire.report import MESSAGE_SCOPE, PERMANENT, TEMPORARY, Report
 

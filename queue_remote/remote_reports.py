@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from queue_smtp.reply import TEXT_MAX, clean
 from queue_smtp.text import Verdict
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE, PERMANENT, SUCCESS, TEMPORARY
 
 _RANK = {SUCCESS: 1, TEMPORARY: 0, PERMANENT: -1}

@@ -13,7 +13,7 @@ import re
 from queue_smtp.auth import Credentials
 from queue_wire.control.hostmap import host_key
 from queue_wire.control.lines import numbered_lines
-from queue_wire.errors import FormatError, InLine
+from queue_wire.format_error import FormatError, InLine
 
 CLEAR = b"clear"
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from queue_remote.settings import Settings, Source
 from queue_wire.address import split_address
 from queue_wire.control.hostmap import find_key
-from queue_wire.control.smtproutes import find_way
+from queue_wire.control.smtproutes import find_nexthop
 from queue_wire.job import Job
 from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE, Report
 
@@ -31,7 +31,7 @@ class Way(NamedTuple):
 
 def take_way(settings: Settings, sender: bytes, domain: bytes) -> Way:
     """Return the way that mail from a sender to a domain goes."""
-    name, relayed = find_way(settings.routes, domain)
+    name, relayed = find_nexthop(settings.routes, domain)
     tlspolicy = login = None
     if relayed:
         # Without a relay these are the same for all that has the same name.

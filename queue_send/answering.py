@@ -16,8 +16,8 @@ from queue_wire.admin import cause
 from queue_wire.admin import socket as wire
 from queue_wire.admin.cause import Cause, pack_cause
 from queue_wire.admin.facts import DestinationFact, pack_channel, pack_destination
-from queue_wire.admin.socket import NEWS, Note, Reply, Request
-from queue_wire.control.destinationlimits import choose_way
+from queue_wire.admin.socket import NEWS, Note, Request, Response
+from queue_wire.control.destinationlimits import choose_nexthop
 
 PAGE = 200  # Destinations in one reply, some 60 bytes each.
 CAUSES_MOST = 200  # Causes in one reply.
@@ -39,23 +39,23 @@ class Answering:
             kind: Explaining(kind.encode(), scheduler) for kind, scheduler in messages.schedulers.items()
         }
 
-    def answer(self, request: Request, now: float) -> Reply:
+    def answer(self, request: Request, now: float) -> Response:
         """Return the reply to a question."""
         if request.command == wire.WHY:
             return self._why(request.names, now)
         if request.command == wire.DESTINATIONS:
             return self._destinations(request.names, now)
         notes = [Note(NEWS, pack_channel(each.channel())) for each in self._explaining.values()]
-        return Reply(int(self._messages.all_read), notes)
+        return Response(int(self._messages.all_read), notes)
 
-    def _destinations(self, names: list[bytes], now: float) -> Reply:
+    def _destinations(self, names: list[bytes], now: float) -> Response:
         channel, place, *nexthops = names
         explaining = self._explaining[channel.decode("ascii")]
         if nexthops:
             found, further = explaining.named(self._routed(nexthops), now), 0
         else:
             found, further = explaining.page(int(place) if place else None, PAGE, now)
-        return Reply(further, [Note(NEWS, pack_destination(self._shown(each))) for each in found])
+        return Response(further, [Note(NEWS, pack_destination(self._shown(each))) for each in found])
 
     def _shown(self, fact: DestinationFact) -> DestinationFact:
         """Return a fact with its times as the system's clock has them."""
@@ -65,29 +65,29 @@ class Answering:
     def _routed(self, names: list[bytes]) -> list[bytes]:
         """Return names as they were given, and the destinations and relays that their mail goes to."""
         lower = [name.lower() for name in names]
-        ways = [choose_way(self._run.controls.routes, self._run.controls.lines, name) for name in lower]
+        ways = [choose_nexthop(self._run.controls.routes, self._run.controls.lines, name) for name in lower]
         return [*names, *lower, *(way.name for way in ways), *(way.relay for way in ways if way.relay is not None)]
 
-    def _why(self, names: list[bytes], now: float) -> Reply:
+    def _why(self, names: list[bytes], now: float) -> Response:
         layout = self._messages.store.layout
         chosen = choose(names[:1], lambda message: marks.birth_of(layout, message))
         if not chosen.messages:
-            return Reply(0, chosen.notes)
+            return Response(0, chosen.notes)
         found = self._causes(chosen.messages[0], names[1:], now)[:CAUSES_MOST]
         to_disk = self._run.clock.to_disk
         shown = [each._replace(time=each.time and to_disk(each.time)) for each in found]
-        return Reply(0, [Note(NEWS, pack_cause(each)) for each in shown])
+        return Response(0, [Note(NEWS, pack_cause(each)) for each in shown])
 
     def _causes(self, message: int, places: list[bytes], now: float) -> list[Cause]:
         messages, bouncer = self._messages, self._bouncer
         if self._cleaner.holds(message):
-            return [Cause(cause.ENDS)]
+            return [Cause(cause.REMOVING)]
         if bouncer.holds(message):
             again = bouncer.again_at(message)
-            return [Cause(cause.BOUNCES) if again is None else Cause(cause.AGAIN, time=int(again))]
+            return [Cause(cause.BOUNCING) if again is None else Cause(cause.BOUNCE_DEFERRED, time=int(again))]
         found = []
         if message in messages.parked:
-            found.append(Cause(cause.PARKED))
+            found.append(Cause(cause.CORRUPT))
         elif message in messages.held:
             found.append(Cause(cause.HELD))
         elif messages.store.is_waiting_in_todo(message):

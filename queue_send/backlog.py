@@ -13,7 +13,7 @@ from functools import partial
 from queue_base.layout import Layout
 from queue_send.messages import Messages
 from queue_send.run import Run
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from queue_wire.ids import unpack_id
 
 SLICE = 200  # Messages that one turn takes on, at the most,

@@ -23,7 +23,7 @@ from queue_send.run import Run
 from queue_send.store import Store
 from queue_wire import logline
 from queue_wire.address import DOUBLE_BOUNCE_SENDER, bounce_recipient
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 
 AT_ONCE = 4  # Processes; each syncs, and they share the disk with the mail.
 AGAIN_AFTER = 123.0  # Seconds until a bounce that could not be injected is tried again.

@@ -19,10 +19,10 @@ from queue_send.messages import Messages
 from queue_send.run import Run
 from queue_wire import logline
 from queue_wire.address import split_address, verp_sender
-from queue_wire.admin.cause import DAEMON, LEAVING, LOG
-from queue_wire.errors import FormatError
+from queue_wire.admin.cause import DAEMON_FULL, EXITING, LOG_BLOCKED
+from queue_wire.format_error import FormatError
+from queue_wire.framing import NetstringReader
 from queue_wire.job import Job, pack_job
-from queue_wire.netstring import NetstringReader
 from queue_wire.report import MESSAGE_SCOPE, Ready, Report, unpack_report
 
 STARTS_A_TURN = 100
@@ -112,10 +112,10 @@ class Channel:
     def stopped(self) -> bytes:
         """Why nothing is started on this channel, as a kind of queue_wire.admin.cause; empty where it may be."""
         if self._run.leaving:
-            return LEAVING
+            return EXITING
         if self._run.log.full:
-            return LOG
-        return DAEMON if len(self._flights) >= self._ready or self._jobs.held >= HELD_MOST else b""
+            return LOG_BLOCKED
+        return DAEMON_FULL if len(self._flights) >= self._ready or self._jobs.held >= HELD_MOST else b""
 
     def _load_long(self, now: float) -> None:
         """Do some steps of loading messages that have many recipients."""

@@ -15,9 +15,9 @@ from queue_base.pipes import OutPipe, PeerLost, read_available
 from queue_send.answering import Answering
 from queue_send.orders import Orders
 from queue_send.run import Run
-from queue_wire.admin.socket import QUESTIONS, REQUEST_MOST, Reply, pack_reply, unpack_request
-from queue_wire.errors import FormatError
-from queue_wire.netstring import NetstringReader
+from queue_wire.admin.socket import QUESTIONS, REQUEST_MOST, Response, pack_response, unpack_request
+from queue_wire.format_error import FormatError
+from queue_wire.framing import NetstringReader
 
 CLIENTS_MOST = 8  # At once; more wait until one has gone.
 IDLE = 30.0
@@ -40,16 +40,16 @@ class _Client:
         self.gone = False
         self.since = time.monotonic()
 
-    def answer(self, reply: Reply) -> None:
+    def answer(self, reply: Response) -> None:
         """Take the reply to the request that is worked on."""
         self.working = False
         self.since = time.monotonic()
         if not self.gone:
-            self.out.put(pack_reply(reply))
+            self.out.put(pack_response(reply))
 
     def refuse(self, text: bytes) -> None:
         """Answer with an error, and have no more of this client."""
-        self.answer(Reply(0, [], text))
+        self.answer(Response(0, [], text))
         self.closing = True
 
     @property

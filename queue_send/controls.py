@@ -17,14 +17,14 @@ from queue_wire.control.destinationlimits import (
     LIMITS,
     NO_LINES,
     RATES,
-    Lines,
+    LimitLines,
     join_lines,
     unpack_limits,
     unpack_rates,
     warn_of,
 )
 from queue_wire.control.smtproutes import Routes, unpack_routes
-from queue_wire.errors import FormatError, LineError
+from queue_wire.format_error import FormatError, LineError
 
 Value = TypeVar("Value")
 
@@ -43,7 +43,7 @@ class Controls(NamedTuple):
     bouncelifetime: int
     delaywarning: tuple[int, ...]
     destinations: Limits
-    lines: Lines
+    lines: LimitLines
     activelimit: int
     retry: Schedule
     routes: Routes

@@ -24,30 +24,30 @@ class Explaining:
 
     def flies(self, count: int, group: Group) -> Cause:
         """Recipients in flight since their job was started."""
-        return Cause(cause.FLIES, self._kind, _time(group.started), count, nexthop=group.nexthop)
+        return Cause(cause.IN_FLIGHT, self._kind, _time(group.started), count, nexthop=group.nexthop)
 
     def lands(self, count: int) -> Cause:
         """Recipients whose verdicts the disk has not taken yet."""
-        return Cause(cause.LANDS, self._kind, number=count)
+        return Cause(cause.RECORDING, self._kind, number=count)
 
     def queued(self, count: int, destination: Destination, now: float) -> Cause:
         """Recipients that wait in a destination: what for."""
         scheduler = self._scheduler
         window, start = int(destination.window), destination.next_start(now)
-        kind, flying, name = cause.TURN, destination.flying, destination.name
+        kind, flying, name = cause.AWAITING_TURN, destination.flying, destination.name
         relay = destination.relay
         if destination.dead:
-            kind = cause.PROBE
+            kind = cause.PROBE_PENDING
         elif destination.flying >= window:
-            kind = cause.WINDOW
+            kind = cause.WINDOW_FULL
         elif relay is not None and relay.flying >= relay.limits.most:
-            kind, flying, window, name = cause.WINDOW, relay.flying, relay.limits.most, relay.name
+            kind, flying, window, name = cause.WINDOW_FULL, relay.flying, relay.limits.most, relay.name
         elif start > now:
-            kind, name = cause.RATE, self._slower(destination, now).name
+            kind, name = cause.RATE_LIMITED, self._slower(destination, now).name
         elif scheduler.running >= scheduler.settings.concurrency:
-            kind, window = cause.TAKEN, scheduler.settings.concurrency
+            kind, window = cause.DELIVERIES_FULL, scheduler.settings.concurrency
         elif scheduler.turns.room(destination, scheduler.settings.concurrency) <= 0:
-            kind = cause.SHARE
+            kind = cause.SLOW_SHARE_FULL
         return Cause(kind, self._kind, _time(start), count, flying, window, name)
 
     def _slower(self, destination: Destination, now: float) -> Rated:
@@ -58,17 +58,17 @@ class Explaining:
     def aside(self, destination: Destination) -> Cause:
         """A message that waits on the disk until there is room."""
         waiting, window = destination.waiting, int(destination.window)
-        return Cause(cause.ASIDE, self._kind, 0, waiting, destination.flying, window, destination.name)
+        return Cause(cause.OVERFLOW, self._kind, 0, waiting, destination.flying, window, destination.name)
 
     def trouble(self, destination: Destination, now: float) -> Iterator[Cause]:
         """What keeps mail from a destination, apart from its window."""
         if destination.dead:
-            kind = cause.PROBED if destination.probing else cause.DEAD
+            kind = cause.PROBE_IN_FLIGHT if destination.probing else cause.DESTINATION_DEAD
             probe, turned_away = _time(destination.probe_at), destination.turned_away
             yield Cause(kind, self._kind, probe, turned_away, nexthop=destination.name)
         elif destination.next_start(now) > now:
             name = self._slower(destination, now).name
-            yield Cause(cause.LIMITED, self._kind, _time(destination.next_start(now)), nexthop=name)
+            yield Cause(cause.DESTINATION_RATE_LIMITED, self._kind, _time(destination.next_start(now)), nexthop=name)
 
     def due(self, since: int, stopped: bytes) -> Cause:
         """A message that is due and not loaded: why; `stopped` is what keeps the channel from any start."""
@@ -77,9 +77,9 @@ class Explaining:
         if stopped:
             return Cause(stopped, self._kind, since, some=running)
         if active >= settings.active:
-            return Cause(cause.FULL, self._kind, since, some=active, limit=settings.active)
+            return Cause(cause.ACTIVE_FULL, self._kind, since, some=active, limit=settings.active)
         if running >= settings.concurrency:
-            return Cause(cause.PLACES, self._kind, since, some=running, limit=settings.concurrency)
+            return Cause(cause.CONCURRENCY_FULL, self._kind, since, some=running, limit=settings.concurrency)
         return Cause(cause.DUE, self._kind, since)
 
     def message(
@@ -106,7 +106,7 @@ class Explaining:
         if admission.is_next(message) or (dues and min(dues) <= now):
             yield self.due(min(*stamps, int(now)), stopped)
         elif dues:
-            yield Cause(cause.WAITS, self._kind, min(dues))
+            yield Cause(cause.DEFERRED, self._kind, min(dues))
         if aside or dues:
             for destination in places:
                 yield from self.trouble(destination, now)
@@ -129,7 +129,7 @@ class Explaining:
                 yield self.queued(here, destination, now)
                 yield from self.trouble(destination, now)
         if queued > 0:
-            yield Cause(cause.QUEUED, self._kind, number=queued)
+            yield Cause(cause.QUEUED_ELSEWHERE, self._kind, number=queued)
         if attempt is not None and attempt.loading:
             yield Cause(cause.DUE, self._kind, max(0, attempt.due))
 

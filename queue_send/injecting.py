@@ -17,7 +17,7 @@ from queue_base.durable import write_all
 from queue_base.errors import reason
 from queue_base.programs import command
 from queue_send.run import Run
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 
 TURN = 0.003  # Seconds of work on a mail in one turn of the loop; one step of it, a millisecond or so, comes on top.
 LOOK_AFTER = 0.1  # Seconds between looks at children that have no pidfd.

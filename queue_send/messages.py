@@ -25,7 +25,7 @@ from queue_send.scheduler import Scheduler
 from queue_send.slices import AT_ONCE, Loading, Slice, without
 from queue_send.store import NO_PIECE, Piece, Store
 from queue_wire import logline
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from queue_wire.notice import Classified
 
 AHEAD_MOST = 60  # Seconds that a birth may lie ahead of the clock, since others may have one that differs a little.

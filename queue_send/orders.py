@@ -21,14 +21,14 @@ from queue_send.run import Run
 from queue_send.selection import Chosen, choose
 from queue_wire import logline
 from queue_wire.admin import socket as wire
-from queue_wire.admin.socket import NEWS, TROUBLE, Note, Reply, Request
-from queue_wire.control.destinationlimits import choose_way
+from queue_wire.admin.socket import NEWS, TROUBLE, Note, Request, Response
+from queue_wire.control.destinationlimits import choose_nexthop
 from queue_wire.ids import pack_long_id
 
 if TYPE_CHECKING:
     from queue_send.messages import Messages
 
-Answer = Callable[[Reply], None]
+Answer = Callable[[Response], None]
 
 
 class Orders:
@@ -75,16 +75,16 @@ class Orders:
         """Return the birth of a message that has not ended."""
         return None if self._cleaner.holds(message) else marks.birth_of(self._layout, message)
 
-    def _probe(self, domains: list[bytes], now: float) -> Reply:
+    def _probe(self, domains: list[bytes], now: float) -> Response:
         for domain in domains:
-            way = choose_way(self._run.controls.routes, self._run.controls.lines, domain.lower())
+            way = choose_nexthop(self._run.controls.routes, self._run.controls.lines, domain.lower())
             self._messages.schedulers["remote"].probe(way.name, now)
-        return Reply(0, [])
+        return Response(0, [])
 
-    def _flush(self, chosen: Chosen) -> Reply:
+    def _flush(self, chosen: Chosen) -> Response:
         messages = self._messages
         free = self._those(chosen.messages, messages.may_be_tried, chosen)
-        return Reply(sum(messages.wake(message) for message in free), chosen.notes)
+        return Response(sum(messages.wake(message) for message in free), chosen.notes)
 
     @staticmethod
     def _those(some: list[int], wanted: Callable[[int], bool], chosen: Chosen) -> list[int]:
@@ -108,7 +108,7 @@ class Orders:
         `refused` for the others. What the caller has put into the log is written before.
         """
         if not chosen:
-            answer(Reply(0, notes))
+            answer(Response(0, notes))
             return
         made: list[int] = []
 
@@ -129,7 +129,7 @@ class Orders:
             if trouble is not None:
                 text = f"unable to change {trouble.filename2 or trouble.filename or 'the disk'}: {why(trouble)}"
                 notes.append(Note(TROUBLE, text.encode("utf-8", "replace")))
-            answer(Reply(len(left), notes))
+            answer(Response(len(left), notes))
             for message in ended:
                 self._messages.end(message)
 
@@ -150,7 +150,7 @@ class Orders:
     def put_in_corrupt(self, message: int, why: str, then: Callable[[str], None]) -> None:
         """Have the mark of a message that cannot be read made; `then` is called with what went wrong, or nothing."""
 
-        def answer(reply: Reply) -> None:
+        def answer(reply: Response) -> None:
             then("".join(note.text.decode("utf-8", "replace") for note in reply.notes))
 
         def write(message: int, commit: Commit) -> None:

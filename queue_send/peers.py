@@ -13,9 +13,9 @@ from collections.abc import Callable
 from queue_base.pipes import OutPipe, PeerLost, read_available
 from queue_send.run import Run
 from queue_wire import logline
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
+from queue_wire.framing import RecordReader
 from queue_wire.notice import EXIT, REREAD, WRITTEN, Ask, Classified, unpack_notice
-from queue_wire.records import RecordReader
 
 NOTICES_A_TURN = 16384  # Bytes: about a hundred messages with their log lines.
 TAKING = 0.002  # Seconds of a turn for them.

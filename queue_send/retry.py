@@ -11,7 +11,7 @@ from collections.abc import Callable
 from math import isqrt
 from typing import NamedTuple
 
-from queue_wire.errors import FormatError, quoted
+from queue_wire.format_error import FormatError, quoted
 
 # Steps skipped at the first retry: a local mailbox is tried again after 100 s, a remote host after 400 s.
 SKIP_LOCAL = 10

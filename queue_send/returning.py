@@ -13,7 +13,7 @@ from queue_send.run import Run
 from queue_send.store import Failure
 from queue_wire import logline
 from queue_wire.address import strip_prepend
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from queue_wire.report import PERMANENT
 
 if TYPE_CHECKING:

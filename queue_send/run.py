@@ -10,7 +10,7 @@ from queue_send.again import Again
 from queue_send.clock import Clock
 from queue_send.controls import Controls, find_idle_lines, read_controls
 from queue_send.log import Log
-from queue_wire.domain import ascii_domain
+from queue_wire.address import ascii_domain
 
 TURN = 0.012  # Seconds of work in one turn of the loop, after which each part still does one small step.
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from queue_wire.admin.socket import GONE, TROUBLE, Note
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from queue_wire.ids import unpack_long_id
 
 

@@ -12,7 +12,7 @@ from queue_send.attempt import Attempt, Group, Recipient
 from queue_send.nexthop import Grouping
 from queue_send.scheduler import Scheduler
 from queue_send.store import Piece, Store
-from queue_wire.control.destinationlimits import Lines
+from queue_wire.control.destinationlimits import LimitLines
 from queue_wire.control.smtproutes import Routes
 
 RECIPIENTS_MOST = 1000  # Recipients of one message that are in memory at once.
@@ -53,7 +53,7 @@ class Loading:
         first: Piece | None,
         tried: Collection[int],
         routes: Routes,
-        lines: Lines,
+        lines: LimitLines,
     ) -> None:
         """`at` is where the slice begins, `first` the piece from there on if it was read, `tried` as for `without`."""
         self._first = first

@@ -11,8 +11,8 @@ from queue_base.layout import FILE_MODE, Layout
 from queue_base.states import is_there
 from queue_send.waiting import LONG_AGO
 from queue_wire.envelope import unpack_info
-from queue_wire.errors import FormatError
 from queue_wire.failures import END, FailureReader, pack_failure, whole_length
+from queue_wire.format_error import FormatError
 from queue_wire.ids import unpack_id
 from queue_wire.recipients import DONE_MARK, unpack_piece
 

@@ -19,9 +19,9 @@ from queue_send.patrol import Patrol
 from queue_send.retry import SKIP_LOCAL, SKIP_REMOTE
 from queue_send.run import Run
 from queue_wire.admin.cause import Cause, describe
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from queue_wire.ids import pack_long_id
-from queue_wire.moment import moment
+from queue_wire.logline import moment
 
 ROUND = 60.0  # Seconds between rounds; QUEUE_WATCHDOG_ROUND is another number, for tests.
 # Seconds for which a job may be in flight; QUEUE_WATCHDOG_FLIGHT is another number. The slowest peer that keeps

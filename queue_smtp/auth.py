@@ -14,7 +14,7 @@ import hashlib
 import hmac
 from typing import NamedTuple, Protocol
 
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 
 
 class Credentials(NamedTuple):

@@ -11,7 +11,7 @@ from queue_smtp.auth import Mechanism, choose
 from queue_smtp.dialogue import CLOSED_BY_PEER, Dialogue
 from queue_smtp.reply import Reply, ReplyReader
 from queue_smtp.session import Phase, Session, Tls
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from queue_wire.report import TEMPORARY
 
 # No mechanism has more than three; a server that never has enough is left.

@@ -7,9 +7,8 @@ address raises FormatError, and its delivery fails for good.
 
 import re
 
-from queue_wire.address import DOUBLE_BOUNCE_SENDER
-from queue_wire.domain import ascii_domain
-from queue_wire.errors import FormatError, quoted
+from queue_wire.address import DOUBLE_BOUNCE_SENDER, ascii_domain
+from queue_wire.format_error import FormatError, quoted
 
 # Bytes above 127 get here only as UTF-8, in an SMTPUTF8 path.
 _DOT_STRING = re.compile(rb"[A-Za-z0-9!#$%&'*+/=?^_`{|}~\x80-\xff-]+(?:\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~\x80-\xff-]+)*")

@@ -8,7 +8,7 @@ after that the stream has no meaning and the connection must be closed.
 import re
 from collections import deque
 
-from queue_wire.errors import FormatError, quoted
+from queue_wire.format_error import FormatError, quoted
 
 # RFC 5321 section 4.5.3.1.5 allows 512 bytes; servers that quote a policy go over it.
 LINE_MAX = 8192

@@ -12,7 +12,7 @@ from typing import Any
 import scramp
 
 from queue_smtp.auth import Credentials
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 
 _NAMES = (b"SCRAM-SHA-256", b"SCRAM-SHA-1")
 # The server says how much we compute. This many rounds take 30 ms; servers ask for 4,096 to 20,000.

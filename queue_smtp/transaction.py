@@ -12,7 +12,7 @@ from queue_smtp import text
 from queue_smtp.path import pack_path, pack_utf8_path
 from queue_smtp.reply import Reply
 from queue_smtp.text import Verdict
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from queue_wire.report import PERMANENT, TEMPORARY
 
 

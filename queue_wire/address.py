@@ -1,4 +1,6 @@
-"""Envelope addresses: local part and domain, and VERP senders (qmail's, `owner-@host-@[]`)."""
+"""Envelope addresses: local part and domain, VERP senders (qmail's, `owner-@host-@[]`), internationalized domains."""
+
+from queue_wire.format_error import FormatError, quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -7,6 +9,8 @@ if TYPE_CHECKING:
 VERP_SUFFIX = b"-@[]"
 # The sender of a double bounce, which is never bounced again (qmail-send(8)).
 DOUBLE_BOUNCE_SENDER = b"#@[]"
+# RFC 1035 section 2.3.4 allows 253 bytes; U-labels are up to four times as long as their A-labels.
+DOMAIN_MOST = 1000
 
 
 def split_address(address: bytes) -> tuple[bytes, bytes]:
@@ -44,3 +48,21 @@ def strip_prepend(recipient: bytes, virtualdomains: "Mapping[bytes, bytes]") -> 
             head = prepend + b"-"
             return recipient[len(head) :] if prepend and recipient.startswith(head) else recipient
     return recipient
+
+
+def ascii_domain(domain: bytes) -> bytes:
+    """Return a domain with its U-labels (UTF-8) converted to A-labels (RFC 5890, UTS 46), in lower case.
+
+    An ASCII domain is returned unchanged. Raises FormatError if the domain has no such form.
+    """
+    if domain.isascii():
+        return domain
+    if len(domain) > DOMAIN_MOST:
+        raise FormatError(f"domain is too long: {quoted(domain)}")
+    # The tables take milliseconds to load, and few domains need them.
+    import idna
+
+    try:
+        return idna.encode(domain.decode("utf-8"), uts46=True)
+    except (UnicodeError, IndexError) as error:
+        raise FormatError(f"not an internationalized domain name: {quoted(domain)}") from error

@@ -6,7 +6,7 @@ count; an empty line says nothing, but must not be the first. The line `+list`, 
 the file, allows nothing but forwards after it; other lines that start with `+` are kept for later use.
 """
 
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 
 MAILDIR = "maildir"
 MBOX = "mbox"

@@ -7,7 +7,7 @@
 Addresses are bytes without NUL, at most ADDRESS_MAX long; what else is in them is not judged here.
 """
 
-from queue_wire.errors import AddressTooLong, FormatError, quoted
+from queue_wire.format_error import AddressTooLong, FormatError, quoted
 
 # qmail-queue gives up at the 1003rd byte of an address (its ADDR), so 1,002 is the longest it takes.
 ADDRESS_MAX = 1002

@@ -4,7 +4,7 @@ Inode numbers are used again as soon as a message ends, so what a person types c
 well: `I-BIRTH`, BIRTH being microseconds since the epoch in base 36.
 """
 
-from queue_wire.errors import FormatError, quoted
+from queue_wire.format_error import FormatError, quoted
 
 ID_MAX = 2**64 - 1
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"

@@ -5,8 +5,8 @@
 The path is relative to queue/. For queue-local the nexthop is the recipient.
 """
 
-from queue_wire.errors import FormatError, quoted
-from queue_wire.netstring import pack_netstring
+from queue_wire.format_error import FormatError, quoted
+from queue_wire.framing import pack_netstring
 
 
 class Job:

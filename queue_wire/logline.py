@@ -4,6 +4,8 @@ Text from outside is escaped as qmail does: newline becomes `/`; `%`, bytes belo
 become `_`. No line is longer than LINE_MAX; the outside text is what gives way. LOGS.md lists them all.
 """
 
+import datetime
+
 LINE_MAX = 1000
 
 _ESCAPED = bytes(
@@ -16,6 +18,14 @@ _RESULTS = {b"K": b"success", b"Z": b"deferral", b"D": b"failure"}
 def escape(text: bytes) -> bytes:
     """Return `text` without a space, a newline or anything that is not printable ASCII."""
     return text.translate(_ESCAPED)
+
+
+def moment(seconds: float) -> str:
+    """Return a time in seconds since the epoch as `2026-11-20T13:11:21Z` (UTC); as a number if no date has it."""
+    try:
+        return datetime.datetime.fromtimestamp(int(seconds), datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (OverflowError, ValueError, OSError):
+        return str(int(seconds))
 
 
 def _line(head: bytes, text: bytes, tail: bytes = b"") -> bytes:

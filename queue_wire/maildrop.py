@@ -11,7 +11,7 @@ ENVELOPE_MAX bytes and RECIPIENTS_MAX recipients, since queue-pickup, which serv
 """
 
 from queue_wire.envelope import EnvelopeReader, check_address
-from queue_wire.errors import FormatError, quoted
+from queue_wire.format_error import FormatError, quoted
 
 TEMPORARY_PREFIX = "tmp."
 FINISHED_PREFIX = "mail."

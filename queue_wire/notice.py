@@ -10,7 +10,7 @@ W is ours. By it queue-todo knows that the log has a message's lines before the 
 
 from enum import Enum
 
-from queue_wire.errors import FormatError, quoted
+from queue_wire.format_error import FormatError, quoted
 from queue_wire.ids import unpack_id
 from queue_wire.logline import LINE_MAX
 

@@ -3,7 +3,7 @@
 The mark is one byte, written in place, so a recipient is named by the offset of its record.
 """
 
-from queue_wire.errors import FormatError, quoted
+from queue_wire.format_error import FormatError, quoted
 
 DONE_MARK = b"D"
 

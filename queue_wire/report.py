@@ -7,8 +7,8 @@ Scope is `m` (about the message or its recipients) or `h` (the nexthop could not
 greeted). A verdict is one letter and text: K success, Z temporary, D permanent.
 """
 
-from queue_wire.errors import FormatError, quoted
-from queue_wire.netstring import pack_netstring
+from queue_wire.format_error import FormatError, quoted
+from queue_wire.framing import pack_netstring
 
 SUCCESS = b"K"
 TEMPORARY = b"Z"

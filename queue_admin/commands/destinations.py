@@ -13,7 +13,7 @@ from queue_base.errors import Temporary
 from queue_base.home import find_home
 from queue_base.layout import open_layout
 from queue_wire.admin.facts import ALIVE, DEAD, RELAY, ChannelFact, DestinationFact
-from queue_wire.moment import moment
+from queue_wire.logline import moment
 
 HEAD = (
     "channel", "nexthop", "state", "queued", "aside", "flying", "window", "failures", "deferred", "rate", "next",

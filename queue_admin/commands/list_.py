@@ -11,7 +11,7 @@ from queue_admin.survey import Sight, Stray, look, survey
 from queue_admin.text import span, visible, word
 from queue_base.home import find_home
 from queue_base.layout import Layout, open_layout
-from queue_wire.moment import moment
+from queue_wire.logline import moment
 
 CHOICES = ["queued", "classified", "incoming", "unknown"]
 

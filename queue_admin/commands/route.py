@@ -24,10 +24,10 @@ from queue_wire.address import split_address
 from queue_wire.control.destinationlimits import (
     LIMITS,
     RATES,
-    Line,
-    Lines,
-    Way,
-    choose_way,
+    LimitLine,
+    LimitLines,
+    Nexthop,
+    choose_nexthop,
     find_limits,
     join_lines,
     unpack_limits,
@@ -35,7 +35,7 @@ from queue_wire.control.destinationlimits import (
 )
 from queue_wire.control.rewrite import LOCAL, Rules, rewrite
 from queue_wire.control.smtproutes import unpack_routes
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 
 # Seconds for queue-remote: DNS may need 20 for each of many questions.
 PATIENCE = 300.0
@@ -108,19 +108,19 @@ def _tell_limits(home: Home, channel: bool, target: bytes) -> Iterator[str]:
             found = _limits_of_local(lines, target)
         else:
             routes = read_parsed(home, "smtproutes", unpack_routes) or {}
-            found = _limits_of_remote(lines, choose_way(routes, lines, split_address(target)[1].lower()))
+            found = _limits_of_remote(lines, choose_nexthop(routes, lines, split_address(target)[1].lower()))
     except Temporary as error:
         yield f"limits: not known: {error}"
         return
     yield from found or ["limits: no line of destinationlimits or destinationrate is for it"]
 
 
-def _limits_of_local(lines: Lines, target: bytes) -> list[str]:
+def _limits_of_local(lines: LimitLines, target: bytes) -> list[str]:
     line = lines.recipients.get(target.lower())
     return [] if line is None else [_tell(line)]
 
 
-def _limits_of_remote(lines: Lines, way: Way) -> list[str]:
+def _limits_of_remote(lines: LimitLines, way: Nexthop) -> list[str]:
     line = find_limits(lines, way)
     found = [] if line is None else [_tell(line)]
     over = None if way.relay is None else lines.relays.get(way.relay)
@@ -129,7 +129,7 @@ def _limits_of_remote(lines: Lines, way: Way) -> list[str]:
     return found
 
 
-def _tell(line: Line) -> str:
+def _tell(line: LimitLine) -> str:
     return f"limits: {line.places}: {visible(line.name)} {line.text}"
 
 

@@ -17,9 +17,9 @@ from queue_base.errors import Permanent, Temporary, Usage, reason
 from queue_base.home import Home, find_home
 from queue_base.layout import Layout, open_layout
 from queue_wire.admin.cause import describe as describe_cause
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from queue_wire.ids import unpack_long_id
-from queue_wire.moment import moment
+from queue_wire.logline import moment
 
 HEADER_MAX = 65536
 NEWLINE = b"\n"

@@ -11,7 +11,7 @@ from queue_inject.batch.bsmtp_command import COMMAND_MOST, HELLO, unpack_command
 from queue_inject.batch.format import BatchReader, End, Lost
 from queue_smtp.dotstuff import DotStuffer
 from queue_smtp.path import pack_path
-from queue_wire.errors import FormatError, quoted
+from queue_wire.format_error import FormatError, quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

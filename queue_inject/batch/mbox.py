@@ -9,7 +9,7 @@ CRLF, and stay as they are.
 import re
 
 from queue_inject.batch.format import BatchReader, End
-from queue_wire.errors import quoted
+from queue_wire.format_error import quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ bad message; where a length or a comma is wrong, nobody can tell where the next 
 
 from queue_inject.batch.format import BatchReader, End, Lost
 from queue_wire.envelope import EnvelopeReader, check_address
-from queue_wire.errors import FormatError, quoted
-from queue_wire.netstring import pack_netstring
+from queue_wire.format_error import FormatError, quoted
+from queue_wire.framing import pack_netstring
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

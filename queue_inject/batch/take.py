@@ -6,7 +6,7 @@ from queue_base.errors import PERMANENT, TEMPORARY, Failure
 from queue_inject.batch.format import End, Lost
 from queue_inject.batch.group import Group, Result
 from queue_inject.header.header import HeaderReader
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

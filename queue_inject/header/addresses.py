@@ -8,7 +8,7 @@ FormatError with the reason, so no address is ever dropped in silence.
 
 from queue_inject.header.tokens import ATOM, COMMENT, LITERAL, QUOTE, Token, fold, tokenize, untokenize
 from queue_wire.envelope import check_address
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from queue_inject.header.compose import Identity, make_author, make_message_id, 
 from queue_inject.header.header import Field
 from queue_inject.header.rewrite import missing_fields, rewrite_header
 from queue_inject.options import Options
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 
 
 class ControlNames:

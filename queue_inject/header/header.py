@@ -4,7 +4,7 @@ As qmail-inject does: a line that cannot be a field begins the body, with an emp
 an mbox `From ` line becomes an MBOX-Line field. Nothing of the body is kept or changed.
 """
 
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 
 HEADER_MAX = 16 * 1024 * 1024
 FIELDS_MAX = 100_000

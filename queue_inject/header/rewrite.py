@@ -8,7 +8,7 @@ FieldError, which names it.
 from queue_inject.header.addresses import rewrite_list
 from queue_inject.header.header import Field
 from queue_inject.header.plain import plain_addresses
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ A Token keeps the bytes that it came from and the white space before it, so that
 together changes nothing but what a caller changed.
 """
 
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 
 SIGNS = ".,@<>:;"
 ATOM = "atom"

@@ -13,7 +13,7 @@ import stat
 from queue_base.errors import reason
 from queue_base.writer import QueueDraft, QueueWriter
 from queue_inject.pickup.untrusted import OURS, Directory, Unfit
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from queue_wire.maildrop import ENVELOPE_MAX, HEADER_LENGTH, unpack_envelope, unpack_header
 
 TYPE_CHECKING = False

@@ -10,7 +10,7 @@ import os
 import time
 
 from queue_base.errors import reason
-from queue_wire.errors import quoted
+from queue_wire.format_error import quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from queue_inject.pickup.removing import MOST as QUEUED_MOST
 from queue_inject.pickup.removing import Queued
 from queue_inject.pickup.turns import Turns
 from queue_inject.pickup.untrusted import OURS, Directory, Unfit
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from queue_wire.maildrop import is_finished
 
 # So many messages, or so many bytes, share the syncs of one commit; one that has taken so long already begins no other.

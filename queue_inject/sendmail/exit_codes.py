@@ -8,7 +8,7 @@ tries again on 75, and gives mail back to its sender on the codes for a file (72
 from queue_base.draft import NO_MEMORY, READ, TOO_LONG, QueueTrouble, explain
 from queue_base.errors import Failure, Permanent, Usage, complain
 from queue_inject.main import explain_format
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 
 PROGRAM = "sendmail"
 USAGE = 64

@@ -16,7 +16,7 @@ from queue_inject.sendmail.exit_codes import explain_exit
 from queue_inject.sendmail.input import take_message
 from queue_inject.sendmail.options import FLUSH, LIST, NOTHING, SMTP, USAGE, SendmailOptions
 from queue_inject.source import Deadline, Source
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

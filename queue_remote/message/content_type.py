@@ -9,7 +9,7 @@ and an unquoted value ends at a semicolon.
 import re
 from typing import NamedTuple
 
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 
 VALUE_MOST = 1024
 # RFC 2231 section 3: the number of a piece of a value.

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from queue_wire.control.hostmap import host_key
 from queue_wire.control.lines import numbered_lines
-from queue_wire.errors import FormatError, InLine, quoted
+from queue_wire.format_error import FormatError, InLine, quoted
 
 _DOMAIN = re.compile(rb"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*")
 _SELECTOR = re.compile(rb"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")

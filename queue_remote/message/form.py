@@ -17,7 +17,7 @@ from queue_remote.settings import ENCODE, FAIL
 from queue_remote.setup import Setup
 from queue_smtp.text import Verdict, long_lines, no_message, not_converted, not_converted_now, not_shortened
 from queue_smtp.transaction import Transaction
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from queue_wire.report import PERMANENT, TEMPORARY
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from queue_remote.message.content_type import VALUE_MOST, unpack_content_type, unpack_encoding
 from queue_remote.message.facts import LINE_MOST
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 
 # A header is in memory while it is worked on. Postfix cuts headers at 100 kB.
 HEADER_MOST = 1024 * 1024

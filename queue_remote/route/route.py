@@ -14,10 +14,10 @@ from queue_remote.route.ourselves import Ourselves
 from queue_remote.route.stub import RESOLV_CONF
 from queue_remote.route.text import address_trouble, best_preference, no_address, no_host, shown
 from queue_remote.settings import Settings
+from queue_wire.address import ascii_domain
 from queue_wire.control.hostmap import find_key
 from queue_wire.control.smtproutes import SMTP_PORT, Relay, Relays
-from queue_wire.domain import ascii_domain
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from queue_wire.report import PERMANENT, TEMPORARY
 
 # RFC 6761 section 6.3: localhost needs no lookup.

@@ -18,9 +18,9 @@ from queue_remote.tls.sts import Found, StsCache
 from queue_remote.tls.tlspolicy import Level, TlsPolicy, Use
 from queue_smtp.session import Tls
 from queue_smtp.text import no_controls
+from queue_wire.address import ascii_domain
 from queue_wire.control.hostmap import find_key
 from queue_wire.control.smtproutes import SMTP_PORT
-from queue_wire.domain import ascii_domain
 from queue_wire.report import MESSAGE_SCOPE, TEMPORARY
 
 # RFC 8314 section 3.3: submission, and relays, under TLS from the first byte.

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from queue_remote.route.lookup import Resolver, Unroutable
 from queue_remote.tls.contexts import Contexts
 from queue_remote.tls.mta_sts import StsPolicy, unpack_policy, unpack_record
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 
 # Policies kept, and the bytes of their names in all: a hostile sender must not fill the memory.
 KEPT_MOST = 10000

@@ -5,7 +5,7 @@ A fact is its numbers in decimal and then its name, separated by spaces. The nam
 
 from typing import NamedTuple
 
-from queue_wire.errors import FormatError, quoted
+from queue_wire.format_error import FormatError, quoted
 
 ALIVE = b"alive"
 DEAD = b"dead"

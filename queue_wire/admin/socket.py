@@ -18,12 +18,12 @@ Questions change nothing, and the texts of their notes are facts (queue_wire.adm
 
 from typing import NamedTuple
 
-from queue_wire.errors import FormatError, quoted
-from queue_wire.netstring import pack_netstring
+from queue_wire.format_error import FormatError, quoted
+from queue_wire.framing import pack_netstring
 
 IDS_MOST = 100  # Ids, or domains, in one request.
 REQUEST_MOST = 65536  # Bytes of a request.
-REPLY_MOST = 1 << 20  # Bytes of a reply.
+RESPONSE_MOST = 1 << 20  # Bytes of a reply.
 HOLD = b"hold"
 RELEASE = b"release"
 REQUEUE = b"requeue"
@@ -58,7 +58,7 @@ class Note(NamedTuple):
     text: bytes
 
 
-class Reply(NamedTuple):
+class Response(NamedTuple):
     """How many messages were changed, and notes; `error`, where it is not empty, says why nothing was done."""
 
     touched: int
@@ -97,7 +97,7 @@ def _is_place(names: list[bytes]) -> bool:
     return not names[1] or (names[1].isdigit() and len(names[1]) <= 18)
 
 
-def pack_reply(reply: Reply) -> bytes:
+def pack_response(reply: Response) -> bytes:
     """Return the reply as a netstring."""
     if reply.error:
         return pack_netstring(b"error\0" + reply.error)
@@ -105,14 +105,14 @@ def pack_reply(reply: Reply) -> bytes:
     return pack_netstring(b"\0".join([b"ok", b"%d" % reply.touched, *notes]))
 
 
-def unpack_reply(payload: bytes) -> Reply:
+def unpack_response(payload: bytes) -> Response:
     """Return the reply in one netstring's payload. Raises FormatError."""
     word, *fields = payload.split(b"\0")
     if word == b"error" and len(fields) == 1 and fields[0]:
-        return Reply(0, [], fields[0])
+        return Response(0, [], fields[0])
     if word != b"ok" or not fields or not fields[0].isdigit() or len(fields[0]) > 18:
         raise FormatError(f"control: neither ok nor error: {quoted(payload)}")
     count, *texts = fields
     if not all(text[:1] and text[:1] in _LETTERS for text in texts):
         raise FormatError(f"control: unknown note: {quoted(payload)}")
-    return Reply(int(count), [Note(text[:1], text[1:]) for text in texts])
+    return Response(int(count), [Note(text[:1], text[1:]) for text in texts])

@@ -14,7 +14,7 @@ key lists the last bytes of all locs: a wildcard is looked for only where a loca
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from queue_wire.errors import FormatError, InLine, LineError, quoted
+from queue_wire.format_error import FormatError, InLine, LineError, quoted
 
 # Far above what a mail address and a path can be.
 LINE_MOST = 65536

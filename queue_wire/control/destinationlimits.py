@@ -24,8 +24,8 @@ from typing import NamedTuple
 from queue_wire.control.hostmap import find_key, host_key
 from queue_wire.control.lines import numbered_lines, unpack_ranged
 from queue_wire.control.rewrite import LOCAL, REMOTE, Rules, rewrite
-from queue_wire.control.smtproutes import Routes, find_way, unpack_relays
-from queue_wire.errors import FormatError, InLine, quoted
+from queue_wire.control.smtproutes import Routes, find_nexthop, unpack_relays
+from queue_wire.format_error import FormatError, InLine, quoted
 
 LIMITS = "destinationlimits"
 RATES = "destinationrate"
@@ -40,7 +40,7 @@ _NUMBERS = {
 }
 
 
-class Line(NamedTuple):
+class LimitLine(NamedTuple):
     """What one line, or one of each file, sets; None for what it does not.
 
     `where` are (file, number of the line). `domain` is the key of a domain, `relay` the name of a route, `recipient`
@@ -69,19 +69,19 @@ class Line(NamedTuple):
         return " ".join([*words, *([f"rate={self.rate[0]}/{self.rate[1]:.0f}"] if self.rate else [])])
 
 
-class Lines(NamedTuple):
+class LimitLines(NamedTuple):
     """The lines that count: by key of domain, by name of route, by local recipient; `idle` are those that do not."""
 
-    domains: Mapping[bytes, Line]
-    relays: Mapping[bytes, Line]
-    recipients: Mapping[bytes, Line]
-    idle: tuple[Line, ...] = ()
+    domains: Mapping[bytes, LimitLine]
+    relays: Mapping[bytes, LimitLine]
+    recipients: Mapping[bytes, LimitLine]
+    idle: tuple[LimitLine, ...] = ()
 
 
-NO_LINES = Lines({}, {}, {})
+NO_LINES = LimitLines({}, {}, {})
 
 
-class Way(NamedTuple):
+class Nexthop(NamedTuple):
     """Where mail for a domain goes: the destination, and whether that is a route of smtproutes as a whole.
 
     `relay` is the route that takes its mail although the domain is a destination of its own, None where there is none.
@@ -92,7 +92,7 @@ class Way(NamedTuple):
     relay: bytes | None
 
 
-def unpack_limits(data: bytes) -> list[Line]:
+def unpack_limits(data: bytes) -> list[LimitLine]:
     """Return the lines of destinationlimits. Raises LineError."""
     found = []
     for number, line in numbered_lines(data):
@@ -104,7 +104,7 @@ def unpack_limits(data: bytes) -> list[Line]:
     return found
 
 
-def unpack_rates(data: bytes) -> list[Line]:
+def unpack_rates(data: bytes) -> list[LimitLine]:
     """Return the lines of destinationrate; the last colon divides, since a name may have a port. Raises LineError."""
     found = []
     for number, line in numbered_lines(data):
@@ -116,10 +116,10 @@ def unpack_rates(data: bytes) -> list[Line]:
     return found
 
 
-def _named(name: bytes, file: str, number: int) -> Line:
+def _named(name: bytes, file: str, number: int) -> LimitLine:
     where = ((file, number),)
     if b"@" in name:
-        return Line(name, where, recipient=name.lower())
+        return LimitLine(name, where, recipient=name.lower())
     if not name.strip(b"."):
         raise FormatError(f"not the name of a domain, relay or recipient: {quoted(name)}")
     literal = name.startswith(b"[") and name.endswith(b"]")
@@ -135,10 +135,10 @@ def _named(name: bytes, file: str, number: int) -> Line:
     if domain is None and relay is None:
         # Such as `example.com:`, of one who writes the colon of destinationrate.
         raise FormatError(f"not the name of a domain, relay or recipient: {quoted(name)}")
-    return Line(name, where, domain, relay)
+    return LimitLine(name, where, domain, relay)
 
 
-def _unpack_words(line: Line, words: list[bytes]) -> Line:
+def _unpack_words(line: LimitLine, words: list[bytes]) -> LimitLine:
     for word in words:
         key, _, value = word.partition(b"=")
         field = key.decode("ascii", "replace")
@@ -164,17 +164,19 @@ def _rate(text: bytes) -> Rate:
     return int(messages), float(seconds)
 
 
-def join_lines(limits: Iterable[Line], rates: Iterable[Line]) -> Lines:
+def join_lines(limits: Iterable[LimitLine], rates: Iterable[LimitLine]) -> LimitLines:
     """Return the lines that count of both files."""
     limits, rates = list(limits), list(rates)
     domains = _join(limits, rates, lambda line: line.domain)
     relays = _join(limits, rates, lambda line: line.relay)
     recipients = _join(limits, rates, lambda line: line.recipient)
     used = {where for found in (domains, relays, recipients) for line in found.values() for where in line.where}
-    return Lines(domains, relays, recipients, tuple(line for line in limits + rates if line.where[0] not in used))
+    return LimitLines(domains, relays, recipients, tuple(line for line in limits + rates if line.where[0] not in used))
 
 
-def _join(limits: list[Line], rates: list[Line], key: Callable[[Line], bytes | None]) -> dict[bytes, Line]:
+def _join(
+    limits: list[LimitLine], rates: list[LimitLine], key: Callable[[LimitLine], bytes | None]
+) -> dict[bytes, LimitLine]:
     found = {name: line for line in limits if (name := key(line)) is not None}
     for name, line in {name: line for line in rates if (name := key(line)) is not None}.items():
         other = found.get(name)
@@ -185,7 +187,7 @@ def _join(limits: list[Line], rates: list[Line], key: Callable[[Line], bytes | N
     return found
 
 
-def find_limits(lines: Lines, way: Way) -> Line | None:
+def find_limits(lines: LimitLines, way: Nexthop) -> LimitLine | None:
     """Return the line for a destination of remote mail, None where there is none."""
     if way.relayed:
         return lines.relays.get(way.name)
@@ -193,15 +195,15 @@ def find_limits(lines: Lines, way: Way) -> Line | None:
     return None if key is None else lines.domains[key]
 
 
-def choose_way(routes: Routes, lines: Lines, domain: bytes) -> Way:
+def choose_nexthop(routes: Routes, lines: LimitLines, domain: bytes) -> Nexthop:
     """Return where mail for a domain (in lower case) goes: a domain that has a line goes by itself."""
-    name, relayed = find_way(routes, domain)
+    name, relayed = find_nexthop(routes, domain)
     if not relayed or name == domain or not lines.domains or find_key(lines.domains, domain) is None:
-        return Way(name, relayed, None)
-    return Way(domain, False, name)
+        return Nexthop(name, relayed, None)
+    return Nexthop(domain, False, name)
 
 
-def warn_of(lines: Lines, routes: Routes, rules: Rules) -> Iterator[tuple[str, str]]:
+def warn_of(lines: LimitLines, routes: Routes, rules: Rules) -> Iterator[tuple[str, str]]:
     """Yield (where it stands, why) of every line that can match nothing, by the control files as they are.
 
     A domain can match where its mail may be remote, also where no mail was ever sent to it.

@@ -11,8 +11,8 @@ key (qmail-remote(8)). Case and a final dot do not count, and U-labels are the s
 from collections.abc import Callable, Container, Mapping
 from typing import TypeVar
 
-from queue_wire.domain import ascii_domain
-from queue_wire.errors import FormatError, InLine
+from queue_wire.address import ascii_domain
+from queue_wire.format_error import FormatError, InLine
 
 Value = TypeVar("Value")
 

@@ -5,7 +5,7 @@ with `#` do not count, except that the numbers of lines in errors are those that
 entries of sets compare without regard to case (ASCII).
 """
 
-from queue_wire.errors import FormatError, InLine, LineError, quoted
+from queue_wire.format_error import FormatError, InLine, LineError, quoted
 
 _UNITS = {b"K": 1 << 10, b"M": 1 << 20, b"G": 1 << 30, b"T": 1 << 40}
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from queue_wire.control.hostmap import find_key, unpack_hosts
 from queue_wire.control.lines import numbered_map
-from queue_wire.errors import FormatError, quoted
+from queue_wire.format_error import FormatError, quoted
 
 SMTP_PORT = 25
 
@@ -79,7 +79,7 @@ def find_route(routes: Routes, host: bytes) -> Relays | None:
     return None if key is None else routes[key]
 
 
-def find_way(routes: Routes, domain: bytes) -> tuple[bytes, bool]:
+def find_nexthop(routes: Routes, domain: bytes) -> tuple[bytes, bool]:
     """Return what recipients have in common that go the same way: their relays' name, or their domain, and which it is.
 
     A relay may be a domain as well: mail for that domain by its mail exchangers goes another way.

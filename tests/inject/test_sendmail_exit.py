@@ -10,7 +10,7 @@ from queue_base.draft import CONFIG, NO_MEMORY, READ, TOO_LONG, WRITE, QueueTrou
 from queue_base.errors import Permanent, Temporary, Usage
 from queue_base.home import Home
 from queue_inject.sendmail.exit_codes import exit_code
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from support.inject.injectors import file_limit, is_empty, run, sendmail
 from support.suite import program
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from queue_base.errors import Temporary
 from queue_local.limits import apply_limits
 from queue_local.locallimits import DEFAULTS, unpack_limits
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from support.local.deliveries import run
 from support.local.local_daemon import LocalDaemon
 from support.local.mailboxes import UID, MailHome, mail_home, new_mail

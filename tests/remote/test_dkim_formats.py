@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from queue_remote.message.dkim_body import RelaxedBody
 from queue_remote.message.dkim_control import KeyLine, unpack_keys
 from queue_remote.message.header import author_domain, find_body, wire_fields
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from support.servers.dkim_keys import wire
 
 # Bytes that canonicalization is about, so that random bodies are full of them.

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from queue_base.home import Home
-from queue_wire.moment import moment
+from queue_wire.logline import moment
 from support.inflow import patched_programs
 from support.queued import classified_message, queue_message
 from support.send.control import file, long_id, order, queuectl, wait_for_backlog

@@ -14,8 +14,8 @@ from queue_send.log import Log
 from queue_send.main import Part
 from queue_send.messages import Messages
 from queue_send.run import Run
+from queue_wire.framing import NetstringReader
 from queue_wire.job import Job, unpack_job
-from queue_wire.netstring import NetstringReader
 from queue_wire.notice import Classified
 from queue_wire.report import MESSAGE_SCOPE, Report, pack_ready, pack_report
 
