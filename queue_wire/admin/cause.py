@@ -55,9 +55,12 @@ _SENTENCES = {
     AWAITING_TURN: "{recipients} waiting at {nexthop} for a turn",
     WINDOW_FULL: "{recipients} waiting at {nexthop}: its window is {limit}, jobs in flight: {some}",
     RATE_LIMITED: "{recipients} waiting at {nexthop}: its rate allows the next message at {time}",
-    SLOW_SHARE_FULL: "{recipients} waiting at {nexthop}: it is slow or untested, and the share of such destinations is in use",
+    SLOW_SHARE_FULL: (
+        "{recipients} waiting at {nexthop}: it is slow or untested, and the deliveries kept for such destinations are"
+        " all in flight"
+    ),
     DELIVERIES_FULL: "{recipients} waiting at {nexthop}: all {limit} deliveries are in flight",
-    PROBE_PENDING: "{recipients} waiting at {nexthop}: it is dead, and they are its next probe",
+    PROBE_PENDING: "{recipients} waiting to probe {nexthop}, which is dead",
     QUEUED_ELSEWHERE: "{recipients} waiting at other destinations",
     OVERFLOW: (
         "put aside until {nexthop} has room, messages there: {count}; its window is {limit}, jobs in flight: {some}"

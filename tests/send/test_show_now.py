@@ -164,7 +164,7 @@ def test_local_mail_and_what_is_not_classified_have_their_lines(home: Home, send
     send.local.job()
     assert without_times(now(home, message)) == ["local: 1 recipient in flight to box@me.example.org since T"]
     assert now(home, queue_message(home, [b"b@c.example"])) == ["waits for queue-todo to classify it"]
-    assert now(home, classified_message(home, remote=[b"b@c.example"])) == ["queue-send does not know of it"]
+    assert now(home, classified_message(home, remote=[b"b@c.example"])) == ["queue-send does not know this message"]
 
 
 def test_a_message_whose_bounce_waits_says_so(home: Home, send: ScriptedSend) -> None:
@@ -173,14 +173,14 @@ def test_a_message_whose_bounce_waits_says_so(home: Home, send: ScriptedSend) ->
     Path(home.queue, "pid").rmdir()
     send.remote.report(job, b"Dnobody")
     send.wait_for("warning: trouble injecting bounce message of msg .*")
-    assert without_times(now(home, message)) == ["its bounce could not be injected; that is tried again at T"]
+    assert without_times(now(home, message)) == ["its bounce could not be injected; next attempt at T"]
 
 
 def test_a_message_that_ends_says_so_until_it_is_gone(home: Home, send: ScriptedSend) -> None:
     message = arrived(home, send, b"b@c.example")
     send.remote.deliver(b"Kok")
     assert send.clean.asked() == message
-    assert now(home, message) == ["it has ended; queue-clean removes it"]
+    assert now(home, message) == ["finished; queue-clean is removing it"]
 
 
 def test_a_queue_send_that_does_not_run_is_told_from_the_disk_alone(home: Home) -> None:
