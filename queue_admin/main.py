@@ -9,7 +9,7 @@ from queue_admin.commands import adopt as adopt_command
 from queue_admin.commands import change as change_commands
 from queue_admin.commands import destinations as destinations_command
 from queue_admin.commands import init as init_command
-from queue_admin.commands import list_ as list_command
+from queue_admin.commands import list as list_command
 from queue_admin.commands import route as route_command
 from queue_admin.commands import show as show_command
 from queue_admin.commands import stat as stat_command

@@ -4,9 +4,8 @@ import os
 
 import click
 
-from queue_admin.accounts import ensure_accounts, find_qmail_accounts, myself
-from queue_admin.adoption import adopt
-from queue_admin.undoing import undo
+from queue_admin.home.adoption import adopt, undo
+from queue_admin.system_accounts import ensure_accounts, find_qmail_accounts, myself
 from queue_base.accounts import queue_owner
 from queue_base.errors import Permanent, Usage
 from queue_base.home import find_home

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 import click
 
-from queue_admin.accounts import be_owner
-from queue_admin.choosing import Wishes, check_names, choose, find, unpack_span
-from queue_admin.reaching import reach
+from queue_admin.messages.admin_client import connect_or_lock
+from queue_admin.messages.selectors import Selectors, check_long_ids, find, select, unpack_span
+from queue_admin.system_accounts import be_owner
 from queue_base.control import read_map
 from queue_base.errors import Temporary, Usage
 from queue_base.home import find_home
@@ -76,21 +76,21 @@ _COMMANDS = {
 
 def _run(context: click.Context, verb: str, ids: tuple[str, ...], options: dict[str, Any]) -> None:
     home = find_home(context.obj)
-    # Read as whoever we are: a control file may be root's alone.
+    # Before be_owner: perhaps only root can read the control file.
     prepends = read_map(home, "virtualdomains") or {}
     be_owner(home)
     layout = open_layout(home.queue)
     older = options["older_than"]
-    wishes = Wishes(
-        options["sender"],
-        options["recipient"],
-        options["domain"],
+    selectors = Selectors(
+        _lower(options["sender"]),
+        _lower(options["recipient"]),
+        _lower(options["domain"]),
         None if older is None else unpack_span(older),
         prepends,
     )
-    if (bool(ids) + wishes.any + options["all_messages"]) != 1:
+    if (bool(ids) + selectors.any + options["all_messages"]) != 1:
         raise Usage("give long ids, or selectors, or --all")
-    chosen = find(layout, check_names(layout, ids)) if ids else choose(layout, wishes, time.time())
+    chosen = find(layout, check_long_ids(layout, ids)) if ids else select(layout, selectors, time.time())
     if options["dry_run"]:
         count = 0
         for name, _ in chosen:
@@ -98,24 +98,28 @@ def _run(context: click.Context, verb: str, ids: tuple[str, ...], options: dict[
             count += 1
         print(f"would have {_COMMANDS[verb][0]} {_messages(count)}")
         return
-    peer = reach(home, layout)
+    queue = connect_or_lock(home, layout)
     reason = clean_reason((options.get("reason") or "by the administrator").encode("utf-8", "surrogateescape"))
     touched, trouble = 0, False
     for batch in _batches(chosen):
         if verb == "flush":
             for domains in _batches(_domains(batch, options["domain"])):
-                peer.ask(Request(PROBE, b"", domains))
+                queue.ask(Request(PROBE, b"", domains))
         names = [name.encode() for name, _ in batch]
         command = verb.encode()
-        reply = peer.ask(Request(command, reason if command == HOLD else b"", names))
-        touched += reply.touched
-        for note in reply.notes:
+        response = queue.ask(Request(command, reason if command == HOLD else b"", names))
+        touched += response.touched
+        for note in response.notes:
             trouble = trouble or note.letter == TROUBLE
             text = note.text.decode("utf-8", "backslashreplace")
             print(text, file=sys.stdout if note.letter == NEWS else sys.stderr)
     print(f"{_COMMANDS[verb][0]} {_messages(touched)}")
     if trouble:
         raise Temporary("unable to change some of the messages: see above; try again")
+
+
+def _lower(option: str | None) -> bytes | None:
+    return None if option is None else option.encode().lower()
 
 
 def _messages(count: int) -> str:

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import click
 
-from queue_admin.accounts import be_owner
-from queue_admin.asking import Knowing, NoAnswer
-from queue_admin.detail import CHANNELS
-from queue_admin.text import visible, word
+from queue_admin.messages.admin_client import NoAnswer, SchedulerQueries
+from queue_admin.messages.detail import CHANNELS
+from queue_admin.printable import visible, word
+from queue_admin.system_accounts import be_owner
 from queue_base.errors import Temporary
 from queue_base.home import find_home
 from queue_base.layout import open_layout
@@ -46,10 +46,10 @@ def command(context: click.Context, names: tuple[str, ...], form: str) -> None:
     be_owner(home)
     open_layout(home.queue)
     try:
-        with Knowing(home) as knowing:
-            totals, read = knowing.totals()
+        with SchedulerQueries(home) as queries:
+            totals, read = queries.totals()
             found = [
-                (channel, each) for channel in CHANNELS for each in knowing.destinations(channel, names)
+                (channel, each) for channel in CHANNELS for each in queries.destinations(channel, names)
             ]
     except NoAnswer as error:
         raise Temporary(f"unable to show destinations: {str(error).removeprefix('not known: ')}") from error

@@ -6,10 +6,10 @@ import socket
 
 import click
 
-from queue_admin.accounts import account_uid, choose_owner, ensure_alias_account, myself
-from queue_admin.create import check_wishes, create_home
-from queue_admin.hostname import check_domain, check_host_name
-from queue_admin.service import write_service
+from queue_admin.home.create import check_options, create_home
+from queue_admin.home.hostname import check_domain, check_host_name
+from queue_admin.home.service import write_service
+from queue_admin.system_accounts import account_uid, choose_owner, ensure_alias_account, myself
 from queue_base.accounts import QUEUE_ACCOUNT, Owner
 from queue_base.errors import Permanent
 from queue_base.home import Home, find_home
@@ -52,7 +52,7 @@ def command(
     name = check_host_name(me) if me else _default_name(where)
     domains = tuple(check_domain(domain) for domain in local)
     # Before any account is made for a home that cannot be.
-    check_wishes(where, name, domains, split)
+    check_options(where, name, domains, split)
     owner, accounts = choose_owner(where, as_me)
     alias, account = ensure_alias_account(where, owner)
     report(accounts + account, "made")

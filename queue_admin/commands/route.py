@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 import click
 
-from queue_admin.mailbox_story import tell_mailbox
-from queue_admin.text import visible
+from queue_admin.mailbox_description import describe_mailbox
+from queue_admin.printable import visible
 from queue_base.control import read_parsed
 from queue_base.errors import PERMANENT, TEMPORARY, Temporary, reason
 from queue_base.home import Home, find_home
@@ -82,7 +82,7 @@ def _route(home: Home, rules: Rules, address: bytes) -> tuple[bool, bytes, int]:
         print(f"  {visible(step)}")
     if channel is LOCAL:
         print(f"  local: queue-local delivers it as {visible(target)}")
-        lines, code = tell_mailbox(home, target)
+        lines, code = describe_mailbox(home, target)
         for line in lines:
             print(f"  {line}")
         return channel, target, code

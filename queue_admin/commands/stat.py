@@ -6,10 +6,10 @@ from collections import Counter
 
 import click
 
-from queue_admin.accounts import be_owner
-from queue_admin.modes import ASIDE
-from queue_admin.survey import Stray, survey
-from queue_admin.text import span
+from queue_admin.home.modes import MAILDROP_REJECTS
+from queue_admin.messages.survey import Stray, survey
+from queue_admin.printable import span
+from queue_admin.system_accounts import be_owner
 from queue_base.home import Home, find_home
 from queue_base.layout import Layout, open_layout
 from queue_wire.maildrop import is_finished
@@ -77,7 +77,7 @@ def _maildrop(home: Home) -> list[str]:
     lines = []
     for title, place, counts in (
         ("maildrop", "maildrop", is_finished),
-        ("set aside from maildrop", ASIDE, lambda name: True),
+        ("set aside from maildrop", MAILDROP_REJECTS, lambda name: True),
     ):
         try:
             with os.scandir(f"{home.queue}/{place}") as entries:

@@ -4,9 +4,9 @@ import os
 
 import click
 
-from queue_admin.mailbox_story import tell_mailbox
-from queue_admin.text import visible
-from queue_admin.users_build import build_users
+from queue_admin.mailbox_description import describe_mailbox
+from queue_admin.printable import visible
+from queue_admin.users_cdb import build_users
 from queue_base.errors import PERMANENT, complain
 from queue_base.home import Home, find_home
 from queue_base.rules import read_rules
@@ -33,7 +33,7 @@ def build(context: click.Context) -> None:
     that is there stays.
     """
     built = build_users(find_home(context.obj))
-    print(f"made {built.path}: {built.count} assignments")
+    print(f"made {built.path}: {built.assignments} assignments")
     for key in built.to_root:
         complain("queuectl", f"warning: {visible(key)} has uid 0; nothing is delivered as root, its mail is deferred")
 
@@ -65,7 +65,7 @@ def _find(home: Home, rules: Rules, address: bytes) -> int:
     if channel is not LOCAL:
         print("  failure: it is remote, so it is nobody's here; queuectl route says where its mail goes")
         return PERMANENT
-    lines, code = tell_mailbox(home, target)
+    lines, code = describe_mailbox(home, target)
     for line in lines:
         print(f"  {line}")
     return code

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from queue_admin.accounts import myself
-from queue_admin.create import create_home
-from queue_admin.hostname import check_host_name
+from queue_admin.home.create import create_home
+from queue_admin.home.hostname import check_host_name
 from queue_admin.main import main
+from queue_admin.system_accounts import myself
 from queue_base.errors import Usage
 from queue_base.home import Home
 from queue_base.layout import open_layout

@@ -189,7 +189,7 @@ def test_a_queue_send_that_does_not_run_is_told_from_the_disk_alone(home: Home) 
 
 
 def test_a_queue_send_that_is_stopped_does_not_hang_show(home: Home, send: ScriptedSend, tmp_path: Path) -> None:
-    programs = patched_programs(tmp_path, queuectl="import queue_admin.asking as a; a.WAIT = 0.5")
+    programs = patched_programs(tmp_path, queuectl="import queue_admin.messages.admin_client as a; a.QUERY_WAIT = 0.5")
     message = arrived(home, send, b"b@c.example")
     send.signal(signal.SIGSTOP)
     try:
