@@ -1,4 +1,4 @@
-"""queuectl list: one line a message, as text or as JSON. Reads only."""
+"""queuectl list: one line per message, as text or JSON. Reads only."""
 
 import json
 import time
@@ -19,18 +19,18 @@ CHOICES = ["queued", "classified", "incoming", "unknown"]
 @click.command("list")
 @click.option("--state", type=click.Choice(CHOICES), help="Only messages in this state.")
 @click.option("--held", is_flag=True, help="Only messages that are on hold.")
-@click.option("--corrupt", is_flag=True, help="Only messages parked as corrupt.")
+@click.option("--corrupt", is_flag=True, help="Only corrupt messages.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Default text.")
 @click.pass_context
 def command(context: click.Context, state: str | None, held: bool, corrupt: bool, form: str) -> None:
-    """List the messages in the queue, one a line.
+    """List the messages in the queue, one per line.
 
     It needs no lock and changes nothing.
 
     \b
     Columns: id, state, age, bytes, <sender>, then recipients done/left for each
     channel (`local 1/0 remote 0/2`; `all 0/3` before classification), and the next
-    attempt. After them, where it applies: held, corrupt, unreadable, each with its reason.
+    attempt. Then, if they apply: held, corrupt, unreadable, each with the reason.
     With --format json each line is one object.
 
     \b
@@ -54,16 +54,16 @@ def command(context: click.Context, state: str | None, held: bool, corrupt: bool
 
 
 def stray_line(stray: Stray, form: str) -> str:
-    """Return the line for a name that is no message's."""
+    """Return the line for a name that belongs to no message."""
     path = visible(stray.path.encode("utf-8", "surrogateescape"))
     return json.dumps({"stray": path, "trouble": stray.reason}) if form == "json" else f"- stray {path}: {stray.reason}"
 
 
 def message_line(layout: Layout, snapshot: Snapshot, form: str, now: float) -> str:
-    """Return a message's line, empty where the message has ended meanwhile."""
+    """Return the line for a message, empty if it is gone by now."""
     detail = Detail(layout, snapshot)
     if detail.trouble:
-        # Classified or finished between the look and the reading: what counts is what is there now.
+        # The message may have been classified or finished since the look. Look again.
         again = look(layout, snapshot.message)
         if again is None:
             return ""
@@ -73,7 +73,7 @@ def message_line(layout: Layout, snapshot: Snapshot, form: str, now: float) -> s
 
 
 def message_facts(layout: Layout, snapshot: Snapshot, detail: Detail, now: float) -> dict[str, object]:
-    """Return the JSON object of a message: times in seconds since the epoch, but birth in microseconds."""
+    """Return the JSON object for a message. Times are in seconds since the epoch, birth in microseconds."""
     facts: dict[str, object] = {"id": snapshot.long_id, "message": snapshot.message, "state": snapshot.state}
     facts["birth"] = snapshot.birth
     facts["age"] = None if snapshot.birth is None else max(int(now - snapshot.birth / 1e6), 0)

@@ -1,4 +1,4 @@
-"""queuectl show ID: everything on disk about one message, and what queue-send knows of it. Reads only."""
+"""queuectl show ID: one message as it is on disk, and what queue-send does with it. Reads only."""
 
 import os
 import shutil
@@ -28,15 +28,15 @@ KINDS = ("mess", "intd", "todo", "info", "local", "remote", "bounce")
 
 @click.command("show")
 @click.argument("name", metavar="ID")
-@click.option("--raw", is_flag=True, help="Print the message itself, byte for byte, and nothing else.")
+@click.option("--raw", is_flag=True, help="Print only the message, byte for byte.")
 @click.pass_context
 def command(context: click.Context, name: str, raw: bool) -> None:
     """Show everything about one message.
 
-    That is its state, files, envelope, what queue-send does with it now or why it waits, each recipient, failures so
-    far, and its header.
-    ID is a long id as `queuectl list` prints it, or a bare inode number. A long id never shows a later
-    message that has the same number.
+    That is its state, files and envelope, what queue-send does with it now or why it waits, each recipient, the
+    failures so far, and its header.
+    ID is a long id as `queuectl list` prints it, or a bare inode number. A long id never names a later message with
+    the same inode number.
 
     \b
     Examples:
@@ -55,7 +55,7 @@ def command(context: click.Context, name: str, raw: bool) -> None:
 
 
 def find_message(layout: Layout, name: str) -> Snapshot:
-    """Return the message that a person named. Raises Usage for no id, Permanent where there is none such."""
+    """Return the message with an id. Raises Usage if the id is invalid, Permanent if there is no such message."""
     try:
         message, birth = unpack_long_id(name)
     except FormatError as error:
@@ -96,9 +96,9 @@ def describe(home: Home, layout: Layout, snapshot: Snapshot) -> Iterator[str]:
 
 
 def _now(home: Home, snapshot: Snapshot, detail: Detail) -> Iterator[str]:
-    """Yield what is being done with it, or why it waits: what queue-send says."""
+    """Yield queue-send's answer: what it does with the message, or why the message waits."""
     if not (snapshot.presence.todo or snapshot.presence.info):
-        return  # It is being injected, and nobody but its injector knows of it.
+        return  # It is still being injected; queue-send does not know it yet.
     try:
         with SchedulerQueries(home) as queries:
             for cause in queries.why(snapshot.long_id, detail):

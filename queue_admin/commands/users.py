@@ -1,4 +1,4 @@
-"""queuectl users: makes users/cdb, and tells whose an address is."""
+"""queuectl users: makes users/cdb, and shows which user an address belongs to."""
 
 import os
 
@@ -15,7 +15,7 @@ from queue_wire.control.rewrite import LOCAL, Rules, rewrite
 
 @click.group("users")
 def command() -> None:
-    """Say who has which local addresses.
+    """Manage which user has which local addresses.
 
     \b
     Examples:
@@ -29,8 +29,8 @@ def command() -> None:
 def build(context: click.Context) -> None:
     """Make users/cdb from users/assign.
 
-    Deliveries that start from now on go by it. Where a line of users/assign is wrong, it is named, and the users/cdb
-    that is there stays.
+    Deliveries that start from now on use it. If a line of users/assign is wrong, the error names it, and the existing
+    users/cdb stays.
     """
     built = build_users(find_home(context.obj))
     print(f"made {built.path}: {built.assignments} assignments")
@@ -42,9 +42,9 @@ def build(context: click.Context) -> None:
 @click.argument("addresses", metavar="ADDRESS...", nargs=-1, required=True)
 @click.pass_context
 def find(context: click.Context, addresses: tuple[str, ...]) -> None:
-    """Tell whose an address is, and why, and which .qmail file decides what becomes of its mail.
+    """Show which user an address belongs to, and why, and which .qmail file controls its mail.
 
-    Exit 0: it is somebody's. 100: it has no mailbox, or is not local at all. 111: its mail would be deferred now.
+    Exit 0: it has a mailbox. 100: it has none, or is not local. 111: its mail would be deferred now.
 
     \b
     Examples:
