@@ -14,7 +14,7 @@ DOMAIN_MOST = 1000
 
 
 def split_address(address: bytes) -> tuple[bytes, bytes]:
-    """Return (local part, domain); the domain is empty where there is no `@`. The last `@` divides."""
+    """Return (local part, domain), divided at the last `@`; the domain is empty if there is no `@`."""
     local, at, domain = address.rpartition(b"@")
     return (local, domain) if at else (domain, b"")
 
@@ -34,12 +34,12 @@ def verp_sender(sender: bytes, recipient: bytes) -> bytes:
 
 
 def bounce_recipient(sender: bytes) -> bytes:
-    """Return the address that a bounce for `sender` goes to: any `-@[]` at the end goes, as qmail-send has it."""
+    """Return the address that a bounce for `sender` goes to: without a final `-@[]`, as in qmail-send."""
     return sender.removesuffix(VERP_SUFFIX)
 
 
 def strip_prepend(recipient: bytes, virtualdomains: "Mapping[bytes, bytes]") -> bytes:
-    """Return a local recipient without the `prepend-` that its virtual domain gave it, for people to read."""
+    """Return a local recipient without the `prepend-` that virtualdomains added, as its sender wrote it."""
     domain = split_address(recipient)[1].lower()
     keys = [domain] + [domain[dot:] for dot in range(1, len(domain)) if domain[dot] == 0x2E] + [b""]
     for key in keys:
