@@ -15,7 +15,7 @@ from queue_base.pipes import OutPipe, PeerLost, read_available
 from queue_send.answering import Answering
 from queue_send.orders import Orders
 from queue_send.run import Run
-from queue_wire.admin.socket import QUESTIONS, REQUEST_MOST, Response, pack_response, unpack_request
+from queue_wire.admin.socket import QUERIES, REQUEST_MOST, Response, pack_response, unpack_request
 from queue_wire.format_error import FormatError
 from queue_wire.framing import NetstringReader
 
@@ -159,7 +159,7 @@ class Control:
         except FormatError as error:
             client.refuse(str(error).encode("utf-8", "replace").replace(b"\0", b"_"))
             return
-        if request.command in QUESTIONS:
+        if request.command in QUERIES:
             client.answer(self._answering.answer(request, now))
             return
         if self._run.leaving:

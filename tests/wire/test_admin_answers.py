@@ -111,7 +111,7 @@ def test_what_is_no_channel_is_refused(text: bytes) -> None:
         unpack_channel(text)
 
 
-QUESTIONS = [
+QUERIES = [
     Request(WHY, b"", [b"457-1f"]),
     Request(WHY, b"", [b"457-1f", b"Rexample.net", b"Lbox@example.org"]),
     Request(DESTINATIONS, b"", [b"remote", b""]),
@@ -120,7 +120,7 @@ QUESTIONS = [
 ]
 
 
-@pytest.mark.parametrize("request_", QUESTIONS)
+@pytest.mark.parametrize("request_", QUERIES)
 def test_a_question_is_a_request(request_: Request) -> None:
     reader = NetstringReader()
     reader.feed(pack_request(request_))

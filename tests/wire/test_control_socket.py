@@ -8,7 +8,7 @@ from queue_wire.admin.socket import (
     COMMANDS,
     HOLD,
     IDS_MOST,
-    QUESTIONS,
+    QUERIES,
     Note,
     Request,
     Response,
@@ -23,7 +23,7 @@ from support import strategies
 
 requests = st.builds(
     lambda command, reason, names: Request(command, reason if command == HOLD else b"", names),
-    st.sampled_from(sorted(COMMANDS - QUESTIONS)),
+    st.sampled_from(sorted(COMMANDS - QUERIES)),
     strategies.texts,
     st.lists(strategies.texts, max_size=5),
 )
