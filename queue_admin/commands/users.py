@@ -63,7 +63,7 @@ def _find(home: Home, rules: Rules, address: bytes) -> int:
     for step in steps:
         print(f"  {visible(step)}")
     if channel is not LOCAL:
-        print("  failure: it is remote, so it is nobody's here; queuectl route says where its mail goes")
+        print("  failure: it is remote, so no user here has it; queuectl route shows where its mail goes")
         return PERMANENT
     lines, code = describe_mailbox(home, target)
     for line in lines:

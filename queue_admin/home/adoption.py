@@ -106,7 +106,7 @@ def undo(home: Home, accounts: QmailAccounts, *, todo: str | None = None, force:
             kinds = " and ".join(f"{kind}/" for kind in half)
             raise Permanent(
                 f"unable to leave {kinds} hashed: files of messages lie beside the numbered directories, or some of"
-                " those are gone, as when --todo flat was cut off; say --todo flat, or move the files into them"
+                " those are gone, as after an interrupted --todo flat; use --todo flat, or move the files into them"
             )
         flat = [kind for kind in MAY_BE_FLAT if kind in half or (kind in hashed and todo == "flat")]
         for kind in flat:
@@ -161,13 +161,13 @@ def _check_can_undo(home: Home, tree: Tree, force: bool, undecided: list[str]) -
     marks = [mark for kind in MARKS for mark in _marks(tree, kind) if not _is_stale(tree, mark)]
     if marks and not force:
         raise Permanent(
-            f"unable to undo: qmail has no word for {_named(marks)}; release them, or say --force to drop them"
+            f"unable to undo: qmail has no equivalent of {_named(marks)}; release them, or use --force to drop them"
         )
     if undecided:
         kinds = " and ".join(f"{kind}/" for kind in undecided)
         raise Permanent(
             f"unable to undo: {kinds} is hashed, and stock qmail sees only flat ones;"
-            " say --todo flat, or --todo hashed for a qmail with the big-todo patch"
+            " use --todo flat, or --todo hashed for a qmail with the big-todo patch"
         )
 
 

@@ -119,4 +119,4 @@ def _check_agrees(path: str, wanted: set[str], also: tuple[str, ...]) -> None:
     found = {unpack_line(data)} if path.endswith("/me") else set(unpack_set(data))
     said = {name.lower().decode("ascii", "replace") for name in found}
     if said not in (wanted, wanted | set(also)):
-        raise Permanent(f"unable to set {path}: it is there and says otherwise; edit it by hand")
+        raise Permanent(f"unable to set {path}: it exists with other contents; edit it by hand")

@@ -86,5 +86,5 @@ def _write_script(maker: Maker, path: str, text: bytes, force: bool) -> None:
             if read_file(path) == text and os.access(path, os.X_OK):
                 return
         if not force:
-            raise Permanent(f"unable to write {path}: it is there and differs; --force replaces it")
+            raise Permanent(f"unable to write {path}: it exists and differs; --force replaces it")
     maker.replace(path, text, 0o755)

@@ -20,7 +20,7 @@ def unable_to(verb: str, path: str) -> Iterator[None]:
     try:
         yield
     except Unfit as error:
-        raise Permanent(f"unable to {verb} {path}: {reason(error)}; put what belongs there in its place") from error
+        raise Permanent(f"unable to {verb} {path}: {reason(error)}; put the right file or directory there") from error
     except OSError as error:
         raise Temporary(f"unable to {verb} {path}: {reason(error)}") from error
 

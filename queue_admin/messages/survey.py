@@ -40,7 +40,7 @@ class Snapshot:
         self.size = mess.st_size if mess else None
         self.held = held
         self.corrupt = corrupt
-        self.trouble = "files that make no state" if self.state == "unknown" else ""
+        self.trouble = "its files match no state" if self.state == "unknown" else ""
         if self.state == "unknown" and mess is None:
             self.trouble = "its text is gone; queuectl delete removes what is left"
         if self.state == "gone":
