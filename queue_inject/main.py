@@ -16,7 +16,7 @@ from queue_inject.header.fields import HeaderReader
 from queue_inject.header.identity import show_address
 from queue_inject.source import Deadline, TimedSource, guard_descriptors
 from queue_inject.writers import open_writer
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -31,10 +31,10 @@ from queue_send.store import Piece, Store
 from queue_send.verdicts import Verdicts
 from queue_wire import logline
 from queue_wire.address import split_address, verp_sender
-from queue_wire.admin.cause import DAEMON, LEAVING, LOG
-from queue_wire.errors import FormatError
+from queue_wire.admin.cause import DAEMON_FULL, EXITING, LOG_BLOCKED
+from queue_wire.format_error import FormatError
+from queue_wire.framing import NetstringReader
 from queue_wire.job import Job, pack_job
-from queue_wire.netstring import NetstringReader
 from queue_wire.report import MESSAGE_SCOPE, Ready, Report, unpack_report
 
 STARTS_A_TURN = 100
@@ -109,10 +109,10 @@ class Channel:
     def stopped(self) -> bytes:
         """Why no job is started on this channel (queue_wire.admin.cause); empty if jobs may be started."""
         if self._shutdown.begun:
-            return LEAVING
+            return EXITING
         if self._log.full:
-            return LOG
-        return DAEMON if len(self._in_flight) >= self._ready or self._jobs.held >= HELD_MOST else b""
+            return LOG_BLOCKED
+        return DAEMON_FULL if len(self._in_flight) >= self._ready or self._jobs.held >= HELD_MOST else b""
 
     @property
     def _may_load(self) -> bool:

@@ -46,7 +46,7 @@ from queue_send.returning import Returning
 from queue_send.scheduler.retry import AGAIN_AFTER, within_lifetime
 from queue_send.store import Store
 from queue_wire import logline
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from queue_wire.notice import Classified
 
 AHEAD_MOST = 60  # Seconds that a birth may lie in the future: clocks of different hosts differ a little.

@@ -16,7 +16,7 @@ from queue_send.loop import Shutdown
 from queue_send.store import FailedRecipient, Store
 from queue_wire import logline
 from queue_wire.address import strip_prepend
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from queue_wire.report import PERMANENT
 
 # RFC 3463 has no code for this. X.0.0 is for failures of which only the class is known.

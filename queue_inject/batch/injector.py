@@ -12,7 +12,7 @@ from queue_base.writer import Draft, Writer
 from queue_inject.batch.pieces import EndOfMessage, Piece, Unreadable
 from queue_inject.header.complete import Completer, FieldError
 from queue_inject.header.fields import HeaderReader
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 
 # The limits of a group: messages, bytes, and seconds since its first message ended.
 GROUP = 250

@@ -9,7 +9,7 @@ CRLF, and their ends are kept. Text before the first `From ` line makes one bad 
 import re
 
 from queue_inject.batch.pieces import BatchReader, EndOfMessage, Piece
-from queue_wire.errors import quoted
+from queue_wire.format_error import quoted
 
 MBOXRD = re.compile(rb"^>(>*From )", re.MULTILINE)
 MBOXO = re.compile(rb"^>(From )", re.MULTILINE)

@@ -8,7 +8,7 @@ After a wrong length or comma the rest is unreadable, since nobody can tell wher
 
 from queue_inject.batch.pieces import BatchReader, EndOfMessage, Piece, Unreadable
 from queue_wire.envelope import EnvelopeReader
-from queue_wire.errors import FormatError, quoted
+from queue_wire.format_error import FormatError, quoted
 
 # A length of more digits is more than any disk holds.
 _DIGITS_MAX = 18

@@ -10,7 +10,7 @@ the reason, so no address is dropped silently. Bytes that belong to no completed
 """
 
 from queue_wire.envelope import ADDRESS_MAX, check_address
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

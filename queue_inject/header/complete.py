@@ -27,7 +27,7 @@ from queue_inject.header.identity import (
     make_sender,
     show_address,
 )
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ As in qmail-inject, a line that cannot be part of a field begins the body, and a
 FIELDS_MAX fields raises FormatError.
 """
 
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 
 HEADER_MAX = 16 * 1024 * 1024
 FIELDS_MAX = 100_000

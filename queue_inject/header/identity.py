@@ -4,7 +4,7 @@ Pure: the environment, the time and the process id are arguments.
 """
 
 from queue_inject.header.addresses import complete_parts
-from queue_wire.errors import FormatError, quoted
+from queue_wire.format_error import FormatError, quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from queue_inject.pickup.corrupt import CorruptMail
 from queue_inject.pickup.log_limit import LimitedLog
 from queue_inject.pickup.untrusted import OURS, Directory, NotMail
 from queue_inject.pickup.user_queues import UserQueues
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from queue_wire.maildrop import is_finished
 
 # The limits of a group: messages, bytes, and seconds after which no other message is added.

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from queue_base.errors import reason
 from queue_base.writer import QueueDraft, QueueWriter
 from queue_inject.pickup.untrusted import OURS, Directory, NotMail
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from queue_wire.maildrop import ENVELOPE_MAX, HEADER_LENGTH, unpack_envelope, unpack_header
 
 # A file over HOLES_FROM that occupies less than 1/SMALLEST_SHARE of its size on the disk consists of holes: it costs

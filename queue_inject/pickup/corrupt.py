@@ -11,7 +11,7 @@ import time
 
 from queue_base.errors import reason
 from queue_inject.pickup.log_limit import LimitedLog
-from queue_wire.errors import quoted
+from queue_wire.format_error import quoted
 
 NAME = "corrupt/maildrop"
 _MODE = 0o2700

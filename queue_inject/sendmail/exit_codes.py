@@ -7,7 +7,7 @@ a user or host exists is found out at delivery.
 
 from queue_base.errors import NO_MEMORY, READ, TOO_LONG, Failure, Permanent, QueueTrouble, Usage, complain, explain
 from queue_inject.main import explain_format
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 
 PROGRAM = "sendmail"
 USAGE = 64

@@ -19,7 +19,7 @@ from queue_inject.sendmail.author import set_author
 from queue_inject.sendmail.exit_codes import explain_exit
 from queue_inject.sendmail.standard_input import read_message
 from queue_inject.source import Deadline, TimedSource
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ from queue_send.scheduler.retry import AGAIN_AFTER
 from queue_send.store import Store
 from queue_wire import logline
 from queue_wire.address import DOUBLE_BOUNCE_SENDER, bounce_recipient
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 
 AT_ONCE = 4  # Processes. Each syncs, and they share the disk with the mail.
 AGAIN_A_TURN = 200  # Bounces that one turn of the loop tries again.

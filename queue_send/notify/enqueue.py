@@ -20,7 +20,7 @@ from queue_base.processes import command
 from queue_send.events import Events
 from queue_send.log import Log
 from queue_send.loop import Shutdown, Turn
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 
 COMPOSING = 0.003  # Seconds of work on a mail in one turn of the loop, and one more step of about a millisecond.
 LOOK_AFTER = 0.1  # Seconds between looks at children that have no pidfd.

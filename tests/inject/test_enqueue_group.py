@@ -12,7 +12,7 @@ from queue_base.errors import TODO_TROUBLE, QueueTrouble
 from queue_base.home import Home
 from queue_base.writer import QueueDraft, QueueWriter
 from queue_inject.writers import open_writer
-from queue_wire.errors import AddressTooLong
+from queue_wire.format_error import AddressTooLong
 from queue_wire.ids import unpack_long_id
 from support.home import make_home
 from support.inject.injectors import is_empty, queued, states, wrong_inodes

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_wire.errors import AddressTooLong, FormatError
+from queue_wire.format_error import AddressTooLong, FormatError
 from queue_wire.maildrop import (
     ENVELOPE_MAX,
     HEADER_LENGTH,

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from queue_inject.header.addresses import complete_argument, rewrite_list, tokenize, untokenize
 from queue_wire.envelope import ADDRESS_MAX
-from queue_wire.errors import AddressTooLong, FormatError
+from queue_wire.format_error import AddressTooLong, FormatError
 
 
 def names(kind: str) -> bytes:

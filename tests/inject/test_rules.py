@@ -11,7 +11,7 @@ from queue_base.home import Home
 from queue_inject.header.complete import Completer
 from queue_inject.header.fields import HeaderReader
 from queue_inject.main import Options
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from support.home import make_home
 
 SECONDS = 1795000000

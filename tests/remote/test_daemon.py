@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from queue_wire.framing import pack_netstring
 from queue_wire.job import Job, pack_job
-from queue_wire.netstring import pack_netstring
 from queue_wire.report import MESSAGE_SCOPE
 from support.remote_daemon import COMMAND, RemoteDaemon, RemoteHome
 from support.servers.raw_server import Peer, RawServer

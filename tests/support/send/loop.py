@@ -19,8 +19,8 @@ from queue_send.notify.delay import Delays
 from queue_send.peers import Cleaner
 from queue_send.returning import Returning
 from queue_send.store import Store
+from queue_wire.framing import NetstringReader
 from queue_wire.job import Job, unpack_job
-from queue_wire.netstring import NetstringReader
 from queue_wire.notice import Classified
 from queue_wire.report import MESSAGE_SCOPE, Report, pack_ready, pack_report
 

@@ -1,4 +1,4 @@
-"""Which accounts the daemons run as, and whether those may read the code that they are to run."""
+"""Which accounts the daemons run as, and whether these accounts can read the code that they run."""
 
 import importlib.util
 import os
@@ -21,23 +21,25 @@ from queue_base.home import Home
 from queue_base.processes import program_path
 
 PROGRAMS = ("queue-send", "queue-todo", "queue-clean", "queue-pickup", "queue-remote", "queue-enqueue")
-PACKAGES = ("queue_base", "queue_wire", "queue_send", "queue_todo", "queue_clean", "queue_inject", "queue_remote")
+PACKAGES = (
+    "queue_base", "queue_wire", "queue_smtp", "queue_send", "queue_todo", "queue_clean", "queue_inject", "queue_remote",
+)  # fmt: skip
 LIBRARIES = ("pyinotify", "dns", "uvloop", "psutil")
 
 
-class Plan(NamedTuple):
-    """Accounts for the queue's daemons and for queue-remote; None is to stay who we are."""
+class DaemonAccounts(NamedTuple):
+    """The accounts of the queue's daemons and of queue-remote; None for the account that starts them."""
 
     queue: Owner | None
     remote: Owner | None
 
 
-def plan_accounts(home: Home) -> Plan:
-    """Return who runs what. Raises Permanent where the owner of queue/ is not one that we can run as."""
+def choose_accounts(home: Home) -> DaemonAccounts:
+    """Return the accounts of the daemons. Raises Permanent if the process cannot become the owner of queue/."""
     owner = queue_owner(home)
     me = os.geteuid()
     if owner.uid == me:
-        return Plan(None, None)
+        return DaemonAccounts(None, None)
     name = _name(owner.uid)
     if name == QMAIL_ACCOUNT:
         raise Permanent(f"unable to use {home.queue}: it is qmail's; queuectl adopt {home.path} takes it over")
@@ -52,7 +54,7 @@ def plan_accounts(home: Home) -> Plan:
         remote = pwd.getpwnam(REMOTE_ACCOUNT)
     except KeyError as error:
         raise Permanent(f"unable to find account {REMOTE_ACCOUNT}; queuectl init {home.path} makes it") from error
-    return Plan(owner, Owner(remote.pw_uid, remote.pw_gid))
+    return DaemonAccounts(owner, Owner(remote.pw_uid, remote.pw_gid))
 
 
 def _name(uid: int) -> str:
@@ -62,10 +64,10 @@ def _name(uid: int) -> str:
         return f"uid {uid}"
 
 
-def check_code(plan: Plan) -> None:
-    """Raise Permanent, naming the path, where an account may not read the code."""
+def check_code(accounts: DaemonAccounts) -> None:
+    """Raise Permanent, with the path, if an account cannot read the code."""
     paths = _code_paths()
-    for account, owner in ((QUEUE_ACCOUNT, plan.queue), (REMOTE_ACCOUNT, plan.remote)):
+    for account, owner in ((QUEUE_ACCOUNT, accounts.queue), (REMOTE_ACCOUNT, accounts.remote)):
         if owner is not None:
             hidden = _first_hidden(owner, paths)
             if hidden:
@@ -75,7 +77,7 @@ def check_code(plan: Plan) -> None:
 
 
 def _code_paths() -> list[str]:
-    # Where the interpreter is, and where its library is, may be two places.
+    # The interpreter and its library may be in different places.
     paths = [sys.executable, os.__file__, *(program_path(name) for name in PROGRAMS)]
     for name in (*PACKAGES, *LIBRARIES):
         spec = importlib.util.find_spec(name)
@@ -86,7 +88,7 @@ def _code_paths() -> list[str]:
 
 
 def _first_hidden(owner: Owner, paths: list[str]) -> str:
-    """Return the first path that the account may not read, or the directory on its way that hides it; or ""."""
+    """Return the first path that the account cannot read, or its directory that denies access; "" if there is none."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:

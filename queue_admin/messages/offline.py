@@ -1,8 +1,7 @@
-"""Carries out orders on the disk while queue-send does not run; we hold its lock meanwhile.
+"""Carries out orders on disk while queue-send does not run. The caller holds queue-send's lock.
 
-What queue-send would do at once it does at its next start: a message that is to bounce gets the mark for it.
-Nothing is answered before it is safe. A crash leaves an order done, or not begun, or with the mark by which
-queue-send ends the message.
+The order `bounce` only marks the message; queue-send bounces it at its next start. A response is returned only when the
+changes are durable. After a crash an order is complete, not begun, or recorded in a mark that queue-send obeys.
 """
 
 import time
@@ -13,24 +12,24 @@ from queue_base.errors import reason
 from queue_base.layout import Layout, is_there
 from queue_base.removal import remove_messages
 from queue_wire.admin import socket as wire
-from queue_wire.admin.socket import GONE, NEWS, TROUBLE, Note, Reply, Request
-from queue_wire.errors import FormatError
+from queue_wire.admin.socket import GONE, NEWS, TROUBLE, Note, Request, Response
+from queue_wire.format_error import FormatError
 from queue_wire.ids import pack_long_id, unpack_long_id
 
 
-class Offline:
-    """`lock` is a descriptor that holds sendmutex."""
+class OfflineQueue:
+    """A queue without queue-send. `lock` is a descriptor that holds sendmutex."""
 
     def __init__(self, layout: Layout, lock: int) -> None:
         self._layout = layout
         self._lock = lock
         self._notes: list[Note] = []
 
-    def ask(self, request: Request) -> Reply:
-        """Carry out a request; return the reply."""
+    def ask(self, request: Request) -> Response:
+        """Carry out a request and return the response."""
         self._notes = []
         if request.command == wire.PROBE:
-            return Reply(0, [])
+            return Response(0, [])
         touched: list[int] = []
         commit = Commit()
         try:
@@ -43,14 +42,14 @@ class Offline:
                 touched = self._remove(touched)
         except OSError as error:
             text = f"unable to change {error.filename2 or error.filename or 'the disk'}: {reason(error)}"
-            return Reply(0, [*self._notes, Note(TROUBLE, text.encode("utf-8", "replace"))])
-        return Reply(len(touched), self._notes)
+            return Response(0, [*self._notes, Note(TROUBLE, text.encode("utf-8", "replace"))])
+        return Response(len(touched), self._notes)
 
     def _note(self, letter: bytes, name: str, text: str) -> None:
         self._notes.append(Note(letter, f"{name}: {text}".encode()))
 
     def _find(self, name: bytes) -> int | None:
-        """Return the id of the message with a long id, None with a note where there is none."""
+        """Return the id of the message with a long id; if there is none, add a note and return None."""
         try:
             message, birth = unpack_long_id(name.decode("ascii", "replace"))
         except FormatError as error:
@@ -62,7 +61,7 @@ class Offline:
         return message
 
     def _begin(self, request: Request, message: int, name: str, commit: Commit) -> bool:
-        """Do what goes before the sync; return whether the message is changed."""
+        """Write the changes that the following sync makes durable; return whether the message is changed."""
         layout, command = self._layout, request.command
         queued = is_there(layout.todo(message))
         held = marks.read_mark(layout, message)
@@ -105,7 +104,7 @@ class Offline:
         return True
 
     def _remove(self, messages: list[int]) -> list[int]:
-        """Remove messages that have the mark for it; return those that are gone. Raises OSError."""
+        """Remove messages that are marked as deleted; return those that were removed. Raises OSError."""
         commit = Commit()
         for message in messages:
             marks.leave_todo(self._layout, message, commit)

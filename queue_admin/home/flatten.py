@@ -1,22 +1,22 @@
-"""Turns a hashed todo/ or intd/ into a flat one, as stock qmail has them: KIND/B/I becomes KIND/I.
+"""Turns a hashed todo/ or intd/ into a flat one, as in stock qmail: KIND/B/I becomes KIND/I.
 
-A file gets its new name, that is made safe, and only then the old name goes; so a crash leaves each
-file with one name or both, and the next run finishes. The id of a file may be the number of a
-directory (inode 12 is in directory 12): such a file waits under `.I` until the directory is gone.
-Names that are no message's, beside the directories, are left alone and mean nothing.
+Each file is linked under its new name, and the old name is removed only when the new one is durable. So after a crash
+each file has one name or both, and the next run finishes. If the number of a file is also the name of a directory
+(inode 12 in directory 12), the file is named `.I` until the directory is removed. Names next to the directories that
+belong to no message are ignored.
 """
 
 import os
 
-from queue_admin.tree import Tree, naming
+from queue_admin.home.tree import Tree, unable_to
 from queue_base.errors import Permanent
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from queue_wire.ids import unpack_id
 
 
 def is_half_flat(tree: Tree, kind: str, split: int) -> bool:
-    """Return whether a flattening began and did not end: some directories are gone, or messages lie beside them."""
-    with naming("read", f"{tree.path}/{kind}"), tree.directory(kind) as top:
+    """Return whether an earlier run was interrupted: directories are missing, or messages are next to them."""
+    with unable_to("read", f"{tree.path}/{kind}"), tree.directory(kind) as top:
         buckets, others = _listed(top)
     numbered = [name for name in buckets if name.isdigit()]
     beside = any(_message(name) is not None for name in others)
@@ -24,11 +24,11 @@ def is_half_flat(tree: Tree, kind: str, split: int) -> bool:
 
 
 def flatten(tree: Tree, kind: str, split: int) -> int:
-    """Make queue/kind flat, durably; return how many files moved. Nothing may run meanwhile.
+    """Make queue/KIND flat, durably, and return how many files were moved. The queue must be closed.
 
-    Raises Permanent, before anything has changed, for names that are no message's; Temporary.
+    Raises Permanent, before anything has changed, if a name belongs to no message; Temporary.
     """
-    with naming("flatten", f"{tree.path}/{kind}"), tree.directory(kind) as top:
+    with unable_to("flatten", f"{tree.path}/{kind}"), tree.directory(kind) as top:
         buckets, files = check_names(tree, kind, split)
         for name, bucket in files:
             with tree.directory(f"{kind}/{bucket}") as below:
@@ -51,10 +51,10 @@ def flatten(tree: Tree, kind: str, split: int) -> int:
 
 
 def check_names(tree: Tree, kind: str, split: int) -> tuple[list[str], list[tuple[str, str]]]:
-    """Return the numbered directories left and the (name, directory) of the files in them. Raises as flatten does."""
+    """Return the numbered directories and the (name, directory) of the files in them. Raises as flatten does."""
     path = f"{tree.path}/{kind}"
     files: list[tuple[str, str]] = []
-    with naming("read", path), tree.directory(kind) as top:
+    with unable_to("read", path), tree.directory(kind) as top:
         buckets = _listed(top)[0]
         for bucket in buckets:
             with tree.directory(f"{kind}/{bucket}") as below:
@@ -94,7 +94,7 @@ def _link(old_directory: int, old: str, directory: int, new: str) -> None:
     try:
         os.link(old, new, src_dir_fd=old_directory, dst_dir_fd=directory, follow_symlinks=False)
     except FileExistsError:
-        # Linked before a crash, or two messages with one number, which no crash of ours can leave.
+        # The link was made before a crash. Otherwise these are two messages with one number, which is an error.
         first = os.stat(old, dir_fd=old_directory, follow_symlinks=False)
         if not os.path.samestat(first, os.stat(new, dir_fd=directory, follow_symlinks=False)):
             raise

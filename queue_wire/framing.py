@@ -1,6 +1,13 @@
-"""Netstrings, `LENGTH:BYTES,` (cr.yp.to/proto/netstrings.txt): what jobs, reports and requests travel in."""
+"""How a stream of bytes on a pipe or socket is divided into records.
 
-from queue_wire.errors import FormatError, quoted
+    netstring   LENGTH:BYTES,   jobs, reports, requests and responses of queuectl (cr.yp.to/proto/netstrings.txt)
+    record      BYTES NUL       queue-todo's notices and queue-clean's ids
+
+The readers take bytes as they arrive and return whole records. What they buffer has a limit; a stream that exceeds it,
+or that breaks the format, raises FormatError.
+"""
+
+from queue_wire.format_error import FormatError, quoted
 
 # The longest length prefix that is still "need more": 9 digits is under 1 GB.
 _PREFIX_MAX = 9
@@ -12,10 +19,10 @@ def pack_netstring(payload: bytes) -> bytes:
 
 
 class NetstringReader:
-    """Takes bytes as they arrive, hands over payloads; never holds more than `cap` bytes of one payload.
+    """Reads netstrings of at most `cap` bytes each.
 
-    `feed` stores, `next` returns a payload or None for "need more" and raises FormatError at the first
-    byte that cannot be a netstring; after that the stream has no meaning and must be closed.
+    `feed` stores bytes. `next` returns a payload, or None if more bytes are needed. It raises FormatError at the first
+    byte that cannot be part of a netstring; the rest of the stream is then meaningless and must be closed.
     """
 
     def __init__(self, cap: int = 16 * 1024 * 1024) -> None:
@@ -50,3 +57,23 @@ class NetstringReader:
             raise FormatError("netstring: no comma at its end")
         self._start = end + 1
         return bytes(self._buffer[colon + 1 : end])
+
+
+class RecordReader:
+    """Reads NUL-terminated records of at most `cap` bytes each."""
+
+    def __init__(self, cap: int = 8192) -> None:
+        self._cap = cap
+        self._rest = b""
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Return the records that `data` completes, without their NULs. Raises FormatError if one is over the cap.
+
+        All records in `data` are then lost. The caller may continue with the bytes that follow.
+        """
+        records = (self._rest + data).split(b"\0")
+        if max(map(len, records)) > self._cap:
+            self._rest = b""
+            raise FormatError(f"record over {self._cap} bytes")
+        self._rest = records.pop()
+        return records

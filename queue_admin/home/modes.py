@@ -1,7 +1,7 @@
 """Owners and modes of everything in queue/: ours, and qmail's (hier.c of netqmail 1.03).
 
-docs/design/adoption.md explains each of ours. `None` as a file mode means that the files there are left as they
-are: mail in maildrop/ keeps its owner, because that is who sent it.
+`None` as a file mode means that the owner and mode of the files are not changed. Mail in maildrop/, for example, keeps
+its owner, who is its sender.
 """
 
 from queue_base.accounts import Owner
@@ -13,13 +13,12 @@ CONTROL_FILE_MODE = 0o644
 ALIAS_MODE = 0o2755
 USERS_MODE = 0o755
 QUEUE_MODE = 0o711
-ASIDE = "corrupt/maildrop"
+MAILDROP_REJECTS = "corrupt/maildrop"
 SENDMUTEX_MODE = 0o600
 TRIGGER_MODE = 0o622
 
-# A message is begun in pid/, and after a crash a name there may be a second name of a file in mess/, so
-# both have one mode. mess/ comes after every other hashed directory: it tells the split, so once init
-# has made it, the others are there.
+# A message is written in pid/ first, and after a crash a file may have names in both pid/ and mess/, so both have one
+# file mode. mess/ comes after the other hashed directories: the split is read from it, so when it exists, they do.
 OURS: dict[str, tuple[int, int | None]] = {
     "pid": (0o2700, MESS_MODE),
     "intd": (0o2700, FILE_MODE),
@@ -31,16 +30,16 @@ OURS: dict[str, tuple[int, int | None]] = {
     "hold": (0o2700, FILE_MODE),
     "corrupt": (0o2700, FILE_MODE),
     "mess": (0o2750, MESS_MODE),
-    # Set-group-id, so that files made there get our group: it tells queue-pickup who made them.
+    # The set-group-id bit gives new files the directory's group, by which queue-pickup knows that they were made here.
     "maildrop": (0o3733, None),
-    # Files of users that are no mail: nothing here may touch them, each may be a link to somebody's file.
-    ASIDE: (0o2700, None),
+    # Files of users that are not mail. They are never changed: each may be a hard link to another user's file.
+    MAILDROP_REJECTS: (0o2700, None),
     "lock": (0o700, None),
 }
-# Directories with one numbered subdirectory for each remainder; todo/ and intd/ may be flat.
+# Directories with one numbered subdirectory for each bucket.
 BUCKETED = frozenset(("intd", "todo", "info", "local", "remote", "hold", "corrupt", "mess"))
-EITHER = ("todo", "intd")
-# What qmail does not know; undone, they go.
+MAY_BE_FLAT = ("todo", "intd")
+# Directories that qmail does not have; undo removes them.
 EXTRA = ("hold", "corrupt", "maildrop")
 
 QMAIL_QUEUE_MODE = 0o750
@@ -63,7 +62,7 @@ QMAIL_GROUP = "qmail"
 
 
 class QmailAccounts:
-    """The numeric ids of qmail's accounts: {account: uid} for each of QMAIL_ACCOUNTS, and the gid of group qmail."""
+    """The ids of qmail's accounts: {account: uid} for each of QMAIL_ACCOUNTS, and the gid of group qmail."""
 
     __slots__ = ("gid", "uids")
 

@@ -1,4 +1,4 @@
-"""What a host name needs (RFC 1123 section 2.1, RFC 5321 section 2.3.5)."""
+"""Checks of host names and domains (RFC 1123 section 2.1, RFC 5321 section 2.3.5)."""
 
 import re
 

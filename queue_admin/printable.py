@@ -1,15 +1,15 @@
-"""Turns bytes and times into text that is safe to print: no control characters, one line."""
+"""Text for a terminal from bytes and times: one line without control characters."""
 
 from queue_wire.logline import escape
 
 
 def word(data: bytes) -> str:
-    """Return `data` as the log would print it: no spaces, printable ASCII (docs/logs.md)."""
+    """Return `data` as it is escaped in the log: printable ASCII without spaces."""
     return escape(data).decode("ascii")
 
 
 def visible(data: bytes) -> str:
-    """Return `data` read as UTF-8 with whatever is not printable as a backslash escape."""
+    """Return `data` decoded as UTF-8, with backslash escapes for everything that is not printable."""
     text = data.decode("utf-8", "backslashreplace")
     if text.isprintable():
         return text
@@ -17,7 +17,7 @@ def visible(data: bytes) -> str:
 
 
 def span(seconds: float) -> str:
-    """Return a length of time in its two largest units: 5s, 3m, 2h05m, 4d3h."""
+    """Return a length of time in its one or two largest units: 5s, 3m, 2h05m, 4d3h."""
     total = max(int(seconds), 0)
     if total < 60:
         return f"{total}s"

@@ -1,14 +1,14 @@
-"""Closes a queue while it changes hands: the lock is held, and queue/ lets nobody in but root.
+"""Keeps everybody out of a queue while its owner changes.
 
-The lock keeps queue-send and qmail-send away; mode 0000 also stops whoever injects, for whom it is a
-temporary failure. A crash leaves the queue closed; a run in either direction then finishes. Not as
-root there is only one user, and the mode stays.
+sendmutex is held, which keeps queue-send and qmail-send from running. As root, queue/ also gets mode 0000, so that
+injectors fail temporarily. A crash leaves the queue closed; the next run, in either direction, opens it again. Without
+root there is only one user, and the mode stays as it is.
 """
 
 import os
 import stat
 
-from queue_admin.tree import Tree, naming
+from queue_admin.home.tree import Tree, unable_to
 from queue_base.accounts import Owner
 from queue_base.errors import Failure, Permanent
 from queue_base.home import Home
@@ -18,7 +18,10 @@ ADVICE = "; the queue stays closed until queuectl adopt, with or without --undo,
 
 
 class ClosedQueue:
-    """A context in which nobody else uses the queue, `tree`. An exception before `begin` opens it as it was."""
+    """A context in which nobody else can use the queue, which is `tree`.
+
+    An exception before `begin` restores the mode that queue/ had.
+    """
 
     def __init__(self, home: Home) -> None:
         self._home = home
@@ -28,14 +31,14 @@ class ClosedQueue:
         self.tree: Tree
 
     def __enter__(self) -> "ClosedQueue":
-        """Raises Permanent for what is no qmail home or has a link in it, Temporary where something runs."""
+        """Raises Permanent if it is no qmail home or contains a link, Temporary if queue-send or qmail-send runs."""
         for path in (self._home.control, self._home.queue):
             if not os.path.isdir(path):
                 raise _not_a_home(self._home, path)
         self.tree = Tree(self._home.queue)
         try:
             for name in ("mess", "lock"):
-                with naming("use", f"{self._home.queue}/{name}"):
+                with unable_to("use", f"{self._home.queue}/{name}"):
                     try:
                         with self.tree.directory(name):
                             pass
@@ -51,13 +54,13 @@ class ClosedQueue:
         return self
 
     def begin(self, owner: Owner | None) -> None:
-        """From here on a failure leaves the queue closed, and owned by `owner` where given. Raises Temporary."""
+        """Give queue/ to `owner`, if one is given. From now on a failure leaves the queue closed. Raises Temporary."""
         self._begun = True
         if owner is not None:
             self._set(owner, 0 if os.geteuid() == 0 else self._before)
 
     def open(self, owner: Owner, mode: int) -> None:
-        """Make everything safe, then let the owner in: the step that everything before was for. Raises Temporary."""
+        """Make all changes durable, then give queue/ to `owner` with a mode that opens it. Raises Temporary."""
         self.tree.sync()
         self._set(owner, mode)
 
@@ -76,7 +79,7 @@ class ClosedQueue:
         self.tree.__exit__()
 
     def _set(self, owner: Owner | None, mode: int) -> None:
-        with naming("change owner or mode of", self._home.queue):
+        with unable_to("change owner or mode of", self._home.queue):
             if owner is not None:
                 os.fchown(self.tree.handle, owner.uid, owner.gid)
             os.fchmod(self.tree.handle, mode)

@@ -1,17 +1,17 @@
-"""queuectl list: one line a message, as text or as JSON. Reads only."""
+"""queuectl list: one line per message, as text or JSON. Reads only."""
 
 import json
 import time
 
 import click
 
-from queue_admin.accounts import be_owner
-from queue_admin.detail import CHANNELS, Detail, mark_reason
-from queue_admin.survey import Sight, Stray, look, survey
-from queue_admin.text import span, visible, word
+from queue_admin.messages.detail import CHANNELS, Detail, mark_reason
+from queue_admin.messages.survey import Snapshot, Stray, look, survey
+from queue_admin.printable import span, visible, word
+from queue_admin.system_accounts import be_owner
 from queue_base.home import find_home
 from queue_base.layout import Layout, open_layout
-from queue_wire.moment import moment
+from queue_wire.logline import moment
 
 CHOICES = ["queued", "classified", "incoming", "unknown"]
 
@@ -19,18 +19,18 @@ CHOICES = ["queued", "classified", "incoming", "unknown"]
 @click.command("list")
 @click.option("--state", type=click.Choice(CHOICES), help="Only messages in this state.")
 @click.option("--held", is_flag=True, help="Only messages that are on hold.")
-@click.option("--corrupt", is_flag=True, help="Only messages parked as corrupt.")
+@click.option("--corrupt", is_flag=True, help="Only corrupt messages.")
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Default text.")
 @click.pass_context
 def command(context: click.Context, state: str | None, held: bool, corrupt: bool, form: str) -> None:
-    """List the messages in the queue, one a line.
+    """List the messages in the queue, one per line.
 
     It needs no lock and changes nothing.
 
     \b
     Columns: id, state, age, bytes, <sender>, then recipients done/left for each
     channel (`local 1/0 remote 0/2`; `all 0/3` before classification), and the next
-    attempt. After them, where it applies: held, corrupt, unreadable, each with its reason.
+    attempt. Then, if they apply: held, corrupt, unreadable, each with the reason.
     With --format json each line is one object.
 
     \b
@@ -54,30 +54,30 @@ def command(context: click.Context, state: str | None, held: bool, corrupt: bool
 
 
 def stray_line(stray: Stray, form: str) -> str:
-    """Return the line for a name that is no message's."""
+    """Return the line for a name that belongs to no message."""
     path = visible(stray.path.encode("utf-8", "surrogateescape"))
     return json.dumps({"stray": path, "trouble": stray.reason}) if form == "json" else f"- stray {path}: {stray.reason}"
 
 
-def message_line(layout: Layout, sight: Sight, form: str, now: float) -> str:
-    """Return a message's line, empty where the message has ended meanwhile."""
-    detail = Detail(layout, sight)
+def message_line(layout: Layout, snapshot: Snapshot, form: str, now: float) -> str:
+    """Return the line for a message, empty if it is gone by now."""
+    detail = Detail(layout, snapshot)
     if detail.trouble:
-        # Classified or finished between the look and the reading: what counts is what is there now.
-        again = look(layout, sight.message)
+        # The message may have been classified or finished since the look. Look again.
+        again = look(layout, snapshot.message)
         if again is None:
             return ""
-        sight, detail = again, Detail(layout, again)
-    facts = message_facts(layout, sight, detail, now)
-    return json.dumps(facts) if form == "json" else _text(sight, detail, facts, now)
+        snapshot, detail = again, Detail(layout, again)
+    facts = message_facts(layout, snapshot, detail, now)
+    return json.dumps(facts) if form == "json" else _text(snapshot, detail, facts, now)
 
 
-def message_facts(layout: Layout, sight: Sight, detail: Detail, now: float) -> dict[str, object]:
-    """Return the JSON object of a message: times in seconds since the epoch, but birth in microseconds."""
-    facts: dict[str, object] = {"id": sight.long_id, "message": sight.message, "state": sight.state}
-    facts["birth"] = sight.birth
-    facts["age"] = None if sight.birth is None else max(int(now - sight.birth / 1e6), 0)
-    facts["bytes"] = sight.size
+def message_facts(layout: Layout, snapshot: Snapshot, detail: Detail, now: float) -> dict[str, object]:
+    """Return the JSON object for a message. Times are in seconds since the epoch, birth in microseconds."""
+    facts: dict[str, object] = {"id": snapshot.long_id, "message": snapshot.message, "state": snapshot.state}
+    facts["birth"] = snapshot.birth
+    facts["age"] = None if snapshot.birth is None else max(int(now - snapshot.birth / 1e6), 0)
+    facts["bytes"] = snapshot.size
     facts["sender"] = None if detail.sender is None else visible(detail.sender)
     for name in CHANNELS:
         channel = detail.channels.get(name)
@@ -85,22 +85,22 @@ def message_facts(layout: Layout, sight: Sight, detail: Detail, now: float) -> d
     facts["unsorted"] = len(detail.unsorted)
     due = detail.next_attempt()
     facts["next"] = None if due is None else int(due)
-    facts["held"] = visible(mark_reason(layout, "hold", sight.message)) if sight.held else None
-    facts["corrupt"] = visible(mark_reason(layout, "corrupt", sight.message)) if sight.corrupt else None
+    facts["held"] = visible(mark_reason(layout, "hold", snapshot.message)) if snapshot.held else None
+    facts["corrupt"] = visible(mark_reason(layout, "corrupt", snapshot.message)) if snapshot.corrupt else None
     facts["trouble"] = "; ".join(detail.trouble) or None
     return facts
 
 
-def _text(sight: Sight, detail: Detail, facts: dict[str, object], now: float) -> str:
-    age = "-" if sight.birth is None else span(now - sight.birth / 1e6)
-    size = "-" if sight.size is None else str(sight.size)
+def _text(snapshot: Snapshot, detail: Detail, facts: dict[str, object], now: float) -> str:
+    age = "-" if snapshot.birth is None else span(now - snapshot.birth / 1e6)
+    size = "-" if snapshot.size is None else str(snapshot.size)
     sender = "-" if detail.sender is None else f"<{word(detail.sender)}>"
-    parts = [sight.long_id, sight.state, age, size, sender]
+    parts = [snapshot.long_id, snapshot.state, age, size, sender]
     if detail.unsorted:
         parts.append(f"all 0/{len(detail.unsorted)}")
     parts += [f"{name} {channel.done}/{channel.left}" for name, channel in detail.channels.items()]
     due = detail.next_attempt()
-    if due is not None and not sight.held:
+    if due is not None and not snapshot.held:
         parts.append("next now" if due <= now else f"next {moment(due)}")
     parts += [f"{name}: {facts[name]}" for name in ("held", "corrupt") if facts[name] is not None]
     if facts["trouble"]:

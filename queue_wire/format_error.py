@@ -1,12 +1,12 @@
-"""What every unpack raises when bytes are not in the format that they should be in."""
+"""The errors that the unpack functions raise for bytes that are not in their format."""
 
 
 class FormatError(ValueError):
-    """Bytes that break a format. The text says which format and how, and quotes no more than 40 bytes."""
+    """Bytes that are not in their format. The text names the format and the fault, and quotes at most 40 bytes."""
 
 
 class LineError(FormatError):
-    """A line of a file; `line` counts from 1, comments and empty lines with it, as an editor does."""
+    """A line of a file that is not in its format. `line` counts from 1, including comments and empty lines."""
 
     def __init__(self, line: int, why: str) -> None:
         super().__init__(f"line {line}: {why}")
@@ -15,7 +15,7 @@ class LineError(FormatError):
 
 
 class InLine:
-    """`with InLine(3):` makes a FormatError within it the LineError of that line."""
+    """`with InLine(3):` turns a FormatError in the block into a LineError of that line."""
 
     __slots__ = ("_line",)
 
@@ -31,11 +31,11 @@ class InLine:
 
 
 class AddressTooLong(FormatError):
-    """An envelope address over the limit (queue_wire.envelope.ADDRESS_MAX); qmail-queue's exit code 11."""
+    """An envelope address longer than queue_wire.envelope.ADDRESS_MAX; qmail-queue's exit code 11."""
 
 
 def wrong_in(path: str, error: FormatError) -> str:
-    """Return what is wrong in a file: `PATH line 3: WHY`, or `PATH: WHY` where it is no single line."""
+    """Return an error with the path of its file: `PATH line 3: WHY`, or `PATH: WHY` if it is not about a line."""
     return f"{path} {error}" if isinstance(error, LineError) else f"{path}: {error}"
 
 

@@ -1,10 +1,10 @@
-"""Gives directories and files to an owner, with a mode; nothing else about them changes but ctime.
+"""Changes the owner and mode of directories and files in a queue.
 
-Every change is by a descriptor that was reached without a link (queue_base.safe_open), because accounts that may be
-less trusted than root own these directories. What stays as it is, and is listed in `left` with the reason: what is
-neither a directory nor a regular file, and a file that has other names and is not of an account that the queue was or
-is to be owned by: such a name may have been given to anybody's file (link(2) asks for no right to the file where the
-kernel's protected_hardlinks is off). Nothing is safe before the tree's sync.
+These directories belong to accounts that are less trusted than root, so each change is made through a descriptor that
+was opened without following a link (queue_base.safe_open). Two kinds of files are not changed and are listed in `left`
+with the reason: anything that is neither a directory nor a regular file, and a file with several names whose owner
+neither has nor will have the queue. Such a name may be a hard link to any user's file, since link(2) requires no
+permission on the file if the kernel's protected_hardlinks is off. Changes are durable after the tree's sync.
 """
 
 import errno
@@ -12,23 +12,24 @@ import os
 import stat
 from collections.abc import Callable, Iterable
 
-from queue_admin.tree import Tree, naming
+from queue_admin.home.tree import Tree, unable_to
 from queue_base.accounts import Owner
 from queue_base.safe_open import READ_DIRECTORY, UnsafePath, open_below
 
-# What open(2) says about a socket, and a name that is gone.
+# What open(2) returns for a socket, and for a name that is gone.
 _NOT_OURS = (errno.ENXIO, errno.ENOENT, errno.ENOTDIR)
 NO_FILE = "neither a file nor a directory of a queue"
 
 
 def known_uids(tree: Tree, owner: Owner) -> frozenset[int]:
-    """Return who may own files with other names: who has queue/ and who is to have it. Raises Permanent, Temporary.
+    """Return whose files may have several names: the present and the next owner of queue/.
 
-    Where a run in either direction was cut off, it is also who has the first and the last directory that it changes.
+    After an interrupted run these include the owners of the first and the last directory that a run changes. Raises
+    Permanent, Temporary.
     """
     found = {os.fstat(tree.handle).st_uid}
     for kind in ("pid", "mess"):
-        with naming("look at", f"{tree.path}/{kind}"):
+        with unable_to("look at", f"{tree.path}/{kind}"):
             try:
                 with tree.directory(kind) as handle:
                     found.add(os.fstat(handle).st_uid)
@@ -38,9 +39,9 @@ def known_uids(tree: Tree, owner: Owner) -> frozenset[int]:
 
 
 def check_directories(tree: Tree, kinds: Iterable[str]) -> None:
-    """Raise Permanent, before anything has changed, where one of queue/'s directories is something else."""
+    """Raise Permanent if one of queue/'s directories is something else."""
     for kind in kinds:
-        with naming("use", f"{tree.path}/{kind}"):
+        with unable_to("use", f"{tree.path}/{kind}"):
             try:
                 with tree.directory(kind):
                     pass
@@ -48,10 +49,10 @@ def check_directories(tree: Tree, kinds: Iterable[str]) -> None:
                 continue
 
 
-class Giver:
-    """Changes owners and modes below `tree`; `known` are the uids whose files may have other names.
+class OwnerChanger:
+    """Changes owners and modes below `tree`; `known` are the uids whose files may have several names.
 
-    `changed` counts what was changed, `left` says what was passed by: {path: reason}.
+    `changed` counts the changes. `left` has what was left as it is: {path: reason}.
     """
 
     def __init__(self, tree: Tree, known: frozenset[int]) -> None:
@@ -61,12 +62,12 @@ class Giver:
         self.left: dict[str, str] = {}
 
     def directory(self, name: str, owner: Owner, directory_mode: int, file_mode: int | None, bucketed: bool) -> None:
-        """Give a directory and its files; where bucketed, its numbered directories and theirs too.
+        """Change a directory and its files; if it is bucketed, also its numbered directories and their files.
 
-        Raises Permanent for a link in its place, Temporary.
+        Raises Permanent if it is a link, Temporary.
         """
         path = f"{self._tree.path}/{name}"
-        with naming("change owner or mode in", path), self._tree.directory(name) as handle:
+        with unable_to("change owner or mode in", path), self._tree.directory(name) as handle:
             self._directory(path, handle, owner, directory_mode, file_mode, bucketed)
 
     def _directory(
@@ -91,20 +92,21 @@ class Giver:
                     self.left[f"{path}/{entry.name}"] = NO_FILE
 
     def _is_right_already(self, entry: os.DirEntry[str], owner: Owner, mode: int) -> bool:
-        # Spares most files of a second run an open.
+        # Saves opening most files in a second run.
         try:
             return _is_right(entry.stat(follow_symlinks=False), owner, mode)
         except FileNotFoundError:
             return True
 
     def one(self, name: str, owner: Owner, mode: int, kind: Callable[[int], bool] = stat.S_ISREG) -> None:
-        """Give one file, or FIFO, below the tree. Raises Temporary."""
-        with naming("change owner or mode of", f"{self._tree.path}/{name}"), self._tree.parent(name) as (handle, last):
-            self._file(os.path.dirname(f"{self._tree.path}/{name}"), handle, last, owner, mode, kind)
+        """Change one file or FIFO below the tree. Raises Temporary."""
+        path = f"{self._tree.path}/{name}"
+        with unable_to("change owner or mode of", path), self._tree.parent(name) as (handle, last):
+            self._file(os.path.dirname(path), handle, last, owner, mode, kind)
 
     def top(self, owner: Owner, mode: int) -> None:
-        """Give the tree's own directory. Raises Temporary."""
-        with naming("change owner or mode of", self._tree.path):
+        """Change the tree's own directory. Raises Temporary."""
+        with unable_to("change owner or mode of", self._tree.path):
             self._change(self._tree.handle, owner, mode)
 
     def _file(
@@ -125,7 +127,7 @@ class Giver:
             os.close(handle)
 
     def _open(self, path: str, directory: int, name: str, flags: int) -> int | None:
-        """Return a descriptor, None where something else is there by now."""
+        """Return a descriptor, or None if the name is gone or is no file or directory by now."""
         try:
             return open_below(directory, name, flags)
         except UnsafePath:
@@ -141,7 +143,7 @@ class Giver:
         if _is_right(os.fstat(handle), owner, mode):
             return
         os.fchown(handle, owner.uid, owner.gid)
-        # After chown, which may clear the set-group-id bit.
+        # chmod follows chown, which may clear the set-group-id bit.
         os.fchmod(handle, mode)
         self.changed += 1
 

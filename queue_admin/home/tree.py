@@ -1,7 +1,7 @@
-"""queue/ or alias/ while root changes owners in it: a directory that stays open, and what is below it.
+"""Access to queue/ or alias/ by root that its owner cannot divert.
 
-Whoever owns the directory may change what is in it at any moment, so nothing below it is named by its path again once
-it has been looked at (queue_base.safe_open). Raises Permanent for a link in the place of a directory, Temporary.
+The owner of the directory may replace anything in it at any moment, so everything below is reached through descriptors,
+without following links (queue_base.safe_open). Raises Permanent if a link is in the place of a directory, Temporary.
 """
 
 import os
@@ -15,12 +15,12 @@ from queue_base.safe_open import READ_DIRECTORY, UnsafePath, open_below
 
 
 @contextmanager
-def naming(verb: str, path: str) -> Iterator[None]:
-    """Turn an OSError inside into Temporary, `unable to VERB PATH: REASON`; Permanent for a link."""
+def unable_to(verb: str, path: str) -> Iterator[None]:
+    """Turn an OSError into Temporary, `unable to VERB PATH: REASON`; into Permanent if a link caused it."""
     try:
         yield
     except UnsafePath as error:
-        raise Permanent(f"unable to {verb} {path}: {reason(error)}; put what belongs there in its place") from error
+        raise Permanent(f"unable to {verb} {path}: {reason(error)}; put the right file or directory there") from error
     except OSError as error:
         raise Temporary(f"unable to {verb} {path}: {reason(error)}") from error
 
@@ -29,16 +29,16 @@ class Tree:
     """An open directory. Use it as a context manager."""
 
     def __init__(self, path: str, follow: bool = False) -> None:
-        """Open it; a link in its place is refused, or with `follow` trusted."""
+        """Open it. A link in its place is refused unless `follow`."""
         self.path = path
         parent, name = os.path.split(path)
-        with naming("open", path):
+        with unable_to("open", path):
             if follow:
                 self.handle = os.open(path, READ_DIRECTORY | os.O_CLOEXEC)
             else:
                 self.handle = open_below(parent or ".", name, READ_DIRECTORY)
-        # One descriptor of each file system, open before anything changes there: an error of writing that comes
-        # later is told to it, whoever else asks for it.
+        # One descriptor of each file system, opened before anything changes there: the kernel reports a later write
+        # error once to every descriptor that is open by then.
         self._systems = {os.fstat(self.handle).st_dev: self.handle}
 
     def __enter__(self) -> "Tree":
@@ -50,7 +50,7 @@ class Tree:
 
     @contextmanager
     def directory(self, name: str) -> Iterator[int]:
-        """Open a directory below, to be read and changed. Raises OSError, UnsafePath."""
+        """Open a directory below. Raises OSError, UnsafePath."""
         handle = open_below(self.handle, name, READ_DIRECTORY)
         try:
             device = os.fstat(handle).st_dev
@@ -62,7 +62,7 @@ class Tree:
 
     @contextmanager
     def parent(self, name: str) -> Iterator[tuple[int, str]]:
-        """Open the directory that a name below is in; yield its descriptor and the last part of the name."""
+        """Open the directory that contains a name; yield its descriptor and the last part of the name."""
         above, _, last = name.rpartition("/")
         if above:
             with self.directory(above) as handle:
@@ -71,8 +71,8 @@ class Tree:
             yield self.handle, last
 
     def list(self, name: str) -> list[str]:
-        """Return the sorted names in a directory below, none where it is not there."""
-        with naming("read", f"{self.path}/{name}"):
+        """Return the sorted names in a directory below; none if it does not exist."""
+        with unable_to("read", f"{self.path}/{name}"):
             try:
                 with self.directory(name) as handle:
                     return sorted(os.listdir(handle))
@@ -80,8 +80,8 @@ class Tree:
                 return []
 
     def has(self, name: str, right_kind: Callable[[int], bool]) -> bool:
-        """Return whether a name below is there, itself of the right kind and not a link to it."""
-        with naming("look at", f"{self.path}/{name}"):
+        """Return whether a name below exists and is of the right kind; a link is not followed."""
+        with unable_to("look at", f"{self.path}/{name}"):
             try:
                 with self.parent(name) as (handle, last):
                     return right_kind(os.stat(last, dir_fd=handle, follow_symlinks=False).st_mode)
@@ -89,11 +89,11 @@ class Tree:
                 return False
 
     def is_directory(self, name: str) -> bool:
-        """Return whether a name below is a directory's."""
+        """Return whether a name below is a directory."""
         return self.has(name, stat.S_ISDIR)
 
     def unlink(self, name: str) -> bool:
-        """Remove a name below; return False where it was not there. Raises OSError."""
+        """Remove a name below; return False if it did not exist. Raises OSError."""
         try:
             with self.parent(name) as (handle, last):
                 os.unlink(last, dir_fd=handle)
@@ -107,7 +107,7 @@ class Tree:
             os.rmdir(last, dir_fd=handle)
 
     def sync(self) -> None:
-        """Make everything safe that was changed so far."""
-        with naming("sync", self.path):
+        """Make all changes so far durable."""
+        with unable_to("sync", self.path):
             for handle in self._systems.values():
                 sync_filesystem(handle)

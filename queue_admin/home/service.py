@@ -1,33 +1,33 @@
-"""Writes a service directory that daemontools' supervise and runit's runsv both run.
+"""Writes a service directory for daemontools' supervise and runit's runsv.
 
-A new directory is made under a name with a leading dot, which svscan and runsvdir pass by, and then
-renamed, so that no supervisor sees half of it. A script that is there and differs stays, unless `force`.
+A new directory is made under a name that begins with a dot, which svscan and runsvdir ignore, and is renamed when it is
+complete. An existing script that differs is an error, unless `force`.
 """
 
 import os
 import shlex
 
-from queue_admin.make import Maker
-from queue_admin.tree import Tree, naming
+from queue_admin.home.maker import Maker
+from queue_admin.home.tree import Tree, unable_to
 from queue_base.accounts import Owner
 from queue_base.durable import read_file
 from queue_base.errors import Permanent
 from queue_base.home import Home
 
-# svlogd's config says what multilog gets as arguments: files of 1 MB, 20 of them.
+# As multilog's arguments in log/run: 20 files of 1 MB.
 _SVLOGD_CONFIG = b"s1000000\nn20\n"
 
 
 def run_script(home: Home, start: str) -> bytes:
-    """Return `run`, which execs the program `start` with QUEUE_HOME set and stderr in the log."""
+    """Return the script `run`, which execs the program `start` with QUEUE_HOME set and stderr sent to the log."""
     return f"#!/bin/sh\nexec 2>&1\nexec env QUEUE_HOME={shlex.quote(home.path)} {shlex.quote(start)}\n".encode()
 
 
 def log_script(account: str | None) -> bytes:
-    """Return `log/run`: multilog where it is on PATH, else svlogd, as `account` or as whoever runs it.
+    """Return the script `log/run`, which execs multilog if it is on PATH, else svlogd; under `account` if not None.
 
-    Both stamp each line with TAI64N. svlogd's buffer is made larger than our longest line, so that
-    it writes each in one piece.
+    Both add a TAI64N stamp to each line. svlogd gets a buffer that is larger than the longest line, so that it does
+    not split lines.
     """
     name = shlex.quote(account) if account else ""
     own = f" && chown {name} ./main" if account else ""
@@ -50,9 +50,9 @@ exit 111
 def write_service(
     home: Home, directory: str, start: str, top: Owner, log: tuple[str | None, Owner], force: bool
 ) -> list[str]:
-    """Make or complete the service directory; return the paths written. Raises Permanent or Temporary.
+    """Make or complete the service directory and return the paths written. Raises Permanent or Temporary.
 
-    `top` owns the scripts; `log` is the account (None: whoever runs it) and ids that own log/main.
+    `top` owns the scripts. `log` is the account that the logger runs as (None: the one that starts it), and its ids.
     """
     account, log_owner = log
     new = not os.path.lexists(directory)
@@ -63,16 +63,16 @@ def write_service(
     maker.directory(f"{work}/log", 0o755)
     mains = Maker(log_owner, maker.commit)
     mains.directory(f"{work}/log/main", 0o755)
-    # The logger's account owns it, and may have put anything there.
+    # The logger's account owns the directory, and may have put links there.
     with Tree(f"{work}/log/main") as tree:
         config = Maker(log_owner, tree=tree)
         config.file(f"{work}/log/main/config", _SVLOGD_CONFIG, 0o644)
         tree.sync()
-    # A half-made one of an earlier attempt is ours to finish.
+    # In a directory that an interrupted run left, scripts are replaced.
     for script, text in (("log/run", log_script(account)), ("run", run_script(home, start))):
         _write_script(maker, f"{work}/{script}", text, force or new)
     made = maker.made + mains.made + config.made
-    with naming("make", directory):
+    with unable_to("make", directory):
         maker.commit.sync()
         if new:
             maker.commit.rename(work, directory)
@@ -82,9 +82,9 @@ def write_service(
 
 def _write_script(maker: Maker, path: str, text: bytes, force: bool) -> None:
     if os.path.lexists(path):
-        with naming("read", path):
+        with unable_to("read", path):
             if read_file(path) == text and os.access(path, os.X_OK):
                 return
         if not force:
-            raise Permanent(f"unable to write {path}: it is there and differs; --force replaces it")
+            raise Permanent(f"unable to write {path}: it exists and differs; --force replaces it")
     maker.replace(path, text, 0o755)

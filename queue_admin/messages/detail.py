@@ -1,25 +1,25 @@
-"""Reads a message's envelope files: who sent it, to whom, who is done, when the next attempt is due.
+"""The envelope files of a message: sender, recipients, which of them are done, and the time of the next attempt.
 
-Nothing is locked, so a file may vanish between a look and a read; and nothing is believed: bytes that
-are not in their format make `trouble`, and the rest is still shown.
+No lock is taken, so a file may vanish between the look and the reading. A file that cannot be read, or that is not in
+its format, adds a line to `trouble`; the rest of the message is still shown.
 """
 
 import os
 from collections.abc import Callable
 
-from queue_admin.survey import Sight, read_head, read_regular
+from queue_admin.messages.survey import Snapshot, read_head, read_regular
 from queue_base.errors import reason
 from queue_base.layout import Layout
 from queue_wire.envelope import unpack_info, unpack_todo
-from queue_wire.errors import FormatError
 from queue_wire.failures import unpack_failures
+from queue_wire.format_error import FormatError
 from queue_wire.recipients import unpack_recipients
 
 CHANNELS = ("local", "remote")
 
 
-class Channel:
-    """One channel's recipients as (done, address), and its next attempt in seconds since the epoch."""
+class ChannelRecipients:
+    """The recipients of one channel as (done, address), and the next attempt in seconds since the epoch."""
 
     __slots__ = ("next_attempt", "recipients")
 
@@ -29,38 +29,41 @@ class Channel:
 
     @property
     def left(self) -> int:
-        """Recipients not yet done."""
+        """The number of recipients that are not done."""
         return sum(not done for done, _ in self.recipients)
 
     @property
     def done(self) -> int:
-        """Recipients done."""
+        """The number of recipients that are done."""
         return len(self.recipients) - self.left
 
 
 class Detail:
-    """A message's envelope; `sender` is None where it cannot be read, `unsorted` is for a queued message."""
+    """The envelope of a message.
+
+    `sender` is None if it cannot be read. `unsorted` has the recipients of a message that is not classified yet.
+    """
 
     __slots__ = ("channels", "sender", "trouble", "uid", "unsorted")
 
-    def __init__(self, layout: Layout, sight: Sight) -> None:
-        """Read what the state says is there."""
+    def __init__(self, layout: Layout, snapshot: Snapshot) -> None:
+        """Read the files that the message's state says exist."""
         self.sender: bytes | None = None
         self.uid: int | None = None
         self.unsorted: list[bytes] = []
-        self.channels: dict[str, Channel] = {}
-        self.trouble: list[str] = [sight.trouble] if sight.trouble else []
-        if sight.presence.todo:
-            self._take(layout.todo(sight.message), self._todo)
+        self.channels: dict[str, ChannelRecipients] = {}
+        self.trouble: list[str] = [snapshot.trouble] if snapshot.trouble else []
+        if snapshot.presence.todo:
+            self._take(layout.todo(snapshot.message), self._todo)
             return
-        if sight.presence.info:
-            self._take(layout.hashed("info", sight.message), self._info)
+        if snapshot.presence.info:
+            self._take(layout.hashed("info", snapshot.message), self._info)
         for name in CHANNELS:
-            if getattr(sight.presence, name):
-                self._channel(name, layout.hashed(name, sight.message))
+            if getattr(snapshot.presence, name):
+                self._channel(name, layout.hashed(name, snapshot.message))
 
     def next_attempt(self) -> float | None:
-        """Return when the first recipient left is due, in seconds since the epoch; None where nobody is left."""
+        """Return when the first pending recipient is due, in seconds since the epoch; None if none is pending."""
         return min((channel.next_attempt for channel in self.channels.values() if channel.left), default=None)
 
     def _take(self, path: str, unpack: Callable[[bytes], None]) -> None:
@@ -82,13 +85,13 @@ class Detail:
     def _channel(self, name: str, path: str) -> None:
         def unpack(data: bytes) -> None:
             recipients = [(done, address) for _, done, address in unpack_recipients(data)]
-            self.channels[name] = Channel(recipients, os.stat(path).st_mtime)
+            self.channels[name] = ChannelRecipients(recipients, os.stat(path).st_mtime)
 
         self._take(path, unpack)
 
 
 def mark_reason(layout: Layout, kind: str, message: int) -> bytes:
-    """Return the reason in hold/B/I or corrupt/B/I, one line; what failed where it cannot be read."""
+    """Return the reason in hold/B/I or corrupt/B/I, one line; if it cannot be read, the error."""
     try:
         return read_head(layout.hashed(kind, message), 4096).split(b"\n", 1)[0]
     except OSError as error:
@@ -96,7 +99,7 @@ def mark_reason(layout: Layout, kind: str, message: int) -> bytes:
 
 
 def failures(layout: Layout, message: int) -> list[tuple[bytes, bytes]]:
-    """Return (recipient, text) of the permanent failures noted so far; none where the file cannot be read."""
+    """Return (recipient, text) of the permanent failures recorded so far; none if the file cannot be read."""
     try:
         return unpack_failures(read_regular(layout.bounce(message)))
     except OSError:

@@ -1,8 +1,8 @@
-"""Looks at the messages of a queue one after the other; takes no lock and changes nothing.
+"""The messages of a queue, read from disk one after the other. Takes no lock and changes nothing.
 
-Messages come, go and change state meanwhile: one that vanishes is left out, one whose files make no
-sense is looked at twice before it is called `unknown`. What is not a message's file is a Stray.
-Memory is one bucket's names, and the names in the flat directories.
+Messages arrive, finish and change state during the survey. A message that vanishes is left out; one whose files match
+no state is looked at a second time before it is reported as `unknown`. A file that belongs to no message is a Stray.
+Only the names of one bucket and of the flat directories are held in memory.
 """
 
 import errno
@@ -13,18 +13,18 @@ from collections.abc import Iterator
 from queue_base.errors import Temporary, reason
 from queue_base.layout import Layout, Presence, is_there
 from queue_base.marks import leftover_birth
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from queue_wire.ids import pack_long_id, unpack_id
 
 STATES = {1: "gone", 2: "incoming", 3: "incoming", 4: "queued", 5: "classified", None: "unknown"}
 HASHED_KINDS = ("mess", "info", "local", "remote", "hold", "corrupt")
 
 
-class Sight:
-    """What one look at a message's files shows.
+class Snapshot:
+    """Which files of a message existed at one moment.
 
-    `state` is a value of STATES; `birth` microseconds and `size` bytes, None where the file that
-    tells is not there; `trouble` says what is wrong, empty where nothing is.
+    `state` is a value of STATES. `birth` (microseconds) and `size` (bytes) are None if the file that has them is
+    missing. `trouble` says what is wrong, and is empty if nothing is.
     """
 
     __slots__ = ("birth", "corrupt", "held", "message", "presence", "size", "state", "trouble")
@@ -39,7 +39,7 @@ class Sight:
         self.size = mess.st_size if mess else None
         self.held = held
         self.corrupt = corrupt
-        self.trouble = "files that make no state" if self.state == "unknown" else ""
+        self.trouble = "its files match no state" if self.state == "unknown" else ""
         if self.state == "unknown" and mess is None:
             self.trouble = "its text is gone; queuectl delete removes what is left"
         if self.state == "gone":
@@ -52,12 +52,12 @@ class Sight:
 
     @property
     def long_id(self) -> str:
-        """The id to type; the bare inode number where there is no birth."""
+        """The long id; the bare inode number if the birth is not known."""
         return str(self.message) if self.birth is None or self.birth < 0 else pack_long_id(self.message, self.birth)
 
 
 class Stray:
-    """A name that is no message's, and why."""
+    """A name in the queue that belongs to no message, and why."""
 
     __slots__ = ("path", "reason")
 
@@ -66,10 +66,10 @@ class Stray:
         self.reason = reason
 
 
-def look(layout: Layout, message: int) -> Sight | None:
-    """Return what is there of a message, None where nothing is. Raises Temporary where that cannot be found out."""
+def look(layout: Layout, message: int) -> Snapshot | None:
+    """Return a snapshot of a message, or None if it has no files. Raises Temporary if that cannot be determined."""
     try:
-        # A message on its way from one state to the next may be seen half in each; a second look sees it whole.
+        # The first look may fall between two steps of a change of state; the second one then shows the new state.
         for _ in range(2):
             presence = Presence(layout, message)
             if presence.state() is not None:
@@ -79,11 +79,11 @@ def look(layout: Layout, message: int) -> Sight | None:
         raise Temporary(f"unable to look at {error.filename}: {reason(error)}") from error
     if presence.state() == 1 and not held and not corrupt:
         return None
-    return Sight(layout, message, presence, held, corrupt)
+    return Snapshot(layout, message, presence, held, corrupt)
 
 
 class Listed(Presence):
-    """A Presence from the names that directories were found to hold, which spares a system call for each file."""
+    """A Presence made from directory listings, which saves a system call for each file."""
 
     __slots__ = ()
 
@@ -92,8 +92,8 @@ class Listed(Presence):
             setattr(self, kind, message in names[kind])
 
 
-def survey(layout: Layout) -> Iterator[Sight | Stray]:
-    """Yield every message and every stray name. Raises Temporary for a directory that may not be read."""
+def survey(layout: Layout) -> Iterator[Snapshot | Stray]:
+    """Yield every message and every stray name. Raises Temporary if a directory cannot be read."""
     flat_kinds = ["bounce", *(kind for kind, flat in _either(layout) if flat)]
     hashed_kinds = [*HASHED_KINDS, *(kind for kind, flat in _either(layout) if not flat)]
     flat: dict[str, set[int]] = {kind: set() for kind in flat_kinds}
@@ -105,7 +105,7 @@ def survey(layout: Layout) -> Iterator[Sight | Stray]:
             yield from _names(f"{layout.queue}/{kind}/{number}", names[kind], number, layout.split)
         for message in sorted(set().union(*(names[kind] for kind in hashed_kinds))):
             yield from _seen(layout, names, message)
-    # Those with a file in a numbered directory were seen with it.
+    # Messages that also have a file in a numbered directory were yielded above.
     for message in sorted(set().union(*flat.values())):
         try:
             seen = any(is_there(layout.hashed(kind, message)) for kind in HASHED_KINDS)
@@ -119,23 +119,23 @@ def _either(layout: Layout) -> tuple[tuple[str, bool], tuple[str, bool]]:
     return ("todo", layout.flat_todo), ("intd", layout.flat_intd)
 
 
-def _seen(layout: Layout, names: dict[str, set[int]] | None, message: int) -> Iterator[Sight]:
+def _seen(layout: Layout, names: dict[str, set[int]] | None, message: int) -> Iterator[Snapshot]:
     if names is not None:
         presence = Listed(names, message)
         if presence.state() in (4, 5):
-            sight = Sight(layout, message, presence, message in names["hold"], message in names["corrupt"])
-            if sight.size is not None:
-                yield sight
+            snapshot = Snapshot(layout, message, presence, message in names["hold"], message in names["corrupt"])
+            if snapshot.size is not None:
+                yield snapshot
                 return
-    # The directories were listed one after the other, and what they say together does not fit or is about
-    # to change. So look at this one by itself.
+    # The directories were listed one after the other, so together they may describe a state that never existed. Look
+    # at the files of this message again.
     looked = look(layout, message)
     if looked is not None:
         yield looked
 
 
 def _names(directory: str, found: set[int], number: int | None, split: int) -> Iterator[Stray]:
-    """Add the ids in a directory to `found`; yield the names that are none."""
+    """Add the ids in a directory to `found`; yield the names that are not ids."""
     try:
         with os.scandir(directory) as entries:
             for entry in entries:
@@ -149,7 +149,7 @@ def _names(directory: str, found: set[int], number: int | None, split: int) -> I
                 else:
                     found.add(message)
     except FileNotFoundError:
-        return  # hold/ and corrupt/ are not there in a queue that is not ours yet.
+        return  # A queue that is still qmail's has no hold/ and corrupt/.
     except OSError as error:
         raise Temporary(f"unable to read {directory}: {reason(error)}") from error
 
@@ -169,7 +169,7 @@ def _lstat(path: str) -> os.stat_result | None:
 
 
 def open_regular(path: str) -> int:
-    """Return a descriptor to read a regular file. Raises OSError, also for what could make a reader wait for ever."""
+    """Return a descriptor for reading a regular file. Raises OSError, also for a FIFO, which could block for ever."""
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
@@ -178,7 +178,7 @@ def open_regular(path: str) -> int:
 
 
 def read_regular(path: str, most: int = 128 << 20) -> bytes:
-    """Return a regular file's bytes. Raises OSError, EFBIG for a file of more than `most` bytes."""
+    """Return a regular file's bytes. Raises OSError; EFBIG if it has more than `most` bytes."""
     with os.fdopen(open_regular(path), "rb") as file:
         data = file.read(most + 1)
     if len(data) > most:

@@ -1,9 +1,9 @@
-"""Makes directories, files and FIFOs where they are missing, whole or not at all, and durably.
+"""Makes missing directories, files and FIFOs, atomically and durably.
 
-Each is made as NAME.new, gets its owner and mode, and is then renamed: what has the name is right,
-also after a crash, and what was there before is never changed. Below a tree, which somebody else may write, the way
-has no link, and what is given away is what was made here and nothing that was put in its place. Raises Permanent for a
-path that is something else, Temporary for a system call that failed, naming the path.
+Each is made as NAME.new, gets its owner and mode, and is renamed, so that after a crash NAME is complete or missing.
+Existing files are not changed. Below a tree, which another account may write, no link is followed, and only what was
+made here is given away, never something that was put in its place. Raises Permanent if a path is of another kind,
+Temporary if a system call fails; both name the path.
 """
 
 import os
@@ -11,21 +11,20 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from queue_admin.tree import Tree, naming
+from queue_admin.home.tree import Tree, unable_to
 from queue_base.accounts import Owner
 from queue_base.durable import Commit, write_all
 from queue_base.errors import Permanent, Temporary, reason
 from queue_base.safe_open import READ_DIRECTORY, open_below
 
-__all__ = ["Maker", "is_there", "naming"]
-
 _REPLACED = "something else was put in its place meanwhile"
 
 
 class Maker:
-    """Makes things for one owner; `made` lists the paths. Nothing is safe before `commit.sync()`.
+    """Makes files and directories for one owner; `made` lists the paths.
 
-    With a tree everything is below that, and what is to be synced is the tree.
+    Without a tree the caller makes the result durable by `commit.sync()`. With a tree all paths are below it, and the
+    caller syncs the tree.
     """
 
     def __init__(self, owner: Owner, commit: Commit | None = None, tree: Tree | None = None) -> None:
@@ -36,7 +35,7 @@ class Maker:
 
     def directory(self, path: str, mode: int, buckets: int = 0) -> None:
         """Make a directory, with subdirectories 0 to buckets-1 of the same mode."""
-        with naming("make", path), self._parent(path) as (parent, name):
+        with unable_to("make", path), self._parent(path) as (parent, name):
             if self._is_there(parent, name, path, stat.S_ISDIR, "directory"):
                 there = True
             else:
@@ -66,22 +65,22 @@ class Maker:
             os.close(handle)
 
     def file(self, path: str, data: bytes, mode: int) -> None:
-        """Make a file of `data`; one that is there stays as it is."""
-        with naming("write", path), self._parent(path) as (parent, name):
+        """Make a file with `data`, unless it exists."""
+        with unable_to("write", path), self._parent(path) as (parent, name):
             there = self._is_there(parent, name, path, stat.S_ISREG, "file")
         if not there:
             self.replace(path, data, mode)
 
     def replace(self, path: str, data: bytes, mode: int) -> None:
-        """Make a file of `data`, in place of what had the name."""
-        with naming("write", path), self._parent(path) as (parent, name):
+        """Make a file with `data`, replacing an existing one."""
+        with unable_to("write", path), self._parent(path) as (parent, name):
             new = f"{name}.new"
             _unlink(parent, new)
             handle = open_below(parent, new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             try:
                 write_all(handle, data)
                 self._give(handle, mode, stat.S_ISREG)
-                # The name must never be safe before the contents are.
+                # The contents must be durable before the name is.
                 os.fsync(handle)
             finally:
                 os.close(handle)
@@ -89,8 +88,8 @@ class Maker:
         self.made.append(path)
 
     def fifo(self, path: str, mode: int) -> None:
-        """Make a FIFO."""
-        with naming("make", path), self._parent(path) as (parent, name):
+        """Make a FIFO, unless it exists."""
+        with unable_to("make", path), self._parent(path) as (parent, name):
             if self._is_there(parent, name, path, stat.S_ISFIFO, "FIFO"):
                 return
             new = f"{name}.new"
@@ -106,7 +105,7 @@ class Maker:
 
     @contextmanager
     def _parent(self, path: str) -> Iterator[tuple[int, str]]:
-        """Open the directory that is to hold a path; yield it and the last part of the path. Raises OSError."""
+        """Open the directory that contains a path; yield it and the last part of the path. Raises OSError."""
         if self._tree is not None:
             with self._tree.parent(os.path.relpath(path, self._tree.path)) as found:
                 yield found
@@ -134,19 +133,19 @@ class Maker:
             self.commit.removed(path)
 
     def _give(self, handle: int, mode: int, kind: Callable[[int], bool]) -> None:
-        """Set owner and mode of what was just made. Raises OSError."""
+        """Set owner and mode of a file that was just made. Raises OSError."""
         found = os.fstat(handle)
-        # Whoever may write the directory could have put a name of somebody's file, or a directory, in its place.
+        # The owner of the directory could have replaced it with a hard link to another user's file, or a directory.
         fresh = found.st_uid == os.geteuid() and (stat.S_ISDIR(found.st_mode) or found.st_nlink == 1)
         if not (kind(found.st_mode) and fresh):
             raise OSError(_REPLACED)
         os.fchown(handle, self.owner.uid, self.owner.gid)
-        # After chown, which may clear the set-group-id bit.
+        # chmod follows chown, which may clear the set-group-id bit.
         os.fchmod(handle, mode)
 
 
 def is_there(path: str, right_kind: Callable[[int], bool], kind: str) -> bool:
-    """Return whether a path is there. Raises Permanent where it is not of the right kind, Temporary."""
+    """Return whether a path exists. Raises Permanent if it is not of the right kind, Temporary."""
     try:
         found = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -174,7 +173,7 @@ def _unlink(parent: int, name: str) -> None:
 
 
 def _remove_empty(parent: int, name: str) -> None:
-    # What a crash left is empty directories; whatever else it is, rmdir refuses.
+    # A crash can leave only empty directories. rmdir refuses anything else.
     try:
         handle = open_below(parent, name, READ_DIRECTORY)
     except FileNotFoundError:

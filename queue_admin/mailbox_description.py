@@ -1,9 +1,9 @@
-"""Tells whose mailbox a local address is, and why, by the code that queue-local uses. Reads only."""
+"""Describes which mailbox a local address has, and why, using the code of queue-local. Reads only."""
 
 import os
 import stat
 
-from queue_admin.text import visible
+from queue_admin.printable import visible
 from queue_base.accounts import queue_owner
 from queue_base.errors import PERMANENT, TEMPORARY, Temporary, reason
 from queue_base.home import Home
@@ -13,10 +13,10 @@ from queue_wire.dotqmail import qmail_names
 from queue_wire.mailbox import ASSIGNED, PASSWD, Mailbox
 
 
-def tell_mailbox(home: Home, address: bytes) -> tuple[list[str], int]:
+def describe_mailbox(home: Home, address: bytes) -> tuple[list[str], int]:
     """Return lines about an address that is delivered here, and the exit code of queuectl route. Raises Temporary.
 
-    The last line begins with `failure:` where the code is 100, with `deferral:` where it is 111.
+    The last line begins with `failure:` if the code is 100, and with `deferral:` if it is 111.
     """
     local = split_address(address)[0]
     if not local:
@@ -35,7 +35,7 @@ def tell_mailbox(home: Home, address: bytes) -> tuple[list[str], int]:
         f'dash: "{visible(mailbox.dash)}", extension: "{visible(mailbox.extension)}"',
     ]
     owner = queue_owner(home).uid
-    # Root has mail where everything belongs to root, and was not named in users/assign (queue_local.delivery).
+    # queue-local delivers as root only if root owns the queue, and never by users/assign.
     if not account.uid and (owner or mailbox.source == ASSIGNED):
         return [*lines, "deferral: not allowed to perform deliveries as root"], TEMPORARY
     if starter and account.uid != starter:
@@ -57,13 +57,13 @@ def _source(home: Home, mailbox: Mailbox, name: str) -> str:
 
 
 def _files(mailbox: Mailbox) -> tuple[list[str], int]:
-    """Tell which .qmail files are looked for, up to the one that decides; and what comes of it."""
+    """Return lines about the .qmail files that are looked for, up to the first that exists, and the exit code."""
     lines: list[str] = []
     home = mailbox.account.home
     try:
         os.stat(home)
     except OSError as error:
-        # Who may not look there is not told a verdict.
+        # Without access to the home, no verdict can be given.
         denied = isinstance(error, PermissionError)
         return [f"{'home' if denied else 'deferral: home'}: {reason(error)}"], 0 if denied else TEMPORARY
     for name in qmail_names(mailbox.dash, mailbox.extension):

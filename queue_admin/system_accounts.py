@@ -1,6 +1,6 @@
-"""Looks up and makes the accounts: ours (docs/design/processes.md), and qmail's, which are only looked up.
+"""The system accounts: finds and makes ours, finds qmail's.
 
-Everything else in this package works with numbers (Owner, QmailAccounts); only here names become numbers.
+The rest of this package works with numeric ids (Owner, QmailAccounts).
 """
 
 import grp
@@ -9,7 +9,7 @@ import pwd
 import shutil
 import subprocess
 
-from queue_admin.modes import QMAIL_ACCOUNTS, QMAIL_GROUP, QmailAccounts
+from queue_admin.home.modes import QMAIL_ACCOUNTS, QMAIL_GROUP, QmailAccounts
 from queue_base.accounts import ALIAS_ACCOUNT, QMAIL_ACCOUNT, QUEUE_ACCOUNT, REMOTE_ACCOUNT, Owner, become, queue_owner
 from queue_base.errors import Permanent
 from queue_base.home import Home
@@ -19,7 +19,7 @@ _USER_OPTIONS = ["--system", "--no-create-home", "--shell", "/usr/sbin/nologin"]
 
 
 def account_uid(name: str) -> int | None:
-    """Return the uid of an account, None where there is no such account."""
+    """Return the uid of an account, or None if it does not exist."""
     try:
         return pwd.getpwnam(name).pw_uid
     except KeyError:
@@ -27,7 +27,7 @@ def account_uid(name: str) -> int | None:
 
 
 def group_gid(name: str) -> int | None:
-    """Return the gid of a group, None where there is no such group."""
+    """Return the gid of a group, or None if it does not exist."""
     try:
         return grp.getgrnam(name).gr_gid
     except KeyError:
@@ -35,7 +35,7 @@ def group_gid(name: str) -> int | None:
 
 
 def ensure_accounts() -> tuple[Owner, list[str]]:
-    """Make the group and accounts that are missing; return queue's ids and what was made. Raises Permanent."""
+    """Make the missing group and accounts; return the ids of account queue and what was made. Raises Permanent."""
     made = []
     if group_gid(QUEUE_ACCOUNT) is None:
         _run("groupadd", "--system", QUEUE_ACCOUNT)
@@ -48,10 +48,10 @@ def ensure_accounts() -> tuple[Owner, list[str]]:
 
 
 def ensure_alias_account(home: Home, owner: Owner) -> tuple[Owner, list[str]]:
-    """Make the account for alias/ if it is missing; return whose alias/ is to be, and what was made. Raises Permanent.
+    """Make the account for alias/ if it is missing; return the owner of alias/, and what was made. Raises Permanent.
 
-    It is in a group of its own, because group `queue` reads messages. An alias/ that is there and is neither the
-    queue owner's nor its own, such as qmail's, needs no account; a queue of no account `queue` neither.
+    The account has a group of its own, because group `queue` may read messages. It is not needed if alias/ exists and
+    belongs to another account, such as qmail's, nor if the queue does not belong to account `queue`.
     """
     if myself().uid != 0 or owner.uid != account_uid(QUEUE_ACCOUNT):
         return owner, []
@@ -103,31 +103,31 @@ def find_qmail_accounts() -> QmailAccounts:
 
 
 def be_owner(home: Home) -> None:
-    """Where root works on another account's queue, become that account for good. Raises Permanent, Temporary.
+    """If root works on another account's queue, become that account for the rest of the process.
 
-    Then nothing that the account has put in the place of a file or directory leads anywhere that it may not go itself.
-    qmail's queue, which several accounts own, is looked at as root.
+    Links that the account may have put in the queue then lead nowhere that it has no access to itself. With qmail's
+    queue, which belongs to several accounts, root stays root. Raises Permanent, Temporary.
     """
     if os.geteuid() != 0 or not os.path.isdir(home.queue):
-        return  # Who opens it says that it is not there.
+        return  # The caller reports a missing queue when it opens it.
     owner = queue_owner(home)
     if owner.uid not in (0, account_uid(QMAIL_ACCOUNT)):
-        # The one thing that is imported later (queue_base.durable), as an account that perhaps may not read it.
+        # queue_base.durable imports it later, when the process may no longer be able to read the library.
         import ctypes  # noqa: F401
 
         become(owner)
 
 
 def myself() -> Owner:
-    """Return who runs this."""
+    """Return the ids of this process."""
     return Owner(os.geteuid(), os.getegid())
 
 
 def choose_owner(home: Home, as_me: bool) -> tuple[Owner, list[str]]:
-    """Return who is to own queue/, and the accounts made for it. Raises Permanent.
+    """Return the owner for queue/, and the accounts that were made for it. Raises Permanent.
 
-    A queue that exists keeps its owner. A new one belongs to account queue where root makes it,
-    unless `as_me`, and to whoever makes it otherwise.
+    An existing queue keeps its owner. A new one that root makes belongs to account queue, unless `as_me`; any other
+    new one belongs to the user who makes it.
     """
     me = myself()
     if not os.path.isdir(home.queue):
