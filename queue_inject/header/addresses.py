@@ -100,16 +100,16 @@ def tokenize(text: str) -> tuple[list[Token], str]:
         gap = text[start:place]
         if place == size:
             return tokens, gap
-        start, sign = place, text[place]
-        if sign in SPECIALS:
+        start, character = place, text[place]
+        if character in SPECIALS:
             place += 1
-            tokens.append(Token(sign, sign, sign, gap))
-        elif sign in _CLOSING:
-            closing, kind = _CLOSING[sign]
-            place, value = _read_enclosed(text, place, sign, closing)
+            tokens.append(Token(character, character, character, gap))
+        elif character in _CLOSING:
+            closing, kind = _CLOSING[character]
+            place, value = _read_enclosed(text, place, character, closing)
             tokens.append(Token(kind, f"[{value}]" if kind is LITERAL else value, text[start:place], gap))
-        elif sign in ")]":
-            raise FormatError(f"a {sign} that nothing has opened")
+        elif character in ")]":
+            raise FormatError(f"a {character} that nothing has opened")
         else:
             place, value = _read_atom(text, place)
             tokens.append(Token(ATOM, value, text[start:place], gap))
@@ -133,19 +133,19 @@ def _read_enclosed(text: str, place: int, opening: str, closing: str) -> tuple[i
     parts = []
     while level:
         place += 1
-        sign = text[place : place + 1]
-        if sign == "\\":
+        character = text[place : place + 1]
+        if character == "\\":
             place += 1
-            sign = text[place : place + 1]
-            parts.append(sign)
-        elif sign == closing:
+            character = text[place : place + 1]
+            parts.append(character)
+        elif character == closing:
             level -= 1
-        elif sign == opening:
+        elif character == opening:
             level += 1
-        elif sign not in ("\r", "\n"):
+        elif character not in ("\r", "\n"):
             # A line end is folding and not part of the text (RFC 5322 section 2.2.3).
-            parts.append(sign)
-        if not sign:
+            parts.append(character)
+        if not character:
             raise FormatError(f"a {opening} without its {closing}")
     return place + 1, "".join(parts)
 
@@ -222,7 +222,9 @@ def rewrite_list(body: bytes, names: "Names", column: int = 0, sender: bool = Fa
 def _find(tokens: list[Token]) -> list[_Span]:
     """Return the addresses in order. A semicolon outside of a group becomes a comma: some clients separate by it."""
     found: list[_Span] = []
+    # The words since the last separator, as start and end of what may be an address or part of a display name.
     words: list[list[int]] = []
+    # follows: an address came since the last separator; joined: a dot or @ joins the next word to the last one.
     in_group = follows = joined = False
     place = 0
     while place < len(tokens):
@@ -235,7 +237,7 @@ def _find(tokens: list[Token]) -> list[_Span]:
                 words.append([place, place + 1])
             joined = kind not in _WORDS
         elif kind == "<":
-            end = _angle_end(tokens, place)
+            end = _find_angle_end(tokens, place)
             found.append(_Span(words[0][0] if words else place, place + 1, end, follows))
             words, follows, joined = [], True, False
             place = end
@@ -247,7 +249,7 @@ def _find(tokens: list[Token]) -> list[_Span]:
                     raise FormatError("a group inside a group, or a : that belongs in quotes")
                 in_group = True
             else:
-                _take_words(found, words, follows)
+                _add_bare_addresses(found, words, follows)
             if kind == ";":
                 if not in_group:
                     tokens[place] = Token(",", ",", ",", token.gap)
@@ -256,17 +258,17 @@ def _find(tokens: list[Token]) -> list[_Span]:
         place += 1
     if in_group:
         raise FormatError("a group (NAME: ADDRESSES;) without its ;")
-    _take_words(found, words, follows)
+    _add_bare_addresses(found, words, follows)
     return found
 
 
-def _take_words(found: list[_Span], words: list[list[int]], follows: bool) -> None:
+def _add_bare_addresses(found: list[_Span], words: list[list[int]], follows: bool) -> None:
     for start, end in words:
         found.append(_Span(start, start, end, follows))
         follows = True
 
 
-def _angle_end(tokens: list[Token], start: int) -> int:
+def _find_angle_end(tokens: list[Token], start: int) -> int:
     for place in range(start + 1, len(tokens)):
         if tokens[place].kind == ">":
             return place
@@ -277,7 +279,7 @@ def _angle_end(tokens: list[Token], start: int) -> int:
 
 def complete_tokens(tokens: list[Token], names: "Names") -> tuple[list[Token], bytes]:
     """Return the tokens of one address, completed, and the address as an envelope has it: empty for `<>`."""
-    tokens = _without_route(tokens)
+    tokens = _remove_route(tokens)
     significant = [token for token in tokens if token.kind != COMMENT]
     if not significant:
         return tokens, b""
@@ -301,7 +303,7 @@ def complete_tokens(tokens: list[Token], names: "Names") -> tuple[list[Token], b
         added = [Token("@", "@", "@"), _make_atom(names("defaulthost"))]
     at = kinds.index("@") if "@" in kinds else len(kinds)
     host = significant[at + 1 :] + added[1:]
-    added += _host_end(host, names)
+    added += _complete_host(host, names)
     place = tokens.index(significant[-1]) + 1
     tokens[place:place] = added
     local = "".join([token.value for token in significant[:at]])
@@ -309,10 +311,10 @@ def complete_tokens(tokens: list[Token], names: "Names") -> tuple[list[Token], b
     if not local:
         # In an envelope, `@host` is nobody: its mail would be discarded.
         raise FormatError('an address whose name before the @ is empty ("")')
-    return tokens, _checked((local + domain).encode("latin-1"))
+    return tokens, _check((local + domain).encode("latin-1"))
 
 
-def _host_end(host: list[Token], names: "Names") -> list[Token]:
+def _complete_host(host: list[Token], names: "Names") -> list[Token]:
     """Return the tokens to add to a host, and remove its + if it ends in one."""
     last = host[-1]
     if last.kind is ATOM and last.value.endswith("+"):
@@ -328,7 +330,7 @@ def _make_atom(name: bytes) -> Token:
     return Token(ATOM, text, text)
 
 
-def _without_route(tokens: list[Token]) -> list[Token]:
+def _remove_route(tokens: list[Token]) -> list[Token]:
     """Return a copy without the source route `@a,@b:` (RFC 5322 section 4.4)."""
     significant = [token.kind for token in tokens if token.kind != COMMENT]
     if significant[:1] == ["@"] and ":" in significant:
@@ -337,7 +339,7 @@ def _without_route(tokens: list[Token]) -> list[Token]:
     return tokens[:]
 
 
-def _checked(address: bytes) -> bytes:
+def _check(address: bytes) -> bytes:
     if len(address.translate(None, _CONTROLS)) != len(address):
         raise FormatError("a control character in an address")
     return check_address(address)

@@ -52,8 +52,8 @@ def make_author(identity: Identity, names: "Names") -> bytes:
     if not name:
         return address
     if b"c" in identity.letters:
-        return b"%s (%s)" % (address, _escaped(name, b"\\()"))
-    return b"%s <%s>" % (_quoted(name), address)
+        return b"%s (%s)" % (address, _escape(name, b"\\()"))
+    return b"%s <%s>" % (_quote(name), address)
 
 
 def make_sender(identity: Identity, names: "Names", seconds: int, pid: int) -> bytes:
@@ -100,18 +100,18 @@ def show_address(address: bytes) -> bytes:
     local, at, host = address.rpartition(b"@")
     if not at:
         local, host = host, b""
-    return (_quoted(local) if address and _needs_quotes(local) else local) + at + host
+    return (_quote(local) if address and _needs_quotes(local) else local) + at + host
 
 
 def _needs_quotes(local: bytes) -> bool:
     return not local or bool(local.translate(None, _PLAIN)) or b"" in local.split(b".")
 
 
-def _quoted(text: bytes) -> bytes:
-    return b'"' + _escaped(text.translate(_SPACED), b'\\"') + b'"'
+def _quote(text: bytes) -> bytes:
+    return b'"' + _escape(text.translate(_SPACED), b'\\"') + b'"'
 
 
-def _escaped(text: bytes, signs: bytes) -> bytes:
-    for sign in signs:
-        text = text.replace(bytes((sign,)), bytes((0x5C, sign)))
+def _escape(text: bytes, characters: bytes) -> bytes:
+    for character in characters:
+        text = text.replace(bytes((character,)), bytes((0x5C, character)))
     return text

@@ -91,7 +91,7 @@ class FileCopy:
             return False
         sender, recipients = unpack_envelope(b"".join(self._pieces(self._end, self._status.st_size)))
         now = os.fstat(self._handle)
-        if _essence(now) != _essence(self._status):
+        if _attributes(now) != _attributes(self._status):
             raise NotMail("it changed while it was read")
         self.draft.finish(sender, recipients)
         return True
@@ -157,5 +157,6 @@ def open_copy(directory: Directory, name: str, rules: OriginRules, writer: Queue
         raise NotMail(str(error)) from error
 
 
-def _essence(status: os.stat_result) -> tuple[int, ...]:
+def _attributes(status: os.stat_result) -> tuple[int, ...]:
+    """Return what differs if a file was changed."""
     return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_nlink, status.st_uid

@@ -30,7 +30,7 @@ class CorruptMail:
 
     def set_aside(self, name: str, uid: int | None, why: str) -> None:
         """Set one file aside. `uid` is its owner, or None if that is unknown."""
-        shown = f"{self._maildrop}/{shown_name(name)} of uid {'unknown' if uid is None else uid}"
+        shown = f"{self._maildrop}/{format_name(name)} of uid {'unknown' if uid is None else uid}"
         # The time and the random part make sure that no file that was set aside before is replaced.
         new = f"{'unknown' if uid is None else uid}.{time.time_ns()}.{os.urandom(8).hex()}"
         try:
@@ -75,6 +75,6 @@ class CorruptMail:
         return "it was empty and is removed"
 
 
-def shown_name(name: str) -> str:
+def format_name(name: str) -> str:
     """Return a file's name in the form for log lines."""
     return quoted(os.fsencode(name))[1:].replace("'", "")

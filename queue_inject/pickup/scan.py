@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from queue_base.errors import reason
 from queue_inject.pickup.collector import Collector
 from queue_inject.pickup.corrupt import CorruptMail
-from queue_inject.pickup.untrusted import OURS, Directory, kind
+from queue_inject.pickup.untrusted import OURS, Directory, describe_kind
 from queue_wire.maildrop import is_finished, is_temporary
 
 # An unfinished file of this age has no writer any more: the time limit of a writer is 24 hours.
@@ -57,7 +57,7 @@ class MaildropScan:
                         self._entries = None
                         self._corrupt.end_scan()
                         break
-                    self._see(entry)
+                    self._examine(entry)
                 if time.monotonic() >= end:
                     break
         except OSError as error:
@@ -71,7 +71,7 @@ class MaildropScan:
             self._warn(f"unable to read {self._directory.path}: {reason(error)}; trying again later")
         self._readable = False
 
-    def _see(self, entry: os.DirEntry[str]) -> None:
+    def _examine(self, entry: os.DirEntry[str]) -> None:
         # scandir has the type of each file; only regular files are examined further.
         name = entry.name
         regular = entry.is_file(follow_symlinks=False)
@@ -103,5 +103,5 @@ class MaildropScan:
             if error.errno not in OURS:
                 self._corrupt.set_aside(name, None, reason(error))
             return
-        why = "queue-inject leaves no file of such a name" if regular else f"it is {kind(found.st_mode)}"
+        why = "queue-inject leaves no file of such a name" if regular else f"it is {describe_kind(found.st_mode)}"
         self._corrupt.set_aside(name, found.st_uid, why)

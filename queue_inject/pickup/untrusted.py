@@ -86,7 +86,7 @@ class Directory:
         try:
             status = os.fstat(place)
             if not stat.S_ISREG(status.st_mode):
-                raise NotMail(f"it is {kind(status.st_mode)}")
+                raise NotMail(f"it is {describe_kind(status.st_mode)}")
             check(status)
             if self._has_proc:
                 return os.open(f"/proc/self/fd/{place}", _READ), status
@@ -110,6 +110,6 @@ class Directory:
         raise OSError(error, os.strerror(error), name)
 
 
-def kind(mode: int) -> str:
+def describe_kind(mode: int) -> str:
     """Return the kind of a file that is not regular, with an article."""
     return _KINDS.get(stat.S_IFMT(mode), "no regular file")

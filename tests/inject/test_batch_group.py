@@ -5,6 +5,7 @@ from pathlib import Path
 
 from queue_base.errors import REFUSED, WRITE, QueueTrouble
 from queue_base.home import Home
+from queue_base.intake import Intake
 from queue_base.layout import open_layout
 from queue_base.writer import Draft, QueueWriter
 from queue_inject.batch.injector import BatchInjector, Result
@@ -86,3 +87,24 @@ def test_a_failure_for_good_counts_as_done(tmp_path: Path) -> None:
     injector, _ = inject(home, Judging(home, {5: PERMANENT_CODE}), 5)
 
     assert (injector.worst, injector.failed, injector.done) == (100, 1, 5)
+
+
+def test_each_group_is_admitted_once_also_after_a_pause_of_the_input(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "home")
+    admitted = []
+
+    class CountingIntake(Intake):
+        def admit(self) -> None:
+            admitted.append(len(queued(home)))
+            super().admit()
+
+    writer = QueueWriter(home, open_layout(home.queue), 7)
+    writer.intake = CountingIntake(home, home.queue)
+    injector = BatchInjector(writer, None, 0)
+    for _ in range(3):
+        for number in range(2):
+            injector.take(b"message %d\n" % number)
+            injector.take(EndOfMessage(b"a@b", [b"c@d"]))
+        injector.commit()
+
+    assert admitted == [0, 2, 4]
