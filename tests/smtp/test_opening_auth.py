@@ -59,7 +59,7 @@ def test_auth_refused_defers_and_says_so(reply: bytes) -> None:
 class Questions:
     """A mechanism that answers challenges."""
 
-    name = b"QUERIES"
+    name = b"QUESTIONS"
 
     def initial(self) -> bytes | None:
         return None
@@ -87,7 +87,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, *replies: bytes) -> tuple[bytes, Phas
 
 def test_challenges_are_answered_in_base64(monkeypatch: pytest.MonkeyPatch) -> None:
     said, phase = asked(monkeypatch, b"334 " + b64encode(b"one"), b"334", b"235 ok")
-    answers = [b"AUTH QUERIES", b64encode(b"answer to one"), b64encode(b"answer to "), b""]
+    answers = [b"AUTH QUESTIONS", b64encode(b"answer to one"), b64encode(b"answer to "), b""]
     assert (said, phase) == (b"\r\n".join(answers), Phase.READY)
 
 
