@@ -20,11 +20,6 @@ def unpack_id(text: bytes) -> int:
     return value
 
 
-def pack_id(message: int) -> bytes:
-    """Return the id as used in file names, on pipes and in the log."""
-    return b"%d" % message
-
-
 def bucket(message: int, split: int) -> int:
     """Return the number of the subdirectory for a message: I mod split."""
     return message % split
