@@ -5,7 +5,7 @@ from pathlib import Path
 
 from queue_base.errors import REFUSED, WRITE, QueueTrouble
 from queue_base.home import Home
-from queue_base.intake import Intake
+from queue_base.inflow import Intake
 from queue_base.layout import open_layout
 from queue_base.writer import Draft, QueueWriter
 from queue_inject.batch.injector import BatchInjector, Result
