@@ -86,7 +86,9 @@ def test_another_name_of_somebodys_file_is_not_locked(foreign: Home, place: Path
 
 def test_a_lock_that_a_backup_has_a_second_name_of_is_taken(foreign: Home, place: Path) -> None:
     os.link(f"{foreign.queue}/lock/sendmutex", place / "backup")
-    os.close(take_sendmutex(foreign))
+    lock = take_sendmutex(foreign)
+    assert os.fstat(lock).st_nlink == 2
+    os.close(lock)
 
 
 def test_the_lock_that_root_makes_is_the_owners(foreign: Home) -> None:

@@ -12,6 +12,7 @@ from queue_remote.message.dkim_signature import RelaxedBody, wire_fields
 from queue_remote.message.file import find_body
 from queue_remote.message.signing import author_domain
 from queue_wire.format_error import FormatError
+from support.refusals import value_or_refusal
 from support.servers.dkim_keys import wire
 
 # Bytes that canonicalization is about, so that random bodies are full of them.
@@ -78,7 +79,7 @@ def test_the_author_is_the_first_mailbox(value: bytes, domain: bytes) -> None:
     )
 )
 def test_no_from_field_breaks_it(value: bytes) -> None:
-    author_domain(value)
+    assert b"@" not in author_domain(value)
 
 
 def test_the_body_begins_behind_the_first_empty_line_wherever_it_was_cut() -> None:
@@ -124,7 +125,4 @@ def test_a_line_that_names_no_key_is_refused(line: bytes) -> None:
 
 @given(st.binary(max_size=40))
 def test_no_line_raises_anything_but_a_format_error(line: bytes) -> None:
-    try:
-        unpack_keys(line)
-    except FormatError:
-        pass
+    value_or_refusal(unpack_keys, line)
