@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 
 Value = TypeVar("Value")
 
