@@ -17,7 +17,7 @@ from typing import cast
 
 from queue_base.errors import reason
 from queue_remote.message.file import Message
-from queue_remote.smtp.deadline import Deadline
+from queue_remote.smtp.timer import ProgressTimer
 from queue_remote.smtp.trace import Trace
 from queue_remote.smtp.transaction import Transaction
 from queue_remote.tls.handshake import PARTING_SECONDS, is_about_certificate, shake_hands, tls_facts, why
@@ -72,7 +72,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, client: SmtpClient, timeout: float, trace: Trace | None = None) -> None:
         self.client = client
         self.on_end: Callable[[Connection], None] = _ignore
-        self._clock = Deadline(asyncio.get_running_loop(), timeout, self._on_timeout)
+        self._clock = ProgressTimer(asyncio.get_running_loop(), timeout, self._on_timeout)
         self._trace = trace
         self._paused = False
         # The rest of a message waits for the next turn of the event loop.

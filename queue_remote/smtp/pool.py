@@ -10,7 +10,7 @@ import time
 from typing import NamedTuple
 
 from queue_remote.config import RemoteConfig
-from queue_remote.jobs import DeliveryOptions
+from queue_remote.job_parts import DeliveryOptions
 from queue_remote.smtp.connection import Connection
 from queue_smtp.client import ENVELOPE, ClientState
 
