@@ -58,7 +58,7 @@ def _failure_text(client: SmtpClient, failed: ConnectionFailed) -> bytes:
 
 
 def describe_rejection(client: SmtpClient, rejected: TransactionRejected, size: int) -> Verdict:
-    """Return the verdict on a message of `size` bytes that went out to nobody."""
+    """Return the verdict on a message of `size` bytes that the server took for no recipient."""
     peer = client.session.peer
     match rejected.problem:
         case Problem.TOO_LARGE:

@@ -4,7 +4,7 @@
     data = client.data_to_send()     after each call
     client.state                     says what the caller does next
 
-The client calls nobody. Events are facts about the recipients, the transaction or the connection; the caller words
+The client has no callbacks. Events are facts about the recipients, the transaction or the connection; the caller words
 reports. Nothing that a server sends raises: bytes that are no reply, or a reply to no command, end the connection.
 
 A reply belongs to the oldest command that has none. While replies are outstanding, the state is named after that
@@ -195,7 +195,7 @@ class TransactionAccepted(NamedTuple):
 
 
 class TransactionRejected(NamedTuple):
-    """The message did not go out to anybody."""
+    """The server took the message for no recipient."""
 
     problem: Problem
     reply: Reply | None = None
@@ -253,7 +253,7 @@ class SmtpClient:
         # The transaction; no envelope once its last reply is in.
         self._envelope: SmtpEnvelope | None = None
         self._mail = b""
-        # The recipients that this server can take: the index and the path of each.
+        # The recipients that this server can take: the number and the path of each.
         self._paths: list[tuple[int, bytes]] = []
         self._asked = self._answered = self._accepted = 0
         self._data_asked = False
@@ -405,7 +405,7 @@ class SmtpClient:
         self.replies += 1
         state = self.state
         if state is ClientState.READY or (reply.intermediate and state in _WITHOUT_INTERMEDIATE):
-            # After a 3xx reply the server waits for something, perhaps the message, that nobody has announced.
+            # After a 3xx reply the server waits for something, perhaps the message, which was not announced.
             self._fail(Problem.OUT_OF_TURN, reply)
         else:
             if state is not ClientState.MESSAGE:
@@ -562,29 +562,23 @@ class SmtpClient:
 
     def _prepare(self, envelope: SmtpEnvelope) -> bool:
         """Make MAIL for this server, and choose the recipients that it can take; return whether anything is left."""
-        mail, utf8 = envelope.reverse_path
-        mail = b"MAIL FROM:" + mail
-        utf8_sender = utf8
-        self._paths = paths = []
-        left_out: list[Event] = []
         takes_utf8 = b"SMTPUTF8" in self.extensions
-        for index, (path, needs_utf8) in enumerate(envelope.forward_paths):
-            if needs_utf8:
-                utf8 = True
-                if not takes_utf8:
-                    left_out.append(RecipientNeedsSmtputf8(index))
-                    continue
-            paths.append((index, path))
+        reverse_path, utf8 = envelope.reverse_path
         if utf8 and not takes_utf8:
-            # RFC 6531 section 3.5.
-            if utf8_sender:
-                self._events.append(TransactionRejected(Problem.SENDER_NEEDS_SMTPUTF8))
-                return False
-            self._events += left_out
-            if not paths:
-                self._events.append(TransactionRejected(Problem.NO_RECIPIENT_LEFT))
-                return False
-            utf8 = False
+            self._events.append(TransactionRejected(Problem.SENDER_NEEDS_SMTPUTF8))
+            return False
+        self._paths = []
+        for number, (path, needs_utf8) in enumerate(envelope.forward_paths):
+            if needs_utf8 and not takes_utf8:
+                # RFC 6531 section 3.5: the others can still get the message.
+                self._events.append(RecipientNeedsSmtputf8(number))
+            else:
+                self._paths.append((number, path))
+                utf8 = utf8 or needs_utf8
+        if not self._paths:
+            self._events.append(TransactionRejected(Problem.NO_RECIPIENT_LEFT))
+            return False
+        mail = b"MAIL FROM:" + reverse_path
         if envelope.size and b"SIZE" in self.extensions:
             mail += b" SIZE=%d" % envelope.size
         if envelope.eight_bit and b"8BITMIME" in self.extensions:

@@ -64,7 +64,7 @@ class Opener:
         """Note a connection that failed before the server had accepted MAIL."""
         client = connection.client
         self._answer = _verdict(client)
-        # A server that falls silent at MAIL may refuse this sender only. After 421 it takes nobody's mail now.
+        # A server that falls silent at MAIL may refuse this sender only. After 421 it accepts no mail at all for now.
         self.scope = HOST_SCOPE if client.dismissed else MESSAGE_SCOPE
 
     def pass_over(self, target: Target, plan: TlsPlan) -> None:
@@ -141,14 +141,14 @@ class Opener:
 
     async def _connect(self, address: str, port: int, client: SmtpClient) -> Connection:
         """Return a connection. Raises OSError (also TimeoutError), and Unroutable if the fault is this host's."""
-        settings = self._key.config
+        config = self._key.config
         source = self._key.options.source.six if ":" in address else self._key.options.source.four
-        make = functools.partial(Connection, client, settings.reply_timeout, self._trace)
+        make = functools.partial(Connection, client, config.reply_timeout, self._trace)
         loop = asyncio.get_running_loop()
         self._pool.make_room()
         while True:
             try:
-                async with asyncio.timeout(settings.connect_timeout):
+                async with asyncio.timeout(config.connect_timeout):
                     local = (source, 0) if source else None
                     transport, connection = await loop.create_connection(make, address, port, local_addr=local)
                 hold_little(transport)
