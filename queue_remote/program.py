@@ -250,10 +250,10 @@ def unpack_reports(data: bytes, count: int) -> PartOutcome:
     recipients = [(record[1], clean(record[2][:TEXT_MAX])) for record in found]
     letter, text = message[1], clean(message[2][:TEXT_MAX])
     host = letter == TEMPORARY and not recipients and _HOST_TROUBLE.search(text)
-    return PartOutcome(HOST_SCOPE if host else MESSAGE_SCOPE, _judge(recipients, (letter, text), count))
+    return PartOutcome(HOST_SCOPE if host else MESSAGE_SCOPE, _complete(recipients, (letter, text), count))
 
 
-def _judge(recipients: Sequence[Verdict], message: Verdict, count: int) -> list[Verdict]:
+def _complete(recipients: Sequence[Verdict], message: Verdict, count: int) -> list[Verdict]:
     """Return the verdicts on all recipients, from the reports on some of them and on the message."""
     found: list[Verdict] = []
     for letter, text in recipients:

@@ -16,9 +16,9 @@ class Counting(Message):
 
     looks = 0
 
-    def look(self, count: int, offset: int) -> bytes:
+    def read_at(self, count: int, offset: int) -> bytes:
         Counting.looks += 1
-        return super().look(count, offset)
+        return super().read_at(count, offset)
 
 
 @pytest.fixture(autouse=True)
