@@ -1,1 +1,1 @@
-"""The system calls that several programs share: paths, durable files, locks, control files, pipes."""
+"""System calls that several programs share: paths, durable files, locks, control files, accounts, pipes."""

@@ -1,8 +1,8 @@
-"""Who owns queue/ decides who runs what (DESIGN: processes, accounts).
+"""The accounts that the suite runs as. The owner of queue/ decides which.
 
-The accounts are `queue` (todo, send, clean, pickup, and the files), `queuer` in group `queue`
-(queue-remote), and `queuea`, which owns alias/ and nothing else. Where another user owns queue/,
-that user is the only one who can run the suite.
+Account `queue` owns the files and runs queue-todo, queue-send, queue-clean and queue-pickup; `queuer`, in group
+`queue`, runs queue-remote; `queuea` owns alias/ and nothing else. If any other user owns queue/, only that user can run
+the suite.
 """
 
 import os
@@ -28,7 +28,7 @@ class Owner:
 
 
 def queue_owner(home: Home) -> Owner:
-    """Return who owns queue/. Raises Temporary, naming the path, where it cannot be looked at."""
+    """Return the owner of queue/. Raises Temporary, naming the path, if stat fails."""
     try:
         found = os.stat(home.queue)
     except OSError as error:
@@ -37,7 +37,7 @@ def queue_owner(home: Home) -> Owner:
 
 
 def become(owner: Owner) -> None:
-    """Give up root for good and be the owner, with no other groups. Raises Permanent where it cannot be done."""
+    """Change to the owner's uid and gid permanently, without supplementary groups. Raises Permanent on failure."""
     try:
         os.setgroups([])
         os.setgid(owner.gid)
@@ -47,9 +47,9 @@ def become(owner: Owner) -> None:
 
 
 def become_reader(owner: Owner) -> None:
-    """Be the owner, as `become`, and go on only where it may read our code: some of it is imported when it is needed.
+    """Do the same as `become`, then check that this account may read the suite's code: some modules are imported later.
 
-    Raises Permanent, naming the path that hides it.
+    Raises Permanent, naming the path that denies access.
     """
     become(owner)
     for path in (os.__file__, __file__):
@@ -60,7 +60,7 @@ def become_reader(owner: Owner) -> None:
 
 
 def first_hidden(path: str) -> str:
-    """Return the first directory on the way to a path that we may not search, else the path itself."""
+    """Return the topmost directory above a path that may not be searched, or the path itself if there is none."""
     parent = os.path.dirname(path)
     hidden = ""
     while parent != os.path.dirname(parent):

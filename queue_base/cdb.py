@@ -1,8 +1,8 @@
-"""cdb files (cr.yp.to/cdb/cdb.txt): made with pure-cdb, read here; a damaged one is a FormatError.
+"""cdb files (cr.yp.to/cdb/cdb.txt): written with pure-cdb, read here. A damaged file raises FormatError.
 
-pure-cdb's readers are unfit for a file that decides who gets mail: some take a record whose hash is 0 for the end of
-its table, some never leave a table that is full, and all take as much memory as a damaged length says. This one reads
-with pread(2) what cdb_seek of qmail reads, each piece where it fits into the file.
+The readers of pure-cdb are not safe for a file that decides who gets mail: some take a record whose hash is 0 for the
+end of its table, some loop forever in a full table, and all allocate as much memory as a damaged length says. This
+reader does what cdb_seek of qmail does, with pread(2), and checks each offset and length against the file's size.
 """
 
 import os
@@ -11,16 +11,16 @@ from io import BytesIO
 
 from cdblib import Writer, djb_hash
 
-from queue_wire.errors import FormatError, quoted
+from queue_wire.format_error import FormatError, quoted
 
 _PAIR = struct.Struct("<LL")
 _INDEX = 256 * _PAIR.size
-# A key or data of more bytes is none that was put there by us or by qmail-newu.
+# Neither the suite nor qmail-newu writes a longer key or longer data.
 _PIECE_MOST = 1 << 20
 
 
 class Cdb:
-    """An open cdb file; the descriptor stays the caller's. Raises FormatError, OSError."""
+    """An open cdb file. The caller closes the descriptor. Raises FormatError, OSError."""
 
     def __init__(self, handle: int) -> None:
         self._handle = handle
@@ -29,7 +29,7 @@ class Cdb:
             raise FormatError(f"it has {self._size} bytes, and a cdb file {_INDEX} at least")
 
     def get(self, key: bytes) -> bytes | None:
-        """Return the data of the first record with a key, None where there is none. Raises FormatError, OSError."""
+        """Return the data of the first record with a key, None if there is no record. Raises FormatError, OSError."""
         wanted = djb_hash(key)
         table, slots = self._pair(_PAIR.size * (wanted & 255))
         start = wanted >> 8
@@ -66,7 +66,7 @@ def make_cdb(records: list[tuple[bytes, bytes]]) -> bytes:
     tables = file.tell()
     writer.finalize()
     made = file.getvalue()
-    # The writer takes a slot whose hash is 0 for empty, and so may have put another record in its place.
+    # pure-cdb takes a slot whose hash is 0 for an empty slot, and may have overwritten it with another record.
     if sum(1 for _, position in _PAIR.iter_unpack(memoryview(made)[tables:]) if position) != len(records):
         lost = quoted(next(key for key, _ in records if not djb_hash(key)))
         raise FormatError(f"a cdb file cannot be made with the key {lost}, whose hash is 0, among the others")

@@ -1,7 +1,7 @@
-"""A command made of subcommands, queuectl or queue-report: its --version, and how it ends.
+"""The frame of a command with subcommands (queuectl, queue-report): --version, errors and exit codes.
 
-Exit 0 done, 100 usage or permanent trouble, 111 temporary trouble; errors are one line on stderr. Only the
-administrator's commands import this: click costs 24 ms.
+Exit code 0 is success, 100 a usage error or permanent failure, 111 a temporary failure. An error is one line on stderr.
+Only the administrator's commands import this module, because importing click takes 24 ms.
 """
 
 import io
@@ -34,7 +34,7 @@ version_option = click.option(
 def run_group(program: str, group: click.Group, argv: list[str], thing: str, interrupted: str) -> int:
     """Run one command of the group and return its exit code.
 
-    thing: what an OSError without a file is about; interrupted: what an interrupt leaves, and what to do.
+    `thing` names the object of an OSError that has no file name. `interrupted` says what state an interrupt leaves.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -60,7 +60,7 @@ def run_group(program: str, group: click.Group, argv: list[str], thing: str, int
         complain(program, f"fatal: interrupted; {interrupted}")
         return TEMPORARY
     except BrokenPipeError:
-        # Whoever read our output has enough, as `| head` does; the flush at exit must not fail on it.
+        # The reader closed the pipe, as `| head` does. The flush at exit must not fail because of that.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
     except OSError as error:

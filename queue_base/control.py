@@ -1,4 +1,4 @@
-"""Reads control files. A file that is not there is the default; one that cannot be read or parsed is Temporary."""
+"""Reads control files. A missing file means the default; a file that cannot be read or parsed raises Temporary."""
 
 import os
 
@@ -6,20 +6,22 @@ from queue_base.durable import read_file
 from queue_base.errors import Temporary, reason
 from queue_base.home import Home
 from queue_wire.control.lines import unpack_line, unpack_map, unpack_number, unpack_set, unpack_size
-from queue_wire.errors import FormatError, LineError, wrong_in
+from queue_wire.format_error import FormatError, LineError, wrong_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeVar
 
+    from queue_wire.control.rewrite import Rules
+
     Value = TypeVar("Value")
 
 
 def read_control(home: Home, name: str) -> bytes | None:
-    """Return a control file's bytes, None where there is none. Raises Temporary, naming the file.
+    """Return the contents of a control file, None if it does not exist. Raises Temporary, naming the file.
 
-    A NUL in it is garbage: records on the disk and on pipes end with one.
+    A NUL byte is refused, because records on disk and on pipes end with NUL.
     """
     path = f"{home.control}/{name}"
     try:
@@ -37,14 +39,14 @@ def read_control(home: Home, name: str) -> bytes | None:
 
 
 def unable_to_parse(home: Home, name: str, error: FormatError) -> Temporary:
-    """Return the failure for what is wrong in a control file: it names the file, and the line where it is one."""
+    """Return the failure for a control file that cannot be parsed. It names the file, and the line if one is wrong."""
     return Temporary(f"unable to parse {wrong_in(f'{home.control}/{name}', error)}")
 
 
 def read_parsed(home: Home, name: str, unpack: "Callable[[bytes], Value]") -> "Value | None":
-    """Return what `unpack` makes of a control file, None where there is no file.
+    """Return a control file parsed by `unpack`, None if it does not exist.
 
-    Raises Temporary, naming the file, also where `unpack` raises FormatError.
+    Raises Temporary, naming the file, if it cannot be read or `unpack` raises FormatError.
     """
     data = read_control(home, name)
     if data is None:
@@ -56,13 +58,13 @@ def read_parsed(home: Home, name: str, unpack: "Callable[[bytes], Value]") -> "V
 
 
 def read_line(home: Home, name: str, default: bytes) -> bytes:
-    """Return the first line of a control file; the default where there is no file."""
+    """Return the first line of a control file, or `default` if it does not exist."""
     data = read_control(home, name)
     return default if data is None else unpack_line(data)
 
 
 def read_me(home: Home) -> bytes:
-    """Return control/me, this host's name. Raises Temporary where it is missing: too much depends on it."""
+    """Return control/me, the name of this host. Raises Temporary if it is missing, because it has no default."""
     line = read_line(home, "me", b"")
     if not line:
         raise Temporary(f"unable to read {home.control}/me: it is missing or empty; write this host's name into it")
@@ -70,24 +72,42 @@ def read_me(home: Home) -> bytes:
 
 
 def read_number(home: Home, name: str, default: int) -> int:
-    """Return a control file's number. Raises Temporary where it holds something else, or is out of its range."""
+    """Return the number in a control file. Raises Temporary if it is not a number, or is out of range."""
     found = read_parsed(home, name, lambda data: unpack_number(data, name))
     return default if found is None else found
 
 
 def read_size(home: Home, name: str, default: int) -> int:
-    """Return a control file's size in bytes. Raises Temporary where it holds something else."""
+    """Return the size in a control file, in bytes. Raises Temporary if it is not a size."""
     found = read_parsed(home, name, unpack_size)
     return default if found is None else found
 
 
 def read_set(home: Home, name: str) -> frozenset[bytes] | None:
-    """Return a control file's lines in lower case, None where there is no file."""
+    """Return the lines of a control file in lower case, None if it does not exist."""
     data = read_control(home, name)
     return None if data is None else unpack_set(data)
 
 
 def read_map(home: Home, name: str) -> dict[bytes, bytes] | None:
-    """Return a control file's `key:value` lines, keys in lower case, None where there is no file."""
+    """Return the `key:value` lines of a control file, keys in lower case, None if it does not exist."""
     data = read_control(home, name)
     return None if data is None else unpack_map(data)
+
+
+def read_rules(home: Home) -> "Rules":
+    """Return the rules of classification: me, envnoathost, locals, percenthack, virtualdomains (qmail-send(8)).
+
+    Raises Temporary, naming the file.
+    """
+    # Imported here because queue-inject reads control files too, and must not import typing.
+    from queue_wire.control.rewrite import Rules
+
+    me = read_me(home)
+    hosts = read_set(home, "locals")
+    return Rules(
+        envnoathost=read_line(home, "envnoathost", me),
+        locals=frozenset([me.lower()]) if hosts is None else hosts,
+        percenthack=read_set(home, "percenthack") or frozenset(),
+        virtualdomains=read_map(home, "virtualdomains") or {},
+    )

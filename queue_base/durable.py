@@ -1,17 +1,16 @@
-"""Every step that must survive a power cut goes through a Commit, so that messages can share a sync.
+"""Durable changes of files. Every step that must survive a power cut goes through a Commit; messages may share one.
 
-The crash model is POSIX's weakest: a file's contents are safe after fsync of the file, a name is safe
-after fsync of its directory, and what was not synced may be there or not, each piece by itself. So a
-caller makes steps that may become true in any order, calls `sync`, and goes on to steps that
-need the first ones.
+The crash model is POSIX's weakest: the contents of a file are safe after fsync of the file, a name is safe after fsync
+of its directory, and of changes that were not synced any subset may be on disk. A caller therefore makes steps
+that may become durable in any order, calls `sync`, and then makes the steps that depend on them.
 
-A file is synced by the descriptor that wrote it, and a directory by one that was opened before its names changed:
-Linux reports a failed write to each descriptor that was open then, once, and to nobody who comes later. syncfs(2) is
-no substitute: it waits for everybody's data, and to a new descriptor it does not report what another process has
-been told. The writing of many files is begun for all (sync_file_range(2)) before the first is waited for, and
-threads wait for many at once.
+A file is synced by the descriptor that wrote it, and a directory by a descriptor that was opened before its names
+changed: Linux reports a failed write to each descriptor that was open then, once, and never to a later one.
+syncfs(2) is no substitute: it waits for the data of all users, and does not report to a new descriptor an error that
+another process has already seen. Writing of many files is started for all of them (sync_file_range(2)) before the first
+fsync, and several threads fsync at once.
 
-Every method raises OSError as the system call gave it, with the path in it.
+Every method raises OSError as the system call raised it, with the path.
 """
 
 import errno
@@ -21,49 +20,46 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# With so many files it pays to begin the writing of all before waiting for the first. One message has two.
+# From this number of files on, writing of all files is started before the first fsync. One message has two files.
 START_EARLY = 3
-# With so many files and directories it pays to wait for several at once: one thread for each PER_THREAD.
+# From this number of files and directories on, several threads fsync: one thread for each PER_THREAD.
 PARALLEL = 12
 PER_THREAD = 6
 THREADS = 8
-# Descriptors that one Commit holds at the most, and the part of what the process may have open. Over it, files
-# are synced before their time.
+# The most descriptors that one Commit holds, and the fraction of the process's limit. Above it, files are synced
+# early.
 HELD_MOST = 512
 HELD_PART = 4
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-# Should somebody have put a FIFO there, this does not wait for a writer.
+# Does not block if the path has been replaced by a FIFO.
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _SHORT = frozenset((errno.EMFILE, errno.ENFILE))
-# sync_file_range is only a hint here: where there is none, fsync does all of it. All else that it reports is a failure
-# to write, which fsync may not report again.
+# sync_file_range is only a hint: without it, fsync does the whole work. Any other error is a failed write, which fsync
+# may not report again.
 _NO_RANGE = frozenset((errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, errno.ESPIPE, errno.EPERM))
 _SYNC_FILE_RANGE_WRITE = 2
-
-
-# Where the file system has no nameless files, or a kernel before 3.11 takes the flag for O_DIRECTORY.
+# The file system has no unnamed files, or the kernel is older than 3.11 and takes the flag for O_DIRECTORY.
 _NO_NAMELESS = frozenset((errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL))
 
 
 class Commit:
-    """The files and directories changed since the last sync; one or many messages' worth.
+    """The files and directories that changed since the last sync, of one or many messages.
 
-    `syncs` counts how often it has waited for the disk, for however many files at once.
-    It holds their descriptors until the sync. So that it never has too many, or where the process may open no more, it
-    syncs the contents of files early; what fails then is reported by `sync`. One thread may make the steps
-    and another one call `sync`, but not both at a time.
+    `syncs` counts the waits for the disk; one wait may serve many files. A Commit holds descriptors until the sync. If
+    it holds too many, or the process can open no more, it syncs the contents of files early; `sync` then reports
+    the failure, if any. One thread may make the steps and another one call `sync`, but not at the same time.
     """
 
     __slots__ = ("_contents", "_directories", "_failure", "_files", "_lent", "_most", "syncs")
 
     def __init__(self) -> None:
-        # Descriptors of files that were written through them.
+        # Files by the descriptor that wrote them.
         self._files: dict[int, str] = {}
-        # Paths that changed before they were opened here.
+        # Files that were changed before they were opened here.
         self._contents: dict[str, int] = {}
-        # -1 is a directory that is to be opened again for its sync: descriptors were short.
+        # -1 is a directory that was closed for lack of descriptors, and is opened again for its sync.
         self._directories: dict[str, int] = {}
         self._lent: dict[int, str] = {}
         self._failure: OSError | None = None
@@ -74,7 +70,7 @@ class Commit:
         self.forget()
 
     def create(self, path: str, data: bytes, mode: int, mtime_ns: int | None = None) -> None:
-        """Make a new file of `data`; FileExistsError where it is there. mtime in nanoseconds."""
+        """Create a file that contains `data`. Raises FileExistsError if it exists. mtime is in nanoseconds."""
         self._name_changes(path)
         handle = self._open(path, _NEW, mode)
         try:
@@ -87,15 +83,15 @@ class Commit:
         self._hold(handle, path)
 
     def written(self, path: str, handle: int | None = None) -> None:
-        """Take note of a new file and its name; otherwise as `contents`."""
+        """Record a new file: its contents, as in `contents`, and its name."""
         self.contents(path, handle)
         self._name_changes(path)
 
     def contents(self, path: str, handle: int | None = None) -> None:
-        """Take note of a file whose contents changed, and take over the descriptor that wrote them: it is closed here.
+        """Record a file whose contents changed. The descriptor that wrote them passes to the Commit, which closes it.
 
-        Without one the path is opened here, which is good for directories and for what is not mail: an error of
-        writing that was reported to somebody before is not reported again.
+        Without a descriptor the path is opened here. That is enough for directories and for data that is not mail: a
+        write error that another descriptor has already seen is not reported.
         """
         if handle is not None:
             self._hold(handle, path)
@@ -104,34 +100,33 @@ class Commit:
             self._limit()
 
     def nameless(self, handle: int, directory: str) -> None:
-        """Take note of a nameless file that the caller wrote; it must stay open until the sync."""
+        """Record an unnamed file that the caller wrote and keeps open until the sync."""
         self._lent[handle] = directory
 
     def name(self, handle: int, path: str) -> None:
-        """Give a nameless file its name; FileExistsError where it is there."""
+        """Give an unnamed file its name. Raises FileExistsError if the name exists."""
         self._name_changes(path)
         name_file(handle, path)
 
     def removed(self, path: str) -> None:
-        """Take note of a name that the caller, or somebody before it, made or removed, or is about to."""
+        """Record a name that was, or is about to be, created or removed."""
         self._name_changes(path)
 
     def link(self, old: str, new: str) -> None:
-        """Give a file a second name; FileExistsError where it is there."""
+        """Give a file a second name. Raises FileExistsError if the name exists."""
         self._name_changes(new)
         os.link(old, new)
 
     def rename(self, old: str, new: str) -> None:
-        """Move a name; what `new` named before is gone."""
+        """Rename a file, replacing `new`."""
         self._name_changes(old)
         self._name_changes(new)
         os.rename(old, new)
 
     def unlink(self, path: str) -> bool:
-        """Remove a name; return False where it was not there.
+        """Remove a name; return False if it does not exist.
 
-        Its directory is synced in either case: a removal before a crash that nobody synced may
-        have been seen by us and still be undone by a second crash.
+        Its directory is synced in either case: an earlier removal that nobody synced can still be undone by a crash.
         """
         try:
             self._name_changes(path)
@@ -141,10 +136,10 @@ class Commit:
         return True
 
     def sync(self) -> None:
-        """Make everything since the last sync safe.
+        """Make all steps since the last sync durable.
 
-        After an error it raises that error for good, until `forget`: what a descriptor has reported once it does not
-        report again, so a second try would find nothing wrong. The steps have to be made anew, in a new Commit.
+        After an error every call raises that error until `forget`: a descriptor reports a failed write only once, so
+        a second fsync would wrongly succeed. The caller has to repeat the steps in a new Commit.
         """
         if self._failure is None:
             try:
@@ -152,7 +147,7 @@ class Commit:
             except OSError as error:
                 self._failure = error
             except BaseException:
-                # What an fsync had to report may be lost with it.
+                # The result of an fsync may be lost with the exception.
                 self._failure = OSError(errno.EINTR, os.strerror(errno.EINTR))
                 self._close()
                 raise
@@ -162,7 +157,7 @@ class Commit:
             raise OSError(failure.errno, failure.strerror, failure.filename) from failure
 
     def forget(self) -> None:
-        """Forget all steps, and an earlier failure: the caller has given up what it did."""
+        """Forget all steps and an earlier failure: the caller has given up its steps."""
         self._close()
         self._failure = None
 
@@ -184,7 +179,7 @@ class Commit:
         try:
             self._directories[directory] = self._open(directory, _DIRECTORY)
         except OSError as error:
-            # What cannot be done is to change that name.
+            # The operation that fails is the change of that name.
             raise OSError(error.errno, error.strerror, path) from error
 
     def _hold(self, handle: int, path: str) -> None:
@@ -192,7 +187,7 @@ class Commit:
         self._limit()
 
     def _limit(self) -> None:
-        """Sync early where there are too many descriptors."""
+        """Sync early if too many descriptors are held."""
         held = len(self._files) + len(self._contents)
         if held < 16:
             return
@@ -207,7 +202,7 @@ class Commit:
             if self._failure is None:
                 self._sync(files, {})
         except OSError as error:
-            # It is not about the file that is being made now: `sync` says it.
+            # The error may belong to an earlier file, so `sync` reports it.
             self._failure = error
         except BaseException:
             self._failure = OSError(errno.EINTR, os.strerror(errno.EINTR))
@@ -238,7 +233,7 @@ class Commit:
         _close_all(files)
 
     def _close_directories(self) -> None:
-        """Close them; which they are is still known."""
+        """Close the directories, but remember their paths."""
         handles = list(self._directories.values())
         self._directories.update(dict.fromkeys(self._directories, -1))
         _close_all(handles)
@@ -256,13 +251,13 @@ def _close_all(handles: list[int]) -> None:
             try:
                 os.close(handle)
             except OSError:
-                pass  # What close reports fsync has reported before.
+                pass  # fsync has reported it already.
 
 
 def sync_handles(files: "Sequence[tuple[int, str]]", directories: "Sequence[tuple[int, str]]" = ()) -> None:
-    """fsync open files and directories, many at once; the paths are for the error. Raises OSError, the first there is.
+    """fsync open files and directories, several at once; the paths are for errors. Raises the first OSError.
 
-    Whoever calls it closes nothing before it has returned.
+    The caller must keep the descriptors open until this returns.
     """
     if len(files) >= START_EARLY:
         _start_writing(files)
@@ -282,7 +277,7 @@ def _sync_handle(handle: int, path: str) -> None:
 
 
 def _start_writing(files: "Sequence[tuple[int, str]]") -> None:
-    """Have the system begin to write the contents of files. Raises OSError."""
+    """Start writing the contents of files to disk, without waiting. Raises OSError."""
     # Imported here because it costs 5 ms and only groups need it.
     try:
         import ctypes
@@ -292,7 +287,7 @@ def _start_writing(files: "Sequence[tuple[int, str]]") -> None:
         return
     start.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
     for handle, path in files:
-        # From the start to the end, whatever that is.
+        # A length of 0 means up to the end of the file.
         if start(handle, 0, 0, _SYNC_FILE_RANGE_WRITE) != 0:
             error = ctypes.get_errno()
             if error in _NO_RANGE:
@@ -327,7 +322,7 @@ def _sync_parallel(work: list[tuple[int, str]]) -> None:
             try:
                 thread.start()
             except RuntimeError:
-                break  # No more threads, or no memory for one: those that there are do it.
+                break  # No more threads can be started: the existing ones do the work.
             threads.append(thread)
         sync_some()
     finally:
@@ -346,9 +341,9 @@ def write_all(handle: int, data: bytes) -> None:
 
 
 def open_nameless(directory: str, mode: int) -> int | None:
-    """Return a new file that has no name yet (O_TMPFILE), to be written; None where that cannot be.
+    """Return a descriptor of a new file without a name (O_TMPFILE), None if the file system does not support it.
 
-    It goes when it is closed, or its process dies. Raises OSError where `directory` cannot take a file.
+    Unless it gets a name, the file vanishes when it is closed. Raises OSError if `directory` cannot take a file.
     """
     try:
         return os.open(directory, os.O_WRONLY | os.O_TMPFILE | os.O_CLOEXEC, mode)
@@ -359,9 +354,9 @@ def open_nameless(directory: str, mode: int) -> int | None:
 
 
 def name_file(handle: int, path: str) -> None:
-    """Give a nameless file its name (the way of open(2), for which /proc must be there). Raises OSError."""
-    # With a directory descriptor it is linkat(2), which follows the link in /proc; the path being absolute, which
-    # descriptor that is does not count.
+    """Give an unnamed file a name, as open(2) describes; /proc must be mounted. Raises OSError."""
+    # src_dir_fd makes os.link call linkat(2), which can follow the link in /proc. The path is absolute, so that the
+    # value of the descriptor does not matter.
     os.link(f"/proc/self/fd/{handle}", path, src_dir_fd=handle, follow_symlinks=True)
 
 
@@ -375,12 +370,12 @@ def sync_path(path: str) -> None:
 
 
 def sync_filesystem(handle: int) -> None:
-    """Make everything safe that was done to the file system of an open file: syncfs(2). Raises OSError.
+    """Sync the whole file system of an open file: syncfs(2). Raises OSError.
 
-    It waits for everybody's data, and reports everybody's failures since that file was opened. It is for what no
-    descriptor can be had of.
+    It waits for the data of all users, and reports their failures since the file was opened. Use it only for
+    directories and files that cannot be opened.
     """
-    # Imported here because it costs 5 ms and an injector that may write to the queue itself does not need it.
+    # Imported here because it takes 5 ms, and an injector that may write to the queue does not need it.
     import ctypes
 
     if ctypes.CDLL(None, use_errno=True).syncfs(handle) != 0:
@@ -389,18 +384,18 @@ def sync_filesystem(handle: int) -> None:
 
 
 def read_file(path: str, most: int = 128 * 1024 * 1024) -> bytes:
-    """Return a file's bytes. Raises OSError, EFBIG for a file of more than `most` bytes."""
+    """Return the contents of a file. Raises OSError, with EFBIG if the file has more than `most` bytes."""
     return read_dated(path, most)[0]
 
 
 def read_dated(path: str, most: int = 128 * 1024 * 1024) -> tuple[bytes, int]:
-    """Return a file's bytes, and its mtime in nanoseconds since the epoch. Raises as read_file does."""
+    """Return the contents of a file, and its mtime in nanoseconds since the epoch. Raises as read_file does."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         mtime = os.fstat(handle).st_mtime_ns
         parts = [os.read(handle, 65536)]
         length = len(parts[0])
-        # A first piece that is not full is the whole of a regular file; that spares most files a read.
+        # A short first read is the whole of a regular file; that saves most files a second read.
         while length >= 65536 and parts[-1] and length <= most:
             parts.append(os.read(handle, 1 << 20))
             length += len(parts[-1])

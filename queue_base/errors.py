@@ -1,27 +1,49 @@
 """Failures, and the exit codes that `main` turns them into: 100 permanent or usage, 111 temporary.
 
-A failure's text reads `unable to VERB OBJECT: REASON; what happens next`, in one line. Anything that
-is not a Failure is a bug: it keeps its traceback.
+queue-enqueue, and what acts as queue-enqueue, uses qmail-queue's own exit codes (qmail-queue(8)) instead: QueueTrouble
+carries one, and `explain` chooses one for any exception.
+
+The text of a failure reads `unable to VERB OBJECT: REASON; what happens next`, in one line. An exception that is not
+a Failure is a bug, and keeps its traceback.
 """
 
 import os
+import sys
+
+from queue_wire.format_error import AddressTooLong, FormatError
 
 PERMANENT = 100
 TEMPORARY = 111
+# qmail-queue(8): 11 to 40 are permanent, all others temporary. 31 is not used: no message is refused for its content.
+TOO_LONG = 11
+NO_MEMORY = 51
+TIMEOUT = 52
+WRITE = 53
+READ = 54
+CONFIG = 55
+HOME_TROUBLE = 61
+QUEUE_TROUBLE = 62
+PID_TROUBLE = 63
+MESS_TROUBLE = 64
+INTD_TROUBLE = 65
+TODO_TROUBLE = 66
+REFUSED = 71
+BUG = 81
+BAD_ENVELOPE = 91
 
 
 class Failure(Exception):
-    """Something that a program cannot go on from; `exit_code` is what `main` returns for it."""
+    """A failure that ends the program, or the operation. `main` returns `exit_code`."""
 
     exit_code = TEMPORARY
 
 
 class Temporary(Failure):
-    """Trouble that may pass: a full disk, a file that may not be read now."""
+    """A failure that may go away: a full disk, a file that cannot be read now."""
 
 
 class Permanent(Failure):
-    """Trouble that stays until a person changes something."""
+    """A failure that remains until a person changes something."""
 
     exit_code = PERMANENT
 
@@ -30,17 +52,44 @@ class Usage(Permanent):
     """The command line is wrong."""
 
 
+class QueueTrouble(Failure):
+    """A message could not be put in the queue; `code` is qmail-queue's exit code for it."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+        self.exit_code = PERMANENT if 11 <= code <= 40 else TEMPORARY
+
+
 def reason(error: OSError) -> str:
-    """Return why a system call failed, as strerror says it, in lower case."""
+    """Return the text of strerror for a failed system call, in lower case."""
     if error.errno is None:
         return str(error)
     return os.strerror(error.errno).lower()
 
 
 def complain(program: str, text: str) -> None:
-    """Write one line on stderr, `program: text`; a text that would be several lines becomes one."""
+    """Write one line on stderr, `program: text`. Newlines in the text become slashes."""
     line = f"{program}: {text}".replace("\n", "/")
     try:
         os.write(2, line.encode("utf-8", "backslashreplace") + b"\n")
     except OSError:
-        pass  # Nobody reads our stderr; the exit code still tells.
+        pass  # stderr is closed; the exit code still reports the failure.
+
+
+def explain(program: str, error: BaseException) -> int:
+    """Write one line on stderr that says why a message was not queued; return qmail-queue's exit code for it."""
+    if isinstance(error, Failure):
+        code, text = (error.code if isinstance(error, QueueTrouble) else CONFIG), str(error)
+    elif isinstance(error, FormatError):
+        code = TOO_LONG if isinstance(error, AddressTooLong) else BAD_ENVELOPE
+        text = f"unable to use the envelope: {error}; nothing was queued"
+    elif isinstance(error, MemoryError):
+        code, text = NO_MEMORY, "unable to take the message: out of memory; nothing was queued"
+    elif isinstance(error, KeyboardInterrupt):
+        code, text = READ, "unable to take the message: interrupted"
+    else:
+        sys.excepthook(type(error), error, error.__traceback__)
+        code, text = BUG, "unable to take the message: this is a bug; please report it with the lines above"
+    complain(program, f"fatal: {text}")
+    return code

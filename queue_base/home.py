@@ -1,6 +1,6 @@
-"""The home: where control/, queue/, alias/ and users/ are. `--home`, else QUEUE_HOME, else /var/queue.
+"""The home: the directory of control/, queue/, alias/ and users/. `--home`, else QUEUE_HOME, else /var/queue.
 
-Here too is the other option that every program has: --help.
+This module also parses the two options that every program has: --home and --help.
 """
 
 import os
@@ -11,7 +11,7 @@ DEFAULT_HOME = "/var/queue"
 
 
 class Home:
-    """Paths of one home, as str: path, control, queue, alias, users."""
+    """The paths of one home, as str."""
 
     __slots__ = ("alias", "control", "path", "queue", "users")
 
@@ -24,8 +24,9 @@ class Home:
 
 
 def trusted_variable(name: str) -> str | None:
-    """Return a variable that chooses what is read or run, as secure_getenv(3) does: None where a set-uid or set-gid
-    program runs us, since its environment is that of whoever called it. An empty one is None too.
+    """Return an environment variable that chooses what is read or run, None if it is empty or not to be trusted.
+
+    As secure_getenv(3), it trusts none if the process is set-uid or set-gid: the environment is the caller's then.
     """
     if os.getuid() != os.geteuid() or os.getgid() != os.getegid():
         return None
@@ -33,13 +34,13 @@ def trusted_variable(name: str) -> str | None:
 
 
 def find_home(option: str | None = None) -> Home:
-    """Return the home that `--home` (or None), QUEUE_HOME or the default names; made absolute."""
+    """Return the home that `--home`, QUEUE_HOME or the default names, as an absolute path."""
     path = option or trusted_variable("QUEUE_HOME") or DEFAULT_HOME
     return Home(os.path.abspath(path))
 
 
 def take_home(arguments: list[str]) -> tuple[Home, list[str]]:
-    """Return the home and the arguments without a leading `--home HOME` or `--home=HOME`. Raises Usage."""
+    """Return the home, and the arguments without a leading `--home HOME` or `--home=HOME`. Raises Usage."""
     if arguments[:1] == ["--home"]:
         if len(arguments) < 2 or not arguments[1]:
             raise Usage("--home needs a directory")
@@ -52,14 +53,14 @@ def take_home(arguments: list[str]) -> tuple[Home, list[str]]:
 
 
 def take_help(arguments: list[str], text: str, short: bool = True) -> bool:
-    """Print a program's help on stdout if that is asked for, also as -h where `short`; return whether it was.
+    """Print the help text on stdout if --help, or -h if `short`, is the only argument; return whether it was.
 
-    `arguments` are what `take_home` has left. Raises Temporary.
+    `arguments` are those that `take_home` returned. Raises Temporary.
     """
     if arguments != ["--help"] and not (short and arguments == ["-h"]):
         return False
     try:
-        # Not through sys.stdout: the injectors end without flushing it.
+        # Not sys.stdout, because the injectors exit without flushing it.
         os.write(1, text.encode("ascii"))
     except OSError as error:
         raise Temporary(f"unable to write standard output: {reason(error)}") from error
@@ -67,7 +68,7 @@ def take_help(arguments: list[str], text: str, short: bool = True) -> bool:
 
 
 def take_daemon_home(argv: list[str], usage: str, text: str) -> Home | None:
-    """Return the home of a daemon that queue-start starts; None where its help `text` was asked for and printed.
+    """Return the home of a daemon that queue-start starts, None if its help `text` was printed.
 
     Raises Usage for any other argument.
     """

@@ -1,11 +1,12 @@
-"""When injectors must wait, or may take nothing: the disk is short, or todo/ waits longer than it should.
+"""In-flow control: when an injector must wait, or may take no message.
 
-Space: control/queueminfree bytes, and LEAST_INODES inodes, are left for those who make room: classification, bounces,
-the log. Every injector asks `find_shortage` before it takes a message, and while it copies a large one.
+Disk space: control/queueminfree bytes and LEAST_INODES inodes are reserved for classification, bounces and the log. An
+injector checks this before it takes a message, and while it copies a large one (`Intake`).
 
-Marks: queue-todo asks injectors to wait (lock/slow), or to refuse (lock/refuse), by a file whose mtime is some seconds
-ahead; it moves it on for as long as that lasts. A mark ends by itself, so queue-todo may die at any moment, and mail
-is taken while the daemons are down. Who may not look into lock/ sees no mark.
+Marks: queue-todo asks injectors to wait with lock/slow, and to refuse mail with lock/refuse. A mark is a file whose
+mtime lies a few seconds in the future, and queue-todo renews it as long as needed. It expires by itself, so that
+queue-todo may die at any moment, and mail is accepted while the daemons are down. An injector that may not search lock/
+sees no mark.
 """
 
 import os
@@ -13,7 +14,7 @@ import time
 
 from queue_base.control import read_size
 from queue_base.durable import write_all
-from queue_base.errors import Temporary
+from queue_base.errors import CONFIG, REFUSED, WRITE, QueueTrouble, Temporary
 from queue_base.home import Home
 from queue_base.layout import FILE_MODE
 
@@ -21,14 +22,17 @@ from queue_base.layout import FILE_MODE
 LEAST_FREE = 16 << 20
 # A message takes up to six files; Exim wants 100.
 LEAST_INODES = 1000
-# How far ahead a mark is set, in seconds. One that is further ahead is of a clock that was wrong, and does not count.
+# Postfix's in_flow_delay. Each injector waits between half of it and all of it, so that they do not stay in step.
+SLOW_SECONDS = 1.0
+LATER = "try again later"
+# How far in the future a mark is set, in seconds. A mark further ahead was set by a wrong clock, and is ignored.
 MARK_SECONDS = 10.0
 
 
 def read_least(home: Home) -> int:
-    """Return how many bytes must be left free; 0 asks for nothing. Raises Temporary, naming the file.
+    """Return the number of bytes to keep free, 0 for no check. Raises Temporary, naming the file.
 
-    Who may not read control/ goes by the default: it is the queue's own programs that the file is for.
+    A user who may not read control/ gets the default: the file is meant for the queue's own programs.
     """
     try:
         return read_size(home, "queueminfree", LEAST_FREE)
@@ -39,17 +43,17 @@ def read_least(home: Home) -> int:
 
 
 def find_shortage(place: str | int, path: str, least: int, coming: int = 0) -> str | None:
-    """Return what the file system of `place`, a path or a descriptor, is short of; None where it has enough.
+    """Return what the file system of `place`, a path or descriptor, is short of, None if it has enough.
 
-    `path` is how the text names it; `coming` are bytes that are about to be written there. A file system that
-    cannot be asked, or counts no inodes, is not short.
+    `path` names it in the text; `coming` is the number of bytes about to be written. A file system that does not
+    answer, or does not count inodes, is not short.
     """
     if not least:
         return None
     try:
         found = os.statvfs(place)
     except OSError:
-        return None  # What is wrong with it is said where it is used.
+        return None  # The operation that uses it will report the failure.
     free = found.f_bavail * found.f_frsize
     if free - coming < least:
         message = f" besides the {coming} of the message" if coming else ""
@@ -60,7 +64,7 @@ def find_shortage(place: str | int, path: str, least: int, coming: int = 0) -> s
 
 
 class Mark:
-    """lock/slow or lock/refuse."""
+    """lock/slow or lock/refuse, a request of queue-todo to injectors."""
 
     __slots__ = ("path",)
 
@@ -68,7 +72,7 @@ class Mark:
         self.path = f"{home.queue}/lock/{name}"
 
     def holds(self) -> bool:
-        """Return whether the mark counts now; one system call."""
+        """Return whether the mark is set now; one system call."""
         try:
             ahead = os.stat(self.path).st_mtime - time.time()
         except OSError:
@@ -76,7 +80,7 @@ class Mark:
         return 0 < ahead <= MARK_SECONDS
 
     def set(self, text: str) -> None:
-        """Let the mark count for MARK_SECONDS; `text` is for people who look into a new one. Raises OSError."""
+        """Set the mark for MARK_SECONDS. A new file contains `text`, for people who read it. Raises OSError."""
         until = time.time_ns() + int(MARK_SECONDS * 10**9)
         try:
             os.utime(self.path, ns=(until, until))
@@ -89,7 +93,7 @@ class Mark:
                 os.close(handle)
 
     def clear(self) -> None:
-        """Remove the mark, whoever made it. Raises OSError."""
+        """Remove the mark. Raises OSError."""
         try:
             os.unlink(self.path)
         except FileNotFoundError:
@@ -102,5 +106,66 @@ def slow_mark(home: Home) -> Mark:
 
 
 def refuse_mark(home: Home) -> Mark:
-    """Return the mark that asks them to take nothing; while it is set, the other one is too."""
+    """Return the mark that asks injectors to take no mail; while it is set, the other one is set too."""
     return Mark(home, "refuse")
+
+
+class Intake:
+    """The checks of one injector; `path` is a directory on the file system that takes the messages.
+
+    The common case costs a read of control/queueminfree, a statvfs and a stat.
+    """
+
+    __slots__ = ("_home", "_least", "_refuse", "_slow", "path")
+
+    def __init__(self, home: Home, path: str) -> None:
+        self._home = home
+        self._least: int | None = None
+        self._refuse = refuse_mark(home)
+        self._slow = slow_mark(home)
+        self.path = path
+
+    def admit(self) -> None:
+        """Wait a moment if queue-todo asks for it. To be called before each group of drafts that share a commit.
+
+        Raises QueueTrouble if queue-todo asks to take no mail.
+        """
+        self._least = None
+        if not self._slow.holds():
+            return
+        if self._refuse.holds():
+            raise QueueTrouble(REFUSED, f"unable to queue message: todo/ of {self._home.queue} is behind; {LATER}")
+        time.sleep(SLOW_SECONDS * (0.5 + os.urandom(1)[0] / 512))
+
+    def check(self, place: str | int | None = None, coming: int = 0) -> None:
+        """Raise QueueTrouble if the disk is short, or would be with `coming` more bytes.
+
+        `place` is a path or descriptor on the file system, by default `path`.
+        """
+        if self._least is None:
+            try:
+                self._least = read_least(self._home)
+            except Temporary as error:
+                raise QueueTrouble(CONFIG, f"unable to queue message: {error}; {LATER}") from error
+        shortage = find_shortage(self.path if place is None else place, self.path, self._least, coming)
+        if shortage:
+            raise QueueTrouble(WRITE, f"unable to queue message: the disk is almost full: {shortage}; {LATER}")
+
+    def closed(self) -> str | None:
+        """Return why no mail can be taken: the disk is short, or its limit unknown. None otherwise. Never waits."""
+        self._least = None
+        try:
+            self._least = read_least(self._home)
+        except Temporary as error:
+            return str(error)
+        return find_shortage(self.path, self.path, self._least)
+
+    @property
+    def slow(self) -> bool:
+        """Whether queue-todo asks to wait."""
+        return self._slow.holds()
+
+    @property
+    def refused(self) -> bool:
+        """Whether queue-todo asks to take no mail."""
+        return self._refuse.holds()

@@ -1,7 +1,10 @@
-"""Where a message's files are: split read from the disk, todo/ and intd/ flat or hashed (DESIGN: home).
+"""The files of a message on disk: their paths, which of them exist, and the state that this makes.
 
-`open_layout` looks at a queue directory once; the Layout it returns turns ids into paths. It raises
-Temporary for a queue that cannot be read, and Permanent for one whose directories do not fit together.
+`open_layout` looks at a queue directory once: split is the number of directories in mess/, and todo/ and intd/ may be
+flat or hashed. The Layout turns ids into paths. It raises Temporary for a queue that cannot be read, and Permanent for
+a queue whose directories do not fit together.
+
+    S1  nothing    S2  mess    S3  mess, intd    S4  mess, todo: queued    S5  mess, info: classified
 """
 
 import os
@@ -10,13 +13,13 @@ import stat
 from queue_base.errors import Permanent, Temporary, reason
 
 HASHED = ("mess", "info", "local", "remote")
-# Modes as they are made: mess/ may be read by the group, so that queue-remote can; nothing else may.
+# Modes of new files. The group may read mess/, for queue-remote, and nothing else.
 MESS_MODE = 0o640
 FILE_MODE = 0o600
 
 
 class Layout:
-    """Paths of one queue's files, as str; `split` is the number of buckets."""
+    """The paths of one queue, as str; `split` is the number of directories in mess/."""
 
     __slots__ = ("flat_intd", "flat_todo", "queue", "split")
 
@@ -43,7 +46,7 @@ class Layout:
         return f"{self.queue}/bounce/{message}"
 
     def directories(self, kind: str) -> list[str]:
-        """Return the directories that hold files of a kind: its buckets, or itself where it is flat."""
+        """Return the directories that hold files of a kind: the numbered ones, or one if it is flat."""
         flat = {"todo": self.flat_todo, "intd": self.flat_intd, "bounce": True}.get(kind, False)
         top = f"{self.queue}/{kind}"
         return [top] if flat else [f"{top}/{number}" for number in range(self.split)]
@@ -60,7 +63,7 @@ def open_layout(queue: str) -> Layout:
 
 
 def count_buckets(queue: str, kind: str) -> int:
-    """Return the number of numbered directories in queue/kind. Raises Temporary, and Permanent where one is missing."""
+    """Return the number of numbered directories in queue/kind. Raises Temporary, and Permanent if one is missing."""
     try:
         with os.scandir(f"{queue}/{kind}") as entries:
             names = {entry.name for entry in entries if entry.name.isdigit() and entry.is_dir(follow_symlinks=False)}
@@ -81,7 +84,7 @@ def _check_buckets(queue: str, kind: str, split: int) -> None:
 
 
 def is_directory(path: str) -> bool:
-    """Return whether a path is a directory. Raises Temporary where that cannot be found out: it is no answer."""
+    """Return whether a path is a directory. Raises Temporary if stat fails, except with ENOENT or ENOTDIR."""
     try:
         return stat.S_ISDIR(os.stat(path).st_mode)
     except (FileNotFoundError, NotADirectoryError):
@@ -92,10 +95,60 @@ def is_directory(path: str) -> bool:
 
 def _is_flat(queue: str, kind: str, split: int) -> bool:
     top = f"{queue}/{kind}"
-    # A flat directory may hold very many files, so it is not listed: only a hashed one has directories in it.
+    # Not listed, because a flat directory may hold very many files. Only a hashed one contains directories.
     if any(is_directory(f"{top}/{number}") for number in (0, split - 1)):
         _check_buckets(queue, kind, split)
         return False
     if not is_directory(top):
         raise Permanent(f"unable to use {top}: it is not a directory that is there; queuectl init makes a queue")
     return True
+
+
+def is_there(path: str) -> bool:
+    """Return whether a name exists. Raises OSError for any error but ENOENT.
+
+    os.path.exists takes every error for absence: with a directory that may not be searched or a disk that cannot be
+    read, mail would look as if it did not exist.
+    """
+    try:
+        os.lstat(path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+class Presence:
+    """Which files of a message exist."""
+
+    __slots__ = ("bounce", "info", "intd", "local", "mess", "remote", "todo")
+
+    def __init__(self, layout: Layout, message: int) -> None:
+        """Look at the disk. Raises OSError if that fails for a file."""
+        self.mess = is_there(layout.mess(message))
+        self.intd = is_there(layout.intd(message))
+        self.todo = is_there(layout.todo(message))
+        self.info = is_there(layout.hashed("info", message))
+        self.local = is_there(layout.hashed("local", message))
+        self.remote = is_there(layout.hashed("remote", message))
+        self.bounce = is_there(layout.bounce(message))
+
+    def state(self) -> int | None:
+        """Return the state, 1 to 5, or None for a combination that no crash of the suite can leave."""
+        rest = self.local or self.remote
+        if not self.mess:
+            anything = self.intd or self.todo or self.info or rest or self.bounce
+            return None if anything else 1
+        if self.todo:
+            return None if self.bounce else 4
+        if self.info:
+            return None if self.intd else 5
+        if rest or self.bounce:
+            return None
+        return 3 if self.intd else 2
+
+
+def files_beside_mess(layout: Layout, message: int) -> list[str]:
+    """Return the paths of all files that a message may have, except mess/B/I."""
+    kinds = ("info", "local", "remote", "hold", "corrupt")
+    hashed = [layout.hashed(kind, message) for kind in kinds]
+    return [layout.todo(message), layout.intd(message), *hashed, layout.bounce(message)]

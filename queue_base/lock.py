@@ -1,26 +1,26 @@
-"""lock/sendmutex: whoever holds its flock is the one that changes classified messages."""
+"""lock/sendmutex: only the process that holds its flock may change classified messages."""
 
 import errno
 import fcntl
 import os
 import stat
 
-from queue_base.beneath import Unfit, open_below
 from queue_base.errors import Permanent, Temporary, reason
 from queue_base.home import Home
+from queue_base.safe_open import UnsafePath, open_below
 
 _NAME = "lock/sendmutex"
 
 
 def take_sendmutex(home: Home) -> int:
-    """Return a descriptor that holds the lock until it is closed everywhere.
+    """Return a descriptor that holds the lock until all copies of it are closed.
 
-    Raises Temporary at once if it is taken, Permanent where something else is in its place.
+    Raises Temporary at once if the lock is held, Permanent if the path is not a regular file of the queue.
     """
     path = f"{home.queue}/{_NAME}"
     try:
         handle = _open(home)
-    except Unfit as error:
+    except UnsafePath as error:
         raise Permanent(f"unable to open {path}: {error}; put a file of the queue's owner in its place") from error
     except OSError as error:
         raise Temporary(f"unable to open {path}: {reason(error)}") from error
@@ -35,26 +35,26 @@ def take_sendmutex(home: Home) -> int:
 
 
 def _open(home: Home) -> int:
-    """Return the file, open for writing, made where it is missing. Raises OSError, Unfit.
+    """Return the file, open for writing; create it if it is missing. Raises OSError, UnsafePath.
 
-    Root opens it before it is the owner of the queue, and that owner may put anything in its place.
+    Root opens it before it changes to the queue's owner, who may have replaced it by anything.
     """
     try:
         handle = open_below(home.queue, _NAME, os.O_WRONLY)
     except FileNotFoundError:
         handle = open_below(home.queue, _NAME, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         if os.geteuid() == 0:
-            # The owner takes the lock too, where root is not needed for it.
+            # The owner takes the lock as well.
             owner = os.stat(home.queue)
             os.fchown(handle, owner.st_uid, owner.st_gid)
         return handle
     except OSError as error:
-        # A FIFO that nobody reads, or a socket.
+        # A FIFO without a reader, or a socket.
         if error.errno == errno.ENXIO:
-            raise Unfit("not a regular file") from error
+            raise UnsafePath("not a regular file") from error
         raise
     found = os.fstat(handle)
-    # A second name may be that of anybody's file, whom the lock would hinder; a backup's copies by link are ours.
+    # A second name may belong to another user's file. A backup by hard links has the owner's uid, and is allowed.
     owners = (os.geteuid(), os.stat(home.queue).st_uid)
     if not stat.S_ISREG(found.st_mode):
         why = "not a regular file"
@@ -63,4 +63,4 @@ def _open(home: Home) -> int:
     else:
         return handle
     os.close(handle)
-    raise Unfit(why)
+    raise UnsafePath(why)

@@ -1,17 +1,14 @@
-"""Marks on messages, hold/B/I and corrupt/B/I, and what else an administrator changes on the disk.
+"""Marks on messages, hold/B/I and corrupt/B/I, and the other changes that an administrator makes to messages.
 
-A mark holds a reason, one line. Two reasons in hold/ are orders, and queue-send carries them out as soon as
-nothing of the message is in flight, after a crash as well: DELETED and RETURNED. Whoever calls these functions is
-the one that may change classified messages (lock/sendmutex). They raise OSError; nothing is safe before the
-Commit's sync.
+A mark contains a reason, one line. Two reasons in hold/ are orders, DELETED and RETURNED: queue-send carries them out
+as soon as nothing of the message is in flight, also after a crash. The caller must be allowed to change classified
+messages (lock/sendmutex). The functions raise OSError; nothing is durable before the sync of the Commit.
 """
 
 import os
 
 from queue_base.durable import Commit, read_file
-from queue_base.layout import FILE_MODE, Layout
-from queue_base.leftovers import leftover_birth
-from queue_base.states import is_there
+from queue_base.layout import FILE_MODE, Layout, files_beside_mess, is_there
 
 DELETED = b"deleted by the administrator; it ends when nothing of it is in flight"
 RETURNED = b"returned by the administrator; it bounces when nothing of it is in flight"
@@ -22,14 +19,14 @@ _CONTROLS = bytes(32 if byte < 32 or byte == 127 else byte for byte in range(256
 
 
 def clean_reason(reason: bytes) -> bytes:
-    """Return a reason as a mark holds it: control characters become spaces, and there is an end to it."""
+    """Return a reason as a mark contains it: control characters become spaces, and it is cut at REASON_MOST bytes."""
     return reason.translate(_CONTROLS)[:REASON_MOST].strip()
 
 
 def birth_of(layout: Layout, message: int) -> int | None:
-    """Return a message's birth in microseconds, None where there is no such message.
+    """Return a message's birth in microseconds, None if the message does not exist.
 
-    What is left of one that has lost its text has a birth, too, so that it can be named and deleted.
+    A message whose mess/ file is lost has a birth too, so that its other files can be named and deleted.
     """
     classified = not is_there(layout.todo(message))
     for path in [layout.hashed("info", message)] if classified else [layout.mess(message)]:
@@ -40,13 +37,27 @@ def birth_of(layout: Layout, message: int) -> int | None:
     return leftover_birth(layout, message)
 
 
+def leftover_birth(layout: Layout, message: int) -> int | None:
+    """Return the mtime of one of the files of a message that has lost mess/B/I, in microseconds.
+
+    Returns None if no file is left, or mess/B/I exists. Raises OSError.
+    """
+    for path in (layout.mess(message), *files_beside_mess(layout, message)):
+        try:
+            found = os.lstat(path)
+        except FileNotFoundError:
+            continue
+        return None if path == layout.mess(message) else found.st_mtime_ns // 1000
+    return None
+
+
 def is_marked(layout: Layout, kind: str, message: int) -> bool:
     """Return whether a message has a mark in hold/ or corrupt/."""
     return is_there(layout.hashed(kind, message))
 
 
 def read_mark(layout: Layout, message: int) -> bytes | None:
-    """Return the reason in hold/B/I, None where there is no mark."""
+    """Return the reason in hold/B/I, None if there is no mark."""
     try:
         return read_file(layout.hashed("hold", message), 65536).split(b"\n", 1)[0]
     except FileNotFoundError:
@@ -54,7 +65,7 @@ def read_mark(layout: Layout, message: int) -> bytes | None:
 
 
 def mark(layout: Layout, message: int, reason: bytes, commit: Commit) -> None:
-    """Put a mark in hold/, in the place of one that is there."""
+    """Put a mark in hold/, replacing an earlier one."""
     passing = f"{layout.queue}/pid/mark.{message}"
     commit.unlink(passing)
     commit.create(passing, clean_reason(reason) + b"\n", FILE_MODE)
@@ -69,7 +80,7 @@ def unmark(layout: Layout, message: int, commit: Commit) -> None:
 
 
 def make_due(layout: Layout, message: int, now: int, commit: Commit) -> None:
-    """Make the next attempts now, in whole seconds since the epoch."""
+    """Set the time of the next attempts to `now`, in whole seconds since the epoch."""
     for kind in ("local", "remote"):
         try:
             _set_time(layout.hashed(kind, message), now * 1_000_000_000, commit)
@@ -78,7 +89,7 @@ def make_due(layout: Layout, message: int, now: int, commit: Commit) -> None:
 
 
 def give_birth(layout: Layout, message: int, birth: int, commit: Commit) -> None:
-    """Make a classified message one that was born at `birth`, in microseconds since the epoch, and is due."""
+    """Set a classified message's birth, in microseconds since the epoch, and make it due."""
     _set_time(layout.hashed("info", message), birth * 1000, commit)
     make_due(layout, message, birth // 1_000_000, commit)
 
@@ -94,5 +105,5 @@ def _set_time(path: str, nanoseconds: int, commit: Commit) -> None:
 
 
 def leave_todo(layout: Layout, message: int, commit: Commit) -> None:
-    """Take a message out of todo/, so that it is never classified. It is S2 or S3 then."""
+    """Remove a message from todo/, so that it is never classified. It is in S2 or S3 then."""
     commit.unlink(layout.todo(message))

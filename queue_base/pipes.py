@@ -1,4 +1,4 @@
-"""Pipe ends that never block: reads of what is there, writes with a buffer for what does not fit."""
+"""Non-blocking pipe ends: reads return what is available, writes buffer what the pipe does not take."""
 
 import os
 
@@ -21,22 +21,22 @@ class OutPipe:
         os.set_blocking(descriptor, False)
 
     def put(self, data: bytes) -> None:
-        """Add to what is to be written."""
+        """Add data to the buffer."""
         self._parts.append(data)
         self._held += len(data)
 
     @property
     def held(self) -> int:
-        """Bytes not yet written."""
+        """The number of bytes that are not written yet."""
         return self._held
 
     def flush(self) -> None:
-        """Write what the pipe takes. Raises PeerLost."""
+        """Write as much as the pipe takes. Raises PeerLost."""
         while self._held:
             if self._at == len(self._rest):
                 self._rest, self._at, self._parts = b"".join(self._parts), 0, []
             try:
-                # A slice no larger than a pipe: what is held behind a slow peer is not copied at each write.
+                # A slice no larger than a pipe, so that a large buffer is not copied at each write.
                 done = os.write(self.descriptor, self._rest[self._at : self._at + _CHUNK])
             except BlockingIOError:
                 return
@@ -46,13 +46,13 @@ class OutPipe:
             self._held -= done
 
     def finish(self) -> None:
-        """Write everything, waiting as long as it takes. Raises PeerLost."""
+        """Write everything; block as long as it takes. Raises PeerLost."""
         os.set_blocking(self.descriptor, True)
         self.flush()
 
 
 def read_available(descriptor: int, most: int = _CHUNK) -> bytes | None:
-    """Return what can be read now, None where nothing can yet. Raises PeerLost at the end."""
+    """Return the data that can be read now, None if there is none yet. Raises PeerLost at end of file."""
     try:
         data = os.read(descriptor, most)
     except BlockingIOError:

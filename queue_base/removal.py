@@ -1,31 +1,30 @@
-"""Removes finished messages, a group at a time, in the order that a crash cannot turn against anybody.
+"""Removes finished messages, a group at a time, in an order that is safe against a crash.
 
-    1. intd, local, remote, bounce; a second name, pid/finished.I     sync     now info is the last that names it
-    2. info, and the marks in hold and corrupt                        sync     now nobody will try it again
-    3. mess, then the second name                                              now its number may be used again
+    1. intd, local, remote, bounce; create a second name, pid/finished.I    sync     info is now the last of its files
+    2. info, and the marks in hold and corrupt                              sync     nobody tries the message again
+    3. mess, then the second name                                                    its number may be used again
 
-Had mess/ gone before the others were safely gone, a power cut could bring back an old local/ or remote/
-file under the number of a new message, whose mail would then go to the old one's recipients. The second
-name tells a message that was finished when we died from one that somebody is just injecting, which looks
-the same (S2); `finish_removals` looks for it at the next start. While it is there the number stays taken.
+If mess/ were removed before the removal of the others is durable, a power cut could bring back an old local/ or remote/
+file under the number of a new message, whose mail would then go to the old recipients. The second name
+distinguishes a message that was finished when queue-clean died from a message that is being injected, which looks the
+same (S2); `finish_removals` looks for it at the next start. While the second name exists, the number is in use.
 """
 
 import os
 from collections.abc import Iterable
 
 from queue_base.durable import Commit
-from queue_base.layout import Layout
-from queue_base.states import Presence, is_there
-from queue_wire.errors import FormatError
+from queue_base.layout import Layout, Presence, is_there
+from queue_wire.format_error import FormatError
 from queue_wire.ids import unpack_id
 
 FINISHED_PREFIX = "finished."
 
 
 def remove_messages(layout: Layout, messages: Iterable[int]) -> dict[int, OSError]:
-    """Remove every file of the messages; return those that could not be removed, with the reason.
+    """Remove all files of the messages; return those that could not be removed, with the error.
 
-    A message that failed keeps the files of the later steps, so that it can be asked for again.
+    A message that failed keeps the files of the later steps, so that its removal can be requested again.
     """
     failed: dict[int, OSError] = {}
     commit = Commit()
@@ -44,7 +43,7 @@ def remove_messages(layout: Layout, messages: Iterable[int]) -> dict[int, OSErro
             return failed
     for message in left:
         try:
-            # Should this be undone by a power cut, it leaves S2, which is swept.
+            # If a power cut undoes this, S2 remains, which the sweep removes.
             commit.unlink(layout.mess(message))
             commit.unlink(_second_name(layout, message))
         except OSError as error:
@@ -60,8 +59,8 @@ def _remove_work(layout: Layout, message: int, commit: Commit) -> None:
     try:
         commit.link(layout.mess(message), _second_name(layout, message))
     except OSError:
-        # Asked for again, or the message itself is gone. Or it cannot be made: it is only a hint for our next
-        # start, and without it what we leave when we die is S2, which is swept.
+        # It exists from an earlier request, or mess/ is gone. Or it cannot be created: it is only a hint for the next
+        # start, and without it a crash leaves S2, which the sweep removes.
         pass
 
 
@@ -71,7 +70,7 @@ def _remove_info(layout: Layout, message: int, commit: Commit) -> None:
 
 
 def _remove_marks(layout: Layout, message: int, commit: Commit) -> None:
-    """A mark must not be there for the next message of the number. Few messages have one: the others cost no sync."""
+    """Remove marks, which must not apply to the next message with this number. Without marks no sync is needed."""
     for kind in ("hold", "corrupt"):
         if is_there(layout.hashed(kind, message)):
             commit.unlink(layout.hashed(kind, message))
@@ -82,10 +81,10 @@ def _second_name(layout: Layout, message: int) -> str:
 
 
 def finish_removals(layout: Layout) -> list[OSError]:
-    """Finish what we were doing when we died: messages with a second name whose info/ is gone.
+    """Finish the removals that a crash interrupted: messages with a second name whose info/ is gone.
 
-    One that still has its info/ is S5: queue-send finds it, and asks for its removal again. Return what went wrong, one
-    for each message that stays as it is; the sweep will find it. Raises OSError where nothing can be looked at.
+    A message that still has info/ is in S5: queue-send finds it, and requests its removal again. Returns the errors,
+    one for each message that remains; the sweep will remove it. Raises OSError if pid/ cannot be read.
     """
     troubles = []
     for name in os.listdir(layout.queue + "/pid"):
@@ -94,7 +93,7 @@ def finish_removals(layout: Layout) -> list[OSError]:
         try:
             message = unpack_id(os.fsencode(name[len(FINISHED_PREFIX) :]))
         except FormatError:
-            continue  # Not ours: a person's file.
+            continue  # Not a file of the suite.
         try:
             if Presence(layout, message).state() == 2:
                 commit = Commit()

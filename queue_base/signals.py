@@ -1,4 +1,4 @@
-"""Signals as something to wait for: a handler only writes to a pipe, the loop does the rest."""
+"""Signals that a poll loop can wait for: the handler only writes to a pipe, the loop does the rest."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Signals:
-    """Catches the given signals; `descriptor` becomes readable when one has come."""
+    """Catches the given signals; `descriptor` becomes readable when one arrives."""
 
     def __init__(self, *numbers: signal.Signals) -> None:
         self.descriptor, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -18,7 +18,7 @@ class Signals:
             signal.signal(number, _noted)
 
     def take(self) -> set[int]:
-        """Return the numbers of the signals that came since the last call."""
+        """Return the numbers of the signals that arrived since the last call."""
         try:
             return set(os.read(self.descriptor, 4096))
         except BlockingIOError:
@@ -26,15 +26,15 @@ class Signals:
 
 
 def _noted(number: int, frame: object) -> None:
-    """Do nothing: the wakeup descriptor has the number already."""
+    """Do nothing: the number has been written to the wakeup descriptor."""
 
 
-# Python ignores these for itself, so that a system call fails instead.
+# Python ignores these itself, so that the system call fails instead.
 _PYTHONS = {signal.SIGPIPE, signal.SIGXFSZ}
 
 
 def reset_signals(blocked: "Iterable[signal.Signals]" = ()) -> None:
-    """Ignore no signal and block none but these, whatever we were started with: both are inherited across exec."""
+    """Restore the default of ignored signals, and block only these: both are inherited across exec."""
     for number in signal.valid_signals() - _PYTHONS:
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
@@ -42,11 +42,11 @@ def reset_signals(blocked: "Iterable[signal.Signals]" = ()) -> None:
 
 
 def keep_children() -> None:
-    """Have children wait for us to ask how they ended: where SIGCHLD is ignored, nobody can tell a failure."""
+    """Restore SIGCHLD: while it is ignored, the exit status of children is lost."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
 def ignore(*numbers: signal.Signals) -> None:
-    """Ignore signals: the daemons behind queue-send stop when their pipe ends, and for nothing else."""
+    """Ignore signals: the daemons that queue-send talks to stop only at the end of their pipe."""
     for number in numbers:
         signal.signal(number, signal.SIG_IGN)

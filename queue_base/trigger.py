@@ -1,7 +1,6 @@
-"""lock/trigger, a FIFO: an injector writes a byte after its todo/ file, and queue-todo looks at once.
+"""lock/trigger, a FIFO: an injector writes a byte to it after linking its todo/ file, so that queue-todo looks at once.
 
-inotify tells queue-todo the same and more; the trigger is for injectors that are not ours and for
-file systems that inotify cannot watch.
+inotify tells queue-todo the same with the names; the trigger serves other injectors, and file systems without inotify.
 """
 
 import os
@@ -13,7 +12,7 @@ MODE = 0o622
 
 
 def pull_trigger(home: Home) -> None:
-    """Write one byte, never waiting. Failure is no failure: the message is queued, and a scan will find it."""
+    """Write one byte without blocking. Errors are ignored: the message is queued, and a scan will find it."""
     try:
         handle = os.open(home.queue + "/lock/trigger", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -27,30 +26,30 @@ def pull_trigger(home: Home) -> None:
 
 
 class Trigger:
-    """queue-todo's end, made where it is missing. `descriptor` becomes readable when somebody has pulled.
+    """The reading end, of queue-todo; the FIFO is created if it is missing. `descriptor` is readable after a pull.
 
-    Raises OSError where it cannot be made or opened, or something else is in its place.
+    Raises OSError if it cannot be created or opened, or is not a FIFO.
     """
 
     def __init__(self, home: Home) -> None:
         path = home.queue + "/lock/trigger"
         if not os.path.lexists(path):
             os.mkfifo(path, MODE)
-            # Everybody may pull it, whatever our umask is.
+            # Every user may write to it, whatever the umask is.
             os.chmod(path, MODE)
         self.descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
-            # What is no FIFO would be readable, and at its end, at every moment.
+            # Any other file would be readable, at end of file, all the time.
             if not stat.S_ISFIFO(os.fstat(self.descriptor).st_mode):
                 raise OSError("it is not a FIFO")
-            # A writer of our own, so that the FIFO does not stay at end-of-file between injectors.
+            # A writer of our own, so that the FIFO is not at end of file between injectors.
             self._writer = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
             os.close(self.descriptor)
             raise
 
     def clear(self) -> int:
-        """Take what was written; return how many times somebody pulled."""
+        """Read what was written; return the number of pulls."""
         try:
             return len(os.read(self.descriptor, 65536))
         except BlockingIOError:

@@ -1,9 +1,9 @@
-"""inotify, through pyinotify: the very names that appear in directories, so that a burst costs no scans.
+"""inotify, through pyinotify: the names that appear in directories, so that a burst of mail costs no scans.
 
-A link or a new file makes IN_CREATE, a rename IN_MOVED_TO. Where the kernel refuses a watch,
-or has no inotify instance left, `descriptor` is None and `problem` says why; the caller's scans then do
-the work. pyinotify makes the watches; events are read here, READ bytes at a time, because it would take all that the
-kernel has kept, 16,384 by default, in one go of 0.2 s.
+A link or a new file causes IN_CREATE, a rename IN_MOVED_TO. If the kernel refuses a watch or has no inotify instance
+left, `descriptor` is None and `problem` says why; the caller then relies on its scans. pyinotify creates the watches.
+Events are read here, READ bytes at a time, because pyinotify would process all queued events, 16,384 by default, in
+one turn of 0.2 s.
 """
 
 import logging
@@ -13,19 +13,19 @@ import struct
 
 import pyinotify
 
-# What pyinotify would print on stderr by itself, we report in the log's own form.
+# Errors are reported in the log; pyinotify must not print them on stderr.
 pyinotify.log.setLevel(logging.CRITICAL)
 
 APPEARED = pyinotify.IN_CREATE | pyinotify.IN_MOVED_TO
 RENAMED = pyinotify.IN_MOVED_TO
-READ = 32768  # Bytes of events that one call of `take` reads: about a thousand names of messages.
+READ = 32768  # Bytes of events that one call of `take` reads: about a thousand names.
 _HEAD = struct.Struct("iIII")  # inotify(7): watch, mask, cookie, length of the name that follows
 
 
 class Watch:
-    """Watches directories. `lost` becomes True when names were dropped: scan, and set it back.
+    """Watches directories. `lost` becomes True if the kernel dropped names: the caller scans, and resets it.
 
-    After a `take` the kernel may have `more`, which is to be taken in a later turn.
+    After `take` the kernel may have `more` names, for a later turn.
     """
 
     def __init__(self, directories: list[str], mask: int = APPEARED) -> None:
@@ -41,15 +41,15 @@ class Watch:
             self.problem = str(error).replace("\n", " ")
         else:
             self.descriptor = manager.get_fd()
-            self._manager = manager  # It closes its descriptor when it goes.
+            self._manager = manager  # Its destructor closes the descriptor.
 
     @property
     def more(self) -> bool:
-        """Whether the kernel has names for us at this moment."""
+        """Whether the kernel has names now."""
         return self.descriptor is not None and bool(self._poll.poll(0))
 
     def take(self) -> list[str]:
-        """Return names that the kernel has for us now, not all of them where they are many. Never waits."""
+        """Return names that the kernel has now, at most READ bytes of events. Never waits."""
         if self.descriptor is None or not self.more:
             return []
         data = os.read(self.descriptor, READ)

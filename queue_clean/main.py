@@ -1,8 +1,8 @@
 """queue-clean: removes finished messages, so that a slow unlink never stalls the scheduler.
 
 `queue-clean [--home HOME]`, started by queue-start. fd 0 gives ids from queue-send (queue_wire.cleaning), fd 1 takes
-one answer for each, in order. Whatever has arrived is one group with shared syncs. At start and every
-21 hours it sweeps what injectors that died have left. It ends when fd 0 does.
+one answer for each, in order. The ids that have arrived form a group with shared syncs. At start, and then every 21
+hours, it removes what dead injectors have left. It exits at the end of fd 0.
 """
 
 import os
@@ -20,13 +20,13 @@ from queue_base.removal import finish_removals, remove_messages
 from queue_base.signals import ignore
 from queue_clean.sweep import Swept, sweep
 from queue_wire.cleaning import NOT_UNDERSTOOD, REMOVED, TROUBLE
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
+from queue_wire.framing import RecordReader
 from queue_wire.ids import unpack_id
-from queue_wire.records import RecordReader
 
 USAGE = "usage: queue-clean [--home HOME]"
 HELP = f"""{USAGE}
-Removes finished messages, and what injectors that died have left. It is started by queue-start.
+Removes finished messages, and what dead injectors have left. It is started by queue-start.
 """
 SWEEP_EVERY = 76431.0  # Seconds between sweeps, qmail's SLEEP_CLEANUP: 21 hours.
 
@@ -50,7 +50,7 @@ def answer(layout: Layout, records: list[bytes]) -> bytes:
 
 
 def loop(layout: Layout) -> None:
-    """Serve requests, and sweep a directory at a time while there are none. Raises PeerLost at the end."""
+    """Serve requests; sweep one directory at a time while there are none. Raises PeerLost at the end."""
     reader = RecordReader()
     poll = select.poll()
     poll.register(0, select.POLLIN)
@@ -63,10 +63,10 @@ def loop(layout: Layout) -> None:
             if records:
                 answers = answer(layout, records)
                 try:
-                    # This may wait for queue-send, which reads answers in every turn of its loop.
+                    # This may block until queue-send reads, which it does in every turn of its loop.
                     write_all(1, answers)
                 except BrokenPipeError:
-                    pass  # queue-send has ended. What it asked for goes all the same, up to the end of fd 0.
+                    pass  # queue-send has exited. Its requests are carried out all the same, until the end of fd 0.
         elif sweeping is None:
             sweeping = sweep(layout, time.time())
             next_sweep = time.monotonic() + SWEEP_EVERY

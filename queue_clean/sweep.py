@@ -1,8 +1,8 @@
-"""Sweeps away what injectors that died have left: S2 and S3 older than 36 hours, and old names in pid/.
+"""Removes what dead injectors have left: S2 and S3 older than 36 hours, and old names in pid/.
 
-36 hours is more than the 24 that an injector allows itself (qmail's OSSIFIED). A message with a file in
-todo/ or info/ is never touched, nor is one of which that cannot be found out: only ENOENT, in a directory that is
-there, means that a file is absent. The sweep is a generator, so that requests are served between its steps.
+36 hours is more than the 24 hours that an injector may take (qmail's OSSIFIED). A message with a file in todo/ or info/
+is never removed, nor a message whose files cannot be looked up: only ENOENT, in a directory that exists, means that a
+file does not exist. The sweep is a generator, so that requests are served between its steps.
 """
 
 import errno
@@ -12,10 +12,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from queue_base.errors import reason
-from queue_base.layout import Layout
+from queue_base.layout import Layout, Presence
 from queue_base.removal import remove_messages
-from queue_base.states import Presence
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from queue_wire.ids import unpack_id
 
 OLD = 129600  # Seconds: 36 hours.
@@ -23,7 +22,7 @@ KINDS = ("intd", "todo", "info", "local", "remote", "bounce")
 
 
 class Swept(NamedTuple):
-    """What came of a directory: how many files or messages were removed, and what went wrong, empty for nothing."""
+    """The result for one directory: how many files or messages were removed, and what failed, "" for nothing."""
 
     removed: int
     trouble: str
@@ -57,7 +56,7 @@ def _sweep_mess(layout: Layout, directory: str, now: float) -> Swept:
         try:
             message = unpack_id(os.fsencode(name))
         except FormatError:
-            continue  # Not a message: a person's file.
+            continue  # Not a message.
         try:
             if Presence(layout, message).state() in (2, 3):
                 _check_directories(layout, message)
@@ -70,7 +69,7 @@ def _sweep_mess(layout: Layout, directory: str, now: float) -> Swept:
 
 
 def _check_directories(layout: Layout, message: int) -> None:
-    """Raise OSError where a directory is missing that might have a file of the message: then nobody knows."""
+    """Raise OSError if a directory is missing that may contain a file of the message: its state is unknown then."""
     paths = {
         "todo": layout.todo(message),
         "intd": layout.intd(message),
@@ -83,7 +82,7 @@ def _check_directories(layout: Layout, message: int) -> None:
 
 
 def _tell(verb: str, troubles: list[OSError]) -> str:
-    """Return one text for all that went wrong in a directory."""
+    """Return one text for all failures in a directory."""
     if not troubles:
         return ""
     others = f" (and {len(troubles) - 1} more)" if len(troubles) > 1 else ""
@@ -91,7 +90,7 @@ def _tell(verb: str, troubles: list[OSError]) -> str:
 
 
 def _old_names(directory: str, now: float, troubles: list[OSError]) -> Iterator[str]:
-    """Yield the names of files whose last change, of contents or of names, is older than OLD."""
+    """Yield the names of files whose mtime and ctime are older than OLD seconds."""
     try:
         with os.scandir(directory) as entries:
             for entry in entries:

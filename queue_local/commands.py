@@ -1,8 +1,8 @@
-"""The programs that lines of .qmail files call: preline, forward, condredirect, bouncesaying and except.
+"""The programs that instructions of .qmail files call: preline, forward, condredirect, bouncesaying and except.
 
-As in qmail's manual pages, with the message on fd 0 and the environment of queue_local.environment. Exit codes are
-those of qmail-command(8): 0 goes on, 99 stops with success, 100 fails, 111 defers. A program that cannot be run
-defers, where qmail's may fail. Mail is forwarded by queue-enqueue, as the user, and is durable at a success.
+They work as in qmail's manual pages, with the message on fd 0 and the environment of queue_local.environment. Exit
+codes are those of qmail-command(8): 0 continues, 99 stops with success, 100 fails, 111 defers. If a program cannot be
+run, they defer, where qmail's may fail. Mail is forwarded by queue-enqueue, as the user, and is durable on success.
 """
 
 import os
@@ -12,7 +12,7 @@ import sys
 from queue_base.durable import write_all
 from queue_base.errors import PERMANENT, TEMPORARY, Failure, Permanent, Temporary, Usage, complain, reason
 from queue_base.home import find_home, take_help
-from queue_base.programs import command
+from queue_base.processes import command
 from queue_base.signals import keep_children
 
 _STOP = 99
@@ -33,14 +33,14 @@ def _start(words: list[str], descriptors: tuple[int, ...] = ()) -> int:
     """Start a program, `descriptors` being its 0 and so on; return its pid. Raises Temporary."""
     actions = [(os.POSIX_SPAWN_DUP2, handle, number) for number, handle in enumerate(descriptors)]
     try:
-        # Python ignores SIGPIPE, which a child would inherit.
+        # Python ignores SIGPIPE, and a child would inherit that.
         return os.posix_spawnp(words[0], words, os.environ, file_actions=actions, setsigdef=[signal.SIGPIPE])
     except OSError as error:
         raise Temporary(f"unable to run {words[0]}: {reason(error)}") from error
 
 
 def _wait(pid: int, name: str) -> int:
-    """Return a program's exit code. Raises Temporary where a signal ended it."""
+    """Return the exit code of a program. Raises Temporary if a signal killed it."""
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     if code < 0:
         raise Temporary(f"unable to go on: signal {-code} killed {name}")
@@ -48,7 +48,7 @@ def _wait(pid: int, name: str) -> int:
 
 
 def _succeeds(words: list[str]) -> bool:
-    """Return whether a program on the same message exits 0. Raises Temporary where it exits 111."""
+    """Return whether a program on the same message exits 0. Raises Temporary if it exits 111."""
     code = _wait(_start(words), words[0])
     if code == TEMPORARY:
         raise Temporary(f"unable to go on: {words[0]} exited {code}")
@@ -56,7 +56,7 @@ def _succeeds(words: list[str]) -> bool:
 
 
 def _copy(head: bytes, to: int) -> None:
-    """Write `head` and the message, and close; a program that does not read all of it has its reasons."""
+    """Write `head` and the message, and close. A program need not read all of it."""
     try:
         write_all(to, head)
         while data := os.read(0, _CHUNK):
@@ -71,7 +71,10 @@ def preline(words: list[str]) -> int:
     """Run a program with the lines and the message on its stdin; return its exit code."""
     lines = {"f": b"UFLINE", "r": b"RPLINE", "d": b"DTLINE"}
     while words and words[0].startswith("-") and len(words[0]) > 1:
-        for letter in words.pop(0)[1:]:
+        word = words.pop(0)
+        if word.startswith("--") and len(word) > 2:
+            raise Usage(f"{word} is not an option; usage: {_USAGES['preline']}")
+        for letter in word[1:]:
             if letter not in "frd":
                 raise Usage(f"-{letter} is not an option; usage: {_USAGES['preline']}")
             lines.pop(letter, None)
@@ -91,7 +94,7 @@ def forward(addresses: list[str]) -> int:
 
 
 def _forward(addresses: list[str], name: str) -> None:
-    """Forward the message, and say so as the program `name`. Raises Temporary, Permanent."""
+    """Forward the message, and report it as the program `name`. Raises Temporary, Permanent."""
     head, sender = os.environb.get(b"DTLINE"), os.environb.get(b"NEWSENDER")
     if head is None or sender is None:
         raise Permanent("unable to forward message: DTLINE or NEWSENDER is not set; run it from a .qmail file")
@@ -101,7 +104,7 @@ def _forward(addresses: list[str], name: str) -> None:
     os.close(message)
     os.close(names)
     _copy(head, to_message)
-    # Its end is what queues the message, so nothing is queued where we are killed before.
+    # The end of the envelope queues the message, so nothing is queued if this process is killed before.
     recipients = b"".join([b"T%s\0" % os.fsencode(address) for address in addresses])
     try:
         write_all(to_names, b"F%s\0%s\0" % (sender, recipients))
@@ -116,7 +119,7 @@ def _forward(addresses: list[str], name: str) -> None:
 
 
 def condredirect(words: list[str]) -> int:
-    """Forward the message to words[0] if the program of the others exits 0, and return 99; else return 0."""
+    """Forward the message to words[0] and return 99 if the program in the other words exits 0; else return 0."""
     _need(words, 2, "condredirect")
     if not _succeeds(words[1:]):
         return 0
@@ -126,7 +129,7 @@ def condredirect(words: list[str]) -> int:
 
 
 def bouncesaying(words: list[str]) -> int:
-    """Say words[0] and return 100, if the program of the others, where there is one, exits 0; else return 0."""
+    """Print words[0] and return 100 if the program in the other words exits 0, or there is none; else return 0."""
     _need(words, 1, "bouncesaying")
     if words[1:] and not _succeeds(words[1:]):
         return 0
@@ -169,6 +172,6 @@ def main(argv: list[str]) -> int:
         complain(name, f"fatal: unable to copy message: {reason(error)}")
         return TEMPORARY
     except BaseException as error:
-        # A bug of ours bounces no mail.
+        # A bug must not bounce mail.
         sys.excepthook(type(error), error, error.__traceback__)
         return TEMPORARY

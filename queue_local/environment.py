@@ -1,26 +1,16 @@
-"""What a program in a .qmail file finds in its environment (qmail-command(8)), and nothing else. Pure.
+"""The environment of a program in a .qmail file (qmail-command(8)); it contains nothing else. Pure.
 
-None of it is quoted: addresses hold whatever a stranger has put there.
+Nothing is quoted: addresses contain whatever a remote sender has put there.
 """
 
+from queue_local.headers import HeaderLines
 from queue_wire.mailbox import Mailbox
 
 _PATH = b"/usr/local/bin:/usr/bin:/bin"
 
 
-class Lines:
-    """The lines of one delivery, each with its newline: From_, Return-Path and Delivered-To."""
-
-    __slots__ = ("delivered_to", "from_line", "return_path")
-
-    def __init__(self, from_line: bytes, return_path: bytes, delivered_to: bytes) -> None:
-        self.from_line = from_line
-        self.return_path = return_path
-        self.delivered_to = delivered_to
-
-
 class Site:
-    """Where the suite is: its home, and the directory of its programs, which comes last in PATH."""
+    """Where the suite is installed: its home, and the directory of its programs, which is last in PATH."""
 
     __slots__ = ("home", "programs")
 
@@ -36,9 +26,9 @@ def make_environment(
     new_sender: bytes,
     recipient: tuple[bytes, bytes],
     default: bytes | None,
-    lines: Lines,
+    lines: HeaderLines,
 ) -> dict[bytes, bytes]:
-    """Return the environment. `recipient` is (local part, domain); `default` is qmailfile.Found's."""
+    """Return the environment. `recipient` is (local part, domain); `default` is that of QmailFile."""
     local, host = recipient
     account = mailbox.account
     found = {
@@ -51,7 +41,7 @@ def make_environment(
         b"LOGNAME": _encode(account.name),
         b"HOME": _encode(account.home),
         b"SHELL": b"/bin/sh",
-        # Last: beside them may be a python3, which is not the one that a user's program means.
+        # Last, because the directory may contain a python3 that a user's program does not mean.
         b"PATH": _PATH + b":" + _encode(site.programs),
         b"QUEUE_HOME": _encode(site.home),
         b"RPLINE": lines.return_path,
@@ -59,7 +49,7 @@ def make_environment(
         b"UFLINE": lines.from_line,
     }
     for number in (2, 3, 4):
-        # HOST2 is what is before HOST's last dot, and so on; a host without a dot stays.
+        # HOST2 is HOST up to its last dot, HOST3 is HOST2 up to its last dot; a host without a dot is kept.
         head, dot, _ = host.rpartition(b".")
         host = head if dot else host
         found[b"HOST%d" % number] = host

@@ -1,4 +1,4 @@
-"""The lines that a delivery puts before a message (qmail-local(8)), and the look for its own in there. Pure.
+"""The lines that a delivery adds before a message (qmail-local(8)), and the search for a Delivered-To line. Pure.
 
     From sender date          only in an mbox file
     Return-Path: <sender>
@@ -7,23 +7,31 @@
 
 import re
 import time
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from queue_wire.address import split_address
 
-# RFC 5322 section 3.2.3: what may stand without quotes.
+# RFC 5322 section 3.2.3: a local part that needs no quotes.
 _DOT_ATOM = re.compile(rb"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*")
 _NEEDS_BACKSLASH = re.compile(rb'([\r\n"\\])')
-# Fixed, whatever the locale is.
+# Independent of the locale.
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _FROM_SAFE = bytes.maketrans(b" \t\n", b"---")
-# Longer than any line that is looked for; longer lines are read in pieces.
+# Longer than any line that is searched for; longer lines are read in pieces.
 _PIECE = 8192
 
 
+class HeaderLines(NamedTuple):
+    """The lines of one delivery, each with its newline."""
+
+    from_line: bytes
+    return_path: bytes
+    delivered_to: bytes
+
+
 def quote_address(address: bytes) -> bytes:
-    """Return the address as a header shows it: the local part in quotes unless it is a dot-atom."""
+    """Return the address for a header field: the local part is quoted unless it is a dot-atom."""
     local = split_address(address)[0]
     if not address or _DOT_ATOM.fullmatch(local):
         return address
@@ -32,7 +40,7 @@ def quote_address(address: bytes) -> bytes:
 
 
 def return_path(sender: bytes) -> bytes:
-    """Return the Return-Path line; a newline in the sender becomes `_`, so that it stays one line."""
+    """Return the Return-Path line; a newline in the sender becomes `_`."""
     return b"Return-Path: <%s>\n" % quote_address(sender).replace(b"\n", b"_")
 
 
@@ -42,9 +50,9 @@ def delivered_to(recipient: bytes) -> bytes:
 
 
 def from_line(sender: bytes, now: float) -> bytes:
-    """Return the From_ line, which begins a message in an mbox file; `now` is seconds since the epoch, shown as UTC.
+    """Return the From_ line that begins a message in an mbox file; `now` is in seconds since the epoch, shown in UTC.
 
-    White space in the sender becomes `-`; the empty one is MAILER-DAEMON.
+    White space in the sender becomes `-`; the empty sender becomes MAILER-DAEMON.
     """
     when = time.gmtime(now)
     day = f"{_DAYS[when.tm_wday]} {_MONTHS[when.tm_mon - 1]} {when.tm_mday:02d}"
@@ -53,7 +61,7 @@ def from_line(sender: bytes, now: float) -> bytes:
 
 
 def header_has(message: BinaryIO, line: bytes) -> bool:
-    """Return whether the message's header (up to its first empty line) holds exactly `line`, newline included."""
+    """Return whether the header (up to the first empty line) contains exactly `line`, including its newline."""
     at_start = True
     while piece := message.readline(_PIECE):
         if at_start and piece == line:

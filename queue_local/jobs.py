@@ -1,24 +1,24 @@
-"""The jobs that come in on a pipe: bytes to jobs, and the report for a job that cannot be started."""
+"""Reads jobs from the pipe of queue-send, and opens their messages."""
 
 import os
 import select
 
 from queue_base.accounts import queue_owner
-from queue_base.beneath import open_file_below
 from queue_base.errors import Temporary, reason
 from queue_base.home import Home
 from queue_base.pipes import PeerLost, read_available
-from queue_wire.errors import FormatError
+from queue_base.safe_open import open_file_below
+from queue_wire.format_error import FormatError
+from queue_wire.framing import NetstringReader
 from queue_wire.job import Job, unpack_job
-from queue_wire.netstring import NetstringReader
 from queue_wire.report import MESSAGE_SCOPE, TEMPORARY, Report
 
-# One recipient a job: three addresses and a path are far below this.
+# A job has one recipient: three addresses and a path are far below this.
 _CAP = 1 << 16
 
 
 class BadJob(FormatError):
-    """A netstring that is not a job for us; `report` answers it, None where not even its number is known."""
+    """A netstring that is not a job for queue-local. `report` answers it, None if its number is unknown."""
 
     def __init__(self, text: str, report: Report | None) -> None:
         super().__init__(text)
@@ -26,9 +26,9 @@ class BadJob(FormatError):
 
 
 class Jobs:
-    """The reading end. `open` is False after its end; what was read before that is still handed over.
+    """The reading end. `open` becomes False at end of file; jobs that were read before are still returned.
 
-    `ended` is True as soon as the other end is closed, also while more is in the pipe than there is room for.
+    `ended` becomes True as soon as the other end is closed, even if the pipe holds jobs for which there is no room.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -38,12 +38,12 @@ class Jobs:
         self._reader = NetstringReader(_CAP)
 
     def prepare(self, poll: select.poll, room: bool) -> None:
-        """Register for reading if there is room for jobs, and for the end of the other side."""
+        """Register for jobs if there is room, and for the closing of the other end."""
         if self.open and (room or not self.ended):
             poll.register(self.descriptor, select.POLLIN if room else 0)
 
     def run(self, ready: set[int], room: bool) -> None:
-        """Read what is there, if there is room; if not, the pipe is ready at its end only."""
+        """Read what is available if there is room. Without room the pipe is only ready if the other end is closed."""
         if self.descriptor not in ready:
             return
         if not room:
@@ -55,12 +55,12 @@ class Jobs:
             self.stop()
 
     def stop(self) -> None:
-        """Take no more."""
+        """Read no more jobs."""
         self.open = False
         self.ended = True
 
     def next(self) -> Job | None:
-        """Return the next job, None where no whole one is there. Raises BadJob; FormatError if framing is lost."""
+        """Return the next job, None if no complete one was read. Raises BadJob; FormatError if framing is lost."""
         payload = self._reader.next()
         if payload is None:
             return None
@@ -85,9 +85,9 @@ def _answer(payload: bytes, text: str) -> Report | None:
 
 
 def open_message(home: Home, name: bytes) -> int:
-    """Return a descriptor of the message `mess/B/I`, at its start. Raises Temporary.
+    """Return a descriptor of the message `mess/B/I`, at offset 0. Raises Temporary.
 
-    Root opens it, for a user: so it is a file of the queue's owner, whatever that account has put in its place.
+    Root opens it on behalf of a user, so it must be a regular file of the queue's owner.
     """
     path = os.fsdecode(name)
     try:

@@ -1,9 +1,9 @@
-"""Delivers one message into one maildir (maildir(5)), so that new/ only ever shows whole messages.
+"""Delivers one message into one maildir (maildir(5)). Only complete messages appear in new/.
 
-Write tmp/NAME, fsync it, link it to new/NAME, fsync new/, unlink tmp/NAME. A crash before the last fsync
-may lose the file or leave it: the queue still has the message, and delivers it again. A crash after
-it leaves at worst a second name in tmp/, which mail readers remove. Every failure is Temporary, and
-leaves nothing behind that this process can remove.
+Steps: write tmp/NAME, fsync it, link it to new/NAME, fsync new/, unlink tmp/NAME. A crash before the last fsync may
+lose or leave the file: the queue still has the message, and delivers it again. A crash after it leaves at worst a
+second name in tmp/, which mail readers remove. Every failure is Temporary, and leaves no file that this process can
+remove.
 """
 
 import itertools
@@ -19,7 +19,7 @@ _counter = itertools.count(1)
 
 
 def unique_name(now_ns: int, pid: int, counter: int, host: str) -> str:
-    """Return a file name that no other delivery on any host chooses: `TIME.MmicrosPpidQcounter.host`.
+    """Return a unique file name: `TIME.MmicrosPpidQcounter.host`.
 
     `now_ns` is nanoseconds since the epoch. `/` and `:` of the host become `\\057` and `\\072`.
     """
@@ -64,13 +64,13 @@ def _read(message: int, offset: int) -> bytes:
 
 
 def _publish(commit: Commit, tmp: str, new: str) -> None:
-    # It closes the file, too; some network file systems write only now, and say here what went wrong.
+    # This also closes the file: some network file systems write only then, and report errors of writing.
     commit.sync()
     commit.link(tmp, new)
     try:
         commit.sync()
     except OSError:
-        # What is not known to be safe will be delivered again; this one would be a repeat.
+        # The message is delivered again, because this copy may not be durable. Keeping it would make two.
         _remove(new)
         raise
 
@@ -79,4 +79,4 @@ def _remove(path: str) -> None:
     try:
         os.unlink(path)
     except OSError:
-        pass  # Not made, or gone; in tmp/ it does no harm.
+        pass  # It does not exist, or stays in tmp/, where it does no harm.

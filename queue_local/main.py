@@ -1,10 +1,10 @@
-"""queue-local: delivers into mailboxes on this host.
+"""queue-local: delivers mail on this host: Maildir, mbox, program, forward.
 
-`queue-local [--home HOME]`, started by queue-start. fd 0 gives jobs (queue_wire.job, one recipient each),
-fd 1 takes reports (queue_wire.report), `ready` first. Each job is a process of its own that becomes the
-recipient's user, where queue-local is root. Bad jobs are logged and answered; lost framing ends it with 111.
-At the end of fd 0 nothing more is started; it ends when the deliveries in flight have, for which they get
-control/localstoptimeout seconds.
+`queue-local [--home HOME]`, started by queue-start. fd 0 gives jobs (queue_wire.job) with one recipient each; fd 1
+takes `ready` and then reports (queue_wire.report). Each job runs in a process of its own, which changes to the
+recipient's user if queue-local is root. Jobs that cannot be parsed are logged and answered; if netstring framing is
+lost, no more jobs are read, and the exit code is 111. At the end of fd 0 no delivery is started any more; queue-local
+exits when the deliveries in flight have ended, for which they have control/localstoptimeout seconds.
 """
 
 import functools
@@ -18,13 +18,13 @@ from queue_base.errors import TEMPORARY, Failure, Temporary, complain
 from queue_base.home import Home, take_daemon_home
 from queue_base.pipes import OutPipe, PeerLost
 from queue_base.signals import ignore
-from queue_local import settings
+from queue_local import config
 from queue_local.deliveries import Deliveries
 from queue_local.delivery import deliver
-from queue_local.forwards import Forwards
+from queue_local.forwarding import Forwards
 from queue_local.jobs import BadJob, Jobs, open_message
 from queue_wire import report as verdict
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from queue_wire.job import Job
 from queue_wire.report import MESSAGE_SCOPE, Report, pack_ready, pack_report
 
@@ -36,10 +36,10 @@ Delivers into Maildirs, mailboxes, programs and forwards. It is started by queue
 
 
 def start(home: Home, deliveries: Deliveries, job: Job) -> Report | None:
-    """Start a job's delivery; return its report where it could not be started."""
+    """Start the delivery of a job; return a report if it could not be started, None otherwise."""
     try:
-        seconds, default = settings.timeout(home), settings.default_delivery(home)
-        # Opened here, because a user may not read mess/.
+        seconds, default = config.for_delivery(home)
+        # Opened here, because the user may not read mess/.
         message = open_message(home, job.path)
         try:
             deliveries.start(job, functools.partial(deliver, home, job, default=default), message, seconds)
@@ -52,9 +52,9 @@ def start(home: Home, deliveries: Deliveries, job: Job) -> Report | None:
 
 
 def start_waiting(home: Home, jobs: Jobs, deliveries: Deliveries, forwards: Forwards) -> Iterator[Report]:
-    """Start what has been read, as far as there is room; give the reports of what could not be. Raises FormatError.
+    """Start the jobs that have been read, as far as there is room; yield reports of those that could not be started.
 
-    The rest waits in the pipe: queue-send sends no more than it was told that there is room for.
+    Raises FormatError if framing is lost. The other jobs wait in the pipe: queue-send sends no more than fit.
     """
     while jobs.open and deliveries.room > len(forwards):
         report = None
@@ -72,7 +72,7 @@ def start_waiting(home: Home, jobs: Jobs, deliveries: Deliveries, forwards: Forw
 
 
 def loop(home: Home, jobs: Jobs, deliveries: Deliveries, forwards: Forwards, reports: OutPipe) -> int:
-    """Serve until the jobs end and every delivery has been reported; return the exit code. Raises PeerLost."""
+    """Serve until the jobs end and every delivery is reported; return the exit code. Raises PeerLost."""
     code, told = 0, False
     while jobs.open or deliveries or forwards or reports.held:
         poll = select.poll()
@@ -99,26 +99,26 @@ def loop(home: Home, jobs: Jobs, deliveries: Deliveries, forwards: Forwards, rep
 
 
 def finished(home: Home, ready: set[int], deliveries: Deliveries, forwards: Forwards) -> Iterator[Report]:
-    """Give the reports of the deliveries that ended, where there is a forward after that is in the queue."""
+    """Yield the reports of deliveries that have ended. A delivery with a forward is reported when that is queued."""
     for ended in deliveries.run(ready):
-        report = forwards.take(ended, settings.forward_timeout(home))
+        report = forwards.take(ended, config.forward_timeout(home))
         if report:
             yield report
-    # After that, so that what ended together is sent to the forwarder together.
+    # Afterwards, so that the forwards of one turn are sent to the forwarder together.
     yield from forwards.run(ready)
 
 
 def finish(home: Home, *parts: Deliveries | Forwards) -> None:
-    """Bound the time that the deliveries in flight still have."""
-    seconds = settings.stop_timeout(home)
+    """Limit the time of the deliveries in flight to control/localstoptimeout."""
+    seconds = config.stop_timeout(home)
     for part in parts:
         part.finish(seconds)
 
 
 def drain(home: Home, deliveries: Deliveries) -> None:
-    """Wait for the deliveries in flight, which nobody is left to hear of.
+    """Wait for the deliveries in flight after queue-send is gone.
 
-    Their forwards are not made: they are delivered again, and that would be a second copy for sure.
+    Their forwards are not queued: the recipients are delivered again later, and would certainly get a second copy.
     """
     finish(home, deliveries)
     while deliveries:
@@ -126,22 +126,22 @@ def drain(home: Home, deliveries: Deliveries) -> None:
 
 
 def wait(poll: select.poll, *parts: Deliveries | Forwards) -> set[int]:
-    """Return the descriptors that are ready, none where the time of something is up first."""
+    """Return the descriptors that are ready, none if a timeout of a part comes first."""
     times = [seconds for part in parts if (seconds := part.prepare(poll)) is not None]
     return {descriptor for descriptor, _ in poll.poll(min(times) * 1000 + 1 if times else None)}
 
 
 def serve(home: Home) -> int:
     """Run the loop on fd 0 and 1; return the exit code."""
-    deliveries, forwards, reports = Deliveries(settings.capacity(home)), Forwards(home), OutPipe(1)
+    deliveries, forwards, reports = Deliveries(config.capacity(home)), Forwards(home), OutPipe(1)
     reports.put(pack_ready(deliveries.limit))
-    # The deliveries share this process's memory; its garbage collector must not touch, and so copy, all of it.
+    # The deliveries share the memory of this process. Garbage collection would write to all of it, and so copy it.
     gc.freeze()
     try:
         reports.flush()
         return loop(home, Jobs(0), deliveries, forwards, reports)
     except PeerLost:
-        # queue-send is gone, as at the end of fd 0; its successor delivers again what it has not heard of.
+        # queue-send is gone, as at the end of fd 0. Its successor repeats the deliveries that were not reported.
         drain(home, deliveries)
         return 0
     finally:

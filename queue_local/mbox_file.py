@@ -1,11 +1,11 @@
-"""Opens and locks the file of an mbox line, which may be anything at all: `open_box`.
+"""Opens and locks the file of an mbox instruction, which may be any path: `open_box`.
 
-A link is followed where its owner is this user or root. Refused is a hard link, a FIFO, a device, a directory, and
-another user's file in a directory where others may make files; /dev/null discards.
+A symbolic link is followed if this user or root owns it. Refused are hard links, FIFOs, devices, directories, and
+files of other users in a directory where others may create files. /dev/null discards the message.
 
-Locks are taken without waiting, all of them or none: flock, fcntl's lock, and FILE.lock for the line's own name and
-for each name that links lead to, since some programs lock the one and some the other. Where FILE.lock cannot be made
-it must not be there.
+Locks are taken without blocking, all of them or none: flock, fcntl's lock, and FILE.lock for the name in the
+instruction and for each name that links lead to, because some programs lock the one and some the other. If FILE.lock
+cannot be created, it must not exist.
 """
 
 import contextlib
@@ -19,56 +19,56 @@ import time
 
 from queue_base.durable import sync_filesystem
 from queue_base.errors import Temporary, reason
-from queue_local.mbox_lock import DotLock, is_in_use, take_dotlock
+from queue_local.dotlock import DotLock, is_in_use, take_dotlock
 
 # qmail-local's time to wait for a lock.
 LOCK_SECONDS = 30.0
 _PAUSE, _PAUSE_MOST = 0.005, 0.25
 _LINKS = 40
 _NEW = os.O_CREAT | os.O_EXCL
-# What is opened has been looked at, but may be something else by now: a FIFO must not hold us up.
+# The path was checked, but may have been replaced since: a FIFO must not block the delivery.
 _FLAGS = os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-# No lock file can be made here, ever; the kernel's locks have to do, as in Postfix.
+# No lock file can be created here; the kernel's locks must suffice, as in Postfix.
 _NO_DOTLOCK = frozenset((errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG))
 _NO_KERNEL_LOCK = frozenset((errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL))
-# struct flock: all of the file, however long it becomes. The lock belongs to the open file: it meets the classic fcntl
-# lock of every other program, and is not lost when this process closes another descriptor of the file.
+# struct flock: the whole file, however long it becomes. The lock belongs to the open file description: it conflicts
+# with the classic fcntl locks of other programs, and closing another descriptor of the file does not release it.
 _WHOLE_FILE = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
 _NULL_DEVICE = os.makedev(1, 3)
 
 
 class Box:
-    """An mbox that is open and locked; `locks` are its lock files, the file's own name first."""
+    """An open and locked mbox; `locks` are its lock files, that of the file itself first."""
 
     __slots__ = ("_directories", "handle", "keep_lock", "locks", "target")
 
     def __init__(self, target: str, handle: int, locks: list[DotLock], directories: dict[str, int]) -> None:
-        """`directories` are those of its names, as `_open_directories` returns them."""
+        """`directories` are the directories of its names, as `_open_directories` returns them."""
         self.target = target
         self.handle = handle
         self.locks = locks
         self._directories = directories
-        # Set where the file could not be repaired: the next delivery finds the journal, and does it.
+        # Set if the file could not be repaired: the next delivery finds the journal, and repairs it.
         self.keep_lock = False
 
     @property
     def journal(self) -> DotLock | None:
-        """The lock file that has the journal; None where no lock file could be made."""
+        """The lock file that contains the journal, None if no lock file could be created."""
         return self.locks[0] if self.locks else None
 
     def touch(self) -> None:
-        """Say that it is still locked; call this every now and then."""
+        """Touch the lock files; to be called now and then."""
         for lock in self.locks:
             lock.touch()
 
     def sync_names(self) -> None:
-        """Make the names of the file and of its journal safe. Raises OSError."""
+        """Make the names of the file and of its journal durable. Raises OSError."""
         paths = [self.target, *(lock.path for lock in self.locks[:1])]
         for directory in {os.path.dirname(path) or "." for path in paths}:
             if directory in self._directories:
                 os.fsync(self._directories[directory])
             else:
-                # It may be written but not read; what is in it is synced with all of its file system.
+                # The directory may be written but not read, so its whole file system is synced.
                 sync_filesystem(self.handle)
 
     def close(self) -> None:
@@ -80,7 +80,7 @@ class Box:
 
 
 def open_box(path: str) -> Box | None:
-    """Return the locked mbox, made where it is missing (mode 0600), None for /dev/null. Raises Temporary."""
+    """Return the locked mbox, created with mode 0600 if it is missing; None for /dev/null. Raises Temporary."""
     try:
         return _open_box(path)
     except OSError as error:
@@ -104,15 +104,15 @@ def _open_box(path: str) -> Box | None:
             return box
         if time.monotonic() >= deadline:
             raise Temporary("File has been locked for 30 seconds straight. (#4.3.0)")
-        # Not in step with the others who wait.
+        # A random pause, so that waiting deliveries do not stay in step.
         time.sleep(pause * random.uniform(0.5, 1.0))
         pause = min(pause * 1.5, _PAUSE_MOST)
 
 
 def _open_directories(names: list[str]) -> dict[str, int]:
-    """Return the directories of the names, as far as they can be read, open before anything in them changes.
+    """Return descriptors of the directories of the names, as far as they may be read.
 
-    A failure to write one is reported to the descriptors that were open then, once, and to none that comes later.
+    They are opened before a name in them changes, because a write error is reported only to descriptors open then.
     """
     found: dict[str, int] = {}
     try:
@@ -131,9 +131,9 @@ def _close_all(directories: dict[str, int]) -> None:
 
 
 def _follow(path: str) -> list[str]:
-    """Return the file's names: `path`, and where links lead, the file itself last; empty for /dev/null.
+    """Return the names of the file: `path`, then the targets of links, the file itself last; empty for /dev/null.
 
-    Raises Temporary for what mail is not appended to.
+    Raises Temporary for a path that is refused.
     """
     names = [path]
     for _ in range(_LINKS):
@@ -150,7 +150,7 @@ def _follow(path: str) -> list[str]:
 
 
 def _is_mailbox(path: str, found: os.stat_result) -> bool:
-    """Return whether it is a file for mail, False for /dev/null. Raises Temporary for everything else."""
+    """Return True for a file that may receive mail, False for /dev/null. Raises Temporary for all others."""
     if stat.S_ISCHR(found.st_mode) and found.st_rdev == _NULL_DEVICE:
         return False
     if stat.S_ISDIR(found.st_mode):
@@ -158,13 +158,13 @@ def _is_mailbox(path: str, found: os.stat_result) -> bool:
     if not stat.S_ISREG(found.st_mode):
         raise _refused(path, "it is not a regular file")
     if found.st_nlink > 1:
-        # In a directory that others may write, one of them may have made it, to have our mail in a file of ours.
+        # Another user may have created it, so that mail is appended to some other file of this user.
         raise _refused(path, "it is a hard link")
     return True
 
 
 def _is_trap(target: str, found: os.stat_result) -> bool:
-    """Return whether a file may have been made to catch or stop our mail, by a user who may make files in the spool."""
+    """Return whether another user who may create files in the spool may have planted this file."""
     place = os.stat(os.path.dirname(target) or ".")
     open_to_others = place.st_mode & (stat.S_IWOTH | stat.S_ISVTX)
     return bool(open_to_others) and found.st_uid not in (0, place.st_uid, os.geteuid())
@@ -175,7 +175,7 @@ def _refused(path: str, why: str) -> Temporary:
 
 
 def _open(target: str) -> int:
-    """Return a descriptor to read and append; only to append where it may not be read."""
+    """Return a descriptor for reading and appending; only for appending if the file may not be read."""
     try:
         return os.open(target, os.O_RDWR | _FLAGS)
     except FileNotFoundError:
@@ -188,7 +188,7 @@ def _open(target: str) -> int:
 
 
 def _try_locks(path: str, names: list[str], handle: int, directories: dict[str, int]) -> Box | None:
-    """Return the box with all locks, or None, with `handle` closed, while somebody else has one of them."""
+    """Return the box with all locks; or None, with `handle` closed, if another process holds one of them."""
     box = None
     try:
         locked = _take_kernel_locks(handle)
@@ -202,8 +202,8 @@ def _try_locks(path: str, names: list[str], handle: int, directories: dict[str, 
 
 
 def _take_kernel_locks(handle: int) -> bool | None:
-    """Return whether we have flock and fcntl's lock; None where the file system has neither."""
-    # FILE.lock comes after them: Debian's policy (section 11.6) wants fcntl's lock first.
+    """Return whether flock and fcntl's lock were taken, None if the file system supports neither."""
+    # They are taken before FILE.lock: Debian's policy (section 11.6) requires fcntl's lock first.
     found = _flock(handle)
     if found is False:
         return False
@@ -212,7 +212,7 @@ def _take_kernel_locks(handle: int) -> bool | None:
 
 
 def _flock(handle: int) -> bool | None:
-    """Return whether we have the lock; None where the file system has no such locks."""
+    """Return whether the lock was taken, None if the file system does not support it."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -238,7 +238,7 @@ def _record_lock(handle: int) -> bool | None:
 
 
 def _still_named(path: str, target: str, handle: int) -> bool:
-    """Return whether the locked file is still the one of that name: mail readers put another in its place."""
+    """Return whether the name still refers to the locked file: mail readers replace the file."""
     held = os.fstat(handle)
     _is_mailbox(path, held)
     if _is_trap(target, held):
@@ -251,7 +251,7 @@ def _still_named(path: str, target: str, handle: int) -> bool:
 
 
 def _take_dotlocks(names: list[str], alone: bool) -> list[DotLock] | None:
-    """Return the lock files of all names, as far as they can be made; None while somebody else has one of them."""
+    """Return the lock files of all names, as far as they can be created; None if another process has one of them."""
     taken: list[DotLock] = []
     with contextlib.ExitStack() as undoing:
         for path in _lock_paths(names):
@@ -266,7 +266,7 @@ def _take_dotlocks(names: list[str], alone: bool) -> list[DotLock] | None:
 
 
 def _take_dotlock(path: str, alone: bool) -> tuple[DotLock | None, bool]:
-    """Return the lock file, None where we have none, and whether it is somebody's."""
+    """Return the lock file or None, and whether the lock is held, by this process or another one."""
     try:
         return take_dotlock(path, alone), True
     except OSError as error:
@@ -276,7 +276,7 @@ def _take_dotlock(path: str, alone: bool) -> tuple[DotLock | None, bool]:
 
 
 def _lock_paths(names: list[str]) -> list[str]:
-    """Return the paths of the lock files, that of the file itself first, one for each name in each directory."""
+    """Return the paths of the lock files, that of the file itself first; each name in a directory occurs once."""
     found: dict[tuple[int, int, str], str] = {}
     for name in reversed(names):
         directory, base = os.path.split(name)
@@ -287,7 +287,7 @@ def _lock_paths(names: list[str]) -> list[str]:
 
 def _is_held_by_a_stranger(lock: str) -> bool:
     try:
-        # Whoever may make files there could keep all mail out; who reads this mbox is its owner, and locks as that.
+        # A user who may create files there could block all mail with it. A reader of this mbox locks as its owner.
         return _is_trap(lock, os.lstat(lock))
     except FileNotFoundError:
         return False

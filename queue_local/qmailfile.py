@@ -1,7 +1,7 @@
 """Finds and reads the .qmail file of a mailbox, in the current directory, which is the account's home.
 
-Everything here runs as the account. Raises Temporary for a home or a file that others may write, and
-for trouble that may pass; Permanent where an extension has no file (dot-qmail(5)).
+Everything here runs as the account. Raises Temporary for a home or a file that others may write, and for temporary
+failures; Permanent for an extension without a file (dot-qmail(5)).
 """
 
 import errno
@@ -12,18 +12,18 @@ from typing import NamedTuple
 from queue_base.errors import Permanent, Temporary, reason
 from queue_wire.address import DOUBLE_BOUNCE_SENDER
 from queue_wire.dotqmail import Instruction, default_part, owner_names, qmail_names, unpack_dotqmail
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from queue_wire.mailbox import Mailbox
 
 _WRITABLE = stat.S_IWGRP | stat.S_IWOTH
 _MOST = 1 << 20
-# A name that cannot exist is a name that does not exist. NONBLOCK: a FIFO must not hold the delivery up.
+# A name that cannot exist does not exist. O_NONBLOCK: a FIFO must not block the delivery.
 _ABSENT = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ, errno.ENXIO))
 _OPEN = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
-class Found(NamedTuple):
-    """Instructions, the file that they are in, and what `default` stood for in its name, None where it had none."""
+class QmailFile(NamedTuple):
+    """Instructions, the path of their file, and what `default` in its name stands for, None if not in it."""
 
     source: str
     instructions: list[Instruction]
@@ -31,7 +31,7 @@ class Found(NamedTuple):
 
 
 def enter_home(path: str) -> None:
-    """Make the home the current directory, unless others may write there or the user is editing."""
+    """Change to the home directory, unless others may write it, or it is sticky: the user is editing."""
     try:
         os.chdir(path)
         mode = os.stat(".").st_mode
@@ -43,10 +43,10 @@ def enter_home(path: str) -> None:
         raise Temporary("Home directory is sticky: user is editing his .qmail file. (#4.2.1)")
 
 
-def read_instructions(mailbox: Mailbox, default: bytes) -> Found:
+def read_instructions(mailbox: Mailbox, default: bytes) -> QmailFile:
     """Return the instructions for a mailbox.
 
-    `default` is control/defaultdelivery: for an empty file, and for an address without a dash that has no file.
+    `default` is control/defaultdelivery, for an empty file, and for an address without dash and without file.
     """
     source, data, executable, part = "", b"", False, None
     for name in qmail_names(mailbox.dash, mailbox.extension):
@@ -59,16 +59,16 @@ def read_instructions(mailbox: Mailbox, default: bytes) -> Found:
         if mailbox.dash:
             raise Permanent("Sorry, no mailbox here by that name. (#5.1.1)")
     if not data:
-        # The execute bit is the file's, and the file says nothing.
+        # The execute bit of an empty file means nothing.
         source, data, executable = "control/defaultdelivery", default, False
     try:
-        return Found(source, unpack_dotqmail(data, executable), part)
+        return QmailFile(source, unpack_dotqmail(data, executable), part)
     except FormatError as error:
         raise Temporary(str(error)) from error
 
 
 def new_sender(mailbox: Mailbox, sender: bytes, local: bytes, host: bytes) -> bytes:
-    """Return the sender of forwards, NEWSENDER: the list's owner where it has one; a bounce keeps its own."""
+    """Return the sender of forwards, NEWSENDER: the list's owner if there is one. A bounce keeps its sender."""
     if sender in (b"", DOUBLE_BOUNCE_SENDER):
         return sender
     owner, verp = owner_names(mailbox.dash, mailbox.extension)
@@ -88,7 +88,7 @@ def _exists(name: bytes) -> bool:
 
 
 def _read(name: bytes) -> tuple[bytes, bool] | None:
-    """Return a file's bytes and whether it is executable, None where there is no such regular file."""
+    """Return the contents of a file and whether it is executable, None if it is not a regular file."""
     try:
         handle = os.open(name, _OPEN)
     except OSError as error:

@@ -1,29 +1,29 @@
-"""A delivery's process to queue-local: what it has to say, and the mail that it wants forwarded. Pure.
+"""What the process of a delivery sends to queue-local: a text, and the mail that it wants forwarded. Pure.
 
     text netstring                                             at most TEXT_MAX bytes
     [uid \\0 sender \\0 head \\0 recipient [\\0 recipient ...]  netstring]
 
-The verdict is the exit code of the process. The bytes end with its pipe.
+The exit code of the process is the verdict. The bytes end with the pipe.
 """
 
 from typing import NamedTuple
 
-from queue_wire.errors import FormatError, quoted
-from queue_wire.netstring import NetstringReader, pack_netstring
+from queue_wire.format_error import FormatError, quoted
+from queue_wire.framing import NetstringReader, pack_netstring
 
-# qmail-lspawn's truncreport: a report is for a log line and a bounce, not for a novel.
+# qmail-lspawn's truncreport: a report goes into a log line and a bounce.
 TEXT_MAX = 3000
-# What a process may say in all: its .qmail file is at most 1 MB, so that its recipients are too.
+# The most bytes of a result. A .qmail file has at most 1 MB, so its recipients fit.
 RESULT_MAX = 2 << 20
 _TOO_LONG = b"\n[...]\n"
-# How much of a long text's end is kept: the count of deliveries is there, and what a program said last.
+# Bytes kept of the end of a long text: the count of deliveries and the last output of a program are there.
 _END = 1000
 
 
 class Forward(NamedTuple):
-    """One message to put in the queue: `head`, whole lines, before the message that is delivered.
+    """One message to queue: `head` (complete lines), then the message that is being delivered.
 
-    `uid` is the user's, for the Received: line and the envelope; addresses are as in envelopes.
+    `uid` is the user's, for the Received: line and the envelope. Addresses are as in envelopes.
     """
 
     uid: int
@@ -33,14 +33,14 @@ class Forward(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a delivery that did all its instructions reports, and its forward, which is not yet made."""
+    """The report of a delivery that succeeded, and its forward, which is not queued yet."""
 
     text: str
     forward: Forward | None = None
 
 
 def cut_text(text: bytes) -> bytes:
-    """Return a report's text, its middle left out where it is over TEXT_MAX bytes; it ends in a newline."""
+    """Return the text of a report with a final newline; over TEXT_MAX bytes, its middle is left out."""
     text = text.rstrip(b"\n") + b"\n"
     if len(text) <= TEXT_MAX:
         return text
@@ -48,13 +48,13 @@ def cut_text(text: bytes) -> bytes:
 
 
 def pack_result(text: bytes, forward: Forward | None = None) -> bytes:
-    """Return the bytes that a delivery's process writes. Raises FormatError for a forward that cannot be packed."""
+    """Return the bytes that the process of a delivery writes. Raises FormatError if a forward cannot be packed."""
     data = pack_netstring(cut_text(text))
     return data if forward is None else data + pack_netstring(pack_forward(forward))
 
 
 def unpack_result(data: bytes) -> tuple[bytes, Forward | None]:
-    """Return text and forward in all that a process wrote. Raises FormatError."""
+    """Return the text and the forward in the bytes that a process wrote. Raises FormatError."""
     reader = NetstringReader(RESULT_MAX)
     reader.feed(data)
     text, forward = reader.next(), reader.next()
@@ -65,7 +65,7 @@ def unpack_result(data: bytes) -> tuple[bytes, Forward | None]:
 
 
 def pack_forward(forward: Forward) -> bytes:
-    """Return the fields of a forward, divided by NULs. Raises FormatError for what cannot be told apart again."""
+    """Return the fields of a forward, separated by NUL. Raises FormatError for a NUL in a field, or too many bytes."""
     fields = [forward.sender, forward.head, *forward.recipients]
     packed = b"\0".join([b"%d" % forward.uid, *fields])
     if not forward.recipients or packed.count(b"\0") != len(fields):
@@ -76,9 +76,9 @@ def pack_forward(forward: Forward) -> bytes:
 
 
 def unpack_forward(payload: bytes) -> Forward:
-    """Return the forward in its fields. Raises FormatError."""
+    """Return the forward that `pack_forward` packed. Raises FormatError."""
     uid, *fields = payload.split(b"\0")
-    # (uid_t) -1 is nobody's.
+    # (uid_t) -1 is not a uid.
     if not uid.isdigit() or len(uid) > 10 or int(uid) >= 2**32 - 1 or len(fields) < 3:
         raise FormatError(f"forward: not uid, sender, head, recipients: {quoted(payload)}")
     sender, head, *recipients = fields

@@ -32,7 +32,12 @@ from queue_remote.tls.tlspolicy import TlsPolicy, unpack_policies
 from queue_wire.control.hostmap import find_key, unpack_hosts
 from queue_wire.control.lines import numbered_lines
 from queue_wire.control.smtproutes import Relay, Routes, unpack_relay, unpack_routes
-from queue_wire.errors import FormatError, InLine, LineError, quoted
+from queue_wire.format_error import (
+    FormatError,
+    InLine,
+    LineError,
+    quoted,
+)
 
 FILES = (
     "me",

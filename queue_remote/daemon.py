@@ -25,9 +25,9 @@ from queue_remote.report_text import internal_error, no_controls, no_message, no
 from queue_remote.setup import CurrentSetup, Setup
 from queue_remote.smtp.pool import Pool
 from queue_remote.smtp.transaction import Transaction
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
+from queue_wire.framing import NetstringReader
 from queue_wire.job import Job, unpack_job
-from queue_wire.netstring import NetstringReader
 from queue_wire.report import MESSAGE_SCOPE, TEMPORARY, Report, pack_ready, pack_report
 
 PROGRAM = "queue-remote"

@@ -14,7 +14,7 @@ from queue_remote.report_text import Verdict
 from queue_remote.setup import Setup
 from queue_wire.address import split_address
 from queue_wire.control.hostmap import find_key
-from queue_wire.control.smtproutes import find_way
+from queue_wire.control.smtproutes import find_nexthop
 from queue_wire.job import Job
 from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE, Report
 
@@ -54,7 +54,7 @@ class PartOutcome(NamedTuple):
 def choose_options(setup: Setup, sender: bytes, domain: bytes) -> DeliveryOptions:
     """Return the options for mail from a sender to a domain."""
     config = setup.config
-    name, relayed = find_way(config.routes, domain)
+    name, relayed = find_nexthop(config.routes, domain)
     tlspolicy = login = None
     if relayed:
         # Without a relay the name is the domain, which determines both.

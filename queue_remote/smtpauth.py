@@ -22,7 +22,7 @@ from queue_remote.route.unroutable import Unroutable
 from queue_smtp.auth import Credentials
 from queue_wire.control.hostmap import find_key, host_key
 from queue_wire.control.lines import numbered_lines
-from queue_wire.errors import FormatError, InLine
+from queue_wire.format_error import FormatError, InLine
 from queue_wire.report import MESSAGE_SCOPE, TEMPORARY
 
 CLEAR = b"clear"

@@ -10,13 +10,13 @@ import signal
 import time
 from functools import partial
 
-from queue_base import wiring
+from queue_base import processes
+from queue_base.disk_thread import DiskThread
 from queue_base.errors import Failure, Temporary, Usage, complain
 from queue_base.home import Home, take_daemon_home
 from queue_base.layout import open_layout
 from queue_base.lock import take_sendmutex
 from queue_base.signals import Signals
-from queue_base.syncing import Syncing
 from queue_send.admin.orders import Orders
 from queue_send.admin.queries import Queries
 from queue_send.admin.socket import AdminSocket
@@ -26,6 +26,7 @@ from queue_send.channel import Channel
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
 from queue_send.disk_retry import DiskRetry
+from queue_send.events import Events
 from queue_send.log import Log
 from queue_send.loop import Part, Shutdown, Turn
 from queue_send.messages import Messages
@@ -53,42 +54,42 @@ class QueueSend:
         """Reads the control files and opens the queue. Raises Temporary, OSError."""
         self._signals = Signals(signal.SIGTERM, signal.SIGINT, signal.SIGALRM, signal.SIGHUP)
         # queue-start has blocked these until now.
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, wiring.KEPT_SIGNALS)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, processes.KEPT_SIGNALS)
         layout = open_layout(home.queue)
         log, turn = Log(), Turn()
-        config, clock, disk = ConfigFiles(home, log), Clock(), Syncing()
-        retry, shutdown, store = DiskRetry(log), Shutdown(log), Store(layout)
-        bouncer = Bouncer(home, store, log, clock, config, disk, turn, shutdown)
-        delays = Delays(home, store, log, clock, config, turn, shutdown)
-        returning = Returning(store, log, config, disk, shutdown)
-        cleaner = Cleaner(wiring.CLEAN_IDS, wiring.CLEAN_ANSWERS, log, shutdown)
+        config, clock, disk = ConfigFiles(home, log), Clock(), DiskThread()
+        retry, shutdown, store, events = DiskRetry(log), Shutdown(log), Store(layout), Events()
+        bouncer = Bouncer(home, store, log, clock, config, disk, turn, shutdown, events)
+        delays = Delays(home, store, log, clock, config, turn, shutdown, events)
+        returning = Returning(store, log, config, disk, shutdown, events)
+        cleaner = Cleaner(processes.CLEAN_IDS, processes.CLEAN_ANSWERS, log, shutdown)
         channel = partial(
             Channel, store=store, delays=delays, log=log, clock=clock, config=config, disk=disk, turn=turn,
-            shutdown=shutdown,
+            shutdown=shutdown, events=events,
         )  # fmt: skip
         channels = [
-            channel("local", "queue-local", wiring.LOCAL_JOBS, wiring.LOCAL_REPORTS, finishes=True),
-            channel("remote", "queue-remote", wiring.REMOTE_JOBS, wiring.REMOTE_REPORTS),
+            channel("local", "queue-local", processes.LOCAL_JOBS, processes.LOCAL_REPORTS, finishes=True),
+            channel("remote", "queue-remote", processes.REMOTE_JOBS, processes.REMOTE_REPORTS),
         ]
         messages = Messages(
-            store, channels, bouncer, delays, returning, cleaner, log, clock, config, disk, retry
+            store, channels, bouncer, delays, returning, cleaner, log, clock, config, disk, retry, events
         )
         todo = Notices(
-            "queue-todo", wiring.TODO_NOTICES, wiring.TODO_COMMANDS, messages.arrive, log, turn, shutdown,
+            "queue-todo", processes.TODO_NOTICES, processes.TODO_COMMANDS, messages.arrive, log, turn, shutdown,
             announce=self._announce,
         )  # fmt: skip
-        pickup = Notices("queue-pickup", wiring.PICKUP_NOTICES, None, messages.arrive, log, turn, shutdown)
+        pickup = Notices("queue-pickup", processes.PICKUP_NOTICES, None, messages.arrive, log, turn, shutdown)
         backlog = Backlog(layout, messages.known, messages.discover, messages.all_found, turn, shutdown, retry)
         orders = Orders(messages, cleaner, log, clock, config, retry, todo.reread)
-        admin = AdminSocket(home, orders, Queries(messages, cleaner, clock, config), log, shutdown)
+        admin = AdminSocket(home, orders, Queries(messages, clock, config), log, shutdown)
         watchdog = Watchdog(messages, log, clock, config, turn, shutdown)
         self._log, self._turn, self._clock, self._config, self._disk = log, turn, clock, config, disk
         self._shutdown, self._bouncer, self._delays, self._cleaner = shutdown, bouncer, delays, cleaner
         self._messages, self._channels, self._todo, self._admin = messages, channels, todo, admin
-        # Messages comes last: it carries out what the others report in the turn.
+        # Messages comes before the administrator's orders, so that all events are carried out when an order comes.
         self._parts: list[Part] = [
-            todo, pickup, backlog, disk, retry, *channels, bouncer, delays, returning, admin, watchdog, cleaner,
-            messages,
+            todo, pickup, backlog, disk, retry, *channels, bouncer, delays, returning, cleaner, messages, admin,
+            watchdog,
         ]  # fmt: skip
         self._exit_by = 0.0
         self._log.status(messages.status(leaving=False))
@@ -151,13 +152,13 @@ class QueueSend:
 
 def take_descriptors(home: Home) -> None:
     """Checks that queue-start opened the pipes, and closes them on exec. Raises Usage, Failure."""
-    for descriptor in range(wiring.LOCAL_JOBS, wiring.SENDMUTEX):
+    for descriptor in range(processes.LOCAL_JOBS, processes.SENDMUTEX):
         try:
             os.set_inheritable(descriptor, False)
         except OSError as error:
             raise Usage(f"unable to use descriptor {descriptor}: not open; queue-start starts queue-send") from error
     try:
-        os.set_inheritable(wiring.SENDMUTEX, False)
+        os.set_inheritable(processes.SENDMUTEX, False)
     except OSError:
         # Started by hand with pipes but without the lock: takes it until the exit.
         take_sendmutex(home)

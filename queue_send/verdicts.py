@@ -10,8 +10,8 @@ none while WRITTEN_MOST failures wait for the disk, or the log is full.
 
 from collections import deque
 
+from queue_base.disk_thread import DiskThread
 from queue_base.errors import reason
-from queue_base.syncing import Syncing
 from queue_send.config import ConfigFiles
 from queue_send.log import Log
 from queue_send.notify.delay import Delays
@@ -47,7 +47,7 @@ class Verdicts:
     """The verdicts of one channel."""
 
     def __init__(
-        self, kind: str, store: Store, delays: Delays, log: Log, config: ConfigFiles, disk: Syncing
+        self, kind: str, store: Store, delays: Delays, log: Log, config: ConfigFiles, disk: DiskThread
     ) -> None:
         self._kind = kind
         self._store = store

@@ -19,7 +19,7 @@ import re
 from collections.abc import Container
 from typing import Any, NamedTuple, Protocol
 
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 
 _SCRAM_NAMES = (b"SCRAM-SHA-256", b"SCRAM-SHA-1")
 # The server chooses the number of rounds. This many take 30 ms; servers ask for 4,096 to 20,000.

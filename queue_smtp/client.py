@@ -47,7 +47,7 @@ from typing import NamedTuple
 from queue_smtp.auth import Credentials, Mechanism, choose
 from queue_smtp.path import SmtpPath
 from queue_smtp.reply import Reply, ReplyReader
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 
 # Commands without a reply at any time. It bounds the memory for a server that answers and does not read.
 PIPELINED_MOST = 100

@@ -7,9 +7,8 @@ if it makes the command too long.
 
 import re
 
-from queue_wire.address import DOUBLE_BOUNCE_SENDER
-from queue_wire.domain import ascii_domain
-from queue_wire.errors import FormatError, quoted
+from queue_wire.address import DOUBLE_BOUNCE_SENDER, ascii_domain
+from queue_wire.format_error import FormatError, quoted
 
 # A path, and whether only SMTPUTF8 can carry it (RFC 6531).
 SmtpPath = tuple[bytes, bool]

@@ -9,7 +9,7 @@ import re
 from collections import deque
 from typing import NamedTuple
 
-from queue_wire.errors import FormatError, quoted
+from queue_wire.format_error import FormatError, quoted
 
 # RFC 5321 section 4.5.3.1.5 allows 512 bytes; servers that quote a policy exceed it.
 LINE_MAX = 8192

@@ -1,20 +1,20 @@
-"""Takes a group of messages from S4 to S5: reads todo/, writes info/, local/ and remote/, removes intd/ and todo/.
+"""Classifies a group of messages, S4 to S5: reads todo/, writes info/, local/ and remote/, removes intd/ and todo/.
 
-A Group is worked on in a thread that may wait for the disk, in two steps, and three commits serve all of it:
+A thread that may wait for the disk works on a TodoGroup in two steps, with three commits for the whole group:
 
-    prepare    the names in todo/      sync    their injectors may not have come to that yet, and info/ without todo/
+    prepare    the names in todo/      sync    their injectors may not have synced them yet, and info/ without todo/
                                                would be S5
-               info/, local/, remote/, intd/ gone      sync
-    finish     todo/ gone              sync    only then is anybody told, so no message that was done comes back
+               write info/, local/, remote/, remove intd/      sync
+    finish     remove todo/            sync    only then are messages announced, so that none comes back after delivery
 
-Between the two the log gets the messages' lines, so that a message that has left todo/ is always in the log. A power
-cut or a kill leaves S4 (and the message is classified, and logged, again) or S5.
+Between the two steps the log gets the messages' lines, so that a message that has left todo/ is always in the log. A
+power cut or kill leaves S4 (the message is classified, and logged, again) or S5.
 
-An envelope is read and written in pieces, so neither its size nor that of a group costs memory; a group ends where
-its envelopes have more than GROUP_BYTES, and an envelope over LARGE is put off, to be a group by itself.
+An envelope is read and written in pieces, so that memory does not depend on its size. A group ends when its envelopes
+exceed GROUP_BYTES; an envelope larger than LARGE is put off, and becomes a group of its own.
 
-A message that cannot be read is parked; one that the disk refuses for now stays in S4 and is deferred, as is one for
-which there is no memory. Nothing here raises for the sake of one message.
+A message that cannot be read is parked. A message that the disk or lack of memory refuses stays in S4 and is deferred.
+No exception is raised because of a single message.
 """
 
 import os
@@ -24,24 +24,23 @@ from typing import NamedTuple
 
 from queue_base.durable import Commit, write_all
 from queue_base.errors import reason
-from queue_base.layout import FILE_MODE, Layout
-from queue_base.states import is_there
+from queue_base.layout import FILE_MODE, Layout, is_there
 from queue_wire.control.rewrite import Rules, split_recipients
 from queue_wire.envelope import TodoReader, pack_info
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from queue_wire.recipients import pack_recipients
 
-PIECE = 64 * 1024  # Bytes of an envelope that are read at a time.
-LARGE = 256 * 1024  # Bytes of an envelope that is a group by itself.
-GROUP_BYTES = 2 << 20  # Bytes of envelopes in a group, unless one alone has more.
-SYNC_EVERY = 1 << 20  # Bytes of a large local/ or remote/ file after which they are synced: no sync takes long then.
+PIECE = 64 * 1024  # Bytes of an envelope that are read at once.
+LARGE = 256 * 1024  # Bytes of an envelope above which it is a group of its own.
+GROUP_BYTES = 2 << 20  # The most bytes of envelopes in a group, unless it has one envelope.
+SYNC_EVERY = 1 << 20  # Bytes of a large local/ or remote/ file after which it is synced, so that no sync takes long.
 NO_MEMORY = "out of memory"
 
 
 class Entry(NamedTuple):
-    """A message that is prepared: what the log and queue-send need to know. `size` is bytes of mess/B/I.
+    """A prepared message: the facts for the log and for queue-send. `size` is that of mess/B/I in bytes.
 
-    `read` tells the file that was in todo/ from another one.
+    `read` identifies the file in todo/ that was read.
     """
 
     message: int
@@ -54,20 +53,20 @@ class Entry(NamedTuple):
     read: tuple[int, int, int]
 
 
-class Group:
+class TodoGroup:
     """Messages that share their commits, and what became of them.
 
-    `entries` are prepared, or, after `finish`, classified; (id, reason) are `parked` or `deferred`; `left` were not
-    come to, because the group has bytes enough; `large` are to be groups by themselves.
+    `entries` are prepared or, after `finish`, classified. `parked` and `deferred` are pairs (id, reason). `left` were
+    not processed, because the group has enough bytes. `large` are to become groups of their own.
 
-    `unsure` are entries that are classified as far as anybody can see, but a power cut could undo it. They may
-    not be announced before `confirm` has returned: a message that was delivered must not be back in todo/.
+    `unsure` are entries that look classified, but a power cut could undo it. They must not be announced before
+    `confirm` returns: a message that was delivered must not be in todo/ again.
 
-    `together` are messages that were deferred because a sync of all of them failed: it may be the fault of one.
+    `together` are messages that were deferred because their common sync failed, possibly because of one of them.
     """
 
     def __init__(self, layout: Layout, rules: Rules, messages: Sequence[int], *, large: bool = False) -> None:
-        """`large` is for a group of one message, however large."""
+        """`large` allows an envelope of any size, for a group of one message."""
         self.messages = messages
         self.entries: list[Entry] = []
         self.unsure: list[Entry] = []
@@ -83,17 +82,17 @@ class Group:
         self._steps = self._prepare()
 
     def prepare(self, seconds: float = float("inf")) -> bool:
-        """Work for some time; return whether the group is prepared."""
+        """Work for at most `seconds`; return whether the group is prepared."""
         end = time.monotonic() + seconds
         return all(time.monotonic() < end for _ in self._steps)
 
     def give_up(self, why: str) -> None:
-        """Defer every message; what was written of them is written anew then."""
+        """Defer every message; files that were written are replaced by the next attempt."""
         self.entries, self.parked, self.left, self.large = [], [], [], []
         self.deferred = [(message, why) for message in self.messages]
 
     def _prepare(self) -> Iterator[None]:
-        """Yield where there is a moment for other work: after a piece of a large envelope."""
+        """Yield after each piece of a large envelope, so that other work can be done."""
         messages = self._named_safely()
         room = GROUP_BYTES
         for place, message in enumerate(messages):
@@ -131,19 +130,19 @@ class Group:
             self.deferred += [(entry.message, f"sync: {reason(error)}") for entry in self.entries]
             self.together = [entry.message for entry in self.entries]
             self.entries = []
-            # It fails for good otherwise, and the rest of the group has not failed.
+            # Otherwise the next sync fails too, and the rest of the group has not failed.
             self._commit.forget()
         self._park()
 
     def _named_safely(self) -> Sequence[int]:
-        """Make the names in todo/ safe; return the messages whose names are."""
+        """Sync the names in todo/; return the messages whose names are durable."""
         try:
             sync_directories(self._layout, self.messages)
         except OSError:
             pass
         else:
             return self.messages
-        # One directory that cannot be read, say, is no reason for the mail in the others to wait.
+        # A directory that cannot be read must not delay the mail in the others.
         safe = []
         troubles: dict[str, OSError | None] = {}
         for message in self.messages:
@@ -165,7 +164,7 @@ class Group:
         self.deferred.append((message, f"{error.filename or self._layout.todo(message)}: {reason(error)}"))
 
     def _take(self, message: int, handle: int, found: os.stat_result) -> None:
-        """Write what is to be known of a message whose envelope is one piece, as most are. FormatError, OSError."""
+        """Classify a message whose envelope is one piece, as most are. Raises FormatError, OSError."""
         mess = self._look(message)
         reader = TodoReader()
         recipients = reader.feed(os.read(handle, PIECE))
@@ -180,7 +179,7 @@ class Group:
         self._add(message, mess, found, reader, sender, bool(sides[0]), bool(sides[1]))
 
     def _take_pieces(self, message: int, handle: int, found: os.stat_result) -> Iterator[None]:
-        """As `_take`, a piece at a time."""
+        """Do the same as `_take`, a piece at a time."""
         mess = self._look(message)
         reader = TodoReader()
         sides = [_Side(self._layout.hashed(kind, message), self._commit) for kind in ("local", "remote")]
@@ -198,7 +197,7 @@ class Group:
         self._add(message, mess, found, reader, sender, local, remote)
 
     def _look(self, message: int) -> os.stat_result:
-        """Return what mess/B/I is; remove a mark in corrupt/. Raises FormatError, OSError."""
+        """Return the status of mess/B/I; remove a mark in corrupt/. Raises FormatError, OSError."""
         path = self._layout.mess(message)
         try:
             mess = os.stat(path)
@@ -206,7 +205,7 @@ class Group:
             raise FormatError(f"{path} is missing") from error
         if mess.st_ino != message:
             raise FormatError(f"{path} has inode number {mess.st_ino}: the queue was copied, not moved")
-        # It was for an earlier message, or somebody mended the file.
+        # It was for an earlier message, or the file has been repaired.
         if is_there(self._layout.hashed("corrupt", message)):
             self._commit.unlink(self._layout.hashed("corrupt", message))
         return mess
@@ -215,19 +214,19 @@ class Group:
         self, message: int, mess: os.stat_result, found: os.stat_result, reader: TodoReader, sender: bytes,
         local: bool, remote: bool,
     ) -> None:  # fmt: skip
-        """Write what comes last, and note the message as prepared."""
-        # The birth is when the message was written, in whole microseconds: the long id stays what it was in S4.
+        """Write info/, remove intd/, and record the message as prepared."""
+        # The birth is the mtime of mess/, in whole microseconds, so that the long id is the same as in S4.
         birth = mess.st_mtime_ns // 1000 * 1000
         _replace(self._commit, self._layout.hashed("info", message), pack_info(sender), birth)
         self._commit.unlink(self._layout.intd(message))
         if is_there(self._layout.bounce(message)):
-            # Of an earlier message that has lost its text: nothing of this one has failed yet.
+            # It is of an earlier message that has lost mess/: no delivery of this message has failed yet.
             self._commit.unlink(self._layout.bounce(message))
         entry = Entry(message, mess.st_size, sender, reader.pid, reader.uid, local, remote, _identity(found))
         self.entries.append(entry)
 
     def _park(self) -> None:
-        """Write corrupt/B/I with the reason, for a person to look at; the message's other files stay."""
+        """Write corrupt/B/I with the reason, for the administrator; the message's other files stay."""
         parked = []
         for message, why in self.parked:
             path = self._layout.hashed("corrupt", message)
@@ -245,7 +244,7 @@ class Group:
                 self.deferred.append((0, f"sync of corrupt: {reason(error)}"))
 
     def finish(self) -> None:
-        """Remove the prepared messages from todo/, and make that safe."""
+        """Remove the prepared messages from todo/, durably."""
         kept = []
         for entry in self.entries:
             path = self._layout.todo(entry.message)
@@ -254,7 +253,7 @@ class Group:
                     self.deferred.append((entry.message, f"{path} was replaced while it was read"))
                     continue
             except FileNotFoundError:
-                # Somebody else has removed it: the disk says that it is classified.
+                # Another process has removed it, so on disk it is classified.
                 if self._was_left(entry):
                     continue
             except OSError as error:
@@ -274,16 +273,16 @@ class Group:
             self.deferred.append((0, f"sync of todo: {reason(error)}"))
 
     def _was_left(self, entry: Entry) -> bool:
-        """Whether an envelope that is gone was of an earlier message, and an injector has just put a text there.
+        """Return whether a removed envelope was of an earlier message, and an injector has just written a new mess/.
 
-        The envelope of a message is written after its text. What was made of this one goes before the new one comes.
+        The envelope of a message is written after mess/. The files of the earlier message are removed before that.
         """
         try:
             if os.lstat(self._layout.mess(entry.message)).st_mtime_ns <= entry.read[2]:
                 return False
             self._commit.unlink(self._layout.hashed("info", entry.message))
         except FileNotFoundError:
-            return False  # queue-send finds nothing of it, either.
+            return False  # queue-send will not find it either.
         except OSError as error:
             self._defer(entry.message, error)
             return True
@@ -292,7 +291,7 @@ class Group:
 
 
 class _Side:
-    """local/B/I or remote/B/I while it is written. Raises OSError."""
+    """local/B/I or remote/B/I while it is being written. Raises OSError."""
 
     __slots__ = ("_commit", "_data", "_handle", "_path", "_unsynced")
 
@@ -304,7 +303,7 @@ class _Side:
         self._unsynced = 0
 
     def add(self, data: bytes) -> None:
-        """Add recipients. What comes first is kept: it is all that most files hold."""
+        """Add recipients. The first ones are kept in memory: most files contain no more."""
         if not self._data and self._handle is None:
             self._data = data
             return
@@ -320,7 +319,7 @@ class _Side:
             self._unsynced = 0
 
     def finish(self) -> bool:
-        """Have the file safe with the next sync, and none where there are no recipients; return whether there are."""
+        """Add the file to the commit, or its removal if there are no recipients; return whether there are any."""
         if self._handle is not None:
             handle, self._handle = self._handle, None
             self._commit.written(self._path, handle)
@@ -332,11 +331,11 @@ class _Side:
         return False
 
     def close(self) -> None:
-        """Give up a file that `finish` was not reached for."""
+        """Close and remove the file if `finish` was not called."""
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None
-            # It may be large; what of it cannot be removed is replaced at the next try.
+            # It may be large. If it cannot be removed, the next attempt replaces it.
             try:
                 os.unlink(self._path)
             except OSError:
@@ -348,7 +347,7 @@ def _identity(found: os.stat_result) -> tuple[int, int, int]:
 
 
 def _replace(commit: Commit, path: str, data: bytes, mtime_ns: int | None = None) -> None:
-    """Make the file anew; what an interrupted classification left there goes."""
+    """Create the file, replacing one that an interrupted classification has left."""
     try:
         commit.create(path, data, FILE_MODE, mtime_ns)
     except FileExistsError:
@@ -357,7 +356,7 @@ def _replace(commit: Commit, path: str, data: bytes, mtime_ns: int | None = None
 
 
 def sync_directories(layout: Layout, messages: Sequence[int]) -> None:
-    """Make the names of messages in todo/ safe, those that are there and those that are gone. Raises OSError."""
+    """Sync the directories of messages in todo/, for created and for removed names. Raises OSError."""
     commit = Commit()
     for message in messages:
         commit.contents(os.path.dirname(layout.todo(message)))
@@ -365,7 +364,7 @@ def sync_directories(layout: Layout, messages: Sequence[int]) -> None:
 
 
 def confirm(layout: Layout, entries: Sequence[Entry]) -> list[Entry]:
-    """Make the removal from todo/ of unsure entries safe; return those that are not there any more. Raises OSError."""
+    """Make the removal of unsure entries from todo/ durable; return those that are removed. Raises OSError."""
     gone = [entry for entry in entries if not is_there(layout.todo(entry.message))]
     sync_directories(layout, [entry.message for entry in gone])
     return gone

@@ -1,11 +1,13 @@
 """queue-todo: the classifier. `queue-todo [--home HOME]`, started by queue-start.
 
-fd 0 takes one-byte commands from queue-send (H reread the control files, X exit; its end is X), fd 1
-gives notices and log lines (queue_wire.notice). New messages are found by inotify, by lock/trigger and by scans;
-they are classified in groups that share three commits, by a thread that may wait for the disk. Unreadable control files
-stop classification, with an alert, until they can be read; no message is ever judged by rules that are not known.
+fd 0 takes one-byte commands from queue-send (H reread the control files, X exit; end of file is X), fd 1 gives notices
+and log lines (queue_wire.notice). New messages are found by inotify, lock/trigger and scans (`Pending`). They are
+classified in groups that share three commits (`Pipeline`, `TodoGroup`), by a thread that may wait for the disk. If the
+control files cannot be read at start, nothing is classified until they can be: a message is never classified by
+default rules.
 
-At X it begins nothing more. What the log already tells of it finishes, for as long as PARTING; all else stays in todo/.
+After X no group is begun. Groups that are in the log already are finished, within PARTING seconds; all others stay in
+todo/.
 """
 
 import os
@@ -13,31 +15,31 @@ import select
 import signal
 import time
 
+from queue_base.control import read_rules
 from queue_base.errors import Failure, complain, reason
 from queue_base.home import Home, take_daemon_home
 from queue_base.layout import Layout, open_layout
-from queue_base.pipes import OutPipe, PeerLost, read_available
-from queue_base.rules import read_rules
+from queue_base.pipes import PeerLost, read_available
 from queue_base.signals import ignore
 from queue_base.trigger import Trigger
 from queue_base.watch import Watch
-from queue_todo.inflow import Inflow, Space
+from queue_todo.backpressure import Backpressure, Space
+from queue_todo.notices import NoticePipe
 from queue_todo.pending import Pending
 from queue_todo.pipeline import HELD_MOST, Pipeline
-from queue_wire import logline
 from queue_wire.control.rewrite import Rules
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from queue_wire.ids import unpack_id
-from queue_wire.notice import EXIT, REREAD, WRITTEN, pack_log
+from queue_wire.notice import EXIT, REREAD, WRITTEN
 
 PROGRAM = "queue-todo"
 USAGE = "usage: queue-todo [--home HOME]"
 HELP = f"""{USAGE}
 The classifier: splits each new envelope into local and remote recipients. It is started by queue-start.
 """
-RULES_RETRY = 60.0  # Seconds between tries to read control files that could not be read at start.
-PARTING = 10.0  # Seconds after X in which what the log tells of is finished; a disk that hangs must not keep us.
-BLIND_SCAN = 5.0  # Seconds between scans where there is neither inotify nor a trigger.
+RULES_RETRY = 60.0  # Seconds between attempts to read control files that could not be read at start.
+PARTING = 10.0  # Seconds after X to finish groups that are in the log; a disk that hangs must not prevent the exit.
+BLIND_SCAN = 5.0  # Seconds between scans without inotify and without a trigger.
 
 
 class Classifier:
@@ -46,28 +48,30 @@ class Classifier:
     def __init__(self, home: Home, layout: Layout) -> None:
         self._home = home
         self._layout = layout
-        self._notices = OutPipe(1)
+        self._notices = NoticePipe(1)
         self._pending = Pending(layout)
-        # Watch first, scan after: what arrives in between is then seen twice, never not at all.
+        # Watch first, then scan: a message that arrives in between is seen twice, and not missed.
         self._watch = Watch(layout.directories("todo"))
         self._trigger: Trigger | None = None
         self._next_scan = 0.0
         self._named = 0
         self._rules: Rules | None = None
         self._next_rules = 0.0
-        self._pipeline = Pipeline(layout, self._pending, self._notices, self._alert, self._warn)
-        self._end: float | None = None  # When we leave at the latest, once we are to.
-        self._inflow = Inflow(home, self._log)
-        self._space = Space(home, self._log)
+        self._pipeline = Pipeline(layout, self._pending, self._notices)
+        self._end: float | None = None  # The latest time to exit, after X.
+        self._backpressure = Backpressure(home)
+        self._space = Space(home)
         if self._watch.problem:
-            self._alert(f"unable to watch todo: {self._watch.problem}; the trigger and scans do its work")
+            self._notices.alert(f"unable to watch todo: {self._watch.problem}; the trigger and scans do its work")
         try:
             self._trigger = Trigger(home)
         except OSError as error:
-            self._alert(f"unable to use {home.queue}/lock/trigger: {reason(error)}; inotify and scans do its work")
+            self._notices.alert(
+                f"unable to use {home.queue}/lock/trigger: {reason(error)}; inotify and scans do its work"
+            )
 
     def prepare(self, poll: "select.poll", now: float) -> float:
-        """Register what to wait for; return the seconds to wait at the most."""
+        """Register the descriptors; return the seconds to wait at most."""
         trigger = None if self._trigger is None else self._trigger.descriptor
         for descriptor in (0, trigger, self._watch.descriptor):
             if descriptor is not None:
@@ -76,7 +80,7 @@ class Classifier:
         rules = None if self._end is not None else self._rules
         wait = min(
             self._space.wait(now),
-            self._inflow.wait(now, self._arrival),
+            self._backpressure.wait(now, self._arrival),
             self._pipeline.prepare(poll, now, rules),
         )
         if self._end is not None:
@@ -88,7 +92,7 @@ class Classifier:
         return min(wait, max(0.0, self._next_scan - now)) if self._blind else wait
 
     def run(self, ready: dict[int, int], now: float) -> None:
-        """One turn: commands, names, work for the thread, notices. Raises PeerLost where nobody is left to tell."""
+        """One turn: commands, names, work for the thread, notices. Raises PeerLost if queue-send is gone."""
         if ready.get(1, 0) & (select.POLLERR | select.POLLHUP):
             raise PeerLost("nobody reads the notices")
         if 0 in ready:
@@ -97,7 +101,7 @@ class Classifier:
             self._reread(now)
         if self._watch.descriptor in ready:
             self._take_names(now)
-        # Those who pulled it were named before that, so not before all names were taken.
+        # inotify named these messages before the pull, so first take all names.
         if self._trigger is not None and self._trigger.descriptor in ready and not self._watch.more:
             self._take_trigger(self._trigger.clear(), now)
         if self._blind and now >= self._next_scan:
@@ -107,41 +111,47 @@ class Classifier:
         if rules is not None and self._notices.held <= HELD_MOST:
             trouble = self._pending.run(now)
             if trouble is not None:
-                self._warn(trouble)
+                self._notices.warn(trouble)
         self._pipeline.run(ready, now, rules)
         if self._rules is not None:
             worked = self._pipeline.take_worked()
-            self._inflow.judge(time.monotonic(), len(self._pending), self._arrival, worked)
-        self._space.run(now)
+            self._backpressure.judge(time.monotonic(), len(self._pending), self._arrival, worked)
+        for line in self._backpressure.take_lines():
+            self._notices.log(line)
+        shortage = self._space.run(now)
+        if shortage is not None:
+            self._notices.log(shortage)
         self._notices.flush()
 
     @property
     def finished(self) -> bool:
-        """Whether we are to leave, and the log tells of nothing that is not finished."""
+        """Whether X was received, and no group in the log is unfinished."""
         return self._end is not None and (not self._pipeline.is_told or time.monotonic() >= self._end)
 
     def finish(self) -> None:
-        """Write the notices that queue-send has not read yet, however long that takes. Raises PeerLost."""
+        """Write all notices, however long that takes. Raises PeerLost."""
         self._notices.finish()
-        # queue-send waits for the end of the pipe, and a thread that hangs in a sync keeps the process from ending.
+        # queue-send waits for end of file, and a thread that hangs in a sync keeps the process from exiting.
         os.close(self._notices.descriptor)
 
     def free_injectors(self) -> None:
-        """Let them go on: nobody classifies any more."""
-        self._inflow.end()
+        """Remove the marks that slow or refuse injectors."""
+        self._backpressure.end()
+        for line in self._backpressure.take_lines():
+            self._notices.log(line)
 
     def _obey(self) -> None:
         for command in read_available(0) or b"":
             if command == REREAD[0]:
                 self._reread(time.monotonic())
-                # A corrupt message may have been released, of which nothing else tells us.
+                # A corrupt message may have been released, which nothing else reports.
                 self._pending.scan_soon()
             elif command == EXIT[0]:
                 self._end = self._end or time.monotonic() + PARTING
             elif command == WRITTEN[0]:
                 self._pipeline.written()
             else:
-                self._warn(f"unknown command {command}")
+                self._notices.warn(f"unknown command {command}")
 
     def _reread(self, now: float) -> None:
         try:
@@ -149,11 +159,11 @@ class Classifier:
         except Failure as error:
             self._next_rules = now + RULES_RETRY
             fate = "the old ones stay" if self._rules else f"nothing is classified; trying again in {RULES_RETRY:.0f} s"
-            self._alert(f"unable to reread controls: {error}; {fate}")
+            self._notices.alert(f"unable to reread controls: {error}; {fate}")
 
     @property
     def _arrival(self) -> float | None:
-        """Since when the next message has waited; the time in which nothing can be classified does not count."""
+        """When the next message arrived, None if none waits, or nothing can be classified for lack of rules."""
         return None if self._rules is None else self._pending.arrival
 
     def _take_names(self, now: float) -> None:
@@ -162,7 +172,7 @@ class Classifier:
             try:
                 found.append(unpack_id(os.fsencode(name)))
             except FormatError:
-                continue  # Not a message: a person's file.
+                continue  # Not a message.
         self._named += len(found)
         self._pending.add(found, now)
         if self._watch.lost:
@@ -174,21 +184,12 @@ class Classifier:
         return self._watch.descriptor is None and self._trigger is None
 
     def _take_trigger(self, pulls: int, now: float) -> None:
-        """Scan if somebody pulled the trigger whose message inotify did not name."""
+        """Scan if there were more pulls than names from inotify."""
         if self._watch.descriptor is not None:
             self._take_names(now)
         if pulls > self._named:
             self._pending.scan_soon()
         self._named = max(0, self._named - pulls)
-
-    def _alert(self, text: str) -> None:
-        self._log(logline.alert(f"{PROGRAM}: {text}"))
-
-    def _warn(self, text: str) -> None:
-        self._log(logline.warning(f"{PROGRAM}: {text}"))
-
-    def _log(self, line: bytes) -> None:
-        self._notices.put(pack_log(line))
 
 
 def loop(classifier: Classifier) -> None:

@@ -1,4 +1,4 @@
-"""What is waiting to be classified: ids from inotify, the trigger and scans, each once, in order of arrival."""
+"""The messages that wait to be classified: ids from inotify, the trigger and scans, each once, in order of arrival."""
 
 import os
 from collections import deque
@@ -7,38 +7,38 @@ from itertools import chain, islice
 
 from queue_base.errors import reason
 from queue_base.layout import Layout
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from queue_wire.ids import unpack_id
 
 SCAN_EVERY = 1500.0  # Seconds: 25 minutes, qmail's SLEEP_TODO.
-RETRY_AFTER = 30.0  # Seconds until what the disk refused, a message or a directory, is tried again.
-SAY_EVERY = 600.0  # Seconds after which a directory that still cannot be read is named again.
-# Messages that share their syncs with nobody, because one with others failed; over it, the disk refuses everything.
+RETRY_AFTER = 30.0  # Seconds until a deferred message, or an unreadable directory, is tried again.
+SAY_EVERY = 600.0  # Seconds after which a warning about an unreadable directory is repeated.
+# The most messages that are taken alone, because a sync with others failed. With more, the disk refuses everything.
 ALONE_MOST = 250
-SLICE = 1000  # Names that one turn of the loop reads from todo/, or messages whose retry is due that it takes up.
+SLICE = 1000  # The most names that one turn of the loop reads from todo/, and the most deferred ones that it adds.
 
 
 class Pending:
-    """The waiting ids, those that wait for another try, and the scan that is going on, if one is.
+    """The waiting ids, the deferred ids, and the current scan, if any.
 
-    An id that was taken is in hand until `done` or `defer`: who names it meanwhile has it looked at once more after
-    that, so nobody works twice on a message at the same time.
+    An id that was taken is in hand until `done` or `defer`. If it is named again meanwhile, it is added again after
+    that, so that a message is never processed twice at the same time.
     """
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._waiting: dict[int, float] = {}
-        self._order: deque[int] = deque()  # What is waiting, in order.
-        self._in_hand: dict[int, bool] = {}  # And whether somebody has named it meanwhile.
-        # The delay is always the same, so they are due in the order in which they come.
+        self._order: deque[int] = deque()  # The waiting ids in order.
+        self._in_hand: dict[int, bool] = {}  # And whether it was named meanwhile.
+        # The delay is always the same, so they are due in the order of their deferral.
         self._later: deque[tuple[float, int]] = deque()
-        self._later_due: dict[int, float] = {}  # An entry of _later that does not say the same does not count.
+        self._later_due: dict[int, float] = {}  # An entry of _later with another time is ignored.
         self._parked: set[int] = set()
         self._alone: set[int] = set()
-        self._scan: _Scan | None = None
+        self._scan: _TodoScan | None = None
         self._again = False
         self._next_scan = 0.0
-        self._unread: list[str] = []  # Directories that could not be read, to be tried again before the next scan.
+        self._unread: list[str] = []  # Directories that could not be read, tried again before the next scan.
         self._next_unread = 0.0
         self._said: tuple[str, float] = ("", 0.0)
 
@@ -47,11 +47,11 @@ class Pending:
 
     @property
     def arrival(self) -> float | None:
-        """When the next message was first seen waiting (monotonic seconds), None where none waits."""
+        """When the next message was first seen (monotonic seconds), None if none waits."""
         return self._waiting[self._order[0]] if self._order else None
 
     def add(self, messages: Iterable[int], now: float) -> None:
-        """Add ids that somebody named."""
+        """Add ids that inotify or a command has named."""
         for message in messages:
             self._later_due.pop(message, None)
             if message in self._in_hand:
@@ -65,7 +65,7 @@ class Pending:
             self._order.append(message)
 
     def take(self, most: int) -> list[int]:
-        """Return at most `most` ids, the oldest first; they are in hand. One that is to be alone comes alone."""
+        """Return at most `most` ids, the oldest first; they are in hand. An id that must be alone comes alone."""
         found: list[int] = []
         while self._order and len(found) < most:
             if self._order[0] in self._alone:
@@ -80,7 +80,7 @@ class Pending:
         return found
 
     def give_back(self, messages: Sequence[int], since: float) -> None:
-        """Put ids that were taken and not looked at back in front of the others."""
+        """Put ids that were taken and not processed back in front of the others."""
         for message in reversed(messages):
             del self._in_hand[message]
             if message not in self._waiting:
@@ -88,19 +88,19 @@ class Pending:
                 self._order.appendleft(message)
 
     def done(self, messages: Iterable[int], now: float) -> None:
-        """What was to be done with ids that were taken is done."""
+        """Note that ids that were taken have been processed."""
         for message in messages:
             self._alone.discard(message)
             if self._in_hand.pop(message, False):
                 self._wait(message, now)
 
     def part(self, messages: Iterable[int]) -> None:
-        """Have ids that failed together taken one by one until they are done, unless too many are already."""
+        """Take ids that failed together one by one until they are done, unless too many are taken so already."""
         if len(self._alone) < ALONE_MOST:
             self._alone.update(messages)
 
     def defer(self, message: int, now: float) -> None:
-        """Try a message again in RETRY_AFTER seconds, or at once where somebody has named it meanwhile."""
+        """Try a message again in RETRY_AFTER seconds, or at once if it was named meanwhile."""
         if self._in_hand.pop(message, False):
             self._wait(message, now)
         else:
@@ -108,17 +108,17 @@ class Pending:
             self._later.append((now + RETRY_AFTER, message))
 
     def park(self, message: int) -> None:
-        """Leave a message out of the next scans, until somebody names it."""
+        """Exclude a message from the next scans, until it is named."""
         self._parked.add(message)
         if self._scan is not None:
             self._scan.marked.add(message)
 
     def scan_soon(self) -> None:
-        """Look through todo/ from its start, once what is being looked through is done."""
+        """Scan todo/ as soon as the current scan, if any, is done."""
         self._again = True
 
     def run(self, now: float) -> str | None:
-        """Do one slice: give back what waited long enough, read a piece of todo/; return what is to be warned of."""
+        """Do one slice: add deferred ids that are due, read names of todo/; return a warning or None."""
         for _ in range(SLICE):
             if not self._later or self._later[0][0] > now:
                 break
@@ -130,20 +130,20 @@ class Pending:
             if self._again or now >= self._next_scan:
                 self._again = False
                 self._next_scan = now + SCAN_EVERY
-                self._scan = _Scan(self._layout.directories("todo"), now, self._layout.directories("corrupt"))
+                self._scan = _TodoScan(self._layout.directories("todo"), now, self._layout.directories("corrupt"))
             elif self._unread and now >= self._next_unread:
-                self._scan = _Scan(self._unread, now)
+                self._scan = _TodoScan(self._unread, now)
         return None if self._scan is None else self._look(self._scan, now)
 
-    def _look(self, scan: "_Scan", now: float) -> str | None:
-        """Read a slice of a scan; return what is to be warned of at its end."""
+    def _look(self, scan: "_TodoScan", now: float) -> str | None:
+        """Read a slice of a scan; return a warning at its end, or None."""
         count = 0
         for is_mark, message in islice(scan.names, SLICE):
             count += 1
             if is_mark:
                 scan.marked.add(message)
             elif not message:
-                # A mark that is gone counts no more. Where not all could be read, those that are known still do.
+                # Marks that were removed no longer count. If not all could be read, the known ones still count.
                 self._parked = scan.marked if scan.marks_read else self._parked | scan.marked
             elif not (message in self._parked or message in self._later_due or message in self._in_hand):
                 self._wait(message, scan.began)
@@ -155,7 +155,7 @@ class Pending:
         return self._complaint(scan.failed, now)
 
     def _complaint(self, failed: dict[str, OSError], now: float) -> str | None:
-        """Return what to say of directories that could not be read: at once, and then each SAY_EVERY seconds."""
+        """Return the warning about directories that could not be read: at once, then every SAY_EVERY seconds."""
         text = ""
         for directory, error in failed.items():
             others = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
@@ -168,20 +168,20 @@ class Pending:
         return text
 
     def wait(self, now: float) -> float:
-        """Return the seconds until `run` has something to do that no descriptor will tell."""
+        """Return the seconds until `run` has work that no descriptor announces."""
         if self._scan is not None or self._again:
             return 0.0
         wait = self._next_scan
         if self._later:
-            # The first may not count any more; then a turn finds that out.
+            # The first one may be ignored; the next turn finds out.
             wait = min(wait, self._later[0][0])
         if self._unread:
             wait = min(wait, self._next_unread)
         return max(0.0, wait - now)
 
 
-class _Scan:
-    """One look through directories of todo/: `names` yields (whether it is a mark, id), marks first, then an id of 0.
+class _TodoScan:
+    """One scan of directories of todo/. `names` yields (is a mark, id): the marks, an id of 0, then the messages.
 
     `failed` are the directories that could not be read.
     """
@@ -198,12 +198,12 @@ class _Scan:
 
     @property
     def marks_read(self) -> bool:
-        """Whether `marked` are all marks. Of another one queue-todo learns when it reads the message."""
+        """Whether `marked` are all marks. queue-todo learns of another mark when it reads the message."""
         return self._marks is not None and not self._marks_failed
 
 
 def _ids(directories: Iterable[str], failed: dict[str, OSError], *, may_lack: bool) -> Iterator[int]:
-    """Yield the ids that have a file in the directories; note those that cannot be read."""
+    """Yield the ids that have a file in the directories; record directories that cannot be read."""
     for directory in directories:
         try:
             with os.scandir(directory) as names:
@@ -211,7 +211,7 @@ def _ids(directories: Iterable[str], failed: dict[str, OSError], *, may_lack: bo
                     try:
                         yield unpack_id(os.fsencode(name.name))
                     except FormatError:
-                        continue  # Not a message: a person's file.
+                        continue  # Not a message.
         except FileNotFoundError as error:
             if not may_lack:
                 failed[directory] = error

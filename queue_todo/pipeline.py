@@ -1,55 +1,45 @@
-"""Groups on their way from todo/ to queue-send: prepared, told of in the log, finished, announced.
+"""The way of groups from todo/ to queue-send: prepared, logged, finished, announced.
 
-The thread of Syncing works on the disk, one piece of work after the other; the loop hands it out, and never waits. A
-group whose lines queue-send has yet to write to the log waits for that, and the next one is prepared meanwhile.
-Large envelopes stand in a line of their own: a slice of one, then a group of the others, in turn, so that nobody's mail
-waits for somebody else's hundred thousand recipients.
+A DiskThread works on the disk, one piece of work after the other; the loop hands out the work and never waits. While
+queue-send has yet to write the lines of a group to the log, the next group is prepared. Large envelopes have a queue of
+their own: a slice of one and a group of the others take turns, so that a message with a hundred thousand recipients
+does not delay other mail.
 """
 
 import select
 from collections import deque
-from collections.abc import Callable
 from itertools import chain
 
+from queue_base.disk_thread import DiskThread, Result
 from queue_base.errors import reason
 from queue_base.layout import Layout
-from queue_base.pipes import OutPipe
-from queue_base.syncing import Result, Syncing
-from queue_todo.classify import Entry, Group, confirm
+from queue_todo.classify import Entry, TodoGroup, confirm
+from queue_todo.notices import NoticePipe
 from queue_todo.pending import RETRY_AFTER, Pending
 from queue_wire import logline
 from queue_wire.control.rewrite import Rules
-from queue_wire.notice import Ask, Classified, pack_ask, pack_classified, pack_log
+from queue_wire.notice import Ask, Classified, pack_ask, pack_classified
 
-GROUP = 250  # Messages that share a commit at the most.
-HELD_MOST = 4 << 20  # Bytes of notices that queue-send has not read; over it, no group is begun.
-TOLD_MOST = 2  # Groups whose lines queue-send has yet to write, or that wait for their end.
+GROUP = 250  # The most messages that share a commit.
+HELD_MOST = 4 << 20  # Bytes of notices that queue-send has not read; above it, no group is begun.
+TOLD_MOST = 2  # The most groups that wait for the log, or to be finished.
 SLICE = 0.05  # Seconds of work on envelopes before the thread turns to something else.
 
 
 class Pipeline:
-    """`alert` and `warn` take a text for the log."""
+    """Takes ids from `pending`, and sends log lines and notices to queue-send."""
 
-    def __init__(
-        self,
-        layout: Layout,
-        pending: Pending,
-        notices: OutPipe,
-        alert: Callable[[str], None],
-        warn: Callable[[str], None],
-    ) -> None:
+    def __init__(self, layout: Layout, pending: Pending, notices: NoticePipe) -> None:
         self._layout = layout
         self._pending = pending
         self._notices = notices
-        self._alert = alert
-        self._warn = warn
-        self._syncing = Syncing()
-        self._small: Group | None = None  # Begun and not prepared.
-        self._large: Group | None = None
+        self._disk = DiskThread()
+        self._small: TodoGroup | None = None  # The group that is being prepared.
+        self._large: TodoGroup | None = None
         self._large_waiting: deque[int] = deque()
         self._turn_of_large = False
-        self._told: deque[Group] = deque()  # Their lines are on their way to the log,
-        self._logged: deque[Group] = deque()  # and are there.
+        self._told: deque[TodoGroup] = deque()  # Their lines were sent to queue-send.
+        self._logged: deque[TodoGroup] = deque()  # Their lines are in the log.
         self._finishing = False
         self._unsure: list[Entry] = []
         self._next_confirm = 0.0
@@ -58,19 +48,19 @@ class Pipeline:
         self._now = 0.0
 
     def prepare(self, poll: "select.poll", now: float, rules: Rules | None) -> float:
-        """Wait for the thread; return the seconds to wait at the most. What the pipes have is the caller's business."""
-        self._syncing.prepare(poll, now)
-        if self._syncing.busy:
+        """Register the thread's descriptor; return the seconds to wait at most."""
+        self._disk.prepare(poll, now)
+        if self._disk.busy:
             return 3600.0
         if self._logged or (rules is not None and self._may_begin):
             return 0.0
         return max(0.0, self._next_confirm - now) if self._unsure else 3600.0
 
     def run(self, ready: dict[int, int], now: float, rules: Rules | None) -> None:
-        """Take the result of the thread, and give it its next work. Without rules nothing is begun."""
+        """Take results of the thread, and give it the next work. Without rules no group is begun."""
         self._now = now
-        self._syncing.run(ready, now)
-        if self._syncing.busy:
+        self._disk.run(ready, now)
+        if self._disk.busy:
             return
         if self._logged:
             self._finish(self._logged.popleft())
@@ -80,18 +70,18 @@ class Pipeline:
             self._go_on(rules)
 
     def written(self) -> None:
-        """queue-send has the lines of the oldest group in the log that it was told of."""
+        """Note that queue-send has written the lines of the oldest group to the log."""
         if self._told:
             self._logged.append(self._told.popleft())
 
     def take_worked(self) -> bool:
-        """Return whether messages were classified, or parked, since the last call."""
+        """Return whether messages were classified or parked since the last call."""
         worked, self._worked = self._worked, False
         return worked
 
     @property
     def is_told(self) -> bool:
-        """Whether the log tells, or soon will, of messages that are still to be finished."""
+        """Whether messages are in the log, or soon will be, that are not finished."""
         return bool(self._told or self._logged) or self._finishing
 
     @property
@@ -101,21 +91,21 @@ class Pipeline:
         return bool(self._small or self._large or self._large_waiting or len(self._pending))
 
     def _go_on(self, rules: Rules) -> None:
-        """Have the thread go on with a group, or begin one: a large envelope and the others in turn."""
+        """Let the thread continue or begin a group; a large envelope and the others take turns."""
         others = self._small is not None or len(self._pending) > 0
         if (self._large or self._large_waiting) and (self._turn_of_large or not others):
             self._turn_of_large = False
             if self._large is None:
-                self._large = Group(self._layout, rules, [self._large_waiting.popleft()], large=True)
+                self._large = TodoGroup(self._layout, rules, [self._large_waiting.popleft()], large=True)
             self._prepare(self._large)
         else:
             self._turn_of_large = True
             if self._small is None:
                 self._small_since = self._pending.arrival or self._now
-                self._small = Group(self._layout, rules, self._pending.take(GROUP))
+                self._small = TodoGroup(self._layout, rules, self._pending.take(GROUP))
             self._prepare(self._small)
 
-    def _prepare(self, group: Group) -> None:
+    def _prepare(self, group: TodoGroup) -> None:
         prepared = False
 
         def work() -> None:
@@ -133,17 +123,17 @@ class Pipeline:
                 self._small = None
             self._tell(group)
 
-        self._syncing.submit(work, then)
+        self._disk.submit(work, then)
 
-    def _tell(self, group: Group) -> None:
-        """Say in the log what is prepared, and what cannot be read; let go of the other messages of the group."""
+    def _tell(self, group: TodoGroup) -> None:
+        """Log the prepared messages and the parked ones; return the others of the group to the pending ones."""
         self._pending.give_back(group.left, self._small_since)
         self._large_waiting += group.large
         for message, why in group.parked:
             self._pending.done([message], self._now)
             self._pending.park(message)
-            self._notices.put(pack_log(logline.corrupt_message(message, why)))
-            self._alert(f"msg {message} cannot be read and is parked in corrupt: {why}")
+            self._notices.log(logline.corrupt_message(message, why))
+            self._notices.alert(f"msg {message} cannot be read and is parked in corrupt: {why}")
             self._worked = True
         kept = {entry.message for entry in group.entries}
         kept.update(group.left, group.large, (message for message, _ in chain(group.parked, group.deferred)))
@@ -153,31 +143,31 @@ class Pipeline:
         if not group.entries:
             return
         for entry in group.entries:
-            self._notices.put(pack_log(logline.new_message(entry.message)))
+            self._notices.log(logline.new_message(entry.message))
             line = logline.info_message(entry.message, entry.size, entry.sender, entry.pid, entry.uid)
-            self._notices.put(pack_log(line))
+            self._notices.log(line)
         self._notices.put(pack_ask(Ask.WRITTEN))
         self._told.append(group)
 
-    def _defer(self, group: Group) -> None:
+    def _defer(self, group: TodoGroup) -> None:
         for message, _ in group.deferred:
             if message:
                 self._pending.defer(message, self._now)
         if group.deferred:
-            # One line for the group: a full disk would otherwise fill the log too.
+            # One line for the whole group, so that a full disk does not fill the log.
             message, why = group.deferred[0]
             others = f" (and {len(group.deferred) - 1} more)" if len(group.deferred) > 1 else ""
             which = f"msg {message}" if message else "some messages"
-            self._warn(f"unable to classify {which}{others}: {why}; will try again later")
+            self._notices.warn(f"unable to classify {which}{others}: {why}; will try again later")
         group.deferred = []
 
-    def _finish(self, group: Group) -> None:
+    def _finish(self, group: TodoGroup) -> None:
         self._finishing = True
 
         def then(trouble: Result) -> None:
             self._finishing = False
             if trouble is not None:
-                # How far it has come nobody knows: `_confirm` finds out.
+                # It is unknown how far it came: `_confirm` finds out.
                 group.unsure, group.entries = group.entries, []
                 group.deferred.append((0, reason(trouble)))
             self._pending.done([entry.message for entry in chain(group.entries, group.unsure)], self._now)
@@ -187,7 +177,7 @@ class Pipeline:
                 self._unsure += group.unsure
                 self._next_confirm = self._now + RETRY_AFTER
 
-        self._syncing.submit(group.finish, then)
+        self._disk.submit(group.finish, then)
 
     def _confirm(self) -> None:
         unsure, self._unsure = self._unsure, []
@@ -203,10 +193,10 @@ class Pipeline:
                 return
             self._announce(confirmed)
             gone = {entry.message for entry in confirmed}
-            # They are classified once more.
+            # The others are classified again.
             self._pending.add([entry.message for entry in unsure if entry.message not in gone], self._now)
 
-        self._syncing.submit(work, then)
+        self._disk.submit(work, then)
 
     def _announce(self, entries: list[Entry]) -> None:
         for entry in entries:

@@ -21,7 +21,7 @@ import time
 
 from queue_remote.message.converter import most_written
 from queue_remote.message.file import Message
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 
 SIZE_MOST = 32 * 1024 * 1024
 COPIES_MOST = 256 * 1024 * 1024

@@ -20,7 +20,7 @@ import socket
 
 from queue_remote.message.downgrade import Downgrade
 from queue_smtp.dotstuff import normalize
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 
 CHUNK = 65536
 _OUT_OF_MEMORY = 3

@@ -26,7 +26,7 @@ from queue_base.home import Home
 from queue_remote.config import find_fault
 from queue_wire.control.hostmap import find_key, host_key
 from queue_wire.control.lines import numbered_lines
-from queue_wire.errors import FormatError, InLine, quoted
+from queue_wire.format_error import FormatError, InLine, quoted
 
 BITS_LEAST = 1024
 # A key of 16,384 bits has 13 kB.

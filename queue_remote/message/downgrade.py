@@ -21,7 +21,7 @@ from queue_remote.message.encoding import (
     wrap_text,
 )
 from queue_remote.message.mime import DEPTH_MOST, SEALED, TEXT, MimePart, PartHeader, find_parts
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 
 _FRAGMENTS = ("message/partial", "message/external-body")
 _SLICE = 65536

@@ -17,7 +17,7 @@ from queue_remote.message.message_scan import Facts
 from queue_remote.report_text import Verdict, long_lines, no_message, not_converted, not_converted_now, not_shortened
 from queue_remote.setup import Setup
 from queue_smtp.client import SmtpClient
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from queue_wire.report import PERMANENT, TEMPORARY
 
 

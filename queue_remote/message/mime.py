@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from queue_remote.message.encoding import LINE_MOST
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 
 # A header is in memory while it is converted. Postfix cuts headers at 100 kB.
 HEADER_MOST = 1024 * 1024

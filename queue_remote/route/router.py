@@ -12,10 +12,10 @@ from queue_remote.route.order import ADDRESSES_ENOUGH, TARGETS_MOST, Target, int
 from queue_remote.route.resolver import EXCHANGERS_MOST, RESOLV_CONF, Resolver
 from queue_remote.route.this_host import ThisHost
 from queue_remote.route.unroutable import Unroutable, address_trouble, best_preference, no_address, no_host, shown
+from queue_wire.address import ascii_domain
 from queue_wire.control.hostmap import find_key
 from queue_wire.control.smtproutes import SMTP_PORT, Relay, Relays, Routes
-from queue_wire.domain import ascii_domain
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from queue_wire.report import PERMANENT, TEMPORARY
 
 # RFC 6761 section 6.3: localhost needs no lookup.

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from queue_remote.route.resolver import Resolver
 from queue_remote.route.unroutable import Unroutable
 from queue_remote.tls.contexts import Contexts
-from queue_wire.errors import FormatError, quoted
+from queue_wire.format_error import FormatError, quoted
 
 # Section 3.2: about a year.
 MAX_AGE_MOST = 31557600

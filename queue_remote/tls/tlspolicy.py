@@ -16,10 +16,10 @@ smtproutes, a line without a colon is an error, because to ignore it would weake
 import enum
 from typing import NamedTuple, TypeVar
 
+from queue_wire.address import ascii_domain
 from queue_wire.control.hostmap import unpack_hosts
 from queue_wire.control.lines import numbered_lines
-from queue_wire.domain import ascii_domain
-from queue_wire.errors import FormatError, LineError, quoted
+from queue_wire.format_error import FormatError, LineError, quoted
 
 Choice = TypeVar("Choice", bound=enum.Enum)
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from queue_base.draft import Draft, QueueTrouble
+from queue_base.errors import QueueTrouble
 from queue_base.layout import open_layout
-from queue_base.writer import QueueWriter
+from queue_base.writer import Draft, QueueWriter
 from queue_inject.drop import DropWriter
 from support.faults.strace import strace_command
 from support.faults.sync_order import SyncOrder

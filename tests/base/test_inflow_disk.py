@@ -12,7 +12,7 @@ from queue_base import inflow
 from queue_base.errors import Temporary
 from queue_base.home import Home
 from queue_wire.control.lines import unpack_size
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from queue_wire.maildrop import pack_header
 from support.inflow import TOO_MUCH, free_bytes, patched_programs, set_least, small_disk
 from support.inject.injectors import (
@@ -97,7 +97,7 @@ def test_pickup_leaves_mail_in_maildrop_with_one_alert_and_takes_it_when_there_i
 
 
 def test_queue_todo_says_so_once_and_still_classifies(tmp_path: Path) -> None:
-    programs = patched_programs(tmp_path, queue_todo="import queue_todo.inflow as i\ni.SPACE_EVERY = 0.1")
+    programs = patched_programs(tmp_path, queue_todo="import queue_todo.backpressure as i\ni.SPACE_EVERY = 0.1")
     with good_mail() as mail:
         assert enqueue(mail.home, letter_text("before"), b"Fjoe@me.example.org\0Tsomebody@me.example.org\0\0").code == 0
         set_least(mail.home, TOO_MUCH)

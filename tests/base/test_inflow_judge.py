@@ -8,7 +8,7 @@ import pytest
 from queue_base.home import Home
 from queue_base.inflow import refuse_mark, slow_mark
 from queue_base.layout import open_layout
-from queue_todo.inflow import REFUSE_AFTER, SLOW_AFTER, Inflow
+from queue_todo.backpressure import REFUSE_AFTER, SLOW_AFTER, Backpressure
 from queue_todo.pending import Pending
 from support.home import make_home
 from support.queued import queue_message
@@ -17,20 +17,21 @@ STEP = 1.0
 
 
 class World:
-    """An Inflow and its clock; `arrival` is that of the message that is next."""
+    """A Backpressure and its clock; `arrival` is that of the message that is next."""
 
     def __init__(self, home: Home, now: float = 1000.0) -> None:
         self.home = home
         self.now = now
         self.lines: list[str] = []
-        self.inflow = Inflow(home, lambda line: self.lines.append(line.decode()))
+        self.backpressure = Backpressure(home)
 
     def pass_time(self, seconds: float, arrival: float | None, *, worked: bool = True, behind: float = -1) -> str:
         """Let seconds pass, judged once a second; with `behind` the next message is always so old. Return the level."""
         end = self.now + seconds
         while self.now < end:
             self.now += STEP
-            self.inflow.judge(self.now, 7, self.now - behind if behind >= 0 else arrival, worked)
+            self.backpressure.judge(self.now, 7, self.now - behind if behind >= 0 else arrival, worked)
+            self.lines += [line.decode() for line in self.backpressure.take_lines()]
         return self.level
 
     @property
@@ -121,5 +122,5 @@ def test_a_mark_that_cannot_be_made_is_one_warning(world: World) -> None:
 def test_the_end_of_queue_todo_lets_injectors_go_on(world: World) -> None:
     world.pass_time(1, None)
     assert world.pass_time(10, world.now) == "slow"
-    world.inflow.end()
+    world.backpressure.end()
     assert world.level == "free"

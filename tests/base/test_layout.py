@@ -11,14 +11,13 @@ import pytest
 
 from queue_base.errors import Permanent, Temporary
 from queue_base.home import Home
-from queue_base.layout import Layout, open_layout
+from queue_base.layout import Layout, Presence, open_layout
 from queue_base.lock import take_sendmutex
-from queue_base.states import Presence
 from queue_base.trigger import Trigger, pull_trigger
 from support.home import make_home
 
 KINDS = ("mess", "intd", "todo", "info", "local", "remote", "bounce")
-# DESIGN's table: what each state says of KINDS, in their order.
+# The table in docs/design/queue-on-disk.md: what each state says of KINDS, in their order.
 STATES = {1: "-------", 2: "+------", 3: "++-----", 4: "+?+???-", 5: "+--+???"}
 TAKE_LOCK = """
 import sys

@@ -7,15 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from queue_base.draft import QueueTrouble
 from queue_base.durable import Commit
+from queue_base.errors import QueueTrouble
 from queue_base.home import Home
-from queue_base.layout import Layout, open_layout
-from queue_base.leftovers import files_beside_mess
-from queue_base.queue_draft import QueueDraft
-from queue_base.writer import QueueWriter
-from queue_inject.opening import open_writer
-from queue_todo.classify import Group
+from queue_base.layout import Layout, files_beside_mess, open_layout
+from queue_base.writer import QueueDraft, QueueWriter
+from queue_inject.writers import open_writer
+from queue_todo.classify import TodoGroup
 from queue_wire.control.rewrite import Rules
 from support.faults.crash_model import Crash
 from support.faults.traced import traced_script
@@ -86,7 +84,7 @@ def test_an_injector_that_meets_what_an_earlier_message_left_replaces_it(
     writer.commit([draft])
 
     assert only(home).envelope.recipients == [b"new@example.net"]
-    group = Group(layout, RULES, [message])
+    group = TodoGroup(layout, RULES, [message])
     assert group.prepare()
     group.finish()
     assert [entry.message for entry in group.entries] == [message]
@@ -130,8 +128,8 @@ import os, sys
 from queue_base.durable import Commit
 from queue_base.home import Home
 from queue_base.layout import open_layout
-from queue_base.leftovers import files_beside_mess
-from queue_inject.opening import open_writer
+from queue_base.layout import files_beside_mess
+from queue_inject.writers import open_writer
 writer = open_writer(Home(sys.argv[1]))
 layout = open_layout(sys.argv[1] + "/queue")
 draft = writer.begin()
@@ -273,21 +271,21 @@ def test_an_old_envelope_that_an_injector_replaces_while_it_is_classified_gets_n
     draft, message = begin(writer)
     put_old(layout, message, ("todo",))
     os.utime(layout.todo(message), (1_000_000_000, 1_000_000_000))
-    real = Group._look
+    real = TodoGroup._look
 
-    def late(group: Group, number: int) -> os.stat_result:
+    def late(group: TodoGroup, number: int) -> os.stat_result:
         draft.finish(b"new@example.org", [b"new@example.net"])
         return real(group, number)
 
-    monkeypatch.setattr(Group, "_look", late)
-    group = Group(layout, RULES, [message])
+    monkeypatch.setattr(TodoGroup, "_look", late)
+    group = TodoGroup(layout, RULES, [message])
     assert group.prepare()
     group.finish()
     assert not group.entries and not group.unsure
     assert not os.path.lexists(layout.hashed("info", message)), "it would be tried after a crash"
-    monkeypatch.setattr(Group, "_look", real)
+    monkeypatch.setattr(TodoGroup, "_look", real)
     writer.commit([draft])
-    group = Group(layout, RULES, [message])
+    group = TodoGroup(layout, RULES, [message])
     assert group.prepare()
     group.finish()
     assert [entry.sender for entry in group.entries] == [b"new@example.org"]

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from queue_base import whose
+from queue_base import users
+from queue_base.control import read_rules
 from queue_base.errors import Temporary
 from queue_base.home import Home
-from queue_base.rules import read_rules
-from queue_local.users import NOT_AS_ROOT, find_recipient
+from queue_local.delivery import NOT_AS_ROOT, find_recipient
 from queue_wire.control.rewrite import LOCAL, rewrite
 from queue_wire.mailbox import Account
 from support.home import make_home
@@ -31,8 +31,8 @@ def test_a_local_part_has_the_account_dash_and_extension_of_the_manual(
     if row.setup[0] == "assign":
         # The table's dot is in there; what follows it must not count.
         assign(home, "\n".join((*row.setup[1:], "")))
-    monkeypatch.setattr(whose, "find_user", PASSWD.get)
-    monkeypatch.setattr(whose, "alias_account", lambda home: Account("alias", 7, 7, home.alias))
+    monkeypatch.setattr(users, "find_user", PASSWD.get)
+    monkeypatch.setattr(users, "alias_account", lambda home: Account("alias", 7, 7, home.alias))
     if row.expected == "deferred":
         with pytest.raises(Temporary) as refused:
             find_recipient(home, os.fsencode(row.given))

@@ -1,4 +1,4 @@
-"""Mail of users who may not write to the queue: left in maildrop/, taken by queue-pickup, never lost."""
+"""Users who may not write to the queue leave mail in maildrop/; queue-pickup queues it, and never loses it."""
 
 import os
 import signal
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_base.draft import QueueTrouble
+from queue_base.errors import QueueTrouble
 from queue_base.home import Home
 from queue_inject.drop import DropWriter
 from queue_wire.maildrop import pack_header

@@ -35,6 +35,7 @@ RULES: list[tuple[str, int, bytes]] = [
     ("preline sh -c 'exit 7'", 7, b""),
     ("preline true", 0, b""),
     ("preline -x cat", 100, b"preline: fatal: -x is not an option"),
+    ("preline --from cat", 100, b"preline: fatal: --from is not an option"),
     ("preline /no/program", 111, b"preline: fatal: unable to run /no/program: no such file or directory"),
     ("forward", 100, b"forward: fatal: usage: forward ADDRESS ..."),
 ]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from queue_wire.framing import pack_netstring
 from queue_wire.job import Job, pack_job
-from queue_wire.netstring import pack_netstring
 from queue_wire.report import Report
 from support.faults.strace import read_trace, strace_command
 from support.local.local_daemon import LocalDaemon
@@ -72,6 +72,26 @@ def test_a_default_delivery_counts_as_soon_as_it_is_changed(mail: MailHome) -> N
         letter, text = daemon.verdict(3, mail.message(b"z"), TO)
     assert new_mail(other) == [HEAD + b"y"]
     assert letter == b"Z" and b"unable to parse" in text and b"control/timeoutlocal" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("localtimeout", "soon\n"), ("timeoutlocal", "soon\n"), ("locallimits", "files many\n")]
+)
+def test_a_control_file_that_is_wrong_defers_with_one_alert(mail: MailHome, name: str, text: str) -> None:
+    mail.maildir()
+    path = mail.path / "control" / name
+    path.write_text(text)
+    with LocalDaemon(mail.home) as daemon:
+        daemon.ready()
+        for number in range(3):
+            letter, why = daemon.verdict(number, mail.message(b"x"), TO)
+            assert letter == b"Z" and b"nable to parse" in why and name.encode() in why, why
+        path.unlink()
+        assert daemon.verdict(3, mail.message(b"x"), TO) == OK
+        code, errors = daemon.end()
+    assert code == 0 and errors.count(b"\n") == 1
+    assert errors.startswith(f"queue-local: alert: unable to parse {path} ".encode()), errors
+    assert errors.endswith(b"; local mail is deferred until it is mended\n"), errors
 
 
 @pytest.mark.parametrize(

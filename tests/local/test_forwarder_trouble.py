@@ -6,8 +6,8 @@ import signal
 import pytest
 
 from queue_base.home import Home
-from queue_local import forwards as module
-from queue_local.forwards import Forwards
+from queue_local import forwarding as module
+from queue_local.forwarding import Forwards
 from support.local.forwards import ended, finish, forwarding, make, put_message, turn
 from support.programs import Stopwatch
 from support.suite import wait_until
@@ -79,11 +79,11 @@ def test_while_a_forwarder_hangs_in_the_kernel_forwards_are_deferred_at_once(
 ) -> None:
     path, watch = put_message(home, b"x"), Stopwatch()
 
-    def hang(process: module._Process) -> None:
+    def hang(process: module._ForwarderProcess) -> None:
         # KILL has no effect on a process that waits for a disk, until that answers.
         process.killed = True
 
-    monkeypatch.setattr(module._Process, "kill", hang)
+    monkeypatch.setattr(module._ForwarderProcess, "kill", hang)
     with forwarding(home) as forwards:
         pid = pid_of(forwards)
         os.kill(pid, signal.SIGSTOP)
@@ -143,11 +143,11 @@ def test_an_answer_to_a_forward_that_nobody_waits_for_is_passed_over(
 
 
 def test_a_machine_without_room_for_the_forwarder_defers(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_room(home: Home) -> module._Process:
+    def no_room(home: Home) -> module._ForwarderProcess:
         raise BlockingIOError(11, "")
 
     with monkeypatch.context() as patch:
-        patch.setattr(module, "_Process", no_room)
+        patch.setattr(module, "_ForwarderProcess", no_room)
         forwards = Forwards(home)
         verdict = make(forwards, b"mess/0/1", [b"a@b"])
     assert verdict == (

@@ -8,8 +8,7 @@ import pytest
 from queue_base.home import Home
 from queue_base.inflow import refuse_mark, slow_mark
 from queue_base.layout import open_layout
-from queue_local.forward import Request
-from queue_local.forwarder import GROUP, Forwarder
+from queue_local.forwarding import GROUP, Forwarder, ForwardRequest
 from queue_local.result import Forward
 from queue_wire.address import VERP_SUFFIX
 from queue_wire.envelope import ADDRESS_MAX
@@ -73,7 +72,7 @@ def test_a_large_message_is_forwarded_whole(home: Home) -> None:
 def test_forwards_that_come_together_share_their_syncs(home: Home) -> None:
     path = put_message(home, BODY)
     forwarder = Forwarder(home)
-    requests = [Request(n, path, Forward(JOE, b"", HEAD, [b"%d@b" % n])) for n in range(GROUP)]
+    requests = [ForwardRequest(n, path, Forward(JOE, b"", HEAD, [b"%d@b" % n])) for n in range(GROUP)]
     answers = forwarder.answer(requests)
     assert {answer.letter for answer in answers} == {b"K"} and len(answers) == GROUP
     # Contents, envelopes, and the names in three buckets.

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from queue_local.deliveries import Deliveries, Ended
-from queue_local.program import run_program
 from queue_local.result import RESULT_MAX, Outcome
+from queue_local.shell_command import run_program
 from support.local.deliveries import JOB, finish, outcome_of, run
 from support.programs import ENVIRONMENT, Stopwatch, lives, pid_in, program, wait_for_end
 

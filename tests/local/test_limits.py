@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queue_base.errors import Temporary
-from queue_local.limits import apply_limits
-from queue_local.locallimits import DEFAULTS, unpack_limits
-from queue_wire.errors import FormatError
+from queue_local.config import DEFAULT_LIMITS, apply_limits, unpack_limits
+from queue_wire.format_error import FormatError
 from support.local.deliveries import run
 from support.local.local_daemon import LocalDaemon
 from support.local.mailboxes import UID, MailHome, mail_home, new_mail
@@ -92,4 +91,4 @@ def test_any_bytes_are_limits_or_a_format_error(data: bytes) -> None:
         found = unpack_limits(data)
     except FormatError:
         return
-    assert all(value is None or value >= 0 for value in found.values()) and found.keys() >= DEFAULTS.keys()
+    assert all(value is None or value >= 0 for value in found.values()) and found.keys() >= DEFAULT_LIMITS.keys()

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_base import passwd
+from queue_base import users
 from queue_base.errors import Temporary
 from queue_base.home import Home
-from queue_base.passwd import alias_account, find_user, passwd_entry, takes_mail
+from queue_base.users import alias_account, find_user, passwd_entry, takes_mail
 from queue_wire.mailbox import NAME_MAX, Account, break_name, find_mailbox
 
 ALIAS = Account("alias", 7790, 2108, "/var/queue/alias")
@@ -102,6 +102,6 @@ def test_a_home_without_alias_defers(tmp_path: Path) -> None:
 
 def test_alias_gets_nothing_while_no_user_at_all_can_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "alias").mkdir()
-    monkeypatch.setattr(passwd, "passwd_entry", lambda name: None)
+    monkeypatch.setattr(users, "passwd_entry", lambda name: None)
     with pytest.raises(Temporary, match="not even root is found"):
         alias_account(Home(str(tmp_path)))

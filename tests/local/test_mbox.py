@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from queue_base.errors import Temporary
-from queue_local import mbox
+from queue_local import mbox_delivery
 from queue_local.delivery import take_account
 from queue_wire.mailbox import Account
 from support.local.deliveries import run
@@ -151,7 +151,7 @@ def test_a_directory_may_be_closed_to_its_user(mode: int) -> None:
         def work(message: int) -> str:
             take_account(account, b"joe")
             os.chdir(mail.alias)
-            mbox.deliver_mbox("./box", HEAD, message)
+            mbox_delivery.deliver_mbox("./box", HEAD, message)
             return "done"
 
         assert run(work, path) == (b"K", b"done\n")
@@ -176,7 +176,7 @@ def test_a_file_that_may_be_written_but_not_read_is_appended_to() -> None:
 
         def work(message: int) -> str:
             take_account(Account("joe", UID, UID, str(mail.alias)), b"joe")
-            mbox.deliver_mbox(f"{mail.alias}/box", HEAD, message)
+            mbox_delivery.deliver_mbox(f"{mail.alias}/box", HEAD, message)
             return "done"
 
         assert run(work, path) == (b"K", b"done\n")

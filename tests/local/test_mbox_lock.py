@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from queue_base.errors import Temporary
-from queue_local import mbox_file, mbox_lock
-from queue_local.mbox_journal import Journal
-from queue_local.mbox_lock import STALE, take_dotlock
+from queue_local import dotlock, mbox_file
+from queue_local.dotlock import STALE, Journal, take_dotlock
 from support.local.mbox import deliver, delivering, finish, payloads, start
 from support.tools import need, need_root
 
@@ -175,7 +174,7 @@ def test_a_lock_that_is_held_for_long_is_touched(tmp_path: Path, monkeypatch: py
     age(tmp_path / "box.lock", 1000)
     lock.touch()
     assert time.time() - (tmp_path / "box.lock").stat().st_mtime > 900
-    monkeypatch.setattr(mbox_lock, "TOUCH", 0.0)
+    monkeypatch.setattr(dotlock, "TOUCH", 0.0)
     lock.touch()
     assert time.time() - (tmp_path / "box.lock").stat().st_mtime < 100
     lock.close()
@@ -207,7 +206,7 @@ def test_a_file_system_without_the_kernel_s_locks_needs_the_lock_file_and_withou
 def test_a_file_system_without_nameless_files_has_the_same_locks(
     box: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mbox_lock, "_NAMELESS", os.O_RDWR | os.O_DIRECTORY)
+    monkeypatch.setattr(dotlock, "_NAMELESS", os.O_RDWR | os.O_DIRECTORY)
     deliver(box, b"x", tmp_path)
     lock = take_dotlock(f"{box}.lock", alone=True)
     assert lock is not None and take_dotlock(f"{box}.lock", alone=False) is None

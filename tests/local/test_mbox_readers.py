@@ -21,9 +21,9 @@ from queue_base.accounts import Owner, become
 from queue_base.errors import Temporary
 from queue_local import mbox_file
 from queue_local.delivery import take_account
-from queue_local.mbox import deliver_mbox
+from queue_local.dotlock import STALE, UNTOUCHED
+from queue_local.mbox_delivery import deliver_mbox
 from queue_local.mbox_file import open_box
-from queue_local.mbox_lock import STALE, UNTOUCHED
 from queue_wire.mailbox import Account
 from support.local.deliveries import run
 from support.local.mailboxes import UID, give, mail_home

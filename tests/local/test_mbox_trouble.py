@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from queue_base.errors import Temporary
-from queue_local import mbox
+from queue_local import mbox_delivery
 from support.inflow import small_disk
 from support.local.mbox import HEAD, deliver, payloads
 from support.tools import need_private_mounts
@@ -24,7 +24,7 @@ def test_a_write_that_fails_is_truncated_back(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, limits[1]))
         try:
             with pytest.raises(Temporary, match=r"Unable to write .*/box: file too large\. \(#4\.3\.0\)"):
-                mbox.deliver_mbox(str(tmp_path / "box"), HEAD, message.fileno())
+                mbox_delivery.deliver_mbox(str(tmp_path / "box"), HEAD, message.fileno())
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert (tmp_path / "box").read_bytes() == before
@@ -102,7 +102,7 @@ def test_a_sync_that_fails_defers_and_leaves_the_file_as_it_was(
 def test_a_message_that_cannot_be_read_defers_and_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     handle = os.open(tmp_path / "write-only", os.O_WRONLY | os.O_CREAT)
     with pytest.raises(Temporary, match=r"Unable to read message: bad file descriptor\. \(#4\.3\.0\)"):
-        mbox.deliver_mbox(str(tmp_path / "box"), HEAD, handle)
+        mbox_delivery.deliver_mbox(str(tmp_path / "box"), HEAD, handle)
     os.close(handle)
     assert (tmp_path / "box").read_bytes() == b"" and not (tmp_path / "box.lock").exists()
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_local.program import run_program
-from queue_local.program_output import HEAD_MOST, TAIL_MOST
+from queue_local.shell_command import HEAD_MOST, TAIL_MOST, run_program
 from support.local.deliveries import end_of, run
 from support.programs import ENVIRONMENT, run_command
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_local.program_output import HEAD_MOST, TAIL_MOST, Output, clean_output
+from queue_local.shell_command import HEAD_MOST, TAIL_MOST, Output, clean_output
 
 
 def kept(*pieces: bytes) -> bytes:

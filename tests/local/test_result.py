@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_local.forward import Answer, Request, pack_answer, pack_request, unpack_answer, unpack_request
+from queue_local.forwarding import (
+    ForwardAnswer,
+    ForwardRequest,
+    pack_answer,
+    pack_request,
+    unpack_answer,
+    unpack_request,
+)
 from queue_local.result import (
     RESULT_MAX,
     TEXT_MAX,
@@ -15,8 +22,8 @@ from queue_local.result import (
     unpack_forward,
     unpack_result,
 )
-from queue_wire.errors import FormatError
-from queue_wire.netstring import NetstringReader, pack_netstring
+from queue_wire.format_error import FormatError
+from queue_wire.framing import NetstringReader, pack_netstring
 from queue_wire.report import PERMANENT, SUCCESS, TEMPORARY
 from support.strategies import addresses, garbage, numbers, some_recipients, texts
 
@@ -66,13 +73,13 @@ def test_a_text_is_bounded_and_keeps_its_beginning_and_its_end(text: bytes) -> N
 
 @given(numbers, forward)
 def test_a_request_comes_back_as_it_was(number: int, wanted: Forward) -> None:
-    request = Request(number, b"mess/3/49", wanted)
+    request = ForwardRequest(number, b"mess/3/49", wanted)
     assert unpack_request(payload(pack_request(request))) == request
 
 
 @given(numbers, st.sampled_from([SUCCESS, TEMPORARY, PERMANENT]), texts)
 def test_an_answer_comes_back_as_it_was(number: int, letter: bytes, text: bytes) -> None:
-    answer = Answer(number, letter, text)
+    answer = ForwardAnswer(number, letter, text)
     assert unpack_answer(payload(pack_answer(answer))) == answer
 
 

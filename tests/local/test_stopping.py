@@ -3,20 +3,19 @@
 import os
 import signal
 import time
-from collections.abc import Iterator
 
 import pytest
 
 from queue_base.home import Home
-from queue_local import settings
+from queue_local import config
 from queue_wire.report import Report
 from support.inject.injectors import queued
 from support.local.local_daemon import LocalDaemon
-from support.local.mailboxes import MailHome, mail_home, new_mail
+from support.local.mailboxes import MailHome, new_mail
 from support.programs import Stopwatch, lives, pid_in, wait_for_end
 from support.queued import classified_message
 from support.send.scripted_send import ScriptedSend
-from support.site import LOCAL, Site, mail_site
+from support.site import LOCAL, Site
 from support.suite import Suite, enqueue, wait_until
 from support.tools import need
 
@@ -32,21 +31,9 @@ ENDLESS = {
 }
 
 
-@pytest.fixture
-def mail() -> Iterator[MailHome]:
-    with mail_home() as made:
-        yield made
-
-
-@pytest.fixture
-def site() -> Iterator[Site]:
-    with mail_site() as made:
-        yield made
-
-
 @pytest.mark.parametrize("command", ENDLESS.values(), ids=ENDLESS)
 def test_term_ends_a_delivery_that_does_not_end_and_defers_it(site: Site, command: str) -> None:
-    assert settings.STOP_TIMEOUT == 60
+    assert config.STOP_TIMEOUT == 60
     site.control("localstoptimeout", "1\n")
     site.mail.qmail(".qmail-endless", f"|{command}\n".encode())
     with Suite(site.home) as suite:

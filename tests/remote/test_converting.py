@@ -13,7 +13,7 @@ import pytest
 from queue_remote.message import conversions as conversions_module
 from queue_remote.message.conversions import COPIES_MOST, Conversions, Later
 from queue_remote.message.file import Message, open_message
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from support.remote_daemon import RemoteDaemon, RemoteHome
 from support.servers.smtp_sink import SmtpSink
 

@@ -11,7 +11,7 @@ from queue_remote.message.dkim_keys import KeyLine, unpack_keys
 from queue_remote.message.dkim_signature import RelaxedBody, wire_fields
 from queue_remote.message.file import find_body
 from queue_remote.message.signing import author_domain
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from support.servers.dkim_keys import wire
 
 # Bytes that canonicalization is about, so that random bodies are full of them.

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from queue_remote.message import encoding
 from queue_remote.message.downgrade import Downgrade
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 
 LONG = b"word " * 300 + b"\n"
 RUSSIAN = "Съешь же ещё этих мягких французских булок\n".encode()

@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -18,9 +17,7 @@ from support.suite import wait_until
 TEXT = b"Subject: hello\n\nA message.\n"
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> RemoteHome:
-    return RemoteHome(tmp_path, timeoutconnect="5", timeoutremote="1", connectionidle="0")
+pytestmark = pytest.mark.home(timeoutremote="1", connectionidle="0")
 
 
 def deliver(home: RemoteHome, script: Callable[[Peer], None], recipients: int = 1) -> Report:

@@ -1,6 +1,5 @@
 """Which mail goes the same way: it shares a connection, and a job whose recipients do not is several."""
 
-from pathlib import Path
 
 import pytest
 
@@ -19,9 +18,7 @@ TEXT = b"Subject: hello\n\nA message.\n"
 RECIPIENTS = [b"one@b.example", b"two@c.example", b"three@B.example", b"four@d.example"]
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> RemoteHome:
-    return RemoteHome(tmp_path, timeoutconnect="5", timeoutremote="20", connectionidle="20")
+pytestmark = pytest.mark.home(connectionidle="20")
 
 
 def job(*recipients: bytes) -> Job:

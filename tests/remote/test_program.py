@@ -20,11 +20,6 @@ from support.servers.smtp_server import SmtpServer
 TEXT = b"Subject: hello\n\nA message.\n"
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> RemoteHome:
-    return RemoteHome(tmp_path, timeoutremote="20", timeoutconnect="5")
-
-
 def program(home: RemoteHome, body: str, name: str = "program") -> Path:
     """Write an executable shell script; return its path."""
     path = home.path / name

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from queue_remote import program
 from queue_remote.program import unpack_reports
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE
 
 

@@ -16,7 +16,7 @@ from queue_remote.route.order import Target
 from queue_remote.route.unroutable import Unroutable
 from queue_remote.smtpauth import Logins, read_logins, unpack_logins
 from queue_smtp.auth import Credentials
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from support.remote_daemon import RemoteHome
 from support.tools import need_root, need_shared_python
 

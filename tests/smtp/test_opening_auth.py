@@ -6,7 +6,7 @@ import pytest
 
 from queue_smtp.auth import Credentials, Mechanism
 from queue_smtp.client import ClientState, Tls
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from support.servers.smtp_script import ANN, EHLO, PLAIN, STARTTLS, opening
 
 IN_CLEAR = ANN._replace(clear=True)

@@ -5,9 +5,9 @@ from collections import Counter
 from pathlib import Path
 
 from queue_base.home import Home
-from queue_local.forward import Request, pack_request, unpack_answer
+from queue_local.forwarding import ForwardRequest, pack_request, unpack_answer
 from queue_local.result import Forward
-from queue_wire.netstring import NetstringReader
+from queue_wire.framing import NetstringReader
 from support.faults.kill_calls import EVERY, Ended, Point, at_each, own_points, run
 from support.faults.kill_world import RECIPIENT, odd_files, sweep_all, text_of
 from support.inject.injectors import queued, states
@@ -18,7 +18,7 @@ from support.site import mail_site
 FORWARDER = """
 import sys
 from queue_base.home import Home
-from queue_local.forwarder import run_forwarder
+from queue_local.forwarding import run_forwarder
 run_forwarder(Home(sys.argv[1]), 0, 1)
 """
 
@@ -27,7 +27,7 @@ def forward(home: Home, path: bytes, token: str, point: Point | None, trace: Pat
     """Have a forwarder make one forward, killed at a point; its sender is the token."""
     made = Forward(4711, token.encode(), b"Delivered-To: joe@host.example\n", [RECIPIENT.encode()])
     words = [sys.executable, "-c", FORWARDER, home.path]
-    return run(words, point, trace, pack_request(Request(7, path, made)))
+    return run(words, point, trace, pack_request(ForwardRequest(7, path, made)))
 
 
 def is_reported(ended: Ended) -> bool:

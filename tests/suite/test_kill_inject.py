@@ -20,8 +20,8 @@ from support.suite import BIN, program
 
 # As on a file system where every file has a name from the start.
 NAMED = """
-import queue_base.writer, queue_base.queue_draft
-queue_base.writer.open_nameless = queue_base.queue_draft.open_nameless = lambda directory, mode: None
+import queue_base.writer
+queue_base.writer.open_nameless = lambda directory, mode: None
 """
 Command = tuple[list[str], dict[str, str]]
 

@@ -21,7 +21,7 @@ LINES = 6000
 DELIVERY = """
 import functools, os, sys
 from queue_base.home import Home
-from queue_local.child import run_child
+from queue_local.deliveries import run_child
 from queue_local.delivery import deliver
 from queue_wire.job import Job
 home, path, recipient = sys.argv[1:]

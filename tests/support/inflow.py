@@ -40,15 +40,15 @@ class SlowTodo:
             top,
             queue_todo=f"""
 import time
-import queue_todo.inflow as inflow
+import queue_todo.backpressure as backpressure
 import queue_todo.pipeline as pipeline
-inflow.SLOW_AFTER, inflow.REFUSE_AFTER, pipeline.GROUP = {slow_after}, {refuse_after}, {group}
-real = pipeline.Group.prepare
+backpressure.SLOW_AFTER, backpressure.REFUSE_AFTER, pipeline.GROUP = {slow_after}, {refuse_after}, {group}
+real = pipeline.TodoGroup.prepare
 def slowly(*arguments):
     with open({str(self._pace)!r}) as pace:
         time.sleep(float(pace.read()))
     return real(*arguments)
-pipeline.Group.prepare = slowly
+pipeline.TodoGroup.prepare = slowly
 """,
         )
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from queue_local.deliveries import Ended
-from queue_local.program import run_program
+from queue_local.shell_command import run_program
 from support.local.deliveries import end_of
 from support.suite import wait_until
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
-from queue_base.layout import open_layout
-from queue_base.states import Presence
+from queue_base.layout import Presence, open_layout
 from queue_clean.sweep import OLD, sweep
 from support.home import make_home
 from support.queued import classified_message, put_mess, queue_message

@@ -14,9 +14,8 @@ import pytest
 
 import queue_todo.classify
 from queue_base.home import Home
-from queue_base.layout import open_layout
-from queue_base.states import Presence
-from queue_todo.classify import PIECE, Group
+from queue_base.layout import Presence, open_layout
+from queue_todo.classify import PIECE, TodoGroup
 from queue_todo.pending import SLICE, Pending
 from queue_wire.address import DOUBLE_BOUNCE_SENDER
 from queue_wire.control.rewrite import Rules
@@ -67,7 +66,7 @@ def test_a_group_ends_where_its_envelopes_have_bytes_enough(tmp_path: Path, monk
     home = make_home(tmp_path / "home", split=3)
     messages = [queue_message(home, [b"x" * 900 + b"@example.net"]) for _ in range(5)]
     monkeypatch.setattr(queue_todo.classify, "GROUP_BYTES", 2500)
-    group = Group(open_layout(home.queue), RULES, messages)
+    group = TodoGroup(open_layout(home.queue), RULES, messages)
     assert group.prepare()
     assert [entry.message for entry in group.entries] == messages[:2] and group.left == messages[2:]
 
@@ -78,10 +77,10 @@ def test_a_large_envelope_is_a_group_by_itself_and_what_it_holds_is_written_in_p
     recipients = [b"r%d@%s" % (n, b"me.example.org" if n % 3 else b"example.net") for n in range(40_000)]
     message = queue_message(home, recipients, sender=DOUBLE_BOUNCE_SENDER)
     small = queue_message(home, REMOTE)
-    group = Group(layout, RULES, [message, small])
+    group = TodoGroup(layout, RULES, [message, small])
     assert group.prepare()
     assert [entry.message for entry in group.entries] == [small] and group.large == [message]
-    alone = Group(layout, RULES, [message], large=True)
+    alone = TodoGroup(layout, RULES, [message], large=True)
     turns = 1
     while not alone.prepare(0.0):
         turns += 1
@@ -102,7 +101,7 @@ def test_garbage_at_the_end_of_a_large_envelope_parks_it_and_leaves_no_large_fil
     message = queue_message(home, LARGE_ONE[:20_000])
     with open(layout.todo(message), "ab") as stream:
         stream.write(b"Xwhat\0")
-    group = Group(layout, RULES, [message], large=True)
+    group = TodoGroup(layout, RULES, [message], large=True)
     assert group.prepare()
     assert [parked for parked, _ in group.parked] == [message] and not group.entries
     assert not os.path.exists(layout.hashed("remote", message))
@@ -122,7 +121,7 @@ def test_an_envelope_for_which_there_is_no_memory_is_deferred_and_the_others_go_
         return real(reader, data)
 
     monkeypatch.setattr(TodoReader, "feed", scarce)
-    group = Group(open_layout(home.queue), RULES, messages)
+    group = TodoGroup(open_layout(home.queue), RULES, messages)
     assert group.prepare()
     assert [entry.message for entry in group.entries] == [messages[0], messages[2]]
     ((message, why),) = group.deferred
@@ -175,8 +174,8 @@ def test_commands_are_answered_and_an_exit_obeyed_while_a_sync_hangs(tmp_path: P
 
 def test_the_mark_of_a_slow_queue_is_renewed_while_the_disk_hangs(tmp_path: Path) -> None:
     home = todo_home(tmp_path / "home")
-    code = "import queue_todo.inflow as inflow, queue_todo.pipeline as pipeline\n"
-    code += "inflow.SLOW_AFTER = 0.2; inflow.MARK_EVERY = 0.1; pipeline.GROUP = 1"
+    code = "import queue_todo.backpressure as backpressure, queue_todo.pipeline as pipeline\n"
+    code += "backpressure.SLOW_AFTER = 0.2; backpressure.MARK_EVERY = 0.1; pipeline.GROUP = 1"
     programs = patched_programs(tmp_path, queue_todo=code)
     slow = Path(home.queue, "lock", "slow")
     layout = open_layout(home.queue)
@@ -228,13 +227,13 @@ def test_a_message_is_not_announced_while_it_is_in_todo_also_where_memory_is_sho
     code = """
 import queue_todo.pending as pending, queue_todo.pipeline as pipeline
 pending.RETRY_AFTER = pipeline.RETRY_AFTER = 0.2
-real, calls = pipeline.Group.finish, []
+real, calls = pipeline.TodoGroup.finish, []
 def finish(group):
     calls.append(group)
     if len(calls) == 1:
         raise MemoryError
     real(group)
-pipeline.Group.finish = finish"""
+pipeline.TodoGroup.finish = finish"""
     message = queue_message(home, REMOTE)
     with TodoDaemon(home, programs=patched_programs(tmp_path, queue_todo=code)) as todo:
         assert todo.notice().message == message

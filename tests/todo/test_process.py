@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_base.layout import open_layout
-from queue_base.states import Presence
+from queue_base.layout import Presence, open_layout
 from queue_wire.envelope import unpack_info
 from queue_wire.recipients import unpack_pending
 from support.queued import MESSAGE, put_mess, put_todo, queue_message

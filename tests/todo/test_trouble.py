@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from queue_base.durable import Commit
-from queue_base.layout import Layout, open_layout
-from queue_base.states import Presence
-from queue_todo.classify import Group, confirm
+from queue_base.layout import Layout, Presence, open_layout
+from queue_todo.classify import TodoGroup, confirm
 from queue_todo.pending import RETRY_AFTER, Pending
 from queue_wire.control.rewrite import Rules
 from support.queued import put_mess, put_todo, queue_message
@@ -33,9 +32,9 @@ GARBAGE = [
 ]
 
 
-def classified(layout: Layout, messages: list[int]) -> Group:
+def classified(layout: Layout, messages: list[int]) -> TodoGroup:
     """Classify messages as queue-todo does, all that it can at once; return what became of them."""
-    group = Group(layout, Rules(b"me.example.org", frozenset(), frozenset(), {}), messages)
+    group = TodoGroup(layout, Rules(b"me.example.org", frozenset(), frozenset(), {}), messages)
     assert group.prepare()
     group.finish()
     return group

@@ -13,7 +13,7 @@ from queue_base.control import read_control
 from queue_base.errors import Temporary
 from queue_base.home import Home
 from queue_base.inflow import read_least
-from queue_local.settings import timeout
+from queue_local.config import timeout
 from queue_remote.config import read_config
 from queue_remote.message.dkim_keys import read_keyring
 from queue_remote.smtpauth import read_logins

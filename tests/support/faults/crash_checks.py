@@ -1,16 +1,15 @@
 """What must hold of a queue after any power cut: every message is in one of S1 to S5, and what counts is whole.
 
-The rule for states is the queue's own (queue_base.states), asked about the files of a Crash instead of
+The rule for states is the queue's own (queue_base.layout), asked about the files of a Crash instead of
 the disk. `check_queue` runs a model through these checks and others, and fails with the first few
 disks that break one.
 """
 
 from collections.abc import Callable, Iterable
 
-from queue_base.layout import Layout
-from queue_base.states import Presence
+from queue_base.layout import Layout, Presence
 from queue_wire.envelope import unpack_info, unpack_todo
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from queue_wire.recipients import unpack_pending
 from support.faults.crash_model import Crash, CrashModel, File
 

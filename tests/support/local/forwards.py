@@ -8,7 +8,7 @@ from pathlib import Path
 
 from queue_base.home import Home
 from queue_local.deliveries import Ended
-from queue_local.forwards import Forwards
+from queue_local.forwarding import Forwards
 from queue_local.result import Forward
 from queue_wire.job import Job
 from queue_wire.report import SUCCESS, Report

@@ -1,4 +1,4 @@
-"""queue-send as a real process whose peers are played by the test, on the descriptors of queue_base.wiring.
+"""queue-send as a real process whose peers are played by the test, on the descriptors of queue_base.processes.
 
 Every wait has a deadline, after which the test fails. `fence` is how to know that something did not happen:
 when it returns, queue-send has had a whole turn of its loop since the test's last word.
@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-from queue_base import wiring
+from queue_base import processes
 from queue_base.home import Home
 from support.send.piped import read_soon
 from support.send.scripted_peers import SECONDS, Cleaning, Delivering, Noticing
@@ -45,17 +45,17 @@ class ScriptedSend:
         self._rest = b""
         self._fences = 0
         self._theirs: dict[int, int] = {}
-        self.local = Delivering(*self._pipes(wiring.LOCAL_JOBS, wiring.LOCAL_REPORTS))
-        self.remote = Delivering(*self._pipes(wiring.REMOTE_JOBS, wiring.REMOTE_REPORTS))
-        self.clean = Cleaning(*self._pipes(wiring.CLEAN_IDS, wiring.CLEAN_ANSWERS))
-        self.todo = Noticing(*self._pipes(wiring.TODO_COMMANDS, wiring.TODO_NOTICES))
-        self.pickup = Noticing(*self._pipes(wiring.PICKUP_LIFE, wiring.PICKUP_NOTICES))
+        self.local = Delivering(*self._pipes(processes.LOCAL_JOBS, processes.LOCAL_REPORTS))
+        self.remote = Delivering(*self._pipes(processes.REMOTE_JOBS, processes.REMOTE_REPORTS))
+        self.clean = Cleaning(*self._pipes(processes.CLEAN_IDS, processes.CLEAN_ANSWERS))
+        self.todo = Noticing(*self._pipes(processes.TODO_COMMANDS, processes.TODO_NOTICES))
+        self.pickup = Noticing(*self._pipes(processes.PICKUP_LIFE, processes.PICKUP_NOTICES))
         self.stdout, self._theirs[1] = _high_pipe()
         with tempfile.TemporaryFile() as scratch:
             self._stderr = fcntl.fcntl(scratch.fileno(), fcntl.F_DUPFD_CLOEXEC, _HIGH)
         self._theirs[2] = self._stderr
         if lock is not None:
-            self._theirs[wiring.SENDMUTEX] = lock
+            self._theirs[processes.SENDMUTEX] = lock
         words = [*wrapper, *program("queue-send", programs), "--home", home.path]
         self.pid = os.posix_spawnp(
             words[0],
@@ -64,13 +64,13 @@ class ScriptedSend:
             file_actions=[
                 (os.POSIX_SPAWN_DUP2, end, number)
                 for number, end in self._theirs.items()
-                if pipes or number < wiring.LOCAL_JOBS
+                if pipes or number < processes.LOCAL_JOBS
             ],
         )
         self._pidfd = os.pidfd_open(self.pid)
         self._code: int | None = None
         for number, end in self._theirs.items():
-            if number not in (2, wiring.SENDMUTEX):
+            if number not in (2, processes.SENDMUTEX):
                 os.close(end)
         if ready:
             self.local.ready()

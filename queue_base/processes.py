@@ -1,0 +1,45 @@
+"""The processes of the suite: how one starts another, and the descriptors and signals that queue-start passes on.
+
+queue-start gives queue-send the descriptors below. Every other daemon has its pipe on 0 and 1. The descriptor of the
+lock is shared with queue-todo and queue-clean, so that no second set of daemons can start while a process that changes
+the queue is alive.
+"""
+
+import os
+import signal
+import sys
+
+from queue_base.home import Home
+
+# Blocked by queue-start, so that a signal that arrives before queue-send handles it neither kills nor is lost.
+KEPT_SIGNALS = (signal.SIGHUP, signal.SIGALRM)
+
+LOCAL_JOBS = 3
+LOCAL_REPORTS = 4
+REMOTE_JOBS = 5
+REMOTE_REPORTS = 6
+CLEAN_IDS = 7
+CLEAN_ANSWERS = 8
+TODO_COMMANDS = 9
+TODO_NOTICES = 10
+# Nothing is written to it; its end of file tells queue-pickup to exit.
+PICKUP_LIFE = 11
+PICKUP_NOTICES = 12
+SENDMUTEX = 13
+
+
+def program_path(name: str) -> str:
+    """Return the path of a program of the suite: in the directory of the running program, after following its links.
+
+    Links in the path of the directory are kept: such a link may lead to another version later.
+    """
+    path = os.path.abspath(sys.argv[0])
+    while os.path.islink(path):
+        path = os.path.join(os.path.dirname(path), os.readlink(path))
+    return os.path.join(os.path.dirname(path), name)
+
+
+def command(name: str, home: Home, *arguments: str) -> list[str]:
+    """Return the command line that runs a program of the suite on this home; isolated (-I) if this process is."""
+    isolated = ["-I"] if sys.flags.isolated else []
+    return [sys.executable, *isolated, program_path(name), "--home", home.path, *arguments]
