@@ -12,7 +12,7 @@ from collections.abc import Callable
 from queue_base.errors import Temporary, reason
 from queue_base.home import Home
 from queue_remote.delivery import deliver
-from queue_remote.jobs import choose_options
+from queue_remote.job_parts import choose_options
 from queue_remote.message.conversions import Conversions
 from queue_remote.message.file import open_input
 from queue_remote.report_text import Verdict, no_controls, no_message

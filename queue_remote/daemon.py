@@ -18,7 +18,7 @@ from queue_base.errors import Temporary, complain, reason
 from queue_base.home import Home
 from queue_base.pipes import OutPipe, PeerLost, read_available
 from queue_remote.delivery import deliver
-from queue_remote.jobs import JobPart, Outcome, join_outcomes, split_job
+from queue_remote.job_parts import JobPart, PartOutcome, join_outcomes, split_job
 from queue_remote.message.file import open_message
 from queue_remote.program import Programs
 from queue_remote.report_text import internal_error, no_controls, no_message, no_time_left
@@ -148,7 +148,7 @@ class RemoteDaemon:
             # In random order, so that a nexthop that hangs does not keep the same others waiting at each attempt.
             random.shuffle(parts)
         deadline = time.monotonic() + setup.config.connect_timeout + setup.config.reply_timeout
-        outcomes: list[tuple[JobPart, Outcome]] = []
+        outcomes: list[tuple[JobPart, PartOutcome]] = []
         # One after the other: the limit of jobs at once assumes that a job has one connection.
         for part in parts:
             if outcomes and time.monotonic() > deadline:
@@ -158,7 +158,7 @@ class RemoteDaemon:
             outcomes.append((part, outcome))
         return join_outcomes(job, outcomes)
 
-    async def _deliver_part(self, setup: Setup, job: Job, part: JobPart) -> Outcome:
+    async def _deliver_part(self, setup: Setup, job: Job, part: JobPart) -> PartOutcome:
         try:
             message = open_message(f"{self._home.queue}/{os.fsdecode(job.path)}")
         except OSError as error:
@@ -170,7 +170,7 @@ class RemoteDaemon:
                 return await self._programs.deliver(part.options.program, arguments, message, seconds)
             transaction = Transaction(job.sender, part.recipients, message.size)
             scope = await deliver(setup, self._pool, part.nexthop, part.options, job.sender, transaction, message)
-            return Outcome(scope, transaction.verdicts())
+            return PartOutcome(scope, transaction.verdicts())
         finally:
             message.close()
 
@@ -195,8 +195,8 @@ class RemoteDaemon:
         self._flushing = self._reports.held > 0
 
 
-def _defer(recipients: int, text: bytes) -> Outcome:
-    return Outcome(MESSAGE_SCOPE, [(TEMPORARY, text)] * recipients)
+def _defer(recipients: int, text: bytes) -> PartOutcome:
+    return PartOutcome(MESSAGE_SCOPE, [(TEMPORARY, text)] * recipients)
 
 
 def _defer_job(job: Job, text: bytes) -> Report:

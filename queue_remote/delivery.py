@@ -7,7 +7,7 @@ for failures that are not the nexthop's.
 
 import time
 
-from queue_remote.jobs import DeliveryOptions
+from queue_remote.job_parts import DeliveryOptions
 from queue_remote.message.file import Message
 from queue_remote.message.form import Forms, Unsendable
 from queue_remote.message.signing import Unsigned

@@ -27,7 +27,7 @@ from typing import IO
 
 from queue_base.errors import complain, reason
 from queue_base.home import Home
-from queue_remote.jobs import Outcome
+from queue_remote.job_parts import PartOutcome
 from queue_remote.message.file import Message
 from queue_remote.report_text import NO_RESOURCES, Verdict, program_failed
 from queue_remote.route.unroutable import no_host
@@ -69,16 +69,16 @@ class Programs:
 
     async def deliver(
         self, words: tuple[bytes, ...], arguments: list[bytes], message: Message, seconds: float
-    ) -> Outcome:
+    ) -> PartOutcome:
         """Run the program with host, sender and recipients; return the outcome. The caller closes the message."""
         host, _, *recipients = arguments
         if host.startswith(b"-"):
-            return Outcome(MESSAGE_SCOPE, [(PERMANENT, no_host(host))] * len(recipients))
+            return PartOutcome(MESSAGE_SCOPE, [(PERMANENT, no_host(host))] * len(recipients))
         try:
             run = ProgramRun(self._start([*words, *arguments], message), asyncio.get_running_loop())
         except OSError as error:
             if error.errno in _SHORTAGE:
-                return Outcome(MESSAGE_SCOPE, [(TEMPORARY, NO_RESOURCES)] * len(recipients))
+                return PartOutcome(MESSAGE_SCOPE, [(TEMPORARY, NO_RESOURCES)] * len(recipients))
             return self._fail(words, len(recipients), reason(error))
         except ValueError as error:
             return self._fail(words, len(recipients), str(error))
@@ -113,7 +113,7 @@ class Programs:
             bufsize=0,
         )
 
-    def _fail(self, words: tuple[bytes, ...], recipients: int, why: str, errors: bytes = b"") -> Outcome:
+    def _fail(self, words: tuple[bytes, ...], recipients: int, why: str, errors: bytes = b"") -> PartOutcome:
         """Defer the mail, and log an alert unless the same was logged lately. `errors` is shown in the alert only."""
         what = f"{os.fsdecode(words[0])}: {why}"
         now = time.monotonic()
@@ -124,7 +124,7 @@ class Programs:
             heard = "".join([char if char.isprintable() else " " for char in text]).strip()
             said = f"; it said: {heard}" if heard else ""
             complain(self._daemon, f"alert: unable to deliver by {what}; mail for it is deferred{said}")
-        return Outcome(MESSAGE_SCOPE, [(TEMPORARY, program_failed(what))] * recipients)
+        return PartOutcome(MESSAGE_SCOPE, [(TEMPORARY, program_failed(what))] * recipients)
 
 
 class ProgramRun:
@@ -231,7 +231,7 @@ class ProgramRun:
         pipe.close()
 
 
-def unpack_reports(data: bytes, count: int) -> Outcome:
+def unpack_reports(data: bytes, count: int) -> PartOutcome:
     """Return the outcome for `count` recipients. Raises FormatError if there is no report on the message.
 
     Reports are a letter, text and a NUL (qmail-remote(8)), and are read as qmail-rspawn does:
@@ -250,10 +250,10 @@ def unpack_reports(data: bytes, count: int) -> Outcome:
     recipients = [(record[1], clean(record[2][:TEXT_MAX])) for record in found]
     letter, text = message[1], clean(message[2][:TEXT_MAX])
     host = letter == TEMPORARY and not recipients and _HOST_TROUBLE.search(text)
-    return Outcome(HOST_SCOPE if host else MESSAGE_SCOPE, _judge(recipients, (letter, text), count))
+    return PartOutcome(HOST_SCOPE if host else MESSAGE_SCOPE, _complete(recipients, (letter, text), count))
 
 
-def _judge(recipients: Sequence[Verdict], message: Verdict, count: int) -> list[Verdict]:
+def _complete(recipients: Sequence[Verdict], message: Verdict, count: int) -> list[Verdict]:
     """Return the verdicts on all recipients, from the reports on some of them and on the message."""
     found: list[Verdict] = []
     for letter, text in recipients:

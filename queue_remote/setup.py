@@ -13,7 +13,7 @@ from queue_base.home import Home
 from queue_remote.config import FILES, SEND, RemoteConfig, read_config
 from queue_remote.message.conversions import Conversions
 from queue_remote.message.dkim_keys import Keyring, read_keyring
-from queue_remote.message.facts import Scans
+from queue_remote.message.message_scan import Scans
 from queue_remote.message.signing import Signing
 from queue_remote.route.router import Router
 from queue_remote.smtpauth import Logins, read_logins

@@ -149,7 +149,7 @@ class Conversions:
                 try:
                     found, newlines = await process.convert(source, file.fileno(), seven_bit, short_lines)
                 except _Excess as error:
-                    raise self._judge(name, source, str(error)) from error
+                    raise self._failure_of_excess(name, source, str(error)) from error
                 # File times are coarse and inode numbers are used again; this makes the identity of each file unique.
                 os.utime(file.fileno(), ns=(0, next(_NUMBERS)))
                 form.descriptor = os.dup(file.fileno())
@@ -159,7 +159,7 @@ class Conversions:
         unended = found > 0 and os.pread(form.descriptor, 1, found - 1) != b"\n"
         form.wire_size = found + newlines + 2 * unended
 
-    def _judge(self, name: _Name, source: int, reason: str) -> Exception:
+    def _failure_of_excess(self, name: _Name, source: int, reason: str) -> Exception:
         """Return the failure of a message that exceeded the limits: temporary the first time, then permanent."""
         if name in self._excessive or time.time() - os.fstat(source).st_mtime > OLD_SECONDS:
             return FormatError(reason)

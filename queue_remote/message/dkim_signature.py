@@ -52,7 +52,7 @@ def make_fields(message: Message, keys: list[SigningKey]) -> bytes:
         raise HeaderTooLong
     digest = hashlib.sha256()
     body = RelaxedBody(digest.update)
-    while chunk := message.look(CHUNK, place):
+    while chunk := message.read_at(CHUNK, place):
         place += len(chunk)
         body.feed(chunk)
     body.finish()

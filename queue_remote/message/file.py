@@ -55,7 +55,7 @@ class Message:
         """Make `read` return header fields, with LF line ends, before the file's contents."""
         self._ahead = fields
 
-    def look(self, count: int, offset: int) -> bytes:
+    def read_at(self, count: int, offset: int) -> bytes:
         """Return at most `count` bytes from an offset of the file, without regard to `read`. Raises OSError."""
         return os.pread(self._descriptor, count, offset)
 
@@ -110,7 +110,7 @@ def read_header(message: Message) -> tuple[bytes, int | None]:
     body: int | None = None
     while body is None and len(data) <= HEADER_MOST:
         looked = len(data)
-        chunk = message.look(CHUNK, looked)
+        chunk = message.read_at(CHUNK, looked)
         data += chunk
         body = find_body(data, looked)
         if body is None and not chunk:

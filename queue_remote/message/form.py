@@ -12,8 +12,8 @@ from queue_base.errors import reason
 from queue_remote.config import ENCODE, FAIL
 from queue_remote.message.conversions import Later
 from queue_remote.message.encoding import LINE_MOST
-from queue_remote.message.facts import Facts
 from queue_remote.message.file import Message
+from queue_remote.message.message_scan import Facts
 from queue_remote.report_text import Verdict, long_lines, no_message, not_converted, not_converted_now, not_shortened
 from queue_remote.setup import Setup
 from queue_smtp.client import SmtpClient

@@ -39,10 +39,10 @@ class Target(NamedTuple):
         return [address, b"[%s]" % address]
 
 
-def in_turn(hosts: Sequence[Sequence[Target]], by_lot: bool = False) -> list[Target]:
-    """Return the targets of equally preferred hosts in the order to try them; `by_lot` shuffles the hosts first."""
+def interleave(hosts: Sequence[Sequence[Target]], shuffled: bool = False) -> list[Target]:
+    """Return the targets of equally preferred hosts in the order to try them; `shuffled` shuffles the hosts first."""
     order = [list(host) for host in hosts if host]
-    if by_lot:
+    if shuffled:
         random.shuffle(order)
     families: dict[bool, list[Target]] = {}
     for host in order:

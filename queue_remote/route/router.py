@@ -8,7 +8,7 @@ import ipaddress
 import os
 from typing import NamedTuple
 
-from queue_remote.route.order import ADDRESSES_ENOUGH, TARGETS_MOST, Target, in_turn
+from queue_remote.route.order import ADDRESSES_ENOUGH, TARGETS_MOST, Target, interleave
 from queue_remote.route.resolver import EXCHANGERS_MOST, RESOLV_CONF, Resolver
 from queue_remote.route.this_host import ThisHost
 from queue_remote.route.unroutable import Unroutable, address_trouble, best_preference, no_address, no_host, shown
@@ -116,7 +116,7 @@ class Router:
                 search.say(b"relay", "no more are looked up")
                 break
             found = [await self._relay_targets(search, relay) for relay in group]
-            search.targets += in_turn(found, by_lot=True)
+            search.targets += interleave(found, shuffled=True)
         if not search.targets:
             # A wrong name in smtproutes is an error of this host's configuration, which must not bounce mail.
             raise search.trouble or Unroutable(TEMPORARY, address_trouble(relays.name, "no relay has an address"))
@@ -177,7 +177,7 @@ class Router:
             if len(names) > len(few):
                 search.say(b"MX %d" % preference, f"{len(names) - len(few)} more hosts are not looked up")
             asked += few
-            search.targets += in_turn(found)
+            search.targets += interleave(found)
         if not search.targets:
             raise search.trouble or Unroutable(PERMANENT, no_address(domain, asked))
         return exchangers.secure

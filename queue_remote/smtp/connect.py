@@ -25,7 +25,7 @@ from queue_remote.route.unroutable import Unroutable, loops_back
 from queue_remote.smtp.connection import Connection
 from queue_remote.smtp.pool import ConnectionKey, Pool
 from queue_remote.smtp.trace import Trace
-from queue_remote.tls.handshake import hold_little
+from queue_remote.tls.handshake import limit_buffer
 from queue_remote.tls.plan import TlsPlan
 from queue_smtp.auth import Credentials
 from queue_smtp.client import ClientState, Session, SmtpClient, Tls
@@ -145,16 +145,16 @@ class Opener:
         source = self._key.options.source.six if ":" in address else self._key.options.source.four
         make = functools.partial(Connection, client, config.reply_timeout, self._trace)
         loop = asyncio.get_running_loop()
-        self._pool.make_room()
+        self._pool.close_oldest_if_full()
         while True:
             try:
                 async with asyncio.timeout(config.connect_timeout):
                     local = (source, 0) if source else None
                     transport, connection = await loop.create_connection(make, address, port, local_addr=local)
-                hold_little(transport)
+                limit_buffer(transport)
                 return connection
             except OSError as error:
-                if error.errno in _TOO_MANY_FILES and self._pool.make_much_room():
+                if error.errno in _TOO_MANY_FILES and self._pool.abort_idle():
                     await asyncio.sleep(0)
                     continue
                 if source and error.errno == errno.EADDRNOTAVAIL:

@@ -17,10 +17,10 @@ from typing import cast
 
 from queue_base.errors import reason
 from queue_remote.message.file import Message
-from queue_remote.smtp.deadline import Deadline
+from queue_remote.smtp.timer import ProgressTimer
 from queue_remote.smtp.trace import Trace
 from queue_remote.smtp.transaction import Transaction
-from queue_remote.tls.handshake import PARTING_SECONDS, is_about_certificate, shake_hands, tls_facts, why
+from queue_remote.tls.handshake import PARTING_SECONDS, describe_error, describe_tls, is_about_certificate, shake_hands
 from queue_remote.tls.plan import TlsPlan
 from queue_smtp.client import CLOSED_BY_PEER, ENVELOPE, OPENING, ClientState, Event, SmtpClient, Tls
 from queue_smtp.dotstuff import DotStuffer
@@ -72,7 +72,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, client: SmtpClient, timeout: float, trace: Trace | None = None) -> None:
         self.client = client
         self.on_end: Callable[[Connection], None] = _ignore
-        self._clock = Deadline(asyncio.get_running_loop(), timeout, self._on_timeout)
+        self._clock = ProgressTimer(asyncio.get_running_loop(), timeout, self._on_timeout)
         self._trace = trace
         self._paused = False
         # The rest of a message waits for the next turn of the event loop.
@@ -108,7 +108,7 @@ class Connection(asyncio.Protocol):
         try:
             secured = await shake_hands(transport, self, plan, self._clock.left())
         except (OSError, ValueError) as error:
-            (client.unverified if is_about_certificate(error) else client.handshake_failed)(why(error))
+            (client.unverified if is_about_certificate(error) else client.handshake_failed)(describe_error(error))
             transport.abort()
             self.connection_lost(None)
             return
@@ -117,7 +117,7 @@ class Connection(asyncio.Protocol):
         self._transport = secured
         objection = plan.verify(secured.get_extra_info("ssl_object"))
         if self._trace is not None:
-            self._trace.note(tls_facts(secured, plan, objection))
+            self._trace.note(describe_tls(secured, plan, objection))
         if objection is not None:
             client.unverified(objection)
             self.abort()
@@ -207,7 +207,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        self._apply(self.client.lost(CLOSED_BY_PEER if exc is None else why(exc)))
+        self._apply(self.client.lost(CLOSED_BY_PEER if exc is None else describe_error(exc)))
         if self._trace is not None:
             self._trace.closed()
         self._end()

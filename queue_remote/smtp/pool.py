@@ -10,7 +10,7 @@ import time
 from typing import NamedTuple
 
 from queue_remote.config import RemoteConfig
-from queue_remote.jobs import DeliveryOptions
+from queue_remote.job_parts import DeliveryOptions
 from queue_remote.smtp.connection import Connection
 from queue_smtp.client import ENVELOPE, ClientState
 
@@ -46,12 +46,12 @@ class Pool:
         self._open.add(connection)
         connection.on_end = self._forget
 
-    def make_room(self) -> None:
+    def close_oldest_if_full(self) -> None:
         """Before a new connection: if there are too many, abort the one that has been idle longest."""
         if len(self._open) >= self._most and self._expiry:
             self._drop(next(iter(self._expiry)), gently=False)
 
-    def make_much_room(self) -> bool:
+    def abort_idle(self) -> bool:
         """Abort all idle connections; return whether there were any."""
         found = bool(self._expiry)
         for connection in list(self._expiry):

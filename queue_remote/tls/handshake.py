@@ -30,7 +30,7 @@ async def shake_hands(
     # If the transport was closed meanwhile, the handshake ends without an error.
     if secured is None or secured.is_closing():
         raise ConnectionResetError(errno.ECONNRESET, "closed")
-    hold_little(secured)
+    limit_buffer(secured)
     return secured
 
 
@@ -39,7 +39,7 @@ def is_about_certificate(error: Exception) -> bool:
     return isinstance(error, ssl.SSLCertVerificationError)
 
 
-def hold_little(transport: asyncio.WriteTransport) -> None:
+def limit_buffer(transport: asyncio.WriteTransport) -> None:
     """Make the transport accept no further data before the last is sent: thousands of servers may be slow at once.
 
     By default a transport buffers 64 kB, and 512 kB under TLS. With a limit of 0, TLS would pause before any data is
@@ -48,7 +48,7 @@ def hold_little(transport: asyncio.WriteTransport) -> None:
     transport.set_write_buffer_limits(1)
 
 
-def why(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """Return why a connection or handshake failed, in a few words."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return error.verify_message.removesuffix(".")
@@ -59,7 +59,7 @@ def why(error: Exception) -> str:
     return reason(error) if isinstance(error, OSError) else str(error)
 
 
-def tls_facts(transport: asyncio.Transport, plan: TlsPlan, objection: str | None) -> str:
+def describe_tls(transport: asyncio.Transport, plan: TlsPlan, objection: str | None) -> str:
     """Return version, cipher, and whether the server was verified, as --trace prints them."""
     version = transport.get_extra_info("ssl_object").version()
     cipher, _, _ = transport.get_extra_info("cipher")

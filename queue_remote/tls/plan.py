@@ -33,14 +33,14 @@ class Complaints:
 
 
 class Check(NamedTuple):
-    """A check of the server's certificates: `judge` takes them (DER, the server's own first) and returns the objection.
+    """A check of the server's certificates: `verify` takes them (DER, its own first) and returns the objection.
 
     If the check is not `enforced`, the objection is only logged. `policy` names the policy that requires it, in texts.
     """
 
     policy: str
     enforced: bool
-    judge: Callable[[list[bytes]], str | None]
+    verify: Callable[[list[bytes]], str | None]
 
 
 class TlsPlan:
@@ -84,7 +84,7 @@ class TlsPlan:
         self.fallback = False
         self.policy = policy
 
-    def test(self, complaints: Complaints, peer: str) -> None:
+    def log_to(self, complaints: Complaints, peer: str) -> None:
         """Set where complaints about this peer are logged if a check that is not enforced fails."""
         self._complaints = complaints
         self._peer = peer
@@ -98,7 +98,7 @@ class TlsPlan:
 
         chain = peer_chain(ssl_object)
         for check in self.checks:
-            objection = check.judge(chain)
+            objection = check.verify(chain)
             if objection is not None and check.enforced:
                 return objection
             if objection is not None:

@@ -102,7 +102,7 @@ class TlsPolicies:
             plan = TlsPlan(mode, context, name, policy=level.value.decode())
             if mode is Tls.DONE and target.port == SMTP_PORT:
                 plan.port = IMPLICIT_PORT
-        plan.test(self._complaints, f"{target.address} ({host})" if host else target.address)
+        plan.log_to(self._complaints, f"{target.address} ({host})" if host else target.address)
         return plan
 
     async def _apply_dane(self, plan: TlsPlan, policy: TlsPolicy, names: list[bytes], target: Target) -> bool:
@@ -130,8 +130,8 @@ class TlsPolicies:
                 plan.require(self._contexts.required(), plan.server_name, f"{found.text} (unusable)")
             return False
         names = list(dict.fromkeys([found.name, target.host, *names]))
-        judge = functools.partial(dane.objection, records=found.records, names=names)
-        plan.checks.append(Check(found.text, enforced, judge))
+        verify = functools.partial(dane.objection, records=found.records, names=names)
+        plan.checks.append(Check(found.text, enforced, verify))
         if enforced:
             plan.require(self._contexts.required(), found.name.decode("ascii"), found.text)
         return enforced
@@ -160,8 +160,8 @@ class TlsPolicies:
         elif enforced:
             plan.require(self._contexts.verified(), host, name)
         else:
-            judge = functools.partial(_ca_objection, contexts=self._contexts, name=target.host)
-            plan.checks.append(Check(name, False, judge))
+            verify = functools.partial(_ca_objection, contexts=self._contexts, name=target.host)
+            plan.checks.append(Check(name, False, verify))
 
 
 def policy_domain(nexthop: bytes, route: Route, target: Target) -> bytes:

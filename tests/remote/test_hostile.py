@@ -8,7 +8,7 @@ import pytest
 
 from queue_remote.message.file import open_message
 from queue_remote.smtp.connection import RATE_LEAST, Sending
-from queue_remote.smtp.deadline import Deadline
+from queue_remote.smtp.timer import ProgressTimer
 from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE, Report
 from support.remote_daemon import RemoteDaemon, RemoteHome
 from support.servers.raw_server import Peer, RawServer
@@ -159,7 +159,7 @@ def test_a_message_has_more_time_the_more_of_it_has_got_off(home: RemoteHome) ->
 def test_a_deadline_moves_with_progress_up_to_its_limit() -> None:
     async def watch() -> float:
         rung = asyncio.Event()
-        clock = Deadline(asyncio.get_running_loop(), 0.2, rung.set)
+        clock = ProgressTimer(asyncio.get_running_loop(), 0.2, rung.set)
         begun = time.monotonic()
         clock.allow(0.5)
         while not rung.is_set():

@@ -10,7 +10,7 @@ import pytest
 
 from queue_base.home import Home
 from queue_remote import program as program_module
-from queue_remote.jobs import Outcome
+from queue_remote.job_parts import PartOutcome
 from queue_remote.message.file import open_message
 from queue_remote.program import Programs
 from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE, PERMANENT, SUCCESS, TEMPORARY, Report
@@ -250,7 +250,7 @@ def test_what_a_program_leaves_behind_may_write_for_ever(home: RemoteHome, monke
     # What it says on stderr is not limited in any case.
     monkeypatch.setattr(program_module, "OUTPUT_MOST", 1 << 40)
 
-    async def deliver() -> Outcome:
+    async def deliver() -> PartOutcome:
         arguments = [b"b.example", b"from@a.example", b"to@b.example"]
         message = open_message(str(home.path / "queue" / os.fsdecode(home.message(TEXT))))
         words = (os.fsencode(program(home, 'printf "Kdone\\n\\0"')),)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from queue_remote.message.facts import Facts, Scans
 from queue_remote.message.file import CHUNK, Message, open_message
+from queue_remote.message.message_scan import Facts, Scans
 
 
 class Counting(Message):
@@ -16,9 +16,9 @@ class Counting(Message):
 
     looks = 0
 
-    def look(self, count: int, offset: int) -> bytes:
+    def read_at(self, count: int, offset: int) -> bytes:
         Counting.looks += 1
-        return super().look(count, offset)
+        return super().read_at(count, offset)
 
 
 @pytest.fixture(autouse=True)

@@ -44,7 +44,7 @@ class JobPart(NamedTuple):
     numbers: list[int]
 
 
-class Outcome(NamedTuple):
+class PartOutcome(NamedTuple):
     """The scope of a report, and the verdict on each recipient in order."""
 
     scope: bytes
@@ -84,7 +84,7 @@ def split_job(setup: Setup, job: Job) -> list[JobPart]:
     return [JobPart(job.nexthop, choose_options(setup, job.sender, job.nexthop), job.recipients, everyone)]
 
 
-def join_outcomes(job: Job, outcomes: list[tuple[JobPart, Outcome]]) -> Report:
+def join_outcomes(job: Job, outcomes: list[tuple[JobPart, PartOutcome]]) -> Report:
     """Return the report on a job. Its scope is the nexthop's only if that of every part is."""
     verdicts: list[Verdict] = [(b"", b"")] * len(job.recipients)
     for part, outcome in outcomes:

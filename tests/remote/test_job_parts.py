@@ -4,7 +4,7 @@
 import pytest
 
 from queue_base.home import Home
-from queue_remote.jobs import JobPart, Outcome, choose_options, join_outcomes, split_job
+from queue_remote.job_parts import JobPart, PartOutcome, choose_options, join_outcomes, split_job
 from queue_remote.message.conversions import Conversions
 from queue_remote.setup import Setup, read_setup
 from queue_remote.tls.mta_sts import StsCache
@@ -109,7 +109,7 @@ def test_the_report_is_about_the_host_only_where_no_host_was_there(
     asked = job(b"one@b.example", b"two@c.example", b"three@b.example")
     parts = split_job(setup_of(home), asked)
     first, second = (scope.encode() for scope in scopes)
-    outcomes = [Outcome(first, [(b"Z", b"x"), (b"Z", b"y")]), Outcome(second, [(b"D", b"z")])]
+    outcomes = [PartOutcome(first, [(b"Z", b"x"), (b"Z", b"y")]), PartOutcome(second, [(b"D", b"z")])]
     report = join_outcomes(asked, list(zip(parts, outcomes, strict=True)))
     assert report == Report(7, whole, [(b"Z", b"x"), (b"D", b"z"), (b"Z", b"y")])
 

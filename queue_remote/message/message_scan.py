@@ -120,7 +120,7 @@ class Scans:
 async def _scan(message: Message, lines: bool) -> Facts:
     scan = MessageScan(lines)
     offset = 0
-    while chunk := message.look(CHUNK, offset):
+    while chunk := message.read_at(CHUNK, offset):
         scan.feed(chunk)
         offset += len(chunk)
         await asyncio.sleep(0)

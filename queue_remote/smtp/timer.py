@@ -10,7 +10,7 @@ from collections.abc import Callable
 NEVER = float("inf")
 
 
-class Deadline:
+class ProgressTimer:
     """Calls `expired` after `timeout` seconds without progress, or at the time `limit` (of time.monotonic)."""
 
     __slots__ = ("_deadline", "_expired", "_loop", "_timer", "limit", "timeout")
