@@ -35,7 +35,7 @@ def tell_mailbox(home: Home, address: bytes) -> tuple[list[str], int]:
         f'dash: "{visible(mailbox.dash)}", extension: "{visible(mailbox.extension)}"',
     ]
     owner = queue_owner(home).uid
-    # Root has mail where everything belongs to root, and was not named in users/assign (queue_local.delivery).
+    # Root has mail where everything belongs to root, and was not named in users/assign (queue_local.local_delivery).
     if not account.uid and (owner or mailbox.source == ASSIGNED):
         return [*lines, "deferral: not allowed to perform deliveries as root"], TEMPORARY
     if starter and account.uid != starter:
