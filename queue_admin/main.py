@@ -1,6 +1,6 @@
-"""queuectl, the administrator's command: one subcommand a module; here are only the group and the exit codes.
+"""queuectl, the administrator's command. Each subcommand is a module in queue_admin.commands.
 
-Exit 0 done, 100 usage or permanent trouble, 111 temporary trouble; errors are one line on stderr.
+Exit 0 if done, 100 for wrong usage and permanent errors, 111 for temporary errors. An error is one line on stderr.
 """
 
 import click
@@ -9,7 +9,7 @@ from queue_admin.commands import adopt as adopt_command
 from queue_admin.commands import change as change_commands
 from queue_admin.commands import destinations as destinations_command
 from queue_admin.commands import init as init_command
-from queue_admin.commands import list_ as list_command
+from queue_admin.commands import list as list_command
 from queue_admin.commands import route as route_command
 from queue_admin.commands import show as show_command
 from queue_admin.commands import stat as stat_command
@@ -31,11 +31,11 @@ COMMANDS = (
 
 
 @click.group(context_settings=SETTINGS)
-@click.option("--home", metavar="HOME", help="The home to work on; default QUEUE_HOME, else /var/queue.")
+@click.option("--home", metavar="HOME", help="The home; default QUEUE_HOME, else /var/queue.")
 @version_option
 @click.pass_context
 def group(context: click.Context, home: str | None) -> None:
-    """Make, take over, look at and change a mail queue.
+    """Make, take over, inspect and change a mail queue.
 
     \b
     Examples:

@@ -1,8 +1,9 @@
 """queue-start: makes the pipes, starts the daemons, and becomes queue-send.
 
-`queue-start [--home HOME]` is what daemontools' supervise or runit's runsv runs: the supervised pid is the
-scheduler, and its stdout is the log. Who owns queue/ decides which accounts the daemons run as (DESIGN:
-processes, accounts). Everything that can be wrong is looked at before the first daemon is started.
+`queue-start [--home HOME]` is run by daemontools' supervise or runit's runsv. Since it execs queue-send last, the
+supervised pid is the scheduler and its stdout is the log. The owner of queue/ decides which accounts the daemons run as
+(queue_admin.daemon_accounts). Everything is checked before the first daemon is started; if a check fails, the exit code
+is 100 or 111 and one line on stderr says why.
 """
 
 import fcntl
@@ -10,7 +11,7 @@ import os
 import signal
 from typing import NamedTuple
 
-from queue_admin.accounts_check import Plan, check_code, plan_accounts
+from queue_admin.daemon_accounts import DaemonAccounts, check_code, choose_accounts
 from queue_base import processes
 from queue_base.accounts import Owner, become
 from queue_base.control import read_me
@@ -25,12 +26,12 @@ USAGE = "usage: queue-start [--home HOME]"
 HELP = f"""{USAGE}
 Starts the whole suite and becomes queue-send; run it under supervise or runsv.
 """
-# Our own pipe ends are kept above this, out of the way of the numbers that are handed over.
+# Our pipe ends are kept above this number, so that they do not collide with the numbers that the daemons expect.
 HIGH = 64
 
 
-class Daemon(NamedTuple):
-    """A daemon: its program, who runs it, queue-send's ends of its two pipes, and whether it changes the queue."""
+class DaemonSpec(NamedTuple):
+    """A daemon: its program and account, queue-send's ends of its two pipes, and whether it inherits sendmutex."""
 
     program: str
     owner: Owner | None
@@ -39,19 +40,19 @@ class Daemon(NamedTuple):
     holds_lock: bool
 
 
-def daemons(plan: Plan) -> list[Daemon]:
+def daemons(accounts: DaemonAccounts) -> list[DaemonSpec]:
     """Return the daemons in the order in which they start."""
     return [
-        Daemon("queue-local", None, processes.LOCAL_JOBS, processes.LOCAL_REPORTS, False),
-        Daemon("queue-remote", plan.remote, processes.REMOTE_JOBS, processes.REMOTE_REPORTS, False),
-        Daemon("queue-clean", plan.queue, processes.CLEAN_IDS, processes.CLEAN_ANSWERS, True),
-        Daemon("queue-todo", plan.queue, processes.TODO_COMMANDS, processes.TODO_NOTICES, True),
-        Daemon("queue-pickup", plan.queue, processes.PICKUP_LIFE, processes.PICKUP_NOTICES, False),
+        DaemonSpec("queue-local", None, processes.LOCAL_JOBS, processes.LOCAL_REPORTS, False),
+        DaemonSpec("queue-remote", accounts.remote, processes.REMOTE_JOBS, processes.REMOTE_REPORTS, False),
+        DaemonSpec("queue-clean", accounts.queue, processes.CLEAN_IDS, processes.CLEAN_ANSWERS, True),
+        DaemonSpec("queue-todo", accounts.queue, processes.TODO_COMMANDS, processes.TODO_NOTICES, True),
+        DaemonSpec("queue-pickup", accounts.queue, processes.PICKUP_LIFE, processes.PICKUP_NOTICES, False),
     ]
 
 
-def start(words: list[str], daemon: Daemon, lock: int) -> dict[int, int]:
-    """Fork and exec one daemon; return queue-send's ends, {number they are to have: descriptor}."""
+def start(words: list[str], daemon: DaemonSpec, lock: int) -> dict[int, int]:
+    """Fork and exec one daemon; return queue-send's ends of its pipes as {final number: present descriptor}."""
     its_input, to_it = _pipe()
     from_it, its_output = _pipe()
     if os.fork() == 0:
@@ -69,7 +70,7 @@ def _pipe() -> tuple[int, int]:
     return moved[0], moved[1]
 
 
-def _child(words: list[str], daemon: Daemon, its_input: int, its_output: int, lock: int) -> None:
+def _child(words: list[str], daemon: DaemonSpec, its_input: int, its_output: int, lock: int) -> None:
     """Become the daemon; never returns."""
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, processes.KEPT_SIGNALS)
@@ -88,58 +89,58 @@ def _child(words: list[str], daemon: Daemon, its_input: int, its_output: int, lo
 
 
 def guard_descriptors() -> None:
-    """Make sure that 0, 1 and 2 are open: no file of the queue may become one of them. Raises Permanent."""
+    """Open 0 and 2 if they are closed, so that no file of the queue gets their numbers. Raises Permanent for 1."""
     for number in range(3):
         try:
             os.fstat(number)
         except OSError as error:
             if number == 1:
                 raise Permanent("descriptor 1, which takes the log, is not open") from error
-            # The lowest number that is free: this one.
+            # open returns the lowest free number, which is this one.
             os.open("/dev/null", os.O_RDWR)
             os.set_inheritable(number, True)
 
 
 def run(home: Home) -> None:
-    """Check, start, and become queue-send. Raises Failure; returns never."""
+    """Check everything, start the daemons, and become queue-send. Does not return. Raises Failure."""
     guard_descriptors()
-    plan = plan_accounts(home)
+    accounts = choose_accounts(home)
     read_me(home)
     open_layout(home.queue)
-    check_code(plan)
+    check_code(accounts)
     lock = fcntl.fcntl(take_sendmutex(home), fcntl.F_DUPFD_CLOEXEC, HIGH)
     os.environ["QUEUE_HOME"] = home.path
-    # Before we are elsewhere: our own name, which says where the programs are, may be a relative one.
-    words = {name: command(name, home) for name in ("queue-send", *(daemon.program for daemon in daemons(plan)))}
+    # Before chdir, because the programs are found from our own name, which may be a relative path.
+    words = {name: command(name, home) for name in ("queue-send", *(daemon.program for daemon in daemons(accounts)))}
     try:
         os.chdir(home.queue)
         ends: dict[int, int] = {}
-        for daemon in daemons(plan):
+        for daemon in daemons(accounts):
             ends.update(start(words[daemon.program], daemon, lock))
         ends[processes.SENDMUTEX] = lock
         os.closerange(3, HIGH)
         for number, end in ends.items():
             os.dup2(end, number)
-        if plan.queue is not None:
-            become(plan.queue)
+        if accounts.queue is not None:
+            become(accounts.queue)
         os.execv(words["queue-send"][0], words["queue-send"])
     except OSError as error:
         raise Temporary(f"unable to start {error.filename or 'the daemons'}: {reason(error)}") from error
 
 
 def main(argv: list[str]) -> int:
-    """Become queue-send, or return an exit code of queue_base.errors with a line on stderr."""
-    # A daemon that cannot wait for its children, or is not told of a signal, would come to nothing later.
+    """Become queue-send, or return an exit code."""
+    # The daemons must not inherit ignored or blocked signals: they wait for children and react to signals.
     reset_signals(processes.KEPT_SIGNALS)
     try:
         return prepare(argv)
     finally:
-        # Nothing was started.
+        # Reached only if queue-send was not started.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, processes.KEPT_SIGNALS)
 
 
 def prepare(argv: list[str]) -> int:
-    """Read the command line and run; return an exit code where nothing was started."""
+    """Read the command line and run; return an exit code if queue-send was not started."""
     try:
         home, rest = take_home(argv[1:])
         if take_help(rest, HELP):

@@ -11,7 +11,7 @@ from io import BytesIO
 
 from cdblib import Writer, djb_hash
 
-from queue_wire.errors import FormatError, quoted
+from queue_wire.format_error import FormatError, quoted
 
 _PAIR = struct.Struct("<LL")
 _INDEX = 256 * _PAIR.size

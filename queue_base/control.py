@@ -6,7 +6,7 @@ from queue_base.durable import read_file
 from queue_base.errors import Temporary, reason
 from queue_base.home import Home
 from queue_wire.control.lines import unpack_line, unpack_map, unpack_number, unpack_set, unpack_size
-from queue_wire.errors import FormatError, LineError, wrong_in
+from queue_wire.format_error import FormatError, LineError, wrong_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ a Failure is a bug, and keeps its traceback.
 import os
 import sys
 
-from queue_wire.errors import AddressTooLong, FormatError
+from queue_wire.format_error import AddressTooLong, FormatError
 
 PERMANENT = 100
 TEMPORARY = 111

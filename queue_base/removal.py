@@ -15,7 +15,7 @@ from collections.abc import Iterable
 
 from queue_base.durable import Commit
 from queue_base.layout import Layout, Presence, is_there
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from queue_wire.ids import unpack_id
 
 FINISHED_PREFIX = "finished."

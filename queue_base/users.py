@@ -20,7 +20,7 @@ from queue_base.cdb import Cdb
 from queue_base.errors import Temporary, reason
 from queue_base.home import Home
 from queue_wire.control.assign import lookup_keys, shown_key, unpack_record
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from queue_wire.mailbox import ASSIGNED, Account, Mailbox, find_mailbox
 
 _OPEN = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC

@@ -20,9 +20,9 @@ from queue_base.removal import finish_removals, remove_messages
 from queue_base.signals import ignore
 from queue_clean.sweep import Swept, sweep
 from queue_wire.cleaning import NOT_UNDERSTOOD, REMOVED, TROUBLE
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
+from queue_wire.framing import RecordReader
 from queue_wire.ids import unpack_id
-from queue_wire.records import RecordReader
 
 USAGE = "usage: queue-clean [--home HOME]"
 HELP = f"""{USAGE}

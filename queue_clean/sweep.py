@@ -14,7 +14,7 @@ from typing import NamedTuple
 from queue_base.errors import reason
 from queue_base.layout import Layout, Presence
 from queue_base.removal import remove_messages
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from queue_wire.ids import unpack_id
 
 OLD = 129600  # Seconds: 36 hours.

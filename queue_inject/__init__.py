@@ -1,1 +1,1 @@
-"""Everything that puts mail in: queue-inject, queue-enqueue, queue-pickup."""
+"""The programs that put mail in the queue: queue-inject, queue-enqueue, sendmail and queue-pickup."""

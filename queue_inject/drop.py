@@ -1,12 +1,14 @@
-"""Leaves mail in maildrop/, for a user who may not write to the queue (DESIGN: accounts; queue_wire.maildrop).
+"""Leaves mail in maildrop/, for a user who may not write to the queue. queue_wire.maildrop has the format of a file.
 
-The directory is 3733: anybody may make a file there, nobody but its owner may list it or open it to
-sync it. So a file's contents are synced by its own descriptor, and its name by syncfs through that: there is no other
-way for such a user. The descriptor was opened before the file was written, so it is told of every failed write since.
-queue-pickup, which is another account, must be able to read the file: it is 0640, and has the queue's group from the
-directory. A directory that does not give that (yet) makes it 0644; then what keeps it private is a name of 128 random
-bits in a directory that cannot be listed. The sticky bit says that its owner meant it to be mail. A user cannot
-see the marks in lock/, so only the disk stops this injector; queue-pickup minds the marks.
+The directory has mode 3733: anybody may create a file in it, but only its owner may list it or open it to sync it. So
+the contents of a file are synced by its own descriptor, and its name by syncfs(2) on that descriptor; such a user has
+no other way. The descriptor was opened before the file was written, so it reports every failed write since then.
+
+queue-pickup runs as another user and must be able to read the file. The file has mode 0640 and gets the queue's group
+from the directory. If the directory does not pass on its group, the mode is 0644; then only the name keeps the file
+private: 128 random bits in a directory that cannot be listed. The sticky bit marks the file as mail that its owner
+meant to send. A user cannot see the marks in lock/, so only a full disk stops this injector; queue-pickup obeys the
+marks.
 """
 
 import os
@@ -28,7 +30,7 @@ _MODE_WITHOUT_GROUP = 0o1644
 
 
 class DropDraft(Draft):
-    """A message in maildrop/tmp.X, then mail.X."""
+    """A message in maildrop/: tmp.X while it is written, mail.X when it is safe."""
 
     __slots__ = ("final", "renamed")
 
@@ -59,7 +61,7 @@ class DropDraft(Draft):
 
     @property
     def handle(self) -> int:
-        """The descriptor that wrote the file; it is open until `discard`."""
+        """The descriptor that wrote the file. It stays open until `discard`."""
         return self._handle
 
     def rename(self) -> None:
@@ -77,7 +79,7 @@ class DropDraft(Draft):
         try:
             self.close()
         except QueueTrouble:
-            pass  # It is synced, or the user was told that it is not.
+            pass  # The file is synced, or the user was told that it is not.
 
 
 class DropWriter(Writer):
@@ -98,19 +100,19 @@ class DropWriter(Writer):
             return
         try:
             sync_handles([(drop.handle, drop.path) for drop in drops])
-            self._name(drops)
+            self._rename(drops)
         except OSError as error:
             raise QueueTrouble(WRITE, f"unable to sync {self._directory}: {reason(error)}") from error
         finally:
             for drop in drops:
                 drop.discard()
 
-    def _name(self, drops: list[DropDraft]) -> None:
+    def _rename(self, drops: list[DropDraft]) -> None:
         try:
             for drop in drops:
                 drop.rename()
         finally:
-            # Those that were renamed before a failure may be taken all the same: make it true.
+            # queue-pickup may take the files that were renamed before a failure, so they must be made safe too.
             sync_filesystem(drops[0].handle)
             for drop in drops:
                 drop.queued = drop.renamed

@@ -1,14 +1,15 @@
-"""A program in queue-enqueue's place: QUEUE_ENQUEUE, else QMAILQUEUE, names it (netqmail's qmail.c, qmail-queue(8)).
+"""Passes messages to a program in place of queue-enqueue, named by QUEUE_ENQUEUE or QMAILQUEUE (netqmail's qmail.c).
 
-The program gets the message on descriptor 0 and, when that has ended, the envelope on descriptor 1; descriptor 2 is
-ours, and no other is open. It is run as it stands, without arguments and without a shell, as the user that we are,
-with our environment and QUEUE_HOME. Exit code 0 says that the message is queued, 11 to 40 that it never can be, any
-other that it may be later. It never sees the end of an envelope unless the message is to be queued, so one that
-ends by running queue-enqueue queues nothing when we are killed.
+The program gets the message on descriptor 0, then the envelope on descriptor 1. Descriptor 2 is ours; no other is
+open. It runs without arguments and without a shell, as the current user, with our environment and QUEUE_HOME. Its exit
+code is that of qmail-queue(8): 0 means that the message is queued, 11 to 40 that it never can be, any other that it may
+be queued later. It sees the end of the envelope only if the message is to be queued. So a program that ends by running
+queue-enqueue queues nothing if we are killed.
 
-A program that cannot be run, dies by a signal, ends before it has read everything, or takes longer than 24 hours is
-temporary trouble; one over its time is killed, with what it has started. What is still in a pipe when it ends was not
-read, even if a process that it leaves behind would read it later: only its own exit code answers for the message.
+It is a temporary failure if the program cannot be run, is killed by a signal, exits before it has read everything, or
+takes longer than 24 hours; then it is killed with all processes that it has started. Bytes that are left in a pipe when
+the program exits count as unread, even if a process that it leaves behind would read them: only the exit code of the
+program itself says that the message is queued.
 """
 
 import fcntl
@@ -58,38 +59,38 @@ _PIECE = 65536
 
 
 def explain_code(code: int) -> str:
-    """Return what qmail says about an exit code of qmail-queue that is not 0."""
+    """Return qmail's text for an exit code of qmail-queue other than 0."""
     other = "qq permanent problem (#5.3.0)" if 11 <= code <= 40 else "qq temporary problem (#4.3.0)"
     return _TEXTS.get(code, other)
 
 
 class FilterDraft(Draft):
-    """A message on its way through the program."""
+    """A message that is passed to the program."""
 
-    __slots__ = ("_deadline", "_ended", "_envelope", "_names", "_process", "_unread")
+    __slots__ = ("_deadline", "_ended", "_envelope", "_envelope_handle", "_process", "_unread")
 
     def __init__(self, program: str, environment: dict[str, str], intake: Intake) -> None:
         """Start the program. Raises QueueTrouble."""
         self._deadline = Deadline()
         self._envelope = b""
-        # Descriptors to see what is left in the pipes, since ours to write are closed by then.
+        # Descriptors to count what is left in the pipes: those that write are closed by then.
         self._unread: list[int] = []
         handles: list[int] = []
         try:
             handles += os.pipe()
             handles += os.pipe()
-            # A session of its own: all that it starts can be killed with it.
+            # It gets a session of its own, so that it can be killed with everything that it starts.
             self._process = subprocess.Popen(
                 [program], stdin=handles[0], stdout=handles[2], env=environment, start_new_session=True
             )
         except OSError as error:
             for handle in handles[1::2]:
                 os.close(handle)
-            raise _trouble(program, NO_PROGRAM, f"it cannot be run: {reason(error)}") from error
+            raise _failure(program, NO_PROGRAM, f"it cannot be run: {reason(error)}") from error
         finally:
             for handle in handles[::2]:
                 os.close(handle)
-        self._names = handles[3]
+        self._envelope_handle = handles[3]
         self._ended = os.pidfd_open(self._process.pid)
         for handle in handles[1::2]:
             os.set_blocking(handle, False)
@@ -105,22 +106,22 @@ class FilterDraft(Draft):
         self.close()
 
     def queue(self) -> None:
-        """Hand over the envelope, and wait for the program's answer. Raises QueueTrouble."""
-        self._send(self._names, self._envelope)
-        self._watch_unread(self._names)
-        self._close_names()
-        self._judge()
+        """Pass the envelope and wait until the program exits. Raises QueueTrouble."""
+        self._send(self._envelope_handle, self._envelope)
+        self._watch_unread(self._envelope_handle)
+        self._close_envelope()
+        self._wait_for_exit()
         self.queued = True
 
     def discard(self) -> None:
-        """End the program; it has not got the end of an envelope."""
+        """Kill the program if the message is not queued: it has not seen the end of the envelope."""
         unread, self._unread = self._unread, []
         for handle in unread:
             os.close(handle)
         if not self.queued:
             self._kill()
             self.close()
-            self._close_names()
+            self._close_envelope()
             self._process.wait()
         handle, self._ended = self._ended, -1
         if handle >= 0:
@@ -134,97 +135,100 @@ class FilterDraft(Draft):
         while sent < len(data):
             try:
                 if self._ended in dict(poll.poll(self._left() * 1000)):
-                    self._stop()
+                    self._fail()
                 sent += os.write(handle, data[sent : sent + _PIECE])
             except BlockingIOError:
                 continue
             except OSError:
-                self._stop()
+                self._fail()
 
-    def _stop(self) -> None:
-        """It has stopped reading, or ended; its exit code tells more than that. Raises QueueTrouble."""
+    def _fail(self) -> None:
+        """Raise QueueTrouble for a program that has stopped reading or has exited, with its exit code if it failed."""
         self.close()
-        self._close_names()
-        self._judge()
-        raise _trouble(self.path, READ, "it did not read everything")
+        self._close_envelope()
+        self._wait_for_exit()
+        raise _failure(self.path, READ, "it did not read everything")
 
     def _watch_unread(self, handle: int) -> None:
-        """Keep a descriptor for `_judge` to see what is left in a pipe. Raises QueueTrouble.
+        """Open a pipe for reading, so that `_wait_for_exit` can count what is left in it. Raises QueueTrouble.
 
-        Not before everything is written: as long as we could read it too, nothing would tell us that nobody does.
+        Call it only when everything is written. Before that our own read end would keep a write from failing when the
+        program has stopped reading.
         """
         try:
             self._unread.append(os.open(f"/proc/self/fd/{handle}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
         except OSError as error:
             why = f"what it reads cannot be seen: /proc/self/fd/{handle}: {reason(error)}"
-            raise _trouble(self.path, CONFIG, why) from error
+            raise _failure(self.path, CONFIG, why) from error
 
-    def _judge(self) -> None:
-        """Wait for the end of the program. Raises QueueTrouble unless it exited 0."""
+    def _wait_for_exit(self) -> None:
+        """Wait until the program exits. Raises QueueTrouble unless it exited 0 and has read everything."""
         poll = select.poll()
         poll.register(self._ended, select.POLLIN)
         while not poll.poll(self._left() * 1000):
             pass
         code = self._process.wait()
         if code < 0:
-            raise _trouble(self.path, CRASHED, f"it was killed by signal {-code}")
+            raise _failure(self.path, CRASHED, f"it was killed by signal {-code}")
         if code:
             known = 11 if code == _OLD_TOO_LONG else code
-            raise _trouble(self.path, known, f"it exited {code}: {explain_code(known)}")
+            raise _failure(self.path, known, f"it exited {code}: {explain_code(known)}")
         left = sum(map(_count_unread, self._unread))
         if left:
-            raise _trouble(self.path, READ, f"it exited 0 but did not read everything: {left} bytes are left")
+            raise _failure(self.path, READ, f"it exited 0 but did not read everything: {left} bytes are left")
 
     def _left(self) -> float:
         try:
             return self._deadline.left()
         except QueueTrouble:
             self._kill()
-            raise _trouble(self.path, TIMEOUT, "it took too long and was killed") from None
+            raise _failure(self.path, TIMEOUT, "it took too long and was killed") from None
 
     def _kill(self) -> None:
         try:
             if self._process.poll() is None:
                 os.killpg(self._process.pid, signal.SIGKILL)
         except OSError:
-            pass  # It has just ended.
+            pass  # It has just exited.
 
-    def _close_names(self) -> None:
-        handle, self._names = self._names, -1
+    def _close_envelope(self) -> None:
+        handle, self._envelope_handle = self._envelope_handle, -1
         if handle >= 0:
             os.close(handle)
 
 
 def _count_unread(handle: int) -> int:
-    """Return how many bytes are in a pipe."""
+    """Return the number of bytes in a pipe."""
     (count,) = struct.unpack("i", fcntl.ioctl(handle, termios.FIONREAD, bytes(4)))
     return int(count)
 
 
-class _NoIntake(Intake):
-    """What the program queues at last is asked whether there is room; the message may go elsewhere as well."""
+class _OpenIntake(Intake):
+    """Admits every message. If the program queues it here, queue-enqueue checks the disk."""
 
     def admit(self) -> None:
-        """Go on."""
+        """Do nothing."""
 
     def check(self, place: str | int | None = None, coming: int = 0) -> None:
-        """Go on."""
+        """Do nothing."""
 
 
 class FilterWriter(Writer):
-    """Runs the program once for each draft. Commit each before the next is begun: an open draft is a process."""
+    """Runs the program once for each draft. An open draft is a process, so each is committed before the next begins."""
 
     one_by_one = True
 
     def __init__(self, home: Home, variable: str, program: str) -> None:
-        """`program` is what the environment's `variable` says. Raises QueueTrouble for a relative path."""
+        """`program` is the value of the environment variable `variable`. Raises QueueTrouble for a relative path."""
         if not os.path.isabs(program):
-            raise QueueTrouble(CONFIG, f"unable to run {variable}={program}: it is no whole path; nothing was queued")
-        # Or what a program that failed had exited with would read 0.
+            raise QueueTrouble(
+                CONFIG, f"unable to run {variable}={program}: it is not an absolute path; nothing was queued"
+            )
+        # If SIGCHLD were ignored, the exit code of a program that failed would read 0.
         keep_children()
         self._program = program
         self._environment = {**os.environ, "QUEUE_HOME": home.path}
-        self.intake = _NoIntake(home, home.queue)
+        self.intake = _OpenIntake(home, home.queue)
 
     def begin(self) -> FilterDraft:
         return FilterDraft(self._program, self._environment, self.intake)
@@ -243,7 +247,8 @@ class FilterWriter(Writer):
             raise failure
 
 
-def _trouble(program: str, code: int, why: str) -> QueueTrouble:
-    # READ says that our own input cannot be read; some who call sendmail give up then. The program's may pass.
+def _failure(program: str, code: int, why: str) -> QueueTrouble:
+    # READ means that our own input cannot be read, and some callers of sendmail then give up. A problem of the program
+    # may pass.
     code = REFUSED if code == READ else code
     return QueueTrouble(code, f"unable to queue message by {program}: {why}")

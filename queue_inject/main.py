@@ -1,7 +1,7 @@
-"""queue-inject: a message with its header on stdin, made fit to send, into the queue (qmail-inject(8)).
+"""queue-inject: reads a message with a header on stdin, completes the header, and queues it (qmail-inject(8)).
 
-Exit code 0 says that the message would survive a power cut, 100 that it cannot be sent, 111 that
-there is trouble that may pass. Each failure is one line on stderr.
+Exit code 0 means that the message would survive a power cut, 100 that it cannot be sent, 111 that there is a problem
+that may pass. Each failure is one line on stderr.
 """
 
 import os
@@ -9,34 +9,75 @@ import time
 from itertools import chain
 
 from queue_base.durable import write_all
-from queue_base.errors import PERMANENT, TEMPORARY, Failure, Permanent, Temporary, complain, explain, reason
+from queue_base.errors import PERMANENT, TEMPORARY, Failure, Permanent, Temporary, Usage, complain, explain, reason
 from queue_base.home import Home, take_help, take_home
-from queue_inject.header.complete import Completer
-from queue_inject.header.compose import show_address
-from queue_inject.header.header import HeaderReader
-from queue_inject.header.rewrite import FieldError
-from queue_inject.opening import open_writer
-from queue_inject.options import USAGE, Options
-from queue_inject.source import Deadline, Source, guard_descriptors
-from queue_wire.errors import FormatError
+from queue_inject.header.complete import Completer, FieldError
+from queue_inject.header.fields import HeaderReader
+from queue_inject.header.identity import show_address
+from queue_inject.source import Deadline, TimedSource, guard_descriptors
+from queue_inject.writers import open_writer
+from queue_wire.format_error import FormatError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 PROGRAM = "queue-inject"
+USAGE = "usage: queue-inject [--home HOME] [-aAhHnN] [-f SENDER] [RECIPIENT ...]"
 HELP = f"""{USAGE} <message
-Completes a message with a header and puts it in the queue.
-  -a, -h, -H, -A  recipients: arguments; header; both; arguments, else header (default)
+Completes the header of a message and puts the message in the queue.
+  -a, -h, -H, -A  recipients: arguments; header; both; arguments, or the header if there are none (default)
   -f SENDER       envelope sender
   -n, -N          print the message instead; queue it (default)
-  --batch FORMAT  many messages: mbox, mboxo, bsmtp, netstring; --batch --help says more
-Exit code 0 queued, 100 it cannot be sent, 111 trouble that may pass.
+  --batch FORMAT  many messages: mbox, mboxo, bsmtp, netstring; see --batch --help
+Exit code 0: queued; 100: the message cannot be sent; 111: a problem that may pass.
 """
 
 
+class Options:
+    """mode: a, h, H or A; sender: that of -f; recipients: the other arguments; show: print the message and do not queue
+    it; unique: remove repeated recipients.
+    """
+
+    def __init__(self, arguments: list[str]) -> None:
+        self.mode = "A"
+        self.show = False
+        self.unique = False
+        self.sender: bytes | None = None
+        self.recipients = [os.fsencode(argument) for argument in self._parse(arguments)]
+
+    def _parse(self, arguments: list[str]) -> list[str]:
+        """Parse options as getopt(3) does, letters together or apart. Return the other arguments. Raises Usage."""
+        place = 0
+        while place < len(arguments):
+            letters = arguments[place]
+            if letters[:1] != "-" or letters == "-":
+                break
+            place += 1
+            if letters == "--":
+                break
+            while letters := letters[1:]:
+                if letters[0] == "f":
+                    if letters == "f":
+                        place += 1
+                        if place > len(arguments):
+                            raise Usage(f"-f needs a sender; {USAGE}")
+                    self.sender = os.fsencode(letters[1:] or arguments[place - 1])
+                    break
+                self._set_letter(letters[0])
+        return arguments[place:]
+
+    def _set_letter(self, letter: str) -> None:
+        if letter in "aAhH":
+            self.mode = letter
+        elif letter in "nN":
+            self.show = letter == "n"
+        else:
+            raise Usage(f"-{letter} is not an option; {USAGE}")
+
+
 def read_header(source: "Iterable[bytes]") -> HeaderReader:
-    """Return the header, and as much of the body as came with it. Raises FormatError, QueueTrouble."""
+    """Read the header, and the part of the body that arrives with it. Raises FormatError, QueueTrouble."""
     reader = HeaderReader()
     for data in source:
         if reader.feed(data):
@@ -46,21 +87,21 @@ def read_header(source: "Iterable[bytes]") -> HeaderReader:
 
 
 def inject(home: Home, options: Options, message: "Iterable[bytes] | None" = None) -> None:
-    """Send one message, or print it; None is standard input. Raises a Failure or FormatError."""
+    """Queue one message, or print it. None is standard input. Raises a Failure or FormatError."""
     now = time.time_ns()
     deadline = Deadline()
     guard_descriptors(needed=2 if options.show else 1)
-    completer = Completer(home, options)
-    source = iter(Source(0, "the message on standard input", deadline) if message is None else message)
+    completer = Completer(home, options.mode, options.sender, options.recipients, options.unique)
+    source = iter(TimedSource(0, "the message on standard input", deadline) if message is None else message)
     reader = read_header(source)
-    done = completer.complete(reader.fields, now)
-    begin = done.header + reader.body
+    header = completer.complete(reader.fields, now)
+    begin = header.text + reader.body
     if options.show:
-        show(chain((b"Return-Path: <%s>\n" % show_address(done.sender), begin), source))
-    elif not done.recipients:
+        show(chain((b"Return-Path: <%s>\n" % show_address(header.sender), begin), source))
+    elif not header.recipients:
         raise Permanent("unable to send the message: it has no recipients; name them as arguments or in To, Cc or Bcc")
     else:
-        open_writer(home, filters=True).put(chain((begin,), source), lambda: (done.sender, done.recipients))
+        open_writer(home, filters=True).put(chain((begin,), source), lambda: (header.sender, header.recipients))
 
 
 def show(message: "Iterable[bytes]") -> None:
@@ -72,8 +113,25 @@ def show(message: "Iterable[bytes]") -> None:
             raise Temporary(f"unable to write standard output: {reason(error)}") from error
 
 
+def run_batch(home: Home, arguments: list[str]) -> None:
+    """Queue a batch, or print its help. Raises a Failure."""
+    # Imported here because a single message does not need it.
+    from queue_inject.batch.main import BATCH_HELP, BatchOptions, inject_batch
+
+    if take_help(arguments[-1:], BATCH_HELP, short=False):
+        return
+    batch = BatchOptions(arguments)
+    options = Options(batch.rest)
+    batch.check(options.show)
+    guard_descriptors(needed=2)
+    completer = None
+    if not batch.has_envelopes:
+        completer = Completer(home, options.mode, options.sender, options.recipients, options.unique)
+    inject_batch(open_writer(home, filters=True), batch, completer)
+
+
 def explain_format(error: FormatError) -> str:
-    """Return why a message cannot be sent as it is."""
+    """Return the error message for a message that cannot be sent as it is."""
     what = f"parse {error.where}" if isinstance(error, FieldError) else "send the message"
     return f"unable to {what}: {error}; correct it and send again, nothing was queued"
 
@@ -84,12 +142,9 @@ def main(argv: list[str]) -> int:
     try:
         home, rest = take_home(argv[1:])
         if rest[:1] and rest[0].startswith(("--batch", "--skip")):
-            # Imported here because one message needs nothing of it.
-            from queue_inject.batch.main import main as inject_batch
-
-            return inject_batch(home, rest)
+            run_batch(home, rest)
         # -h is an option of its own.
-        if not take_help(rest, HELP, short=False):
+        elif not take_help(rest, HELP, short=False):
             inject(home, Options(rest))
     except Failure as failure:
         complain(PROGRAM, f"fatal: {failure}")

@@ -1,8 +1,7 @@
-"""Reads a message or an envelope from a descriptor, in chunks, no longer than 24 hours in all.
+"""Reads a message or an envelope from a descriptor in pieces, within a time limit of 24 hours.
 
-The limit is below the 36 hours after which a message that was never finished is swept away, so no
-sweep ever meets a live injector. A descriptor that is not open raises QueueTrouble like any that
-cannot be read.
+Messages that were never finished are swept away after 36 hours, so a sweep never meets a running injector. A
+descriptor that cannot be read, or is not open, raises QueueTrouble.
 """
 
 import os
@@ -20,21 +19,21 @@ _CHUNK = 65536
 
 
 class Deadline:
-    """The moment, on the monotonic clock, when all reading and writing must be done."""
+    """The time, on the monotonic clock, by which all reading and writing must be done."""
 
     def __init__(self, seconds: float | None = None) -> None:
         self._end = time.monotonic() + (SECONDS if seconds is None else seconds)
 
     def left(self) -> float:
-        """Return the seconds that are left. Raises QueueTrouble where there are none."""
+        """Return the seconds that are left. Raises QueueTrouble if there are none."""
         left = self._end - time.monotonic()
         if left <= 0:
             raise QueueTrouble(TIMEOUT, "unable to take the message: it took too long; nothing was queued")
         return left
 
 
-class Source:
-    """The bytes of one descriptor; `what` names it in failures."""
+class TimedSource:
+    """The bytes of one descriptor, up to a deadline. `what` names the descriptor in error messages."""
 
     def __init__(self, descriptor: int, what: str, deadline: Deadline) -> None:
         self._descriptor = descriptor
@@ -53,15 +52,15 @@ class Source:
             raise QueueTrouble(READ, f"unable to read {self._what}: {reason(error)}; nothing was queued") from error
 
     def __iter__(self) -> "Iterator[bytes]":
-        """Yield the bytes up to the end, as they come."""
+        """Yield the bytes up to the end as they arrive. Raises QueueTrouble."""
         while data := self.read():
             yield data
 
 
 def guard_descriptors(needed: int) -> None:
-    """Make sure that 0, 1 and 2 are open, so that no file of the queue becomes one of them.
+    """Make sure that descriptors 0, 1 and 2 are open, so that no file of the queue becomes one of them.
 
-    Those below `needed` must be open already: QueueTrouble otherwise. /dev/null stands in for others.
+    Descriptors below `needed` must be open already: raises QueueTrouble if one is not. The others become /dev/null.
     """
     for descriptor in range(3):
         try:

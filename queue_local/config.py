@@ -12,7 +12,12 @@ from queue_base.control import read_control, read_number
 from queue_base.errors import Temporary, complain
 from queue_base.home import Home
 from queue_wire.control.lines import numbered_lines, unpack_size
-from queue_wire.errors import FormatError, LineError, quoted, wrong_in
+from queue_wire.format_error import (
+    FormatError,
+    LineError,
+    quoted,
+    wrong_in,
+)
 
 DEFAULT_DELIVERY = b"./Maildir/\n"
 TIMEOUT = 1200

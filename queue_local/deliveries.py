@@ -22,7 +22,7 @@ from queue_base.pipes import PeerLost, read_available
 from queue_local.result import RESULT_MAX, Forward, Outcome, pack_result, unpack_result
 from queue_local.shell_command import Interrupted
 from queue_wire import report as verdict
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from queue_wire.job import Job
 
 # Seconds after the timeout in which a process may clean up before it is killed.

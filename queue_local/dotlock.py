@@ -21,7 +21,7 @@ import zlib
 from typing import NamedTuple
 
 from queue_base.durable import write_all
-from queue_wire.errors import FormatError, quoted
+from queue_wire.format_error import FormatError, quoted
 
 STALE = 1024.0
 # A lock file that can be neither created nor broken expires at this age, as in liblockfile of Debian.

@@ -32,9 +32,9 @@ from queue_base.writer import QueueDraft, QueueWriter
 from queue_local.deliveries import Ended
 from queue_local.jobs import open_message
 from queue_local.result import RESULT_MAX, Forward, pack_forward, unpack_forward
-from queue_wire.errors import AddressTooLong, FormatError, quoted
+from queue_wire.format_error import AddressTooLong, FormatError, quoted
+from queue_wire.framing import NetstringReader, pack_netstring
 from queue_wire.ids import pack_long_id
-from queue_wire.netstring import NetstringReader, pack_netstring
 from queue_wire.report import MESSAGE_SCOPE, PERMANENT, SUCCESS, TEMPORARY, Report
 
 # The limits of a commit, so that the first messages do not wait long for the last.

@@ -24,7 +24,7 @@ from queue_local.forwarding import Forwards
 from queue_local.jobs import BadJob, Jobs, open_message
 from queue_local.local_delivery import deliver
 from queue_wire import report as verdict
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from queue_wire.job import Job
 from queue_wire.report import MESSAGE_SCOPE, Report, pack_ready, pack_report
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from queue_base.errors import Permanent, Temporary, reason
 from queue_wire.address import DOUBLE_BOUNCE_SENDER
 from queue_wire.dotqmail import Instruction, default_part, owner_names, qmail_names, unpack_dotqmail
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from queue_wire.mailbox import Mailbox
 
 _WRITABLE = stat.S_IWGRP | stat.S_IWOTH

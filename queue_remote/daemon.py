@@ -1,9 +1,9 @@
-"""The daemon: jobs in on fd 0, reports out on fd 1, any number of deliveries at once on one event loop.
+"""The daemon: takes jobs on fd 0, delivers any number at once on one event loop, and writes reports on fd 1.
 
-It stops for one thing: the end of fd 0. Then nobody is left to write down a verdict, so the deliveries in
-flight are dropped at once; one that is cut before its closing dot is not delivered, and all of them are
-tried again. Signals do not stop it, since queue-send wants the reports of what is in flight; HUP makes it
-read the control files again. A job that cannot be understood, or that goes wrong, is logged and deferred.
+It exits at the end of fd 0. Then no process is left to record a verdict, so deliveries in flight are dropped: one that
+has not sent its final dot is not delivered, and all of them are tried again. TERM and INT do not stop it, because
+queue-send waits for the reports of what is in flight; HUP makes it read the control files again. A job that cannot be
+parsed, or that fails by a bug, is deferred with an alert.
 """
 
 import asyncio
@@ -17,36 +17,35 @@ import traceback
 from queue_base.errors import Temporary, complain, reason
 from queue_base.home import Home
 from queue_base.pipes import OutPipe, PeerLost, read_available
-from queue_remote.controls import Controls
 from queue_remote.delivery import deliver
+from queue_remote.jobs import JobPart, Outcome, join_outcomes, split_job
 from queue_remote.message.file import open_message
-from queue_remote.pool import Pool
 from queue_remote.program import Programs
-from queue_remote.setup import Setup
-from queue_remote.ways import join_reports, split_job
-from queue_smtp.text import internal_error, no_controls, no_message, no_time_left
-from queue_smtp.transaction import Transaction
-from queue_wire.errors import FormatError
+from queue_remote.report_text import internal_error, no_controls, no_message, no_time_left
+from queue_remote.setup import CurrentSetup, Setup
+from queue_remote.smtp.pool import Pool
+from queue_remote.smtp.transaction import Transaction
+from queue_wire.format_error import FormatError
+from queue_wire.framing import NetstringReader
 from queue_wire.job import Job, unpack_job
-from queue_wire.netstring import NetstringReader
 from queue_wire.report import MESSAGE_SCOPE, TEMPORARY, Report, pack_ready, pack_report
 
 PROGRAM = "queue-remote"
 JOBS = 0
 REPORTS = 1
-# One job is little more than its recipients' addresses: 1 MB where destinationrecipients is 1,000, its most.
+# A job is little more than its recipients' addresses: 1 MB if destinationrecipients is 1,000, its maximum.
 JOB_MAX = 16 * 1024 * 1024
-# Started in one turn of the loop: each opens a connection, which takes 0.1 ms.
+# Jobs started in one turn of the loop: each opens a connection, which takes 0.1 ms.
 STARTED_MOST = 50
 
 
-class Daemon:
-    """The state of the program. `exit_code` is None until it is to stop."""
+class RemoteDaemon:
+    """The daemon's state. `exit_code` is None until it stops."""
 
     def __init__(self, home: Home, loop: asyncio.AbstractEventLoop) -> None:
         self.exit_code: int | None = None
         self._home = home
-        self._controls = Controls(home, PROGRAM)
+        self._setup = CurrentSetup(home, PROGRAM)
         self._loop = loop
         self._reader = NetstringReader(JOB_MAX)
         self._reports = OutPipe(REPORTS)
@@ -54,32 +53,32 @@ class Daemon:
         self._starting = False
         self._pool = Pool(1)
         self._programs = Programs(home, PROGRAM)
-        # The event loop itself holds its tasks only weakly.
+        # The event loop itself has only weak references to its tasks.
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, jobs: int) -> None:
-        """Watch fd 0 and the signals, and say that `jobs` are taken at once. Raises OSError."""
+        """Watch fd 0 and the signals, and report that `jobs` are taken at once. Raises OSError."""
         self._pool = Pool(jobs)
         os.set_blocking(JOBS, False)
         self._loop.add_reader(JOBS, self._on_jobs)
-        self._loop.add_signal_handler(signal.SIGHUP, self._controls.reread)
+        self._loop.add_signal_handler(signal.SIGHUP, self._setup.reread)
         for number in (signal.SIGTERM, signal.SIGINT):
-            # Not ignored as such: programs that we run would inherit that.
-            self._loop.add_signal_handler(number, _stay)
+            # Not SIG_IGN, which the programs that we run would inherit.
+            self._loop.add_signal_handler(number, _ignore)
         self._loop.set_exception_handler(_on_stray_exception)
-        self._controls.reread()
+        self._setup.reread()
         self._put(pack_ready(jobs))
 
     def _stop(self, exit_code: int) -> None:
         self.exit_code = exit_code
         self._programs.kill()
-        self._controls.conversions.kill()
-        # Verdicts that are known already may still find their reader.
+        self._setup.conversions.kill()
+        # queue-send may still read the verdicts that are known.
         with contextlib.suppress(PeerLost):
             self._reports.flush()
         self._loop.remove_reader(JOBS)
-        # Idle connections part in good order; a turn of the loop is enough to send what fits.
-        self._pool.part()
+        # One turn of the loop sends QUIT on idle connections, as far as they accept it.
+        self._pool.close_idle()
         self._loop.call_soon(self._loop.call_soon, self._loop.stop)
 
     def _on_jobs(self) -> None:
@@ -122,7 +121,7 @@ class Daemon:
         task.add_done_callback(self._tasks.discard)
 
     def _answer_bad_job(self, payload: bytes) -> None:
-        """Defer what there is in a bad job, if it says its number; without an answer it would stay in flight."""
+        """Defer a job that cannot be parsed, if its number can; without a report it would stay in flight."""
         number, *fields = payload.split(b"\0")
         if number.isdigit() and len(number) <= 18:
             verdicts = [(TEMPORARY, internal_error("unable to understand the job"))] * max(1, len(fields) - 3)
@@ -135,47 +134,48 @@ class Daemon:
             where = traceback.extract_tb(error.__traceback__)[-1]
             what = f"{type(error).__name__}: {error} ({where.name}, line {where.lineno})"
             complain(PROGRAM, f"alert: unable to deliver job {job.number}: {what}; it will be tried again")
-            report = _temporary(job, internal_error(what))
+            report = _defer_job(job, internal_error(what))
         self._put(pack_report(report))
 
     async def _deliver(self, job: Job) -> Report:
         try:
-            setup = self._controls.setup()
+            setup = self._setup.get()
         except Temporary as error:
-            self._controls.complain(error)
-            return _temporary(job, no_controls(str(error)))
-        parts = split_job(job, setup.settings)
-        if len(parts) == 1:
-            return await self._deliver_together(setup, job)
-        # By lot, so that a way that hangs does not leave the same others out at each attempt.
-        random.shuffle(parts)
-        deadline = time.monotonic() + setup.settings.connect_timeout + setup.settings.reply_timeout
-        reports: list[tuple[Report, list[int]]] = []
-        # One after the other: a job has as many descriptors as the limit allows for.
-        for part, numbers in parts:
-            late = bool(reports) and time.monotonic() > deadline
-            report = _temporary(part, no_time_left()) if late else await self._deliver_together(setup, part)
-            reports.append((report, numbers))
-        return join_reports(job, reports)
+            self._setup.complain(error)
+            return _defer_job(job, no_controls(str(error)))
+        parts = split_job(setup, job)
+        if len(parts) > 1:
+            # In random order, so that a nexthop that hangs does not keep the same others waiting at each attempt.
+            random.shuffle(parts)
+        deadline = time.monotonic() + setup.config.connect_timeout + setup.config.reply_timeout
+        outcomes: list[tuple[JobPart, Outcome]] = []
+        # One after the other: the limit of jobs at once assumes that a job has one connection.
+        for part in parts:
+            if outcomes and time.monotonic() > deadline:
+                outcome = _defer(len(part.recipients), no_time_left())
+            else:
+                outcome = await self._deliver_part(setup, job, part)
+            outcomes.append((part, outcome))
+        return join_outcomes(job, outcomes)
 
-    async def _deliver_together(self, setup: Setup, job: Job) -> Report:
-        """Deliver to recipients who all go the same way."""
+    async def _deliver_part(self, setup: Setup, job: Job, part: JobPart) -> Outcome:
         try:
             message = open_message(f"{self._home.queue}/{os.fsdecode(job.path)}")
         except OSError as error:
-            return _temporary(job, no_message(f"{os.fsdecode(job.path)}: {reason(error)}"))
+            return _defer(len(part.recipients), no_message(f"{os.fsdecode(job.path)}: {reason(error)}"))
         try:
-            words = setup.settings.programs.choose(job.sender, job.nexthop)
-            if words:
-                return await self._programs.deliver(words, job, message, setup.settings.program_timeout)
-            transaction = Transaction(job.sender, job.recipients, message.size)
-            scope = await deliver(setup, self._pool, job.sender, job.nexthop, transaction, message)
-            return Report(job.number, scope, transaction.verdicts())
+            if part.options.program:
+                arguments = [part.nexthop, job.sender, *part.recipients]
+                seconds = setup.config.program_timeout
+                return await self._programs.deliver(part.options.program, arguments, message, seconds)
+            transaction = Transaction(job.sender, part.recipients, message.size)
+            scope = await deliver(setup, self._pool, part.nexthop, part.options, job.sender, transaction, message)
+            return Outcome(scope, transaction.verdicts())
         finally:
             message.close()
 
     def _put(self, data: bytes) -> None:
-        # What comes in one turn of the loop goes out in one write.
+        # The reports of one turn of the loop are written together.
         self._reports.put(data)
         if not self._flushing:
             self._flushing = True
@@ -185,7 +185,7 @@ class Daemon:
         try:
             self._reports.flush()
         except PeerLost:
-            # queue-send is gone, as at the end of fd 0; its successor tries again what it has not heard of.
+            # queue-send has exited, as at the end of fd 0. Its successor tries again what was not reported.
             self._stop(0)
             return
         if self._reports.held:
@@ -195,12 +195,16 @@ class Daemon:
         self._flushing = self._reports.held > 0
 
 
-def _temporary(job: Job, text: bytes) -> Report:
-    return Report(job.number, MESSAGE_SCOPE, [(TEMPORARY, text)] * len(job.recipients))
+def _defer(recipients: int, text: bytes) -> Outcome:
+    return Outcome(MESSAGE_SCOPE, [(TEMPORARY, text)] * recipients)
 
 
-def _stay() -> None:
-    """queue-send wants the reports of what is in flight; it ends us by closing fd 0."""
+def _defer_job(job: Job, text: bytes) -> Report:
+    return Report(job.number, *_defer(len(job.recipients), text))
+
+
+def _ignore() -> None:
+    """TERM and INT: queue-send stops the daemon by closing fd 0."""
 
 
 def _on_stray_exception(loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:

@@ -1,84 +1,80 @@
-"""One delivery: a transaction carried over a connection that is open, or to the first host that will have it.
+"""Delivers one message over SMTP: on an idle connection, or on a new one to the first target that accepts it.
 
-`deliver` never raises. The scope that it returns is `h` (the nexthop) where no host could be reached, opened a
-session, or kept it (421) until MAIL was accepted, and `m` (the message and its recipients) after that; it is `m` too
-for what is not the nexthop's fault.
+`deliver` never raises. The scope that it returns is `h` (the nexthop) if no target could be reached or greeted, or the
+last one dismissed us (421) before it accepted MAIL, and `m` (the message and its recipients) otherwise. It is `m` too
+for failures that are not the nexthop's.
 """
 
 import time
 
-from queue_remote.connection import Connection
+from queue_remote.jobs import DeliveryOptions
 from queue_remote.message.file import Message
-from queue_remote.message.form import Forms, Unfit
+from queue_remote.message.form import Forms, Unsendable
 from queue_remote.message.signing import Unsigned
-from queue_remote.opening import Opener
-from queue_remote.pool import Key, Pool
-from queue_remote.route.lookup import Unroutable
-from queue_remote.route.ourselves import own_names
+from queue_remote.route.this_host import own_names
+from queue_remote.route.unroutable import Unroutable
 from queue_remote.setup import Setup
-from queue_remote.trace import Trace
-from queue_remote.ways import take_way
-from queue_smtp.session import Phase
-from queue_smtp.transaction import Transaction
+from queue_remote.smtp.connect import Opener
+from queue_remote.smtp.connection import Connection
+from queue_remote.smtp.pool import ConnectionKey, Pool
+from queue_remote.smtp.trace import Trace
+from queue_remote.smtp.transaction import Transaction
+from queue_smtp.client import ClientState
 from queue_wire.report import MESSAGE_SCOPE
 
 
 async def deliver(
     setup: Setup,
     pool: Pool,
-    sender: bytes,
     nexthop: bytes,
+    options: DeliveryOptions,
+    sender: bytes,
     transaction: Transaction,
     message: Message,
     trace: Trace | None = None,
 ) -> bytes:
-    """Carry the transaction until it is done; return the report's scope. The caller closes the message."""
+    """Carry out the transaction until it is done; return the report's scope. The caller closes the message."""
     if transaction.done:
         return MESSAGE_SCOPE
+    key = ConnectionKey(options, setup.config)
     forms = Forms(setup, message, sender)
     try:
         await forms.prepare()
-        return await _deliver(setup, pool, sender, nexthop, transaction, forms, trace)
-    except (Unfit, Unsigned) as error:
+        until = time.monotonic() + setup.config.connect_timeout + setup.config.reply_timeout
+        # A connection that died while it was idle has not got the message: the next one, or a new one, carries it.
+        while time.monotonic() < until and (connection := pool.take(key)) is not None:
+            if await _transact(pool, key, connection, transaction, forms):
+                return MESSAGE_SCOPE
+        return await _deliver_anew(setup, pool, key, nexthop, transaction, forms, trace)
+    except (Unsendable, Unsigned) as error:
         transaction.finish(*error.verdict)
         return MESSAGE_SCOPE
+    except Unroutable as error:
+        _note(trace, error.reasons)
+        transaction.finish(*error.verdict)
+        return error.scope
     finally:
         forms.close()
 
 
-async def _deliver(
+async def _deliver_anew(
     setup: Setup,
     pool: Pool,
-    sender: bytes,
+    key: ConnectionKey,
     nexthop: bytes,
     transaction: Transaction,
     forms: Forms,
     trace: Trace | None,
 ) -> bytes:
-    """Carry the transaction until it is done; return the report's scope. Raises Unfit, Unsigned."""
-    key = Key(take_way(setup.settings, sender, nexthop), setup.settings)
-    until = time.monotonic() + setup.settings.connect_timeout + setup.settings.reply_timeout
-    # One that has died while it waited did not hear of the message yet: the next one, or a new one, has it.
-    while time.monotonic() < until and (connection := pool.take(key)) is not None:
-        if await _carry(pool, key, connection, transaction, forms):
-            return MESSAGE_SCOPE
-    try:
-        return await _deliver_afresh(setup, pool, key, nexthop, transaction, forms, trace)
-    except Unroutable as error:
-        _tell(trace, error.reasons)
-        transaction.finish(*error.verdict)
-        return error.scope
+    """Carry out the transaction on a new connection; return the report's scope.
 
-
-async def _deliver_afresh(
-    setup: Setup, pool: Pool, key: Key, nexthop: bytes, transaction: Transaction, forms: Forms, trace: Trace | None
-) -> bytes:
-    """Carry the transaction over a new connection; return the report's scope. Raises Unroutable."""
+    Raises Unroutable, Unsendable, Unsigned.
+    """
     route = await setup.router.find(nexthop, setup.policies.secure)
-    _tell(trace, route.reasons)
-    # A person who chose a host by a route or as a literal may well mean this very one.
+    _note(trace, route.reasons)
+    # The administrator, or the sender of an address literal, may have chosen this very host.
     chosen = route.relayed or nexthop.startswith(b"[")
-    ours = frozenset[bytes]() if chosen else own_names(setup.settings.me, key.way.helohost)
+    ours = frozenset[bytes]() if chosen else own_names(setup.config.me, key.options.helohost)
     opener = Opener(key, nexthop, pool, trace, ours)
     for target in route.targets:
         if time.monotonic() > opener.until:
@@ -87,25 +83,31 @@ async def _deliver_afresh(
         if plan.refusal is not None:
             opener.pass_over(target, plan)
             continue
-        connection = await opener.open(target, plan, setup.credentials(nexthop, route, target))
+        credentials = setup.logins.find(nexthop, route.relayed, target)
+        connection = await opener.open(target, plan, credentials)
         if connection is not None:
-            if await _carry(pool, key, connection, transaction, forms):
+            if await _transact(pool, key, connection, transaction, forms):
                 return MESSAGE_SCOPE
             opener.refused(connection)
     transaction.finish(*opener.failure)
     return opener.scope
 
 
-async def _carry(pool: Pool, key: Key, connection: Connection, transaction: Transaction, forms: Forms) -> bool:
-    """Carry the transaction over a connection; return whether it is done. It is not where MAIL was not accepted.
+async def _transact(
+    pool: Pool, key: ConnectionKey, connection: Connection, transaction: Transaction, forms: Forms
+) -> bool:
+    """Carry out the transaction on a connection; return whether it is done. It is not if MAIL was not accepted.
 
-    Raises Unfit, Unsigned.
+    Raises Unsendable, Unsigned.
     """
     try:
-        form = await forms.fit(connection, transaction)
-        if connection.client.phase is Phase.READY:
+        # The server may send something, or close the connection, while the form is made.
+        connection.park(_ignore)
+        transaction.eight_bit = forms.eight_bit
+        form, transaction.size = await forms.fit(connection.client)
+        if connection.client.state is ClientState.READY:
             await connection.transact(transaction, form)
-    except (Unfit, Unsigned):
+    except (Unsendable, Unsigned):
         pool.give(key, connection)
         raise
     except BaseException:
@@ -115,7 +117,11 @@ async def _carry(pool: Pool, key: Key, connection: Connection, transaction: Tran
     return transaction.done
 
 
-def _tell(trace: Trace | None, reasons: list[str]) -> None:
+def _ignore(connection: Connection) -> None:
+    """The state of the client tells whether the connection has ended."""
+
+
+def _note(trace: Trace | None, reasons: list[str]) -> None:
     if trace is not None:
         for line in reasons:
             trace.note(line)

@@ -3,10 +3,10 @@
     queue-remote [--home HOME]                                    queue-send's daemon (queue_remote.daemon)
     queue-remote [--home HOME] HOST SENDER RECIPIENT... <message  one delivery (queue_remote.alone)
     queue-remote --trace ...                                      the same, and the dialogue on fd 2
-    queue-remote [--home HOME] --route NEXTHOP                    where its mail would go (queue_remote.route.explain)
+    queue-remote [--home HOME] --route NEXTHOP                    where its mail would go (queue_remote.explain)
 
-Exit codes of the daemon: 0 at the end of fd 0, 111 when a pipe is lost or makes no sense, 100 for a wrong
-option. A single delivery exits 0 and says on fd 1 what became of it. --route: 0, or 100 or 111 where there is no way.
+Exit codes of the daemon: 0 at the end of fd 0, 111 if a pipe is lost or its data cannot be parsed, 100 for a wrong
+option. A single delivery exits 0 and reports on fd 1. --route exits 0, or 100 or 111 if there is no route.
 """
 
 import asyncio
@@ -25,29 +25,29 @@ from queue_base.errors import Failure, Temporary, Usage, complain, reason
 from queue_base.home import Home, take_help, take_home
 from queue_base.signals import ignore, keep_children
 from queue_remote.alone import deliver_alone, pack_alone
-from queue_remote.daemon import PROGRAM, Daemon
-from queue_remote.route.explain import explain
-from queue_remote.trace import Trace
-from queue_smtp.text import INVOKED_IMPROPERLY
+from queue_remote.daemon import PROGRAM, RemoteDaemon
+from queue_remote.explain import explain
+from queue_remote.report_text import INVOKED_IMPROPERLY
+from queue_remote.smtp.trace import Trace
 from queue_wire.report import PERMANENT
 
 USAGE = """usage: queue-remote [--home HOME]
        queue-remote [--home HOME] [--trace] HOST SENDER RECIPIENT... <message
        queue-remote [--home HOME] --route NEXTHOP
 The first is the daemon that queue-send gives jobs on fd 0; the second delivers one message by SMTP;
-the third says where mail for a domain would go, and why (queuectl route asks it).
+the third prints where mail for a domain would go, and why (for queuectl route).
 --trace prints the dialogue with the server on stderr, with milliseconds since the start.
 """
 JOBS_MOST = 2000
-# Each delivery has a socket and its message open; the rest is for everything else.
+# Each delivery has a socket and its message open; DESCRIPTORS_KEPT are for everything else.
 DESCRIPTORS_A_JOB = 2
 DESCRIPTORS_KEPT = 50
 
 
 def fill_standard_descriptors() -> None:
-    """Put something on 0, 1 and 2 where they are closed, so that no socket gets the number of a pipe.
+    """Open /dev/null on those of fds 0, 1 and 2 that are closed, so that no socket gets one of these numbers.
 
-    What is put there fails when it is used: an empty message on fd 0 would be sent to somebody.
+    It is opened for the wrong direction, so that use fails: an empty message must not be sent if fd 0 was closed.
     """
     for descriptor, mode in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
         try:
@@ -57,7 +57,7 @@ def fill_standard_descriptors() -> None:
 
 
 def raise_limit() -> int:
-    """Allow as many open files as we may have; return how many deliveries at once that makes."""
+    """Raise the limit of open files to the hard limit; return how many deliveries it allows at once."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return max(1, min(JOBS_MOST, (hard - DESCRIPTORS_KEPT) // DESCRIPTORS_A_JOB))
@@ -67,22 +67,21 @@ def run_daemon(home: Home) -> int:
     ignore(signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     loop = uvloop.new_event_loop()
     asyncio.set_event_loop(loop)
-    daemon = Daemon(home, loop)
+    daemon = RemoteDaemon(home, loop)
     try:
         daemon.start(raise_limit())
     except OSError as error:
         complain(PROGRAM, f"fatal: unable to watch fd 0: {reason(error)}; it must be a pipe from queue-send")
         return EXIT_TEMPORARY
-    # Nothing that exists by now is ever garbage, so no collection need look at it again.
+    # What exists now is never garbage; the collector need not visit it.
     gc.freeze()
     loop.run_forever()
-    # Closing the loop would wait for nothing but take its time over every delivery in flight; they
-    # are dropped as a kill would drop them.
+    # Deliveries in flight are dropped, as by a kill; to close the loop would take time for each of them.
     os._exit(EXIT_TEMPORARY if daemon.exit_code is None else daemon.exit_code)
 
 
 def put_reports(reports: bytes) -> None:
-    # Where nobody listens, qmail-remote exits 0 too.
+    # qmail-remote too exits 0 if its reports cannot be written.
     with contextlib.suppress(OSError):
         write_all(1, reports)
 

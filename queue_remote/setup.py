@@ -1,55 +1,129 @@
-"""What deliveries go by: one reading of the control files, and what is made from it."""
+"""The control files in force, and what is made of them: router, TLS policies, logins, DKIM signing.
 
+qmail-remote reads its control files for each delivery. The daemon checks once a second whether one has changed, and
+reads them again then, or at once after HUP. If a file cannot be read or parsed, every job is deferred, each job tries
+again, and one alert is logged.
+"""
+
+import os
+import time
+
+from queue_base.errors import Temporary, complain
 from queue_base.home import Home
-from queue_remote.message.converting import Conversions
-from queue_remote.message.scanning import Scans
+from queue_remote.config import FILES, SEND, RemoteConfig, read_config
+from queue_remote.message.conversions import Conversions
+from queue_remote.message.dkim_keys import Keyring, read_keyring
+from queue_remote.message.facts import Scans
 from queue_remote.message.signing import Signing
-from queue_remote.route.order import Target
-from queue_remote.route.route import Route, Router
-from queue_remote.settings import SEND, Settings, read_settings
+from queue_remote.route.router import Router
+from queue_remote.smtpauth import Logins, read_logins
+from queue_remote.tls.mta_sts import StsCache
 from queue_remote.tls.policy import TlsPolicies
-from queue_remote.tls.sts import StsCache
-from queue_smtp.auth import Credentials
+
+CHECK_SECONDS = 1.0
+
+_Stamp = tuple[int, int, int, int]
 
 
 class Setup:
-    """The settings, and the routes and TLS policies that they make."""
+    """One reading of the control files, and the objects made of it."""
 
-    __slots__ = ("conversions", "policies", "router", "scans", "settings", "signing")
+    __slots__ = ("config", "conversions", "keyring", "logins", "policies", "router", "scans", "signing")
 
-    def __init__(self, settings: Settings, sts: StsCache, conversions: Conversions) -> None:
-        self.settings = settings
+    def __init__(
+        self, config: RemoteConfig, logins: Logins, keyring: Keyring, sts: StsCache, conversions: Conversions
+    ) -> None:
+        self.config = config
+        self.logins = logins
+        self.keyring = keyring
         self.conversions = conversions
-        self.router = Router(settings)
-        self.policies = TlsPolicies(settings, self.router, sts)
-        self.signing = Signing(settings.keyring)
-        self.scans = Scans(settings.long_lines != SEND)
-
-    def credentials(self, nexthop: bytes, route: Route, target: Target) -> Credentials | None:
-        """Return what AUTH is done with at a target, None for no AUTH. Raises Unroutable where it cannot be now."""
-        return self.settings.logins.find(nexthop, route.relayed, target)
+        self.router = Router(config.me, config.routes, config.resolver)
+        self.policies = TlsPolicies(config.tlspolicy, self.router, sts)
+        self.signing = Signing(keyring)
+        self.scans = Scans(config.long_lines != SEND)
 
     def alerts(self) -> list[str]:
-        """Return what a person should know of these control files: mail is deferred, or goes astray, because of it."""
-        found = [f"unable to sign for {fault}; mail of that domain is deferred" for fault in self._faults()]
-        fault = self.settings.logins.fault
+        """Return what the administrator should correct in these control files."""
+        faults = self.keyring.faults.values()
+        found = [f"unable to sign for {fault}; mail of that domain is deferred" for fault in faults]
+        fault = self.logins.fault
         if fault is not None:
             found.append(f"unable to use control/smtpauth: {fault}; mail that needs it is deferred")
-        if self.settings.strays:
-            # Passwords may be in it, as some patches of qmail have them.
-            line = self.settings.strays[0]
-            more = f" (nor have {len(self.settings.strays) - 1} more)" if self.settings.strays[1:] else ""
+        if self.config.strays:
+            # The line itself is not shown: some patches of qmail put passwords into smtproutes.
+            line = self.config.strays[0]
+            more = f" (nor have {len(self.config.strays) - 1} more)" if self.config.strays[1:] else ""
             what = f"has no colon{more} and counts for nothing; a relay for all mail is :relay"
             found.append(f"control/smtproutes line {line} {what}")
         return found
 
-    def _faults(self) -> list[str]:
-        return list(self.settings.keyring.faults.values())
-
 
 def read_setup(home: Home, sts: StsCache, conversions: Conversions) -> Setup:
-    """Return what the control files make. Raises Temporary, naming the file that cannot be read or parsed.
+    """Read the control files. Raises Temporary, naming the file that cannot be read or parsed.
 
-    MTA-STS policies outlive the control files: each counts for as long as it says. So do messages that are converted.
+    `sts` and `conversions` are kept when the control files are read again.
     """
-    return Setup(read_settings(home), sts, conversions)
+    return Setup(read_config(home), read_logins(home), read_keyring(home), sts, conversions)
+
+
+class CurrentSetup:
+    """Keeps the setup up to date for the daemon."""
+
+    def __init__(self, home: Home, program: str) -> None:
+        self._home = home
+        self._program = program
+        self.conversions = Conversions()
+        self._sts = StsCache()
+        self._setup: Setup | None = None
+        self._stamps: list[_Stamp | None] = []
+        # The files that control/dkim names.
+        self._keys: list[str] = []
+        self._checked = 0.0
+        self._complained = False
+
+    def get(self) -> Setup:
+        """Return the setup for a job. Raises Temporary, naming the file that cannot be read or parsed."""
+        now = time.monotonic()
+        if self._setup is None or now - self._checked >= CHECK_SECONDS:
+            self._checked = now
+            stamps = self._stat_files(self._keys)
+            if self._setup is None or stamps != self._stamps:
+                self._setup = None
+                # The stamps are taken before the files are read, so that a change during the reading is noticed.
+                self._stamps = stamps
+                self._setup = read_setup(self._home, self._sts, self.conversions)
+                self._complained = False
+                keys = self._setup.keyring.files
+                if keys != self._keys:
+                    self._keys = keys
+                    self._stamps = stamps[: len(FILES)] + self._stat_files(keys)[len(FILES) :]
+                for alert in self._setup.alerts():
+                    complain(self._program, f"alert: {alert}")
+        return self._setup
+
+    def reread(self) -> None:
+        """Read the files now, and log a failure."""
+        self._setup = None
+        self._complained = False
+        try:
+            self.get()
+        except Temporary as error:
+            self.complain(error)
+
+    def complain(self, error: Temporary) -> None:
+        """Log that the control files cannot be read, once until they can."""
+        if not self._complained:
+            self._complained = True
+            complain(self._program, f"alert: {error}; mail is deferred until it can be read")
+
+    def _stat_files(self, keys: list[str]) -> list[_Stamp | None]:
+        return [_stamp(path) for path in [*(f"{self._home.control}/{name}" for name in FILES), *keys]]
+
+
+def _stamp(path: str) -> _Stamp | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    # st_ctime changes with mode and owner, which matter for files of secrets.
+    return found.st_mtime_ns, found.st_ino, found.st_size, found.st_ctime_ns

@@ -15,7 +15,7 @@ from functools import partial
 from queue_base.layout import Layout
 from queue_send.disk_retry import DiskRetry
 from queue_send.loop import Shutdown, Turn
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from queue_wire.ids import unpack_id
 
 SLICE = 200  # Messages that one turn reads at most,

@@ -19,7 +19,7 @@ from queue_base.errors import reason
 from queue_base.pipes import OutPipe, PeerLost, read_available
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
-from queue_send.events import Corrupt, Event, NoneInFlight, NoneLeft
+from queue_send.events import Corrupt, Events, NoneInFlight, NoneLeft
 from queue_send.loading import AT_ONCE, Loader, Step
 from queue_send.log import Log
 from queue_send.loop import Shutdown, Turn
@@ -31,10 +31,10 @@ from queue_send.store import Piece, Store
 from queue_send.verdicts import Verdicts
 from queue_wire import logline
 from queue_wire.address import split_address, verp_sender
-from queue_wire.admin.cause import DAEMON, LEAVING, LOG
-from queue_wire.errors import FormatError
+from queue_wire.admin.cause import DAEMON_FULL, EXITING, LOG_BLOCKED
+from queue_wire.format_error import FormatError
+from queue_wire.framing import NetstringReader
 from queue_wire.job import Job, pack_job
-from queue_wire.netstring import NetstringReader
 from queue_wire.report import MESSAGE_SCOPE, Ready, Report, unpack_report
 
 STARTS_A_TURN = 100
@@ -66,6 +66,7 @@ class Channel:
         disk: DiskThread,
         turn: Turn,
         shutdown: Shutdown,
+        events: Events,
         finishes: bool = False,
     ) -> None:
         self.kind = kind
@@ -91,13 +92,8 @@ class Channel:
         self._unread = False  # Whether there may be whole reports in the reader.
         self._ready = 0  # Jobs that the daemon takes at once, as it reported when it started.
         self._told_to_finish = False
-        self._events: list[Event] = []
+        self._events = events
         self.lost = False
-
-    def take_events(self) -> list[Event]:
-        """Returns what happened to messages since the last call."""
-        events, self._events = self._events, []
-        return events
 
     @property
     def busy(self) -> bool:
@@ -113,10 +109,10 @@ class Channel:
     def stopped(self) -> bytes:
         """Why no job is started on this channel (queue_wire.admin.cause); empty if jobs may be started."""
         if self._shutdown.begun:
-            return LEAVING
+            return EXITING
         if self._log.full:
-            return LOG
-        return DAEMON if len(self._in_flight) >= self._ready or self._jobs.held >= HELD_MOST else b""
+            return LOG_BLOCKED
+        return DAEMON_FULL if len(self._in_flight) >= self._ready or self._jobs.held >= HELD_MOST else b""
 
     @property
     def _may_load(self) -> bool:
@@ -187,12 +183,10 @@ class Channel:
             if self.stopped or without_start >= LOADS_A_TURN:
                 return
             loaded = self._load(now)
-            if self._carry_out(self.scheduler.start(now), now):
-                pass
-            elif loaded:
-                without_start += 1
-            else:
+            started = self._carry_out(self.scheduler.start(now), now)
+            if not (loaded or started):
                 return
+            without_start += not started
             if time.monotonic() >= until:
                 return
 

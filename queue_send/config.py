@@ -12,24 +12,23 @@ from queue_send.notify.delay_ages import unpack_ages
 from queue_send.scheduler.limits import Limits, LimitTable
 from queue_send.scheduler.model import Settings
 from queue_send.scheduler.retry import QUADRATIC, Schedule, unpack_schedule
-from queue_wire.address import DOUBLE_BOUNCE_SENDER
+from queue_wire.address import DOUBLE_BOUNCE_SENDER, ascii_domain
 from queue_wire.control.destinationlimits import (
     LIMITS,
     NO_LINES,
     RATES,
-    Lines,
+    LimitLines,
     join_lines,
     unpack_limits,
     unpack_rates,
     warn_of,
 )
 from queue_wire.control.smtproutes import Routes, unpack_routes
-from queue_wire.domain import ascii_domain
-from queue_wire.errors import FormatError, LineError
+from queue_wire.format_error import FormatError, LineError
 
 Value = TypeVar("Value")
 
-WARNINGS_MOST = 20  # Lines without effect that get a warning each.
+WARNINGS_MOST = 20  # LimitLines without effect that get a warning each.
 # Seconds between rounds of the watchdog, and of the search for expired mail. QUEUE_WATCHDOG_ROUND sets another number.
 ROUND = 60.0
 
@@ -46,7 +45,7 @@ class SendConfig(NamedTuple):
     bouncelifetime: int
     delaywarning: tuple[int, ...]
     destinations: Limits
-    lines: Lines
+    lines: LimitLines
     activelimit: int
     retry: Schedule
     routes: Routes

@@ -1,5 +1,6 @@
 """What the parts of queue-send report to Messages, which carries it out (messages.py)."""
 
+from collections import deque
 from typing import NamedTuple
 
 
@@ -37,3 +38,4 @@ class Done(NamedTuple):
 
 
 Event = NoneLeft | NoneInFlight | Corrupt | Failed | Done
+Events = deque[Event]

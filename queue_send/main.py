@@ -26,6 +26,7 @@ from queue_send.channel import Channel
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
 from queue_send.disk_retry import DiskRetry
+from queue_send.events import Events
 from queue_send.log import Log
 from queue_send.loop import Part, Shutdown, Turn
 from queue_send.messages import Messages
@@ -57,21 +58,21 @@ class QueueSend:
         layout = open_layout(home.queue)
         log, turn = Log(), Turn()
         config, clock, disk = ConfigFiles(home, log), Clock(), DiskThread()
-        retry, shutdown, store = DiskRetry(log), Shutdown(log), Store(layout)
-        bouncer = Bouncer(home, store, log, clock, config, disk, turn, shutdown)
-        delays = Delays(home, store, log, clock, config, turn, shutdown)
-        returning = Returning(store, log, config, disk, shutdown)
+        retry, shutdown, store, events = DiskRetry(log), Shutdown(log), Store(layout), Events()
+        bouncer = Bouncer(home, store, log, clock, config, disk, turn, shutdown, events)
+        delays = Delays(home, store, log, clock, config, turn, shutdown, events)
+        returning = Returning(store, log, config, disk, shutdown, events)
         cleaner = Cleaner(processes.CLEAN_IDS, processes.CLEAN_ANSWERS, log, shutdown)
         channel = partial(
             Channel, store=store, delays=delays, log=log, clock=clock, config=config, disk=disk, turn=turn,
-            shutdown=shutdown,
+            shutdown=shutdown, events=events,
         )  # fmt: skip
         channels = [
             channel("local", "queue-local", processes.LOCAL_JOBS, processes.LOCAL_REPORTS, finishes=True),
             channel("remote", "queue-remote", processes.REMOTE_JOBS, processes.REMOTE_REPORTS),
         ]
         messages = Messages(
-            store, channels, bouncer, delays, returning, cleaner, log, clock, config, disk, retry
+            store, channels, bouncer, delays, returning, cleaner, log, clock, config, disk, retry, events
         )
         todo = Notices(
             "queue-todo", processes.TODO_NOTICES, processes.TODO_COMMANDS, messages.arrive, log, turn, shutdown,
@@ -80,15 +81,15 @@ class QueueSend:
         pickup = Notices("queue-pickup", processes.PICKUP_NOTICES, None, messages.arrive, log, turn, shutdown)
         backlog = Backlog(layout, messages.known, messages.discover, messages.all_found, turn, shutdown, retry)
         orders = Orders(messages, cleaner, log, clock, config, retry, todo.reread)
-        admin = AdminSocket(home, orders, Queries(messages, cleaner, clock, config), log, shutdown)
+        admin = AdminSocket(home, orders, Queries(messages, clock, config), log, shutdown)
         watchdog = Watchdog(messages, log, clock, config, turn, shutdown)
         self._log, self._turn, self._clock, self._config, self._disk = log, turn, clock, config, disk
         self._shutdown, self._bouncer, self._delays, self._cleaner = shutdown, bouncer, delays, cleaner
         self._messages, self._channels, self._todo, self._admin = messages, channels, todo, admin
-        # Messages comes last: it carries out what the others report in the turn.
+        # Messages comes before the administrator's orders, so that all events are carried out when an order comes.
         self._parts: list[Part] = [
-            todo, pickup, backlog, disk, retry, *channels, bouncer, delays, returning, admin, watchdog, cleaner,
-            messages,
+            todo, pickup, backlog, disk, retry, *channels, bouncer, delays, returning, cleaner, messages, admin,
+            watchdog,
         ]  # fmt: skip
         self._exit_by = 0.0
         self._log.status(messages.status(leaving=False))

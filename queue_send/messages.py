@@ -14,7 +14,7 @@
 
 In memory a waiting message is its number and its next attempt; everything else is on the disk, and is read when it is
 loaded. The scheduler of each channel decides; the channels, Bouncer and Returning report what happened as events
-(events.py), which Messages carries out at the end of a turn. Nothing here waits. An operation that the disk refuses is
+(events.py), which Messages carries out in the same turn. Nothing here waits. An operation that the disk refuses is
 tried again later (disk_retry.py).
 
 A mark in hold/ may be an order: to delete the message, or to bounce it (queue_base.marks). An order is carried out when
@@ -37,7 +37,7 @@ from queue_send.channel import Channel
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
 from queue_send.disk_retry import DiskRetry
-from queue_send.events import Corrupt, Done, Event, Failed, NoneInFlight, NoneLeft
+from queue_send.events import Corrupt, Done, Event, Events, Failed, NoneInFlight, NoneLeft
 from queue_send.log import Log
 from queue_send.notify.bounce import Bouncer
 from queue_send.notify.delay import Delays
@@ -46,14 +46,14 @@ from queue_send.returning import Returning
 from queue_send.scheduler.retry import AGAIN_AFTER, within_lifetime
 from queue_send.store import Store
 from queue_wire import logline
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from queue_wire.notice import Classified
 
 AHEAD_MOST = 60  # Seconds that a birth may lie in the future: clocks of different hosts differ a little.
 
 
 class State(Enum):
-    """The states that `Messages.state` tells apart. See the module."""
+    """The states that `Messages.state` tells apart (see the module). UNCLASSIFIED: it is still in todo/."""
 
     UNCLASSIFIED = "in todo/"
     WAITING = "waiting"
@@ -65,7 +65,7 @@ class State(Enum):
 
 
 class Messages:
-    """All classified messages of the queue; a part of the loop, after those that report events."""
+    """All classified messages of the queue; a part of the loop."""
 
     def __init__(
         self,
@@ -80,6 +80,7 @@ class Messages:
         config: ConfigFiles,
         disk: DiskThread,
         retry: DiskRetry,
+        events: Events,
     ) -> None:
         self.store = store
         self.channels = {channel.kind: channel for channel in channels}
@@ -92,6 +93,7 @@ class Messages:
         self._config = config
         self._disk = disk
         self._retry = retry
+        self._events = events
         self.known = Known()
         self.all_read = False  # Whether the backlog has been read.
         self._all_due = False  # ALRM came while it was being read.
@@ -105,20 +107,15 @@ class Messages:
         self._ended: set[int] = set()
 
     def prepare(self, poll: "select.poll", now: float) -> float:
-        """Waits for nothing: events come from other parts, in the same turn."""
-        return 3600.0
+        """Does not wait if there are events."""
+        return 0.0 if self._events else 3600.0
 
     def run(self, ready: dict[int, int], now: float) -> None:
-        """Carries out the events of this turn."""
+        """Carries out the events, and the notices that the Cleaner has kept."""
         for notice in self._cleaner.take_notices():
             self.arrive(notice, now)
-        while events := self._take_events():
-            for event in events:
-                self._carry_out(event)
-
-    def _take_events(self) -> list[Event]:
-        events = [event for channel in self.channels.values() for event in channel.take_events()]
-        return events + self.bouncer.take_events() + self._delays.take_events() + self._returning.take_events()
+        while self._events:
+            self._carry_out(self._events.popleft())
 
     def _carry_out(self, event: Event) -> None:
         if isinstance(event, NoneLeft):
@@ -126,14 +123,15 @@ class Messages:
         elif isinstance(event, NoneInFlight):
             self._withdrawn(event.message, event.kind)
         elif isinstance(event, Corrupt):
-            self.park(event.message, event.why)
+            if event.message not in self.store.parked:  # Both channels may have read it in this turn.
+                self._park(event.message, event.why)
         elif isinstance(event, Failed):
             self.finish(event.message)
         elif isinstance(event, Done):
             self.end(event.message)
 
     def state(self, message: int) -> State:
-        """Returns the state of a message. LOADED includes what is in flight. Raises OSError."""
+        """Returns the state of a message; LOADED includes IN_FLIGHT, HELD includes RETURNING. Raises OSError."""
         if self._cleaner.holds(message):
             return State.ENDED
         if self.bouncer.holds(message):
@@ -287,7 +285,7 @@ class Messages:
 
     # Marks and orders
 
-    def park(self, message: int, why: str) -> None:
+    def _park(self, message: int, why: str) -> None:
         """Sets a message aside for a person, because a file of it cannot be understood: mark in corrupt/, alert."""
         self.store.parked.add(message)
         self._log.put(logline.corrupt_message(message, why))
@@ -453,7 +451,7 @@ class Messages:
                 return
             left = any(each is not None for kind in self.channels for each in self.store.left(message, kind))
         except FormatError as error:
-            self.park(message, str(error))
+            self._park(message, str(error))
         except OSError as error:
             self._retry.later(("finish", message), partial(self._finish_again, message), error)
         else:

@@ -17,9 +17,9 @@ from queue_send.loop import Shutdown, Turn
 from queue_send.scheduler.retry import AGAIN_AFTER
 from queue_wire import logline
 from queue_wire.cleaning import ANSWERS, REMOVED, pack_clean
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
+from queue_wire.framing import RecordReader
 from queue_wire.notice import EXIT, REREAD, WRITTEN, Ask, Classified, unpack_notice
-from queue_wire.records import RecordReader
 
 NOTICES_A_TURN = 16384  # Bytes: about a hundred messages with their log lines.
 READING = 0.002  # Seconds of a turn for reading them.

@@ -10,13 +10,13 @@ from collections import deque
 from queue_base.disk_thread import DiskThread
 from queue_base.errors import reason
 from queue_send.config import ConfigFiles
-from queue_send.events import Corrupt, Event, Failed
+from queue_send.events import Corrupt, Events, Failed
 from queue_send.log import Log
 from queue_send.loop import Shutdown
 from queue_send.store import FailedRecipient, Store
 from queue_wire import logline
 from queue_wire.address import strip_prepend
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from queue_wire.report import PERMANENT
 
 # RFC 3463 has no code for this. X.0.0 is for failures of which only the class is known.
@@ -29,14 +29,14 @@ class Returning:
     """A part of the loop. It works on messages with nothing in flight, one after the other."""
 
     def __init__(
-        self, store: Store, log: Log, config: ConfigFiles, disk: DiskThread, shutdown: Shutdown
+        self, store: Store, log: Log, config: ConfigFiles, disk: DiskThread, shutdown: Shutdown, events: Events
     ) -> None:
         self._store = store
         self._log = log
         self._config = config
         self._disk = disk
         self._shutdown = shutdown
-        self._events: list[Event] = []
+        self._events = events
         self._waiting: deque[int] = deque()
         self._taken: set[int] = set()
         self._writing = False
@@ -44,11 +44,6 @@ class Returning:
         self._kinds = list(_CHANNELS)
         self._read: list[tuple[int, bytes]] = []
         self._at: int | None = 0
-
-    def take_events(self) -> list[Event]:
-        """Returns what happened to messages since the last call."""
-        events, self._events = self._events, []
-        return events
 
     def holds(self, message: int) -> bool:
         """Returns whether the recipients of a message are being failed."""

@@ -10,8 +10,8 @@ from queue_base.durable import Commit, read_dated, write_all
 from queue_base.layout import FILE_MODE, Layout, is_there
 from queue_send.scheduler.waiting import LONG_AGO
 from queue_wire.envelope import unpack_info
-from queue_wire.errors import FormatError
 from queue_wire.failures import END, FailureReader, pack_failure, whole_length
+from queue_wire.format_error import FormatError
 from queue_wire.ids import unpack_id
 from queue_wire.recipients import DONE_MARK, unpack_piece
 

@@ -1,184 +1,660 @@
-"""The client's side of one SMTP connection (RFC 5321), without the connection: bytes in, bytes to send out.
+"""The client side of an SMTP connection without I/O (RFC 5321): bytes from the server in, events and commands out.
 
-A connection is opened once (queue_smtp.opening) and can then carry one transaction after another; its
-phases are in queue_smtp.session. With PIPELINING (RFC 2920) MAIL, all RCPTs and DATA go at once. Where MAIL
-or every recipient was refused and the peer wants a message all the same, the connection ends: the lone dot of that RFC
-would be an empty message to whomever the peer has kept. For the same reason RSET comes before the next MAIL wherever
-the peer may have kept a recipient.
+    events = client.feed(data)       for bytes that the server sent
+    data = client.data_to_send()     after each call
+    client.state                     says what the caller does next
 
-A transaction can be done before its last reply has come; only READY means that the next may begin. What the
-peer does never raises. Where the connection fails before the peer has accepted MAIL, the transaction is not
-done, and `failure` says why: nothing came of it, and it may go elsewhere. After that it gets the failure.
+The client has no callbacks. Events are facts about the recipients, the transaction or the connection; the caller words
+reports. Nothing that a server sends raises: bytes that are no reply, or a reply to no command, end the connection.
+
+A reply belongs to the oldest command that has none. While replies are outstanding, the state is named after that
+command, also if more commands have been sent after it (PIPELINING, RFC 2920).
+
+    state      waits for                       next state
+    TLS        secured()                       GREETING under implicit TLS, EHLO after STARTTLS
+    GREETING   220                             EHLO; HELO if the session has no ESMTP
+    EHLO       2xx                             STARTTLS, AUTH or READY; HELO after 5xx in clear
+    HELO       2xx                             AUTH or READY
+    STARTTLS   220                             TLS; AUTH or READY if it is refused and TLS is optional
+    AUTH       235; 334 is a challenge         READY; AUTH after a challenge
+    READY      begin() or quit()               RSET, MAIL; QUIT
+    RSET       2xx                             MAIL
+    MAIL       2xx; 4xx and 5xx refuse it      RCPT; READY
+    RCPT       2xx; 4xx and 5xx refuse one     RCPT, DATA; READY if no recipient is left
+    DATA       354; 4xx and 5xx refuse it      MESSAGE; READY
+    MESSAGE    message_sent()                  END; the caller sends the message (queue_smtp.dotstuff)
+    END        2xx; 4xx and 5xx refuse it      READY
+    QUIT       the answer to QUIT              CLOSED
+    CLOSED                                     the caller closes the connection
+
+From each state before READY the client goes to QUIT if the server does not offer what the session needs, and from each
+state to CLOSED if the connection fails. CLOSED without QUIT means that nothing more may be sent: it could be taken for
+a part of a message.
+
+MAIL, all RCPTs and DATA are sent at once if the server offers PIPELINING. If it then wants a message although it
+accepted no sender or no recipient, the connection ends: the lone dot of RFC 2920 would be an empty message to the
+recipients that the server has kept. RSET precedes the next MAIL for the same reason, if the server may have kept any.
+
+A transaction that fails before the server has accepted MAIL has had no effect and may be tried with another server.
 """
 
-from queue_smtp import text
-from queue_smtp.opening import Opening
-from queue_smtp.reply import Reply
-from queue_smtp.session import Phase, Session
-from queue_smtp.transaction import Transaction
-from queue_wire.report import PERMANENT, SUCCESS, TEMPORARY
+import binascii
+import enum
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
 
-# Commands under way at once. A peer that answers and does not read costs what they and their replies take.
-FLIGHT_MOST = 100
-# What no server answers with 3xx: only DATA and AUTH go on after it.
-_WITHOUT_INTERMEDIATE = frozenset((b"RSET", b"MAIL", b"RCPT", b"end of message", b"message"))
+from queue_smtp.auth import Credentials, Mechanism, choose
+from queue_smtp.path import SmtpPath
+from queue_smtp.reply import Reply, ReplyReader
+from queue_wire.format_error import FormatError
+
+# Commands without a reply at any time. It bounds the memory for a server that answers and does not read.
+PIPELINED_MOST = 100
+# No mechanism has more than three challenges.
+CHALLENGES_MOST = 10
+CLOSED_BY_PEER = "it closed the connection"
+# A server that closed the connection is seen as one of these, since a command sent after that causes a reset.
+_CLOSED_BY_PEER = (CLOSED_BY_PEER, "connection reset by peer", "broken pipe")
 
 
-class SmtpClient(Opening):
-    """One connection; `transactions` counts those that were begun, and `dismissed` says that the peer said 421."""
+class ClientState(enum.Enum):
+    """The states of the table above; the value is the name in texts."""
 
-    __slots__ = ("_data_asked", "_open", "_transaction", "_window", "dismissed", "transactions")
+    TLS = b"TLS handshake"
+    GREETING = b"greeting"
+    EHLO = b"EHLO"
+    HELO = b"HELO"
+    STARTTLS = b"STARTTLS"
+    AUTH = b"AUTH"
+    READY = b"idle"
+    RSET = b"RSET"
+    MAIL = b"MAIL"
+    RCPT = b"RCPT"
+    DATA = b"DATA"
+    MESSAGE = b"message"
+    END = b"end of message"
+    QUIT = b"QUIT"
+    CLOSED = b"closed"
+
+    # Enum's own hash is slow, and two tables are looked up for each reply.
+    __hash__ = object.__hash__
+
+
+_S = ClientState
+# The next states after a reply, QUIT and CLOSED apart.
+TRANSITIONS: dict[ClientState, tuple[ClientState, ...]] = {
+    _S.GREETING: (_S.EHLO, _S.HELO),
+    _S.EHLO: (_S.HELO, _S.STARTTLS, _S.AUTH, _S.READY),
+    _S.HELO: (_S.AUTH, _S.READY),
+    _S.STARTTLS: (_S.TLS, _S.AUTH, _S.READY),
+    _S.AUTH: (_S.AUTH, _S.READY),
+    _S.RSET: (_S.MAIL,),
+    _S.MAIL: (_S.RCPT, _S.READY),
+    _S.RCPT: (_S.RCPT, _S.DATA, _S.READY),
+    _S.DATA: (_S.MESSAGE, _S.READY),
+    _S.END: (_S.READY,),
+}
+# The connection is not READY yet, and the next step is the server's.
+OPENING = (_S.GREETING, _S.EHLO, _S.HELO, _S.STARTTLS, _S.AUTH)
+# Replies to a transaction's commands are outstanding. Its result can be known before the last one.
+ENVELOPE = (_S.RSET, _S.MAIL, _S.RCPT, _S.DATA)
+# Only DATA and AUTH are continued after a 3xx reply.
+_WITHOUT_INTERMEDIATE = (_S.RSET, _S.MAIL, _S.RCPT, _S.MESSAGE, _S.END)
+
+
+class Tls(enum.Enum):
+    """NEVER: in clear. MAY: STARTTLS if offered. MUST: STARTTLS is required. DONE: TLS from the first byte."""
+
+    NEVER = 1
+    MAY = 2
+    MUST = 3
+    DONE = 4
+
+
+class Session(NamedTuple):
+    """The parameters of one connection: `peer` is the server as texts name it, `name` the argument of EHLO.
+
+    AUTH is done if there are `credentials`. Without `pipelining` commands are sent one by one, without `esmtp` HELO
+    replaces EHLO, whatever the server offers. `policy` names what requires TLS, for texts; it is empty if nothing does.
+    `ours` are this host's names in lower case: a server that answers with one of them is this host. It is empty if
+    the server may be this host.
+    """
+
+    peer: bytes
+    name: bytes
+    tls: Tls = Tls.NEVER
+    credentials: Credentials | None = None
+    pipelining: bool = True
+    esmtp: bool = True
+    policy: bytes = b""
+    ours: frozenset[bytes] = frozenset()
+
+
+class SmtpEnvelope(NamedTuple):
+    """A message's envelope as SMTP carries it: the packed paths, and the size as RFC 1870 counts it (0: not known).
+
+    `eight_bit` says that the message has 8-bit bytes, which a server with 8BITMIME is told (RFC 6152).
+    """
+
+    reverse_path: SmtpPath
+    forward_paths: list[SmtpPath]
+    size: int
+    eight_bit: bool
+
+
+class Problem(enum.Enum):
+    """Why a transaction or a connection failed. Problems marked with * come with the server's reply."""
+
+    # Of a connection that is being opened.
+    GREETING = enum.auto()  # * no 220
+    NAME = enum.auto()  # * EHLO or HELO refused
+    OWN_NAME = enum.auto()  # * the server is this host
+    NO_STARTTLS = enum.auto()  # required and not offered
+    STARTTLS = enum.auto()  # * required and refused, or 421
+    INJECTED = enum.auto()  # bytes between the reply to STARTTLS and TLS
+    HANDSHAKE = enum.auto()  # with details
+    CERTIFICATE = enum.auto()  # with details
+    NO_MECHANISM = enum.auto()  # no AUTH mechanism that may be used
+    AUTH = enum.auto()  # * refused
+    CHALLENGE = enum.auto()  # with details: an AUTH exchange that makes no sense
+    # Of a connection in any state.
+    NOT_SMTP = enum.auto()  # with details: bytes that are no reply
+    OUT_OF_TURN = enum.auto()  # * a reply to no command, or 3xx to a command that is complete
+    ENDED = enum.auto()  # * 421, or RSET refused
+    LOST = enum.auto()  # with details: the connection died, or no reply came in time
+    NO_MESSAGE = enum.auto()  # with details: the caller cannot read the message
+    # Of a transaction. SENDER, DATA and MESSAGE end the connection too if the client and the server disagree
+    # about its state.
+    TOO_LARGE = enum.auto()  # larger than size_limit
+    SENDER_NEEDS_SMTPUTF8 = enum.auto()
+    NO_RECIPIENT_LEFT = enum.auto()  # all need SMTPUTF8
+    SENDER = enum.auto()  # * refused
+    RECIPIENTS = enum.auto()  # all refused
+    DATA = enum.auto()  # * refused
+    MESSAGE = enum.auto()  # * refused
+
+
+class RecipientReply(NamedTuple):
+    """The server's reply to RCPT for forward_paths[number]."""
+
+    number: int
+    reply: Reply
+
+
+class RecipientNeedsSmtputf8(NamedTuple):
+    """forward_paths[number] was left out: it needs SMTPUTF8 (RFC 6531), which the server does not offer."""
+
+    number: int
+
+
+class TransactionAccepted(NamedTuple):
+    """The server took the message for all recipients that it accepted."""
+
+    reply: Reply
+
+
+class TransactionRejected(NamedTuple):
+    """The server took the message for no recipient."""
+
+    problem: Problem
+    reply: Reply | None = None
+
+
+class ConnectionFailed(NamedTuple):
+    """The connection failed in `state`. `in_transaction`: so did a transaction whose MAIL the server had accepted."""
+
+    problem: Problem
+    state: ClientState
+    reply: Reply | None
+    details: str
+    in_transaction: bool
+
+
+Event = RecipientReply | RecipientNeedsSmtputf8 | TransactionAccepted | TransactionRejected | ConnectionFailed
+
+
+class SmtpClient:
+    """One connection. The attributes without an underscore are for the caller to read.
+
+    `extensions` maps each EHLO keyword, in upper case, to its parameters; what was said before TLS is forgotten.
+    `failure` is the ConnectionFailed event once it has occurred. `replies` counts the replies, and `transactions` those
+    that were begun. `secure` is true under TLS. `dismissed`: the server said 421. `tls_broken`: the connection failed
+    because of TLS, or under TLS before it was READY and without a reply. `ehlo_broken`: the server closed
+    the connection at EHLO, and HELO may do better.
+    """
+
+    __slots__ = (
+        *("_accepted", "_answered", "_asked", "_awaited", "_challenges", "_data_asked", "_envelope", "_events"),
+        *("_finished", "_greeted", "_mail", "_mechanism", "_out", "_paths", "_reader", "_recipients_kept", "_window"),
+        *("dismissed", "ehlo_broken", "extensions", "failure", "replies", "secure", "session", "state"),
+        *("tls_broken", "transactions"),
+    )
 
     def __init__(self, session: Session) -> None:
-        super().__init__(session)
+        self.session = session
+        self.secure = session.tls is Tls.DONE
+        self.state = ClientState.TLS if self.secure else ClientState.GREETING
+        self.extensions: dict[bytes, bytes] = {}
+        self.failure: ConnectionFailed | None = None
+        self.replies = 0
         self.transactions = 0
         self.dismissed = False
-        self._transaction: Transaction | None = None
+        self.tls_broken = False
+        self.ehlo_broken = False
+        self._out: list[bytes] = []
+        self._events: list[Event] = []
+        self._reader = ReplyReader()
+        # Commands without a reply, the oldest first.
+        self._awaited: deque[ClientState] = deque(() if self.secure else (ClientState.GREETING,))
+        self._greeted = b""
+        self._mechanism: Mechanism | None = None
+        self._challenges = 0
+        # The transaction; no envelope once its last reply is in.
+        self._envelope: SmtpEnvelope | None = None
+        self._mail = b""
+        # The recipients that this server can take: the number and the path of each.
+        self._paths: list[tuple[int, bytes]] = []
+        self._asked = self._answered = self._accepted = 0
+        self._data_asked = False
+        self._finished = False
         self._window = 1
-        self._data_asked = False
-        # The peer has accepted MAIL or, behind a MAIL that it refused, a recipient, and no message since.
-        self._open = False
+        # The server has accepted MAIL, or a recipient after a MAIL that it refused, and no message since.
+        self._recipients_kept = False
 
-    def begin(self, transaction: Transaction) -> bytes:
-        """Start a transaction that is not done, in READY; return what to send, nothing where it is refused at once."""
-        assert self.phase is Phase.READY
-        limit = self.size_limit
-        if limit and transaction.size > limit:
-            transaction.finish(PERMANENT, text.too_large(self._peer, transaction.size, limit))
-            return b""
-        mail = transaction.start(self._peer, self.extensions)
-        if mail is None:
-            return b""
-        self._transaction = transaction
-        self.transactions += 1
-        self.phase = Phase.ENVELOPE
-        self._data_asked = False
-        self._window = FLIGHT_MOST if self.session.pipelining and b"PIPELINING" in self.extensions else 1
-        if self._open:
-            self._open = False
-            self._ask(b"RSET", b"RSET\r\n", self._on_reset)
-        if len(self._expected) < self._window:
-            self._ask(b"MAIL", mail, self._on_mail)
-            self._fill()
-        return self._sent()
+    @property
+    def ended(self) -> bool:
+        """Whether the connection can carry nothing more."""
+        return self.state is ClientState.CLOSED or self.state is ClientState.QUIT
+
+    @property
+    def looped(self) -> bool:
+        """Whether the connection ended because the server is this host."""
+        return self.failure is not None and self.failure.problem is Problem.OWN_NAME
+
+    @property
+    def authenticating(self) -> bool:
+        """Whether what is sent now answers a challenge, so that it is a secret."""
+        return self._mechanism is not None
 
     @property
     def size_limit(self) -> int:
-        """The largest message, in bytes, that the peer says it takes (RFC 1870); 0 where there is no limit."""
+        """The largest message, in bytes, that the server says it takes (RFC 1870); 0 if there is no limit."""
         limit = self.extensions.get(b"SIZE", b"")
         return int(limit) if limit.isdigit() and len(limit) < 19 else 0
 
+    # Input and output.
+
+    def feed(self, data: bytes) -> list[Event]:
+        """Take bytes from the server; return what they mean."""
+        if self.state is ClientState.TLS:
+            # Anybody on the way could have inserted them.
+            self.tls_broken = True
+            self._fail(Problem.INJECTED)
+        elif self.state is ClientState.QUIT:
+            self.state = ClientState.CLOSED
+        elif self.state is not ClientState.CLOSED:
+            self._reader.feed(data)
+            try:
+                while not self.ended and (reply := self._reader.next()) is not None:
+                    self._take(reply)
+            except FormatError as error:
+                self._fail(Problem.NOT_SMTP, details=str(error))
+        return self._take_events()
+
+    def data_to_send(self) -> bytes:
+        """Return the commands to send since the last call."""
+        out = self._out
+        if not out:
+            return b""
+        data = out[0] if len(out) == 1 else b"".join(out)
+        out.clear()
+        return data
+
+    def lost(self, reason: str = CLOSED_BY_PEER) -> list[Event]:
+        """Note that the connection ended, or that no reply came in time."""
+        state = self.state
+        if state is ClientState.TLS or (self.secure and state in OPENING):
+            self.tls_broken = True
+        elif state in (ClientState.EHLO, ClientState.HELO) and reason in _CLOSED_BY_PEER:
+            # Some old servers close the connection at a command that they do not know, without a reply.
+            self.ehlo_broken = self.session.esmtp
+        elif state is ClientState.QUIT:
+            self.state = ClientState.CLOSED
+        self._fail(Problem.LOST, details=reason)
+        return self._take_events()
+
+    # TLS.
+
+    def secured(self) -> None:
+        """Note that the TLS handshake is done and the certificate is good.
+
+        What the server said before is forgotten (RFC 3207 section 4.2). Under implicit TLS the greeting comes now.
+        """
+        if self.ended:
+            return
+        assert self.state is ClientState.TLS
+        if self.secure:
+            self.state = ClientState.GREETING
+            self._awaited.append(ClientState.GREETING)
+            return
+        self.secure = True
+        self.extensions = {}
+        self._reader = ReplyReader()
+        self.state = self._say_hello(ClientState.EHLO)
+
+    def handshake_failed(self, reason: str) -> list[Event]:
+        """Note that the TLS handshake failed."""
+        return self._tls_failed(Problem.HANDSHAKE, reason)
+
+    def unverified(self, reason: str) -> list[Event]:
+        """Note that the handshake is done and the certificate is not good."""
+        return self._tls_failed(Problem.CERTIFICATE, reason)
+
+    def _tls_failed(self, problem: Problem, reason: str) -> list[Event]:
+        self.tls_broken = True
+        self._fail(problem, details=reason)
+        return self._take_events()
+
+    # Transactions.
+
+    def begin(self, envelope: SmtpEnvelope) -> list[Event]:
+        """Begin a transaction; only in READY. The state stays READY if this server cannot take the message."""
+        assert self.state is ClientState.READY
+        limit = self.size_limit
+        if limit and envelope.size > limit:
+            return [TransactionRejected(Problem.TOO_LARGE)]
+        if not self._prepare(envelope):
+            return self._take_events()
+        self._envelope = envelope
+        self.transactions += 1
+        self._asked = self._answered = self._accepted = 0
+        self._data_asked = self._finished = False
+        self._window = PIPELINED_MOST if self.session.pipelining and b"PIPELINING" in self.extensions else 1
+        if self._recipients_kept:
+            self._recipients_kept = False
+            self._ask(ClientState.RSET, b"RSET\r\n")
+        if len(self._awaited) < self._window:
+            self._ask(ClientState.MAIL, self._mail)
+            self._ask_recipients()
+        self.state = self._awaited[0]
+        return self._take_events()
+
     def message_sent(self) -> None:
-        """The message and its closing dot are with the connection."""
-        if self.phase is Phase.MESSAGE:
-            self.phase = Phase.ANSWER
+        """Note that the message and its final dot are sent."""
+        if self.state is ClientState.MESSAGE:
+            self.state = ClientState.END
+            self._awaited.append(ClientState.END)
 
-    def fail(self, letter: bytes, reason: bytes) -> None:
-        """End the connection, whatever it is doing, and give the reason to what the peer has begun to take."""
-        if self.phase is not Phase.CLOSED:
-            super().fail(letter, reason)
-            if self._transaction is not None and self._open:
-                self._transaction.finish(letter, reason)
+    def abandon(self, reason: str) -> list[Event]:
+        """End the connection at once, because the message cannot be read."""
+        self._fail(Problem.NO_MESSAGE, details=reason)
+        return self._take_events()
 
-    def quit(self) -> bytes:
-        """End the connection; return what to send first."""
-        speaking = self.phase is Phase.READY
-        self.phase = Phase.CLOSED
-        self.farewell = self.farewell or speaking
-        return b"QUIT\r\n" if speaking else b""
+    def quit(self) -> None:
+        """End the connection, with QUIT if the state is READY."""
+        if self.state is ClientState.READY:
+            self._out.append(b"QUIT\r\n")
+            self.state = ClientState.QUIT
+        elif self.state is not ClientState.QUIT:
+            self.state = ClientState.CLOSED
+
+    # Replies. The method for a state returns the next state.
 
     def _take(self, reply: Reply) -> None:
-        stage = self.stage
-        if reply.intermediate and stage in _WITHOUT_INTERMEDIATE:
-            # It wants something that nobody offered, perhaps the message, so we no longer agree on where we are.
-            self._cut_off(text.out_of_step(self._peer, reply))
-            return
-        super()._take(reply)
+        self.replies += 1
+        state = self.state
+        if state is ClientState.READY or (reply.intermediate and state in _WITHOUT_INTERMEDIATE):
+            # After a 3xx reply the server waits for something, perhaps the message, which was not announced.
+            self._fail(Problem.OUT_OF_TURN, reply)
+        else:
+            if state is not ClientState.MESSAGE:
+                self._awaited.popleft()
+            following = _HANDLERS[state](self, reply)
+            if following is not self.state:
+                assert following in TRANSITIONS[state]
+                self.state = following
         if reply.code == 421:
             self.dismissed = True
-            self.fail(TEMPORARY, text.closing(self._peer, stage, reply))
+            self._fail(Problem.ENDED, reply, state=state)
 
-    def _fill(self) -> None:
-        """Ask as much more of the envelope as may be under way."""
-        transaction = self._current()
-        while len(self._expected) < self._window and not self._data_asked:
-            command = transaction.next_recipient()
-            if command is not None:
-                self._ask(b"RCPT", command, self._on_recipient)
-                continue
-            self._data_asked = True
-            self._ask(b"DATA", b"DATA\r\n", self._on_data)
+    def _on_greeting(self, reply: Reply) -> ClientState:
+        self._greeted = _host(reply)
+        if reply.code != 220:
+            return self._decline(Problem.GREETING, reply)
+        return self._say_hello(ClientState.EHLO if self.session.esmtp else ClientState.HELO)
 
-    def _on_reset(self, reply: Reply) -> None:
-        if not reply.accepted:
-            self.fail(TEMPORARY, text.closing(self._peer, b"RSET", reply))
-        elif not self._expected:
-            self._ask(b"MAIL", self._current().mail, self._on_mail)
-
-    def _on_mail(self, reply: Reply) -> None:
+    def _on_ehlo(self, reply: Reply) -> ClientState:
         if reply.accepted:
-            self._open = True
-            self._fill()
+            for line in reply.text.split(b"\n")[1:]:
+                keyword, _, parameters = line[4:].strip().partition(b" ")
+                # `AUTH=` is older than RFC 2554; some servers still send both forms.
+                keyword, equals, first = keyword.upper().partition(b"=")
+                self.extensions[keyword] = b"%s %s" % (first, parameters) if equals else parameters
+            return self._on_name_accepted(reply)
+        if reply.permanent and not self.secure:
+            # RFC 5321 section 3.2: HELO is for servers that do not know EHLO.
+            return self._say_hello(ClientState.HELO)
+        return self._decline(Problem.NAME, reply)
+
+    def _on_helo(self, reply: Reply) -> ClientState:
+        return self._on_name_accepted(reply) if reply.accepted else self._decline(Problem.NAME, reply)
+
+    def _on_name_accepted(self, reply: Reply) -> ClientState:
+        """End the connection if the server has this host's name: the mail would come back.
+
+        A server that greets with another name and answers EHLO with ours only repeats what EHLO said.
+        """
+        ours = self.session.ours
+        if _host(reply) in ours and (self._greeted in ours or b"." not in self._greeted):
+            return self._decline(Problem.OWN_NAME, reply)
+        tls = self.session.tls
+        if self.secure or tls is Tls.NEVER:
+            return self._authenticate()
+        if b"STARTTLS" in self.extensions:
+            return self._ask(ClientState.STARTTLS, b"STARTTLS\r\n")
+        return self._decline(Problem.NO_STARTTLS) if tls is Tls.MUST else self._authenticate()
+
+    def _on_starttls(self, reply: Reply) -> ClientState:
+        if reply.code == 220:
+            if self._reader.pending:
+                self.tls_broken = True
+                return self._fail(Problem.INJECTED)
+            return ClientState.TLS
+        if reply.code == 421 or self.session.tls is Tls.MUST:
+            return self._decline(Problem.STARTTLS, reply)
+        return self._authenticate()
+
+    def _authenticate(self) -> ClientState:
+        credentials = self.session.credentials
+        if credentials is None:
+            return ClientState.READY
+        mechanism = choose(self.extensions.get(b"AUTH", b""), credentials, self.secure)
+        if mechanism is None:
+            return self._decline(Problem.NO_MECHANISM)
+        self._mechanism = mechanism
+        initial = mechanism.initial()
+        command = b"AUTH " + mechanism.name
+        if initial is not None:
+            command += b" " + (_base64(initial) or b"=")
+        return self._ask(ClientState.AUTH, command + b"\r\n")
+
+    def _on_auth(self, reply: Reply) -> ClientState:
+        assert self._mechanism is not None
+        try:
+            if reply.code != 334:
+                mechanism, self._mechanism = self._mechanism, None
+                if not reply.accepted:
+                    return self._decline(Problem.AUTH, reply)
+                mechanism.finish()
+                return ClientState.READY
+            self._challenges += 1
+            if self._challenges > CHALLENGES_MOST:
+                raise FormatError("more challenges than any mechanism has")
+            answer = self._mechanism.answer(binascii.a2b_base64(reply.text.rpartition(b"\n")[2][4:]))
+        except (FormatError, binascii.Error) as error:
+            self._mechanism = None
+            if reply.code == 334:
+                # RFC 4954 section 4: `*` cancels the exchange.
+                self._out.append(b"*\r\n")
+            return self._decline(Problem.CHALLENGE, details=str(error))
+        return self._ask(ClientState.AUTH, _base64(answer) + b"\r\n")
+
+    def _on_reset(self, reply: Reply) -> ClientState:
+        if not reply.accepted:
+            return self._fail(Problem.ENDED, reply)
+        return self._awaited[0] if self._awaited else self._ask(ClientState.MAIL, self._mail)
+
+    def _on_mail(self, reply: Reply) -> ClientState:
+        if reply.accepted:
+            self._recipients_kept = True
+            self._ask_recipients()
         elif reply.code == 421:
-            self.fail(TEMPORARY, text.sender_rejected(self._peer, reply))
+            return self._fail(Problem.SENDER, reply)
         else:
-            self._current().finish(_letter(reply), text.sender_rejected(self._peer, reply))
-            self._end_if_answered()
+            self._finish(TransactionRejected(Problem.SENDER, reply))
+        return self._next_awaited()
 
-    def _on_recipient(self, reply: Reply) -> None:
-        transaction = self._current()
-        if transaction.done:
-            # MAIL was refused; what the peer says to the RCPTs behind it changes no verdict.
-            self._open = self._open or reply.accepted
-            self._end_if_answered()
-            return
-        transaction.recipient_reply(reply)
-        if transaction.complete and not transaction.accepted:
-            transaction.finish(PERMANENT, text.giving_up(self._peer))
-            self._end_if_answered()
+    def _on_recipient(self, reply: Reply) -> ClientState:
+        if self._finished:
+            # MAIL was refused, so this reply changes no result.
+            self._recipients_kept = self._recipients_kept or reply.accepted
+            return self._next_awaited()
+        self._events.append(RecipientReply(self._paths[self._answered][0], reply))
+        self._answered += 1
+        self._accepted += reply.accepted
+        if self._answered == len(self._paths) and not self._accepted:
+            self._finish(TransactionRejected(Problem.RECIPIENTS))
         else:
-            self._fill()
+            self._ask_recipients()
+        return self._next_awaited()
 
-    def _on_data(self, reply: Reply) -> None:
-        transaction = self._current()
-        if reply.code == 354 and not transaction.done:
-            self.phase = Phase.MESSAGE
-            self._expected.append((b"end of message", self._on_message))
-        else:
-            transaction.finish(_letter(reply), text.data_failed(self._peer, reply))
-            if reply.accepted or reply.intermediate:
-                # It thinks that it has a message, or is to get one, so we no longer agree on where we are.
-                self._cut_off(text.data_failed(self._peer, reply))
-            self._end_if_answered()
+    def _on_data(self, reply: Reply) -> ClientState:
+        if reply.code == 354 and not self._finished:
+            return ClientState.MESSAGE
+        self._finish(TransactionRejected(Problem.DATA, reply))
+        if reply.accepted or reply.intermediate:
+            # The server has a message, or waits for one.
+            return self._fail(Problem.DATA, reply)
+        return self._next_awaited()
 
-    def _on_message(self, reply: Reply) -> None:
-        early = self.phase is Phase.MESSAGE
-        transaction = self._current()
-        if reply.accepted and not early:
-            transaction.finish(SUCCESS, text.accepted(self._peer, reply))
-        else:
-            transaction.finish(_letter(reply), text.message_failed(self._peer, reply))
-            if early:
-                # The rest of the message would be read as commands.
-                self.fail(TEMPORARY, text.message_failed(self._peer, reply))
-        self._open = not reply.accepted
-        self._end_if_answered()
+    def _on_early_reply(self, reply: Reply) -> ClientState:
+        """The rest of the message would be read as commands."""
+        self._finish(TransactionRejected(Problem.MESSAGE, reply))
+        return self._fail(Problem.MESSAGE, reply)
 
-    def _cut_off(self, reason: bytes) -> None:
-        """End the connection without a word that could be taken for a part of a message."""
-        self.fail(TEMPORARY, reason)
-        self.cut = True
+    def _on_end(self, reply: Reply) -> ClientState:
+        accepted = reply.accepted
+        self._finish(TransactionAccepted(reply) if accepted else TransactionRejected(Problem.MESSAGE, reply))
+        # RFC 5321 section 4.1.1.4 has the server forget the recipients; not all do so after a refusal.
+        self._recipients_kept = not accepted
+        return self._next_awaited()
 
-    def _end_if_answered(self) -> None:
-        """The transaction is done; once its last reply is in, the connection can carry another one."""
-        if not self._expected and self.phase is not Phase.CLOSED:
-            self._transaction = None
-            self.phase = Phase.READY
+    # Commands.
 
-    def _current(self) -> Transaction:
-        assert self._transaction is not None
-        return self._transaction
+    def _ask(self, state: ClientState, command: bytes) -> ClientState:
+        self._out.append(command)
+        self._awaited.append(state)
+        return state
+
+    def _say_hello(self, state: ClientState) -> ClientState:
+        return self._ask(state, b"%s %s\r\n" % (state.value, self.session.name))
+
+    def _prepare(self, envelope: SmtpEnvelope) -> bool:
+        """Make MAIL for this server, and choose the recipients that it can take; return whether anything is left."""
+        takes_utf8 = b"SMTPUTF8" in self.extensions
+        reverse_path, utf8 = envelope.reverse_path
+        if utf8 and not takes_utf8:
+            self._events.append(TransactionRejected(Problem.SENDER_NEEDS_SMTPUTF8))
+            return False
+        self._paths = []
+        for number, (path, needs_utf8) in enumerate(envelope.forward_paths):
+            if needs_utf8 and not takes_utf8:
+                # RFC 6531 section 3.5: the others can still get the message.
+                self._events.append(RecipientNeedsSmtputf8(number))
+            else:
+                self._paths.append((number, path))
+                utf8 = utf8 or needs_utf8
+        if not self._paths:
+            self._events.append(TransactionRejected(Problem.NO_RECIPIENT_LEFT))
+            return False
+        mail = b"MAIL FROM:" + reverse_path
+        if envelope.size and b"SIZE" in self.extensions:
+            mail += b" SIZE=%d" % envelope.size
+        if envelope.eight_bit and b"8BITMIME" in self.extensions:
+            mail += b" BODY=8BITMIME"
+        self._mail = mail + (b" SMTPUTF8\r\n" if utf8 else b"\r\n")
+        return True
+
+    def _ask_recipients(self) -> None:
+        """Send RCPTs, then DATA, as far as the window allows."""
+        paths, awaited = self._paths, self._awaited
+        while len(awaited) < self._window and not self._data_asked:
+            if self._asked < len(paths):
+                self._ask(ClientState.RCPT, b"RCPT TO:%s\r\n" % paths[self._asked][1])
+                self._asked += 1
+            else:
+                self._data_asked = True
+                self._ask(ClientState.DATA, b"DATA\r\n")
+
+    # Ends.
+
+    def _next_awaited(self) -> ClientState:
+        """Return the state of the oldest command without a reply; after the last one the transaction is over."""
+        if self._awaited:
+            return self._awaited[0]
+        self._envelope = None
+        return ClientState.READY
+
+    def _finish(self, result: TransactionAccepted | TransactionRejected) -> None:
+        """Report the result of the transaction, once."""
+        if not self._finished:
+            self._finished = True
+            self._events.append(result)
+
+    def _decline(self, problem: Problem, reply: Reply | None = None, details: str = "") -> ClientState:
+        """End the connection in good order: the server does not want us, or cannot do what we need."""
+        self._out.append(b"QUIT\r\n")
+        self._fail(problem, reply, details)
+        self.state = ClientState.QUIT
+        return self.state
+
+    def _fail(
+        self, problem: Problem, reply: Reply | None = None, details: str = "", state: ClientState | None = None
+    ) -> ClientState:
+        """End the connection, if it has not ended, with the transaction if the server may have begun to take it."""
+        if not self.ended:
+            in_transaction = self._envelope is not None and self._recipients_kept and not self._finished
+            self.failure = ConnectionFailed(problem, state or self.state, reply, details, in_transaction)
+            self._events.append(self.failure)
+            self._awaited.clear()
+            self.state = ClientState.CLOSED
+        return self.state
+
+    def _take_events(self) -> list[Event]:
+        events, self._events = self._events, []
+        return events
 
 
-def _letter(reply: Reply) -> bytes:
-    return PERMANENT if reply.permanent else TEMPORARY
+_HANDLERS: dict[ClientState, Callable[[SmtpClient, Reply], ClientState]] = {
+    _S.GREETING: SmtpClient._on_greeting,
+    _S.EHLO: SmtpClient._on_ehlo,
+    _S.HELO: SmtpClient._on_helo,
+    _S.STARTTLS: SmtpClient._on_starttls,
+    _S.AUTH: SmtpClient._on_auth,
+    _S.RSET: SmtpClient._on_reset,
+    _S.MAIL: SmtpClient._on_mail,
+    _S.RCPT: SmtpClient._on_recipient,
+    _S.DATA: SmtpClient._on_data,
+    _S.MESSAGE: SmtpClient._on_early_reply,
+    _S.END: SmtpClient._on_end,
+}
+
+
+def _host(reply: Reply) -> bytes:
+    """Return the name that a server gives itself: the first word of its greeting or reply to EHLO, in lower case."""
+    return reply.text.partition(b"\n")[0][4:].strip().partition(b" ")[0].lower().removesuffix(b".")
+
+
+def _base64(data: bytes) -> bytes:
+    return binascii.b2a_base64(data, newline=False)

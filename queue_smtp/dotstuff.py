@@ -1,30 +1,29 @@
-"""Message bytes to SMTP's DATA, in chunks of any size: CRLF line ends, dots stuffed (RFC 5321 section 4.5.2).
+"""Dot-stuffing: a message as the data that follows DATA, in chunks of any size (RFC 5321 section 4.5.2).
 
-LF and CRLF both become CRLF, so a message stored with either arrives as the same lines. Every other CR becomes a
-space, each but the last in `CR CR LF` too. A dot at the start of a line is doubled, a last line without its line end
-gets one, and the closing `.` line comes at the end. Every other byte, NUL and 8-bit included, goes out as it is.
+LF and CRLF become CRLF. Every other CR becomes a space, also each CR but the last in `CR CR LF`. A dot at the start
+of a line is doubled, a last line without a line end gets one, and a line with a single dot ends the message. All other
+bytes, NUL and 8-bit bytes included, are sent unchanged.
 
-SMTP smuggling: a receiver that is not strict may end the message at a lone dot between other line ends than CRLF,
-and read commands out of the rest. Here CR and LF only ever leave together (RFC 5321 section 2.3.8 forbids anything
-else), so there is no other line end to play with. Postfix sends a space in place of a bare CR likewise
-(cleanup_replace_stray_cr_lf).
+SMTP smuggling: a receiver that is not strict may take a single dot between other line ends than CRLF for the end of
+the message, and the rest for commands. Here CR and LF are only sent together, as RFC 5321 section 2.3.8 demands, so
+there are no other line ends. Postfix replaces a bare CR by a space too (cleanup_replace_stray_cr_lf).
 """
 
 END = b".\r\n"
 
 
 def normalize(data: bytes) -> bytes:
-    """Return bytes of a message with LF for LF and CRLF, and a space for every other CR; it ends with none."""
+    """Return `data` with LF for CRLF and a space for every other CR. A CR may not be the last byte if more follow."""
     return data.replace(b"\r\n", b"\n").replace(b"\r", b" ") if b"\r" in data else data
 
 
 class DotStuffer:
-    """`feed` takes the message's next bytes and returns what to send; `finish` returns the end of it."""
+    """`feed` takes the next bytes of the message and returns the bytes to send; `finish` returns the last ones."""
 
     __slots__ = ("_held", "_line_start")
 
     def __init__(self) -> None:
-        # A CR at the end of a chunk waits for the byte that says what it means.
+        # The last byte of the chunk before was a CR: the next byte decides what becomes of it.
         self._held = False
         self._line_start = True
 

@@ -1,34 +1,51 @@
-"""Envelope addresses on the wire: the `<path>` of MAIL FROM and RCPT TO (RFC 5321 section 4.1.2).
+"""Reverse-paths and forward-paths: the arguments of MAIL FROM and RCPT TO (RFC 5321 section 4.1.2).
 
-Envelopes hold addresses unquoted; here a local part that is not a Dot-string becomes a Quoted-string.
-Nothing that could end a command early or start another one gets through, nor what makes a command too long: such an
-address raises FormatError, and its delivery fails for good.
+Envelopes hold addresses unquoted. In a path, a local part that is not a Dot-string is a Quoted-string. An address
+raises FormatError if it holds a control character or another byte that could end its command or start another one, or
+if it makes the command too long.
 """
 
 import re
 
-from queue_wire.address import DOUBLE_BOUNCE_SENDER
-from queue_wire.domain import ascii_domain
-from queue_wire.errors import FormatError, quoted
+from queue_wire.address import DOUBLE_BOUNCE_SENDER, ascii_domain
+from queue_wire.format_error import FormatError, quoted
 
-# Bytes above 127 get here only as UTF-8, in an SMTPUTF8 path.
+# A path, and whether only SMTPUTF8 can carry it (RFC 6531).
+SmtpPath = tuple[bytes, bool]
+
+# Bytes above 127 are UTF-8, in an SMTPUTF8 path.
 _DOT_STRING = re.compile(rb"[A-Za-z0-9!#$%&'*+/=?^_`{|}~\x80-\xff-]+(?:\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~\x80-\xff-]+)*")
-# Domains are judged loosely, since the server at the other end decides what it knows; but no space,
-# no control character and none of the characters that have a meaning in a path.
+# The server decides which domains it knows, so this is not strict. It excludes spaces, control characters
+# and the characters that have a meaning in a path.
 _DOMAIN = re.compile(rb"[!#-'*+\-./0-9=?A-Z^_`a-z{|}~]+|\[[0-9A-Za-z.:_-]+\]")
-# `MAIL FROM:` and the end of its line leave as much of 512 bytes, the command line that every server takes (RFC 5321
-# section 4.5.3.1.4). One that cuts longer ones would see the rest as a command.
+# Every server takes command lines of 512 bytes (RFC 5321 section 4.5.3.1.4), of which `MAIL FROM:` and the line end
+# leave this. A server that cuts longer lines would take the rest for a command.
 PATH_MOST = 500
 _PRINTABLE = re.compile(rb"[ -~]*")
 _SPECIAL = re.compile(rb'(["\\])')
 
 
-def pack_path(address: bytes) -> bytes:
-    """Return the address as a path in angle brackets. Raises FormatError, also where it is not ASCII.
+def pack_reverse_path(sender: bytes) -> SmtpPath:
+    """Return the path of MAIL FROM. Raises FormatError."""
+    return (pack_path(sender), False) if sender.isascii() else pack_utf8_path(sender)
 
-    The empty sender is `<>`, and so is qmail's sender of double bounces, `#@[]`: that is not an address
-    to anybody else, and both mean that nothing may come back (RFC 5321 section 4.5.5). An address
-    without an `@` (`postmaster`) stays so.
+
+def pack_forward_path(recipient: bytes) -> SmtpPath:
+    """Return the path of RCPT TO. Raises FormatError, also for an empty recipient."""
+    if not recipient.isascii():
+        return pack_utf8_path(recipient)
+    path = pack_path(recipient)
+    if path == b"<>":
+        raise FormatError("recipient is empty")
+    return path, False
+
+
+def pack_path(address: bytes) -> bytes:
+    """Return an ASCII address as a path in angle brackets. Raises FormatError, also for an address that is not ASCII.
+
+    The empty sender is `<>`. So is `#@[]`, qmail's sender of double bounces, which is no address for other systems:
+    both mean that nothing may be sent back (RFC 5321 section 4.5.5). An address without an `@`, such as `postmaster`,
+    is not completed.
     """
     if not address or address == DOUBLE_BOUNCE_SENDER:
         return b"<>"
@@ -44,10 +61,10 @@ def pack_path(address: bytes) -> bytes:
     return _bounded(b"<%s@%s>" % (_pack_local(local), domain))
 
 
-def pack_utf8_path(address: bytes) -> tuple[bytes, bool]:
-    """Return the path of an address that is not ASCII, and whether only SMTPUTF8 can carry it (RFC 6531).
+def pack_utf8_path(address: bytes) -> SmtpPath:
+    """Return the path of an address that is not ASCII. Raises FormatError.
 
-    A domain alone needs no SMTPUTF8: its A-labels (RFC 5890) mean the same. Raises FormatError.
+    It needs SMTPUTF8 if its local part is not ASCII. A domain has an equal form in ASCII, its A-labels (RFC 5890).
     """
     try:
         text = address.decode("utf-8")

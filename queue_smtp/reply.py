@@ -1,20 +1,21 @@
-"""SMTP replies (RFC 5321 section 4.2): bytes as they arrive in, whole replies out.
+"""SMTP replies (RFC 5321 section 4.2): a reader of the bytes that a server sends.
 
-A reply is one or more lines `CODE-text`, the last one `CODE text` or `CODE`. A line may end in LF alone,
-and the text may be in any bytes: servers in the field do both. What cannot be a reply raises FormatError;
-after that the stream has no meaning and the connection must be closed.
+A reply is one or more lines `CODE-text`, the last one `CODE text` or `CODE`. A line may end in LF alone, and its text
+may be any bytes, since some servers send both. Bytes that cannot be a reply raise FormatError, and so do lines and
+replies over the limits below. After that the caller must close the connection.
 """
 
 import re
 from collections import deque
+from typing import NamedTuple
 
-from queue_wire.errors import FormatError, quoted
+from queue_wire.format_error import FormatError, quoted
 
-# RFC 5321 section 4.5.3.1.5 allows 512 bytes; servers that quote a policy go over it.
+# RFC 5321 section 4.5.3.1.5 allows 512 bytes; servers that quote a policy exceed it.
 LINE_MAX = 8192
-# All lines of one reply. Only the first TEXT_MAX bytes are kept.
+# All lines of one reply. Only the first TEXT_MAX bytes are kept for its text.
 REPLY_MAX = 65536
-# Lines that have come and were not looked at yet: those of a whole flight's replies are far fewer.
+# Lines that were received and not yet read. The replies to all pipelined commands have far fewer.
 LINES_MAX = 4096
 TEXT_MAX = 10000
 
@@ -22,29 +23,20 @@ _CONTROLS = bytes(0x3F if byte == 127 or (byte < 32 and byte != 10) else byte fo
 _LINE = re.compile(rb"([2-5][0-9][0-9])(?:([ -])(.*))?", re.DOTALL)
 
 
-class Reply:
-    """One reply: its code, 200 to 599, and its lines, codes included, joined by newlines; no control characters."""
+class Reply(NamedTuple):
+    """One reply: its code, 200 to 599, and its lines with the codes, joined by newlines, without control characters."""
 
-    __slots__ = ("code", "text")
-
-    def __init__(self, code: int, text: bytes) -> None:
-        self.code = code
-        self.text = text
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Reply) and (self.code, self.text) == (other.code, other.text)
-
-    def __repr__(self) -> str:
-        return f"Reply({self.code}, {self.text!r})"
+    code: int
+    text: bytes
 
     @property
     def accepted(self) -> bool:
-        """2xx: the command was done."""
+        """2xx: the command succeeded."""
         return self.code < 300
 
     @property
     def intermediate(self) -> bool:
-        """3xx: the command is not done before more is sent."""
+        """3xx: the server waits for more input to the command."""
         return 300 <= self.code < 400
 
     @property
@@ -54,7 +46,7 @@ class Reply:
 
 
 class ReplyReader:
-    """`feed` stores bytes, `next` returns a Reply or None for "need more" and raises FormatError."""
+    """`feed` stores bytes. `next` returns a Reply, or None if more bytes are needed. Raises FormatError."""
 
     __slots__ = ("_lines", "_rest", "_text", "_total")
 
@@ -70,7 +62,7 @@ class ReplyReader:
 
     @property
     def pending(self) -> bool:
-        """There are bytes that no reply was made of yet."""
+        """Whether there are bytes that belong to no reply yet."""
         return bool(self._lines or self._rest)
 
     def next(self) -> Reply | None:
@@ -81,6 +73,9 @@ class ReplyReader:
             match = _LINE.fullmatch(line)
             if match is None or len(line) > LINE_MAX:
                 raise FormatError(f"not an SMTP reply: {quoted(line)}")
+            if match[2] != b"-" and not self._text:
+                # Most replies have one line. LINE_MAX is less than TEXT_MAX.
+                return Reply(int(match[1]), clean(line))
             self._keep(line)
             if match[2] != b"-":
                 return self._reply(int(match[1]))
@@ -89,8 +84,8 @@ class ReplyReader:
         return None
 
     def _keep(self, line: bytes) -> None:
-        # A server that changes its mind between lines has said nothing that can be relied on. A
-        # change within one class (250, then 251) is common and harmless: the last line counts.
+        # Codes of two classes in one reply contradict each other. Two codes of one class (250, then 251) are common
+        # and harmless: the last line counts.
         if self._text and self._text[0][:1] != line[:1]:
             raise FormatError(f"SMTP reply of two codes: {quoted(self._text[0])}, then {quoted(line)}")
         self._total += len(line) + 1
@@ -99,14 +94,14 @@ class ReplyReader:
         self._text.append(line)
 
     def _reply(self, code: int) -> Reply:
-        text = self._text[0] if len(self._text) == 1 else b"\n".join(self._text)
+        text = b"\n".join(self._text)
         self._text = []
         self._total = 0
         return Reply(code, clean(text[:TEXT_MAX]))
 
 
 def clean(text: bytes) -> bytes:
-    """Return a text fit for a log or a bounce: `?` for control characters, and for bytes that are not UTF-8."""
+    """Return a text for a log or a bounce, with `?` for control characters and for bytes that are not UTF-8."""
     text = text.translate(_CONTROLS)
     if text.isascii():
         return text

@@ -27,7 +27,7 @@ from queue_base.errors import reason
 from queue_base.layout import FILE_MODE, Layout, is_there
 from queue_wire.control.rewrite import Rules, split_recipients
 from queue_wire.envelope import TodoReader, pack_info
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from queue_wire.recipients import pack_recipients
 
 PIECE = 64 * 1024  # Bytes of an envelope that are read at once.

@@ -28,7 +28,7 @@ from queue_todo.notices import NoticePipe
 from queue_todo.pending import Pending
 from queue_todo.pipeline import HELD_MOST, Pipeline
 from queue_wire.control.rewrite import Rules
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from queue_wire.ids import unpack_id
 from queue_wire.notice import EXIT, REREAD, WRITTEN
 

@@ -7,7 +7,7 @@ from itertools import chain, islice
 
 from queue_base.errors import reason
 from queue_base.layout import Layout
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from queue_wire.ids import unpack_id
 
 SCAN_EVERY = 1500.0  # Seconds: 25 minutes, qmail's SLEEP_TODO.

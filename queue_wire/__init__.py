@@ -1,6 +1,6 @@
-"""Every format on disk or on a pipe, as pure functions: bytes in, values out.
+"""The formats on disk and on pipes that two or more programs share, as pure functions.
 
-Nothing here imports os, socket or time. A `pack_x` returns bytes; an `unpack_x` takes one whole
-record and returns its value or raises FormatError; a reader class is fed bytes as they arrive and
-hands over whole records, with a cap on what it buffers. INTERNALS.md describes each format.
+Nothing here imports os, socket or time. A `pack_x` function returns bytes. An `unpack_x` function takes one whole
+record and returns its value, or raises FormatError. A reader class takes bytes as they arrive and returns whole
+records; what it buffers has a limit.
 """

@@ -1,4 +1,6 @@
-"""Envelope addresses: local part and domain, and VERP senders (qmail's, `owner-@host-@[]`)."""
+"""Envelope addresses: local part and domain, VERP senders (qmail's, `owner-@host-@[]`), internationalized domains."""
+
+from queue_wire.format_error import FormatError, quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -7,10 +9,12 @@ if TYPE_CHECKING:
 VERP_SUFFIX = b"-@[]"
 # The sender of a double bounce, which is never bounced again (qmail-send(8)).
 DOUBLE_BOUNCE_SENDER = b"#@[]"
+# RFC 1035 section 2.3.4 allows 253 bytes; U-labels are up to four times as long as their A-labels.
+DOMAIN_MOST = 1000
 
 
 def split_address(address: bytes) -> tuple[bytes, bytes]:
-    """Return (local part, domain); the domain is empty where there is no `@`. The last `@` divides."""
+    """Return (local part, domain), divided at the last `@`; the domain is empty if there is no `@`."""
     local, at, domain = address.rpartition(b"@")
     return (local, domain) if at else (domain, b"")
 
@@ -30,12 +34,12 @@ def verp_sender(sender: bytes, recipient: bytes) -> bytes:
 
 
 def bounce_recipient(sender: bytes) -> bytes:
-    """Return the address that a bounce for `sender` goes to: any `-@[]` at the end goes, as qmail-send has it."""
+    """Return the address that a bounce for `sender` goes to: without a final `-@[]`, as in qmail-send."""
     return sender.removesuffix(VERP_SUFFIX)
 
 
 def strip_prepend(recipient: bytes, virtualdomains: "Mapping[bytes, bytes]") -> bytes:
-    """Return a local recipient without the `prepend-` that its virtual domain gave it, for people to read."""
+    """Return a local recipient without the `prepend-` that virtualdomains added, as its sender wrote it."""
     domain = split_address(recipient)[1].lower()
     keys = [domain] + [domain[dot:] for dot in range(1, len(domain)) if domain[dot] == 0x2E] + [b""]
     for key in keys:
@@ -44,3 +48,21 @@ def strip_prepend(recipient: bytes, virtualdomains: "Mapping[bytes, bytes]") -> 
             head = prepend + b"-"
             return recipient[len(head) :] if prepend and recipient.startswith(head) else recipient
     return recipient
+
+
+def ascii_domain(domain: bytes) -> bytes:
+    """Return a domain with its U-labels (UTF-8) converted to A-labels (RFC 5890, UTS 46), in lower case.
+
+    An ASCII domain is returned unchanged. Raises FormatError if the domain has no such form.
+    """
+    if domain.isascii():
+        return domain
+    if len(domain) > DOMAIN_MOST:
+        raise FormatError(f"domain is too long: {quoted(domain)}")
+    # The tables take milliseconds to load, and few domains need them.
+    import idna
+
+    try:
+        return idna.encode(domain.decode("utf-8"), uts46=True)
+    except (UnicodeError, IndexError) as error:
+        raise FormatError(f"not an internationalized domain name: {quoted(domain)}") from error

@@ -1,7 +1,7 @@
-"""queue-send to queue-clean: `<id>\\0` for a finished message. Back, one byte an id, in order.
+"""queue-send to queue-clean: `<id>\\0` for each finished message. Back: one byte per id, in order.
 
-    +  every file of the message is gone; a power cut may bring back mess/ alone, which is swept (S2)
-    !  something could not be removed; ask again later
+    +  all files of the message are removed; after a power cut only mess/B/I may be back, which is swept (S2)
+    !  a file could not be removed; queue-send asks again later
     x  not an id
 """
 

@@ -1,12 +1,14 @@
 """.qmail files (dot-qmail(5)): their names for an address, and the instructions in them.
 
-One instruction a line, told by its first byte: `#` comment, `|` program, `&` or anything else forward,
-`.` or `/` a path: a maildir where it ends in `/`, else an mbox. Spaces and tabs at a line's end do not
-count; an empty line says nothing, but must not be the first. The line `+list`, or the execute bit of
-the file, allows nothing but forwards after it; other lines that start with `+` are kept for later use.
+Each line is an instruction, whose kind is given by its first byte: `#` comment, `|` program, `.` or `/` a path (a
+maildir if it ends in `/`, else an mbox), `&` or anything else a forward. Trailing spaces and tabs are ignored. Empty
+lines are ignored, but the first line must not be empty. After the line `+list`, or in a file with the execute bit, only
+forwards are allowed. Other lines that begin with `+` are reserved.
 """
 
-from queue_wire.errors import FormatError
+from typing import NamedTuple
+
+from queue_wire.format_error import FormatError
 
 MAILDIR = "maildir"
 MBOX = "mbox"
@@ -15,36 +17,27 @@ FORWARD = "forward"
 
 _NAME = b".qmail"
 _DEFAULT = b"default"
-# A dot would allow `..`, a slash another directory. qmail leaves the slash; a mail address chooses no directory here.
+# A dot would allow `..`. qmail keeps slashes, but here a mail address must not choose another directory.
 _SAFE = bytes(ord(":") if byte in b"./" else byte for byte in range(256)).lower()
 
 
-class Instruction:
+class Instruction(NamedTuple):
     """One line: its kind (MAILDIR, MBOX, PROGRAM or FORWARD) and its path, command or address."""
 
-    __slots__ = ("argument", "kind")
-
-    def __init__(self, kind: str, argument: bytes) -> None:
-        self.kind = kind
-        self.argument = argument
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Instruction) and (self.kind, self.argument) == (other.kind, other.argument)
-
-    def __repr__(self) -> str:
-        return f"Instruction({self.kind!r}, {self.argument!r})"
+    kind: str
+    argument: bytes
 
 
 def safe_extension(extension: bytes) -> bytes:
-    """Return an address extension as it stands in a file name: lower case, `:` for each dot and slash."""
+    """Return an address extension as used in file names: in lower case, with `:` for each dot and slash."""
     return extension.translate(_SAFE)
 
 
 def qmail_names(dash: bytes, extension: bytes) -> list[bytes]:
-    """Return the names of the .qmail files that may control an address, the first that exists counts.
+    """Return the names of the .qmail files that may control an address. The first file that exists is used.
 
-    With neither dash nor extension it is `.qmail` alone. With `-` and the extension a-b: `.qmail-a-b`,
-    `.qmail-a-default`, `.qmail-default`.
+    Without dash and extension this is `.qmail`. With `-` and the extension a-b: `.qmail-a-b`, `.qmail-a-default`,
+    `.qmail-default`.
     """
     if not dash and not extension:
         return [_NAME]
@@ -54,9 +47,10 @@ def qmail_names(dash: bytes, extension: bytes) -> list[bytes]:
 
 
 def default_part(dash: bytes, extension: bytes, name: bytes) -> bytes | None:
-    """Return what `default` stands for in the file `name`, one of qmail_names(dash, extension): DEFAULT of programs.
+    """Return what `default` in the name of a .qmail file stands for: the variable DEFAULT of its programs.
 
-    It has the extension's own case; None where the name has no such part. (An address may spell it out.)
+    `name` is one of qmail_names(dash, extension). The case of the extension is kept. Returns None if the name does not
+    end in `default`. An address may also contain the word itself.
     """
     if not name.endswith(_DEFAULT):
         return None
@@ -65,15 +59,15 @@ def default_part(dash: bytes, extension: bytes, name: bytes) -> bytes | None:
 
 
 def owner_names(dash: bytes, extension: bytes) -> tuple[bytes, bytes]:
-    """Return the files that make the owner the sender of forwards: the owner's, and that of its VERP addresses."""
+    """Return the names of the files that change the sender of forwards: `-owner` and `-owner-default`."""
     owner = _NAME + dash + safe_extension(extension) + b"-owner"
     return owner, owner + b"-" + _DEFAULT
 
 
 def unpack_dotqmail(data: bytes, forward_only: bool = False) -> list[Instruction]:
-    """Return the instructions in a .qmail file's bytes, in order. Raises FormatError with a text for the sender.
+    """Return the instructions in a .qmail file, in order. Raises FormatError with a text for the sender.
 
-    An empty file is for the caller: it means the default delivery. `forward_only` is the execute bit.
+    An empty file has none, which means the default delivery. `forward_only` is the execute bit of the file.
     """
     found = []
     for number, raw in enumerate(data.split(b"\n")):

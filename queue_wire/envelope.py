@@ -4,17 +4,20 @@
     todo, intd  u<uid>\\0 p<pid>\\0 F<sender>\\0 T<recipient>\\0 ...   (no spaces; qmail's INTERNALS)
     info        F<sender>\\0
 
-Addresses are bytes without NUL, at most ADDRESS_MAX long; what else is in them is not judged here.
+Addresses are bytes without NUL, at most ADDRESS_MAX long. Nothing else about them is checked here.
 """
 
-from queue_wire.errors import AddressTooLong, FormatError, quoted
+from queue_wire.format_error import AddressTooLong, FormatError, quoted
 
 # qmail-queue gives up at the 1003rd byte of an address (its ADDR), so 1,002 is the longest it takes.
 ADDRESS_MAX = 1002
 
 
 class Envelope:
-    """uid and pid of the injector, the sender, and the recipients in order, all addresses as bytes."""
+    """The uid and pid of the injector, the sender, and the recipients in order.
+
+    Not a NamedTuple, because queue-enqueue, which must start fast, does not import typing.
+    """
 
     __slots__ = ("pid", "recipients", "sender", "uid")
 
@@ -35,7 +38,7 @@ class Envelope:
 
 
 def check_address(address: bytes) -> bytes:
-    """Return `address`; raise AddressTooLong, or FormatError where it holds a NUL."""
+    """Return `address`. Raises AddressTooLong, or FormatError if it contains a NUL."""
     if len(address) > ADDRESS_MAX:
         raise AddressTooLong(f"address of {len(address)} bytes, limit {ADDRESS_MAX}: {quoted(address)}")
     if b"\0" in address:
@@ -51,10 +54,10 @@ def pack_todo(envelope: Envelope) -> bytes:
 
 
 def unpack_todo(data: bytes) -> Envelope:
-    """Return the envelope in the bytes of a whole todo/B/I. Raises FormatError.
+    """Return the envelope in the bytes of a whole todo/B/I.
 
-    A record of an unknown kind is garbage here, as it is to qmail-send; so are a missing sender, a
-    second sender, and a last record without its NUL. No recipients at all is allowed.
+    Raises FormatError for an unknown record (as qmail-send does), a missing or second sender, and a last record without
+    its NUL. An envelope without recipients is valid.
     """
     reader = TodoReader()
     recipients = reader.feed(data)
@@ -62,9 +65,9 @@ def unpack_todo(data: bytes) -> Envelope:
 
 
 class TodoReader:
-    """Reads todo/B/I in pieces, by the rules of `unpack_todo`; of what it has read it keeps one record at the most.
+    """Reads todo/B/I in pieces, by the rules of `unpack_todo`. It buffers at most one record.
 
-    `feed` returns the recipients that a piece completes; `end` the sender, once there are no more pieces.
+    `feed` returns the recipients that a piece completes. `end` returns the sender after the last piece.
     """
 
     __slots__ = ("_any", "_rest", "_sender", "pid", "uid")
@@ -81,7 +84,7 @@ class TodoReader:
         records = (self._rest + data).split(b"\0")
         self._rest = records.pop()
         if len(self._rest) > ADDRESS_MAX + 1:
-            # No record is longer: what is not ended by now never will be in its place.
+            # Longer than any valid record.
             raise AddressTooLong(f"address over {ADDRESS_MAX} bytes: {quoted(self._rest[1:])}")
         recipients = []
         for record in records:
@@ -99,7 +102,7 @@ class TodoReader:
         return recipients
 
     def end(self) -> bytes:
-        """Return the sender. Raises FormatError where a record is not ended, or there is no sender."""
+        """Return the sender. Raises FormatError if the last record is incomplete or there is no sender."""
         if self._rest or not self._any:
             raise FormatError("envelope: last record is not ended by a NUL" if self._any else "envelope: empty file")
         if self._sender is None:
@@ -126,12 +129,11 @@ def unpack_info(data: bytes) -> bytes:
 
 
 class EnvelopeReader:
-    """Reads the envelope that a client writes on queue-enqueue's fd 1, in whatever pieces it arrives.
+    """Reads the envelope that a client writes on queue-enqueue's fd 1, in pieces of any size.
 
-    `feed` returns (sender, recipients) once the closing NUL has come, and None before. It raises
-    AddressTooLong, or FormatError for a record that is neither F first nor T after. What comes
-    after the envelope is left in `rest`. It buffers one record (ADDRESS_MAX) and the recipients,
-    of which it takes at most `most` bytes.
+    `feed` returns (sender, recipients) when the final NUL has arrived, and None before. It raises AddressTooLong, or
+    FormatError if the first record is not F or a later one is not T. Bytes after the envelope are in `rest`. It
+    accepts at most `most` bytes.
     """
 
     def __init__(self, most: int = 64 * 1024 * 1024) -> None:
@@ -163,7 +165,7 @@ class EnvelopeReader:
 
     def _check(self, record: bytes) -> None:
         expected = b"F" if self._sender is None else b"T"
-        # The kind first, as qmail-queue does: what is no address cannot be too long a one.
+        # The kind is checked before the length, as in qmail-queue.
         if record[:1] != expected:
             raise FormatError(f"envelope: expected {expected.decode()}, got {quoted(record)}")
         if len(record) > ADDRESS_MAX + 1:

@@ -1,35 +1,35 @@
 """bounce/I: the permanent failures of a message, as text, one paragraph a recipient (qmail's format).
 
     <recipient>:
-    what the delivery reported, on one or more lines
+    the text of the delivery report, on one or more lines
 
-Each paragraph ends with an empty line, and holds none. Appending is the only change, so after a
-crash the file is whole paragraphs and then, perhaps, a piece that was never promised to anyone.
+Each paragraph ends with an empty line and contains none. Paragraphs are only appended, so after a crash the file may
+end with an incomplete one, which was not yet relied on.
 
-The text of one failure is at most TEXT_MOST bytes, as it is written and as it is read: a host that
-says a lot to each of many recipients must not fill the disk, nor the memory of whoever reads the file.
+The text of a failure has at most TEXT_MOST bytes when it is written and when it is read. A host that sends long replies
+for many recipients cannot fill the disk or the memory of the reader.
 """
 
 from collections.abc import Iterator
 
 END = b"\n\n"
-TEXT_MOST = 1000  # Bytes of text that are kept of one failure.
-_TAIL_MOST = 200  # Bytes of them for its last lines, which say what was decided: "Giving up", "too long".
+TEXT_MOST = 1000  # Bytes of the text of one failure.
+_TAIL_MOST = 200  # Bytes of these for its last lines, which have the decision, such as "Giving up".
 _CUT = b" [...]\n"
-_PARAGRAPH_MOST = 65536  # Bytes of one paragraph that the reader looks at; ours have 2,010 at most.
-_PARTS = 256  # Dicts that the reader has in the place of one, which would stop everything each time that it grows.
+_PARAGRAPH_MOST = 65536  # Bytes of one paragraph that the reader examines; ours have at most 2,010.
+_PARTS = 256  # Dicts that the reader uses instead of a single one, which would pause the program each time it grows.
 
 
 def pack_failure(recipient: bytes, text: bytes) -> bytes:
-    """Return the paragraph for one recipient: newlines in the address become `_`, the text is as clean_text has it."""
+    """Return the paragraph for one recipient. Newlines in the address become `_`; the text is that of clean_text."""
     body = clean_text(text) or b"No reason was reported."
     return b"<%s>:\n%s%s" % (recipient.replace(b"\n", b"_"), body, END)
 
 
 def clean_text(text: bytes) -> bytes:
-    """Return what was reported without empty lines and a newline at its end, TEXT_MOST bytes at the most.
+    """Return a report's text without empty lines and a final newline, at most TEXT_MOST bytes.
 
-    Of a longer one the beginning and the last whole lines are kept, with `[...]` between them.
+    Of a longer text the beginning and the last whole lines are kept, with `[...]` between them.
     """
     return _shorten(b"\n".join(line for line in text.split(b"\n") if line.strip(b"\r")))
 
@@ -43,16 +43,16 @@ def _shorten(body: bytes) -> bytes:
 
 
 def whole_length(data: bytes) -> int:
-    """Return how many bytes of `data` are whole paragraphs; what follows is a piece from a crash."""
+    """Return the length of the complete paragraphs in `data`; an incomplete one may follow after a crash."""
     end = data.rfind(END)
     return end + len(END) if end >= 0 else 0
 
 
 class FailureReader:
-    """Takes the bytes of bounce/I in pieces of any size; `take` hands over those of the whole paragraphs.
+    """Reads bounce/I in pieces of any size; `take` yields the complete paragraphs.
 
-    Nothing is refused: a paragraph without its first line, as other tools may write, has the empty
-    recipient and all of itself as the text.
+    No input is an error. A paragraph without a first line, as other tools may write, has an empty recipient and its
+    whole content as the text.
     """
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class FailureReader:
         for paragraph in whole:
             self._take(paragraph)
         if len(rest) > _PARAGRAPH_MOST:
-            # The last byte stays, as it may be the first one of an END.
+            # The last byte is kept, because it may be the first byte of END.
             rest = rest[:_PARAGRAPH_MOST] + _CUT.rstrip(b"\n") + rest[-1:]
         self._rest = rest
 
@@ -85,13 +85,13 @@ class FailureReader:
         part[key] = text
 
     def __len__(self) -> int:
-        """Recipients that `take` has yet to yield."""
+        """The number of recipients that `take` has not yielded yet."""
         return len(self._order)
 
     def take(self) -> Iterator[tuple[bytes, bytes]]:
-        """Yield (recipient, text) of each whole paragraph, the last one of a recipient that is there twice.
+        """Yield (recipient, text) of each complete paragraph; the last one if a recipient has several.
 
-        What was yielded is not kept: to let go of all at once would take as long as hundreds of thousands are many.
+        Each one is removed when it is yielded, because freeing hundreds of thousands at once would take too long.
         """
         self._order.reverse()
         while self._order:
@@ -100,7 +100,7 @@ class FailureReader:
 
 
 def unpack_failures(data: bytes) -> list[tuple[bytes, bytes]]:
-    """Return what a FailureReader makes of a whole file."""
+    """Return (recipient, text) of each complete paragraph in a whole file, as FailureReader does."""
     reader = FailureReader()
     reader.feed(data)
     return list(reader.take())

@@ -1,10 +1,10 @@
-"""Message ids: the inode number of mess/B/I, its bucket B, and the long id that a person types.
+"""Message ids: the inode number I of mess/B/I, its bucket B, and the long id `I-BIRTH`.
 
-Inode numbers are used again as soon as a message ends, so what a person types carries the birth as
-well: `I-BIRTH`, BIRTH being microseconds since the epoch in base 36.
+The kernel reuses inode numbers as soon as a message is removed. So administrators name a message by its long id, which
+has its birth as well, in microseconds since the epoch in base 36.
 """
 
-from queue_wire.errors import FormatError, quoted
+from queue_wire.format_error import FormatError, quoted
 
 ID_MAX = 2**64 - 1
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -21,17 +21,17 @@ def unpack_id(text: bytes) -> int:
 
 
 def pack_id(message: int) -> bytes:
-    """Return the id as it stands in file names, on pipes and in the log."""
+    """Return the id as used in file names, on pipes and in the log."""
     return b"%d" % message
 
 
 def bucket(message: int, split: int) -> int:
-    """Return the number of the subdirectory that holds the message: I mod split."""
+    """Return the number of the subdirectory for a message: I mod split."""
     return message % split
 
 
 def is_prime(number: int) -> bool:
-    """Return whether `number` is prime (trial division; meant for splits, not for cryptography)."""
+    """Return whether `number` is prime, by trial division, which is fast enough for splits."""
     if number < 4:
         return number > 1
     if number % 2 == 0:
@@ -45,7 +45,7 @@ def is_prime(number: int) -> bool:
 
 
 def nearest_primes(number: int) -> tuple[int, int]:
-    """Return the nearest primes below and above `number`; below is 2 where there is none smaller."""
+    """Return the nearest primes below and above `number`; 2 if there is none below."""
     below = max(number - 1, 2)
     while not is_prime(below):
         below -= 1
@@ -65,7 +65,7 @@ def pack_long_id(message: int, birth: int) -> str:
 
 
 def unpack_long_id(text: str) -> tuple[int, int | None]:
-    """Return (id, birth in microseconds), birth None where only an inode number was typed. Raises FormatError."""
+    """Return (id, birth in microseconds); birth is None for a bare inode number. Raises FormatError."""
     number, dash, birth = text.partition("-")
     message = unpack_id(number.encode("ascii", "replace"))
     if not dash:

@@ -1,34 +1,24 @@
-"""queue-send to queue-remote and queue-local: one netstring a job, its fields separated by NULs.
+"""queue-send to queue-remote and queue-local: one netstring per job, fields separated by NULs.
 
     number \\0 mess/B/I \\0 sender \\0 nexthop \\0 recipient [\\0 recipient ...]
 
 The path is relative to queue/. For queue-local the nexthop is the recipient.
 """
 
-from queue_wire.errors import FormatError, quoted
-from queue_wire.netstring import pack_netstring
+from typing import NamedTuple
+
+from queue_wire.format_error import FormatError, quoted
+from queue_wire.framing import pack_netstring
 
 
-class Job:
-    """One job: its number, the message's path under queue/, sender, nexthop, and one or more recipients."""
+class Job(NamedTuple):
+    """One job. `path` is the message's, relative to queue/. There is at least one recipient."""
 
-    __slots__ = ("nexthop", "number", "path", "recipients", "sender")
-
-    def __init__(self, number: int, path: bytes, sender: bytes, nexthop: bytes, recipients: list[bytes]) -> None:
-        self.number = number
-        self.path = path
-        self.sender = sender
-        self.nexthop = nexthop
-        self.recipients = recipients
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Job) and self._key() == other._key()
-
-    def __repr__(self) -> str:
-        return f"Job{self._key()}"
-
-    def _key(self) -> tuple[int, bytes, bytes, bytes, list[bytes]]:
-        return self.number, self.path, self.sender, self.nexthop, self.recipients
+    number: int
+    path: bytes
+    sender: bytes
+    nexthop: bytes
+    recipients: list[bytes]
 
 
 def pack_job(job: Job) -> bytes:
@@ -41,7 +31,7 @@ def pack_job(job: Job) -> bytes:
 def unpack_job(payload: bytes) -> Job:
     """Return the job in one netstring's payload. Raises FormatError.
 
-    The path must be `mess/B/I` in digits, so that a damaged job can never name another file.
+    The path must be `mess/B/I` in digits, so that a damaged job cannot name another file.
     """
     number, *fields = payload.split(b"\0")
     if len(fields) < 4 or not number.isdigit() or len(number) > 18:

@@ -1,50 +1,41 @@
-"""Whose mailbox an address is: an assignment of users/cdb, a user, or alias/ (qmail-lspawn(8), qmail-getpw(8)).
+"""Which user an address belongs to: by users/cdb, by passwd, or alias/ (qmail-lspawn(8), qmail-getpw(8)).
 
-`joe` is the user joe with an empty extension, `joe-list-x` is the user joe-list-x, else joe-list, else
-joe, with what follows the dash as extension; everything else is alias/'s, all of it as extension. Only
-names under 32 bytes are looked up, in lower case. Pure but for the lookups that it is given.
+`joe` is the user joe with an empty extension. `joe-list-x` is the user joe-list-x, else joe-list, else joe, with the
+part after the dash as extension. Any other address belongs to alias/, with all of it as extension. Names are looked up
+in lower case and only if they have less than 32 bytes. The functions are pure except for the lookups that they are
+given.
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 NAME_MAX = 31
-# Where a mailbox was found.
+# The source of a mailbox.
 ASSIGNED = "users/cdb"
 PASSWD = "passwd"
 ALIAS = "alias"
 
 
-class Account:
-    """Who a delivery runs as, and where: name, uid, gid, home directory (absolute)."""
+class Account(NamedTuple):
+    """The account that a delivery runs as. `home` is its home directory, an absolute path."""
 
-    __slots__ = ("gid", "home", "name", "uid")
-
-    def __init__(self, name: str, uid: int, gid: int, home: str) -> None:
-        self.name = name
-        self.uid = uid
-        self.gid = gid
-        self.home = home
-
-    def __repr__(self) -> str:
-        return f"Account({self.name!r}, {self.uid}, {self.gid}, {self.home!r})"
+    name: str
+    uid: int
+    gid: int
+    home: str
 
 
-class Mailbox:
-    """An account and what chooses the .qmail file in its home: dash (as a rule empty or `-`) and extension.
+class Mailbox(NamedTuple):
+    """An account, and the dash (usually empty or `-`) and extension that select the .qmail file in its home.
 
-    `source` is where it was found, ASSIGNED, PASSWD or ALIAS, and `key` the `=local` or `+loc` of the assignment.
+    `source` is ASSIGNED, PASSWD or ALIAS. `key` is the `=local` or `+loc` of the assignment.
     """
 
-    __slots__ = ("account", "dash", "extension", "key", "source")
-
-    def __init__(
-        self, account: Account, dash: bytes, extension: bytes, source: str = PASSWD, key: bytes = b""
-    ) -> None:
-        self.account = account
-        self.dash = dash
-        self.extension = extension
-        self.source = source
-        self.key = key
+    account: Account
+    dash: bytes
+    extension: bytes
+    source: str = PASSWD
+    key: bytes = b""
 
 
 def _nobody(local: bytes) -> Mailbox | None:
@@ -59,8 +50,8 @@ def find_mailbox(
 ) -> Mailbox:
     """Return the mailbox of a local part.
 
-    `assigned` returns the mailbox that users/cdb gives it, or None; `lookup` the account of a name in lower case, or
-    None where no such user takes mail; `alias` the account of alias/. What they raise passes through.
+    `assigned` returns the mailbox from users/cdb, or None. `lookup` returns the account of a name in lower case, or
+    None if no such user receives mail. `alias` returns the account of alias/. Their exceptions are not caught.
     """
     found = assigned(local)
     if found is not None:
@@ -73,7 +64,7 @@ def find_mailbox(
 
 
 def break_name(local: bytes) -> list[tuple[bytes, bytes, bytes]]:
-    """Return the (user name, dash, extension) that a local part can mean, the longest name first."""
+    """Return the possible (user name, dash, extension) of a local part, the longest name first."""
     found = [(local.lower(), b"", b"")]
     end = local.rfind(b"-")
     while end >= 0:

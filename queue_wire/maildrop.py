@@ -1,17 +1,16 @@
-"""Mail that a user who may not write to the queue leaves in maildrop/, for queue-pickup to take.
+"""Files in maildrop/: mail from users who may not write to the queue, which queue-pickup copies into it.
 
     queue-maildrop 1 <length, 20 digits>\\n     HEADER_LENGTH bytes
     the message                                <length> bytes
     F<sender>\\0 T<recipient>\\0 ... \\0           the envelope, as on queue-enqueue's fd 1, to the end
 
-The length comes first and is filled in last, the envelope comes last because a client sends it last;
-so a file that was cut short or written over is never taken for whole. `tmp.X` is a file under
-construction, `mail.X` a finished one, X being 32 hexadecimal digits that nobody can guess. An envelope has at most
-ENVELOPE_MAX bytes and RECIPIENTS_MAX recipients, since queue-pickup, which serves all users, holds it in memory.
+The header is written last, so a truncated or overwritten file is never taken as complete. The envelope is at the end,
+because clients send it last. `tmp.X` is an incomplete file, `mail.X` a complete one; X is 32 random hexadecimal digits.
+An envelope has at most ENVELOPE_MAX bytes and RECIPIENTS_MAX recipients, because queue-pickup keeps it in memory.
 """
 
 from queue_wire.envelope import EnvelopeReader, check_address
-from queue_wire.errors import FormatError, quoted
+from queue_wire.format_error import FormatError, quoted
 
 TEMPORARY_PREFIX = "tmp."
 FINISHED_PREFIX = "mail."
@@ -28,12 +27,12 @@ def _has_form(name: str, prefix: str) -> bool:
 
 
 def is_temporary(name: str) -> bool:
-    """Return whether a file of this name is under construction."""
+    """Return whether a file with this name is incomplete."""
     return _has_form(name, TEMPORARY_PREFIX)
 
 
 def is_finished(name: str) -> bool:
-    """Return whether a file of this name is to be taken."""
+    """Return whether a file with this name is complete."""
     return _has_form(name, FINISHED_PREFIX)
 
 
@@ -51,7 +50,7 @@ def unpack_header(data: bytes) -> int:
 
 
 def pack_envelope(sender: bytes, recipients: list[bytes]) -> bytes:
-    """Return the envelope with its closing NUL. Raises AddressTooLong, FormatError."""
+    """Return the envelope with its final NUL. Raises AddressTooLong, FormatError."""
     tail = b"".join([b"T%s\0" % check_address(recipient) for recipient in recipients])
     packed = b"F%s\0%s\0" % (check_address(sender), tail)
     if len(packed) > ENVELOPE_MAX or len(recipients) > RECIPIENTS_MAX:
@@ -61,8 +60,8 @@ def pack_envelope(sender: bytes, recipients: list[bytes]) -> bytes:
 
 
 def unpack_envelope(data: bytes) -> tuple[bytes, list[bytes]]:
-    """Return (sender, recipients) from a whole envelope with nothing after it. Raises FormatError."""
-    # The sender and the end have a NUL each. Looked at before there is an object for each recipient.
+    """Return (sender, recipients) of an envelope that ends with `data`. Raises FormatError."""
+    # The sender and the end have a NUL each. Checked before an object is made for each recipient.
     if data.count(b"\0") > RECIPIENTS_MAX + 2:
         raise FormatError(f"maildrop: more than {RECIPIENTS_MAX} recipients")
     reader = EnvelopeReader()

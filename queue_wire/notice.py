@@ -2,15 +2,16 @@
 
     D<channel><id>\\0   the message is classified; channel L local, R remote, B both, X no recipients
     L<line>\\0          a log line for queue-send to print, without a newline
-    W\\0                queue-todo asks for an answer once the lines before this are written to the log
-and back, one byte each: H reread the control files, X exit, W the answer to the oldest W that has none.
+    W\\0                queue-todo asks for an answer when the lines before this are written to the log
+Back, one byte each: H reread the control files, X exit, W the answer to the oldest unanswered W.
 
-W is ours. By it queue-todo knows that the log has a message's lines before the message leaves todo/.
+W is our addition. It ensures that the lines about a message are in the log before the message leaves todo/.
 """
 
 from enum import Enum
+from typing import NamedTuple
 
-from queue_wire.errors import FormatError, quoted
+from queue_wire.format_error import FormatError, quoted
 from queue_wire.ids import unpack_id
 from queue_wire.logline import LINE_MAX
 
@@ -21,29 +22,17 @@ CHANNELS = b"LRBX"
 
 
 class Ask(Enum):
-    """What queue-todo asks of queue-send."""
+    """A request of queue-todo to queue-send."""
 
     WRITTEN = "W"
 
 
-class Classified:
+class Classified(NamedTuple):
     """A message that left todo/: its id, and whether it has local and remote recipients."""
 
-    __slots__ = ("local", "message", "remote")
-
-    def __init__(self, message: int, local: bool, remote: bool) -> None:
-        self.message = message
-        self.local = local
-        self.remote = remote
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Classified) and self._key() == other._key()
-
-    def __repr__(self) -> str:
-        return f"Classified{self._key()}"
-
-    def _key(self) -> tuple[int, bool, bool]:
-        return self.message, self.local, self.remote
+    message: int
+    local: bool
+    remote: bool
 
 
 def pack_classified(notice: Classified) -> bytes:
@@ -53,7 +42,7 @@ def pack_classified(notice: Classified) -> bytes:
 
 
 def pack_log(line: bytes) -> bytes:
-    """Return the L record, with its NUL; `line` holds neither NUL nor newline."""
+    """Return the L record, with its NUL. `line` contains neither NUL nor newline."""
     return b"L%s\0" % line
 
 
@@ -63,7 +52,7 @@ def pack_ask(ask: Ask) -> bytes:
 
 
 def unpack_notice(record: bytes) -> Classified | Ask | bytes:
-    """Return Classified, Ask, or the log line of an L record, from one record without its NUL. Raises FormatError."""
+    """Return the Classified, the Ask or the log line in one record without its NUL. Raises FormatError."""
     if record == WRITTEN:
         return Ask.WRITTEN
     kind = record[:1]

@@ -1,22 +1,22 @@
-"""local/B/I and remote/B/I: one record a recipient, `T<recipient>\\0`; T becomes D when it is done.
+"""local/B/I and remote/B/I: a record `T<recipient>\\0` for each recipient; T becomes D when it is done.
 
-The mark is one byte, written in place, so a recipient is named by the offset of its record.
+The mark is one byte that is written in place, so a recipient is identified by the offset of its record.
 """
 
-from queue_wire.errors import FormatError, quoted
+from queue_wire.format_error import FormatError, quoted
 
 DONE_MARK = b"D"
 
 
 def pack_recipients(recipients: list[bytes]) -> bytes:
-    """Return the file's bytes, nobody done yet."""
+    """Return the bytes of a file in which no recipient is done."""
     return b"".join([b"T%s\0" % recipient for recipient in recipients])
 
 
 def unpack_recipients(data: bytes) -> list[tuple[int, bool, bytes]]:
     """Return (offset of the record, done, address) in file order. Raises FormatError.
 
-    An empty file is no recipients; a record without its NUL, or neither T nor D, is garbage.
+    An empty file has no recipients. A record without its NUL, or of another kind than T and D, is an error.
     """
     if not data:
         return []
@@ -34,15 +34,15 @@ def unpack_recipients(data: bytes) -> list[tuple[int, bool, bytes]]:
 
 
 def unpack_pending(data: bytes) -> list[tuple[int, bytes]]:
-    """Return (offset of the record, address) of the recipients not yet done. Raises FormatError."""
+    """Return (offset of the record, address) of the recipients that are not done. Raises FormatError."""
     return [(offset, address) for offset, done, address in unpack_recipients(data) if not done]
 
 
 def unpack_piece(data: bytes, at: int, end: int) -> tuple[list[tuple[int, bytes]], int]:
-    """Return the recipients not yet done in a piece of a file, and where the next piece begins. Raises FormatError.
+    """Return the recipients not yet done in a piece of a file, and the offset of the next piece. Raises FormatError.
 
-    `at` is where the piece begins, with a record, and `end` is the length of the file. A file is read in pieces where
-    it may be long; a record that is longer than a piece is garbage.
+    `at` is the offset of the piece, where a record begins; `end` is the length of the file. Files that may be long are
+    read in pieces. A record that is longer than a piece is an error.
     """
     if at + len(data) >= end:
         return _shifted(unpack_pending(data), at), at + len(data)

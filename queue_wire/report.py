@@ -1,14 +1,16 @@
-"""queue-remote and queue-local to queue-send: one netstring a report, its fields separated by NULs.
+"""queue-remote and queue-local to queue-send: one netstring per report, fields separated by NULs.
 
     number \\0 scope \\0 verdict [\\0 verdict ...]     verdicts in the order of the job's recipients
-    ready \\0 jobs                                    once, at start: how many jobs are taken at once
+    ready \\0 jobs                                    once, at start: the number of jobs taken at once
 
 Scope is `m` (about the message or its recipients) or `h` (the nexthop could not be reached or
 greeted). A verdict is one letter and text: K success, Z temporary, D permanent.
 """
 
-from queue_wire.errors import FormatError, quoted
-from queue_wire.netstring import pack_netstring
+from typing import NamedTuple
+
+from queue_wire.format_error import FormatError, quoted
+from queue_wire.framing import pack_netstring
 
 SUCCESS = b"K"
 TEMPORARY = b"Z"
@@ -17,39 +19,18 @@ MESSAGE_SCOPE = b"m"
 HOST_SCOPE = b"h"
 
 
-class Report:
-    """The outcome of one job: its number, the scope, and a (letter, text) for each recipient in order."""
+class Report(NamedTuple):
+    """The outcome of one job: its number, the scope, and (letter, text) for each recipient in order."""
 
-    __slots__ = ("number", "scope", "verdicts")
-
-    def __init__(self, number: int, scope: bytes, verdicts: list[tuple[bytes, bytes]]) -> None:
-        self.number = number
-        self.scope = scope
-        self.verdicts = verdicts
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Report) and self._key() == other._key()
-
-    def __repr__(self) -> str:
-        return f"Report{self._key()}"
-
-    def _key(self) -> tuple[int, bytes, list[tuple[bytes, bytes]]]:
-        return self.number, self.scope, self.verdicts
+    number: int
+    scope: bytes
+    verdicts: list[tuple[bytes, bytes]]
 
 
-class Ready:
-    """A delivery daemon's greeting: the number of jobs that it takes at once."""
+class Ready(NamedTuple):
+    """The first message of a delivery daemon: the number of jobs that it takes at once."""
 
-    __slots__ = ("jobs",)
-
-    def __init__(self, jobs: int) -> None:
-        self.jobs = jobs
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Ready) and self.jobs == other.jobs
-
-    def __repr__(self) -> str:
-        return f"Ready({self.jobs})"
+    jobs: int
 
 
 def pack_report(report: Report) -> bytes:
@@ -66,7 +47,7 @@ def pack_ready(jobs: int) -> bytes:
 def unpack_report(payload: bytes) -> Report | Ready:
     """Return the report or greeting in one netstring's payload. Raises FormatError.
 
-    The number of verdicts is the caller's to check; an unknown letter is kept, as "report mangled".
+    The caller checks the number of verdicts. An unknown letter is kept, so that the log says "report mangled".
     """
     number, *fields = payload.split(b"\0")
     if number == b"ready" and len(fields) == 1 and fields[0].isdigit() and len(fields[0]) < 10:

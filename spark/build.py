@@ -48,7 +48,7 @@ class Order:
 
 @dataclass
 class Summary:
-    """What a build did: lines read by kind (see LOGS.md), files and bytes, rows added by table, files dropped."""
+    """What a build did: lines read by kind (see docs/logs.md), files and bytes, rows added by table, files dropped."""
 
     files: int = 0
     bytes: int = 0

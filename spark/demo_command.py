@@ -42,7 +42,7 @@ def command(out: str | None, days: int) -> None:
             progress.watch(session)
             from spark.build import Order, build
             from spark.page.write import write_page
-            from spark.reports import View
+            from spark.reports.report import View
             from spark.summary import describe_build
             from spark.trouble import JAVA_ERRORS, java_reason
 

@@ -1,4 +1,4 @@
-"""The lines that LOGS.md lists, as templates, and the Spark expressions that read them.
+"""The lines that docs/logs.md lists, as templates, and the Spark expressions that read them.
 
 A template's words are separated by single spaces, as those of a line are. A word is literal but for one field, or for
 two numbers with a slash between: `{name}` is a number, `{name$}` text without a space, maybe empty, `{name$$}` text

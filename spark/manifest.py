@@ -1,4 +1,4 @@
-"""The manifest: the one file that says what the lake is. INTERNALS.md documents it; this packs and unpacks it.
+"""The manifest: the one file that says what the lake is. docs/design/lake.md documents it; this packs and unpacks it.
 
 Each build writes a new one, LAKE/_manifest/NNNNNN.json. A data file that the newest whole one does not list is no part
 of the lake, so a build that dies half-way has changed nothing.

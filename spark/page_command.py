@@ -53,7 +53,7 @@ def command(
         try:
             progress.watch(session)
             from spark.page.write import write_page
-            from spark.reports import View
+            from spark.reports.report import View
             from spark.trouble import JAVA_ERRORS, java_reason
 
             try:

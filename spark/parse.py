@@ -1,4 +1,4 @@
-"""From lines to events, by the grammar of LOGS.md. What does not fit it is not guessed at: it goes to quarantine."""
+"""From lines to events, by the grammar of docs/logs.md. What does not fit it goes to quarantine."""
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F

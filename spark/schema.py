@@ -1,4 +1,4 @@
-"""The tables and their columns. LOGS.md says what each means to a reader; here are types, and what may be null.
+"""The tables and their columns. docs/logs.md says what each means to a reader; here are types, and what may be null.
 
 Times stand twice: `x` is a UTC timestamp (microseconds), `x_ns` a long (Unix time in nanoseconds, exact). `host` and
 `queue` name a stream and are never null. A table is stored by `date` (of the row's done or at, UTC) and `host`.

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import NumericType, TimestampType
 
-from spark.reports import Report
+from spark.reports.report import Report
 
 Row: TypeAlias = tuple[Any, ...]
 

@@ -65,7 +65,8 @@ def command(
     settings = dict(map(split_setting, conf))
     # Spark's own modules are only loaded now: --help, and a wrong option, need neither pyspark nor Java.
     try:
-        from spark.reports import REPORTS, View, run
+        from spark.reports import REPORTS
+        from spark.reports.report import View, run
     except ImportError as error:
         raise Permanent(
             f"unable to load pyspark: {error}; install it with pip install 'queue-suite[spark]', then run this again"

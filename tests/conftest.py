@@ -1,15 +1,17 @@
-"""What every test run needs: tests marked `exhaustive` run only with --exhaustive, and none changes our umask."""
+"""What every test run needs: its fixtures, its options, and what it tells at its end.
+
+Tests marked `exhaustive` run only with --exhaustive. No test may change the umask of its process.
+"""
 
 import os
+import signal
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from queue_base.home import Home
-from support import saying
-from support.home import make_home
+from support import fast, homes, run_report, saying
 from support.send.control import wait_for_backlog
 from support.send.scripted_send import ScriptedSend
 from support.side_by_side import SideBySide, allow_time
@@ -34,12 +36,6 @@ def same_umask() -> Iterator[None]:
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Home:
-    """Return a fresh home with three buckets. A test file that needs another kind has a `home` of its own."""
-    return make_home(tmp_path / "home", split=3)
-
-
-@pytest.fixture
 def send(home: Home) -> Iterator[ScriptedSend]:
     """Yield a queue-send on that home whose peers the test plays, with its backlog read: mail is new by its notice."""
     with ScriptedSend(home) as running:
@@ -58,7 +54,11 @@ def spark() -> Iterator["SparkSession"]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.pluginmanager.register(saying)
+    for plugin in (saying, run_report, fast, homes):
+        config.pluginmanager.register(plugin)
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        # A shell ignores it for a command in the background, and the programs under test would inherit that.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if hasattr(config, "workerinput"):  # One of the processes of pytest-xdist.
         config.pluginmanager.register(SideBySide())
         allow_time()
@@ -66,6 +66,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--exhaustive", action="store_true", help="run the tests that take minutes, too")
+    parser.addoption("--fast", action="store_true", help="run only the test files that start no process")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -74,7 +75,4 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.timeout(EXHAUSTIVE_SECONDS))
     if config.getoption("--exhaustive"):
         return
-    left_out = [item for item in items if item.get_closest_marker("exhaustive")]
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in left_out]
+    run_report.leave_out(config, items, [item for item in items if item.get_closest_marker("exhaustive")])

@@ -1,4 +1,4 @@
-"""How fast batches are, what they sync, and what memory a large one takes."""
+"""Measures the rate of batches, their syncs, and the memory of a large one."""
 
 import contextlib
 import os
@@ -14,10 +14,8 @@ from pathlib import Path
 
 from queue_base.home import Home
 from queue_base.layout import open_layout
-from queue_inject.batch.bsmtp import pack_bsmtp
-from queue_inject.batch.mbox import quote_mbox
-from queue_inject.batch.netstrings import pack_pair
 from support.home import make_home
+from support.inject.packing import pack_bsmtp, pack_pair, quote_mbox
 
 ROOT = Path(__file__).resolve().parents[2]
 FORMATS = ("mbox", "mboxo", "bsmtp", "netstring")
@@ -53,7 +51,7 @@ def letter(number: int) -> bytes:
 
 
 def packed(form: str, number: int) -> bytes:
-    """Return it as a batch of a format has it."""
+    """Return the message as a batch of a format has it."""
     if form.startswith("mbox"):
         return quote_mbox(letter(number), rd=form == "mbox")
     return (pack_bsmtp if form == "bsmtp" else pack_pair)(SENDER, [b"bob%d@example.net" % number], letter(number))
@@ -81,7 +79,7 @@ def command(home: Home, form: str, reference: bool = False) -> list[str]:
 
 @contextlib.contextmanager
 def dirty_data(top: Path, megabytes: int) -> Iterator[None]:
-    """Have another process write so much to the disk, over and over, which it never syncs."""
+    """Let another process write this many megabytes to the disk again and again, without a sync."""
     path = top / "dirty"
     process = subprocess.Popen([sys.executable, "-c", _DIRTY, str(path), str(megabytes)])
     try:

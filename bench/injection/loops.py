@@ -1,4 +1,4 @@
-"""One loop of queue-inject beside many at once: what sharing syncs brings."""
+"""Measures one loop of queue-inject and many at once, to show the effect of shared syncs."""
 
 import os
 import subprocess
@@ -9,8 +9,8 @@ from pathlib import Path
 from injection.batches import ROOT, letter, new_home
 
 _LOOP = 'n=0; while [ $n -lt "$1" ]; do n=$((n+1)); "$2" "$3" --home "$4" <"$5" || exit 1; done'
-# A disk whose flush takes some milliseconds, one at a time. Who comes while one runs is served by the next, with all
-# who wait: what a file system's journal does. Without sharing each has a flush of its own.
+# A disk whose flush takes some milliseconds, one at a time. As in the journal of a file system, the next flush serves
+# all processes that began to wait while one was running. Without sharing each process has a flush of its own.
 _SLOW = """
 import fcntl, mmap, os, sys, time
 seconds, shares, state = float(sys.argv[1]) / 1000, sys.argv[2] == "share", sys.argv[3]
@@ -31,7 +31,7 @@ os._exit(main(["queue-inject", *sys.argv[4:]]))
 
 
 def flushes(place: Path) -> int:
-    """Return how many flushes the disk under a path has done, by /sys; 0 where it does not say."""
+    """Return how many flushes the disk under a path has done, by /sys; 0 if it is unknown."""
     device = os.stat(place).st_dev
     try:
         fields = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/stat").read_text().split()

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from queue_base.home import Home
 from queue_wire.cleaning import REMOVED
+from queue_wire.framing import NetstringReader
 from queue_wire.job import Job, unpack_job
-from queue_wire.netstring import NetstringReader
 from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE, Report, pack_report
 from support.queued import classified_message
 from support.send.piped import is_readable

@@ -1,1 +1,1 @@
-"""The subcommands of queuectl, one a module."""
+"""The subcommands of queuectl, one module each; change.py has the six that change messages."""

@@ -1,12 +1,11 @@
-"""queuectl adopt: takes a qmail home over in place, or gives it back."""
+"""queuectl adopt: takes a qmail home over in place, or gives a home back to qmail."""
 
 import os
 
 import click
 
-from queue_admin.accounts import ensure_accounts, find_qmail_accounts, myself
-from queue_admin.adoption import adopt
-from queue_admin.undoing import undo
+from queue_admin.home.adoption import adopt, undo
+from queue_admin.system_accounts import ensure_accounts, find_qmail_accounts, myself
 from queue_base.accounts import queue_owner
 from queue_base.errors import Permanent, Usage
 from queue_base.home import find_home
@@ -15,7 +14,7 @@ from queue_base.home import find_home
 @click.command("adopt")
 @click.argument("home", required=False)
 @click.option("--undo", "back", is_flag=True, help="Give the home back to qmail, with what is in the queue now.")
-@click.option("--as-me", is_flag=True, help="Also as root: own the queue yourself, make no accounts.")
+@click.option("--as-me", is_flag=True, help="As root: keep the queue as your own, make no accounts.")
 @click.option("--todo", type=click.Choice(["flat", "hashed"]), help="With --undo: what a hashed todo/ becomes.")
 @click.option("--force", is_flag=True, help="With --undo: drop the marks of held and corrupt messages.")
 @click.pass_context
@@ -24,8 +23,8 @@ def command(context: click.Context, home: str | None, back: bool, as_me: bool, t
 
     HOME is by default that of --home, else QUEUE_HOME, else /var/queue.
 
-    Stop qmail-send (with --undo: queue-send) first. Owners and modes change and what is missing is made; no
-    message is touched. If it is cut off, run it again, in either direction.
+    Stop qmail-send (with --undo: queue-send) first. Owners and modes are changed and missing directories are made;
+    no message is changed. After an interruption, run it again, in either direction.
 
     \b
     Examples:

@@ -1,25 +1,25 @@
-"""queuectl destinations: where mail goes and what is in its way, as queue-send knows it. Reads only."""
+"""queuectl destinations: the destinations in queue-send's memory, with what limits or delays their mail. Reads only."""
 
 import json
 from collections.abc import Iterator
 
 import click
 
-from queue_admin.accounts import be_owner
-from queue_admin.asking import Knowing, NoAnswer
-from queue_admin.detail import CHANNELS
-from queue_admin.text import visible, word
+from queue_admin.messages.admin_client import NoAnswer, SchedulerQueries
+from queue_admin.messages.detail import CHANNELS
+from queue_admin.printable import visible, word
+from queue_admin.system_accounts import be_owner
 from queue_base.errors import Temporary
 from queue_base.home import find_home
 from queue_base.layout import open_layout
 from queue_wire.admin.facts import ALIVE, DEAD, RELAY, ChannelFact, DestinationFact
-from queue_wire.moment import moment
+from queue_wire.logline import moment
 
 HEAD = (
     "channel", "nexthop", "state", "queued", "aside", "flying", "window", "failures", "deferred", "rate", "next",
     "limits",
 )  # fmt: skip
-LEFT = 3  # Columns of words; what follows is numbers.
+LEFT = 3  # Columns of words, aligned to the left; the others are numbers.
 
 
 @click.command("destinations")
@@ -27,15 +27,16 @@ LEFT = 3  # Columns of words; what follows is numbers.
 @click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Default text.")
 @click.pass_context
 def command(context: click.Context, names: tuple[str, ...], form: str) -> None:
-    """Show where mail goes now, and what is in its way, as queue-send knows it.
+    """Show the destinations that queue-send has mail for now, and what limits or delays it.
 
-    One line a nexthop, those with the most mail waiting first: a domain, or the relay that smtproutes has for it;
-    for local mail the recipient. `queued` are its messages in memory, `aside` those that wait on the disk until it has
-    room, `flying` jobs in flight, of `window` at the most; `failures` windows of them without a host; `deferred`
-    recipients deferred without an attempt since it is dead. `next` is the next probe, or the next message that its
-    rate allows. `limits` is the line of control/destinationlimits or destinationrate that holds for it. Where a domain
-    that a relay takes mail for has such a line, the line with state `relay` is for all that goes by that relay, and
-    its `flying`, `window` and `rate` hold over them. Mail that waits for its next attempt is not counted here.
+    One line per nexthop, the one with the most waiting mail first. A nexthop is a domain, or the relay that smtproutes
+    has for it; for local mail it is the recipient. `queued` are its messages in memory, `aside` those put aside on
+    disk until it has room. `flying` are jobs in flight, at most `window`. `failures` are windows in which the host
+    could not be reached. `deferred` are recipients deferred without an attempt since the nexthop is dead. `next` is the
+    time of the next probe, or of the next message that the rate allows. `limits` is the line of
+    control/destinationlimits or destinationrate that applies. If a domain behind a relay has such a line, the line with
+    state `relay` has the totals of the relay, and its `flying`, `window` and `rate` apply to all domains behind it.
+    Messages that wait for their next attempt are not counted.
 
     \b
     Examples:
@@ -46,10 +47,10 @@ def command(context: click.Context, names: tuple[str, ...], form: str) -> None:
     be_owner(home)
     open_layout(home.queue)
     try:
-        with Knowing(home) as knowing:
-            totals, read = knowing.totals()
+        with SchedulerQueries(home) as queries:
+            totals, read = queries.totals()
             found = [
-                (channel, each) for channel in CHANNELS for each in knowing.destinations(channel, names)
+                (channel, each) for channel in CHANNELS for each in queries.destinations(channel, names)
             ]
     except NoAnswer as error:
         raise Temporary(f"unable to show destinations: {str(error).removeprefix('not known: ')}") from error
@@ -59,7 +60,7 @@ def command(context: click.Context, names: tuple[str, ...], form: str) -> None:
 
 
 def _objects(found: list[tuple[str, DestinationFact]]) -> Iterator[str]:
-    """Yield a JSON object a destination; times in seconds since the epoch, null for none."""
+    """Yield a JSON object for each destination; times are in seconds since the epoch, null for none."""
     for channel, each in found:
         facts: dict[str, object] = {"channel": channel, **each._asdict()}
         facts |= {"state": each.state.decode("ascii"), "nexthop": visible(each.nexthop)}

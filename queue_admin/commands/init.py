@@ -1,4 +1,4 @@
-"""queuectl init: makes a home, or what it lacks, and a service directory."""
+"""queuectl init: makes a home, or what is missing in one, and a service directory."""
 
 import os
 import shutil
@@ -6,10 +6,10 @@ import socket
 
 import click
 
-from queue_admin.accounts import account_uid, choose_owner, ensure_alias_account, myself
-from queue_admin.create import check_wishes, create_home
-from queue_admin.hostname import check_domain, check_host_name
-from queue_admin.service import write_service
+from queue_admin.home.create import check_options, create_home
+from queue_admin.home.hostname import check_domain, check_host_name
+from queue_admin.home.service import write_service
+from queue_admin.system_accounts import account_uid, choose_owner, ensure_alias_account, myself
 from queue_base.accounts import QUEUE_ACCOUNT, Owner
 from queue_base.errors import Permanent
 from queue_base.home import Home, find_home
@@ -18,10 +18,10 @@ from queue_base.processes import program_path
 
 @click.command("init")
 @click.argument("home", required=False)
-@click.option("--me", help="This host's full name, for control/me; the default is what the system says.")
-@click.option("--local", multiple=True, metavar="DOMAIN", help="A domain delivered here besides this host's name.")
+@click.option("--me", help="This host's full name, for control/me; default the system's.")
+@click.option("--local", multiple=True, metavar="DOMAIN", help="A domain to deliver here, besides this host's name.")
 @click.option("--split", type=click.IntRange(1, 100_000), help="Directories per kind of file, a prime; default 23.")
-@click.option("--as-me", is_flag=True, help="Also as root: own everything yourself, make no accounts.")
+@click.option("--as-me", is_flag=True, help="As root: own everything yourself, make no accounts.")
 @click.option("--service", metavar="DIR", help="Also write a service directory for daemontools or runit.")
 @click.option("--force", is_flag=True, help="Replace scripts in the service directory that differ.")
 @click.pass_context
@@ -35,12 +35,12 @@ def command(
     service: str | None,
     force: bool,
 ) -> None:
-    """Make a home, or what it lacks.
+    """Make a home, or what is missing in one.
 
     HOME is by default that of --home, else QUEUE_HOME, else /var/queue.
 
-    Run by root, it also makes the accounts `queue`, `queuer` and `queuea` where they are missing. Run again, it
-    makes what is missing and changes nothing else.
+    Run by root, it also makes the accounts `queue`, `queuer` and `queuea` if they are missing. Run again, it makes
+    what is missing and changes nothing else.
 
     \b
     Examples:
@@ -51,8 +51,8 @@ def command(
     where = find_home(home or context.obj)
     name = check_host_name(me) if me else _default_name(where)
     domains = tuple(check_domain(domain) for domain in local)
-    # Before any account is made for a home that cannot be.
-    check_wishes(where, name, domains, split)
+    # Before accounts are made: the options may conflict with what exists.
+    check_options(where, name, domains, split)
     owner, accounts = choose_owner(where, as_me)
     alias, account = ensure_alias_account(where, owner)
     report(accounts + account, "made")
@@ -69,14 +69,14 @@ def report(items: list[str], verb: str) -> None:
 
 
 def _default_name(home: Home) -> str | None:
-    """Return the name for control/me, None where there is one. Raises Usage where the system has none that will do."""
+    """Return the system's name for control/me, or None if that exists. Raises Usage if the name is not usable."""
     if os.path.lexists(f"{home.control}/me"):
         return None
     return check_host_name(socket.getfqdn())
 
 
 def _start_program() -> str:
-    """Return the path of queue-start: beside queuectl, or on PATH. Raises Permanent."""
+    """Return the path of queue-start, next to queuectl or on PATH. Raises Permanent."""
     beside = program_path("queue-start")
     found = beside if os.access(beside, os.X_OK) else shutil.which("queue-start")
     if found is None:
@@ -85,7 +85,7 @@ def _start_program() -> str:
 
 
 def _log_account(home: Home, owner: Owner) -> tuple[str | None, Owner]:
-    """Return the account that the logger runs as, None for whoever starts it, and its ids. Raises Permanent."""
+    """Return the account for the logger (None: the one that starts it) and its ids. Raises Permanent."""
     me = myself()
     if owner.uid == me.uid:
         return None, me

@@ -1,8 +1,8 @@
-"""queuectl route ADDRESS: where mail for it would go, and why. Reads only, and asks DNS.
+"""queuectl route ADDRESS: where mail for an address would go, and why. Reads only; queries DNS.
 
-What is local is decided by the code that queue-todo uses, whose that is by queue-local's, where remote mail goes by
-queue-remote itself, which is run for it; so what is told is what would happen. Exit 0 where there is a way for every
-address, else 100 where one has none, 111 where that cannot be said of one now.
+The same code decides as for real mail: queue-todo's rules for local and remote, queue-local's for the mailbox, and
+`queue-remote --route`, which is run for remote addresses. Exit 0 if every address has a route, else 100 if one has
+none, 111 if that cannot be determined now.
 """
 
 import os
@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 import click
 
-from queue_admin.mailbox_story import tell_mailbox
-from queue_admin.text import visible
+from queue_admin.mailbox_description import describe_mailbox
+from queue_admin.printable import visible
 from queue_base.control import read_parsed, read_rules
 from queue_base.errors import PERMANENT, TEMPORARY, Temporary, reason
 from queue_base.home import Home, find_home
@@ -23,10 +23,10 @@ from queue_wire.address import split_address
 from queue_wire.control.destinationlimits import (
     LIMITS,
     RATES,
-    Line,
-    Lines,
-    Way,
-    choose_way,
+    LimitLine,
+    LimitLines,
+    Nexthop,
+    choose_nexthop,
     find_limits,
     join_lines,
     unpack_limits,
@@ -34,9 +34,9 @@ from queue_wire.control.destinationlimits import (
 )
 from queue_wire.control.rewrite import LOCAL, Rules, rewrite
 from queue_wire.control.smtproutes import unpack_routes
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 
-# Seconds for queue-remote: DNS may need 20 for each of many questions.
+# Seconds for queue-remote: DNS may take 20 for each of many queries.
 PATIENCE = 300.0
 
 
@@ -44,14 +44,13 @@ PATIENCE = 300.0
 @click.argument("addresses", metavar="ADDRESS...", nargs=-1, required=True)
 @click.pass_context
 def command(context: click.Context, addresses: tuple[str, ...]) -> None:
-    """Say where mail for an address would go, and why.
+    """Show where mail for an address would go, and why.
 
-    It goes by the control files as they are now, and asks DNS, but connects to no mail server. Equals change places
-    from one time to the next, as they do from one delivery to the next. ADDRESS is an envelope recipient: what
-    queue-inject makes of headers comes before that.
+    It reads the control files and queries DNS, but connects to no mail server. Hosts of equal preference are listed in
+    random order, as for deliveries. ADDRESS is an envelope recipient, after queue-inject has completed it.
 
-    Exit 0: there is a way for each. 100: one has none, its mail would bounce. 111: one cannot be told now, its mail
-    would be deferred.
+    Exit 0: every address has a route. 100: one has none, its mail would bounce. 111: one cannot be determined now, its
+    mail would be deferred.
 
     \b
     Examples:
@@ -64,14 +63,14 @@ def command(context: click.Context, addresses: tuple[str, ...]) -> None:
     for address in addresses:
         print(visible(os.fsencode(address)))
         channel, target, code = _route(home, rules, os.fsencode(address))
-        for line in _tell_limits(home, channel, target):
+        for line in _describe_limits(home, channel, target):
             print(f"  {line}")
         codes.append(code)
     context.exit(max(codes))
 
 
 def _route(home: Home, rules: Rules, address: bytes) -> tuple[bool, bytes, int]:
-    """Print the way of one address; return its channel, what it is delivered as, and 0, 100 or 111."""
+    """Print the route of one address; return its channel, the rewritten address, and 0, 100 or 111."""
     steps: list[bytes] = []
     channel, target = rewrite(address, rules, steps)
     domain = split_address(target)[1]
@@ -81,7 +80,7 @@ def _route(home: Home, rules: Rules, address: bytes) -> tuple[bool, bytes, int]:
         print(f"  {visible(step)}")
     if channel is LOCAL:
         print(f"  local: queue-local delivers it as {visible(target)}")
-        lines, code = tell_mailbox(home, target)
+        lines, code = describe_mailbox(home, target)
         for line in lines:
             print(f"  {line}")
         return channel, target, code
@@ -95,8 +94,8 @@ def _route(home: Home, rules: Rules, address: bytes) -> tuple[bool, bytes, int]:
     return channel, target, _ask_remote(home, domain.lower())
 
 
-def _tell_limits(home: Home, channel: bool, target: bytes) -> Iterator[str]:
-    """Yield which lines limit mail for an address; nothing where there are no such lines."""
+def _describe_limits(home: Home, channel: bool, target: bytes) -> Iterator[str]:
+    """Yield the lines that limit mail for an address; nothing if the files have no lines."""
     try:
         limits = read_parsed(home, LIMITS, unpack_limits) or []
         rates = read_parsed(home, RATES, unpack_rates) or []
@@ -107,28 +106,28 @@ def _tell_limits(home: Home, channel: bool, target: bytes) -> Iterator[str]:
             found = _limits_of_local(lines, target)
         else:
             routes = read_parsed(home, "smtproutes", unpack_routes) or {}
-            found = _limits_of_remote(lines, choose_way(routes, lines, split_address(target)[1].lower()))
+            found = _limits_of_remote(lines, choose_nexthop(routes, lines, split_address(target)[1].lower()))
     except Temporary as error:
         yield f"limits: not known: {error}"
         return
     yield from found or ["limits: no line of destinationlimits or destinationrate is for it"]
 
 
-def _limits_of_local(lines: Lines, target: bytes) -> list[str]:
+def _limits_of_local(lines: LimitLines, target: bytes) -> list[str]:
     line = lines.recipients.get(target.lower())
-    return [] if line is None else [_tell(line)]
+    return [] if line is None else [_describe_line(line)]
 
 
-def _limits_of_remote(lines: Lines, way: Way) -> list[str]:
-    line = find_limits(lines, way)
-    found = [] if line is None else [_tell(line)]
-    over = None if way.relay is None else lines.relays.get(way.relay)
+def _limits_of_remote(lines: LimitLines, nexthop: Nexthop) -> list[str]:
+    line = find_limits(lines, nexthop)
+    found = [] if line is None else [_describe_line(line)]
+    over = None if nexthop.relay is None else lines.relays.get(nexthop.relay)
     if over is not None and over is not line:
-        found.append(f"{_tell(over)}, over all that goes by this relay")
+        found.append(f"{_describe_line(over)}, over all that goes by this relay")
     return found
 
 
-def _tell(line: Line) -> str:
+def _describe_line(line: LimitLine) -> str:
     return f"limits: {line.places}: {visible(line.name)} {line.text}"
 
 
@@ -146,6 +145,6 @@ def _ask_remote(home: Home, nexthop: bytes) -> int:
     if done.returncode not in (0, PERMANENT, TEMPORARY):
         raise Temporary(f"unable to ask queue-remote: it ended with {done.returncode}")
     if done.returncode and not done.stdout:
-        # It has said why on stderr: nothing that it could say of an address.
+        # queue-remote has printed the reason on stderr; it is not about the address.
         raise Temporary("unable to ask queue-remote; see above")
     return done.returncode

@@ -1,4 +1,4 @@
-"""queuectl show ID: everything on disk about one message, and what queue-send knows of it. Reads only."""
+"""queuectl show ID: one message as it is on disk, and what queue-send does with it. Reads only."""
 
 import os
 import shutil
@@ -8,18 +8,18 @@ from collections.abc import Iterator
 
 import click
 
-from queue_admin.accounts import be_owner
-from queue_admin.asking import Knowing, NoAnswer
-from queue_admin.detail import CHANNELS, Detail, failures, mark_reason
-from queue_admin.survey import Sight, look, open_regular, read_head
-from queue_admin.text import span, visible, word
+from queue_admin.messages.admin_client import NoAnswer, SchedulerQueries
+from queue_admin.messages.detail import CHANNELS, Detail, failures, mark_reason
+from queue_admin.messages.survey import Snapshot, look, open_regular, read_head
+from queue_admin.printable import span, visible, word
+from queue_admin.system_accounts import be_owner
 from queue_base.errors import Permanent, Temporary, Usage, reason
 from queue_base.home import Home, find_home
 from queue_base.layout import Layout, open_layout
 from queue_wire.admin.cause import describe as describe_cause
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from queue_wire.ids import unpack_long_id
-from queue_wire.moment import moment
+from queue_wire.logline import moment
 
 HEADER_MAX = 65536
 NEWLINE = b"\n"
@@ -28,15 +28,15 @@ KINDS = ("mess", "intd", "todo", "info", "local", "remote", "bounce")
 
 @click.command("show")
 @click.argument("name", metavar="ID")
-@click.option("--raw", is_flag=True, help="Print the message itself, byte for byte, and nothing else.")
+@click.option("--raw", is_flag=True, help="Print only the message, byte for byte.")
 @click.pass_context
 def command(context: click.Context, name: str, raw: bool) -> None:
     """Show everything about one message.
 
-    That is its state, files, envelope, what queue-send does with it now or why it waits, each recipient, failures so
-    far, and its header.
-    ID is a long id as `queuectl list` prints it, or a bare inode number. A long id never shows a later
-    message that has the same number.
+    That is its state, files and envelope, what queue-send does with it now or why it waits, each recipient, the
+    failures so far, and its header.
+    ID is a long id as `queuectl list` prints it, or a bare inode number. A long id never names a later message with
+    the same inode number.
 
     \b
     Examples:
@@ -46,62 +46,62 @@ def command(context: click.Context, name: str, raw: bool) -> None:
     home = find_home(context.obj)
     be_owner(home)
     layout = open_layout(home.queue)
-    sight = find_message(layout, name)
+    snapshot = find_message(layout, name)
     if raw:
-        _copy(layout.mess(sight.message))
+        _copy(layout.mess(snapshot.message))
         return
-    for line in describe(home, layout, sight):
+    for line in describe(home, layout, snapshot):
         print(line)
 
 
-def find_message(layout: Layout, name: str) -> Sight:
-    """Return the message that a person named. Raises Usage for no id, Permanent where there is none such."""
+def find_message(layout: Layout, name: str) -> Snapshot:
+    """Return the message with an id. Raises Usage if the id is invalid, Permanent if there is no such message."""
     try:
         message, birth = unpack_long_id(name)
     except FormatError as error:
         raise Usage(f"unable to find message: {error}") from error
-    sight = look(layout, message)
-    if sight is None:
+    snapshot = look(layout, message)
+    if snapshot is None:
         raise Permanent(f"unable to find message {name}: no such message")
-    if birth is not None and sight.birth != birth:
-        raise Permanent(f"unable to find message {name}: no such message (inode reused by {sight.long_id})")
-    return sight
+    if birth is not None and snapshot.birth != birth:
+        raise Permanent(f"unable to find message {name}: no such message (inode reused by {snapshot.long_id})")
+    return snapshot
 
 
-def describe(home: Home, layout: Layout, sight: Sight) -> Iterator[str]:
+def describe(home: Home, layout: Layout, snapshot: Snapshot) -> Iterator[str]:
     """Yield the lines of the description."""
-    detail = Detail(layout, sight)
+    detail = Detail(layout, snapshot)
     now = time.time()
-    yield f"message: {sight.long_id}"
-    yield f"state: {sight.state}"
-    if sight.birth is not None:
-        yield f"birth: {moment(sight.birth / 1e6)}, {span(now - sight.birth / 1e6)} ago"
-    if sight.size is not None:
-        yield f"bytes: {sight.size}"
-    yield f"files: {' '.join(_files(layout, sight))}"
+    yield f"message: {snapshot.long_id}"
+    yield f"state: {snapshot.state}"
+    if snapshot.birth is not None:
+        yield f"birth: {moment(snapshot.birth / 1e6)}, {span(now - snapshot.birth / 1e6)} ago"
+    if snapshot.size is not None:
+        yield f"bytes: {snapshot.size}"
+    yield f"files: {' '.join(_files(layout, snapshot))}"
     if detail.uid is not None:
         yield f"injected by uid: {detail.uid}"
     if detail.sender is not None:
         yield f"sender: <{word(detail.sender)}>"
     for name, kind in (("hold", "held"), ("corrupt", "corrupt")):
-        if getattr(sight, kind):
-            yield f"{kind}: {visible(mark_reason(layout, name, sight.message))}"
+        if getattr(snapshot, kind):
+            yield f"{kind}: {visible(mark_reason(layout, name, snapshot.message))}"
     for trouble in detail.trouble:
         yield f"unreadable: {trouble}"
-    yield from _now(home, sight, detail)
+    yield from _now(home, snapshot, detail)
     yield from _recipients(detail, now)
-    for address, text in failures(layout, sight.message):
+    for address, text in failures(layout, snapshot.message):
         yield f"failed: <{word(address)}>: {visible(text.replace(NEWLINE, b' / '))}"
-    yield from _header(layout, sight)
+    yield from _header(layout, snapshot)
 
 
-def _now(home: Home, sight: Sight, detail: Detail) -> Iterator[str]:
-    """Yield what is being done with it, or why it waits: what queue-send says."""
-    if not (sight.presence.todo or sight.presence.info):
-        return  # It is being injected, and nobody but its injector knows of it.
+def _now(home: Home, snapshot: Snapshot, detail: Detail) -> Iterator[str]:
+    """Yield queue-send's answer: what it does with the message, or why the message waits."""
+    if not (snapshot.presence.todo or snapshot.presence.info):
+        return  # It is still being injected; queue-send does not know it yet.
     try:
-        with Knowing(home) as knowing:
-            for cause in knowing.why(sight.long_id, detail):
+        with SchedulerQueries(home) as queries:
+            for cause in queries.why(snapshot.long_id, detail):
                 channel = f"{cause.channel.decode('ascii')}: " if cause.channel else ""
                 yield f"now: {channel}{describe_cause(cause)}"
     except NoAnswer as error:
@@ -122,15 +122,16 @@ def _recipients(detail: Detail, now: float) -> Iterator[str]:
         yield from (f"  {'done' if done else 'pending'} <{word(address)}>" for done, address in channel.recipients)
 
 
-def _files(layout: Layout, sight: Sight) -> list[str]:
+def _files(layout: Layout, snapshot: Snapshot) -> list[str]:
     own = {"todo": layout.todo, "intd": layout.intd, "bounce": layout.bounce}
-    paths = {kind: own[kind](sight.message) if kind in own else layout.hashed(kind, sight.message) for kind in KINDS}
-    return [os.path.relpath(path, layout.queue) for kind, path in paths.items() if getattr(sight.presence, kind)]
+    message, presence = snapshot.message, snapshot.presence
+    paths = {kind: own[kind](message) if kind in own else layout.hashed(kind, message) for kind in KINDS}
+    return [os.path.relpath(path, layout.queue) for kind, path in paths.items() if getattr(presence, kind)]
 
 
-def _header(layout: Layout, sight: Sight) -> Iterator[str]:
+def _header(layout: Layout, snapshot: Snapshot) -> Iterator[str]:
     try:
-        data = read_head(layout.mess(sight.message), HEADER_MAX)
+        data = read_head(layout.mess(snapshot.message), HEADER_MAX)
     except OSError:
         return
     yield "header:"

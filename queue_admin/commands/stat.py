@@ -1,4 +1,4 @@
-"""queuectl stat: how many messages, in which states; the first two lines are qmail-qstat's. Reads only."""
+"""queuectl stat: the number of messages in each state, the disk, and the daemons. Reads only."""
 
 import os
 import time
@@ -6,20 +6,22 @@ from collections import Counter
 
 import click
 
-from queue_admin.accounts import be_owner
-from queue_admin.modes import ASIDE
-from queue_admin.survey import Stray, survey
-from queue_admin.text import span
+from queue_admin.home.modes import MAILDROP_REJECTS
+from queue_admin.messages.admin_client import QUERY_WAIT, connect
+from queue_admin.messages.survey import Stray, survey
+from queue_admin.printable import span
+from queue_admin.system_accounts import be_owner
+from queue_base.errors import Failure
 from queue_base.home import Home, find_home
 from queue_base.layout import Layout, open_layout
 from queue_wire.maildrop import is_finished
 
 
 class Totals:
-    """Sums over a queue."""
+    """Totals over the messages of a queue."""
 
     def __init__(self, layout: Layout) -> None:
-        """Count what is there now."""
+        """Count the messages."""
         self.states: Counter[str] = Counter()
         self.marks: Counter[str] = Counter()
         self.strays = self.size = 0
@@ -40,20 +42,27 @@ class Totals:
 @click.command("stat")
 @click.pass_context
 def command(context: click.Context) -> None:
-    """Count the messages in the queue.
+    """Count the messages in the queue, and show its disk and its daemons.
 
     It needs no lock and changes nothing.
 
-    The first two lines are those of qmail-qstat. `maildrop` is left out where it may not be read.
+    The first two lines are those of qmail-qstat. `maildrop` is left out if it cannot be read. The line of a daemon has
+    its pid, its age and its resident memory.
 
     \b
     Example:
       queuectl --home /var/queue stat
     """
+    # Imported here, because psutil takes long to load, and before be_owner, because perhaps only root can read it.
+    from queue_admin.system_facts import disk_space, find_processes
+
     home = find_home(context.obj)
     be_owner(home)
     layout = open_layout(home.queue)
     totals = Totals(layout)
+    space = disk_space(home.queue)
+    pid, state = _find_queue_send(home)
+    processes = find_processes(pid) if pid else []
     lines = [
         f"messages in queue: {totals.messages}",
         f"messages in queue but not yet preprocessed: {totals.states['queued']}",
@@ -68,16 +77,22 @@ def command(context: click.Context) -> None:
         f"split: {layout.split}",
         f"todo: {'flat' if layout.flat_todo else 'hashed'}",
         f"intd: {'flat' if layout.flat_intd else 'hashed'}",
+        f"disk: {space.free} bytes free of {space.total}",
+        *(
+            f"{each.program}: pid {each.pid}, up {span(each.age)}, {each.memory // 1_000_000} MB" for each in processes
+        ),
     ]
+    if not processes:
+        lines.append(f"queue-send: {state}")
     print("\n".join(lines))
 
 
 def _maildrop(home: Home) -> list[str]:
-    """Return how many files wait in maildrop/, and how many were set aside: there may be a million."""
+    """Return a line with the number of files in maildrop/, and one with the number of those that were set aside."""
     lines = []
     for title, place, counts in (
         ("maildrop", "maildrop", is_finished),
-        ("set aside from maildrop", ASIDE, lambda name: True),
+        ("set aside from maildrop", MAILDROP_REJECTS, lambda name: True),
     ):
         try:
             with os.scandir(f"{home.queue}/{place}") as entries:
@@ -87,3 +102,16 @@ def _maildrop(home: Home) -> list[str]:
         except OSError:
             continue
     return lines
+
+
+def _find_queue_send(home: Home) -> tuple[int, str]:
+    """Return the pid of queue-send, 0 if there is none or it cannot be seen; and its state in words."""
+    try:
+        client = connect(home, QUERY_WAIT)
+    except Failure as error:
+        return 0, f"not known: {error}"
+    if client is None:
+        return 0, "not running"
+    pid = client.peer_pid()
+    client.close()
+    return pid, "running"

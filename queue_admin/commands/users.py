@@ -1,12 +1,12 @@
-"""queuectl users: makes users/cdb, and tells whose an address is."""
+"""queuectl users: makes users/cdb, and shows which user an address belongs to."""
 
 import os
 
 import click
 
-from queue_admin.mailbox_story import tell_mailbox
-from queue_admin.text import visible
-from queue_admin.users_build import build_users
+from queue_admin.mailbox_description import describe_mailbox
+from queue_admin.printable import visible
+from queue_admin.users_cdb import build_users
 from queue_base.control import read_rules
 from queue_base.errors import PERMANENT, complain
 from queue_base.home import Home, find_home
@@ -15,7 +15,7 @@ from queue_wire.control.rewrite import LOCAL, Rules, rewrite
 
 @click.group("users")
 def command() -> None:
-    """Say who has which local addresses.
+    """Manage which user has which local addresses.
 
     \b
     Examples:
@@ -29,11 +29,11 @@ def command() -> None:
 def build(context: click.Context) -> None:
     """Make users/cdb from users/assign.
 
-    Deliveries that start from now on go by it. Where a line of users/assign is wrong, it is named, and the users/cdb
-    that is there stays.
+    Deliveries that start from now on use it. If a line of users/assign is wrong, the error names it, and the existing
+    users/cdb stays.
     """
     built = build_users(find_home(context.obj))
-    print(f"made {built.path}: {built.count} assignments")
+    print(f"made {built.path}: {built.assignments} assignments")
     for key in built.to_root:
         complain("queuectl", f"warning: {visible(key)} has uid 0; nothing is delivered as root, its mail is deferred")
 
@@ -42,9 +42,9 @@ def build(context: click.Context) -> None:
 @click.argument("addresses", metavar="ADDRESS...", nargs=-1, required=True)
 @click.pass_context
 def find(context: click.Context, addresses: tuple[str, ...]) -> None:
-    """Tell whose an address is, and why, and which .qmail file decides what becomes of its mail.
+    """Show which user an address belongs to, and why, and which .qmail file controls its mail.
 
-    Exit 0: it is somebody's. 100: it has no mailbox, or is not local at all. 111: its mail would be deferred now.
+    Exit 0: it has a mailbox. 100: it has none, or is not local. 111: its mail would be deferred now.
 
     \b
     Examples:
@@ -63,9 +63,9 @@ def _find(home: Home, rules: Rules, address: bytes) -> int:
     for step in steps:
         print(f"  {visible(step)}")
     if channel is not LOCAL:
-        print("  failure: it is remote, so it is nobody's here; queuectl route says where its mail goes")
+        print("  failure: it is remote, so no user here has it; queuectl route shows where its mail goes")
         return PERMANENT
-    lines, code = tell_mailbox(home, target)
+    lines, code = describe_mailbox(home, target)
     for line in lines:
         print(f"  {line}")
     return code

@@ -1,1 +1,1 @@
-"""queue-inject --batch: many messages on stdin, in one of four formats."""
+"""queue-inject --batch: injects many messages from stdin, in one of four formats."""

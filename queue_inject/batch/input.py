@@ -1,7 +1,7 @@
-"""A batch's input, descriptor 0: read as it comes, with a word when it pauses.
+"""The input of a batch, descriptor 0: reads what is there and notices when the input pauses.
 
-There is no limit to how long a batch takes. A message that has begun must end within 24 hours, as any other: what an
-injector has made in the queue is swept away when it is 36 hours old.
+A batch may take any time. A message that has begun must end within 24 hours, like any other: unfinished messages in the
+queue are swept away after 36 hours.
 """
 
 import os
@@ -13,12 +13,12 @@ from queue_base.errors import READ, TIMEOUT, QueueTrouble, reason
 from queue_inject.source import SECONDS
 
 _CHUNK = 1 << 18
-# A producer that is only a little slower than we are does not get a commit for each piece that it writes.
+# A producer that is only slightly slower than we are does not cause a commit for each piece that it writes.
 PAUSE_SECONDS = 0.02
 
 
 class BatchInput:
-    """`place` is how many bytes were read, `size` how many there are to read, None where that cannot be known."""
+    """place: the number of bytes read so far; size: the number of bytes in all, or None if that is unknown."""
 
     def __init__(self, descriptor: int) -> None:
         self.place = 0
@@ -33,9 +33,9 @@ class BatchInput:
             self.size = max(0, status.st_size - os.lseek(descriptor, 0, os.SEEK_CUR))
 
     def read(self, impatient: bool, begun: float | None) -> bytes | None:
-        """Return the next bytes, empty at the end; None where `impatient` and there are none yet. Raises QueueTrouble.
+        """Return the next bytes, empty at the end, or None if `impatient` and the input pauses. Raises QueueTrouble.
 
-        `begun` is when the message under way began, on the monotonic clock.
+        `begun` is when the current message began, on the monotonic clock, or None between messages.
         """
         try:
             if not self._regular and not self._wait(impatient, begun):

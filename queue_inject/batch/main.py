@@ -1,117 +1,160 @@
-"""queue-inject --batch: many messages on stdin, in one of four formats, into the queue; a line on stdout for each.
+"""queue-inject --batch: reads many messages on stdin, in one of four formats, queues them, and prints a line for each.
 
-    ok LONG-ID            it would survive a power cut
+    ok LONG-ID            the message would survive a power cut
     failed N: REASON      message N, counted from 1, is not in the queue
 
-The lines come in the messages' order, as soon as they are true: groups share a commit, and a group ends when it is
-large enough, has waited half a second, or the input pauses. So after a crash as many messages were done as there are
-lines, and --skip with that number takes the rest. A crash between a commit and its lines sends that group twice.
+The lines come in the order of the messages, as soon as they are true. Groups of messages share a commit: a group ends
+when it is large enough, has waited half a second, or the input pauses. After a crash as many messages were done as
+there are lines, and --skip with that number injects the rest. A crash between a commit and its lines injects that group
+twice.
 
-Exit code 0: all ok; 100: some can never be sent; 111: some may be sent later, or the batch ended early.
+Exit code 0: all are queued; 100: some can never be sent; 111: some may be sent later, or the batch ended early.
 """
 
 import os
 
 from queue_base.durable import write_all
-from queue_base.errors import TEMPORARY, Failure, QueueTrouble, complain, explain, reason
-from queue_base.home import Home, take_help
-from queue_inject.batch.group import Group, Result, Stopped
+from queue_base.errors import TEMPORARY, QueueTrouble, Usage, reason
+from queue_base.writer import Writer
+from queue_inject.batch.injector import BatchFailure, BatchInjector, Result
 from queue_inject.batch.input import BatchInput
-from queue_inject.batch.options import USAGE, BatchOptions
-from queue_inject.batch.take import Taker
+from queue_inject.batch.pieces import BatchReader
 from queue_inject.header.complete import Completer
-from queue_inject.opening import open_writer
-from queue_inject.source import guard_descriptors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from queue_inject.batch.progress import Progress
+    from queue_inject.batch.progress import ProgressBar
 
-PROGRAM = "queue-inject"
-HELP = f"""{USAGE}
-Puts many messages in the queue. mbox is mboxrd, mboxo its elder; bsmtp is RFC 2442; netstring: message, envelope, ...
-  --skip N        begin after the first N messages: as many as an earlier run has said lines for
-Says `ok LONG-ID` or `failed N: REASON` for each, in order, once it would survive a power cut.
-Exit code 0 all queued, 100 some can never be, 111 some may be later, or the batch ended early.
+# Those that have envelopes of their own come last.
+FORMATS = ("mbox", "mboxo", "bsmtp", "netstring")
+BATCH_USAGE = (
+    f"usage: queue-inject [--home HOME] --batch {'|'.join(FORMATS)} [--skip N] "
+    "[-aAhH] [-f SENDER] [RECIPIENT ...] <messages"
+)
+BATCH_HELP = f"""{BATCH_USAGE}
+Puts many messages in the queue. Formats: mbox (mboxrd quoting), mboxo (the older quoting), bsmtp (RFC 2442), and
+netstring (for each message, one netstring with it and one with its envelope).
+  --skip N        do not inject the first N messages: as many as an earlier run has printed lines for
+Prints `ok LONG-ID` or `failed N: REASON` for each message, in order, when it would survive a power cut.
+Exit code 0: all are queued; 100: some can never be; 111: some may be later, or the batch ended early.
 """
+_SKIP_DIGITS = 18
 
 
-def open_progress(source: BatchInput) -> "Progress | None":
-    """Return a progress bar where stderr is a terminal."""
+class BatchOptions:
+    """The options --batch and --skip, which come first.
+
+    format: one of FORMATS; skip: how many messages precede the first to queue; has_envelopes: whether messages of this
+    format have envelopes; rest: the other arguments.
+    """
+
+    def __init__(self, arguments: list[str]) -> None:
+        found: dict[str, str] = {}
+        while arguments and arguments[0].partition("=")[0] in ("--batch", "--skip"):
+            name, equals, value = arguments[0].partition("=")
+            arguments = arguments[1:]
+            if not equals:
+                value, arguments = (arguments or [""])[0], arguments[1:]
+            found[name] = value
+        self.format = found.get("--batch", "")
+        if self.format not in FORMATS:
+            raise Usage(f"--batch needs a format, one of {', '.join(FORMATS)}; {BATCH_USAGE}")
+        skip = found.get("--skip", "0")
+        if not (skip.isascii() and skip.isdigit() and len(skip) <= _SKIP_DIGITS):
+            raise Usage(f"--skip needs a number of messages; {BATCH_USAGE}")
+        self.skip = int(skip)
+        self.has_envelopes = self.format in FORMATS[2:]
+        self.rest = arguments
+
+    def check(self, show: bool) -> None:
+        """Raise Usage if the other options are not for batches; `show` says whether -n is one of them."""
+        if show:
+            raise Usage(f"-n prints one message, and is not for batches; {BATCH_USAGE}")
+        if self.has_envelopes and self.rest:
+            raise Usage(f"messages of {self.format} have their own sender and recipients; {BATCH_USAGE}")
+
+
+def open_reader(name: str) -> BatchReader:
+    """Return the reader of a format. Only its module is imported."""
+    if name == "bsmtp":
+        from queue_inject.batch.bsmtp_reader import BsmtpReader
+
+        return BsmtpReader()
+    if name == "netstring":
+        from queue_inject.batch.netstring_reader import NetstringBatchReader
+
+        return NetstringBatchReader()
+    from queue_inject.batch.mbox_reader import MBOXO, MBOXRD, MboxReader
+
+    return MboxReader(MBOXRD if name == "mbox" else MBOXO)
+
+
+def open_progress(source: BatchInput) -> "ProgressBar | None":
+    """Return a progress bar if stderr is a terminal."""
     if not os.isatty(2):
         return None
-    # Imported here because click takes longer to load than a small batch.
-    from queue_inject.batch.progress import Progress
+    # Imported here because click takes longer to load than a small batch takes.
+    from queue_inject.batch.progress import ProgressBar
 
-    return Progress(source.size)
-
-
-def say(results: list[Result], progress: "Progress | None") -> None:
-    """Write the lines of a group on stdout, in one go. Raises Stopped."""
-    text = "".join([f"{result}\n" for result in results])
-    if progress is not None:
-        progress.count(results)
-    try:
-        write_all(1, text.encode("ascii", "backslashreplace"))
-    except OSError as error:
-        numbers = f"{results[0].number} to {results[-1].number}"
-        raise Stopped(f"unable to write results of messages {numbers}: {reason(error)}", TEMPORARY) from error
+    return ProgressBar(source.size)
 
 
-def read_batch(source: BatchInput, options: BatchOptions, taker: Taker, progress: "Progress | None") -> None:
-    """Take all messages of the input. Raises Stopped, QueueTrouble."""
-    reader = options.open_reader()
+def report(injector: BatchInjector, results: list[Result], progress: "ProgressBar | None") -> None:
+    """Print the lines of results, in one write. Raises BatchFailure, also if the injector has stopped."""
+    if results:
+        text = "".join([f"{result}\n" for result in results])
+        if progress is not None:
+            progress.count(results)
+        try:
+            write_all(1, text.encode("ascii", "backslashreplace"))
+        except OSError as error:
+            numbers = f"{results[0].number} to {results[-1].number}"
+            failure = f"unable to write results of messages {numbers}: {reason(error)}"
+            raise BatchFailure(failure, TEMPORARY) from error
+    if injector.stopped is not None:
+        raise injector.stopped
+
+
+def read_batch(
+    source: BatchInput, reader: BatchReader, injector: BatchInjector, progress: "ProgressBar | None"
+) -> None:
+    """Inject all messages of the input. Raises BatchFailure, QueueTrouble."""
     while True:
-        data = source.read(taker.group.waits, taker.begun)
+        data = source.read(injector.waiting, injector.begun)
         if data is None:
-            taker.group.commit()
+            report(injector, injector.commit(), progress)
             continue
         for piece in reader.feed(data) if data else reader.finish():
-            taker.take(piece)
-        taker.group.commit_if_due()
+            report(injector, injector.take(piece), progress)
+        report(injector, injector.commit_if_due(), progress)
         if progress is not None:
             progress.show(source.place)
         if not data:
             break
-    taker.group.commit()
+    report(injector, injector.commit(), progress)
 
 
-def inject_batch(home: Home, options: BatchOptions) -> int:
-    """Inject a batch; return 0, 100 or 111. Raises a Failure before anything is done."""
-    guard_descriptors(needed=2)
+def inject_batch(writer: Writer, options: BatchOptions, completer: Completer | None) -> None:
+    """Inject the batch on standard input; `completer` is None if its messages have envelopes.
+
+    Raises BatchFailure if a message is not queued.
+    """
     source = BatchInput(0)
-    completer = Completer(home, options.options) if options.open_reader().rewritten else None
-    writer = open_writer(home, filters=True)
+    reader = open_reader(options.format)
+    injector = BatchInjector(writer, completer, options.skip)
     progress = open_progress(source)
-    group = Group(writer, options.skip, lambda results: say(results, progress))
-    taker = Taker(writer, completer, options.skip, group)
     try:
-        read_batch(source, options, taker, progress)
-        code, text = group.worst, f"{group.failed} of {taker.number} messages are not queued; their lines say why"
-    except Stopped as stopped:
-        code, text = max(group.worst, stopped.exit_code), str(stopped)
+        read_batch(source, reader, injector, progress)
     except QueueTrouble as trouble:
-        code, text = TEMPORARY, f"{trouble}; --skip {group.done} takes what is left of the batch"
-    except KeyboardInterrupt:
-        code, text = TEMPORARY, f"interrupted; --skip {group.done} takes what is left of the batch"
+        text = f"{trouble}; --skip {injector.done} takes what is left of the batch"
+        raise BatchFailure(text, TEMPORARY) from trouble
+    except KeyboardInterrupt as interrupt:
+        text = f"interrupted; --skip {injector.done} takes what is left of the batch"
+        raise BatchFailure(text, TEMPORARY) from interrupt
     finally:
-        taker.discard()
+        injector.discard()
         if progress is not None:
             progress.end()
-    if code:
-        complain(PROGRAM, f"fatal: {text}")
-    return code
-
-
-def main(home: Home, arguments: list[str]) -> int:
-    """Return 0, 100 or 111."""
-    try:
-        if take_help(arguments[-1:], HELP, short=False):
-            return 0
-        return inject_batch(home, BatchOptions(arguments))
-    except Failure as failure:
-        complain(PROGRAM, f"fatal: {failure}")
-        return failure.exit_code
-    except BaseException as error:
-        explain(PROGRAM, error)
-        return TEMPORARY
+    if injector.worst:
+        text = f"{injector.failed} of {injector.number} messages are not queued; their lines say why"
+        raise BatchFailure(text, injector.worst)

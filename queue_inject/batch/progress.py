@@ -1,4 +1,4 @@
-"""The progress bar of a batch, on stderr, where that is a terminal."""
+"""The progress bar of a batch, on stderr if that is a terminal."""
 
 import os
 import sys
@@ -6,14 +6,14 @@ import time
 
 import click
 
-from queue_inject.batch.group import Result
+from queue_inject.batch.injector import Result
 
-# Not more often, in seconds: a terminal is slow.
+# The bar is drawn at most this often, in seconds: a terminal is slow.
 _PERIOD = 0.1
 
 
-class Progress:
-    """`size` is how many bytes the input has, None where nobody knows."""
+class ProgressBar:
+    """`size` is the number of bytes of the input, or None if it is unknown."""
 
     def __init__(self, size: int | None) -> None:
         self._counts = [0, 0]
@@ -24,21 +24,21 @@ class Progress:
         known = size is not None
         self._bar = click.progressbar(items, length=size, file=sys.stderr, show_percent=known, show_eta=known)
         self._bar.__enter__()
-        self._over = os.isatty(1)
+        self._shares_terminal = os.isatty(1)
 
     def count(self, results: list[Result]) -> None:
-        """Note what became of messages, whose lines are about to be written."""
+        """Count results whose lines are about to be written."""
         failed = sum(result.exit_code != 0 for result in results)
         self._counts[0] += len(results) - failed
         self._counts[1] += failed
-        if self._over:
-            # The lines come in the bar's place; it is drawn again below them.
+        if self._shares_terminal:
+            # The lines replace the bar, which is drawn again below them.
             sys.stderr.write("\r\033[K")
             sys.stderr.flush()
             self._due = 0.0
 
     def show(self, place: int) -> None:
-        """Draw the bar, `place` bytes of the input being read, where it is time to."""
+        """Draw the bar for `place` bytes of input, unless it was drawn a moment ago."""
         now = time.monotonic()
         if now < self._due:
             return

@@ -1,28 +1,185 @@
-"""Address lists (RFC 5322 section 3.4, obsolete forms of 4.4 too): finds each address and completes it.
+"""Address lists of header fields (RFC 5322 section 3.4, obsolete forms of section 4.4): finds and completes them.
 
-Liberal as qmail-inject is: addresses with only a space between them get a comma, source routes go, a dot
-or @ at the end goes. A name without @ gets @defaulthost, a host that ends in + gets plusdomain for
-it, and a host without a dot gets defaultdomain (qmail-inject(8)). What cannot be understood raises
-FormatError with the reason, so no address is ever dropped in silence.
+`plain_addresses` recognizes the ordinary field, in which nothing is to be completed. `rewrite_list` is the full parser:
+it splits the field into tokens, finds the addresses and completes each. A name without @ gets @defaulthost, a host
+that ends in + gets plusdomain in place of the +, and a host without a dot gets defaultdomain (qmail-inject(8)).
+
+The parser accepts what qmail-inject accepts: a comma is inserted between addresses that only a space separates, source
+routes are removed, and so is a dot or @ at the end of an address. Anything else that is wrong raises FormatError with
+the reason, so no address is dropped silently. Bytes that belong to no completed address stay as they are.
 """
 
-from queue_inject.header.tokens import ATOM, COMMENT, LITERAL, QUOTE, Token, fold, tokenize, untokenize
-from queue_wire.envelope import check_address
-from queue_wire.errors import FormatError
+from queue_wire.envelope import ADDRESS_MAX, check_address
+from queue_wire.format_error import FormatError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    # Takes defaulthost, defaultdomain or plusdomain and returns that name.
+    # Takes "defaulthost", "defaultdomain" or "plusdomain" and returns the value.
     Names = Callable[[str], bytes]
 
-_WORDS = (ATOM, QUOTE, LITERAL)
+# The kinds of tokens (RFC 5322 section 3.2), besides the specials, which are their own kind.
+SPECIALS = ".,@<>:;"
+ATOM = "atom"
+QUOTED_STRING = "quoted string"
+LITERAL = "domain literal"
+COMMENT = "comment"
+
+_SPACE = " \t\r\n"
+# What ends an atom. All other characters, 8-bit ones too, may be part of one, as other programs write them.
+_ATOM_END = frozenset(_SPACE + SPECIALS + '()[]"')
+_CLOSING = {"(": (")", COMMENT), '"': ('"', QUOTED_STRING), "[": ("]", LITERAL)}
+_LINE_LENGTH = 78
+_WORDS = (ATOM, QUOTED_STRING, LITERAL)
 _CONTROLS = bytes((*range(32), 127))
 
+_SPACE_BYTES = _SPACE.encode("ascii")
+# The characters of atoms, and dots: printable ASCII without specials, and 8-bit text (RFC 6532 section 3.2).
+_ATOM_BYTES = bytes(byte for byte in range(33, 256) if byte != 127 and byte not in b'()<>[]",:;@\\')
+_ADDRESS_BYTES = _ATOM_BYTES + b"@"
+_PHRASE_BYTES = _ATOM_BYTES + _SPACE_BYTES
 
-class _Mailbox:
-    """Tokens start to end are an address; `first` is where its display name begins."""
+
+def plain_addresses(body: bytes) -> list[bytes] | None:
+    """Return the addresses of a field's body, or None if only the full parser can tell.
+
+    Ordinary fields are `Ann Person <ann@example.org>, bob@example.net` and `"A. P." <ann@example.org>`. A group, a
+    comment, a backslash, a comma in quotes or an incomplete address needs the full parser. The result is what
+    `rewrite_list` would find, and `rewrite_list` would leave the body as it is.
+    """
+    addresses = []
+    for item in body.split(b","):
+        address = item.strip(_SPACE_BYTES)
+        if address[-1:] == b">":
+            phrase, angle, address = address[:-1].rpartition(b"<")
+            if not angle or (phrase.translate(None, _PHRASE_BYTES) and not _is_quoted(phrase.strip(_SPACE_BYTES))):
+                return None
+        local, _, host = address.partition(b"@")
+        # A host that contains a dot needs no defaultdomain. One that ends in a dot or + must be changed.
+        if not local or b"." not in host or b"@" in host or host[-1:] in (b".", b"+"):
+            return None
+        if address.translate(None, _ADDRESS_BYTES) or len(address) > ADDRESS_MAX:
+            return None
+        addresses.append(address)
+    return addresses
+
+
+def _is_quoted(phrase: bytes) -> bool:
+    inside = phrase[1:-1]
+    return len(phrase) > 1 and phrase[:1] == phrase[-1:] == b'"' and b'"' not in inside and b"\\" not in inside
+
+
+class Token:
+    """A token of an address field, with the bytes that it came from.
+
+    kind: a special, ATOM, QUOTED_STRING, LITERAL or COMMENT; value: the text without quoting; raw: the text as it was
+    written; gap: the white space before it. `untokenize` of unchanged tokens gives the original field.
+    """
+
+    __slots__ = ("gap", "kind", "raw", "value")
+
+    def __init__(self, kind: str, value: str, raw: str, gap: str = "") -> None:
+        self.kind = kind
+        self.value = value
+        self.raw = raw
+        self.gap = gap
+
+
+def tokenize(text: str) -> tuple[list[Token], str]:
+    """Return the tokens of a field's body, and the white space after the last one. Raises FormatError.
+
+    `text` is the body decoded as Latin-1, so that each character is one byte.
+    """
+    tokens: list[Token] = []
+    place, size = 0, len(text)
+    while True:
+        start = place
+        while place < size and text[place] in _SPACE:
+            place += 1
+        gap = text[start:place]
+        if place == size:
+            return tokens, gap
+        start, sign = place, text[place]
+        if sign in SPECIALS:
+            place += 1
+            tokens.append(Token(sign, sign, sign, gap))
+        elif sign in _CLOSING:
+            closing, kind = _CLOSING[sign]
+            place, value = _read_enclosed(text, place, sign, closing)
+            tokens.append(Token(kind, f"[{value}]" if kind is LITERAL else value, text[start:place], gap))
+        elif sign in ")]":
+            raise FormatError(f"a {sign} that nothing has opened")
+        else:
+            place, value = _read_atom(text, place)
+            tokens.append(Token(ATOM, value, text[start:place], gap))
+
+
+def _read_atom(text: str, place: int) -> tuple[int, str]:
+    parts = []
+    while place < len(text) and text[place] not in _ATOM_END:
+        if text[place] == "\\":
+            place += 1
+        if place == len(text):
+            raise FormatError("a backslash at the end")
+        parts.append(text[place])
+        place += 1
+    return place, "".join(parts)
+
+
+def _read_enclosed(text: str, place: int, opening: str, closing: str) -> tuple[int, str]:
+    """Return where a quoted string, literal or comment ends, and its contents. Comments nest."""
+    level = 1
+    parts = []
+    while level:
+        place += 1
+        sign = text[place : place + 1]
+        if sign == "\\":
+            place += 1
+            sign = text[place : place + 1]
+            parts.append(sign)
+        elif sign == closing:
+            level -= 1
+        elif sign == opening:
+            level += 1
+        elif sign not in ("\r", "\n"):
+            # A line end is folding and not part of the text (RFC 5322 section 2.2.3).
+            parts.append(sign)
+        if not sign:
+            raise FormatError(f"a {opening} without its {closing}")
+    return place + 1, "".join(parts)
+
+
+def untokenize(tokens: list[Token], tail: str) -> str:
+    """Return the text of the tokens. It is the original text unless the tokens were changed."""
+    return "".join([token.gap + token.raw for token in tokens]) + tail
+
+
+def fold(tokens: list[Token], column: int) -> None:
+    """Start a new line after a comma where the next address would exceed the line length. Changes only the gaps.
+
+    `column` is the column of the first token. A line without a comma keeps its length.
+    """
+    begin = 0
+    for end in range(1, len(tokens) + 1):
+        if end < len(tokens) and tokens[end - 1].kind != ",":
+            continue
+        piece = untokenize(tokens[begin:end], "")
+        if "\n" in piece:
+            column = len(piece) - piece.rfind("\n") - 1
+        elif begin and column + len(piece) > _LINE_LENGTH:
+            tokens[begin].gap = "\n  "
+            column = 2 + len(piece.lstrip())
+        else:
+            column += len(piece)
+        begin = end
+
+
+class _Span:
+    """An address: tokens start to end, `first` being the first token of its display name.
+
+    `unseparated` says that no comma separates it from the address before it.
+    """
 
     __slots__ = ("end", "first", "start", "unseparated")
 
@@ -34,27 +191,27 @@ class _Mailbox:
 
 
 def rewrite_list(body: bytes, names: "Names", column: int = 0, sender: bool = False) -> tuple[bytes, list[bytes]]:
-    """Return a field's body with complete addresses, and the addresses as the envelope has them.
+    """Return a field's body with complete addresses, and the addresses as an envelope has them.
 
-    Where nothing is to be completed the body is returned as it is. `column` is how much of the line
-    the field's name takes. `sender` allows `<>`. Raises FormatError.
+    If nothing has to be completed, the body is returned as it is. `column` is the length of the field's name with its
+    colon. `sender` permits `<>`. Raises FormatError.
     """
     tokens, tail = tokenize(body.decode("latin-1"))
     before = untokenize(tokens, tail)
     done: list[Token] = []
     addresses = []
     place = 0
-    for mailbox in _find(tokens):
-        done += tokens[place : mailbox.first]
-        if mailbox.unseparated:
+    for span in _find(tokens):
+        done += tokens[place : span.first]
+        if span.unseparated:
             done.append(Token(",", ",", ","))
-        done += tokens[mailbox.first : mailbox.start]
-        rewritten, address = complete(tokens[mailbox.start : mailbox.end], names)
+        done += tokens[span.first : span.start]
+        rewritten, address = complete_tokens(tokens[span.start : span.end], names)
         if not address and not sender:
             raise FormatError("an address is empty")
         done += rewritten
         addresses.append(address)
-        place = mailbox.end
+        place = span.end
     done += tokens[place:]
     if untokenize(done, tail) == before:
         return body, addresses
@@ -62,9 +219,9 @@ def rewrite_list(body: bytes, names: "Names", column: int = 0, sender: bool = Fa
     return untokenize(done, tail).encode("latin-1"), addresses
 
 
-def _find(tokens: list[Token]) -> list[_Mailbox]:
-    """Return the mailboxes in order. A semicolon outside of groups becomes a comma, as some clients mean it."""
-    found: list[_Mailbox] = []
+def _find(tokens: list[Token]) -> list[_Span]:
+    """Return the addresses in order. A semicolon outside of a group becomes a comma: some clients separate by it."""
+    found: list[_Span] = []
     words: list[list[int]] = []
     in_group = follows = joined = False
     place = 0
@@ -79,7 +236,7 @@ def _find(tokens: list[Token]) -> list[_Mailbox]:
             joined = kind not in _WORDS
         elif kind == "<":
             end = _angle_end(tokens, place)
-            found.append(_Mailbox(words[0][0] if words else place, place + 1, end, follows))
+            found.append(_Span(words[0][0] if words else place, place + 1, end, follows))
             words, follows, joined = [], True, False
             place = end
         elif kind == ">":
@@ -103,9 +260,9 @@ def _find(tokens: list[Token]) -> list[_Mailbox]:
     return found
 
 
-def _take_words(found: list[_Mailbox], words: list[list[int]], follows: bool) -> None:
+def _take_words(found: list[_Span], words: list[list[int]], follows: bool) -> None:
     for start, end in words:
-        found.append(_Mailbox(start, start, end, follows))
+        found.append(_Span(start, start, end, follows))
         follows = True
 
 
@@ -118,8 +275,8 @@ def _angle_end(tokens: list[Token], start: int) -> int:
     raise FormatError("a < without its >")
 
 
-def complete(tokens: list[Token], names: "Names") -> tuple[list[Token], bytes]:
-    """Return one address's tokens made complete, and the address as the envelope has it; `<>` is left empty."""
+def complete_tokens(tokens: list[Token], names: "Names") -> tuple[list[Token], bytes]:
+    """Return the tokens of one address, completed, and the address as an envelope has it: empty for `<>`."""
     tokens = _without_route(tokens)
     significant = [token for token in tokens if token.kind != COMMENT]
     if not significant:
@@ -141,7 +298,7 @@ def complete(tokens: list[Token], names: "Names") -> tuple[list[Token], bytes]:
             raise FormatError("a space inside an address")
     added = []
     if "@" not in kinds:
-        added = [Token("@", "@", "@"), _atom(names("defaulthost"))]
+        added = [Token("@", "@", "@"), _make_atom(names("defaulthost"))]
     at = kinds.index("@") if "@" in kinds else len(kinds)
     host = significant[at + 1 :] + added[1:]
     added += _host_end(host, names)
@@ -150,29 +307,29 @@ def complete(tokens: list[Token], names: "Names") -> tuple[list[Token], bytes]:
     local = "".join([token.value for token in significant[:at]])
     domain = "".join([token.value for token in [*significant[at:], *added]])
     if not local:
-        # `@host` means nobody in an envelope: its mail would be discarded.
+        # In an envelope, `@host` is nobody: its mail would be discarded.
         raise FormatError('an address whose name before the @ is empty ("")')
     return tokens, _checked((local + domain).encode("latin-1"))
 
 
 def _host_end(host: list[Token], names: "Names") -> list[Token]:
-    """Return what is to be added to a host; its + goes."""
+    """Return the tokens to add to a host, and remove its + if it ends in one."""
     last = host[-1]
     if last.kind is ATOM and last.value.endswith("+"):
         last.value, last.raw = last.value[:-1], last.raw[:-1]
-        return [_atom(b"." * bool(last.value) + names("plusdomain"))]
+        return [_make_atom(b"." * bool(last.value) + names("plusdomain"))]
     if any(token.kind is LITERAL or "." in token.value for token in host):
         return []
-    return [_atom(b"." + names("defaultdomain"))]
+    return [_make_atom(b"." + names("defaultdomain"))]
 
 
-def _atom(name: bytes) -> Token:
+def _make_atom(name: bytes) -> Token:
     text = name.decode("latin-1")
     return Token(ATOM, text, text)
 
 
 def _without_route(tokens: list[Token]) -> list[Token]:
-    """Return a copy without the source route, `@a,@b:` (RFC 5322 section 4.4)."""
+    """Return a copy without the source route `@a,@b:` (RFC 5322 section 4.4)."""
     significant = [token.kind for token in tokens if token.kind != COMMENT]
     if significant[:1] == ["@"] and ":" in significant:
         colon = max(place for place, token in enumerate(tokens) if token.kind == ":")
@@ -187,7 +344,7 @@ def _checked(address: bytes) -> bytes:
 
 
 def complete_argument(address: bytes, names: "Names") -> bytes:
-    """Return an address from the command line, made complete. The last @ divides; nothing needs quoting.
+    """Return an address of the command line, completed. The last @ divides it, and nothing in it is quoted.
 
     Raises FormatError.
     """
@@ -196,10 +353,13 @@ def complete_argument(address: bytes, names: "Names") -> bytes:
 
 
 def complete_parts(local: bytes, host: bytes | None, names: "Names") -> bytes:
-    """Return the address of a local part, taken as it is, and a host; None is defaulthost. Raises FormatError."""
-    # Nothing is quoted here, but `""` is what an empty name looks like elsewhere, and nobody's real one.
+    """Return the complete address of a local part without quoting and a host; a host of None is defaulthost.
+
+    Raises FormatError.
+    """
+    # Nothing is quoted here, but a `""` is most likely an empty local part that was quoted elsewhere.
     if local in (b"", b'""'):
         raise FormatError("no name before the @" if local or host is not None else "it is empty")
     text = local.decode("latin-1")
     tokens = [] if host is None else tokenize("@" + host.decode("latin-1"))[0]
-    return complete([Token(QUOTE, text, text), *tokens], names)[1]
+    return complete_tokens([Token(QUOTED_STRING, text, text), *tokens], names)[1]

@@ -1,32 +1,191 @@
-"""Makes messages fit to send: what one process, with its options and its identity, does to each (qmail-inject(8)).
+"""Completes the header of a message for sending, as qmail-inject(8) and qmail-header(5) say.
 
-`Completer` is made once and used for one message or many; only the control files are read, each once.
+Addresses get their missing parts, fields that must not be sent are removed (Bcc for one), and missing fields are added:
+Date, Message-ID, From, and Mail-Followup-To if it was asked for. Fields that need no change stay byte for byte. The
+result has the envelope too: its sender and its recipients.
+
+The functions above `ControlNames` are pure. A `Completer` adds what comes from the process: options, environment,
+clock, process id and control files. It is made once and completes any number of messages; each control file is read
+once, when it is needed. A field that cannot be parsed raises FieldError, which names the field and its line.
 """
 
 import os
 import time
 
 from queue_base.control import read_line, read_me
-from queue_base.errors import Permanent
+from queue_base.durable import read_file
+from queue_base.errors import Permanent, Temporary, reason
 from queue_base.home import Home, trusted_variable
 from queue_base.writer import mail_date
-from queue_inject.header.addresses import complete_argument
-from queue_inject.header.compose import Identity, make_author, make_message_id, make_sender, per_recipient
-from queue_inject.header.header import Field
-from queue_inject.header.rewrite import missing_fields, rewrite_header
-from queue_inject.options import Options
-from queue_wire.errors import FormatError
+from queue_inject.header.addresses import complete_argument, plain_addresses, rewrite_list
+from queue_inject.header.fields import Field
+from queue_inject.header.identity import (
+    Identity,
+    add_verp_suffix,
+    make_author,
+    make_message_id,
+    make_sender,
+    show_address,
+)
+from queue_wire.format_error import FormatError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Set
+
+    from queue_inject.header.addresses import Names
+
+# What the addresses of a field are for. To and Cc also make up Mail-Followup-To.
+_TO_OR_CC, _RECIPIENT, _RESENT_RECIPIENT, _SENDER = range(4)
+_KINDS = {b"to": _TO_OR_CC, b"cc": _TO_OR_CC, b"bcc": _RECIPIENT, b"apparently-to": _RECIPIENT}
+_KINDS |= dict.fromkeys((b"resent-to", b"resent-cc", b"resent-bcc"), _RESENT_RECIPIENT)
+_KINDS |= dict.fromkeys(b"sender from reply-to return-receipt-to errors-to return-path".split(), _SENDER)
+_KINDS |= dict.fromkeys((b"resent-sender", b"resent-from", b"resent-reply-to"), _SENDER)
+_RESENT = frozenset(
+    b"resent-sender resent-from resent-reply-to resent-to resent-cc resent-bcc resent-date resent-message-id".split()
+)
+_REMOVED = frozenset((b"bcc", b"resent-bcc", b"return-path", b"content-length", b"notice-requested-upon-delivery-to"))
+_NOT_SHOWN = b"Cc: recipient list not shown: ;\n"
+# The tokens of the full parser take up to 250 bytes of memory for each byte of a field.
+FIELD_MAX = 1 << 20
+
+
+class FieldError(FormatError):
+    """A field of the header is wrong. `field` is its name as it was written, `line` the number of its first line."""
+
+    def __init__(self, field: str, line: int, text: str) -> None:
+        super().__init__(text)
+        self.field = field
+        self.line = line
+
+    @property
+    def where(self) -> str:
+        """The place of the error, for an error message."""
+        return f"the {self.field} field in line {self.line}"
+
+
+class RewrittenHeader:
+    """A header with complete addresses.
+
+    lines: its fields; seen: the names of all fields, of removed ones too; recipients: the addresses that the message
+    goes to; followup: the addresses of each To and Cc; return_path: the address of Return-Path, or None; resent:
+    whether there is a Resent- field, so that only the Resent- recipients count.
+    """
+
+    __slots__ = ("followup", "lines", "recipients", "resent", "return_path", "seen")
+
+    def __init__(self) -> None:
+        self.lines: list[bytes] = []
+        self.followup: list[list[bytes]] = []
+        self.recipients: list[bytes] = []
+        self.return_path: bytes | None = None
+        self.resent = False
+        self.seen: set[bytes] = set()
+
+
+def rewrite_header(fields: list[Field], names: "Names", ignored: frozenset[bytes]) -> RewrittenHeader:
+    """Return the header with complete addresses. Fields in `ignored` are removed unread. Raises FieldError."""
+    header = RewrittenHeader()
+    seen, lines = header.seen, header.lines
+    resent_recipients: list[bytes] = []
+    for field in fields:
+        name, data = field.name, field.data
+        if name in ignored:
+            continue
+        seen.add(name)
+        kind = _KINDS.get(name)
+        if kind is not None:
+            data, addresses = _rewrite_field(field, names, kind == _SENDER)
+            if kind == _TO_OR_CC:
+                header.followup.append(addresses)
+            if kind in (_TO_OR_CC, _RECIPIENT):
+                header.recipients += addresses
+            elif kind == _RESENT_RECIPIENT:
+                resent_recipients += addresses
+            elif name == b"return-path" and header.return_path is None and addresses:
+                header.return_path = addresses[0]
+        if name not in _REMOVED:
+            lines.append(data)
+    if not seen.isdisjoint(_RESENT):
+        header.resent = True
+        header.recipients = resent_recipients
+    return header
+
+
+def _rewrite_field(field: Field, names: "Names", sender: bool) -> tuple[bytes, list[bytes]]:
+    data = field.data
+    head, colon, body = data.partition(b":")
+    plain = plain_addresses(body)
+    if plain is not None:
+        return data, plain
+    try:
+        if len(body) > FIELD_MAX:
+            raise FormatError(f"it is over {FIELD_MAX} bytes, and not all of its addresses are plain and complete")
+        body, addresses = rewrite_list(body, names, len(head) + 1, sender)
+    except FormatError as error:
+        raise FieldError(head.strip().decode("ascii", "replace"), field.line, str(error)) from error
+    return head + colon + body, addresses
+
+
+def missing_fields(
+    header: RewrittenHeader,
+    date: "Callable[[], bytes]",
+    message_id: "Callable[[], bytes]",
+    author: "Callable[[], bytes]",
+) -> list[bytes]:
+    """Return the fields to add, in qmail-inject's order, with the prefix Resent- if the message is resent.
+
+    `date`, `message_id` and `author` are called only if their field is missing.
+    """
+    prefix = b"Resent-" if header.resent else b""
+    small = prefix.lower()
+    seen = header.seen
+    added = []
+    if small + b"date" not in seen:
+        added.append(prefix + b"Date: " + date() + b"\n")
+    if small + b"message-id" not in seen:
+        added.append(prefix + b"Message-ID: " + message_id() + b"\n")
+    if small + b"from" not in seen:
+        added.append(prefix + b"From: " + author() + b"\n")
+    if small + b"to" not in seen and small + b"cc" not in seen:
+        added.append(prefix + _NOT_SHOWN)
+    return added
+
+
+def followup_field(fields: list[list[bytes]], lists: "Set[bytes]") -> bytes:
+    """Return Mail-Followup-To with the addresses of To and Cc, or nothing if none of them is in `lists`.
+
+    An answer to the list then does not reach its author twice. `fields` has the addresses of each To and Cc. Those of
+    the last field come first, as qmail-inject gathers addresses from right to left.
+    """
+    addresses = [address for field in reversed(fields) for address in field]
+    if lists.isdisjoint(address.lower() for address in addresses):
+        return b""
+    return b"Mail-Followup-To: " + b",\n  ".join(map(show_address, addresses)) + b"\n"
+
+
+def read_lists(path: str) -> frozenset[bytes]:
+    """Return the addresses of mailing lists in a file, in lower case; none if there is no file. Raises Temporary."""
+    # Imported here because few users have such a file.
+    from queue_wire.control.lines import unpack_set
+
+    try:
+        return unpack_set(read_file(path))
+    except FileNotFoundError:
+        return frozenset()
+    except OSError as error:
+        raise Temporary(f"unable to read {path}, the file of QUEUE_MFTFILE: {reason(error)}") from error
 
 
 class ControlNames:
-    """defaulthost, defaultdomain, plusdomain and idhost: the environment's, else the control file's, else me."""
+    """defaulthost, defaultdomain, plusdomain and idhost: from the environment, else from control/, else `me`."""
 
     def __init__(self, home: Home) -> None:
         self._home = home
         self._known: dict[str, bytes] = {}
 
     def __call__(self, kind: str) -> bytes:
-        """Return the name. Raises Temporary where no file says it."""
+        """Return the value. Raises Temporary if no file has it."""
         if kind not in self._known:
             variable = kind.upper().encode("ascii")
             name = os.environb.get(b"QUEUE_" + variable) or os.environb.get(b"QMAIL" + variable)
@@ -34,8 +193,8 @@ class ControlNames:
         return self._known[kind]
 
 
-def complete(what: str, address: bytes, names: ControlNames) -> bytes:
-    """Return an address from the command line made complete. Raises Permanent."""
+def complete_option(what: str, address: bytes, names: ControlNames) -> bytes:
+    """Return an address of the command line, completed. Raises Permanent."""
     try:
         return complete_argument(address, names)
     except FormatError as error:
@@ -43,68 +202,81 @@ def complete(what: str, address: bytes, names: ControlNames) -> bytes:
         raise Permanent(f"unable to use {what} {shown!r}: {error}; nothing was queued") from error
 
 
-class Completed:
-    """A message fit to send: `header` is all of its fields, without the empty line; the envelope has no recipients
-    where neither arguments nor fields name any.
+def choose_recipients(mode: str, arguments: list[bytes], header: list[bytes]) -> list[bytes]:
+    """Return the recipients of a message, of those in the arguments and those in the header.
+
+    Mode a: the arguments; h: the header; H: both; A: the arguments, or the header if there are none.
+    """
+    if mode == "A":
+        return arguments or header
+    return {"a": arguments, "h": header, "H": arguments + header}[mode]
+
+
+class CompletedHeader:
+    """A header to send, and its envelope.
+
+    text: the fields, without the empty line after them; recipients: empty if neither arguments nor fields name any.
     """
 
-    __slots__ = ("header", "recipients", "sender")
+    __slots__ = ("recipients", "sender", "text")
 
-    def __init__(self, header: bytes, sender: bytes, recipients: list[bytes]) -> None:
-        self.header = header
+    def __init__(self, text: bytes, sender: bytes, recipients: list[bytes]) -> None:
+        self.text = text
         self.sender = sender
         self.recipients = recipients
 
 
 class Completer:
-    """Raises Permanent for an address in the options that cannot be one, Temporary where a control file fails."""
+    """Completes messages for one process, with the sender and the recipients of its command line.
 
-    def __init__(self, home: Home, options: Options) -> None:
-        self._options = options
+    `mode` is that of choose_recipients; `unique` removes repeated recipients. Raises Permanent for an argument that is
+    no address, Temporary for a control file that cannot be read.
+    """
+
+    def __init__(
+        self, home: Home, mode: str, sender: bytes | None, recipients: list[bytes], unique: bool = False
+    ) -> None:
+        self._mode = mode
+        self._unique = unique
         self._names = ControlNames(home)
         self._identity = Identity(os.environb)
         self._ignored = self._identity.ignored_fields()
-        self._sender = options.sender and complete("sender", options.sender, self._names)
-        named = [] if options.mode == "h" else options.recipients
-        self._arguments = [complete("recipient", each, self._names) for each in named]
+        self._sender = sender and complete_option("sender", sender, self._names)
+        arguments = [] if mode == "h" else recipients
+        self._arguments = [complete_option("recipient", each, self._names) for each in arguments]
         self._default_sender: bytes | None = None
         self._author: bytes | None = None
         self._stamp = 0
-        self._lists: frozenset[bytes] = frozenset()
         path = trusted_variable("QUEUE_MFTFILE") or trusted_variable("QMAILMFTFILE")
-        if path:
-            # Imported here because few have such a file.
-            from queue_inject.header.followup import read_lists
+        self._lists: frozenset[bytes] = read_lists(path) if path else frozenset()
 
-            self._lists = read_lists(path)
+    def complete(self, fields: list[Field], now: int) -> CompletedHeader:
+        """Return the completed header of a message, `now` being nanoseconds since the epoch.
 
-    def complete(self, fields: list[Field], now: int) -> Completed:
-        """Return the message that these fields make, `now` being nanoseconds since the epoch.
-
-        Raises FieldError, FormatError, and Temporary where a control file fails.
+        Raises FieldError, FormatError, and Temporary for a control file that cannot be read.
         """
         header = rewrite_header(fields, self._names, self._ignored)
-        recipients = self._options.choose(self._arguments, header.recipients)
+        recipients = choose_recipients(self._mode, self._arguments, header.recipients)
+        if self._unique:
+            recipients = list(dict.fromkeys(recipients))
         sender = self._sender
         if sender is None:
             if header.return_path is not None:
-                sender = per_recipient(header.return_path, self._identity)
+                sender = add_verp_suffix(header.return_path, self._identity)
             else:
                 sender = self._make_sender(now)
         added = missing_fields(
             header, lambda: self._make_date(now), lambda: self._make_message_id(now), self._make_author
         )
         if self._lists and not header.resent and b"mail-followup-to" not in header.seen:
-            from queue_inject.header.followup import followup_field
-
-            added.append(followup_field(header.named, self._lists))
-        return Completed(b"".join(added + header.lines), sender, recipients)
+            added.append(followup_field(header.followup, self._lists))
+        return CompletedHeader(b"".join(added + header.lines), sender, recipients)
 
     def _make_sender(self, now: int) -> bytes:
         sender = self._default_sender
         if sender is None:
             sender = make_sender(self._identity, self._names, now // 10**9, os.getpid())
-            # Letter m makes one for each message.
+            # With letter m each message has a sender of its own.
             if b"m" not in self._identity.letters:
                 self._default_sender = sender
         return sender
@@ -118,7 +290,7 @@ class Completer:
         return mail_date(now // 10**9).encode("ascii")
 
     def _make_message_id(self, now: int) -> bytes:
-        # No two messages of a process have the same, even where its clock stands still or is set back.
+        # Each message of a process gets another one, even if the clock stands still or is set back.
         self._stamp = stamp = max(self._stamp + 1, now // 1000)
         second, microsecond = divmod(stamp, 10**6)
         text = time.strftime("%Y%m%d%H%M%S", time.gmtime(second)) + f".{microsecond:06}"

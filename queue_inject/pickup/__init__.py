@@ -1,1 +1,1 @@
-"""queue-pickup: copies mail from maildrop/ into the queue."""
+"""queue-pickup: moves mail from maildrop/ into the queue."""

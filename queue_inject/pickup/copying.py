@@ -1,37 +1,35 @@
-"""One file of maildrop/ on its way into the queue, as a whole or piece by piece.
+"""Copies one file of maildrop/ into the queue, at once or piece by piece.
 
-What is read is what the descriptor had when it was opened: a file that grows is not read on, one that has changed in
-any way is no mail. Its owner's uid counts only where the file was made in maildrop/ itself, and by its owner: it has
-one name, the group that files made in there get from the directory, and the sticky bit. A file of somebody else's that
-was moved in from a directory of the attacker's, or linked, has not that group, unless the directory was made in
-maildrop/ and hands it on; but then nobody has given the file the bit, which no program sets on files.
+A file is read up to the size that it had when it was opened; a file that has changed since then is not mail.
+
+The message gets the uid of the file's owner, so the owner must have created the file in maildrop/ itself: it must have
+one name, the group that the directory gives to files created in it, and the sticky bit. A file of another user that an
+attacker moved or linked into maildrop/ does not have that group, unless it comes from a directory that was created in
+maildrop/ and passes on the group. But such a file lacks the sticky bit, which no program sets on files.
 """
 
 import os
 import stat
+from collections.abc import Iterator
 
 from queue_base.errors import reason
 from queue_base.writer import QueueDraft, QueueWriter
-from queue_inject.pickup.untrusted import OURS, Directory, Unfit
-from queue_wire.errors import FormatError
+from queue_inject.pickup.untrusted import OURS, Directory, NotMail
+from queue_wire.format_error import FormatError
 from queue_wire.maildrop import ENVELOPE_MAX, HEADER_LENGTH, unpack_envelope, unpack_header
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-# A larger file that takes up less than this share of its size on the disk is made of holes: it costs its owner
-# nothing, and us all that we copy. No file system compresses mail that much.
+# A file over HOLES_FROM that occupies less than 1/SMALLEST_SHARE of its size on the disk consists of holes: it costs
+# its owner nothing, but the copy would take its whole size. No file system compresses mail that much.
 HOLES_FROM = 16 * 1024 * 1024
 SMALLEST_SHARE = 64
 _CHUNK = 1 << 18
 
 
-class Rules:
-    """Who may have left a file: `gid` is the group of those made in maildrop/, None where that tells nothing.
+class OriginRules:
+    """Checks that a file was created in maildrop/ by its owner.
 
-    `root` says whether root may: it writes to the queue itself, so what it owns in here was smuggled in, unless the
-    queue is root's own.
+    gid: the group of files created there, or None if any group will do; root: whether files of root are accepted. Root
+    writes to the queue itself, so a file of root was smuggled in, unless the queue belongs to root.
     """
 
     __slots__ = ("gid", "root")
@@ -41,24 +39,25 @@ class Rules:
         self.root = root
 
     def check(self, status: os.stat_result) -> None:
-        """Raises Unfit."""
+        """Raise NotMail if it was not."""
         if status.st_nlink != 1:
-            raise Unfit("it has a second name" if status.st_nlink else "it was removed while it was opened")
+            raise NotMail("it has a second name" if status.st_nlink else "it was removed while it was opened")
         if self.gid not in (None, status.st_gid):
-            raise Unfit(f"it was not made there: its group is {status.st_gid}, and that of files made there {self.gid}")
+            groups = f"its group is {status.st_gid}, and that of files made there {self.gid}"
+            raise NotMail(f"it was not made there: {groups}")
         if status.st_uid == 0 and not self.root:
-            raise Unfit("root leaves no mail there")
+            raise NotMail("root leaves no mail there")
         if not status.st_mode & stat.S_ISVTX:
-            raise Unfit("it lacks the sticky bit, which queue-inject gives to what it leaves there")
+            raise NotMail("it lacks the sticky bit, which queue-inject gives to what it leaves there")
 
 
-class Copy:
-    """A file's copy; `draft` is whole, and may be committed, when `run` has said so. Then, or on an error, close it."""
+class FileCopy:
+    """The copy of one file. When `run` has returned True, `draft` may be committed and the copy must be closed."""
 
     __slots__ = ("_end", "_handle", "_place", "_status", "draft", "uid")
 
     def __init__(self, handle: int, status: os.stat_result, writer: QueueWriter) -> None:
-        """Take over the descriptor. Raises Unfit, FormatError, QueueTrouble, OSError; the descriptor is closed then."""
+        """Take over the descriptor. Raises NotMail, FormatError, QueueTrouble or OSError, and closes the descriptor."""
         self._handle = handle
         self._status = status
         self._place = HEADER_LENGTH
@@ -66,7 +65,7 @@ class Copy:
         self.draft: QueueDraft | None = None
         try:
             length = self._check_size()
-            # Here the size is known before: no copy is begun in vain.
+            # The size is known here, so no copy is begun that the disk has no room for.
             writer.intake.check(coming=length)
             self.draft = writer.begin(status.st_uid)
         except BaseException:
@@ -79,9 +78,9 @@ class Copy:
         return self._status.st_ino
 
     def run(self, most: int) -> bool:
-        """Copy at most so many bytes, or a little more; return whether it is whole. Raises Unfit, QueueTrouble.
+        """Copy about `most` bytes; return whether the copy is complete.
 
-        Also FormatError, and OSError where it may pass. After an error, or when it is not wanted any more, `give_up`.
+        Raises NotMail, FormatError, QueueTrouble, and OSError for a problem that may pass. Then call `give_up`.
         """
         assert self.draft is not None
         stop = min(self._end, self._place + most)
@@ -93,39 +92,39 @@ class Copy:
         sender, recipients = unpack_envelope(b"".join(self._pieces(self._end, self._status.st_size)))
         now = os.fstat(self._handle)
         if _essence(now) != _essence(self._status):
-            raise Unfit("it changed while it was read")
+            raise NotMail("it changed while it was read")
         self.draft.finish(sender, recipients)
         return True
 
     def give_up(self) -> None:
-        """Remove what was made of it."""
+        """Close the file and remove the incomplete message."""
         self.close()
         if self.draft is not None:
             self.draft.discard()
 
     def close(self) -> None:
-        """Close the file; nothing happens where it is closed already."""
+        """Close the file, unless it is closed."""
         handle, self._handle = self._handle, -1
         if handle >= 0:
             os.close(handle)
 
     def _check_size(self) -> int:
-        """Return the message's length in bytes. Raises Unfit, FormatError."""
+        """Return the length of the message in bytes. Raises NotMail, FormatError."""
         size, held = self._status.st_size, self._status.st_blocks * 512
         if size > HOLES_FROM and held * SMALLEST_SHARE < size:
-            raise Unfit(f"it claims to be of {size} bytes but takes up {held} on the disk")
+            raise NotMail(f"it claims to be of {size} bytes but takes up {held} on the disk")
         length = unpack_header(self._read(HEADER_LENGTH, 0))
         end = HEADER_LENGTH + length
         if not end < size <= end + ENVELOPE_MAX:
-            raise Unfit(f"it has {size} bytes, and its message alone should have {length}")
+            raise NotMail(f"it has {size} bytes, and its message alone should have {length}")
         return length
 
-    def _pieces(self, start: int, end: int) -> "Iterator[bytes]":
-        """Yield the file's bytes from start to end."""
+    def _pieces(self, start: int, end: int) -> Iterator[bytes]:
+        """Yield the bytes of the file from start to end."""
         while start < end:
             data = self._read(min(_CHUNK, end - start), start)
             if not data:
-                raise Unfit("it has become shorter while it was read")
+                raise NotMail("it has become shorter while it was read")
             start += len(data)
             yield data
 
@@ -135,11 +134,14 @@ class Copy:
         except OSError as error:
             if error.errno in OURS:
                 raise
-            raise Unfit(f"unable to read it: {reason(error)}") from error
+            raise NotMail(f"unable to read it: {reason(error)}") from error
 
 
-def open_copy(directory: Directory, name: str, rules: Rules, writer: QueueWriter) -> Copy:
-    """Begin to copy a file. Raises Unfit, QueueTrouble, FileNotFoundError, and OSError where it may pass."""
+def open_copy(directory: Directory, name: str, rules: OriginRules, writer: QueueWriter) -> FileCopy:
+    """Begin to copy a file.
+
+    Raises NotMail, QueueTrouble, FileNotFoundError, and OSError for a problem that may pass.
+    """
     try:
         handle, status = directory.open(name, rules.check)
     except FileNotFoundError:
@@ -147,12 +149,12 @@ def open_copy(directory: Directory, name: str, rules: Rules, writer: QueueWriter
     except OSError as error:
         if error.errno in OURS:
             raise
-        # Nothing that its owner did to it may have us try it again and again.
-        raise Unfit(reason(error)) from error
+        # The owner must not be able to have the file tried again and again.
+        raise NotMail(reason(error)) from error
     try:
-        return Copy(handle, status, writer)
+        return FileCopy(handle, status, writer)
     except FormatError as error:
-        raise Unfit(str(error)) from error
+        raise NotMail(str(error)) from error
 
 
 def _essence(status: os.stat_result) -> tuple[int, ...]:

@@ -1,10 +1,12 @@
-"""queue-pickup: copies mail that users left in maildrop/ into the queue, with its owner's uid (DESIGN: accounts).
+"""queue-pickup: moves mail that users left in maildrop/ into the queue, with the uids of its owners.
 
-Descriptor 0 is a pipe that only ever ends; then it exits 0. Descriptor 1 takes log lines for
-queue-send to print. maildrop/ is watched with inotify, and scanned at start, where names were lost,
-and every 25 minutes; without inotify, every few seconds. Trouble leaves mail where it is, and it is
-tried again; a crash may repeat a message, but never loses one. While the disk is short, or queue-todo refuses
-mail, everything stays in maildrop/; while it slows injectors, one group of files is taken a second.
+Descriptor 0 is a pipe from queue-send; nothing is written to it, and queue-pickup exits 0 when it ends. Descriptor 1
+takes log lines for queue-send to print. maildrop/ is watched with inotify. It is scanned at start, when names were
+lost, and every 25 minutes; without inotify, every few seconds.
+
+After a failure mail stays where it is and is tried again. A crash may repeat a message but never loses one. While the
+disk is short, or queue-todo refuses mail, everything stays in maildrop/. While queue-todo slows injectors, one group of
+files is taken a second.
 """
 
 import os
@@ -22,35 +24,36 @@ from queue_base.pipes import OutPipe, PeerLost, read_available
 from queue_base.signals import ignore
 from queue_base.watch import RENAMED, Watch
 from queue_base.writer import QueueWriter
-from queue_inject.pickup.bounded import BoundedLines
-from queue_inject.pickup.copying import Rules
-from queue_inject.pickup.corrupt import Aside
-from queue_inject.pickup.maildrop import Maildrop
-from queue_inject.pickup.scan import Scan
+from queue_inject.pickup.collector import Collector
+from queue_inject.pickup.copying import OriginRules
+from queue_inject.pickup.corrupt import CorruptMail
+from queue_inject.pickup.log_limit import LimitedLog
+from queue_inject.pickup.scan import MaildropScan
+from queue_inject.pickup.untrusted import Directory
 from queue_wire.logline import alert, warning
 from queue_wire.notice import pack_log
 
 PROGRAM = "queue-pickup"
 USAGE = "usage: queue-pickup [--home HOME]"
 HELP = f"""{USAGE}
-Copies mail that users left in maildrop/ into the queue. It is started by queue-start.
+Moves mail that users left in maildrop/ into the queue. It is started by queue-start.
 """
 SCAN_SECONDS = 25 * 60
-# A scan goes on for so long, then others have their turn; inotify's queue of 16,384 names must not run over meanwhile.
+# The length of a slice of a scan. inotify's queue of 16,384 names must not overflow meanwhile.
 SCAN_SLICE = 0.05
-# Where there is no inotify.
+# The time between scans without inotify.
 BLIND_SECONDS = 5
-# After trouble: twice as long each time, until it is over.
+# The time to the next try after a failure. It doubles each time, up to RETRY_MAX, until nothing fails.
 RETRY_SECONDS = 5.0
-RETRY_MOST = 600.0
-# While nothing may be taken.
+RETRY_MAX = 600.0
+# The time between looks at the disk and the marks while no mail may be taken.
 LOOK_SECONDS = 5.0
-# One log line is at most 1,000 bytes, so this is more than 1,000 lines that queue-send has not read.
-LOG_MOST = 1 << 20
+# A log line is at most 1,000 bytes, so these are over 1,000 lines that queue-send has not read. Others are dropped.
+LOG_MAX = 1 << 20
 
 
 class Pickup:
-    """The loop's state: the drop, its watch, the log, and when to look again (monotonic seconds)."""
+    """The daemon: a collector, a scan, a watch, a log, and the times of what is to be done next (monotonic clock)."""
 
     def __init__(self, home: Home) -> None:
         owner = queue_owner(home)
@@ -59,40 +62,42 @@ class Pickup:
         elif os.geteuid() != owner.uid:
             raise Permanent(f"unable to write to {home.queue}: it belongs to uid {owner.uid}; run as that user")
         self._log = OutPipe(1)
-        directory = home.queue + "/maildrop"
+        self._maildrop = home.queue + "/maildrop"
         writer = QueueWriter(home, open_layout(home.queue), os.getuid())
-        self._directory = directory
         self._intake = writer.intake
-        self._lines = [BoundedLines(self.warn, "more warnings"), BoundedLines(self.alert, "more files were set aside")]
-        aside = Aside(home.queue, directory, self._lines[1])
-        rules = Rules(self._group_of_files(), owner.uid == 0)
-        self._drop = Maildrop(directory, writer, rules, aside, self._lines[0])
-        self._scan = Scan(directory, self._drop, aside, self.warn)
-        self._watch = Watch([directory], RENAMED)
+        self._warnings = LimitedLog(self.warn, "more warnings")
+        self._alerts = LimitedLog(self.alert, "more files were set aside")
+        directory = Directory(self._maildrop)
+        corrupt = CorruptMail(home.queue, self._maildrop, self._alerts)
+        rules = OriginRules(self._group_of_files(), owner.uid == 0)
+        self._collector = Collector(directory, writer, rules, corrupt, self._warnings)
+        self._scan = MaildropScan(directory, self._collector, corrupt, self.warn)
+        self._watch = Watch([self._maildrop], RENAMED)
         self._scan_every = SCAN_SECONDS
         if self._watch.problem:
             self._scan_every = BLIND_SECONDS
-            self.alert(f"unable to watch {directory}: {self._watch.problem}; it is scanned every {BLIND_SECONDS} s")
+            problem = self._watch.problem
+            self.alert(f"unable to watch {self._maildrop}: {problem}; it is scanned every {BLIND_SECONDS} s")
         self._retry = RETRY_SECONDS
         self._next_scan = self._next_try = self._next_take = 0.0
         self._closed = self._slow = False
 
     def _group_of_files(self) -> int | None:
-        """Return the group that files made in maildrop/ get, whoever makes them: the set-group-id bit does that."""
+        """Return the group that maildrop/ gives to files created in it, by its set-group-id bit, or None."""
         try:
-            found = os.stat(self._directory)
+            found = os.stat(self._maildrop)
             if not found.st_mode & stat.S_ISGID:
-                # Who is not in the group may not set the bit; ours will do as well.
-                os.chown(self._directory, -1, os.getegid())
-                os.chmod(self._directory, stat.S_IMODE(found.st_mode) | stat.S_ISGID)
-                found = os.stat(self._directory)
+                # A process that is not in the group may not set the bit. Our own group serves as well.
+                os.chown(self._maildrop, -1, os.getegid())
+                os.chmod(self._maildrop, stat.S_IMODE(found.st_mode) | stat.S_ISGID)
+                found = os.stat(self._maildrop)
         except OSError as error:
             why = reason(error)
         else:
             if found.st_mode & stat.S_ISGID:
                 return found.st_gid
             why = "its file system does not keep the bit"
-        self.alert(f"unable to set the set-group-id bit of {self._directory}: {why}; whose mail it is is not certain")
+        self.alert(f"unable to set the set-group-id bit of {self._maildrop}: {why}; whose mail it is is not certain")
         return None
 
     def warn(self, text: str) -> None:
@@ -104,17 +109,17 @@ class Pickup:
         self._say(alert(f"{PROGRAM}: {text}"))
 
     def _say(self, line: bytes) -> None:
-        if self._log.held < LOG_MOST:
+        if self._log.held < LOG_MAX:
             self._log.put(pack_log(line))
 
     def poll(self) -> None:
         """Wait until there is something to do. Raises PeerLost when queue-send has gone."""
-        due = [self._next_scan, *(lines.due for lines in self._lines if lines.due is not None)]
+        due = [self._next_scan, *(log.due for log in (self._warnings, self._alerts) if log.due is not None)]
         if self._scan.running or self._watch.lost:
             due.append(0.0)
-        if self._drop.waiting:
+        if self._collector.waiting:
             due.append(self._next_take)
-        if self._drop.troubled:
+        if self._collector.has_failed:
             due.append(max(self._next_try, self._next_take))
         poller = select.poll()
         poller.register(0, select.POLLIN)
@@ -127,23 +132,23 @@ class Pickup:
             read_available(0)
         if self._watch.descriptor in ready:
             for name in self._watch.take():
-                self._drop.add(name)
+                self._collector.add(name)
 
     def run(self) -> None:
         """Do what is due. Raises PeerLost."""
         now = time.monotonic()
-        self._look(now)
-        wanted = self._drop.waiting or (self._drop.troubled and now >= self._next_try)
+        self._continue_scan(now)
+        wanted = self._collector.waiting or (self._collector.has_failed and now >= self._next_try)
         if wanted and now >= self._next_take and self._is_open(now):
             self._take(now)
-        for lines in self._lines:
-            lines.run()
+        self._warnings.run()
+        self._alerts.run()
         self._log.flush()
 
-    def _look(self, now: float) -> None:
-        """Go through a part of maildrop/."""
-        # What could not be kept is found again when what was kept is done.
-        missed = self._drop.missed and not self._drop.waiting and now >= self._next_try
+    def _continue_scan(self, now: float) -> None:
+        """Scan a part of maildrop/, if a scan is due or running."""
+        # Names that were not kept are found again when those that were kept are done.
+        missed = self._collector.missed and not self._collector.waiting and now >= self._next_try
         if not self._scan.running and (now >= self._next_scan or self._watch.lost or missed):
             self._watch.lost = False
             self._next_scan = now + self._scan_every
@@ -152,11 +157,11 @@ class Pickup:
             self._scan.run(SCAN_SLICE)
 
     def _is_open(self, now: float) -> bool:
-        """Return whether mail may be taken; set when to look again where it may not, or may only slowly."""
+        """Return whether mail may be taken, and set when the next group may be taken."""
         why = self._intake.closed()
         self._slow = self._intake.slow
         if why and not self._closed:
-            self.alert(f"unable to queue mail: {why}; it stays in {self._directory} until then")
+            self.alert(f"unable to queue mail: {why}; it stays in {self._maildrop} until then")
         if self._closed and not why:
             self._retry, self._next_try = RETRY_SECONDS, 0.0
         self._closed = why is not None
@@ -167,12 +172,12 @@ class Pickup:
         return True
 
     def _take(self, now: float) -> None:
-        if self._drop.troubled and now >= self._next_try:
-            self._drop.retry()
-        if not self._drop.take() and now >= self._next_try:
+        if self._collector.has_failed and now >= self._next_try:
+            self._collector.retry()
+        if not self._collector.take() and now >= self._next_try:
             self._next_try = now + self._retry
-            self._retry = min(self._retry * 2, RETRY_MOST)
-        elif not self._drop.troubled:
+            self._retry = min(self._retry * 2, RETRY_MAX)
+        elif not self._collector.has_failed:
             self._retry = RETRY_SECONDS
 
 
@@ -184,7 +189,7 @@ def serve(home: Home) -> None:
             pickup.run()
             pickup.poll()
     except PeerLost:
-        pass  # queue-send has gone: the end, as intended.
+        pass  # queue-send has exited, which ends this daemon.
 
 
 def main(argv: list[str]) -> int:

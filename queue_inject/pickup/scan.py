@@ -1,31 +1,30 @@
-"""Looks through maildrop/, so many names at a time: notes finished files, removes abandoned ones, sets others aside."""
+"""Scans maildrop/ in slices of time: collects finished files, removes abandoned ones, and sets other files aside."""
 
 import os
 import time
+from collections.abc import Callable, Iterator
 
 from queue_base.errors import reason
-from queue_inject.pickup.corrupt import Aside
-from queue_inject.pickup.maildrop import Maildrop
-from queue_inject.pickup.untrusted import OURS, kind
+from queue_inject.pickup.collector import Collector
+from queue_inject.pickup.corrupt import CorruptMail
+from queue_inject.pickup.untrusted import OURS, Directory, kind
 from queue_wire.maildrop import is_finished, is_temporary
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-# A file under construction that is older than this has no writer any more: the writer's limit is 24 hours.
+# An unfinished file of this age has no writer any more: the time limit of a writer is 24 hours.
 ABANDONED_SECONDS = 36 * 3600
-# So many names between two looks at the clock.
+# The number of names between two looks at the clock.
 _STEP = 64
 
 
-class Scan:
-    """`running` until all names that were there at its beginning were seen. `warn` is told of what cannot be read."""
+class MaildropScan:
+    """A scan, which can be repeated. It is `running` until it has seen all names that were there when it began."""
 
-    def __init__(self, directory: str, drop: Maildrop, aside: Aside, warn: "Callable[[str], None]") -> None:
+    def __init__(
+        self, directory: Directory, collector: Collector, corrupt: CorruptMail, warn: Callable[[str], None]
+    ) -> None:
         self._directory = directory
-        self._drop = drop
-        self._aside = aside
+        self._collector = collector
+        self._corrupt = corrupt
         self._warn = warn
         self._entries: Iterator[os.DirEntry[str]] | None = None
         self._readable = True
@@ -36,18 +35,19 @@ class Scan:
         return self._entries is not None
 
     def begin(self) -> None:
-        """Begin, or begin again."""
+        """Begin the scan, or begin it again."""
         self._now = time.time()
-        self._drop.begin_scan()
-        self._aside.begin()
+        self._collector.begin_scan()
+        self._corrupt.begin_scan()
         try:
-            self._drop.opened(anew=True)
-            self._entries = os.scandir(self._directory)
+            # maildrop/ may be another directory by now.
+            self._directory.reopen()
+            self._entries = os.scandir(self._directory.path)
         except OSError as error:
             self._fail(error)
 
     def run(self, seconds: float) -> None:
-        """Look at names for about so long."""
+        """Go on with the scan for about `seconds`."""
         end = time.monotonic() + seconds
         try:
             while self._entries is not None:
@@ -55,7 +55,7 @@ class Scan:
                     entry = next(self._entries, None)
                     if entry is None:
                         self._entries = None
-                        self._aside.end()
+                        self._corrupt.end_scan()
                         break
                     self._see(entry)
                 if time.monotonic() >= end:
@@ -68,15 +68,15 @@ class Scan:
     def _fail(self, error: OSError) -> None:
         self._entries = None
         if self._readable:
-            self._warn(f"unable to read {self._directory}: {reason(error)}; trying again later")
+            self._warn(f"unable to read {self._directory.path}: {reason(error)}; trying again later")
         self._readable = False
 
     def _see(self, entry: os.DirEntry[str]) -> None:
-        # What a name is comes with the name: nothing but regular files is looked at more closely.
+        # scandir has the type of each file; only regular files are examined further.
         name = entry.name
         regular = entry.is_file(follow_symlinks=False)
         if regular and is_finished(name):
-            self._drop.add(name)
+            self._collector.add(name)
         elif regular and is_temporary(name):
             self._remove_abandoned(name)
         else:
@@ -84,24 +84,24 @@ class Scan:
 
     def _remove_abandoned(self, name: str) -> None:
         try:
-            found = self._drop.opened().look(name)
-            # Its owner can set the one time, but not the other.
+            found = self._directory.look(name)
+            # The owner can set mtime, but not ctime.
             if min(found.st_mtime, found.st_ctime) < self._now - ABANDONED_SECONDS:
-                os.unlink(f"{self._directory}/{name}")
+                os.unlink(f"{self._directory.path}/{name}")
         except FileNotFoundError:
             pass
         except OSError as error:
             if error.errno not in OURS:  # The next scan looks again.
-                self._aside.put(name, None, reason(error))
+                self._corrupt.set_aside(name, None, reason(error))
 
     def _set_aside(self, name: str, regular: bool) -> None:
         try:
-            found = self._drop.opened().look(name)
+            found = self._directory.look(name)
         except FileNotFoundError:
             return
         except OSError as error:
             if error.errno not in OURS:
-                self._aside.put(name, None, reason(error))
+                self._corrupt.set_aside(name, None, reason(error))
             return
         why = "queue-inject leaves no file of such a name" if regular else f"it is {kind(found.st_mode)}"
-        self._aside.put(name, found.st_uid, why)
+        self._corrupt.set_aside(name, found.st_uid, why)

@@ -1,1 +1,1 @@
-"""The sendmail command."""
+"""The sendmail command, which other programs call to send mail."""

@@ -1,13 +1,11 @@
-"""Whose name a message from sendmail has: From and the sender, where neither the message nor an option says it.
+"""The author of a message that sendmail is called with: who From and the envelope sender name if nothing else does.
 
-The user is the one who runs sendmail, from the password database, as other sendmails have it: in cron, PHP or `su` the
-variables USER and LOGNAME are missing or another's. Those that are meant for mail (QUEUE_USER, QMAILUSER, MAILUSER) go
-before it.
+It is the user who runs sendmail, from the password database, as in other sendmails: in cron, PHP or `su` the variables
+USER and LOGNAME are missing or another user's. The variables that are meant for mail (QUEUE_USER, QMAILUSER, MAILUSER)
+have precedence.
 """
 
 import os
-
-from queue_inject.sendmail.options import SendmailOptions
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,22 +17,23 @@ _HOST = (b"QUEUE_HOST", b"QMAILHOST")
 _VERP = b"-@[]"
 
 
-def set_author(options: SendmailOptions, environment: "MutableMapping[bytes, bytes]") -> None:
-    """Put user, host and full name where the completing of a message looks for them: into its environment.
+def set_author(environment: "MutableMapping[bytes, bytes]", sender: bytes | None, full_name: bytes | None) -> None:
+    """Set user, host and full name in the environment, where the completion of a header looks for them.
 
-    A message without From gets the sender of -f there, as in Postfix and Sendmail.
+    `sender` is that of -f, and makes From if the message has none, as in Postfix and Sendmail. `full_name` is that of
+    -F.
     """
-    if options.full_name is not None:
-        _set(environment, _NAME[:2], options.full_name)
+    if full_name is not None:
+        _set(environment, _NAME[:2], full_name)
     if any(environment.get(name) for name in _USER):
         return
-    if options.sender:
-        user, at, host = options.sender.removesuffix(_VERP).rpartition(b"@")
+    if sender:
+        user, at, host = sender.removesuffix(_VERP).rpartition(b"@")
         _set(environment, _USER[:2], user if at else host)
         if at:
             _set(environment, _HOST, host)
         return
-    # Imported here because few callers need it: most say -f, or are a program with a From of its own and -f.
+    # Imported here because few callers need it: most use -f, or send a message with From.
     import pwd
 
     try:
@@ -43,7 +42,7 @@ def set_author(options: SendmailOptions, environment: "MutableMapping[bytes, byt
         return
     _set(environment, _USER[:2], os.fsencode(entry.pw_name))
     name = entry.pw_gecos.partition(",")[0].replace("&", entry.pw_name.capitalize())
-    # An empty one says that there is to be no name.
+    # An empty name is set too: it means that there is to be none.
     if name.isascii() and not any(each in environment for each in _NAME):
         _set(environment, _NAME[:2], name.encode("ascii"))
 

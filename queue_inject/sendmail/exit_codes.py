@@ -1,13 +1,13 @@
-"""sendmail's exit codes, those of sysexits.h, and its one line on stderr for each failure.
+"""The exit codes of sendmail, from sysexits.h, and its one line on stderr for each failure.
 
-All trouble that may pass is 75, whichever file has it: what calls sendmail (Postfix's pipe(8), a .qmail file)
-tries again on 75, and gives mail back to its sender on the codes for a file (72, 73) or a configuration (78).
-67 and 68 are never used: who exists is found out at delivery.
+Every problem that may pass is 75, whichever file has it: callers of sendmail (Postfix's pipe(8), a .qmail file) try
+again on 75, and bounce mail on the codes for a file (72, 73) or a configuration (78). 67 and 68 are never used: whether
+a user or host exists is found out at delivery.
 """
 
 from queue_base.errors import NO_MEMORY, READ, TOO_LONG, Failure, Permanent, QueueTrouble, Usage, complain, explain
 from queue_inject.main import explain_format
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 
 PROGRAM = "sendmail"
 USAGE = 64
@@ -21,14 +21,14 @@ NO_PERMISSION = 77
 
 
 class NoPermission(Permanent):
-    """This user may not do that."""
+    """The user may not do that."""
 
 
 def exit_code(error: BaseException) -> int:
     """Return the exit code for a failure."""
     if isinstance(error, QueueTrouble):
         if error.exit_code == Permanent.exit_code:
-            # A filter in queue-enqueue's place refuses it for good; Postfix's sendmail has the same code then.
+            # A filter in place of queue-enqueue has refused the message. Postfix's sendmail exits with the same code.
             return DATA if error.code == TOO_LONG else UNAVAILABLE
         return {NO_MEMORY: SYSTEM, READ: INPUT}.get(error.code, TEMPORARY)
     if isinstance(error, Permanent):
@@ -41,7 +41,7 @@ def exit_code(error: BaseException) -> int:
 
 
 def explain_exit(error: BaseException) -> int:
-    """Say on stderr, in one line, what went wrong; return the exit code. A bug has its traceback above the line."""
+    """Write one line about a failure to stderr; return the exit code. A bug is preceded by its traceback."""
     if isinstance(error, FormatError):
         complain(PROGRAM, f"fatal: {explain_format(error)}")
     else:

@@ -1,1 +1,1 @@
-"""The message as it is sent: its form, MIME conversions, DKIM."""
+"""The message that is sent: its file, its properties, conversions to 7-bit, DKIM signatures."""

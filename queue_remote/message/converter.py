@@ -1,16 +1,16 @@
-"""The process that makes messages 7-bit or short-lined, for queue_remote.message.converting, which starts it.
+"""The process that makes messages 7-bit or short-lined; queue_remote.message.conversions starts it.
 
-fd 0 is a socket (SOCK_SEQPACKET). A packet is a job, `seven-bit short-lines seconds bytes`, the first two 0 or 1, the
-others limits of CPU time and memory, with two descriptors: the message, and the file that takes the result. Each job
-has a process of its own, which is limited so, and in what it writes: what a message makes of the work ends that process
-and nothing else. One packet answers:
+fd 0 is a SOCK_SEQPACKET socket. A packet is a job, `seven-bit short-lines seconds bytes`, with two descriptors: the
+message, and the file for the result. The first two fields are 0 or 1, the others limits of CPU time and memory. Each
+job runs in a child process with these limits, so that a message that exceeds them ends that child only. The answer is
+one packet:
 
     K size newlines     done: bytes in the file, and how many of them are LF
     F reason            the message cannot be converted
-    E reason            the machine's fault: it may work later
+    E reason            an error of the system: it may succeed later
     X reason            a limit was exceeded
 
-The end of fd 0 ends it.
+The process exits at the end of fd 0.
 """
 
 import os
@@ -20,23 +20,23 @@ import socket
 
 from queue_remote.message.downgrade import Downgrade
 from queue_smtp.dotstuff import normalize
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 
 CHUNK = 65536
 _OUT_OF_MEMORY = 3
 _REASON_MOST = 1000
-# What the system sends where memory is short, and what people send. No limit that is set here ends a process so.
+# Signals from the kernel when memory is short, and from people. The limits that are set here do not send them.
 _FROM_OUTSIDE = frozenset((signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP))
 
 
 def most_written(size: int) -> int:
-    """Return how large the result of a message of a size can be: quoted-printable takes three bytes for one."""
+    """Return the largest result for a message of a size: quoted-printable makes three bytes of one."""
     return 4 * size + 2 * 1024 * 1024
 
 
 def main() -> None:
     """Take jobs until the end of fd 0."""
-    # It may be ignored by whoever started the suite, and then no child can be waited for.
+    # If the starter of the suite ignored it, no child could be waited for.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.nice(5)
     jobs = socket.socket(fileno=0)
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def _run(job: bytes, descriptors: list[int]) -> bytes:
-    """Do a job in a process of its own; return the answer."""
+    """Run a job in a child process; return the answer."""
     reading, writing = os.pipe()
     try:
         child = os.fork()
@@ -56,7 +56,7 @@ def _run(job: bytes, descriptors: list[int]) -> bytes:
         child = -1
         answer = b"E " + (error.strerror or "").encode()
     if child == 0:
-        _work(job, descriptors, writing)
+        _run_in_child(job, descriptors, writing)
     os.close(writing)
     for descriptor in descriptors:
         os.close(descriptor)
@@ -78,10 +78,10 @@ def _exceeded(code: int, seconds: bytes, memory: bytes) -> bytes:
     return b"X the process that does it ended with %d" % code
 
 
-def _work(job: bytes, descriptors: list[int], writing: int) -> None:
-    """Do the job in this process, and end it."""
+def _run_in_child(job: bytes, descriptors: list[int], writing: int) -> None:
+    """Run a job in this process, and exit."""
     try:
-        # The other end would wait for this process if the one that started it were killed.
+        # Otherwise the other end would wait for this process if its parent were killed.
         os.close(0)
         source, target = descriptors
         seven_bit, short_lines, seconds, memory = map(int, job.split())
@@ -91,7 +91,7 @@ def _work(job: bytes, descriptors: list[int], writing: int) -> None:
             (resource.RLIMIT_AS, memory),
             (resource.RLIMIT_FSIZE, most_written(os.fstat(source).st_size)),
         ):
-            # At the hard limit of CPU time it is killed, at the soft one it is told so.
+            # At the soft limit of CPU time it gets SIGXCPU, at the hard one SIGKILL.
             resource.setrlimit(kind, (most, most + 5 if kind == resource.RLIMIT_CPU else most))
         os.write(writing, b"K %d %d" % _convert(source, target, bool(seven_bit), bool(short_lines)))
         os._exit(0)
@@ -108,7 +108,7 @@ def _work(job: bytes, descriptors: list[int], writing: int) -> None:
 
 
 def _convert(source: int, target: int, seven_bit: bool, short_lines: bool) -> tuple[int, int]:
-    """Convert from one file to another; return how many bytes and how many LFs were written."""
+    """Convert from one file to another; return the numbers of bytes and of LFs that were written."""
     size = newlines = 0
     with open(target, "wb", closefd=False) as file:
 
@@ -130,7 +130,7 @@ def _read(descriptor: int) -> bytes:
     while chunk := os.pread(descriptor, CHUNK, offset):
         offset += len(chunk)
         data = held + chunk
-        # What a CR at the end means is in the next chunk.
+        # The meaning of a CR at the end depends on the next chunk.
         held = b"\r" if data.endswith(b"\r") else b""
         pieces.append(normalize(data[:-1] if held else data))
     return b"".join([*pieces, normalize(held)])

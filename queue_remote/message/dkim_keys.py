@@ -1,13 +1,21 @@
-"""The private keys that control/dkim names (dkim_control.py), read and checked when the control files are.
+"""control/dkim: which private key signs mail of which domain (RFC 6376); and the keys.
 
-A key that is missing, damaged, too small, or that others can read is no key: mail of its domain is deferred, never
-sent unsigned, and never bounced. Files are in PEM, RSA of 1,024 bits or more or Ed25519, or hold an Ed25519 seed in
-base64, as dkimpy's dknewkey writes it.
+    example.org:selector:keyfile        mail whose author is at example.org, with d=example.org
+    .example.org:selector:keyfile       also mail of any domain below it, with d=example.org
+
+The most specific key counts, as in queue_wire.control.hostmap. Several lines with the same domain are several
+signatures: one with rsa-sha256 and one with ed25519-sha256, as RFC 8463 advises. A keyfile without a leading slash is
+in control/.
+
+Keys are read and checked when the control files are. A file is PEM, RSA of 1,024 bits or more or Ed25519, or an Ed25519
+seed in base64, as dkimpy's dknewkey writes it. If a key is missing, malformed, too small, or readable by others, mail
+of its domain is deferred: never sent without signature, and never bounced.
 """
 
 import base64
 import binascii
 import os
+import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -15,17 +23,29 @@ from queue_base.control import read_parsed
 from queue_base.durable import read_file
 from queue_base.errors import reason
 from queue_base.home import Home
-from queue_remote.message.dkim_control import KeyLine, unpack_keys
-from queue_remote.private import find_fault
-from queue_wire.control.hostmap import find_key
+from queue_remote.config import find_fault
+from queue_wire.control.hostmap import find_key, host_key
+from queue_wire.control.lines import numbered_lines
+from queue_wire.format_error import FormatError, InLine, quoted
 
 BITS_LEAST = 1024
 # A key of 16,384 bits has 13 kB.
 _FILE_MOST = 65536
 
+_DOMAIN = re.compile(rb"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*")
+_SELECTOR = re.compile(rb"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
 
-class Key(NamedTuple):
-    """`sign` turns a SHA-256 digest into a signature; it may be called in any thread."""
+
+class KeyLine(NamedTuple):
+    """A line: the tags d= and s= of the signature, and the path of the private key."""
+
+    domain: bytes
+    selector: bytes
+    path: bytes
+
+
+class SigningKey(NamedTuple):
+    """A private key; `sign` makes a signature of a SHA-256 digest, in any thread."""
 
     domain: bytes
     selector: bytes
@@ -34,13 +54,13 @@ class Key(NamedTuple):
 
 
 class BadKey(Exception):
-    """A key cannot be used; the text says which and why."""
+    """A key cannot be used; the text says which one, and why."""
 
 
 class Keyring:
-    """Keys by domain; `faults` says of a domain why its mail cannot be signed; `files` are the paths of all keys."""
+    """Keys by domain. `faults` are the reasons, by domain, why mail cannot be signed; `files` the paths of all keys."""
 
-    def __init__(self, keys: Mapping[bytes, list[Key]], faults: Mapping[bytes, str], files: list[str]) -> None:
+    def __init__(self, keys: Mapping[bytes, list[SigningKey]], faults: Mapping[bytes, str], files: list[str]) -> None:
         self._keys = keys
         self.faults = faults
         self.files = files
@@ -48,8 +68,8 @@ class Keyring:
     def __bool__(self) -> bool:
         return bool(self._keys or self.faults)
 
-    def find(self, domain: bytes) -> list[Key]:
-        """Return the keys for an author's domain, none where its mail is not signed. Raises BadKey."""
+    def find(self, domain: bytes) -> list[SigningKey]:
+        """Return the keys for an author's domain, none if its mail is not signed. Raises BadKey."""
         key = find_key(self._keys.keys() | self.faults.keys(), domain)
         if key is None:
             return []
@@ -59,9 +79,9 @@ class Keyring:
 
 
 def read_keyring(home: Home) -> Keyring:
-    """Return what control/dkim and its keys make. Raises Temporary where control/dkim cannot be read or parsed."""
+    """Read control/dkim and its keys. Raises Temporary if control/dkim cannot be read or parsed."""
     lines = read_parsed(home, "dkim", unpack_keys) or {}
-    keys: dict[bytes, list[Key]] = {}
+    keys: dict[bytes, list[SigningKey]] = {}
     faults: dict[bytes, str] = {}
     files = []
     for name, wanted in lines.items():
@@ -78,7 +98,7 @@ def read_keyring(home: Home) -> Keyring:
     return Keyring(keys, faults, files)
 
 
-def _read_key(home: Home, path: str, line: KeyLine) -> Key:
+def _read_key(home: Home, path: str, line: KeyLine) -> SigningKey:
     try:
         fault = find_fault(home, path)
         data = read_file(path, _FILE_MOST) if fault is None else b""
@@ -87,12 +107,36 @@ def _read_key(home: Home, path: str, line: KeyLine) -> Key:
     if fault is not None:
         raise BadKey(fault)
     algorithm, sign = load_key(data)
-    return Key(line.domain, line.selector, algorithm, sign)
+    return SigningKey(line.domain, line.selector, algorithm, sign)
+
+
+def unpack_keys(data: bytes) -> dict[bytes, list[KeyLine]]:
+    """Return {domain, perhaps with a leading dot: its lines}. Raises LineError."""
+    found: dict[bytes, list[KeyLine]] = {}
+    for number, line in numbered_lines(data):
+        with InLine(number):
+            key, made = _unpack_key(line)
+            found.setdefault(key, []).append(made)
+    return found
+
+
+def _unpack_key(line: bytes) -> tuple[bytes, KeyLine]:
+    parts = line.split(b":", 2)
+    if len(parts) != 3 or not parts[2].strip():
+        raise FormatError(f"not domain:selector:keyfile: {quoted(line)}")
+    key = host_key(parts[0])
+    domain = key.removeprefix(b".")
+    selector = parts[1].strip()
+    if not _DOMAIN.fullmatch(domain):
+        raise FormatError(f"not a domain: {quoted(parts[0])}")
+    if not _SELECTOR.fullmatch(selector):
+        raise FormatError(f"not a selector: {quoted(parts[1])}")
+    return key, KeyLine(domain, selector, parts[2].strip())
 
 
 def load_key(data: bytes) -> tuple[bytes, Callable[[bytes], bytes]]:
     """Return the algorithm (a=) and the signing function of a private key. Raises BadKey."""
-    # dkimpy signs with RSA in Python, which takes 9 ms at 2,048 bits, and so long nothing else runs; this takes 0.4.
+    # dkimpy implements RSA in Python, which takes 9 ms at 2,048 bits and holds the GIL; cryptography takes 0.4 ms.
     try:
         from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives.asymmetric import ed25519, padding, rsa, utils
@@ -116,7 +160,7 @@ def load_key(data: bytes) -> tuple[bytes, Callable[[bytes], bytes]]:
 
 
 def _as_seed(data: bytes) -> bytes:
-    """Return the 32 bytes in base64 that are an Ed25519 key, nothing where it is something else."""
+    """Return an Ed25519 seed, 32 bytes, that is in base64; empty if the data is something else."""
     try:
         seed = base64.b64decode(data.strip(), validate=True)
     except binascii.Error:

@@ -1,23 +1,31 @@
-"""What SMTP has to know of a message's bytes, found in chunks of any size.
+"""Finds the properties of a message that SMTP needs to know, in one pass over its bytes.
 
-8-bit bytes in the body, 8-bit bytes in the header, the size as SMTP counts it (RFC 1870), and lines that are longer
-than SMTP allows (RFC 5321 section 4.5.3.1.6), both as they are on the wire: a line end is CR and LF there, any other CR
-is a space (queue_smtp.dotstuff), and the dots that are doubled do not count. The cost is that of the bytes.
+They are: 8-bit bytes in the header, 8-bit bytes in the body, the size as SMTP counts it (RFC 1870), and lines that are
+longer than SMTP allows (RFC 5321 section 4.5.3.1.6). All are those of the message on the wire: a line ends with CR LF,
+any other CR is sent as a space (queue_smtp.dotstuff), and doubled dots do not count.
+
+A small message is one read, which its sending uses too. A large one is scanned in slices, between which other
+deliveries continue, and its facts are kept, because jobs for its other destinations follow soon.
 """
 
+import asyncio
 import re
 from typing import NamedTuple
 
-# Octets, without the line end.
-LINE_MOST = 998
+from queue_remote.message.encoding import LINE_MOST, has_long_lines
+from queue_remote.message.file import CHUNK, Message
+
+KEPT_MOST = 1000
 
 _BLANK_LINE = re.compile(rb"\n\r?\n")
+_Identity = tuple[int, ...]
 
 
 class Facts(NamedTuple):
-    """The header ends at the first blank line. `long_lines` is False where nobody asked for it.
+    """The properties of a message that SMTP needs. The header ends at the first blank line.
 
-    `wire_size` is in bytes, with CRLF line ends, without the closing dot and the doubled ones (RFC 1870 section 5).
+    `long_lines` is False if they were not looked for. `wire_size` is in bytes, with CRLF line ends, without the final
+    dot and the doubled dots (RFC 1870 section 5).
     """
 
     body_eight_bit: bool = False
@@ -30,17 +38,17 @@ class Facts(NamedTuple):
         return self.body_eight_bit or self.header_eight_bit
 
 
-class Scan:
-    """`feed` takes the message's next bytes, `facts` ends it."""
+class MessageScan:
+    """One scan: `feed` takes the next bytes of the message, `facts` ends it."""
 
     __slots__ = ("_before", "_body", "_header", "_in_header", "_last", "_line", "_lines", "_long", "_size")
 
     def __init__(self, lines: bool) -> None:
-        """`lines`: whether to look for long ones."""
+        """`lines` is whether to look for long lines."""
         self._body = self._header = self._long = False
         self._in_header = True
         self._lines = lines
-        # What may be the first half of a blank line. One may be the very first line.
+        # The end of the last chunk, which may be the first half of a blank line; the first line may be blank too.
         self._before = b"\n"
         self._line = b""
         self._last = b""
@@ -56,11 +64,11 @@ class Scan:
             data = self._line + chunk
             start = data.rfind(b"\n") + 1
             self._line = data[start:]
-            # Two bytes more than a line may have: its last could be the CR of its line end.
+            # One byte more than LINE_MOST may be the CR of the line end.
             self._long = len(self._line) > LINE_MOST + 1 or has_long_lines(data[:start])
 
     def facts(self) -> Facts:
-        # The last line gets its line end, as on the wire.
+        # On the wire the last line gets a line end.
         size = self._size + (2 if self._last not in (b"", b"\n") else 0)
         return Facts(self._body, self._header, self._long or has_long_lines(self._line), size)
 
@@ -83,28 +91,41 @@ class Scan:
         self._body = not data[blank.end() :].isascii()
 
 
-def has_long_lines(data: bytes) -> bool:
-    """Whether whole lines, and what follows the last, are longer than SMTP allows."""
-    place = find_long_line(data)
-    while place >= 0:
-        stop = data.find(b"\n", place + LINE_MOST)
-        if stop != place + LINE_MOST + 1 or data[stop - 1] != 0x0D:
-            return True
-        # The byte too many is the CR of the line end.
-        place = find_long_line(data, stop + 1)
-    return False
+class Scans:
+    """Finds the facts of messages, once for all deliveries of one; `lines` is whether to look for long lines."""
+
+    __slots__ = ("_found", "_lines")
+
+    def __init__(self, lines: bool) -> None:
+        self._lines = lines
+        self._found: dict[_Identity, asyncio.Task[Facts]] = {}
+
+    async def find(self, message: Message) -> Facts:
+        """Return the facts of a message that was not read yet. Raises OSError."""
+        if message.size <= CHUNK:
+            scan = MessageScan(self._lines)
+            scan.feed(message.first())
+            return scan.facts()
+        name = message.identity()
+        found = self._found.pop(name, None)
+        if found is None or _has_failed(found):
+            found = self._found[name] = asyncio.get_running_loop().create_task(_scan(message, self._lines))
+            while len(self._found) > KEPT_MOST:
+                del self._found[next(iter(self._found))]
+            return await found
+        self._found[name] = found
+        return await asyncio.shield(found)
 
 
-def find_long_line(data: bytes, start: int = 0) -> int:
-    """Return where the first line over LINE_MOST bytes begins, from the beginning of a line on; -1 for none.
+async def _scan(message: Message, lines: bool) -> Facts:
+    scan = MessageScan(lines)
+    offset = 0
+    while chunk := message.look(CHUNK, offset):
+        scan.feed(chunk)
+        offset += len(chunk)
+        await asyncio.sleep(0)
+    return scan.facts()
 
-    A CR before LF counts as a part of the line here.
-    """
-    end = len(data)
-    while end - start > LINE_MOST:
-        # All lines that end in so many bytes are short enough, so only every second step can be a small one.
-        newline = data.rfind(b"\n", start, start + LINE_MOST + 1)
-        if newline < 0:
-            return start
-        start = newline + 1
-    return -1
+
+def _has_failed(task: asyncio.Task[Facts]) -> bool:
+    return task.done() and (task.cancelled() or task.exception() is not None)

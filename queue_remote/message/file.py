@@ -1,26 +1,30 @@
-"""The message that a delivery sends: a file opened once and read in chunks, never held whole."""
+"""The message file that a delivery sends: opened once, and read in chunks, whatever its size."""
 
 import os
+import re
 import shutil
 import stat
 import tempfile
 from collections.abc import Callable
 
-# Large enough that a usual message is one read, small enough for thousands of deliveries at once.
+# A usual message is one read, and thousands of deliveries at once fit in memory.
 CHUNK = 65536
-# Without waiting for a FIFO's writer, and without following a link out of the queue.
+# Longer headers are not read whole. Postfix cuts headers at 100 kB.
+HEADER_MOST = 256 * 1024
+# Do not wait for the writer of a FIFO, and do not follow a symbolic link out of the queue.
 _OPEN = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+_HEADER_END = re.compile(rb"(?:\A|\n)\r?\n")
 
 
 class Message:
-    """An open message: `size` is in bytes as stored; `ended` once all is read. Several may have one descriptor."""
+    """An open message: `size` is in bytes as stored; `ended` is set once all is read. Some share a descriptor."""
 
-    __slots__ = ("_ahead", "_descriptor", "_first", "_let_go", "_place", "ended", "size")
+    __slots__ = ("_ahead", "_descriptor", "_first", "_place", "_release", "ended", "size")
 
-    def __init__(self, descriptor: int, let_go: Callable[[int], None] = os.close) -> None:
-        """Take over the descriptor of a file; `let_go` is what to do with it at the end. Raises OSError."""
+    def __init__(self, descriptor: int, release: Callable[[int], None] = os.close) -> None:
+        """Take over a file descriptor; `release` is called with it at the end. Raises OSError."""
         self._descriptor = descriptor
-        self._let_go = let_go
+        self._release = release
         self.size = os.fstat(descriptor).st_size
         self.ended = False
         self._place = 0
@@ -28,7 +32,7 @@ class Message:
         self._first: bytes | None = None
 
     def first(self) -> bytes:
-        """Return the first chunk, before anything was read; `read` will return it again. Raises OSError."""
+        """Return the first chunk, before anything was read; `read` returns it again. Raises OSError."""
         if self._first is None:
             self._first = os.pread(self._descriptor, CHUNK, 0)
         return self._first
@@ -40,7 +44,7 @@ class Message:
         else:
             chunk, self._first = self._first, None
         self._place += len(chunk)
-        # A stored message does not grow, so one whose size is known needs no last read that finds nothing.
+        # A stored message does not grow, so no last read is needed to find its end.
         self.ended = not chunk or self._place == self.size
         if self._ahead:
             chunk = self._ahead + chunk
@@ -48,28 +52,28 @@ class Message:
         return chunk
 
     def put_ahead(self, fields: bytes) -> None:
-        """Have header fields, with LF line ends, read before all else."""
+        """Make `read` return header fields, with LF line ends, before the file's contents."""
         self._ahead = fields
 
     def look(self, count: int, offset: int) -> bytes:
-        """Return at most `count` bytes from a place in the file, whatever was read. Raises OSError."""
+        """Return at most `count` bytes from an offset of the file, without regard to `read`. Raises OSError."""
         return os.pread(self._descriptor, count, offset)
 
     def identity(self) -> tuple[int, ...]:
-        """Return what no two different stored messages have in common. Raises OSError."""
+        """Return a key that no two different stored messages share. Raises OSError."""
         found = os.fstat(self._descriptor)
         return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
 
     def fileno(self) -> int:
-        """Return the descriptor, for a program that is to read it from its beginning."""
+        """Return the descriptor, whose offset is 0: a program can read it from the beginning."""
         return self._descriptor
 
     def close(self) -> None:
-        self._let_go(self._descriptor)
+        self._release(self._descriptor)
 
 
 def open_input(descriptor: int) -> Message:
-    """Open a message on a descriptor, which stays the caller's; what is no file is copied into one. Raises OSError."""
+    """Open a message on the caller's descriptor; if that is not a file, copy its data into one. Raises OSError."""
     if stat.S_ISREG(os.fstat(descriptor).st_mode) and os.lseek(descriptor, 0, os.SEEK_CUR) == 0:
         return _take(os.dup(descriptor))
     with tempfile.TemporaryFile() as copy, open(descriptor, "rb", closefd=False) as source:
@@ -79,7 +83,7 @@ def open_input(descriptor: int) -> Message:
 
 
 def open_message(path: str) -> Message:
-    """Open a message for one delivery. Raises OSError, also where something else than a file is in its place."""
+    """Open a message for one delivery. Raises OSError, also if the path is not a regular file."""
     return _take(os.open(path, _OPEN))
 
 
@@ -91,3 +95,26 @@ def _take(descriptor: int) -> Message:
     except OSError:
         os.close(descriptor)
         raise
+
+
+def find_body(data: bytes, start: int = 0) -> int | None:
+    """Return the offset of the body, after the first empty line, None if there is none; `start` bytes were searched."""
+    # The bytes searched before may end within an empty line.
+    match = _HEADER_END.search(data, max(0, start - 3)) if start else _HEADER_END.search(data)
+    return None if match is None else match.end()
+
+
+def read_header(message: Message) -> tuple[bytes, int | None]:
+    """Return the header and the offset of the body, None if the header is over HEADER_MOST and cut. Raises OSError."""
+    data = b""
+    body: int | None = None
+    while body is None and len(data) <= HEADER_MOST:
+        looked = len(data)
+        chunk = message.look(CHUNK, looked)
+        data += chunk
+        body = find_body(data, looked)
+        if body is None and not chunk:
+            body = looked
+    if body is not None and body <= HEADER_MOST:
+        return data[:body], body
+    return data[:HEADER_MOST], None

@@ -1,46 +1,45 @@
-"""Signs messages with DKIM: whose key, once for all destinations, and never on the event loop.
+"""Signs messages with DKIM: chooses the keys, and makes each signature once for all deliveries, in a thread.
 
-    await signing.sign(message, sender)     signature fields are now ahead of the message, if its domain has keys
+    await signing.sign(message, sender)     puts the signature fields ahead of the message, if its domain has keys
 
-The author's domain decides, that of the From field, and where that names none, the envelope sender's. It is looked for
-once for all deliveries of a message, a few kB of the field at most, and by a thread where the message is not a
-small one. A few threads sign, in chunks, so a message of any size takes no more memory than a
-small one. What was made for a message is kept for a while, since the jobs to its other destinations come soon: they get
-the same fields. The stored message never changes.
+The domain of the author decides, in the From field, or of the envelope sender if there is none. It is looked for once
+for all deliveries of a message, in a thread unless the message is small. A few threads make signatures, in chunks, so
+that the size of a message does not matter. The fields are kept for a while, because jobs for the message's other
+destinations follow soon and get the same fields. The stored message is not changed.
 
-A message that came in another form, such as one that was made 7-bit for a server, is signed as it is then: give it to
-`sign` again.
+A message in another form, such as one that was made 7-bit for a server, is signed as it is sent: call `sign` for it.
 """
 
 import asyncio
-import hashlib
 import os
+import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 from queue_base.errors import reason
-from queue_remote.message.dkim_body import RelaxedBody
-from queue_remote.message.dkim_keys import BadKey, Key, Keyring
-from queue_remote.message.file import CHUNK, Message
-from queue_remote.message.header import find_author, find_body, wire_fields
-from queue_smtp.text import Verdict, header_too_long, no_message, not_signed
+from queue_remote.message.dkim_keys import BadKey, Keyring, SigningKey
+from queue_remote.message.file import HEADER_MOST, Message, find_body, read_header
+from queue_remote.report_text import Verdict, header_too_long, no_message, not_signed
 from queue_wire.report import PERMANENT, TEMPORARY
 
-# It is in memory while it is signed. Postfix cuts headers at 100 kB.
-HEADER_MOST = 256 * 1024
-# Of a message that the event loop looks at itself, each time: that costs less than to ask a thread.
+# Up to this size the event loop reads the header itself, which costs less than a thread.
 LOOKED_MOST = 8192
-# Signatures kept, and for how many seconds: the time of signing is in them.
+# Signatures in the cache, and the seconds that they stay there: they contain the time of signing.
 KEPT_MOST = 1000
 KEPT_SECONDS = 300.0
-# The arithmetic leaves other threads room to run; more than the processors' number would only take turns.
+# Bytes of a From field that are looked at: the first mailbox is within them, or the message has no author.
+AUTHOR_MOST = 4096
+# cryptography and hashlib release the GIL; more threads than processors would not help.
 _THREADS = ThreadPoolExecutor(min(4, os.cpu_count() or 1), "signing")
 
+_FROM = re.compile(rb"(?:\A|\n)From[ \t]*:", re.IGNORECASE)
+_FIELD_END = re.compile(rb"\n(?![ \t])")
+_COMMENT_PARTS = re.compile(rb'\\.|[()"]|[^\\()"]+', re.DOTALL)
 _Identity = tuple[int, ...]
 
 
 class Unsigned(Exception):
-    """A message that has to be signed cannot be; it has the verdict on it."""
+    """A message that must be signed cannot be; `verdict` is that on the message."""
 
     def __init__(self, letter: bytes, text: bytes) -> None:
         super().__init__(text)
@@ -48,7 +47,7 @@ class Unsigned(Exception):
 
 
 class Signing:
-    """Signs by one reading of the control files; `active` where there is anything to sign with."""
+    """Signs by one reading of control/dkim; `active` is whether it names any key."""
 
     def __init__(self, keyring: Keyring) -> None:
         self.active = bool(keyring)
@@ -57,7 +56,7 @@ class Signing:
         self._made: dict[tuple[_Identity, int], tuple[float, asyncio.Future[bytes]]] = {}
 
     async def sign(self, message: Message, sender: bytes) -> int:
-        """Put the signatures ahead of a message that nobody has read from; return their size on the wire.
+        """Put the signatures ahead of a message that was not read yet; return their size on the wire.
 
         Raises Unsigned.
         """
@@ -75,32 +74,32 @@ class Signing:
         return len(fields) + fields.count(b"\n")
 
     async def _find_author(self, message: Message) -> bytes:
-        """Return the domain of a message's author, empty where it names none. Raises OSError."""
+        """Return the domain of a message's author, empty if it has none. Raises OSError."""
         if message.size > LOOKED_MOST:
-            return await self._find(message)
-        # This is the read that its sending needs too.
+            return await self._find_in_thread(message)
+        # Its sending needs this read too.
         head = message.first()
         return find_author(head[: find_body(head)])
 
-    async def _find(self, message: Message) -> bytes:
-        """Return the author, which others may be looking for. Raises OSError."""
+    async def _find_in_thread(self, message: Message) -> bytes:
+        """Return the domain of the author; concurrent deliveries share the search. Raises OSError."""
         name = message.identity()
         found = self._authors.pop(name, None)
         if found is None or _has_failed(found):
-            found = asyncio.get_running_loop().run_in_executor(_THREADS, _look, message)
+            found = asyncio.get_running_loop().run_in_executor(_THREADS, _read_author, message)
         self._authors[name] = found
         while len(self._authors) > KEPT_MOST:
             del self._authors[next(iter(self._authors))]
         return await asyncio.shield(found)
 
-    async def _fields(self, message: Message, keys: list[Key]) -> bytes:
-        """Return the signatures: those that are kept, those that are in the making, or new ones."""
+    async def _fields(self, message: Message, keys: list[SigningKey]) -> bytes:
+        """Return the signatures: from the cache, from a thread that is making them, or new ones."""
         now = time.monotonic()
-        # The keyring's lists stay as long as this does.
+        # The id is unique: the keyring's lists live as long as this object.
         name = message.identity(), id(keys)
         found = self._made.pop(name, None)
         if found is None or found[0] < now - KEPT_SECONDS or _has_failed(found[1]):
-            making = asyncio.get_running_loop().run_in_executor(_THREADS, make_fields, message, keys)
+            making = asyncio.get_running_loop().run_in_executor(_THREADS, _make_fields, message, keys)
             found = now, making
         self._made[name] = found
         while len(self._made) > KEPT_MOST:
@@ -108,42 +107,67 @@ class Signing:
         return await asyncio.shield(found[1])
 
 
-def _look(message: Message) -> bytes:
-    """Return the domain of the author that a header names. Raises OSError."""
+def _make_fields(message: Message, keys: list[SigningKey]) -> bytes:
+    """Return the signatures of a message. Raises OSError and Unsigned."""
+    # It takes 200 ms to load, and is not needed if no mail is signed.
+    from queue_remote.message.dkim_signature import HeaderTooLong, make_fields
+
+    try:
+        return make_fields(message, keys)
+    except HeaderTooLong as error:
+        raise Unsigned(PERMANENT, header_too_long(HEADER_MOST)) from error
+
+
+def _read_author(message: Message) -> bytes:
+    """Return the domain of the author in a message's header. Raises OSError."""
     return find_author(read_header(message)[0])
 
 
-def read_header(message: Message) -> tuple[bytes, int | None]:
-    """Return the header, and where the body begins; None where the header is too long to be whole. Raises OSError."""
-    data = b""
-    body: int | None = None
-    while body is None and len(data) <= HEADER_MOST:
-        looked = len(data)
-        chunk = message.look(CHUNK, looked)
-        data += chunk
-        body = find_body(data, looked)
-        if body is None and not chunk:
-            body = looked
-    if body is not None and body <= HEADER_MOST:
-        return data[:body], body
-    return data[:HEADER_MOST], None
+def find_author(header: bytes) -> bytes:
+    """Return the domain of a header's author; empty if the first AUTHOR_MOST bytes of its From field have none."""
+    found = _FROM.search(header)
+    if found is None:
+        return b""
+    value = header[found.end() : found.end() + AUTHOR_MOST]
+    end = _FIELD_END.search(value)
+    return author_domain(value if end is None else value[: end.start()], end is None and len(value) == AUTHOR_MOST)
 
 
-def make_fields(message: Message, keys: list[Key]) -> bytes:
-    """Return the signatures of a message; takes its time. Raises OSError and Unsigned."""
-    # They take 200 ms to load, and where no mail is signed nobody needs them.
-    from queue_remote.message.signature import SIGNED, sign_fields
+def author_domain(value: bytes, cut: bool = False) -> bytes:
+    """Return the domain of the first mailbox of a From field (RFC 5322 section 3.6.2); empty if there is none.
 
-    header, place = read_header(message)
-    if place is None:
-        raise Unsigned(PERMANENT, header_too_long(HEADER_MOST))
-    digest = hashlib.sha256()
-    body = RelaxedBody(digest.update)
-    while chunk := message.look(CHUNK, place):
-        place += len(chunk)
-        body.feed(chunk)
-    body.finish()
-    return sign_fields(wire_fields(header, SIGNED), digest.digest(), keys, int(time.time()))
+    If the field was `cut`, the mailbox counts only if its end is there.
+    """
+    text = _plain(value)
+    opening = text.find(b"<")
+    if opening >= 0:
+        address, end, _ = text[opening + 1 :].partition(b">")
+        ended = bool(end)
+    else:
+        address, *others = re.split(rb"[,;]", text.rpartition(b":")[2], maxsplit=1)
+        ended = bool(others)
+    if cut and not ended:
+        return b""
+    return b"".join(address.rpartition(b"@")[2].split()).lower() if b"@" in address else b""
+
+
+def _plain(value: bytes) -> bytes:
+    """Return a value without comments, with `x` in place of each quoted string."""
+    kept: list[bytes] = []
+    depth = 0
+    quoted = False
+    for match in _COMMENT_PARTS.finditer(value):
+        part = match[0]
+        if quoted:
+            quoted = part != b'"'
+        elif part == b"(":
+            depth += 1
+        elif part == b")":
+            depth = max(0, depth - 1)
+        elif not depth:
+            quoted = part == b'"'
+            kept.append(b"x" if quoted else part)
+    return b"".join(kept)
 
 
 def _has_failed(future: asyncio.Future[bytes]) -> bool:

@@ -1,1 +1,1 @@
-"""From a nexthop to the addresses to try."""
+"""Finds the addresses to try for a nexthop."""

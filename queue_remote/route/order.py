@@ -1,9 +1,8 @@
-"""In which order the addresses of equally good hosts are tried. Pure but for chance.
+"""The order in which the addresses of equally preferred hosts are tried.
 
-Hosts go by lot (RFC 5321 section 5.1), and so do the addresses of one, since a cached answer would always begin with
-the same. IPv4 and IPv6 take turns, IPv4 first where a host has both: where one of them does not work, every second
-attempt is to the other, so a black hole costs one connection timeout before the first useful attempt, not one for each
-address. (IPv4 first, because receivers judge it by rules that more senders meet.)
+Hosts are tried in random order (RFC 5321 section 5.1), and so are the addresses of one host, since a cached answer
+always has the same order. IPv4 and IPv6 addresses alternate, IPv4 first where a host has both, because receivers judge
+IPv4 senders by rules that more senders meet. So if one family does not work, only every second attempt is lost.
 """
 
 import random
@@ -13,15 +12,18 @@ from typing import NamedTuple
 
 # No further hosts are looked up once there are this many addresses to try.
 ADDRESSES_ENOUGH = 8
-# Of one host and family: the next host shall have its turn.
+# Addresses of one host and family, so that the next host is tried too.
 HOST_ADDRESSES_MOST = 4
-# For one delivery; what is left waits for the next attempt.
+# Addresses that one delivery tries; the others wait for the next attempt.
 TARGETS_MOST = 20
 
 
 class Target(NamedTuple):
-    """One address to try. `host` is the exchanger's or relay's name (ASCII, lower case, no final dot), empty for a bare
-    address; `secure`: DNSSEC vouches for the name and the address."""
+    """One address to try.
+
+    `host` is the exchanger's or relay's name (ASCII, lower case, no final dot), empty for a bare address. `secure`
+    means that DNSSEC validated the name and the address.
+    """
 
     host: bytes
     address: str
@@ -30,7 +32,7 @@ class Target(NamedTuple):
 
     @property
     def names(self) -> list[bytes]:
-        """What a control file may call it where smtproutes names it: its name, or its address, brackets or not."""
+        """The names by which control files know a relay: its host name, or its address without and with brackets."""
         if self.host:
             return [self.host]
         address = self.address.encode("ascii")
@@ -38,18 +40,15 @@ class Target(NamedTuple):
 
 
 def in_turn(hosts: Sequence[Sequence[Target]], by_lot: bool = False) -> list[Target]:
-    """Return the targets of equally good hosts in the order to try them.
-
-    The hosts are in their order already, or are put into one `by_lot`.
-    """
+    """Return the targets of equally preferred hosts in the order to try them; `by_lot` shuffles the hosts first."""
     order = [list(host) for host in hosts if host]
     if by_lot:
         random.shuffle(order)
-    kinds: dict[bool, list[Target]] = {}
+    families: dict[bool, list[Target]] = {}
     for host in order:
-        # The family that the first host's addresses begin with is the one that begins.
-        for new in sorted({":" in target.address for target in host}):
-            family = [target for target in host if (":" in target.address) is new]
+        # The first family of the first host comes first in the whole.
+        for six in sorted({":" in target.address for target in host}):
+            family = [target for target in host if (":" in target.address) is six]
             random.shuffle(family)
-            kinds.setdefault(new, []).extend(family[:HOST_ADDRESSES_MOST])
-    return [target for target in chain.from_iterable(zip_longest(*kinds.values())) if target is not None]
+            families.setdefault(six, []).extend(family[:HOST_ADDRESSES_MOST])
+    return [target for target in chain.from_iterable(zip_longest(*families.values())) if target is not None]

@@ -1,1 +1,1 @@
-"""TLS to the peer: policies, DANE, MTA-STS, certificates."""
+"""TLS to each target: policies, contexts, DANE and MTA-STS."""

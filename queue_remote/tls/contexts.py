@@ -1,4 +1,4 @@
-"""TLS contexts, shared by all connections that want the same: each takes up to a megabyte, and reading CA files time.
+"""TLS contexts, each made once and shared: one takes up to a megabyte, and reading CA files takes time.
 
 CA files are read when a context is first needed, and again after the control files have changed.
 """
@@ -7,6 +7,7 @@ import ssl
 import warnings
 from typing import TYPE_CHECKING
 
+# pyOpenSSL takes long to load, and few policies need it.
 if TYPE_CHECKING:
     from OpenSSL import crypto
 
@@ -19,14 +20,14 @@ class Contexts:
         self._store: crypto.X509Store | None = None
 
     def opportunistic(self) -> ssl.SSLContext:
-        """Return the context for TLS that is a choice: whatever old server, any certificate (RFC 7435).
+        """Return the context for opportunistic TLS: any protocol version, any certificate (RFC 7435).
 
-        What it would refuse, the mail would go through in clear.
+        If it refused a server, the mail would be sent in clear instead.
         """
         if "may" not in self._made:
             context = _unverified()
             with warnings.catch_warnings():
-                # Python warns of TLS before 1.2.
+                # Python warns about TLS before 1.2.
                 warnings.simplefilter("ignore", DeprecationWarning)
                 context.minimum_version = ssl.TLSVersion.TLSv1
             context.set_ciphers("DEFAULT:@SECLEVEL=0")
@@ -34,7 +35,7 @@ class Contexts:
         return self._made["may"]
 
     def required(self) -> ssl.SSLContext:
-        """Return the context for TLS 1.2 or later with any certificate; DANE judges it after the handshake."""
+        """Return the context for TLS 1.2 or later with any certificate; DANE verifies it after the handshake."""
         if "encrypt" not in self._made:
             context = _unverified()
             context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -42,9 +43,9 @@ class Contexts:
         return self._made["encrypt"]
 
     def verified(self, ca: str = "") -> ssl.SSLContext:
-        """Return the context for TLS 1.2 or later that verifies chain and name, with the CAs in a file or the system's.
+        """Return the context for TLS 1.2 or later that verifies chain and name, by the CAs in a file or the system's.
 
-        Raises OSError (ssl.SSLError is one) where the file cannot be read.
+        Raises OSError (ssl.SSLError is one) if the file cannot be read.
         """
         key = f"verify {ca}"
         if key not in self._made:
@@ -52,14 +53,14 @@ class Contexts:
         return self._made[key]
 
     def https(self) -> ssl.SSLContext:
-        """Return the context for web servers; the HTTP client changes it, so it is for nothing else."""
+        """Return the context for web servers. The HTTP client changes it, so nothing else may use it."""
         if "https" not in self._made:
             self._made["https"] = _verifying()
         return self._made["https"]
 
     def authorities(self) -> "crypto.X509Store":
-        """Return the system's CAs for queue_remote.tls.chain. Raises OSError where there are none."""
-        from queue_remote.tls.chain import system_store
+        """Return the system's CAs for queue_remote.tls.certificates. Raises OSError if there are none."""
+        from queue_remote.tls.certificates import system_store
 
         if self._store is None:
             self._store = system_store()
@@ -69,7 +70,7 @@ class Contexts:
 def _verifying(ca: str = "") -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    # A name in the subject is none since RFC 6125, and RFC 8461 section 4.2 says so too.
+    # RFC 6125 and RFC 8461 section 4.2: the subject's common name does not count.
     context.hostname_checks_common_name = False
     if ca:
         context.load_verify_locations(ca)

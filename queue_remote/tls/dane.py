@@ -1,7 +1,8 @@
-"""DANE for SMTP (RFC 7672): which TLSA records count, and what they say of the certificates that a host shows.
+"""DANE for SMTP (RFC 7672): looks TLSA records up, and verifies a server's certificates by them.
 
-Nothing here counts unless DNSSEC vouches for it, which the caller has seen to. Usages 0 and 1 are unusable for SMTP
-(section 3.1.3); where a host has only unusable records its mail goes under TLS, unverified (section 2.2).
+Only records that DNSSEC validated count. Usages 0 and 1 are unusable for SMTP (section 3.1.3); if a host has unusable
+records only, its mail is sent under TLS without verification (section 2.2). Imported only when it is needed, like
+queue_remote.tls.certificates.
 """
 
 import hashlib
@@ -11,13 +12,17 @@ from typing import NamedTuple
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from queue_remote.tls.chain import BROKEN, anchored_store, chain_objection, name_objection
+from queue_remote.route.order import Target
+from queue_remote.route.resolver import Resolver
+from queue_remote.tls.certificates import BROKEN, anchored_store, chain_objection, name_objection
 
 CA, OWN = 2, 3
 WHOLE, KEY = 0, 1
 FULL, SHA256, SHA512 = 0, 1, 2
-# Of those that a host shows; its own is the first, and its CAs come soon behind it.
+# Certificates of a chain that are looked at. The server's own is the first, its CAs follow.
 CHAIN_MOST = 20
+# Records that texts name.
+_SHOWN = 3
 _DIGEST_BYTES = {SHA256: 32, SHA512: 64}
 
 
@@ -34,8 +39,33 @@ class Tlsa(NamedTuple):
         return f"{self.usage} {self.selector} {self.matching} {shown[:16]}{'...' if len(shown) > 16 else ''}"
 
 
+class TlsaFound(NamedTuple):
+    """`name` is the host that has the records, `records` are the usable ones, `text` names all of them."""
+
+    name: bytes
+    records: list[Tlsa]
+    text: str
+
+
+async def find_tlsa(resolver: Resolver, target: Target, port: int) -> TlsaFound | None:
+    """Return a host's records for a port; None if there are none, or DNSSEC did not validate them.
+
+    The target's own address must be secure. Raises Unroutable if the lookup fails; then the host must not get the mail
+    in case it has records (section 2.1.2).
+    """
+    answer = await resolver.ask(target.host, "AAAA" if ":" in target.address else "A", True)
+    # Section 2.2.2: the records of an alias's canonical name come first.
+    for base in dict.fromkeys([answer.canonical, target.host]):
+        name = b"_%d._tcp.%s" % (port, base)
+        found = await resolver.ask(name, "TLSA", True)
+        if found.secure and found.records:
+            records = [Tlsa(record.usage, record.selector, record.mtype, record.cert) for record in found.records]
+            return TlsaFound(base, usable(records), f"DANE, {name.decode('ascii')} TLSA {_shown(records)}")
+    return None
+
+
 def usable(records: Iterable[Tlsa]) -> list[Tlsa]:
-    """Return the records that count; of digests of the same thing, the strongest only (RFC 7671 section 9)."""
+    """Return the usable records; of digests of the same selector, the strongest only (RFC 7671 section 9)."""
     known = [record for record in records if _is_usable(record)]
     best = {(record.usage, record.selector): 0 for record in known}
     for record in known:
@@ -45,21 +75,21 @@ def usable(records: Iterable[Tlsa]) -> list[Tlsa]:
 
 
 def objection(chain: list[bytes], records: list[Tlsa], names: list[bytes]) -> str | None:
-    """Return why none of the usable records vouches for a chain of certificates (DER), None where one does.
+    """Return why a chain of certificates (DER) matches none of the usable records, None if it matches one.
 
-    Usage 3 says which certificate or key the host has, whatever its names and dates (section 3.1.1); usage 2
-    which CA has signed it, for one of `names` (section 3.1.2).
+    Usage 3 names the host's certificate or key, and ignores names and dates (section 3.1.1). Usage 2 names a CA that
+    must have signed the certificate, for one of `names` (section 3.1.2).
     """
     if not chain:
         return "no certificate"
-    # OpenSSL takes hundreds, and a zone may have as many records: each certificate is looked at once.
+    # OpenSSL accepts hundreds of certificates, and a zone may have as many records.
     chain = chain[:CHAIN_MOST]
     try:
-        if _fits(chain[0], [record for record in records if record.usage == OWN]):
+        if _matches(chain[0], [record for record in records if record.usage == OWN]):
             return None
         authorities = [record for record in records if record.usage == CA]
-        anchors = [certificate for certificate in chain[1:] if _fits(certificate, authorities)]
-        # A whole certificate in DNS need not be shown.
+        anchors = [certificate for certificate in chain[1:] if _matches(certificate, authorities)]
+        # The server need not show a certificate that is whole in DNS.
         anchors += [record.data for record in records if record[:3] == (CA, WHOLE, FULL)]
         if not anchors:
             return "certificate does not match the TLSA records"
@@ -67,6 +97,11 @@ def objection(chain: list[bytes], records: list[Tlsa], names: list[bytes]) -> st
     except BROKEN as error:
         return f"broken certificate: {error}"
     return chain_objection(chain, store) or name_objection(chain[0], names, common_name=True)
+
+
+def _shown(records: list[Tlsa]) -> str:
+    more = f" and {len(records) - _SHOWN} more" if len(records) > _SHOWN else ""
+    return ", ".join(str(record) for record in records[:_SHOWN]) + more
 
 
 def _is_usable(record: Tlsa) -> bool:
@@ -82,8 +117,8 @@ def _is_usable(record: Tlsa) -> bool:
     return bool(record.data)
 
 
-def _fits(certificate: bytes, records: list[Tlsa]) -> bool:
-    """Return whether any of the records is about a certificate."""
+def _matches(certificate: bytes, records: list[Tlsa]) -> bool:
+    """Return whether a certificate matches any of the records."""
     wanted: dict[tuple[int, int], set[bytes]] = {}
     for record in records:
         wanted.setdefault((record.selector, record.matching), set()).add(record.data)

@@ -1,4 +1,4 @@
-"""The TLS handshake on an open connection, and how it and its troubles are named."""
+"""Makes the TLS handshake on an open connection, and describes its outcome."""
 
 import asyncio
 import errno
@@ -7,16 +7,16 @@ import ssl
 from queue_base.errors import reason
 from queue_remote.tls.plan import TlsPlan
 
-# For the end of TLS, in which the peer has a say.
+# To wait for the server's close_notify.
 PARTING_SECONDS = 2.0
 
 
 async def shake_hands(
     transport: asyncio.Transport, protocol: asyncio.Protocol, plan: TlsPlan, seconds: float
 ) -> asyncio.Transport:
-    """Return the transport under TLS. Raises OSError, and ValueError for an impossible server name.
+    """Return the transport under TLS. Raises OSError, and ValueError for an invalid server name.
 
-    The protocol gets what comes under TLS at once, before this returns.
+    The protocol may receive data under TLS before this returns.
     """
     assert plan.context is not None
     secured = await asyncio.get_running_loop().start_tls(
@@ -27,7 +27,7 @@ async def shake_hands(
         ssl_handshake_timeout=max(0.1, seconds),
         ssl_shutdown_timeout=PARTING_SECONDS,
     )
-    # A transport that was closed meanwhile ends the handshake without an error.
+    # If the transport was closed meanwhile, the handshake ends without an error.
     if secured is None or secured.is_closing():
         raise ConnectionResetError(errno.ECONNRESET, "closed")
     hold_little(secured)
@@ -35,15 +35,15 @@ async def shake_hands(
 
 
 def is_about_certificate(error: Exception) -> bool:
-    """Return whether a handshake failed because we did not like the peer's certificate."""
+    """Return whether a handshake failed because the server's certificate did not verify."""
     return isinstance(error, ssl.SSLCertVerificationError)
 
 
 def hold_little(transport: asyncio.WriteTransport) -> None:
-    """Take no further piece of a message before the last one is off: thousands of peers may take none.
+    """Make the transport accept no further data before the last is sent: thousands of servers may be slow at once.
 
-    By default a transport takes 64 kB more than the peer, and 512 kB under TLS. With 0, TLS would pause before there is
-    anything that could get off.
+    By default a transport buffers 64 kB, and 512 kB under TLS. With a limit of 0, TLS would pause before any data is
+    ready to be sent.
     """
     transport.set_write_buffer_limits(1)
 
@@ -60,7 +60,7 @@ def why(error: Exception) -> str:
 
 
 def tls_facts(transport: asyncio.Transport, plan: TlsPlan, objection: str | None) -> str:
-    """Return version, cipher, and whether the peer is verified, for a person."""
+    """Return version, cipher, and whether the server was verified, as --trace prints them."""
     version = transport.get_extra_info("ssl_object").version()
     cipher, _, _ = transport.get_extra_info("cipher")
     judged = objection or ("verified by " if plan.verifies else "not verified: policy ") + plan.policy

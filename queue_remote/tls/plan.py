@@ -1,4 +1,4 @@
-"""What to do about TLS with one target, and what is made of the certificates that it shows."""
+"""The TLS plan of one target: whether to use TLS, with which context, and how to verify the server's certificates."""
 
 import ssl
 import time
@@ -6,19 +6,19 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from queue_base.errors import complain
-from queue_smtp.session import Tls
+from queue_smtp.client import Tls
 
 PROGRAM = "queue-remote"
-# A complaint that repeats itself is made once in this time.
+# The same complaint is logged once in this time.
 REPEAT_SECONDS = 3600.0
 _COMPLAINTS_MOST = 1000
 
 
 class Complaints:
-    """Lines on stderr about what is only tested, each once an hour."""
+    """Logs complaints on stderr, the same one once an hour."""
 
     def __init__(self, put: Callable[[str], None] | None = None) -> None:
-        """`put` gets the lines in place of stderr."""
+        """`put` takes the lines instead of stderr."""
         self._put = put or (lambda text: complain(PROGRAM, text))
         self._made: dict[str, float] = {}
 
@@ -33,9 +33,9 @@ class Complaints:
 
 
 class Check(NamedTuple):
-    """What the certificates must pass: `judge` gets them (DER, the peer's own first) and returns what is wrong.
+    """A check of the server's certificates: `judge` takes them (DER, the server's own first) and returns the objection.
 
-    Where it is not `enforced`, what is wrong is only logged. `policy` names what wants it, for a person.
+    If the check is not `enforced`, the objection is only logged. `policy` names the policy that requires it, in texts.
     """
 
     policy: str
@@ -46,9 +46,9 @@ class Check(NamedTuple):
 class TlsPlan:
     """One target's plan. `mode` is NEVER, MAY, MUST or DONE (from the first byte).
 
-    `port`, where it is not None, is in place of the target's. `fallback`: a broken handshake is tried again in clear,
-    on a fresh connection. `policy` is what all this is by, for texts. Where `refusal` is not None, nothing is to be
-    sent there, for that reason.
+    `port`, if not None, replaces the target's. `fallback`: after a failed handshake the delivery is tried once more in
+    clear, on a new connection. `policy` names the policy that decided, in texts. If `refusal` is not None, the target
+    gets no mail, for that reason.
     """
 
     __slots__ = (
@@ -76,7 +76,7 @@ class TlsPlan:
         self._peer = ""
 
     def require(self, context: ssl.SSLContext, server_name: str | None, policy: str) -> None:
-        """Make it TLS or nothing, by a policy."""
+        """Make TLS mandatory, by a policy."""
         if self.mode is Tls.MAY:
             self.mode = Tls.MUST
         self.context = context
@@ -85,16 +85,16 @@ class TlsPlan:
         self.policy = policy
 
     def test(self, complaints: Complaints, peer: str) -> None:
-        """Say where to complain of this peer when a check that is not enforced fails."""
+        """Set where complaints about this peer are logged if a check that is not enforced fails."""
         self._complaints = complaints
         self._peer = peer
 
     def verify(self, ssl_object: ssl.SSLObject) -> str | None:
-        """Return why the peer's certificate will not do, None where it does. Called once after the handshake."""
+        """Return why the server's certificates are rejected, None if they are not. Called once after the handshake."""
         if not self.checks:
             return None
         # It takes a while to import, and few policies need it.
-        from queue_remote.tls.chain import peer_chain
+        from queue_remote.tls.certificates import peer_chain
 
         chain = peer_chain(ssl_object)
         for check in self.checks:
@@ -107,17 +107,17 @@ class TlsPlan:
 
     @property
     def verifies(self) -> bool:
-        """Whether the peer has to show who it is."""
+        """Whether the server's identity is verified."""
         by_ca = self.context is not None and self.context.verify_mode is not ssl.CERT_NONE
         return by_ca or any(check.enforced for check in self.checks)
 
     def in_clear(self) -> None:
-        """Take note that a session goes on without TLS."""
+        """Log that the session continues without TLS, for checks that are not enforced."""
         for check in self.checks:
             self.complain(check.policy, "the session is not under TLS")
 
     def complain(self, policy: str, objection: str) -> None:
-        """Log what would have kept the mail from this peer if the policy were enforced."""
+        """Log why the server would get no mail if the policy were enforced."""
         if self._complaints is not None:
             self._complaints.make(
                 f"warning: unable to verify {self._peer} by {policy}: {objection}; "
@@ -125,7 +125,7 @@ class TlsPlan:
             )
 
     def __str__(self) -> str:
-        """Return the plan for a person."""
+        """Return the plan as `queuectl route` prints it."""
         if self.refusal is not None:
             return f"no mail goes there: {self.refusal}, by {self.policy}"
         if self.mode is Tls.NEVER:

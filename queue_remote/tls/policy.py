@@ -1,26 +1,25 @@
-"""The TLS policy of each target: control/tlspolicy, and what DANE and MTA-STS make of it.
+"""Decides on TLS for each target: makes its TlsPlan from control/tlspolicy, DANE and MTA-STS.
 
-DANE comes before MTA-STS (RFC 8461 section 2): where usable TLSA records are enforced, they alone count. What is
-enforced replaces the level of the line, except that nothing makes a level weaker: `encrypt` stays TLS or a deferral.
+DANE has precedence over MTA-STS (RFC 8461 section 2): if usable TLSA records are enforced, MTA-STS is not looked up. An
+enforced policy replaces the level of the line in control/tlspolicy, but never weakens it: with `encrypt`, mail is
+deferred rather than sent in clear.
 """
 
 import functools
 
 from queue_base.errors import reason
-from queue_remote.route.lookup import Unroutable
+from queue_remote.report_text import no_controls
 from queue_remote.route.order import Target
-from queue_remote.route.route import Route, Router
-from queue_remote.settings import Settings
+from queue_remote.route.router import Route, Router
+from queue_remote.route.unroutable import Unroutable
 from queue_remote.tls.contexts import Contexts
-from queue_remote.tls.mta_sts import Mode
+from queue_remote.tls.mta_sts import Mode, StsCache, StsFound
 from queue_remote.tls.plan import Check, Complaints, TlsPlan
-from queue_remote.tls.sts import Found, StsCache
 from queue_remote.tls.tlspolicy import Level, TlsPolicy, Use
-from queue_smtp.session import Tls
-from queue_smtp.text import no_controls
+from queue_smtp.client import Tls
+from queue_wire.address import ascii_domain
 from queue_wire.control.hostmap import find_key
 from queue_wire.control.smtproutes import SMTP_PORT
-from queue_wire.domain import ascii_domain
 from queue_wire.report import MESSAGE_SCOPE, TEMPORARY
 
 # RFC 8314 section 3.3: submission, and relays, under TLS from the first byte.
@@ -29,37 +28,43 @@ _DEFAULT = TlsPolicy()
 
 
 class TlsPolicies:
-    """Plans by one reading of the control files.
+    """Makes plans by one reading of control/tlspolicy.
 
-    `lacking`: there is no tlspolicy. `secure`: some line wants DANE, so routes are to be asked for with DNSSEC's word.
+    `lacking`: there is no such file. `secure`: some line uses DANE, so routes need DNSSEC validation.
     """
 
-    def __init__(self, settings: Settings, router: Router, sts: StsCache, complaints: Complaints | None = None) -> None:
-        self._settings = settings
+    def __init__(
+        self,
+        lines: dict[bytes, TlsPolicy] | None,
+        router: Router,
+        sts: StsCache,
+        complaints: Complaints | None = None,
+    ) -> None:
+        """`lines` is control/tlspolicy, None if there is no file."""
+        self._lines = lines or {}
         self._router = router
         self._sts = sts
         self._contexts = Contexts()
         self._complaints = complaints or Complaints()
-        self.lacking = settings.tlspolicy is None
-        self.secure = any(policy.dane is not Use.OFF for policy in (settings.tlspolicy or {}).values())
+        self.lacking = lines is None
+        self.secure = any(policy.dane is not Use.OFF for policy in self._lines.values())
 
     def line(self, nexthop: bytes, route: Route, target: Target) -> tuple[bytes | None, TlsPolicy]:
-        """Return the key of the line that counts, None where there is none, and its policy.
+        """Return the key of the line that applies, None if none does, and its policy.
 
-        Where smtproutes names a relay, a line for the relay, by its name or address, comes before one for the nexthop.
+        If smtproutes names the relay, a line for the relay, by its name or address, precedes one for the nexthop.
         """
-        policies = self._settings.tlspolicy
-        if not policies:
+        if not self._lines:
             return None, _DEFAULT
         key = None
         if route.relayed:
             for name in target.names:
-                key = key or find_key(policies, name)
-        key = key or find_key(policies, nexthop)
-        return key, _DEFAULT if key is None else policies[key]
+                key = key or find_key(self._lines, name)
+        key = key or find_key(self._lines, nexthop)
+        return key, _DEFAULT if key is None else self._lines[key]
 
     async def plan(self, nexthop: bytes, route: Route, target: Target) -> TlsPlan:
-        """Return the plan for a target. Raises Unroutable where that cannot be said, which is this host's fault."""
+        """Return the plan for a target. Raises Unroutable if a file of CA certificates cannot be read."""
         _, policy = self.line(nexthop, route, target)
         plan = self._begin(policy, target)
         if plan.mode is Tls.NEVER:
@@ -71,12 +76,12 @@ class TlsPolicies:
             await self._apply_sts(plan, policy, policy_domain(nexthop, route, target), target)
         return plan
 
-    async def sts(self, domain: bytes) -> Found:
-        """Return a domain's MTA-STS policy, as far as it is known. Raises Unroutable where there is nobody to ask."""
+    async def sts(self, domain: bytes) -> StsFound:
+        """Return a domain's MTA-STS policy. Raises Unroutable if there is no DNS server to ask."""
         return await self._sts.find(self._router.resolver(), self._contexts, domain)
 
     def _begin(self, policy: TlsPolicy, target: Target) -> TlsPlan:
-        """Return the plan that the line's level makes. Raises Unroutable where its CAs cannot be read."""
+        """Return the plan for a line's level. Raises Unroutable if its CA certificates cannot be read."""
         host = target.host.decode("ascii", "replace") or None
         level = policy.level
         if level is Level.NONE:
@@ -101,17 +106,16 @@ class TlsPolicies:
         return plan
 
     async def _apply_dane(self, plan: TlsPlan, policy: TlsPolicy, names: list[bytes], target: Target) -> bool:
-        """Take TLSA records into a plan; return whether they alone count."""
-        # cryptography takes a while to import.
+        """Apply the target's TLSA records to a plan; return whether they have precedence over MTA-STS."""
+        # It takes long to load, and few lines use DANE.
         from queue_remote.tls import dane
-        from queue_remote.tls.tlsa import find_tlsa
 
         enforced = policy.dane is Use.ENFORCE
         try:
             port = target.port if plan.port is None else plan.port
-            found = await find_tlsa(self._router.resolver(), target, port)
+            found = await dane.find_tlsa(self._router.resolver(), target, port)
         except Unroutable as error:
-            trouble = f"TLSA lookup failed: {_particulars(error)}"
+            trouble = f"TLSA lookup failed: {error.details}"
             if enforced:
                 plan.refusal, plan.policy = trouble, "DANE"
             else:
@@ -133,7 +137,7 @@ class TlsPolicies:
         return enforced
 
     async def _apply_sts(self, plan: TlsPlan, policy: TlsPolicy, domain: bytes, target: Target) -> None:
-        """Take a domain's MTA-STS policy into a plan."""
+        """Apply a domain's MTA-STS policy to a plan."""
         if not target.host or not domain:
             return
         kept, trouble = await self.sts(domain)
@@ -161,16 +165,17 @@ class TlsPolicies:
 
 
 def policy_domain(nexthop: bytes, route: Route, target: Target) -> bytes:
-    """Return the domain whose MTA-STS policy counts; empty where none can.
+    """Return the domain whose MTA-STS policy applies; empty if none can.
 
-    RFC 8461 section 3.4: a relay's policy is its own.
+    RFC 8461 section 3.4: for a relay it is the relay's own.
     """
     return target.host if route.relayed else _ascii(nexthop)
 
 
 def _ca_objection(chain: list[bytes], contexts: Contexts, name: bytes) -> str | None:
-    """Return why a chain does not follow from the system's CAs for a name, None where it does."""
-    from queue_remote.tls import chain as certificates
+    """Return why the system's CAs do not verify a chain for a name, None if they do."""
+    # It takes long to load, and few policies are tested.
+    from queue_remote.tls import certificates
 
     if not chain:
         return "no certificate"
@@ -182,9 +187,5 @@ def _ca_objection(chain: list[bytes], contexts: Contexts, name: bytes) -> str | 
 
 
 def _ascii(nexthop: bytes) -> bytes:
-    """Return a nexthop that has been routed as DNS knows it; empty for an address literal, which has no policies."""
+    """Return a nexthop in the form used in DNS; empty for an address literal, which has no policies."""
     return b"" if nexthop.startswith(b"[") else ascii_domain(nexthop).lower().removesuffix(b".")
-
-
-def _particulars(error: Unroutable) -> str:
-    return error.verdict[1].decode("ascii", "replace").strip().splitlines()[-1].removesuffix(".")

@@ -1,25 +1,25 @@
-"""control/tlspolicy: how much TLS each nexthop needs.
+"""control/tlspolicy: the TLS level of each nexthop.
 
     nexthop:level [sts=off|test|enforce] [dane=off|test|enforce] [ca=FILE] [name=HOST]
 
     none      in clear
-    may       TLS where it is offered and works, any certificate; in clear otherwise
-    encrypt   TLS or a deferral, any certificate
-    verify    TLS or a deferral, with a certificate for the host's name from a CA that is trusted
+    may       TLS if it is offered and works, with any certificate; in clear otherwise
+    encrypt   TLS or a deferral, with any certificate
+    verify    TLS or a deferral, with a certificate for the host's name from a trusted CA
     implicit  the same, under TLS from the first byte
 
-`sts` is MTA-STS (RFC 8461), `dane` is DANE (RFC 7672). `ca` names a file of CA certificates in place of the system's,
-`name` what the certificate must be for, in place of the host's name. Keys are those of control.hostmap. Unlike in
-smtproutes, a line without a colon is an error: whoever wrote it wanted more security, not less.
+`sts` is MTA-STS (RFC 8461), `dane` is DANE (RFC 7672). `ca` names a file of CA certificates that replaces the system's,
+`name` the name in the certificate if it is not the host's. Keys are those of queue_wire.control.hostmap. Unlike in
+smtproutes, a line without a colon is an error, because to ignore it would weaken the security that it asks for.
 """
 
 import enum
 from typing import NamedTuple, TypeVar
 
+from queue_wire.address import ascii_domain
 from queue_wire.control.hostmap import unpack_hosts
 from queue_wire.control.lines import numbered_lines
-from queue_wire.domain import ascii_domain
-from queue_wire.errors import FormatError, LineError, quoted
+from queue_wire.format_error import FormatError, LineError, quoted
 
 Choice = TypeVar("Choice", bound=enum.Enum)
 
@@ -33,7 +33,7 @@ class Level(enum.Enum):
 
 
 class Use(enum.Enum):
-    """OFF: not looked at. TEST: failures are logged and change nothing. ENFORCE: a host that fails gets no mail."""
+    """OFF: not used. TEST: failures are only logged. ENFORCE: a host that fails gets no mail."""
 
     OFF = b"off"
     TEST = b"test"
@@ -41,7 +41,7 @@ class Use(enum.Enum):
 
 
 class TlsPolicy(NamedTuple):
-    """One line; `ca` and `name` are empty where the line has none, `text` is the line's value as it was written."""
+    """One line; `ca` and `name` are empty if the line has none, `text` is the line's value as written."""
 
     level: Level = Level.MAY
     sts: Use = Use.OFF
@@ -51,7 +51,7 @@ class TlsPolicy(NamedTuple):
     text: bytes = b"may"
 
 
-# What a level may be combined with; RFC 8461 itself says which certificate a host must have.
+# The options of each level. There is no sts= with implicit, and no ca= or name= with sts=: RFC 8461 determines those.
 _OPTIONS = {
     Level.NONE: set[bytes](),
     Level.MAY: {b"sts", b"dane"},
@@ -75,7 +75,7 @@ def unpack_policies(data: bytes) -> dict[bytes, TlsPolicy]:
 
 
 def unpack_policy(text: bytes) -> TlsPolicy:
-    """Return what one line says behind its key. Raises FormatError."""
+    """Return the policy in the part of a line after the key. Raises FormatError."""
     word, *options = text.split() or [b""]
     policy = TlsPolicy(_word(Level, word, "level"), text=b" ".join([word, *options]))
     seen: set[bytes] = set()

@@ -20,12 +20,19 @@ from queue_send.messages import Messages
 from queue_send.peers import Cleaner
 from queue_wire import logline
 from queue_wire.admin import socket as wire
-from queue_wire.admin.socket import GONE, NEWS, TROUBLE, Note, Reply, Request
-from queue_wire.control.destinationlimits import choose_way
-from queue_wire.errors import FormatError
+from queue_wire.admin.socket import (
+    GONE,
+    NEWS,
+    TROUBLE,
+    Note,
+    Request,
+    Response,
+)
+from queue_wire.control.destinationlimits import choose_nexthop
+from queue_wire.format_error import FormatError
 from queue_wire.ids import pack_long_id, unpack_long_id
 
-Answer = Callable[[Reply], None]
+Answer = Callable[[Response], None]
 
 
 @dataclass
@@ -113,16 +120,16 @@ class Orders:
         """Returns the birth of a message that has not ended."""
         return None if self._cleaner.holds(message) else marks.birth_of(self._layout, message)
 
-    def _probe(self, domains: list[bytes], now: float) -> Reply:
+    def _probe(self, domains: list[bytes], now: float) -> Response:
         for domain in domains:
-            way = choose_way(self._config.current.routes, self._config.current.lines, domain.lower())
+            way = choose_nexthop(self._config.current.routes, self._config.current.lines, domain.lower())
             self._messages.channels["remote"].scheduler.probe(way.name, now)
-        return Reply(0, [])
+        return Response(0, [])
 
-    def _flush(self, selected: Selected) -> Reply:
+    def _flush(self, selected: Selected) -> Response:
         messages = self._messages
         free = self._those(selected.messages, self._store.may_be_tried, selected)
-        return Reply(sum(messages.wake(message) for message in free), selected.notes)
+        return Response(sum(messages.wake(message) for message in free), selected.notes)
 
     @staticmethod
     def _those(some: list[int], wanted: Callable[[int], bool], selected: Selected) -> list[int]:
@@ -147,13 +154,13 @@ class Orders:
     ) -> None:
         """Has the disk thread do `work` for the messages (Messages.change), then answers."""
         if not messages:
-            answer(Reply(0, notes))
+            answer(Response(0, notes))
             return
 
         def done(count: int, trouble: str) -> None:
             if trouble:
                 notes.append(Note(TROUBLE, trouble.encode("utf-8", "replace")))
-            answer(Reply(count, notes))
+            answer(Response(count, notes))
 
         self._messages.change(messages, work, done, then, refused)
 

@@ -12,8 +12,7 @@ from queue_base import marks
 from queue_send.admin.orders import select_messages
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
-from queue_send.messages import Messages
-from queue_send.peers import Cleaner
+from queue_send.messages import Messages, State
 from queue_send.scheduler.destination import Destination, RateLimited, Relay
 from queue_send.scheduler.model import Entry
 from queue_send.scheduler.scheduler import Scheduler
@@ -21,12 +20,13 @@ from queue_wire.admin import cause, facts
 from queue_wire.admin import socket as wire
 from queue_wire.admin.cause import Cause, pack_cause
 from queue_wire.admin.facts import ChannelFact, DestinationFact, pack_channel, pack_destination
-from queue_wire.admin.socket import NEWS, Note, Reply, Request
-from queue_wire.control.destinationlimits import choose_way
+from queue_wire.admin.socket import NEWS, Note, Request, Response
+from queue_wire.control.destinationlimits import choose_nexthop
 
 PAGE = 200  # Destinations in one reply, some 60 bytes each.
 CAUSES_MOST = 200  # Causes in one reply.
 LETTERS = {b"L": "local", b"R": "remote"}
+_STATES = {State.PARKED: cause.CORRUPT, State.HELD: cause.HELD, State.UNCLASSIFIED: cause.UNCLASSIFIED}
 RELAYS = 1 << 40  # The index of the first relay, behind all destinations.
 NUMBER_MOST = 10**18 - 1  # The largest number in a fact. No time is later.
 
@@ -34,32 +34,31 @@ NUMBER_MOST = 10**18 - 1  # The largest number in a fact. No time is later.
 class Queries:
     """The queries that read what queue-send knows."""
 
-    def __init__(self, messages: Messages, cleaner: Cleaner, clock: Clock, config: ConfigFiles) -> None:
+    def __init__(self, messages: Messages, clock: Clock, config: ConfigFiles) -> None:
         self._messages = messages
-        self._cleaner = cleaner
         self._clock = clock
         self._config = config
         self._explainers = {
             kind: Explainer(kind.encode(), channel.scheduler) for kind, channel in messages.channels.items()
         }
 
-    def answer(self, request: Request, now: float) -> Reply:
+    def answer(self, request: Request, now: float) -> Response:
         """Returns the reply to a query."""
         if request.command == wire.WHY:
             return self._why(request.names, now)
         if request.command == wire.DESTINATIONS:
             return self._destinations(request.names, now)
         notes = [Note(NEWS, pack_channel(each.channel())) for each in self._explainers.values()]
-        return Reply(int(self._messages.all_read), notes)
+        return Response(int(self._messages.all_read), notes)
 
-    def _destinations(self, names: list[bytes], now: float) -> Reply:
+    def _destinations(self, names: list[bytes], now: float) -> Response:
         channel, place, *nexthops = names
         explainer = self._explainers[channel.decode("ascii")]
         if nexthops:
             found, further = explainer.named(self._routed(nexthops), now), 0
         else:
             found, further = explainer.page(int(place) if place else None, PAGE, now)
-        return Reply(further, [Note(NEWS, pack_destination(self._shown(each))) for each in found])
+        return Response(further, [Note(NEWS, pack_destination(self._shown(each))) for each in found])
 
     def _shown(self, fact: DestinationFact) -> DestinationFact:
         """Returns a fact with the times of the system's clock."""
@@ -69,33 +68,28 @@ class Queries:
     def _routed(self, names: list[bytes]) -> list[bytes]:
         """Returns the names, and the destinations and relays that their mail goes to."""
         lower = [name.lower() for name in names]
-        ways = [choose_way(self._config.current.routes, self._config.current.lines, name) for name in lower]
+        ways = [choose_nexthop(self._config.current.routes, self._config.current.lines, name) for name in lower]
         return [*names, *lower, *(way.name for way in ways), *(way.relay for way in ways if way.relay is not None)]
 
-    def _why(self, names: list[bytes], now: float) -> Reply:
+    def _why(self, names: list[bytes], now: float) -> Response:
         layout = self._messages.store.layout
         selected = select_messages(names[:1], lambda message: marks.birth_of(layout, message))
         if not selected.messages:
-            return Reply(0, selected.notes)
+            return Response(0, selected.notes)
         found = self._causes(selected.messages[0], names[1:], now)[:CAUSES_MOST]
         to_disk = self._clock.to_disk
         shown = [each._replace(time=each.time and to_disk(each.time)) for each in found]
-        return Reply(0, [Note(NEWS, pack_cause(each)) for each in shown])
+        return Response(0, [Note(NEWS, pack_cause(each)) for each in shown])
 
     def _causes(self, message: int, places: list[bytes], now: float) -> list[Cause]:
-        messages, store, bouncer = self._messages, self._messages.store, self._messages.bouncer
-        if self._cleaner.holds(message):
-            return [Cause(cause.ENDS)]
-        if bouncer.holds(message):
-            again = bouncer.again_at(message)
-            return [Cause(cause.BOUNCES) if again is None else Cause(cause.AGAIN, time=int(again))]
-        found = []
-        if message in store.parked:
-            found.append(Cause(cause.PARKED))
-        elif message in store.held:
-            found.append(Cause(cause.HELD))
-        elif store.is_waiting_in_todo(message):
-            found.append(Cause(cause.UNCLASSIFIED))
+        messages, store = self._messages, self._messages.store
+        state = messages.state(message)
+        if state is State.ENDED:
+            return [Cause(cause.REMOVING)]
+        if state is State.BOUNCING:
+            again = messages.bouncer.again_at(message)
+            return [Cause(cause.BOUNCING) if again is None else Cause(cause.BOUNCE_DEFERRED, time=int(again))]
+        found = [Cause(_STATES[state])] if state in _STATES else []
         stays = bool(found)
         for letter, kind in LETTERS.items():
             stamp = store.due(message, kind)
@@ -127,30 +121,30 @@ class Explainer:
 
     def in_flight(self, count: int, entry: Entry) -> Cause:
         """Returns the cause for recipients in flight."""
-        return Cause(cause.FLIES, self._kind, _time(entry.started), count, nexthop=entry.nexthop)
+        return Cause(cause.IN_FLIGHT, self._kind, _time(entry.started), count, nexthop=entry.nexthop)
 
     def unwritten(self, count: int) -> Cause:
         """Returns the cause for recipients whose verdicts are not written down yet."""
-        return Cause(cause.LANDS, self._kind, number=count)
+        return Cause(cause.RECORDING, self._kind, number=count)
 
     def queued(self, count: int, destination: Destination, now: float) -> Cause:
         """Returns the cause for recipients in the queue of a destination."""
         scheduler = self._scheduler
         window, start = int(destination.window), destination.next_start(now)
-        kind, in_flight, name = cause.TURN, destination.in_flight, destination.name
+        kind, in_flight, name = cause.AWAITING_TURN, destination.in_flight, destination.name
         relay = destination.relay
         if destination.dead:
-            kind = cause.PROBE
+            kind = cause.PROBE_PENDING
         elif destination.in_flight >= window:
-            kind = cause.WINDOW
+            kind = cause.WINDOW_FULL
         elif relay is not None and relay.in_flight >= relay.limits.most:
-            kind, in_flight, window, name = cause.WINDOW, relay.in_flight, relay.limits.most, relay.name
+            kind, in_flight, window, name = cause.WINDOW_FULL, relay.in_flight, relay.limits.most, relay.name
         elif start > now:
-            kind, name = cause.RATE, self._slower(destination, now).name
+            kind, name = cause.RATE_LIMITED, self._slower(destination, now).name
         elif scheduler.in_flight >= scheduler.settings.concurrency:
-            kind, window = cause.TAKEN, scheduler.settings.concurrency
+            kind, window = cause.DELIVERIES_FULL, scheduler.settings.concurrency
         elif scheduler.turns.room(destination, scheduler.settings.concurrency) <= 0:
-            kind = cause.SHARE
+            kind = cause.SLOW_SHARE_FULL
         return Cause(kind, self._kind, _time(start), count, in_flight, window, name)
 
     def _slower(self, destination: Destination, now: float) -> RateLimited:
@@ -161,17 +155,17 @@ class Explainer:
     def overflow(self, destination: Destination) -> Cause:
         """Returns the cause for a message in the overflow of a destination."""
         waiting, window = len(destination.overflow), int(destination.window)
-        return Cause(cause.ASIDE, self._kind, 0, waiting, destination.in_flight, window, destination.name)
+        return Cause(cause.OVERFLOW, self._kind, 0, waiting, destination.in_flight, window, destination.name)
 
     def obstacles(self, destination: Destination, now: float) -> Iterator[Cause]:
         """Yields what keeps mail from a destination besides its window."""
         if destination.dead:
-            kind = cause.PROBED if destination.probing else cause.DEAD
+            kind = cause.PROBE_IN_FLIGHT if destination.probing else cause.DESTINATION_DEAD
             probe, suspended = _time(destination.probe_at), destination.suspended_count
             yield Cause(kind, self._kind, probe, suspended, nexthop=destination.name)
         elif destination.next_start(now) > now:
             name = self._slower(destination, now).name
-            yield Cause(cause.LIMITED, self._kind, _time(destination.next_start(now)), nexthop=name)
+            yield Cause(cause.DESTINATION_RATE_LIMITED, self._kind, _time(destination.next_start(now)), nexthop=name)
 
     def due(self, since: int, stopped: bytes) -> Cause:
         """Returns the cause for a message that is due and not loaded. `stopped` is Channel.stopped."""
@@ -180,9 +174,9 @@ class Explainer:
         if stopped:
             return Cause(stopped, self._kind, since, some=running)
         if active >= settings.active:
-            return Cause(cause.FULL, self._kind, since, some=active, limit=settings.active)
+            return Cause(cause.ACTIVE_FULL, self._kind, since, some=active, limit=settings.active)
         if running >= settings.concurrency:
-            return Cause(cause.PLACES, self._kind, since, some=running, limit=settings.concurrency)
+            return Cause(cause.CONCURRENCY_FULL, self._kind, since, some=running, limit=settings.concurrency)
         return Cause(cause.DUE, self._kind, since)
 
     def message(
@@ -209,7 +203,7 @@ class Explainer:
         if admission.is_next(message) or (dues and min(dues) <= now):
             yield self.due(min(*stamps, int(now)), stopped)
         elif dues:
-            yield Cause(cause.WAITS, self._kind, min(dues))
+            yield Cause(cause.DEFERRED, self._kind, min(dues))
         if overflow or dues:
             for destination in places:
                 yield from self.obstacles(destination, now)
@@ -232,7 +226,7 @@ class Explainer:
                 yield self.queued(here, destination, now)
                 yield from self.obstacles(destination, now)
         if queued > 0:
-            yield Cause(cause.QUEUED, self._kind, number=queued)
+            yield Cause(cause.QUEUED_ELSEWHERE, self._kind, number=queued)
         if attempt is not None and attempt.loading:
             yield Cause(cause.DUE, self._kind, max(0, attempt.due))
 

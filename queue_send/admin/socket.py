@@ -17,9 +17,15 @@ from queue_send.admin.orders import Orders
 from queue_send.admin.queries import Queries
 from queue_send.log import Log
 from queue_send.loop import Shutdown
-from queue_wire.admin.socket import QUESTIONS, REQUEST_MOST, Reply, pack_reply, unpack_request
-from queue_wire.errors import FormatError
-from queue_wire.netstring import NetstringReader
+from queue_wire.admin.socket import (
+    QUERIES,
+    REQUEST_MOST,
+    Response,
+    pack_response,
+    unpack_request,
+)
+from queue_wire.format_error import FormatError
+from queue_wire.framing import NetstringReader
 
 CLIENTS_MOST = 8  # At once; more wait until one has gone.
 IDLE = 30.0
@@ -42,16 +48,16 @@ class _Connection:
         self.gone = False
         self.since = time.monotonic()
 
-    def answer(self, reply: Reply) -> None:
+    def answer(self, reply: Response) -> None:
         """Sends the reply to the request that is processed."""
         self.working = False
         self.since = time.monotonic()
         if not self.gone:
-            self.out.put(pack_reply(reply))
+            self.out.put(pack_response(reply))
 
     def refuse(self, text: bytes) -> None:
         """Sends an error and closes the connection."""
-        self.answer(Reply(0, [], text))
+        self.answer(Response(0, [], text))
         self.closing = True
 
     @property
@@ -161,7 +167,7 @@ class AdminSocket:
         except FormatError as error:
             client.refuse(str(error).encode("utf-8", "replace").replace(b"\0", b"_"))
             return
-        if request.command in QUESTIONS:
+        if request.command in QUERIES:
             client.answer(self._queries.answer(request, now))
             return
         if self._shutdown.begun:

@@ -24,9 +24,9 @@ from queue_send.scheduler.model import Attempt, Entry
 from queue_send.scheduler.retry import SKIPS, Schedule
 from queue_send.scheduler.scheduler import Scheduler
 from queue_wire.admin.cause import Cause, describe
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from queue_wire.ids import pack_long_id
-from queue_wire.moment import moment
+from queue_wire.logline import moment
 
 # Seconds for which a job may be in flight; QUEUE_WATCHDOG_FLIGHT sets another number. A peer that takes timeoutremote
 # for each of its replies needs some hours for a job of 50 recipients.

@@ -26,7 +26,7 @@ from queue_base.home import Home
 from queue_base.layout import is_there
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
-from queue_send.events import Corrupt, Done
+from queue_send.events import Corrupt, Done, Events
 from queue_send.log import Log
 from queue_send.loop import Shutdown, Turn
 from queue_send.notify.dsn import Dsn, compose_dsn, token
@@ -35,7 +35,7 @@ from queue_send.scheduler.retry import AGAIN_AFTER
 from queue_send.store import Store
 from queue_wire import logline
 from queue_wire.address import DOUBLE_BOUNCE_SENDER, bounce_recipient
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 
 AT_ONCE = 4  # Processes. Each syncs, and they share the disk with the mail.
 AGAIN_A_TURN = 200  # Bounces that one turn of the loop tries again.
@@ -117,8 +117,9 @@ class Bouncer(Notifier):
         disk: DiskThread,
         turn: Turn,
         shutdown: Shutdown,
+        events: Events,
     ) -> None:
-        super().__init__(home, log, turn, shutdown, AT_ONCE)
+        super().__init__(home, log, turn, shutdown, events, AT_ONCE)
         self._store = store
         self._clock = clock
         self._config = config

@@ -22,7 +22,7 @@ from queue_base.errors import reason
 from queue_base.home import Home
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
-from queue_send.events import Done
+from queue_send.events import Done, Events
 from queue_send.log import Log
 from queue_send.loop import Shutdown, Turn
 from queue_send.notify.delay_ages import is_notice_due
@@ -109,8 +109,9 @@ class Delays(Notifier):
         config: ConfigFiles,
         turn: Turn,
         shutdown: Shutdown,
+        events: Events,
     ) -> None:
-        super().__init__(home, log, turn, shutdown, AT_ONCE)
+        super().__init__(home, log, turn, shutdown, events, AT_ONCE)
         self._store = store
         self._clock = clock
         self._config = config

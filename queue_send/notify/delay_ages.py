@@ -6,7 +6,7 @@ known: it counts for every age that had passed by then.
 
 from queue_send.scheduler.retry import unpack_seconds
 from queue_wire.control.lines import numbered_lines
-from queue_wire.errors import InLine
+from queue_wire.format_error import InLine
 
 
 def unpack_ages(data: bytes) -> tuple[int, ...]:

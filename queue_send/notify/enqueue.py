@@ -17,10 +17,10 @@ from queue_base.durable import write_all
 from queue_base.errors import reason
 from queue_base.home import Home
 from queue_base.processes import command
-from queue_send.events import Event
+from queue_send.events import Events
 from queue_send.log import Log
 from queue_send.loop import Shutdown, Turn
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 
 COMPOSING = 0.003  # Seconds of work on a mail in one turn of the loop, and one more step of about a millisecond.
 LOOK_AFTER = 0.1  # Seconds between looks at children that have no pidfd.
@@ -70,12 +70,12 @@ class EnqueueProcess:
 class Notifier(ABC):
     """A part of the loop: mail to be composed, and being injected."""
 
-    def __init__(self, home: Home, log: Log, turn: Turn, shutdown: Shutdown, at_once: int) -> None:
+    def __init__(self, home: Home, log: Log, turn: Turn, shutdown: Shutdown, events: Events, at_once: int) -> None:
         self._home = home
         self._log = log
         self._turn = turn
         self._shutdown = shutdown
-        self._events: list[Event] = []
+        self._events = events
         self._at_once = at_once
         self._waiting: deque[Task] = deque()
         self._readying = 0
@@ -85,11 +85,6 @@ class Notifier(ABC):
         self._count = 0
         self._composing: tuple[int, Iterator[None]] | None = None
         self._children: list[EnqueueProcess] = []
-
-    def take_events(self) -> list[Event]:
-        """Returns what happened to messages since the last call."""
-        events, self._events = self._events, []
-        return events
 
     @abstractmethod
     def _compose(self, message: int, now: float) -> Steps:

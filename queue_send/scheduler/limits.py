@@ -2,9 +2,9 @@
 
 from typing import NamedTuple
 
-from queue_wire.control.destinationlimits import NO_LINES, Line, Lines
+from queue_wire.control.destinationlimits import NO_LINES, LimitLine, LimitLines
 from queue_wire.control.hostmap import find_key
-from queue_wire.control.smtproutes import Routes, find_way
+from queue_wire.control.smtproutes import Routes, find_nexthop
 
 
 class Limits(NamedTuple):
@@ -32,7 +32,7 @@ class LimitTable:
 
     __slots__ = ("_any", "_lines", "_local", "_relays", "_routes")
 
-    def __init__(self, lines: Lines = NO_LINES, routes: Routes | None = None, local: bool = False) -> None:
+    def __init__(self, lines: LimitLines = NO_LINES, routes: Routes | None = None, local: bool = False) -> None:
         self._lines = lines
         self._routes = routes or {}
         self._local = local
@@ -53,7 +53,7 @@ class LimitTable:
             line=b",".join(b"%s:%d" % (file.encode("ascii"), number) for file, number in line.where),
         )
 
-    def _line(self, name: bytes) -> Line | None:
+    def _line(self, name: bytes) -> LimitLine | None:
         lines = self._lines
         if self._local:
             return lines.recipients.get(name.lower()) if lines.recipients else None
@@ -72,5 +72,5 @@ class LimitTable:
             return None
         if name in self._relays:
             return name
-        relay, relayed = find_way(self._routes, name)
+        relay, relayed = find_nexthop(self._routes, name)
         return relay if relayed else None

@@ -8,7 +8,7 @@ local mail it is the recipient.
 
 from queue_send.scheduler.model import Recipient
 from queue_wire.address import is_verp, split_address
-from queue_wire.control.destinationlimits import Lines, Way, choose_way
+from queue_wire.control.destinationlimits import LimitLines, Nexthop, choose_nexthop
 from queue_wire.control.smtproutes import Routes
 
 
@@ -18,13 +18,13 @@ class Grouping:
     A VERP sender differs for each recipient, so each recipient of such a message is a group of its own.
     """
 
-    def __init__(self, kind: str, sender: bytes, routes: Routes, lines: Lines) -> None:
+    def __init__(self, kind: str, sender: bytes, routes: Routes, lines: LimitLines) -> None:
         self._routes = routes
         self._lines = lines
         self._local = kind == "local"
         self._alone = is_verp(sender)
         self._single: list[tuple[bytes, list[Recipient]]] = []
-        self._groups: dict[Way, list[Recipient]] = {}
+        self._groups: dict[Nexthop, list[Recipient]] = {}
 
     def add(self, recipients: list[Recipient]) -> None:
         """Adds recipients."""
@@ -32,7 +32,7 @@ class Grouping:
             self._single += [(recipient[1], [recipient]) for recipient in recipients]
             return
         for recipient in recipients:
-            way = choose_way(self._routes, self._lines, split_address(recipient[1])[1].lower())
+            way = choose_nexthop(self._routes, self._lines, split_address(recipient[1])[1].lower())
             if self._alone:
                 self._single.append((way.name, [recipient]))
             else:
@@ -44,7 +44,7 @@ class Grouping:
 
 
 def group_recipients(
-    kind: str, sender: bytes, recipients: list[Recipient], routes: Routes, lines: Lines
+    kind: str, sender: bytes, recipients: list[Recipient], routes: Routes, lines: LimitLines
 ) -> list[tuple[bytes, list[Recipient]]]:
     """Returns (nexthop, recipients) for each group, as Grouping does for all recipients at once."""
     grouping = Grouping(kind, sender, routes, lines)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from math import isqrt
 from typing import NamedTuple
 
-from queue_wire.errors import FormatError, quoted
+from queue_wire.format_error import FormatError, quoted
 
 # qmail's CHANNEL skip: the first retry is after 100 s for local mail, after 400 s for remote mail.
 SKIP_LOCAL = 10

@@ -1,1 +1,1 @@
-"""What queuectl and queue-send say to each other on lock/control."""
+"""The requests of queuectl on the socket lock/control, and the responses of queue-send."""

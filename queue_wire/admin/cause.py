@@ -1,81 +1,85 @@
-"""Why a message is not on its way yet, or what is being done with it: what queue-send says of it. Pure.
+"""Why a message waits, or what is being done with it: queue-send's answer to the request `why` on lock/control.
 
-One fact each, in numbers and names, as it goes over lock/control; `describe` makes the sentence that people
-read in `queuectl show` and after `alert: msg ... has been due since`. A message may have several.
+A message may have several causes. Each is a record of numbers and names; `describe` returns the sentence for it, which
+`queuectl show` prints and which follows `alert: msg ... has been due since`. Pure.
 """
 
 from typing import NamedTuple
 
-from queue_wire.errors import FormatError, quoted
-from queue_wire.logline import escape
-from queue_wire.moment import moment
+from queue_wire.format_error import FormatError, quoted
+from queue_wire.logline import escape, moment
 
-# The kinds. Which of the numbers a kind uses is what its sentence says.
+# The kinds, as they are sent. The sentence of a kind shows which of the numbers it uses.
 UNKNOWN = b"unknown"
 UNREAD = b"unread"
 UNCLASSIFIED = b"unclassified"
-WAITS = b"waits"
+DEFERRED = b"waits"
 DUE = b"due"
-FULL = b"full"
-PLACES = b"places"
-LEAVING = b"leaving"
-LOG = b"log"
-DAEMON = b"daemon"
-FLIES = b"flies"
-LANDS = b"lands"
-TURN = b"turn"
-WINDOW = b"window"
-RATE = b"rate"
-SHARE = b"share"
-TAKEN = b"taken"
-PROBE = b"probe"
-QUEUED = b"queued"
-ASIDE = b"aside"
-DEAD = b"dead"
-PROBED = b"probed"
-LIMITED = b"limited"
+ACTIVE_FULL = b"full"
+CONCURRENCY_FULL = b"places"
+EXITING = b"leaving"
+LOG_BLOCKED = b"log"
+DAEMON_FULL = b"daemon"
+IN_FLIGHT = b"flies"
+RECORDING = b"lands"
+AWAITING_TURN = b"turn"
+WINDOW_FULL = b"window"
+RATE_LIMITED = b"rate"
+SLOW_SHARE_FULL = b"share"
+DELIVERIES_FULL = b"taken"
+PROBE_PENDING = b"probe"
+QUEUED_ELSEWHERE = b"queued"
+OVERFLOW = b"aside"
+DESTINATION_DEAD = b"dead"
+PROBE_IN_FLIGHT = b"probed"
+DESTINATION_RATE_LIMITED = b"limited"
 HELD = b"held"
-PARKED = b"parked"
-BOUNCES = b"bounces"
-AGAIN = b"again"
-ENDS = b"ends"
+CORRUPT = b"parked"
+BOUNCING = b"bounces"
+BOUNCE_DEFERRED = b"again"
+REMOVING = b"ends"
 
 _SENTENCES = {
-    UNKNOWN: "queue-send does not know of it",
-    UNREAD: "queue-send is still reading the backlog and has not come to it",
+    UNKNOWN: "queue-send does not know this message",
+    UNREAD: "queue-send is still reading the backlog and has not reached it",
     UNCLASSIFIED: "waits for queue-todo to classify it",
-    WAITS: "waits for its next attempt at {time}",
+    DEFERRED: "waits for its next attempt at {time}",
     DUE: "due since {time}, and next to be loaded",
-    FULL: "due since {time}, and waits for a place: {some} of {limit} messages are active",
-    PLACES: "due since {time}, and waits for a place: {some} of {limit} deliveries are in flight",
-    LEAVING: "due since {time}; queue-send is about to end and starts nothing",
-    LOG: "due since {time}; the logger does not read, so nothing is started",
-    DAEMON: "due since {time}; the delivery daemon takes no more jobs, {some} are in flight",
-    FLIES: "{recipients} in flight to {nexthop} since {time}",
-    LANDS: "{recipients} with a verdict that is being written to the disk",
-    TURN: "{recipients} waiting at {nexthop} for a turn",
-    WINDOW: "{recipients} waiting at {nexthop}: its window is {limit}, jobs in flight: {some}",
-    RATE: "{recipients} waiting at {nexthop}: its rate allows the next message at {time}",
-    SHARE: "{recipients} waiting at {nexthop}: slow, or unproven, and the places for such are taken",
-    TAKEN: "{recipients} waiting at {nexthop}: all {limit} deliveries that may be in flight at once are",
-    PROBE: "{recipients} waiting at {nexthop}, which is dead, to probe it",
-    QUEUED: "{recipients} waiting at other destinations",
-    ASIDE: "put aside until {nexthop} has room, messages there: {count}; its window is {limit}, jobs in flight: {some}",
-    DEAD: "{nexthop} is dead, next probe at {time}; recipients deferred without an attempt: {count}",
-    PROBED: "{nexthop} is dead, and a probe is on its way; recipients deferred without an attempt: {count}",
-    LIMITED: "the rate of {nexthop} allows the next message at {time}",
+    ACTIVE_FULL: "due since {time}, and waits for a place: {some} of {limit} messages are active",
+    CONCURRENCY_FULL: "due since {time}, and waits for a place: {some} of {limit} deliveries are in flight",
+    EXITING: "due since {time}; queue-send is shutting down and starts no deliveries",
+    LOG_BLOCKED: "due since {time}; the logger does not read the log, so no delivery is started",
+    DAEMON_FULL: "due since {time}; the delivery daemon takes no more jobs, {some} are in flight",
+    IN_FLIGHT: "{recipients} in flight to {nexthop} since {time}",
+    RECORDING: "{recipients} whose result is being written to disk",
+    AWAITING_TURN: "{recipients} waiting at {nexthop} for a turn",
+    WINDOW_FULL: "{recipients} waiting at {nexthop}: its window is {limit}, jobs in flight: {some}",
+    RATE_LIMITED: "{recipients} waiting at {nexthop}: its rate allows the next message at {time}",
+    SLOW_SHARE_FULL: (
+        "{recipients} waiting at {nexthop}: it is slow or untested, and the deliveries kept for such destinations are"
+        " all in flight"
+    ),
+    DELIVERIES_FULL: "{recipients} waiting at {nexthop}: all {limit} deliveries are in flight",
+    PROBE_PENDING: "{recipients} waiting to probe {nexthop}, which is dead",
+    QUEUED_ELSEWHERE: "{recipients} waiting at other destinations",
+    OVERFLOW: (
+        "put aside until {nexthop} has room, messages there: {count}; its window is {limit}, jobs in flight: {some}"
+    ),
+    DESTINATION_DEAD: "{nexthop} is dead, next probe at {time}; recipients deferred without an attempt: {count}",
+    PROBE_IN_FLIGHT: "{nexthop} is dead, and a probe is in flight; recipients deferred without an attempt: {count}",
+    DESTINATION_RATE_LIMITED: "the rate of {nexthop} allows the next message at {time}",
     HELD: "on hold: nothing is tried",
-    PARKED: "parked: it cannot be read",
-    BOUNCES: "its bounce is being made",
-    AGAIN: "its bounce could not be injected; that is tried again at {time}",
-    ENDS: "it has ended; queue-clean removes it",
+    CORRUPT: "corrupt: it cannot be read",
+    BOUNCING: "its bounce is being made",
+    BOUNCE_DEFERRED: "its bounce could not be injected; next attempt at {time}",
+    REMOVING: "finished; queue-clean is removing it",
 }
 KINDS = frozenset(_SENTENCES)
 _CHANNELS = (b"", b"local", b"remote")
 
 
 class Cause(NamedTuple):
-    """`channel` is local, remote, or empty for both; `time` is in seconds since the epoch; `nexthop` is without NUL."""
+    """`channel` is local, remote, or empty for both; `time` is in seconds since the epoch; `nexthop` has no NUL."""
 
     kind: bytes
     channel: bytes = b""
@@ -87,13 +91,13 @@ class Cause(NamedTuple):
 
 
 def pack_cause(cause: Cause) -> bytes:
-    """Return the text of a note."""
+    """Return the text of the note that carries a cause."""
     numbers = b" ".join(b"%d" % number for number in (cause.time, cause.number, cause.some, cause.limit))
     return b"%s %s %s %s" % (cause.kind, cause.channel, numbers, cause.nexthop)
 
 
 def unpack_cause(text: bytes) -> Cause:
-    """Return what `pack_cause` packed. Raises FormatError."""
+    """Return the cause in the text of a note. Raises FormatError."""
     kind, channel, *numbers, nexthop = (text.split(b" ", 6) + [b""] * 7)[:7]
     if kind not in KINDS or channel not in _CHANNELS:
         raise FormatError(f"control: unknown cause: {quoted(text)}")
@@ -104,7 +108,7 @@ def unpack_cause(text: bytes) -> Cause:
 
 
 def describe(cause: Cause) -> str:
-    """Return a cause as people read it: printable ASCII, one line."""
+    """Return the sentence for a cause: one line of printable ASCII."""
     return _SENTENCES[cause.kind].format(
         time=moment(cause.time),
         count=cause.number,

@@ -1,29 +1,30 @@
-"""What queue-send tells of its destinations and channels, as the notes of a reply on lock/control. Pure.
+"""Destinations and channels as queue-send knows them: notes of its responses on lock/control.
 
-A fact is its numbers in decimal and then its name, separated by spaces. The name, a nexthop, is bytes without NUL.
+A fact is packed as its numbers in decimal and then its name, separated by spaces. The name, a nexthop, has no NUL.
 """
 
 from typing import NamedTuple
 
-from queue_wire.errors import FormatError, quoted
+from queue_wire.format_error import FormatError, quoted
 
 ALIVE = b"alive"
 DEAD = b"dead"
-PROBED = b"probed"  # Dead, and a probe is on its way.
-RELAY = b"relay"  # No destination: all that goes by a relay, where some of its domains are destinations of their own.
+PROBED = b"probed"  # Dead, and a probe is in flight.
+RELAY = b"relay"  # The totals of a relay, some of whose domains are destinations of their own.
 _STATES = (ALIVE, DEAD, PROBED, RELAY)
 _NONE = b"-"
 _CHANNELS = (b"local", b"remote")
 
 
 class DestinationFact(NamedTuple):
-    """A nexthop: `flying` and `window` are jobs, `queued` and `aside` messages that wait for it in memory.
+    """A destination. The names of the fields are the keys of `queuectl destinations --format json`.
 
-    `probe` and `next` are times in seconds since the epoch: the next probe of a dead one, and the next start that the
-    rate allows, 0 for at once. `messages` in `seconds` is the rate, 0 where there is none. `cohorts` are windows of
-    host failures in hundredths, `turned_away` recipients that were deferred without an attempt since it died. `limits`
-    is the line of the control files that holds, `file:number`, and `relay` the one whose limits hold as well; empty for
-    none.
+    `flying` is the number of jobs in flight, of at most `window`. `queued` is the number of its messages that are
+    loaded, `aside` that of messages put aside until it has room. `probe` is the next probe of a dead destination,
+    `next` the next start that the rate allows (0: now), both in seconds since the epoch. `messages` in `seconds` is the
+    rate, 0 for none. `cohorts` is the number of windows of host failures, in hundredths. `turned_away` is the number of
+    recipients deferred without an attempt since it is dead. `limits` is the line of the control files that applies,
+    `file:number`. `relay` is the relay whose limits apply as well. Both are empty for none.
     """
 
     state: bytes
@@ -43,7 +44,7 @@ class DestinationFact(NamedTuple):
 
 
 class ChannelFact(NamedTuple):
-    """A channel: messages that are active and wait, at the most, and deliveries in flight, with their limits."""
+    """A channel: its active messages, its waiting messages, and its deliveries in flight, with their limits."""
 
     active: int
     active_limit: int
@@ -54,13 +55,13 @@ class ChannelFact(NamedTuple):
 
 
 def pack_destination(fact: DestinationFact) -> bytes:
-    """Return the text of a note."""
+    """Return the text of the note that carries a fact."""
     numbers = (b"%d" % number for number in fact[1:11])
     return b" ".join([fact.state, *numbers, fact.limits or _NONE, fact.relay or _NONE, fact.nexthop])
 
 
 def unpack_destination(text: bytes) -> DestinationFact:
-    """Return what `pack_destination` packed. Raises FormatError."""
+    """Return the destination in the text of a note. Raises FormatError."""
     state, *words = text.split(b" ", 13)
     if state not in _STATES or len(words) != 13:
         raise FormatError(f"control: not a destination: {quoted(text)}")
@@ -69,12 +70,12 @@ def unpack_destination(text: bytes) -> DestinationFact:
 
 
 def pack_channel(fact: ChannelFact) -> bytes:
-    """Return the text of a note."""
+    """Return the text of the note that carries a fact."""
     return b" ".join([*(b"%d" % number for number in fact[:5]), fact.channel])
 
 
 def unpack_channel(text: bytes) -> ChannelFact:
-    """Return what `pack_channel` packed. Raises FormatError."""
+    """Return the channel in the text of a note. Raises FormatError."""
     words = text.split(b" ", 5)
     if len(words) != 6 or words[5] not in _CHANNELS:
         raise FormatError(f"control: not a channel: {quoted(text)}")

@@ -1,29 +1,30 @@
-"""lock/control: what queuectl asks of queue-send, and what it gets. Netstrings, fields separated by NULs.
+"""The socket lock/control: requests of queuectl and responses of queue-send, as netstrings of NUL-separated fields.
 
-    request   command NUL argument NUL argument ...
-    reply     ok NUL count NUL note NUL note ...        count: messages that were changed
-              error NUL text                             nothing was done
+    request    command NUL argument NUL argument ...
+    response   ok NUL count NUL note NUL note ...        count: the number of messages that were changed
+               error NUL text                            nothing was changed
 
-hold has the reason as its first argument; release, requeue, delete, bounce, flush have none of their own. After it
-come long ids, at most IDS_MOST. probe has domains instead. A note is a letter and a text: `-` a message that
-is not there (any more), `!` one that could not be changed, `=` something to know.
+The arguments of release, requeue, delete, bounce and flush are long ids, at most IDS_MOST; those of hold are the reason
+and long ids; those of probe are domains. A note is a letter and a text: `-` there is no such message (any more), `!`
+the message could not be changed, `=` information.
 
-Questions change nothing, and the texts of their notes are facts (queue_wire.admin.cause, queue_wire.admin.facts):
+Queries change nothing. The texts of their notes are records (queue_wire.admin.cause, queue_wire.admin.facts):
 
-    why           long id, then where its recipients go: L and an address, R and a domain   causes
-    destinations  channel, place to go on from (empty: the start), nexthops (none: all)     destinations;
-                                                                  count is the next place, 0 for no more
-    totals                                                 channels; count is 1 once the backlog is read
+    why            arguments: a long id, then the pending recipients, L and an address or R and a domain
+                   notes: causes
+    destinations   arguments: a channel, the page to continue at (empty: the first), nexthops (none: all)
+                   notes: destinations; count: the next page, 0 if there is none
+    totals         notes: channels; count: 1 if the backlog has been read
 """
 
 from typing import NamedTuple
 
-from queue_wire.errors import FormatError, quoted
-from queue_wire.netstring import pack_netstring
+from queue_wire.format_error import FormatError, quoted
+from queue_wire.framing import pack_netstring
 
 IDS_MOST = 100  # Ids, or domains, in one request.
 REQUEST_MOST = 65536  # Bytes of a request.
-REPLY_MOST = 1 << 20  # Bytes of a reply.
+RESPONSE_MOST = 1 << 20  # Bytes of a response.
 HOLD = b"hold"
 RELEASE = b"release"
 REQUEUE = b"requeue"
@@ -34,8 +35,8 @@ PROBE = b"probe"
 WHY = b"why"
 DESTINATIONS = b"destinations"
 TOTALS = b"totals"
-QUESTIONS = frozenset((WHY, DESTINATIONS, TOTALS))
-COMMANDS = frozenset((HOLD, RELEASE, REQUEUE, DELETE, BOUNCE, FLUSH, PROBE)) | QUESTIONS
+QUERIES = frozenset((WHY, DESTINATIONS, TOTALS))
+COMMANDS = frozenset((HOLD, RELEASE, REQUEUE, DELETE, BOUNCE, FLUSH, PROBE)) | QUERIES
 CHANNELS = (b"local", b"remote")
 GONE = b"-"
 TROUBLE = b"!"
@@ -44,7 +45,7 @@ _LETTERS = GONE + TROUBLE + NEWS
 
 
 class Request(NamedTuple):
-    """A command, the reason of hold (else empty), and long ids, domains, or what a question is about."""
+    """A command, the reason of hold (empty for others), and long ids, domains, or the arguments of a query."""
 
     command: bytes
     reason: bytes
@@ -58,8 +59,8 @@ class Note(NamedTuple):
     text: bytes
 
 
-class Reply(NamedTuple):
-    """How many messages were changed, and notes; `error`, where it is not empty, says why nothing was done."""
+class Response(NamedTuple):
+    """The number of messages that were changed, and notes; or an `error`, which says why nothing was changed."""
 
     touched: int
     notes: list[Note]
@@ -67,7 +68,7 @@ class Reply(NamedTuple):
 
 
 def pack_request(request: Request) -> bytes:
-    """Return the request as a netstring. A NUL in a field is the caller's bug."""
+    """Return the request as a netstring. No field may contain a NUL."""
     reason = [request.reason] if request.command == HOLD else []
     return pack_netstring(b"\0".join([request.command, *reason, *request.names]))
 
@@ -97,22 +98,22 @@ def _is_place(names: list[bytes]) -> bool:
     return not names[1] or (names[1].isdigit() and len(names[1]) <= 18)
 
 
-def pack_reply(reply: Reply) -> bytes:
-    """Return the reply as a netstring."""
-    if reply.error:
-        return pack_netstring(b"error\0" + reply.error)
-    notes = [note.letter + note.text for note in reply.notes]
-    return pack_netstring(b"\0".join([b"ok", b"%d" % reply.touched, *notes]))
+def pack_response(response: Response) -> bytes:
+    """Return the response as a netstring."""
+    if response.error:
+        return pack_netstring(b"error\0" + response.error)
+    notes = [note.letter + note.text for note in response.notes]
+    return pack_netstring(b"\0".join([b"ok", b"%d" % response.touched, *notes]))
 
 
-def unpack_reply(payload: bytes) -> Reply:
-    """Return the reply in one netstring's payload. Raises FormatError."""
+def unpack_response(payload: bytes) -> Response:
+    """Return the response in one netstring's payload. Raises FormatError."""
     word, *fields = payload.split(b"\0")
     if word == b"error" and len(fields) == 1 and fields[0]:
-        return Reply(0, [], fields[0])
+        return Response(0, [], fields[0])
     if word != b"ok" or not fields or not fields[0].isdigit() or len(fields[0]) > 18:
         raise FormatError(f"control: neither ok nor error: {quoted(payload)}")
     count, *texts = fields
     if not all(text[:1] and text[:1] in _LETTERS for text in texts):
         raise FormatError(f"control: unknown note: {quoted(payload)}")
-    return Reply(int(count), [Note(text[:1], text[1:]) for text in texts])
+    return Response(int(count), [Note(text[:1], text[1:]) for text in texts])

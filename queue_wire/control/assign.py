@@ -1,30 +1,30 @@
 """users/assign and the records of users/cdb (qmail-users(5), qmail-newu(8), qmail-lspawn(8)).
 
     =local:user:uid:gid:homedir:dash:ext:     mail for local is controlled by homedir/.qmail<dash><ext>
-    +loc:user:uid:gid:homedir:dash:pre:       for each local that begins with loc: <pre>, then what follows loc
+    +loc:user:uid:gid:homedir:dash:pre:       the same for each local that begins with loc; ext is <pre> and its rest
     .                                         the end
 
-What stands behind the last colon of a line, or after the end, does not count.
+Text after the last colon of a line, and after the end, is ignored.
 
 users/cdb has a record for each line: the key is `!local\\0` or `!loc` in lower case, the data is
-`user\\0uid\\0gid\\0homedir\\0dash\\0ext`. Of several with one key the first counts. The record with the empty
-key lists the last bytes of all locs: a wildcard is looked for only where a local part has one of them.
+`user\\0uid\\0gid\\0homedir\\0dash\\0ext`. If a key occurs twice, the first record is used. The record with the empty
+key lists the last bytes of all locs, so that wildcards are looked up only for prefixes that end in one of them.
 """
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from queue_wire.errors import FormatError, InLine, LineError, quoted
+from queue_wire.format_error import FormatError, InLine, LineError, quoted
 
-# Far above what a mail address and a path can be.
+# Far longer than a mail address and a path.
 LINE_MOST = 65536
-# The highest number but one: the highest means "no change" to setuid(2).
+# The highest number means "no change" to setreuid(2) and chown(2).
 ID_MOST = (1 << 32) - 2
 _COLONS = 7
 
 
 class Assignment(NamedTuple):
-    """Who is in charge of a local part: the fields of its record."""
+    """The user to whom a local part is assigned: the fields of a record."""
 
     user: bytes
     uid: int
@@ -49,7 +49,7 @@ def unpack_assign(data: bytes) -> list[tuple[bytes, bytes]]:
             record = _record(line)
         records.append(record)
         key = record[0]
-        # qmail-newu lists the byte as it is written, and then never finds a wildcard that ends in upper case.
+        # qmail-newu lists the byte as written, so qmail never finds a wildcard that ends in upper case.
         if line.startswith(b"+") and len(key) > 1 and key[-1] not in breaks:
             breaks.append(key[-1])
     raise AssertionError("split gives one line at least")
@@ -84,9 +84,9 @@ def unpack_id(what: str, field: bytes) -> int:
 
 
 def lookup_keys(local: bytes, breaks: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the keys to look a local part up by, in order, each with what is appended to the record's ext.
+    """Yield the keys to look up for a local part, in order, each with the text to append to the record's ext.
 
-    `breaks` is the data of the empty key. The local part itself comes first, then wildcards, the longest first.
+    `breaks` is the data of the empty key. The local part is first, then wildcards, the longest first.
     """
     lower = b"!" + local.lower()
     yield lower + b"\0", b""
@@ -97,12 +97,12 @@ def lookup_keys(local: bytes, breaks: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def shown_key(key: bytes) -> bytes:
-    """Return a record's key as users/assign has it: `=local` or `+loc`."""
+    """Return a record's key as it is written in users/assign: `=local` or `+loc`."""
     return b"=" + key[1:-1] if key.endswith(b"\0") else b"+" + key[1:]
 
 
 def unpack_record(data: bytes, rest: bytes) -> Assignment:
-    """Return the assignment in a record's data; `rest` is what lookup_keys gave with its key. Raises FormatError."""
+    """Return the assignment in a record; `rest` is the text that lookup_keys gave with its key. Raises FormatError."""
     fields = data.split(b"\0", 5)
     if len(fields) < 6:
         raise FormatError(f"a record has {len(fields)} fields and not 6: {quoted(data)}")

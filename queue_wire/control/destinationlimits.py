@@ -1,21 +1,21 @@
-"""control/destinationlimits and control/destinationrate: limits that hold for single destinations.
+"""control/destinationlimits and control/destinationrate: limits for single destinations.
 
-    name [concurrency=5] [initial=1] [recipients=1] [rate=2/5]     destinationlimits; one of them at least, in any order
-    name:2/5                                                       destinationrate: as `name rate=2/5`
+    name [concurrency=5] [initial=1] [recipients=1] [rate=2/5]     destinationlimits; at least one limit, in any order
+    name:2/5                                                       destinationrate; the same as `name rate=2/5`
 
-    example.com              a recipient domain; it is a destination of its own, also where a relay takes its mail
-    .example.com             every domain below it, each a destination of its own with these limits
-    relay.example.net:2525   a relay of smtproutes, over all mail that it takes; one of several is named as there: a,b+c
+    example.com              a recipient domain; it is a destination of its own even if its mail goes to a relay
+    .example.com             all domains below it, each a destination of its own with these limits
+    relay.example.net:2525   a relay of smtproutes, for all its mail together; several relays as named there: a,b+c
     relay.example.net        a recipient domain, and the relay at port 25
     user@example.org         a local recipient
 
-`concurrency` is how many jobs are in flight at once at the most, `initial` how many at first, `recipients` how many
-one job has, `rate` how many messages (2) are started in so many seconds (5).
+`concurrency` is the most jobs in flight at once, `initial` the most at first, `recipients` the most recipients of a
+job, `rate` the number of messages (2) that are started in a number of seconds (5).
 
-For a domain the most particular line counts, and only that one, as in hostmap.py. What the line does not set
-is as for all other destinations. A relay's limits hold as well as those of the domains whose mail it takes. Where both
-files name the same, the line of destinationlimits counts; of destinationrate it takes the rate, if it has none. Of
-lines in one file that name the same, the last counts.
+For a domain only the most specific line is used, as in hostmap.py. A limit that it does not set is that of all other
+destinations. The limits of a relay apply in addition to those of the domains behind it. If both files have the same
+name, the line of destinationlimits is used, with the rate of destinationrate if it has none. Of lines in one file with
+the same name, the last is used.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -24,15 +24,15 @@ from typing import NamedTuple
 from queue_wire.control.hostmap import find_key, host_key
 from queue_wire.control.lines import numbered_lines, unpack_ranged
 from queue_wire.control.rewrite import LOCAL, REMOTE, Rules, rewrite
-from queue_wire.control.smtproutes import Routes, find_way, unpack_relays
-from queue_wire.errors import FormatError, InLine, quoted
+from queue_wire.control.smtproutes import Routes, find_nexthop, unpack_relays
+from queue_wire.format_error import FormatError, InLine, quoted
 
 LIMITS = "destinationlimits"
 RATES = "destinationrate"
 
 Rate = tuple[int, float]  # messages, seconds
 
-# The words of a line, and the control file that says it for all destinations, whose range is theirs.
+# The words of a line, each with the control file that sets it for all destinations, whose range applies.
 _NUMBERS = {
     b"concurrency": "destinationconcurrency",
     b"initial": "destinationinitial",
@@ -40,11 +40,11 @@ _NUMBERS = {
 }
 
 
-class Line(NamedTuple):
-    """What one line, or one of each file, sets; None for what it does not.
+class LimitLine(NamedTuple):
+    """The limits that one line sets, or one line of each file; None for a limit that is not set.
 
-    `where` are (file, number of the line). `domain` is the key of a domain, `relay` the name of a route, `recipient`
-    a local one: the line is for those that are not None.
+    `where` has the (file, line number) of each. The line is for the `domain` (a key of hostmap), the `relay` (the name
+    of a route) and the local `recipient` that are not None.
     """
 
     name: bytes
@@ -59,32 +59,32 @@ class Line(NamedTuple):
 
     @property
     def places(self) -> str:
-        """Where it stands, as people read it: `destinationlimits line 3`."""
+        """The file and line, such as `destinationlimits line 3`."""
         return ", ".join(f"{file} line {number}" for file, number in self.where)
 
     @property
     def text(self) -> str:
-        """What it sets, as destinationlimits has it."""
+        """The limits, as written in destinationlimits."""
         words = [f"{word.decode()}={value}" for word in _NUMBERS if (value := getattr(self, word.decode())) is not None]
         return " ".join([*words, *([f"rate={self.rate[0]}/{self.rate[1]:.0f}"] if self.rate else [])])
 
 
-class Lines(NamedTuple):
-    """The lines that count: by key of domain, by name of route, by local recipient; `idle` are those that do not."""
+class LimitLines(NamedTuple):
+    """The lines by key of domain, by name of route, and by local recipient; `idle` lines are not used."""
 
-    domains: Mapping[bytes, Line]
-    relays: Mapping[bytes, Line]
-    recipients: Mapping[bytes, Line]
-    idle: tuple[Line, ...] = ()
-
-
-NO_LINES = Lines({}, {}, {})
+    domains: Mapping[bytes, LimitLine]
+    relays: Mapping[bytes, LimitLine]
+    recipients: Mapping[bytes, LimitLine]
+    idle: tuple[LimitLine, ...] = ()
 
 
-class Way(NamedTuple):
-    """Where mail for a domain goes: the destination, and whether that is a route of smtproutes as a whole.
+NO_LINES = LimitLines({}, {}, {})
 
-    `relay` is the route that takes its mail although the domain is a destination of its own, None where there is none.
+
+class Nexthop(NamedTuple):
+    """Where mail for a domain goes: the name of the destination, and whether it is a route of smtproutes.
+
+    `relay` is the route of a domain that is a destination of its own because it has limits; None if it has no route.
     """
 
     name: bytes
@@ -92,7 +92,7 @@ class Way(NamedTuple):
     relay: bytes | None
 
 
-def unpack_limits(data: bytes) -> list[Line]:
+def unpack_limits(data: bytes) -> list[LimitLine]:
     """Return the lines of destinationlimits. Raises LineError."""
     found = []
     for number, line in numbered_lines(data):
@@ -104,8 +104,8 @@ def unpack_limits(data: bytes) -> list[Line]:
     return found
 
 
-def unpack_rates(data: bytes) -> list[Line]:
-    """Return the lines of destinationrate; the last colon divides, since a name may have a port. Raises LineError."""
+def unpack_rates(data: bytes) -> list[LimitLine]:
+    """Return the lines of destinationrate. The last colon divides, since a name may have a port. Raises LineError."""
     found = []
     for number, line in numbered_lines(data):
         with InLine(number):
@@ -116,10 +116,10 @@ def unpack_rates(data: bytes) -> list[Line]:
     return found
 
 
-def _named(name: bytes, file: str, number: int) -> Line:
+def _named(name: bytes, file: str, number: int) -> LimitLine:
     where = ((file, number),)
     if b"@" in name:
-        return Line(name, where, recipient=name.lower())
+        return LimitLine(name, where, recipient=name.lower())
     if not name.strip(b"."):
         raise FormatError(f"not the name of a domain, relay or recipient: {quoted(name)}")
     literal = name.startswith(b"[") and name.endswith(b"]")
@@ -133,12 +133,12 @@ def _named(name: bytes, file: str, number: int) -> Line:
             if domain is None:
                 raise
     if domain is None and relay is None:
-        # Such as `example.com:`, of one who writes the colon of destinationrate.
+        # For example `example.com:`, written as in destinationrate.
         raise FormatError(f"not the name of a domain, relay or recipient: {quoted(name)}")
-    return Line(name, where, domain, relay)
+    return LimitLine(name, where, domain, relay)
 
 
-def _unpack_words(line: Line, words: list[bytes]) -> Line:
+def _unpack_words(line: LimitLine, words: list[bytes]) -> LimitLine:
     for word in words:
         key, _, value = word.partition(b"=")
         field = key.decode("ascii", "replace")
@@ -164,17 +164,19 @@ def _rate(text: bytes) -> Rate:
     return int(messages), float(seconds)
 
 
-def join_lines(limits: Iterable[Line], rates: Iterable[Line]) -> Lines:
-    """Return the lines that count of both files."""
+def join_lines(limits: Iterable[LimitLine], rates: Iterable[LimitLine]) -> LimitLines:
+    """Return the lines of both files that are used."""
     limits, rates = list(limits), list(rates)
     domains = _join(limits, rates, lambda line: line.domain)
     relays = _join(limits, rates, lambda line: line.relay)
     recipients = _join(limits, rates, lambda line: line.recipient)
     used = {where for found in (domains, relays, recipients) for line in found.values() for where in line.where}
-    return Lines(domains, relays, recipients, tuple(line for line in limits + rates if line.where[0] not in used))
+    return LimitLines(domains, relays, recipients, tuple(line for line in limits + rates if line.where[0] not in used))
 
 
-def _join(limits: list[Line], rates: list[Line], key: Callable[[Line], bytes | None]) -> dict[bytes, Line]:
+def _join(
+    limits: list[LimitLine], rates: list[LimitLine], key: Callable[[LimitLine], bytes | None]
+) -> dict[bytes, LimitLine]:
     found = {name: line for line in limits if (name := key(line)) is not None}
     for name, line in {name: line for line in rates if (name := key(line)) is not None}.items():
         other = found.get(name)
@@ -185,33 +187,33 @@ def _join(limits: list[Line], rates: list[Line], key: Callable[[Line], bytes | N
     return found
 
 
-def find_limits(lines: Lines, way: Way) -> Line | None:
-    """Return the line for a destination of remote mail, None where there is none."""
-    if way.relayed:
-        return lines.relays.get(way.name)
-    key = find_key(lines.domains, way.name) if lines.domains else None
+def find_limits(lines: LimitLines, nexthop: Nexthop) -> LimitLine | None:
+    """Return the line for a destination of remote mail, or None."""
+    if nexthop.relayed:
+        return lines.relays.get(nexthop.name)
+    key = find_key(lines.domains, nexthop.name) if lines.domains else None
     return None if key is None else lines.domains[key]
 
 
-def choose_way(routes: Routes, lines: Lines, domain: bytes) -> Way:
-    """Return where mail for a domain (in lower case) goes: a domain that has a line goes by itself."""
-    name, relayed = find_way(routes, domain)
+def choose_nexthop(routes: Routes, lines: LimitLines, domain: bytes) -> Nexthop:
+    """Return where mail for a domain (in lower case) goes. A domain that has a line is a destination of its own."""
+    name, relayed = find_nexthop(routes, domain)
     if not relayed or name == domain or not lines.domains or find_key(lines.domains, domain) is None:
-        return Way(name, relayed, None)
-    return Way(domain, False, name)
+        return Nexthop(name, relayed, None)
+    return Nexthop(domain, False, name)
 
 
-def warn_of(lines: Lines, routes: Routes, rules: Rules) -> Iterator[tuple[str, str]]:
-    """Yield (where it stands, why) of every line that can match nothing, by the control files as they are.
+def warn_of(lines: LimitLines, routes: Routes, rules: Rules) -> Iterator[tuple[str, str]]:
+    """Yield (file and line, why) for each line that can match nothing with the present control files.
 
-    A domain can match where its mail may be remote, also where no mail was ever sent to it.
+    A domain can match if its mail may be remote.
     """
     for line in lines.idle:
         yield line.places, f"another line sets the same for {_shown(line.name)}, and that one counts"
     names = {relays.name for relays in routes.values() if relays is not None}
     together = {part: name for name in sorted(names) for part in name.replace(b"+", b",").split(b",")}
     prepends = {prepend.lower() for prepend in rules.virtualdomains.values() if prepend}
-    # All that they end in: as many lines as there are would each look through as many exceptions otherwise.
+    # All suffixes, so that the time is not the number of lines times the number of exceptions.
     exceptions = {
         entry[place:]
         for entry, prepend in rules.virtualdomains.items()
@@ -238,11 +240,11 @@ def warn_of(lines: Lines, routes: Routes, rules: Rules) -> Iterator[tuple[str, s
 
 
 def _may_be_remote(key: bytes, rules: Rules, exceptions: set[bytes]) -> bool:
-    """Return whether mail for a domain, or for one below it where it begins with a dot, may be remote.
+    """Return whether mail for a domain, or if the key begins with a dot for one below it, may be remote.
 
-    `exceptions` are the ends, from an `@` or a dot on, of the entries of virtualdomains that make mail remote.
+    `exceptions` are the suffixes, from an `@` or a dot on, of the entries of virtualdomains that make mail remote.
     """
-    # No file can name this one.
+    # No control file can contain this address.
     channel, _ = rewrite(b"\n@" + (b"\n" if key.startswith(b".") else b"") + key, rules)
     if channel is REMOTE:
         return True
@@ -251,10 +253,10 @@ def _may_be_remote(key: bytes, rules: Rules, exceptions: set[bytes]) -> bool:
 
 
 def _may_be_local(recipient: bytes, rules: Rules, prepends: set[bytes]) -> bool:
-    """Return whether a local recipient, as queue-local gets it, can come of any address."""
+    """Return whether a local recipient, as queue-local receives it, can result from any address."""
     if recipient.rpartition(b"@")[2] in rules.locals:
         return True
-    # In a virtual domain it is `prepend-user@domain`.
+    # For a virtual domain it is `prepend-user@domain`.
     return any(
         recipient[:dash] in prepends and rewrite(recipient[dash + 1 :], rules)[0] is LOCAL
         for dash, byte in enumerate(recipient)

@@ -1,18 +1,19 @@
-"""Control files that say something by nexthop, and how all of them are looked up: smtproutes, tlspolicy and the like.
+"""Control files with a value for each nexthop, such as smtproutes and tlspolicy, and the lookup in them.
 
     domain:value     for the domain itself
-    .domain:value    for every name below it
-    :value           for everything else
+    .domain:value    for all names below it
+    :value           for all other names
 
-The most particular line counts: the name itself, then what follows each of its dots, with the dot, then the empty
-key (qmail-remote(8)). Case and a final dot do not count, and U-labels are the same as their A-labels.
+The most specific line is used: that of the name, then those of its parents, from the longest to the shortest, each with
+its leading dot, then that with the empty key (qmail-remote(8)). Case and a final dot are ignored, and U-labels are
+equal to their A-labels.
 """
 
 from collections.abc import Callable, Container, Mapping
 from typing import TypeVar
 
-from queue_wire.domain import ascii_domain
-from queue_wire.errors import FormatError, InLine
+from queue_wire.address import ascii_domain
+from queue_wire.format_error import FormatError, InLine
 
 Value = TypeVar("Value")
 
@@ -20,7 +21,7 @@ Value = TypeVar("Value")
 def unpack_hosts(entries: Mapping[bytes, tuple[int, bytes]], unpack: Callable[[bytes], Value]) -> dict[bytes, Value]:
     """Return {key: unpack(value)} for the map of a control file (queue_wire.control.lines.numbered_map).
 
-    Raises LineError for what `unpack` raises FormatError for.
+    Raises LineError if `unpack` raises FormatError.
     """
     found = {}
     for key, (number, value) in entries.items():
@@ -30,14 +31,14 @@ def unpack_hosts(entries: Mapping[bytes, tuple[int, bytes]], unpack: Callable[[b
 
 
 def host_key(key: bytes) -> bytes:
-    """Return the key of a line as find_key looks for it: in lower case, without a final dot, A-labels."""
-    # A key that matches nothing would be passed over without a word, and with it what it asks for.
+    """Return the key of a line in the form that find_key looks up: lower case, no final dot, A-labels."""
+    # With these bytes the key would match nothing, and its line would be ignored without a warning.
     key = key.strip(b" \t")
     return _key(key.removesuffix(b".") if len(key) > 1 else key)
 
 
 def find_key(entries: Container[bytes], host: bytes) -> bytes | None:
-    """Return the key of the line that counts for a host, None where there is none."""
+    """Return the key of the line for a host, or None if there is none."""
     host = _key(host).removesuffix(b".")
     start = 0
     while start >= 0:
@@ -54,5 +55,5 @@ def _key(host: bytes) -> bytes:
     try:
         return dot + ascii_domain(host.removeprefix(b"."))
     except FormatError:
-        # No such domain can exist; its mail fails when it is looked up.
+        # No such domain exists; its mail fails in the DNS lookup.
         return host

@@ -1,4 +1,4 @@
-"""Which channel a recipient goes to, and under which name: qmail-send(8)'s rules, as a pure function.
+"""Whether a recipient is local or remote, and the address it is delivered to: qmail-send(8)'s rules.
 
 1. An address without a host gets `@envnoathost`.
 2. While the host is in percenthack, `user%there@here` becomes `user@there`.
@@ -6,7 +6,7 @@
 4. virtualdomains, the most specific entry first (user@host, host, .suffixes, the empty catch-all):
    `prepend` makes it local as `prepend-address`, an empty prepend makes it remote.
 5. Everything else is remote.
-Hosts and entries compare without regard to case (ASCII); the address itself keeps its case.
+Hosts and entries ignore case (ASCII). The address keeps its case.
 """
 
 from collections.abc import Iterator, Mapping, Set
@@ -17,7 +17,7 @@ REMOTE = False
 
 
 class Rules(NamedTuple):
-    """The control files that classification depends on; sets and keys in lower case."""
+    """The control files that classification uses; sets and keys are in lower case."""
 
     envnoathost: bytes
     locals: Set[bytes]
@@ -26,7 +26,7 @@ class Rules(NamedTuple):
 
 
 def rewrite(address: bytes, rules: Rules, steps: list[bytes] | None = None) -> tuple[bool, bytes]:
-    """Return (LOCAL or REMOTE, the address to deliver to); where `steps` are given, what counted is told there."""
+    """Return (LOCAL or REMOTE, the address to deliver to); `steps` gets a description of each rule that applied."""
     if b"@" not in address:
         address += b"@" + rules.envnoathost
         if steps is not None:
@@ -35,7 +35,7 @@ def rewrite(address: bytes, rules: Rules, steps: list[bytes] | None = None) -> t
     while host.lower() in rules.percenthack and b"%" in user:
         if steps is not None:
             steps.append(b"percenthack: %s: the host is what follows the last %%" % host)
-        # What stands behind the `%` is the next host, even where it holds an `@` (as in qmail-send).
+        # The part after the `%` is the next host, even if it contains an `@` (as in qmail-send).
         user, _, host = user.rpartition(b"%")
     address = user + b"@" + host
     host = address.rpartition(b"@")[2]
@@ -54,7 +54,7 @@ def rewrite(address: bytes, rules: Rules, steps: list[bytes] | None = None) -> t
 
 
 def _keys(address: bytes, host: bytes) -> Iterator[bytes]:
-    """Yield what virtualdomains may list for an address, the most specific first, in lower case."""
+    """Yield the keys of virtualdomains that match an address, the most specific first, in lower case."""
     yield address.lower()
     host = host.lower()
     yield host
@@ -67,7 +67,7 @@ def _keys(address: bytes, host: bytes) -> Iterator[bytes]:
 
 
 def split_recipients(recipients: list[bytes], rules: Rules) -> tuple[list[bytes], list[bytes]]:
-    """Return (local, remote) recipients, each rewritten, in their order."""
+    """Return (local, remote) recipients, rewritten, in their order."""
     sides: tuple[list[bytes], list[bytes]] = ([], [])
     for recipient in recipients:
         channel, address = rewrite(recipient, rules)

@@ -1,18 +1,18 @@
-"""control/smtproutes: which hosts take the mail for a nexthop, in place of its mail exchangers (qmail-remote(8)).
+"""control/smtproutes: relays for mail to a domain, in place of its mail exchangers (qmail-remote(8)).
 
-    domain:relay[:port]     for the domain itself; keys are queue_wire.control.hostmap's
-    .domain:relay[:port]    for every name below it
-    :relay[:port]           for everything else
+    domain:relay[:port]     for the domain itself; keys are those of queue_wire.control.hostmap
+    .domain:relay[:port]    for all names below it
+    :relay[:port]           for all other names
     domain:                 no relay: mail exchangers, as if there were no routes
 
-A relay is a host name, an IPv4 address, or an IPv6 (or IPv4) address in brackets, and is used as it is, without a
-look at its mail exchangers. qmail takes one; here a route may name several:
+A relay is a host name, an IPv4 address, or an IPv6 or IPv4 address in brackets. Its mail exchangers are not looked up.
+qmail allows one relay; here a route may name several:
 
-    domain:one:2525,two     one, and where that does not greet us, two
-    domain:one+two,spare    one or two, by lot, then the other, then spare
+    domain:one:2525,two     one; two if one cannot be reached or does not greet us
+    domain:one+two,spare    one and two in random order, then spare
 
-Spaces may stand around a comma or `+`, and nowhere else: some patches of qmail have a user and a password behind
-a space or `|`, and those are no hosts to ask DNS about.
+Spaces are allowed only around a comma or `+`. Some patches of qmail allow a user and a password after a space or `|`,
+which must not be taken for host names and sent to DNS.
 """
 
 import re
@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from queue_wire.control.hostmap import find_key, unpack_hosts
 from queue_wire.control.lines import numbered_map
-from queue_wire.errors import FormatError, quoted
+from queue_wire.format_error import FormatError, quoted
 
 SMTP_PORT = 25
 
@@ -36,7 +36,7 @@ class Relay(NamedTuple):
 
 
 class Relays(NamedTuple):
-    """The relays of a route, in groups of equals, best first; `name` is the same for routes that mean the same."""
+    """The relays of a route, in groups of equal preference, best first. Equivalent routes have the same `name`."""
 
     name: bytes
     groups: tuple[tuple[Relay, ...], ...]
@@ -50,14 +50,14 @@ def unpack_relay(text: bytes, port: int) -> Relay:
     match = _RELAY.fullmatch(text)
     if match is None or (match[3] and not 0 < int(match[3]) < 65536):
         if re.search(rb"[\s|]", text):
-            # What stands there may be a secret, and errors are logged.
+            # The text may be a password, and errors are logged.
             raise FormatError("a route with a space or | in it; relays are divided by commas, passwords go elsewhere")
         raise FormatError(f"not a host or host:port: {quoted(text)}")
     return Relay(match[1] or match[2], int(match[3] or port))
 
 
 def unpack_relays(text: bytes) -> Relays | None:
-    """Return the relays of one line, None for mail exchangers. Raises FormatError."""
+    """Return the relays of one line, or None for mail exchangers. Raises FormatError."""
     if not text.strip(b" \t"):
         return None
     groups = tuple(
@@ -67,22 +67,22 @@ def unpack_relays(text: bytes) -> Relays | None:
 
 
 def unpack_routes(data: bytes) -> Routes:
-    """Return the routes in the file. As in qmail a line without a colon does not count. Raises LineError."""
+    """Return the routes in the file. As in qmail, a line without a colon is ignored. Raises LineError."""
     return unpack_hosts(numbered_map(data), unpack_relays)
 
 
 def find_route(routes: Routes, host: bytes) -> Relays | None:
-    """Return the relays for a nexthop, None for its mail exchangers."""
+    """Return the relays for a domain, or None for its mail exchangers."""
     if not routes:
         return None
     key = find_key(routes, host)
     return None if key is None else routes[key]
 
 
-def find_way(routes: Routes, domain: bytes) -> tuple[bytes, bool]:
-    """Return what recipients have in common that go the same way: their relays' name, or their domain, and which it is.
+def find_nexthop(routes: Routes, domain: bytes) -> tuple[bytes, bool]:
+    """Return the nexthop of mail for a domain, and whether it is the name of relays (else it is the domain).
 
-    A relay may be a domain as well: mail for that domain by its mail exchangers goes another way.
+    The same name may be both, a relay and a domain whose mail goes to its mail exchangers; these are two nexthops.
     """
     relays = find_route(routes, domain)
     return (domain, False) if relays is None else (relays.name, True)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-# The label of the epoch: TAI64, see LOGS.md.
+# The label of the epoch: TAI64, see docs/logs.md.
 _EPOCH = (1 << 62) + 10
 SIZE = 1_000_000
 

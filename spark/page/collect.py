@@ -13,7 +13,8 @@ from spark.page.bins import make_bins
 from spark.page.data import Moment, PageData, Row
 from spark.page.plots import Bins
 from spark.page.queue import CHANNELS, PROBLEMS, STREAMS, every_hour
-from spark.reports import REPORTS, View, run, select
+from spark.reports import REPORTS
+from spark.reports.report import View, run, select
 from spark.schema import Tables
 
 # Rows of a page: of reasons, of domains, of episodes, of domains in a queue's shape, and of quarantine.

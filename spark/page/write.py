@@ -11,7 +11,7 @@ from spark.page.collect import NANO, collect
 from spark.page.document import make_page
 from spark.page.scales import when
 from spark.progress import Progress
-from spark.reports import View
+from spark.reports.report import View
 from spark.store import open_lake, read_tables
 
 

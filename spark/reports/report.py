@@ -37,7 +37,7 @@ Function: TypeAlias = Callable[[Tables, View], DataFrame]
 
 @dataclass(frozen=True)
 class Report:
-    """A report by its name. columns: by name in order, what each holds with its unit, for REPORTS.md and the page.
+    """A report by its name. columns: by name in order, what each holds with its unit, for docs/reports.md and the page.
 
     about: what a row is, and in which order, in a few sentences. windowed: its function gets tables that `select` has
     cut to since and until; one that needs what was before or after them (the queue as it was) takes them uncut.

@@ -33,7 +33,8 @@ def readable_code() -> Iterator[Path]:
         for name in [*CODE, *(path.name for path in ROOT.glob("queue_*"))]:
             source = ROOT / name
             if source.is_dir():
-                shutil.copytree(source, place / name, ignore=shutil.ignore_patterns("__pycache__"))
+                # With what is compiled of it: the programs may not write there, and would compile at each start.
+                shutil.copytree(source, place / name)
             else:
                 shutil.copy(source, place / name)
         for name in LIBRARIES:

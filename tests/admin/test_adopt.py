@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from queue_admin.adoption import adopt
 from queue_admin.commands import adopt as adopt_command
+from queue_admin.home.adoption import adopt
+from queue_admin.home.modes import OURS
 from queue_admin.main import main
-from queue_admin.modes import OURS
 from queue_base.errors import Permanent, Temporary
 from queue_base.home import Home
 from queue_base.layout import Presence, open_layout

@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from queue_admin.adoption import adopt
-from queue_admin.flatten import flatten
-from queue_admin.tree import Tree
-from queue_admin.undoing import undo
+from queue_admin.home.adoption import adopt, undo
+from queue_admin.home.flatten import flatten
+from queue_admin.home.tree import Tree
 from queue_base.home import Home
 from support.faults.cuts import Cut, cut_after, how_many
 from support.inject.qmail_queue import (

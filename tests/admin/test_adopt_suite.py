@@ -5,10 +5,9 @@ import stat
 import time
 from pathlib import Path
 
-from queue_admin.accounts import myself
-from queue_admin.adoption import adopt
-from queue_admin.modes import QmailAccounts
-from queue_admin.undoing import undo
+from queue_admin.home.adoption import adopt, undo
+from queue_admin.home.modes import QmailAccounts
+from queue_admin.system_accounts import myself
 from queue_base.layout import Presence, open_layout
 from queue_wire.recipients import unpack_recipients
 from support.inject.qmail_queue import QmailQueue, qmail_accounts, snapshot

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from queue_admin import accounts
-from queue_admin.accounts import find_qmail_accounts, myself
-from queue_admin.adoption import adopt
-from queue_admin.create import create_home
-from queue_admin.undoing import undo
+from queue_admin import system_accounts as accounts
+from queue_admin.home.adoption import adopt, undo
+from queue_admin.home.create import create_home
+from queue_admin.system_accounts import find_qmail_accounts, myself
 from queue_base.errors import Permanent
 from queue_base.home import Home
 from queue_base.layout import Presence, open_layout

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from queue_admin.adoption import adopt
-from queue_admin.create import create_home
-from queue_admin.service import write_service
-from queue_admin.undoing import undo
+from queue_admin.home.adoption import adopt, undo
+from queue_admin.home.create import create_home
+from queue_admin.home.service import write_service
 from queue_base.accounts import Owner
 from queue_base.errors import Failure, Permanent
 from queue_base.home import Home

@@ -130,11 +130,11 @@ def test_queue_start_names_a_library_of_the_interpreter_that_is_hidden(place: Pa
     words = program("queue-start")
     code = (
         "import os, sys\n"
-        "from queue_admin import accounts_check\n"
+        "from queue_admin import daemon_accounts\n"
         "from queue_base.accounts import Owner\n"
         f"os.__file__ = {str(place / 'lib/os.py')!r}\n"
         f"sys.argv[0] = {words[1]!r}\n"
-        f"accounts_check.check_code(accounts_check.Plan(Owner({ACCOUNT}, {ACCOUNT}), None))\n"
+        f"daemon_accounts.check_code(daemon_accounts.DaemonAccounts(Owner({ACCOUNT}, {ACCOUNT}), None))\n"
     )
     (place / "lib").mkdir(mode=0o700)
     (place / "lib/os.py").touch()

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from queue_admin.accounts import myself
-from queue_admin.create import create_home
-from queue_admin.hostname import check_host_name
+from queue_admin.home.create import create_home
+from queue_admin.home.hostname import check_host_name
 from queue_admin.main import main
+from queue_admin.system_accounts import myself
 from queue_base.errors import Usage
 from queue_base.home import Home
 from queue_base.layout import open_layout
@@ -150,7 +150,7 @@ def test_a_control_that_says_otherwise_is_refused(
 ) -> None:
     assert init(tmp_path / "home") == 0
     assert main(["queuectl", "init", str(tmp_path / "home"), "--as-me", *option]) == 100
-    assert "says otherwise" in capfd.readouterr().err
+    assert "it exists with other contents" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["localhost", "10.0.0.1", "a..b", "-a.example.org", "a b.org", "x" * 64 + ".org", ""])

@@ -9,9 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from queue_admin import accounts
-from queue_admin.accounts import choose_owner, ensure_accounts, ensure_alias_account, myself
-from queue_admin.create import create_home
+from queue_admin import system_accounts as accounts
+from queue_admin.home.create import create_home
+from queue_admin.system_accounts import choose_owner, ensure_accounts, ensure_alias_account, myself
 from queue_base.accounts import Owner
 from queue_base.errors import Permanent
 from queue_base.home import Home

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from queue_admin.commands import list_ as list_command
-from queue_admin.commands.list_ import message_line
-from queue_admin.survey import Sight, look
+from queue_admin.commands import list as list_command
+from queue_admin.commands.list import message_line
+from queue_admin.messages.survey import Snapshot, look
 from queue_base.layout import Layout
 from queue_wire.ids import pack_long_id
 from support.inject.qmail_queue import snapshot
@@ -158,7 +158,7 @@ def test_messages_that_vanish_while_listing_are_no_trouble(
 ) -> None:
     messages = [queue.queued() for _ in range(20)]
 
-    def vanish(layout: Layout, sight: Sight, form: str, now: float) -> str:
+    def vanish(layout: Layout, sight: Snapshot, form: str, now: float) -> str:
         for message in messages:
             for path in (layout.todo(message), layout.mess(message)):
                 if os.path.exists(path):

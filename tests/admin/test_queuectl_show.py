@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_admin.text import span, visible, word
+from queue_admin.printable import span, visible, word
 from queue_wire.failures import pack_failure
 from queue_wire.ids import pack_long_id
 from support.listed_queue import BIRTH, SOON, Queue

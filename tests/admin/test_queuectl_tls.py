@@ -8,8 +8,8 @@ import pytest
 import uvloop
 
 from queue_base.home import Home
-from queue_remote.route.explain import explain
-from queue_remote.tls import sts_fetch
+from queue_remote.explain import explain
+from queue_remote.tls import mta_sts
 from support.remote_daemon import RemoteHome
 from support.servers.authority import Certificate
 from support.servers.dns_server import DnsServer
@@ -42,7 +42,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RemoteHome
         PolicyServer(WEB) as web,
     ):
         web.policy(POLICY)
-        monkeypatch.setattr(sts_fetch, "HTTPS_PORT", web.port)
+        monkeypatch.setattr(mta_sts, "HTTPS_PORT", web.port)
         yield RemoteHome(tmp_path, resolver=dns.address)
 
 

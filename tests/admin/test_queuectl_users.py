@@ -62,7 +62,7 @@ def test_what_alias_has_is_told_with_the_reason_and_a_missing_file_is_a_failure(
     [
         ("adm", 111, "deferral: not allowed to perform deliveries as root"),
         ("gone", 111, "deferral: home: no such file or directory"),
-        ("joe@far.example", 100, "failure: it is remote, so it is nobody's here"),
+        ("joe@far.example", 100, "failure: it is remote, so no user here has it"),
         ("joe-a@virtual.example", 100, "failure: no mailbox here by that name"),
         ("@me.example.org", 0, "nobody: mail for it is thrown away"),
     ],

@@ -10,7 +10,6 @@ import pytest
 from queue_base import control
 from queue_base.errors import Temporary, Usage
 from queue_base.home import DEFAULT_HOME, Home, find_home, take_home
-from support.home import make_home
 
 # Runs in the home, as nobody where the test runs as root, so that file modes count.
 UNREADABLE = """
@@ -28,11 +27,6 @@ try:
 except Temporary as error:
     print(error)
 """
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return make_home(tmp_path / "home", split=2)
 
 
 def write(home: Home, name: str, data: bytes) -> None:

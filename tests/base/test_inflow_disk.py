@@ -12,7 +12,7 @@ from queue_base import inflow
 from queue_base.errors import Temporary
 from queue_base.home import Home
 from queue_wire.control.lines import unpack_size
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from queue_wire.maildrop import pack_header
 from support.inflow import TOO_MUCH, free_bytes, patched_programs, set_least, small_disk
 from support.inject.injectors import (

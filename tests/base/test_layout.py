@@ -17,7 +17,7 @@ from queue_base.trigger import Trigger, pull_trigger
 from support.home import make_home
 
 KINDS = ("mess", "intd", "todo", "info", "local", "remote", "bounce")
-# DESIGN's table: what each state says of KINDS, in their order.
+# The table in docs/design/queue-on-disk.md: what each state says of KINDS, in their order.
 STATES = {1: "-------", 2: "+------", 3: "++-----", 4: "+?+???-", 5: "+--+???"}
 TAKE_LOCK = """
 import sys

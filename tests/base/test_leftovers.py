@@ -12,7 +12,7 @@ from queue_base.errors import QueueTrouble
 from queue_base.home import Home
 from queue_base.layout import Layout, files_beside_mess, open_layout
 from queue_base.writer import QueueDraft, QueueWriter
-from queue_inject.opening import open_writer
+from queue_inject.writers import open_writer
 from queue_todo.classify import TodoGroup
 from queue_wire.control.rewrite import Rules
 from support.faults.crash_model import Crash
@@ -42,7 +42,8 @@ RULES = Rules(b"me.example.org", {b"me.example.org"}, set(), {})
 def nameless(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Whether the file system has files without names."""
     if not request.param:
-        monkeypatch.setattr("queue_base.writer.open_nameless", lambda directory, mode: None)
+        for module in ("writer", "queue_draft"):
+            monkeypatch.setattr(f"queue_base.{module}.open_nameless", lambda directory, mode: None)
     return bool(request.param)
 
 
@@ -128,7 +129,7 @@ from queue_base.durable import Commit
 from queue_base.home import Home
 from queue_base.layout import open_layout
 from queue_base.layout import files_beside_mess
-from queue_inject.opening import open_writer
+from queue_inject.writers import open_writer
 writer = open_writer(Home(sys.argv[1]))
 layout = open_layout(sys.argv[1] + "/queue")
 draft = writer.begin()

@@ -19,11 +19,10 @@ from queue_base.home import Home
 from queue_base.layout import Presence, open_layout
 from queue_base.writer import QueueWriter
 from queue_clean.sweep import OLD, Swept, sweep
-from queue_inject.pickup.bounded import BoundedLines
-from queue_inject.pickup.copying import Rules
-from queue_inject.pickup.corrupt import Aside
-from queue_inject.pickup.maildrop import Maildrop
-from queue_inject.pickup.removing import Queued
+from queue_inject.pickup.collector import Collector, QueuedFiles
+from queue_inject.pickup.copying import OriginRules
+from queue_inject.pickup.corrupt import CorruptMail
+from queue_inject.pickup.log_limit import LimitedLog
 from queue_inject.pickup.untrusted import Directory
 from queue_todo.pending import RETRY_AFTER, SAY_EVERY, Pending
 from queue_wire.admin.socket import FLUSH, Request
@@ -299,16 +298,18 @@ def no_descriptors() -> Iterator[None]:
 
 def test_a_file_in_maildrop_is_not_set_aside_for_a_shortage_of_descriptors(home: Home) -> None:
     directory = f"{home.queue}/maildrop"
-    lines = BoundedLines(lambda line: None, "more")
+    lines = LimitedLog(lambda line: None, "more")
     writer = QueueWriter(home, open_layout(home.queue), os.getuid())
-    drop = Maildrop(directory, writer, Rules(None, True), Aside(home.queue, directory, lines), lines)
-    drop.opened()
+    opened = Directory(directory)
+    corrupt = CorruptMail(home.queue, directory, lines)
+    drop = Collector(opened, writer, OriginRules(None, True), corrupt, lines)
+    opened.reopen()
     path = put(home, pack_header(5) + b"hello" + ENVELOPE)
     with no_descriptors():
         drop.add(path.name)
         drop.retry()
         assert not drop.take()
-    assert set_aside(home) == [] and path.exists() and drop.troubled
+    assert set_aside(home) == [] and path.exists() and drop.has_failed
     drop.retry()
     assert drop.take()
     assert states(home) == {4: 1} and not path.exists()
@@ -317,7 +318,7 @@ def test_a_file_in_maildrop_is_not_set_aside_for_a_shortage_of_descriptors(home:
 def test_what_is_queued_and_cannot_be_looked_at_is_remembered_and_not_queued_twice(home: Home) -> None:
     path = put(home, b"")
     directory = Directory(str(path.parent))
-    queued = Queued(str(path.parent), lambda: directory)
+    queued = QueuedFiles(directory)
     queued.add(path.name, path.stat().st_ino)
     with no_descriptors():
         assert "too many open files" in queued.remove()[0]

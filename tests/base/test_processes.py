@@ -26,7 +26,6 @@ from queue_base.errors import (
 from queue_base.home import Home
 from queue_base.pipes import OutPipe, PeerLost, read_available
 from queue_base.signals import Signals
-from support.home import make_home
 
 BECOME = """
 import os, sys
@@ -55,11 +54,6 @@ def test_a_complaint_is_one_line_on_stderr(capfd: pytest.CaptureFixture[str]) ->
     complain("queue-x", "fatal: unable to read a\nb\udcff")
 
     assert capfd.readouterr().err == "queue-x: fatal: unable to read a/b\\udcff\n"
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return make_home(tmp_path / "home", split=2)
 
 
 @pytest.fixture

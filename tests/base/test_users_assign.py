@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queue_wire.control.assign import ID_MOST, LINE_MOST, Assignment, lookup_keys, unpack_assign, unpack_record
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 
 GOOD = b"=joe:joe:507:100:/home/joe:::\n"
 LOCAL = st.text("abAB-.=+", max_size=6).map(str.encode)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queue_base.cdb import Cdb, make_cdb
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from support.tools import need
 
 RECORDS = [(b"!joe\0", b"joe\x00507"), (b"!joe-", b"first"), (b"!joe-", b"second"), (b"!", b""), (b"", b"-")]

@@ -8,12 +8,8 @@ import pytest
 
 from queue_base.home import Home
 from queue_base.layout import open_layout
-from queue_inject.batch.bsmtp import pack_bsmtp
-from queue_inject.batch.group import GROUP
-from queue_inject.batch.mbox import quote_mbox
-from queue_inject.batch.netstrings import pack_pair
+from queue_inject.batch.injector import GROUP
 from queue_wire.ids import unpack_long_id
-from support.home import make_home
 from support.inject.batches import (
     BAD,
     FORMATS,
@@ -28,12 +24,8 @@ from support.inject.batches import (
     subjects,
 )
 from support.inject.injectors import USER, as_user, inject, is_empty, only, queued, run, shared_home, states
+from support.inject.packing import pack_bsmtp, pack_pair, quote_mbox
 from support.suite import program as executable
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return make_home(tmp_path / "home")
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -48,7 +40,7 @@ def test_each_message_is_queued_as_it_is_and_has_its_line(home: Home, form: str)
         path = Path(layout.mess(message))
         assert word == "ok" and birth == path.stat().st_mtime_ns // 1000
         assert path.read_bytes().partition(b"\n")[2] == letter(number)
-    # Who runs queue-inject is the sender of what has no envelope.
+    # A message without envelope has the user who runs queue-inject as its sender.
     sender = b"ann@me.example.org" if form.startswith("mbox") else SENDER
     for each in queued(home):
         assert (each.envelope.sender, each.envelope.recipients) == (sender, [b"bob@example.net"])
@@ -190,7 +182,6 @@ def test_results_that_nobody_reads_end_the_batch(home: Home) -> None:
     os.close(writer)
 
     assert done.returncode == 111 and b"unable to write results of messages 1 to 1: broken pipe" in done.stderr
-
 
 
 def test_a_program_in_queue_enqueue_s_place_gets_each_message_and_only_it_knows_their_ids(

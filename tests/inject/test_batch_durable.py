@@ -1,4 +1,4 @@
-"""A batch's results are true when they are said, come in good time, and say after a kill where to go on."""
+"""The results of a batch are true when they are printed, are printed in time, and say after a kill where to resume."""
 
 import os
 import pty
@@ -13,13 +13,12 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
-from queue_inject.batch.group import GROUP
+from queue_inject.batch.injector import GROUP
 from support.faults.crash_checks import QUEUED, Message, check_queue
 from support.faults.crash_model import Crash
 from support.faults.crash_place import Place
 from support.faults.strace import read_trace, strace_command
 from support.faults.traced import run_traced
-from support.home import make_home
 from support.inject.batches import (
     FORMATS,
     batch_command,
@@ -38,11 +37,6 @@ SYNCS = ("fsync", "fdatasync", "syncfs", "sync")
 WHOLE = ("syncfs", "sync")
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return make_home(tmp_path / "home")
-
-
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_batch_syncs_each_file_once_and_few_directories_and_says_nothing_before(
     home: Home, tmp_path: Path, form: str
@@ -55,7 +49,7 @@ def test_a_batch_syncs_each_file_once_and_few_directories_and_says_nothing_befor
 
     calls = [call for call in read_trace(tmp_path / "trace") if not call.began]
     assert not any(call.name in WHOLE for call in calls)
-    # Its text and its envelope; in two groups, each directory of mess/ and of todo/.
+    # Each message and envelope, and in two groups each directory of mess/ and todo/.
     assert sum(call.name in SYNCS for call in calls) <= count * 2 + 2 * 2 * 23
     assert done.stdout.count(b"\n") == count
     named = synced = said = 0
@@ -88,7 +82,7 @@ def test_after_kill_9_skip_goes_on_where_the_lines_end(home: Home, tmp_path: Pat
 
     assert batch.code == 0 and len(batch.lines) == count - done
     found = subjects([each.message for each in queued(home)])
-    # What was being said when it was killed is there twice, nothing is missing.
+    # The group whose lines were being printed is there twice. Nothing is missing.
     assert set(found) == set(range(1, count + 1)) and len(found) - count == len(before) - done <= GROUP
 
 
@@ -128,7 +122,7 @@ def test_a_producer_that_pauses_gets_its_results_at_once(home: Home) -> None:
 
 
 def test_a_producer_that_never_pauses_gets_its_results_in_time(home: Home) -> None:
-    """A message without end must not keep the results of those before it."""
+    """A message without end must not delay the results of those before it."""
     with subprocess.Popen(batch_command(home, "bsmtp"), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin and process.stdout
         process.stdin.write(packed("bsmtp", 1) + b"MAIL FROM:<a@b>\r\nRCPT TO:<c@d>\r\nDATA\r\n")
@@ -153,7 +147,7 @@ def test_only_the_message_under_way_has_a_time_limit(home: Home) -> None:
         process.stdin.write(packed("netstring", 1))
         process.stdin.flush()
         assert wait_for_lines(process, 1)[0].startswith(b"ok ")
-        # Between two messages it waits for as long as it takes.
+        # There is no time limit between two messages.
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(0.6)
         process.stdin.write(packed("netstring", 2) + b"10:abc")

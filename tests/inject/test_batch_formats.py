@@ -1,4 +1,4 @@
-"""The formats of batches: what was packed comes out again, however it is cut, and garbage never breaks a reader."""
+"""The readers of batches return what was packed, however the input is cut, and garbage never breaks them."""
 
 from collections.abc import Callable
 
@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_inject.batch.bsmtp import BsmtpReader, pack_bsmtp
-from queue_inject.batch.format import BatchReader, End, Lost
-from queue_inject.batch.mbox import LINE_MOST, MBOXO, MboxReader, quote_mbox
-from queue_inject.batch.netstrings import NetstringBatchReader, pack_pair
+from queue_inject.batch.bsmtp_reader import BsmtpReader
+from queue_inject.batch.mbox_reader import LINE_MAX, MBOXO, MboxReader
+from queue_inject.batch.netstring_reader import NetstringBatchReader
+from queue_inject.batch.pieces import BatchReader, EndOfMessage, Piece, Unreadable
+from support.inject.packing import pack_bsmtp, pack_pair, quote_mbox
 from support.strategies import arrivals, garbage
 
 FORMATS: dict[str, Callable[[], BatchReader]] = {
@@ -18,7 +19,7 @@ FORMATS: dict[str, Callable[[], BatchReader]] = {
     "bsmtp": BsmtpReader,
     "netstring": NetstringBatchReader,
 }
-# What matters to one of the formats, so that messages are made of it.
+# The words of messages: each matters to one of the formats.
 _words = st.sampled_from(
     [b"From ", b">From ", b">>From ", b"from", b">", b".", b"..", b"\n", b"\n\n", b"\r\n", b"x", b"5:", b"\0", b"\xff:"]
 )
@@ -27,7 +28,7 @@ commands = st.lists(
     st.sampled_from(
         [
             *(b"HELO x", b"EHLO x", b"MAIL FROM:<a@b>", b"MAIL FROM:<> SIZE=5 BODY=8BITMIME", b"RCPT TO:<c@d>"),
-            *(b"DATA", b"RSET", b"QUIT", b"NOOP", b"MAIL FROM:<", b"RCPT TO:<\"\\", b".", b"..", b"text", b""),
+            *(b"DATA", b"RSET", b"QUIT", b"NOOP", b"MAIL FROM:<", b'RCPT TO:<"\\', b".", b"..", b"text", b""),
             *(b"BDAT 4", b"\xff\0"),
         ]
     ),
@@ -38,9 +39,9 @@ locals_ = st.text(st.characters(min_codepoint=32, max_codepoint=126), min_size=1
 addresses = st.builds(lambda local, host: local + b"@a" + host, locals_, hosts)
 
 
-def read_all(reader: BatchReader, data: list[bytes]) -> list[tuple[bytes, End | Lost]]:
-    """Return the messages: their bytes, and what ended each."""
-    pieces: list[bytes | End | Lost] = [piece for part in data for piece in reader.feed(part)] + reader.finish()
+def read_all(reader: BatchReader, data: list[bytes]) -> list[tuple[bytes, EndOfMessage | Unreadable]]:
+    """Return the bytes of each message, and the piece that ended it."""
+    pieces: list[Piece] = [piece for part in data for piece in reader.feed(part)] + reader.finish()
     found = []
     text = b""
     for piece in pieces:
@@ -48,19 +49,19 @@ def read_all(reader: BatchReader, data: list[bytes]) -> list[tuple[bytes, End | 
             assert piece, "an empty piece"
             text += piece
         else:
-            found.append((b"" if isinstance(piece, Lost) or piece.error else text, piece))
+            found.append((b"" if isinstance(piece, Unreadable) or piece.error else text, piece))
             text = b""
-    assert text == b"", "bytes that no End follows"
+    assert text == b"", "bytes that no EndOfMessage follows"
     return found
 
 
-def check(make: Callable[[], BatchReader], data: bytes, expected: list[tuple[bytes, End]]) -> None:
+def check(make: Callable[[], BatchReader], data: bytes, expected: list[tuple[bytes, EndOfMessage]]) -> None:
     for pieces in arrivals(data):
         assert read_all(make(), pieces) == expected
 
 
 def with_end(message: bytes) -> bytes:
-    """Return the message as those formats have it that know lines only."""
+    """Return the message as formats that consist of lines have it."""
     return message if not message or message.endswith(b"\n") else message + b"\n"
 
 
@@ -68,7 +69,7 @@ def with_end(message: bytes) -> bytes:
 def test_an_mbox_gives_back_its_messages_whatever_is_in_them(texts: list[bytes]) -> None:
     # A CR before the line that mbox adds would become part of that line's end.
     texts = [text if text.endswith(b"\n") else text.rstrip(b"\r") for text in texts]
-    check(MboxReader, b"".join(map(quote_mbox, texts)), [(with_end(text), End()) for text in texts])
+    check(MboxReader, b"".join(map(quote_mbox, texts)), [(with_end(text), EndOfMessage()) for text in texts])
 
 
 @given(st.lists(messages, max_size=5))
@@ -76,15 +77,15 @@ def test_an_mboxo_gives_back_what_has_no_quoted_line_of_its_own(texts: list[byte
     texts = [text.replace(b">From ", b"-From ").rstrip(b"\r") for text in texts]
     data = b"".join(quote_mbox(text, rd=False) for text in texts)
 
-    check(FORMATS["mboxo"], data, [(with_end(text), End()) for text in texts])
+    check(FORMATS["mboxo"], data, [(with_end(text), EndOfMessage()) for text in texts])
 
 
 @given(st.lists(st.tuples(addresses, st.lists(addresses, min_size=1, max_size=3), messages), max_size=4))
 def test_batch_smtp_gives_back_its_messages_and_their_envelopes(found: list[tuple[bytes, list[bytes], bytes]]) -> None:
-    # Lines are what SMTP has: CRLF is LF, and no other CR is in a message.
+    # SMTP consists of lines: CRLF is LF, and no other CR is in a message.
     batch = [(sender, recipients, with_end(text.replace(b"\r", b""))) for sender, recipients, text in found]
     data = b"HELO x\r\n" + b"".join(pack_bsmtp(*each) for each in batch) + b"QUIT\r\n"
-    expected = [(text, End(sender, recipients)) for sender, recipients, text in batch]
+    expected = [(text, EndOfMessage(sender, recipients)) for sender, recipients, text in batch]
 
     check(BsmtpReader, data, expected)
     check(BsmtpReader, data.replace(b"\r\n", b"\n"), expected)
@@ -94,7 +95,7 @@ def test_batch_smtp_gives_back_its_messages_and_their_envelopes(found: list[tupl
 def test_pairs_of_netstrings_give_back_every_byte(batch: list[tuple[bytes, list[bytes], bytes]]) -> None:
     data = b"\n".join(pack_pair(*each) for each in batch)
 
-    check(NetstringBatchReader, data, [(text, End(sender, recipients)) for sender, recipients, text in batch])
+    check(NetstringBatchReader, data, [(text, EndOfMessage(sender, recipients)) for sender, recipients, text in batch])
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -112,14 +113,14 @@ def test_a_line_without_end_is_not_kept(name: str) -> None:
     for data in (b"From x\n", b"MAIL FROM:<a@b>\nRCPT TO:<c@d>\nDATA\n", b"9000000:", *[b"x" * 50_000] * 40):
         pieces = reader.feed(data)
         kept += len(data) - sum(len(piece) for piece in pieces if isinstance(piece, bytes))
-    assert len(getattr(reader, "_rest", b"")) <= LINE_MOST + 50_000
+    assert len(getattr(reader, "_rest", b"")) <= LINE_MAX + 50_000
 
 
 def test_a_first_line_that_is_no_from_line_is_a_bad_message_and_the_next_is_good() -> None:
     ((_, bad), good) = read_all(MboxReader(), [b"\nhello\nthere\n\nFrom x\nSubject: y\n\n"])
 
-    assert isinstance(bad, End) and "'hello'" in bad.error
-    assert good == (b"Subject: y\n", End())
+    assert isinstance(bad, EndOfMessage) and "'hello'" in bad.error
+    assert good == (b"Subject: y\n", EndOfMessage())
 
 
 @pytest.mark.parametrize(
@@ -174,7 +175,7 @@ def test_a_wrong_dialogue_spoils_the_message_that_it_belongs_to(lines: str, erro
 def test_a_path_becomes_an_address(path: bytes, address: bytes) -> None:
     data = b"mail from:" + path + b"\nRcpt To:<c@d>\ndata\n.\n"
 
-    assert read_all(BsmtpReader(), [data]) == [(b"", End(address, [b"c@d"]))]
+    assert read_all(BsmtpReader(), [data]) == [(b"", EndOfMessage(address, [b"c@d"]))]
 
 
 @pytest.mark.parametrize(
@@ -185,7 +186,9 @@ def test_where_netstrings_break_off_the_rest_is_lost(data: bytes) -> None:
     good = pack_pair(b"a@b", [b"c@d"], b"x")
     found = read_all(NetstringBatchReader(), [good + data])
 
-    assert found[0] == (b"x", End(b"a@b", [b"c@d"])) and len(found) == 2 and isinstance(found[1][1], Lost)
+    assert (
+        found[0] == (b"x", EndOfMessage(b"a@b", [b"c@d"])) and len(found) == 2 and isinstance(found[1][1], Unreadable)
+    )
 
 
 @pytest.mark.parametrize(
@@ -195,4 +198,4 @@ def test_a_wrong_envelope_spoils_one_pair(envelope: bytes) -> None:
     good = pack_pair(b"a@b", [b"c@d"], b"x")
     (_, bad), after = read_all(NetstringBatchReader(), [b"1:x,%d:%s," % (len(envelope), envelope) + good])
 
-    assert isinstance(bad, End) and bad.error and after == (b"x", End(b"a@b", [b"c@d"]))
+    assert isinstance(bad, EndOfMessage) and bad.error and after == (b"x", EndOfMessage(b"a@b", [b"c@d"]))

@@ -1,4 +1,4 @@
-"""An mbox of very different messages goes in as a batch and comes out in a Maildir: the same number, the same bytes."""
+"""An mbox of unusual messages is injected as a batch and delivered to a Maildir: the same number, the same bytes."""
 
 import os
 import subprocess
@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from queue_inject.batch.mbox import quote_mbox
 from support.inject.batches import batch_command
 from support.inject.oddities import odd_messages
+from support.inject.packing import quote_mbox
 from support.site import LOCAL, mail_site
 from support.suite import Suite, wait_until
 
 
 def text(delivered: bytes) -> bytes:
-    """Return a delivered message without Return-Path, Delivered-To and the Received lines of its way."""
+    """Return a delivered message without Return-Path, Delivered-To and our Received lines."""
     lines = delivered.split(b"\n", 3)
     starts = (b"Return-Path: <", b"Delivered-To: ", b"Received: (qmail ")
     assert all(line.startswith(start) for line, start in zip(lines, starts, strict=False)), lines[:3]
@@ -46,6 +46,6 @@ def test_an_mbox_with_every_oddity_arrives_in_a_maildir(tmp_path: Path, count: i
         delivered = Counter(text(message) for message in site.delivered())
 
     expected = Counter(message.arrives for message in messages)
-    # Named one by one: all of them would be a long text.
+    # One message is shown: all of them would be a long text.
     assert [message[:2000] for message in (delivered - expected)][:1] == []
     assert [message[:2000] for message in (expected - delivered)][:1] == []

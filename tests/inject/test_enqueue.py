@@ -28,11 +28,7 @@ from support.inject.injectors import (
 from support.suite import program, wait_until
 
 ENVELOPE = b"Fa@example.org\0Tb@example.net\0\0"
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return make_home(tmp_path / "home")
+pytestmark = pytest.mark.home(23)
 
 
 @pytest.mark.parametrize(

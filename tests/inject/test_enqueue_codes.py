@@ -1,4 +1,4 @@
-"""queue-enqueue's rarer exit codes: 55 for a queue that is set up wrongly, 81 for a bug."""
+"""Rare exit codes of queue-enqueue: 55 for a queue with a wrong layout, 81 for a bug."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""A group of messages shares its syncs, and no death of an injector leaves a state that a crash may not."""
+"""A group of messages shares its syncs, and an injector that is killed leaves only states that a crash may leave."""
 
 import os
 import random
@@ -11,8 +11,8 @@ import pytest
 from queue_base.errors import TODO_TROUBLE, QueueTrouble
 from queue_base.home import Home
 from queue_base.writer import QueueDraft, QueueWriter
-from queue_inject.opening import open_writer
-from queue_wire.errors import AddressTooLong
+from queue_inject.writers import open_writer
+from queue_wire.format_error import AddressTooLong
 from queue_wire.ids import unpack_long_id
 from support.home import make_home
 from support.inject.injectors import is_empty, queued, states, wrong_inodes
@@ -33,7 +33,7 @@ def begun(home: Home, count: int) -> tuple[QueueWriter, list[QueueDraft]]:
 
 @pytest.fixture(params=[True, False], ids=["nameless", "named"])
 def nameless(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether the file system has files without names: where not, the other way to the same end is taken."""
+    """Whether the file system has files without names (O_TMPFILE), or files get a temporary name."""
     if not request.param:
         monkeypatch.setattr("queue_base.writer.open_nameless", lambda directory, mode: None)
     return bool(request.param)
@@ -138,9 +138,7 @@ def test_sigkill_at_any_moment_leaves_only_s1_to_s4(tmp_path: Path) -> None:
     accepted = 0
     for _ in range(40):
         with envelope.open("rb") as addresses, message.open("rb") as text:
-            process = subprocess.Popen(
-                [*program("queue-enqueue"), "--home", home.path], stdin=text, stdout=addresses
-            )
+            process = subprocess.Popen([*program("queue-enqueue"), "--home", home.path], stdin=text, stdout=addresses)
         try:
             accepted += process.wait(random.uniform(0.01, 0.08)) == 0
         except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""QUEUE_ENQUEUE: a program in queue-enqueue's place, with qmail-queue's descriptors and exit codes."""
+"""QUEUE_ENQUEUE: a program in place of queue-enqueue, with the descriptors and exit codes of qmail-queue."""
 
 import os
 import re
@@ -28,7 +28,7 @@ def script(path: Path, text: str, shell: str = "/bin/sh") -> str:
 
 
 def send(home: Home, named: str, message: bytes = MESSAGE, name: str = "QUEUE_ENQUEUE") -> Outcome:
-    """Run queue-inject with a program in queue-enqueue's place."""
+    """Run queue-inject with a program in place of queue-enqueue."""
     return inject(home, "-f", "a@b.example", "c@d.example", message=message, **{name: named})
 
 
@@ -132,7 +132,7 @@ def test_a_program_that_refuses_without_reading_is_believed_and_one_that_says_qu
         "head -c 5 >/dev/null; cat <&1 >/dev/null; exit 0",
         "cat >/dev/null; head -c 5 <&1 >/dev/null; exit 0",
         "exec 0</dev/null; cat <&1 >/dev/null; exit 0",
-        # A process that it leaves behind answers for nothing.
+        # A process that the program leaves behind does not count.
         "(exec >/dev/null 2>&1; sleep 5) & cat <&1 >/dev/null; exit 0",
     ],
 )
@@ -151,7 +151,7 @@ def test_a_program_that_exits_0_and_has_not_read_all_of_a_small_message_has_not_
     "text",
     [
         "cat >/dev/null; cat <&1 >/dev/null; exit 0",
-        # Nobody needs to see the end of the envelope: its last byte tells.
+        # A program need not read to the end of the pipe: the envelope has an end of its own.
         "cat >/dev/null; head -c 27 <&1 >/dev/null; exit 0",
         "cat /dev/stdin >/dev/null; cat </dev/fd/1 >/dev/null",
     ],
@@ -194,7 +194,7 @@ def test_what_cannot_be_run_is_temporary_trouble_and_a_relative_path_is_refused(
     assert b"exec format error" in send(home, str(plain)).error
     for relative in ("filter", "./filter", "bin/filter"):
         found = send(home, relative)
-        assert found.code == 111 and b"it is no whole path" in found.error
+        assert found.code == 111 and b"it is not an absolute path" in found.error
     assert is_empty(home)
 
 
@@ -266,8 +266,9 @@ def test_queue_enqueue_itself_never_looks_at_it(home: Home, tmp_path: Path) -> N
     assert only(home).message == MESSAGE
 
 
-def test_the_readme_s_filter_signs_refuses_and_queues(home: Home, tmp_path: Path) -> None:
-    section = (BIN.parent / "README.md").read_text().partition("\n## A filter for all mail\n")[2].partition("\n## ")[0]
+def test_the_filter_in_the_docs_signs_refuses_and_queues(home: Home, tmp_path: Path) -> None:
+    page = (BIN.parent / "docs/sending.md").read_text()
+    section = page.partition("\n## A filter for all mail\n")[2].partition("\n## ")[0]
     text = next(block for block in re.findall(r"(?:^    .*\n)+", section, re.MULTILINE) if "#!" in block)
     tools = tmp_path / "tools"
     tools.mkdir()

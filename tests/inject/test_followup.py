@@ -1,4 +1,4 @@
-"""The file of mailing lists that QUEUE_MFTFILE or QMAILMFTFILE names, read by a real queue-inject."""
+"""queue-inject reads the file of mailing lists that QUEUE_MFTFILE or QMAILMFTFILE names."""
 
 from pathlib import Path
 

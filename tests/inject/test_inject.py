@@ -9,16 +9,10 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
-from support.home import make_home
 from support.inject.injectors import Outcome, Queued, file_limit, inject, is_empty, only, queued, run
 from support.suite import program
 
 HEADER = b"From: ann@me.example.org\nTo: bob@example.net\nDate: x\nMessage-ID: <y>\n"
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return make_home(tmp_path / "home")
 
 
 def sent(home: Home, *arguments: str, message: bytes = HEADER, **environment: str) -> Queued:

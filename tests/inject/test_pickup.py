@@ -1,4 +1,4 @@
-"""Mail of users who may not write to the queue: left in maildrop/, taken by queue-pickup, never lost."""
+"""Users who may not write to the queue leave mail in maildrop/; queue-pickup queues it, and never loses it."""
 
 import os
 import signal

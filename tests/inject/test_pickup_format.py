@@ -1,10 +1,10 @@
-"""The format of maildrop files: what is packed comes back, and nothing else is taken for it."""
+"""The format of maildrop files: unpacking returns what was packed, and everything else is rejected."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_wire.errors import AddressTooLong, FormatError
+from queue_wire.format_error import AddressTooLong, FormatError
 from queue_wire.maildrop import (
     ENVELOPE_MAX,
     HEADER_LENGTH,

@@ -1,4 +1,4 @@
-"""maildrop/ with whatever users may put there: none of it blocks or fools queue-pickup, and good mail goes on."""
+"""Whatever users put in maildrop/, it neither blocks nor deceives queue-pickup, and good mail is queued."""
 
 import os
 import socket
@@ -11,11 +11,11 @@ import pytest
 from queue_base.home import Home
 from queue_base.layout import open_layout
 from queue_base.writer import QueueWriter
-from queue_inject.pickup.bounded import BoundedLines
-from queue_inject.pickup.copying import Copy, Rules
-from queue_inject.pickup.corrupt import Aside
-from queue_inject.pickup.maildrop import Maildrop
-from queue_inject.pickup.untrusted import Directory, Unfit
+from queue_inject.pickup.collector import Collector
+from queue_inject.pickup.copying import FileCopy, OriginRules
+from queue_inject.pickup.corrupt import CorruptMail
+from queue_inject.pickup.log_limit import LimitedLog
+from queue_inject.pickup.untrusted import Directory, NotMail
 from queue_wire.maildrop import ENVELOPE_MAX, pack_header
 from support.home import make_home
 from support.inject.injectors import OWNER, ROOT, USER, PickupDaemon, only, queued, shared_home, states
@@ -38,7 +38,7 @@ def name(number: int) -> str:
 
 
 def gone(home: Home, *but: str) -> None:
-    """Wait until nothing but these is in maildrop/."""
+    """Wait until only these names are in maildrop/."""
     wait_until(lambda: sorted(maildrop(home)) == sorted(but), why="an empty maildrop/")
 
 
@@ -67,7 +67,7 @@ def test_what_is_no_file_of_ours_is_set_aside_unopened_and_good_mail_goes_on(hom
         assert pickup.end() == (0, b"") and b"\n" not in pickup.log
         for why in (b"it is a symbolic link", b"it is a FIFO", b"it is a socket", b"it has a second name"):
             assert pickup.said(why)
-    # As root there is a device more, and the directory is another's: empty, it is removed and not moved.
+    # Root has one device more, and the directory belongs to another user: it is empty, so it is removed.
     assert len(set_aside(home)) == 9
     assert only(home).message == b"hello\n"
     assert (secret.stat().st_mode, secret.read_bytes()) == before
@@ -91,7 +91,7 @@ def test_what_others_own_and_cannot_be_moved_is_counted_once_and_passed_by(home:
 
 @needs_root
 def test_a_file_of_somebody_else_that_was_moved_in_or_linked_is_no_mail_of_theirs(home: Home, tmp_path: Path) -> None:
-    """As from a directory of the attacker's, in which the victim made a file with what the attacker wants to send."""
+    """The victim has created a file in a directory of the attacker, with a message that the attacker wants to send."""
     directory = Path(home.queue, "maildrop")
     for number, link in ((1, False), (2, True)):
         moved = Path(home.path, f"made by the victim {number}")
@@ -111,7 +111,7 @@ def test_a_file_of_somebody_else_that_was_moved_in_or_linked_is_no_mail_of_their
 
 @needs_root
 def test_a_file_made_in_a_directory_that_was_made_in_maildrop_is_no_mail_of_its_owner_s(home: Home) -> None:
-    """A directory made in there, and then moved away, gives its files the queue's group as well."""
+    """A directory that was created in maildrop/ and moved away gives its files the group of the queue too."""
     place = Path(home.queue, "maildrop", "a directory")
     place.mkdir()
     os.chown(place, USER, -1)
@@ -165,11 +165,11 @@ def test_thousands_of_bad_files_make_a_few_lines_and_keep_their_names_apart(home
 
 def test_lines_that_were_left_out_are_counted_when_the_window_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
-    monkeypatch.setattr("queue_inject.pickup.bounded.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("queue_inject.pickup.log_limit.time.monotonic", lambda: now[0])
     said: list[str] = []
-    lines = BoundedLines(said.append, "more files were set aside")
+    lines = LimitedLog(said.append, "more files were set aside")
     for number in range(2000):
-        lines.tell(f"line {number}", number % 3)
+        lines.add(f"line {number}", number % 3)
     assert said == [f"line {number}" for number in range(10)] and lines.due == 1060.0
     now[0] += 60
     lines.run()
@@ -177,7 +177,7 @@ def test_lines_that_were_left_out_are_counted_when_the_window_ends(monkeypatch: 
         said[10].startswith("1990 more files were set aside in 60 s: 664 of uid 1")
     )
     assert lines.due is None
-    lines.tell("next")
+    lines.add("next")
     assert said[11:] == ["next"]
 
 
@@ -188,7 +188,7 @@ def test_a_file_that_changes_while_it_is_read_is_no_mail(tmp_path: Path, what: s
     path.write_bytes(pack_header(1_000_000) + bytes(1_000_000) + ENVELOPE)
     path.chmod(0o1644)
     writer = QueueWriter(home, open_layout(home.queue), 7)
-    copy = Copy(*Directory(str(path.parent)).open(path.name, Rules(None, True).check), writer)
+    copy = FileCopy(*Directory(str(path.parent)).open(path.name, OriginRules(None, True).check), writer)
     assert not copy.run(1000)
     if what == "grows":
         with path.open("ab") as file:
@@ -201,7 +201,7 @@ def test_a_file_that_changes_while_it_is_read_is_no_mail(tmp_path: Path, what: s
         os.link(path, path.with_name(name(2)))
     else:
         os.truncate(path, 500_000)
-    with pytest.raises(Unfit):
+    with pytest.raises(NotMail):
         copy.run(2_000_000)
     copy.give_up()
     assert states(home) == {}
@@ -211,12 +211,14 @@ def test_a_file_that_changes_while_it_is_read_is_no_mail(tmp_path: Path, what: s
 def test_what_takes_the_name_of_a_file_that_is_queued_stays_and_hinders_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    monkeypatch.setattr("queue_inject.pickup.maildrop.GROUP_SECONDS", 3600.0)  # One group, however slow the machine is.
+    monkeypatch.setattr(
+        "queue_inject.pickup.collector.GROUP_SECONDS", 3600.0
+    )  # One group, however slow the machine is.
     home, said = make_home(tmp_path / "home"), list[str]()
     directory = Path(home.queue, "maildrop")
 
     class Swapping(QueueWriter):
-        """Its owner replaces a file after it was copied."""
+        """The owner replaces a file after it was copied."""
 
         def commit(self, drafts: object) -> None:
             super().commit(drafts)  # type: ignore[arg-type]
@@ -228,15 +230,21 @@ def test_what_takes_the_name_of_a_file_that_is_queued_stays_and_hinders_nobody(
                 (directory / name(1)).unlink()
                 (directory / name(1)).mkdir()
 
-    lines = BoundedLines(said.append, "more")
+    lines = LimitedLog(said.append, "more")
     writer = Swapping(home, open_layout(home.queue), 7)
-    drop = Maildrop(str(directory), writer, Rules(None, True), Aside(home.queue, str(directory), lines), lines)
+    drop = Collector(
+        Directory(str(directory)),
+        writer,
+        OriginRules(None, True),
+        CorruptMail(home.queue, str(directory), lines),
+        lines,
+    )
     for number in range(3):
         (directory / name(number)).write_bytes(GOOD)
         (directory / name(number)).chmod(0o1644)
         drop.add(name(number))
     assert drop.take() and said == []
-    assert maildrop(home) == [name(1)] and not drop.waiting and not drop.troubled and states(home) == {4: 3}
+    assert maildrop(home) == [name(1)] and not drop.waiting and not drop.has_failed and states(home) == {4: 3}
 
 
 def test_an_envelope_over_its_limit_is_set_aside(home: Home) -> None:

@@ -1,4 +1,4 @@
-"""maildrop/ and size: a file that claims more than it holds is left, and one group copies a bounded amount."""
+"""Sizes in maildrop/: a file that consists of holes is not copied, and a group copies a limited number of bytes."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -9,11 +9,12 @@ import pytest
 from queue_base.home import Home
 from queue_base.layout import open_layout
 from queue_base.writer import Draft, QueueWriter
-from queue_inject.pickup import maildrop
-from queue_inject.pickup.bounded import BoundedLines
-from queue_inject.pickup.copying import Rules
-from queue_inject.pickup.corrupt import Aside
-from queue_inject.pickup.maildrop import Maildrop
+from queue_inject.pickup import collector
+from queue_inject.pickup.collector import Collector
+from queue_inject.pickup.copying import OriginRules
+from queue_inject.pickup.corrupt import CorruptMail
+from queue_inject.pickup.log_limit import LimitedLog
+from queue_inject.pickup.untrusted import Directory
 from queue_wire.maildrop import HEADER_LENGTH, pack_envelope, pack_header
 from support.home import make_home
 from support.inject.injectors import ROOT, USER, PickupDaemon, file_limit, queued, shared_home
@@ -31,7 +32,7 @@ def home() -> Iterator[Home]:
 
 
 def put(home: Home, number: int, length: int) -> Path:
-    """Put a message of `length` NULs in maildrop/, which take no room on the disk; return its path."""
+    """Put a message of `length` NULs in maildrop/, which occupy no space on the disk; return its path."""
     path = Path(home.queue, "maildrop", f"mail.{number:032x}")
     with path.with_name("by hand").open("wb") as file:
         file.write(pack_header(length))
@@ -77,13 +78,15 @@ def test_a_group_copies_no_more_than_its_bound_unless_one_message_alone_is_large
             groups.append(sum(os.path.getsize(draft.path) for draft in drafts) // 1000)
             super().commit(drafts)
 
-    monkeypatch.setattr(maildrop, "GROUP_BYTES", 5_000)
-    monkeypatch.setattr(maildrop, "GROUP_SECONDS", 3600.0)  # However slow the machine is.
+    monkeypatch.setattr(collector, "GROUP_BYTES", 5_000)
+    monkeypatch.setattr(collector, "GROUP_SECONDS", 3600.0)  # However slow the machine is.
     complaints: list[str] = []
-    lines = BoundedLines(complaints.append, "more")
+    lines = LimitedLog(complaints.append, "more")
     directory = home.queue + "/maildrop"
     writer = Recorder(home, open_layout(home.queue), 7)
-    drop = Maildrop(directory, writer, Rules(None, True), Aside(home.queue, directory, lines), lines)
+    drop = Collector(
+        Directory(directory), writer, OriginRules(None, True), CorruptMail(home.queue, directory, lines), lines
+    )
     for number, size in enumerate((2000, 2000, 2000, 9000, 2000)):
         drop.add(put(home, number, size).name)
     while drop.waiting:

@@ -1,4 +1,4 @@
-"""queue-pickup in trouble: damaged files, what is no file of ours, a disk or a queue that refuses, sudden kills."""
+"""queue-pickup with damaged files, files of others, a full disk, a queue that refuses mail, and kills."""
 
 import errno
 import os
@@ -94,7 +94,7 @@ def test_a_message_that_does_not_fit_stands_in_no_other_s_way(home: Home) -> Non
     with PickupDaemon(home, file_limit(200_000)) as pickup:
         wait_until(lambda: pickup.said(b"file too large"))
         leave(home, b"small")
-        # The file goes after its message is queued.
+        # The file is removed after its message is queued.
         wait_until(lambda: states(home) == {4: 1} and len(maildrop(home)) == 1)
     assert only(home).message == b"small"
     with PickupDaemon(home):

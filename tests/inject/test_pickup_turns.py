@@ -1,4 +1,4 @@
-"""Users take turns in maildrop/: neither many files nor large ones of one hold up another's."""
+"""Users take turns in maildrop/: neither many files nor large files of one user delay the mail of another."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -9,13 +9,14 @@ import pytest
 from queue_base.home import Home
 from queue_base.layout import open_layout
 from queue_base.writer import Draft, QueueWriter
-from queue_inject.pickup import maildrop, scan, turns
-from queue_inject.pickup.bounded import BoundedLines
-from queue_inject.pickup.copying import Rules
-from queue_inject.pickup.corrupt import Aside
-from queue_inject.pickup.maildrop import Maildrop
-from queue_inject.pickup.scan import Scan
-from queue_inject.pickup.turns import A_FEW, Turns
+from queue_inject.pickup import collector, scan, user_queues
+from queue_inject.pickup.collector import Collector
+from queue_inject.pickup.copying import OriginRules
+from queue_inject.pickup.corrupt import CorruptMail
+from queue_inject.pickup.log_limit import LimitedLog
+from queue_inject.pickup.scan import MaildropScan
+from queue_inject.pickup.untrusted import Directory
+from queue_inject.pickup.user_queues import FEW, UserQueues
 from queue_wire.maildrop import pack_envelope, pack_header
 from support.home import make_home
 from support.inject.injectors import ROOT, USER, queued, states
@@ -30,7 +31,7 @@ def name(number: int) -> str:
 
 
 class Drop:
-    """A maildrop/ with files of two users, looked at in this process; `commits` are the lengths of what each queued."""
+    """A maildrop/ with files of two users, collected in this process; `commits` has the file sizes of each commit."""
 
     def __init__(self, path: Path) -> None:
         self.home: Home = make_home(path)
@@ -45,11 +46,12 @@ class Drop:
                     commits.append([os.path.getsize(draft.path) for draft in drafts])
 
         directory = self.home.queue + "/maildrop"
-        lines = BoundedLines(self.said.append, "more")
-        aside = Aside(self.home.queue, directory, lines)
+        lines = LimitedLog(self.said.append, "more")
+        aside = CorruptMail(self.home.queue, directory, lines)
+        opened = Directory(directory)
         writer = Recorder(self.home, open_layout(self.home.queue), 7)
-        self.drop = Maildrop(directory, writer, Rules(None, True), aside, lines)
-        self.scan = Scan(directory, self.drop, aside, self.said.append)
+        self.drop = Collector(opened, writer, OriginRules(None, True), aside, lines)
+        self.scan = MaildropScan(opened, self.drop, aside, self.said.append)
 
     def put(self, number: int, uid: int, length: int = 4) -> str:
         """Leave a message of `length` bytes."""
@@ -60,7 +62,7 @@ class Drop:
         return path.name
 
     def look(self) -> None:
-        """Look through all of it."""
+        """Scan all of maildrop/."""
         self.scan.begin()
         while self.scan.running:
             self.scan.run(0.01)
@@ -68,8 +70,8 @@ class Drop:
 
 @pytest.fixture
 def drop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Drop]:
-    # A group is what the test says, however slow the machine is.
-    monkeypatch.setattr(maildrop, "GROUP_SECONDS", 3600.0)
+    # Groups are those of the test, however slow the machine is.
+    monkeypatch.setattr(collector, "GROUP_SECONDS", 3600.0)
     yield Drop(tmp_path / "home")
 
 
@@ -91,8 +93,8 @@ def test_one_s_many_files_do_not_come_before_another_s_few(drop: Drop) -> None:
 def test_large_files_are_copied_beside_small_ones_one_of_each_user_at_a_time(
     drop: Drop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(maildrop, "LARGE", 1000)
-    monkeypatch.setattr(maildrop, "PIECE", 1 << 18)
+    monkeypatch.setattr(collector, "LARGE", 1000)
+    monkeypatch.setattr(collector, "PIECE", 1 << 18)
     for number in range(6):
         drop.put(number, USER, 2_000_000)
     drop.put(6, OTHER, 1_000_000)
@@ -106,20 +108,20 @@ def test_large_files_are_copied_beside_small_ones_one_of_each_user_at_a_time(
     assert drop.drop.take() and drop.commits[1][0] < 1000
     while drop.drop.waiting:
         assert drop.drop.take() and states(drop.home)[2] <= 2
-    # The other's large one did not wait for five of the first.
+    # The large file of the other user did not wait for the five of the first user.
     sizes = [commit[0] // 1_000_000 for commit in drop.commits]
     assert sizes == [0, 0, 1, 2, 2, 2, 2, 2, 2] and os.listdir(drop.home.queue + "/maildrop") == []
 
 
 def test_a_group_ends_when_its_time_is_over(drop: Drop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(maildrop, "GROUP_SECONDS", 0.0)
+    monkeypatch.setattr(collector, "GROUP_SECONDS", 0.0)
     for number in range(3):
         drop.drop.add(drop.put(number, USER if ROOT else os.getuid()))
     assert drop.drop.take() and len(queued(drop.home)) == 1
 
 
 def test_what_cannot_be_kept_is_found_by_a_later_scan(drop: Drop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "MOST_OF_ONE", A_FEW)
+    monkeypatch.setattr(user_queues, "USER_MAX", FEW)
     for number in range(50):
         drop.put(number, USER if ROOT else os.getuid())
     rounds = 0
@@ -145,7 +147,7 @@ def test_a_scan_looks_at_so_many_names_at_a_time_and_goes_on(drop: Drop, monkeyp
 
 
 def test_turns_go_round_and_a_name_that_is_put_back_comes_next() -> None:
-    found = Turns()
+    found = UserQueues()
     for uid, number in ((1, 1), (1, 2), (1, 3), (2, 4), (3, 5)):
         assert found.add(uid, name(number))
     assert found.next() == (1, name(1)) and found.next() == (2, name(4))
@@ -156,11 +158,11 @@ def test_turns_go_round_and_a_name_that_is_put_back_comes_next() -> None:
 
 
 def test_nobody_s_names_leave_no_room_for_those_who_have_a_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "MOST_OF_ONE", 100)
-    monkeypatch.setattr(turns, "MOST_OF_ALL", 150)
-    found = Turns()
+    monkeypatch.setattr(user_queues, "USER_MAX", 100)
+    monkeypatch.setattr(user_queues, "TOTAL_MAX", 150)
+    found = UserQueues()
     assert sum(found.add(1, name(number)) for number in range(1000)) == 100
     assert sum(found.add(2, name(number)) for number in range(1000)) == 50
-    assert sum(found.add(3, name(number)) for number in range(1000)) == A_FEW
-    found.forget_crowds()
-    assert len(found) == A_FEW and {found.next(), found.next()} == {(3, name(0)), (3, name(1))}
+    assert sum(found.add(3, name(number)) for number in range(1000)) == FEW
+    found.forget_long()
+    assert len(found) == FEW and {found.next(), found.next()} == {(3, name(0)), (3, name(1))}

@@ -1,11 +1,10 @@
-"""The quick way through an ordinary address field agrees with the full parser."""
+"""plain_addresses agrees with the full parser."""
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queue_inject.header.addresses import rewrite_list
-from queue_inject.header.plain import plain_addresses
+from queue_inject.header.addresses import plain_addresses, rewrite_list
 from queue_wire.envelope import ADDRESS_MAX
 
 
@@ -13,7 +12,7 @@ def names(kind: str) -> bytes:
     return {"defaulthost": b"host.example", "defaultdomain": b"dom.example", "plusdomain": b"plus.example"}[kind]
 
 
-# What the quick way takes as a rule, and what it nearly takes.
+# Parts of ordinary fields, and parts that are almost ordinary.
 nearly = st.lists(
     st.sampled_from(
         [

@@ -1,13 +1,12 @@
-"""Address lists come out complete, with every recipient, and otherwise byte for byte."""
+"""Address lists are completed, no recipient is lost, and nothing else is changed."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_inject.header.addresses import complete_argument, rewrite_list
-from queue_inject.header.tokens import tokenize, untokenize
+from queue_inject.header.addresses import complete_argument, rewrite_list, tokenize, untokenize
 from queue_wire.envelope import ADDRESS_MAX
-from queue_wire.errors import AddressTooLong, FormatError
+from queue_wire.format_error import AddressTooLong, FormatError
 
 
 def names(kind: str) -> bytes:
@@ -15,7 +14,7 @@ def names(kind: str) -> bytes:
 
 
 CASES = [
-    # field body, what it becomes, envelope addresses
+    # body of the field, rewritten body, addresses of the envelope
     (b"a@b.c", b"a@b.c", [b"a@b.c"]),
     (b"a", b"a@host.example", [b"a@host.example"]),
     (b"a.b", b"a.b@host.example", [b"a.b@host.example"]),
@@ -142,7 +141,7 @@ def test_an_argument_that_is_no_address_is_refused(argument: bytes) -> None:
         complete_argument(argument, names)
 
 
-# Pieces that address fields are made of, right and wrong.
+# Parts of address fields, right and wrong ones.
 pieces = st.lists(
     st.sampled_from(
         [

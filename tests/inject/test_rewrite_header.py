@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_inject.header.compose import Identity, make_author, make_message_id, make_sender, show_address
-from queue_inject.header.header import HEADER_MAX, HeaderReader, field_name
-from queue_inject.header.rewrite import FIELD_MAX, FieldError, missing_fields, rewrite_header
-from queue_wire.errors import FormatError
+from queue_inject.header.complete import FIELD_MAX, FieldError, missing_fields, rewrite_header
+from queue_inject.header.fields import HEADER_MAX, HeaderReader, field_name
+from queue_inject.header.identity import Identity, make_author, make_message_id, make_sender, show_address
+from queue_wire.format_error import FormatError
 
 
 def names(kind: str) -> bytes:
@@ -15,7 +15,7 @@ def names(kind: str) -> bytes:
 
 
 def read(*pieces: bytes) -> tuple[list[bytes], bytes]:
-    """Return a message's fields and its body, however it arrives."""
+    """Return the fields and the body of a message, and check that they do not depend on how it arrives."""
     reader = HeaderReader()
     for number, piece in enumerate(pieces):
         if reader.feed(piece):
@@ -59,7 +59,7 @@ def test_no_byte_of_a_message_is_lost_however_it_arrives(pieces: list[bytes]) ->
     assert read(*pieces) == (fields, body)
 
     head = b"".join(field.removeprefix(b"MBOX-Line: ") for field in fields)
-    # Only an empty line before a body without one is added, or the newline of the header's last line.
+    # Only an empty line before the body is added, or a newline at the end of the header.
     assert message in (head + body, head + body.removeprefix(b"\n"), (head + body).removesuffix(b"\n"))
 
 
@@ -77,7 +77,7 @@ def test_a_header_without_end_is_refused_at_its_limit() -> None:
 def test_a_body_of_one_long_line_is_no_header_however_long_it_is(fields: bytes, line: bytes) -> None:
     reader = HeaderReader()
     assert not fields or not reader.feed(fields)
-    # Nothing more has to come before it is known.
+    # This is known without any more bytes.
     assert reader.feed(line * 20)
     assert b"".join(field.data for field in reader.fields) == fields
     assert reader.body == b"\n" + line * 20
@@ -116,7 +116,7 @@ def rewrite(message: bytes, ignored: frozenset[bytes] = frozenset()) -> tuple[li
 
 @pytest.mark.parametrize("line", [b"To:\n", b"X: y\n"])
 def test_a_header_of_very_many_fields_is_refused(line: bytes) -> None:
-    """Each is an object or two: a header of 16 MB of them took 1.4 GB."""
+    """Each field takes one or two objects: a header of 16 MB took 1.4 GB."""
     reader = HeaderReader()
     with pytest.raises(FormatError, match="its header has over 100000 fields"):
         for _ in range(40):
@@ -174,7 +174,7 @@ def test_a_field_that_cannot_be_parsed_is_named() -> None:
 
 
 def test_an_address_field_is_bounded_where_it_takes_the_parser() -> None:
-    """Each byte costs the parser up to 250 bytes of memory; plain addresses cost next to nothing."""
+    """The parser takes up to 250 bytes of memory for each byte; plain addresses take almost none."""
     plain, parsed = b"ann@example.org, ", b"(x) ann@example.org, "
     lines, recipients = rewrite(b"To: " + plain * (FIELD_MAX // len(plain) + 1) + b"bob@example.org\n")
     assert len(recipients) > 60_000 and len(lines[-1]) > FIELD_MAX

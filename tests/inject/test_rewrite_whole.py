@@ -1,10 +1,10 @@
-"""Whatever header comes in, what goes out is a header: read again it has the same fields, and nothing is left to do."""
+"""Whatever the input is, the result is a header: reading it gives the same fields, and rewriting changes nothing."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queue_inject.header.header import Field, HeaderReader
-from queue_inject.header.rewrite import FieldError, missing_fields, rewrite_header
+from queue_inject.header.complete import FieldError, missing_fields, rewrite_header
+from queue_inject.header.fields import Field, HeaderReader
 
 REMOVED = {b"bcc", b"resent-bcc", b"return-path", b"content-length", b"notice-requested-upon-delivery-to"}
 HIDDEN = {b"bcc", b"resent-bcc"}
@@ -29,7 +29,7 @@ lines = st.tuples(st.sampled_from(NAMES), spaces, bodies, ends).map(b"".join)
 
 
 def read(header: bytes) -> list[Field] | None:
-    """Return the fields of a header, None where some of it is a body."""
+    """Return the fields of a header, or None if a part of it is a body."""
     reader = HeaderReader()
     ended = reader.feed(header)
     reader.end()

@@ -9,9 +9,9 @@ import pytest
 
 from queue_base.home import Home
 from queue_inject.header.complete import Completer
-from queue_inject.header.header import HeaderReader
-from queue_inject.options import Options
-from queue_wire.errors import FormatError
+from queue_inject.header.fields import HeaderReader
+from queue_inject.main import Options
+from queue_wire.format_error import FormatError
 from support.home import make_home
 
 SECONDS = 1795000000
@@ -20,7 +20,7 @@ _ADDED = re.compile(rb"(Resent-)?(Date|Message-ID|From|Cc): [^\n]*")
 
 
 class Rule(NamedTuple):
-    """A row: its title, and its lines by their sign."""
+    """A row of the table: its title, and its lines by their first character."""
 
     title: str
     lines: dict[str, list[bytes]]
@@ -41,7 +41,7 @@ def read_rules() -> list[Rule]:
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
-    """Return a home with the names that qmail's examples have, and forget who runs the test."""
+    """Return a home with the names of qmail's examples, and hide the user who runs the test."""
     for name in list(os.environ):
         if name.startswith(("QUEUE_", "QMAIL", "MAIL")) or name in ("USER", "LOGNAME", "NAME"):
             monkeypatch.delenv(name)
@@ -50,6 +50,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
         Path(home.control, name).write_text("berkeley.edu\n")
     Path(home.control, "defaulthost").write_text("silverton+\n")
     return home
+
+
+def completer_for(home: Home, arguments: list[str]) -> Completer:
+    options = Options(arguments)
+    return Completer(home, options.mode, options.sender, options.recipients)
 
 
 def test_the_table_has_rows_of_every_page() -> None:
@@ -72,7 +77,7 @@ def test_queue_inject_keeps_the_rule(rule: Rule, home: Home, monkeypatch: pytest
     reader = HeaderReader()
     reader.feed(b"".join(line + b"\n" for line in lines["<"]))
     reader.end()
-    completer = Completer(home, Options([os.fsdecode(argument) for argument in lines["$"]]))
+    completer = completer_for(home, [os.fsdecode(argument) for argument in lines["$"]])
     if lines["!"]:
         with pytest.raises(FormatError) as caught:
             completer.complete(reader.fields, SECONDS * 10**9)
@@ -82,8 +87,8 @@ def test_queue_inject_keeps_the_rule(rule: Rule, home: Home, monkeypatch: pytest
     done = completer.complete(reader.fields, SECONDS * 10**9)
 
     kept = b"".join(line + b"\n" for line in lines[">"] or lines["<"])
-    assert done.header.endswith(kept)
-    added = done.header.removesuffix(kept).splitlines()
+    assert done.text.endswith(kept)
+    added = done.text.removesuffix(kept).splitlines()
     if not lines["+"]:
         assert all(_ADDED.fullmatch(line) for line in added)
     else:
@@ -96,7 +101,7 @@ def test_queue_inject_keeps_the_rule(rule: Rule, home: Home, monkeypatch: pytest
 
 
 def test_messages_of_one_process_have_different_ids_whatever_the_clock_says(home: Home) -> None:
-    completer = Completer(home, Options(["a@b.x"]))
-    headers = [completer.complete([], SECONDS * 10**9 - later * 1000).header for later in (0, 0, 1, -1)]
+    completer = completer_for(home, ["a@b.x"])
+    headers = [completer.complete([], SECONDS * 10**9 - later * 1000).text for later in (0, 0, 1, -1)]
 
     assert len({re.findall(rb"^Message-ID: <(.*)>$", header, re.MULTILINE)[0] for header in headers}) == 4

@@ -1,4 +1,4 @@
-"""sendmail takes the options of Sendmail, Postfix and qmail; what is queued is the message that was given."""
+"""sendmail accepts the options of Sendmail, Postfix and qmail, and queues the message that it was given."""
 
 import os
 import pwd
@@ -25,7 +25,7 @@ def sent(home: Home, *arguments: str, message: bytes = MESSAGE, **environment: s
     return only(home)
 
 
-# Each option of the manuals with its value as getopt has it; none changes the message or its envelope.
+# Each option of the manuals, with its value as for getopt. None changes the message or its envelope.
 WITHOUT_EFFECT = [
     ["-bm"], ["-i"], ["-oi"], ["-oiTrue"], ["-o", "i"], ["-oem"], ["-oee"], ["-odb"], ["-odi"], ["-om"], ["-o7"],
     ["-o8"], ["-oA/etc/aliases"], ["-o", "z"], ["-O", "DeliveryMode=b"], ["-OIgnoreDots"], ["-Am"], ["-A", "c"],

@@ -1,4 +1,4 @@
-"""Real programs send through bin/sendmail as they call any sendmail; their mail arrives here and at another host."""
+"""Real programs call bin/sendmail as they call any sendmail; their mail is delivered here and at another host."""
 
 import email
 import email.policy
@@ -23,14 +23,14 @@ TYPED = "Dear all,\n.\n..\n.dots\n\nGr\u00fc\u00dfe \u2026\nFrom here on\n"
 
 
 class Given(NamedTuple):
-    """What a program gave to sendmail: its arguments, one string, and the bytes."""
+    """What a program passed to sendmail: the arguments, as one string, and the standard input."""
 
     arguments: str
     message: bytes
 
 
 class Place:
-    """A running suite and a sendmail for programs to call, which keeps what it is given; each test has a directory."""
+    """A running suite, and a sendmail that records what it is given; each test has a directory."""
 
     def __init__(self, site: Site, sink: Sink, directory: Path) -> None:
         self.site = site
@@ -46,7 +46,7 @@ class Place:
         Path(self.sendmail).chmod(0o755)
 
     def run(self, *words: str, text: str = "", **environment: str) -> None:
-        """Run a program with a text on its stdin; it must succeed, and in silence if sendmail is the reason."""
+        """Run a program with a text on its stdin; it must succeed, and sendmail must not print anything."""
         done = subprocess.run(
             [need(words[0]), *words[1:]],
             input=text.encode(),
@@ -58,12 +58,12 @@ class Place:
         assert done.returncode == 0 and b"sendmail:" not in done.stderr, done
 
     def given(self) -> Given:
-        """Return what the program gave to sendmail."""
+        """Return what the program passed to sendmail."""
         words, message = self.directory / "given.words", self.directory / "given"
         return Given(words.read_text().strip(), message.read_bytes())
 
     def arrived(self, sender: str = SENDER) -> EmailMessage:
-        """Return the message once it has come to both recipients, the same at both, from the sender."""
+        """Wait until the message is delivered to both recipients; check that it is the same, and return it."""
         wait_until(lambda: list((self.maildir / "new").iterdir()), 60, "the local copy")
         [path] = (self.maildir / "new").iterdir()
         [taken] = self.sink.wait_for(self._before + 1)[self._before :]
@@ -89,7 +89,7 @@ def place(running: tuple[Site, Sink], tmp_path: Path) -> Place:
 
 
 def body_of(message: bytes) -> bytes:
-    """Return what follows the header."""
+    """Return the body."""
     return message.partition(b"\n\n")[2]
 
 

@@ -1,4 +1,4 @@
-"""sendmail's exit codes are those of sysexits.h, each with one line on stderr that says why; then nothing is queued."""
+"""sendmail exits with the codes of sysexits.h and one line on stderr that says why; then nothing is queued."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 from queue_base.errors import CONFIG, NO_MEMORY, READ, TOO_LONG, WRITE, Permanent, QueueTrouble, Temporary, Usage
 from queue_base.home import Home
 from queue_inject.sendmail.exit_codes import exit_code
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from support.inject.injectors import file_limit, is_empty, run, sendmail
 from support.suite import program
 

@@ -1,4 +1,4 @@
-"""What sendmail takes off its input: CRs before LFs, an mbox line on top, a lone dot and all after it; nothing else."""
+"""sendmail removes CRs before LFs, mbox lines at the beginning, and a lone dot with what follows it; nothing else."""
 
 from itertools import pairwise
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_inject.sendmail.input import take_message
+from queue_inject.sendmail.standard_input import read_message
 
 FROM = b"From ann@example.org Thu Jan  1 00:00:00 1970\n"
 CASES = [
@@ -37,14 +37,14 @@ CASES = [
 def test_the_message_is_the_same_however_its_bytes_arrive(data: bytes, expected: bytes | None) -> None:
     expected = data if expected is None else expected
 
-    assert b"".join(take_message([data], True)) == expected
+    assert b"".join(read_message([data], True)) == expected
     for place in range(len(data)):
-        assert b"".join(take_message([data[:place], data[place:]], True)) == expected
-    assert b"".join(take_message([data[place : place + 1] for place in range(len(data))], True)) == expected
+        assert b"".join(read_message([data[:place], data[place:]], True)) == expected
+    assert b"".join(read_message([data[place : place + 1] for place in range(len(data))], True)) == expected
 
 
 def plainly(data: bytes, dot_ends: bool) -> bytes:
-    """Return what sendmail is to make of bytes, found line by line."""
+    """Return the message that sendmail must make of these bytes, computed line by line."""
     lines = data.replace(b"\r\n", b"\n").split(b"\n")
     if lines[0].startswith(b"From ") and b"00:00:00" in lines[0]:
         lines = lines[1:]
@@ -67,14 +67,14 @@ def test_any_bytes_in_any_pieces_come_out_as_a_reading_by_lines_has_them(
     places = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
     pieces = [data[start:end] for start, end in pairwise(places)]
 
-    assert b"".join(take_message(pieces, dot_ends)) == plainly(data, dot_ends)
+    assert b"".join(read_message(pieces, dot_ends)) == plainly(data, dot_ends)
 
 
 def test_nothing_after_the_dot_is_read() -> None:
     pieces = iter([b"a\n.", b"\nb", b"c"])
 
-    assert b"".join(take_message(pieces, True)) == b"a\n" and list(pieces) == [b"c"]
+    assert b"".join(read_message(pieces, True)) == b"a\n" and list(pieces) == [b"c"]
 
 
 def test_with_i_a_dot_is_a_line_like_any_other() -> None:
-    assert b"".join(take_message([b"a\n.\nb\n."], False)) == b"a\n.\nb\n."
+    assert b"".join(read_message([b"a\n.\nb\n."], False)) == b"a\n.\nb\n."

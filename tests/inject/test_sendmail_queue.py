@@ -1,4 +1,4 @@
-"""sendmail as mailq, -q and -bs; and sendmail for a user who may not write to the queue."""
+"""sendmail -bp (mailq), -q and -bs, and sendmail for a user who may not write to the queue."""
 
 import os
 import subprocess
@@ -35,7 +35,7 @@ def shared() -> Iterator[Home]:
 
 
 def called_as(name: str, place: Path, home: Home, *arguments: str) -> Outcome:
-    """Run bin/sendmail by a link with another name, as /usr/bin/mailq is one."""
+    """Run bin/sendmail through a link with another name, such as /usr/bin/mailq."""
     link = place / name
     if not link.is_symlink():
         link.symlink_to(BIN / "sendmail")
@@ -123,7 +123,7 @@ def test_a_user_who_may_not_write_to_the_queue_sends_with_its_uid(shared: Home) 
 
 
 def test_a_user_who_may_not_read_the_queue_is_told_so_with_77(shared: Home) -> None:
-    # A queue that is ours is never closed to us.
+    # The owner of the queue may always open it.
     need_root()
     os.chmod(shared.queue, 0o711)
     command = [*as_user(USER, "queue_inject.sendmail.main"), "--home", shared.path]

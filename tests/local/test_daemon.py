@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from queue_wire.framing import pack_netstring
 from queue_wire.job import Job, pack_job
-from queue_wire.netstring import pack_netstring
 from queue_wire.report import Report
 from support.faults.strace import read_trace, strace_command
 from support.local.local_daemon import LocalDaemon

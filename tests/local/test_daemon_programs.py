@@ -1,7 +1,6 @@
 """queue-local with programs and forwards in .qmail files: many at once, hanging ones, and what is in the reports."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -11,7 +10,7 @@ from queue_wire.job import Job, pack_job
 from support.faults.strace import read_trace, strace_command
 from support.inject.injectors import queued
 from support.local.local_daemon import LocalDaemon
-from support.local.mailboxes import UID, MailHome, mail_home, new_mail
+from support.local.mailboxes import UID, MailHome, new_mail
 from support.programs import Stopwatch, pid_in, wait_for_end
 from support.suite import wait_until
 
@@ -20,11 +19,7 @@ TO = b"info@host.example"
 SOON = 30.0
 
 
-@pytest.fixture
-def mail() -> Iterator[MailHome]:
-    with mail_home() as made:
-        (made.path / "control/concurrencylocal").write_text("200\n")
-        yield made
+pytestmark = pytest.mark.home(concurrencylocal="200")
 
 
 def jobs(name: bytes, count: int, message: bytes) -> bytes:

@@ -1,7 +1,7 @@
 """One delivery in a process of its own: as which user, in which home, by which .qmail file."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,13 +10,7 @@ from queue_local.local_delivery import deliver_as
 from queue_local.result import Outcome
 from queue_wire.mailbox import Account, Mailbox
 from support.local.deliveries import JOB, run
-from support.local.mailboxes import UID, MailHome, mail_home, new_mail
-
-
-@pytest.fixture
-def mail() -> Iterator[MailHome]:
-    with mail_home() as made:
-        yield made
+from support.local.mailboxes import UID, MailHome, new_mail
 
 
 def as_joe(

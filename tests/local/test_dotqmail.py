@@ -14,7 +14,7 @@ from queue_wire.dotqmail import (
     safe_extension,
     unpack_dotqmail,
 )
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 
 
 def test_the_plain_user_has_one_file() -> None:

@@ -1,7 +1,6 @@
 """What a program in a .qmail file finds in its environment (qmail-command(8))."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from queue_local.local_delivery import deliver_as
 from queue_wire.dotqmail import default_part, qmail_names
 from queue_wire.mailbox import Account, Mailbox
 from support.local.deliveries import run
-from support.local.mailboxes import UID, MailHome, mail_home
+from support.local.mailboxes import UID, MailHome
 
 LINES = HeaderLines(b"From f@g date\n", b"Return-Path: <f@g>\n", b"Delivered-To: joe@h\n")
 ALWAYS = {
@@ -114,12 +113,6 @@ def test_any_address_makes_an_environment(extension: bytes, host: bytes) -> None
     assert found["EXT"] == extension and extension.endswith(found["EXT4"]) and host.startswith(found["HOST4"])
     for name in qmail_names(b"-", extension)[1:]:
         assert extension.endswith(default_part(b"-", extension, name) or b"")
-
-
-@pytest.fixture
-def mail() -> Iterator[MailHome]:
-    with mail_home() as made:
-        yield made
 
 
 def test_a_program_has_this_environment_and_nothing_of_ours(

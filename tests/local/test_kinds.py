@@ -2,25 +2,18 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 
 from queue_wire.job import Job, pack_job
 from support.inject.injectors import queued
 from support.local.local_daemon import LocalDaemon
-from support.local.mailboxes import UID, MailHome, mail_home, new_mail
+from support.local.mailboxes import UID, MailHome, new_mail
 from support.local.mbox import payloads
 
 TO = b"info@host.example"
 HEAD = b"Return-Path: <a@b>\nDelivered-To: info@host.example\n"
 BODY = b"Subject: x\n\nFrom here\n"
-
-
-@pytest.fixture
-def mail() -> Iterator[MailHome]:
-    with mail_home() as made:
-        yield made
 
 
 def test_one_file_delivers_in_every_way_and_the_report_counts_them(mail: MailHome) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from queue_base.errors import Temporary
 from queue_local.config import DEFAULT_LIMITS, apply_limits, unpack_limits
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from support.local.deliveries import run
 from support.local.local_daemon import LocalDaemon
 from support.local.mailboxes import UID, MailHome, mail_home, new_mail

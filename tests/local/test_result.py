@@ -22,8 +22,8 @@ from queue_local.result import (
     unpack_forward,
     unpack_result,
 )
-from queue_wire.errors import FormatError
-from queue_wire.netstring import NetstringReader, pack_netstring
+from queue_wire.format_error import FormatError
+from queue_wire.framing import NetstringReader, pack_netstring
 from queue_wire.report import PERMANENT, SUCCESS, TEMPORARY
 from support.strategies import addresses, garbage, numbers, some_recipients, texts
 

@@ -3,7 +3,6 @@
 import os
 import signal
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -12,11 +11,11 @@ from queue_local import config
 from queue_wire.report import Report
 from support.inject.injectors import queued
 from support.local.local_daemon import LocalDaemon
-from support.local.mailboxes import MailHome, mail_home, new_mail
+from support.local.mailboxes import MailHome, new_mail
 from support.programs import Stopwatch, lives, pid_in, wait_for_end
 from support.queued import classified_message
 from support.send.scripted_send import ScriptedSend
-from support.site import LOCAL, Site, mail_site
+from support.site import LOCAL, Site
 from support.suite import Suite, enqueue, wait_until
 from support.tools import need
 
@@ -30,18 +29,6 @@ ENDLESS = {
     "stops the delivery and itself": "echo $$ >pid; kill -STOP $PPID; kill -STOP $$; sleep 1000",
     "has a child that ignores TERM and keeps its output": "(trap '' TERM; sleep 1000) & echo $$ >pid; exec sleep 1000",
 }
-
-
-@pytest.fixture
-def mail() -> Iterator[MailHome]:
-    with mail_home() as made:
-        yield made
-
-
-@pytest.fixture
-def site() -> Iterator[Site]:
-    with mail_site() as made:
-        yield made
 
 
 @pytest.mark.parametrize("command", ENDLESS.values(), ids=ENDLESS)

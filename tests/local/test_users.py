@@ -1,7 +1,7 @@
 """queue-local by users/cdb: who gets the mail, what is never done, and a users/cdb that cannot be used."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,17 +11,11 @@ from queue_wire.job import Job
 from support.local.assigned import assign
 from support.local.deliveries import run
 from support.local.local_daemon import LocalDaemon
-from support.local.mailboxes import UID, MailHome, give, mail_home, new_mail
+from support.local.mailboxes import UID, MailHome, give, new_mail
 from support.tools import need_root
 
 OK = (b"K", b"did 1+0+0\n")
 GID = UID if os.geteuid() == 0 else os.getgid()
-
-
-@pytest.fixture
-def mail() -> Iterator[MailHome]:
-    with mail_home() as made:
-        yield made
 
 
 def box(mail: MailHome, name: str) -> Path:

@@ -16,11 +16,6 @@ WIRE_SIZE = len(TEXT.replace(b"\n", b"\r\n"))
 ACCEPTED = b"K127.0.0.1 accepted message.\nRemote host said: 250 ok\n\0"
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> RemoteHome:
-    return RemoteHome(tmp_path, timeoutremote="20", timeoutconnect="5")
-
-
 def run(home: RemoteHome, *arguments: str | bytes, message: bytes = TEXT) -> bytes:
     """Run it with the message on a pipe; return its reports. It exits 0 and says nothing on stderr."""
     done = subprocess.run(

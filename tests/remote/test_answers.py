@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from queue_remote.route import answers, route, stub
-from queue_remote.route.lookup import Unroutable
+from queue_base.home import Home
+from queue_remote.config import read_config
+from queue_remote.route import resolver
+from queue_remote.route.unroutable import Unroutable
 from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE
 from support.remote_daemon import RemoteHome
 from support.servers.dns_server import DnsServer
@@ -57,7 +59,7 @@ def test_an_answer_is_kept_as_long_as_it_may_be(
 ) -> None:
     dns_server.ttl = ttl
     now = 1000.0
-    monkeypatch.setattr(answers, "time", types.SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(resolver, "time", types.SimpleNamespace(monotonic=lambda: now))
     router = router_of(home)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(router.find(b"two.example"))
@@ -70,7 +72,7 @@ def test_that_there_is_none_is_kept_too_but_not_for_long(
     home: RemoteHome, dns_server: DnsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1000.0
-    monkeypatch.setattr(answers, "time", types.SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(resolver, "time", types.SimpleNamespace(monotonic=lambda: now))
     router = router_of(home)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         for _ in range(2):
@@ -78,13 +80,13 @@ def test_that_there_is_none_is_kept_too_but_not_for_long(
                 runner.run(router.find(b"new.example"))
         assert dns_server.questions == [("new.example", "MX")]
         dns_server.records["new.example", "MX"] = ["10 far.example."]
-        now += answers.NOTHING_SECONDS + 1
+        now += resolver.NOTHING_SECONDS + 1
         assert runner.run(router.find(b"new.example")).targets
 
 
 def test_the_cache_holds_so_many_answers_and_forgets_the_one_unused_longest() -> None:
-    cache = answers.AnswerCache(size=2)
-    answer = answers.Answer(("192.0.2.1",), True, False, b"")
+    cache = resolver.AnswerCache(size=2)
+    answer = resolver.DnsAnswer(("192.0.2.1",), True, False, b"")
     first, second, third = [(name, "A", False) for name in (b"1", b"2", b"3")]
     cache.put(first, answer, 60)
     cache.put(second, answer, 60)
@@ -115,9 +117,9 @@ def test_the_systems_resolver_is_read_again_when_it_changes(
     home: RemoteHome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file, new = tmp_path / "resolv.conf", tmp_path / "new"
-    monkeypatch.setattr(route, "RESOLV_CONF", str(file))
-    monkeypatch.setattr(stub, "RESOLV_CONF", str(file))
-    monkeypatch.setattr(stub, "LIFETIME", 0.2)
+    monkeypatch.setattr("queue_remote.route.router.RESOLV_CONF", str(file))
+    monkeypatch.setattr(resolver, "RESOLV_CONF", str(file))
+    monkeypatch.setattr(resolver, "LIFETIME", 0.2)
     (home.path / "control" / "resolver").unlink()
     router = router_of(home)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -136,7 +138,7 @@ def test_the_systems_resolver_is_read_again_when_it_changes(
 def test_a_server_that_talks_nonsense_is_temporary(
     home: RemoteHome, monkeypatch: pytest.MonkeyPatch, reply: bytes
 ) -> None:
-    monkeypatch.setattr(stub, "LIFETIME", 0.3)
+    monkeypatch.setattr(resolver, "LIFETIME", 0.3)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         server.bind(("127.0.0.1", 0))
         home.control("resolver", f"127.0.0.1:{server.getsockname()[1]}")
@@ -163,7 +165,7 @@ def test_want_of_descriptors_is_not_the_nexthops_fault(home: RemoteHome, monkeyp
     async def refuse(*_: object, **__: object) -> None:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
-    monkeypatch.setattr(stub._Backend, "make_socket", refuse)
+    monkeypatch.setattr(resolver._Backend, "make_socket", refuse)
     with pytest.raises(Unroutable) as raised:
         find(home, b"two.example")
     assert (raised.value.verdict[0], raised.value.scope) == (b"Z", MESSAGE_SCOPE)
@@ -182,4 +184,4 @@ def test_a_line_of_control_resolver_is_an_address_with_a_port_or_without(
     home: RemoteHome, line: str, server: tuple[bytes, int]
 ) -> None:
     home.control("resolver", f"# ours\n{line}\n127.0.0.1")
-    assert router_of(home).settings.resolver == [server, (b"127.0.0.1", 53)]
+    assert read_config(Home(str(home.path))).resolver == [server, (b"127.0.0.1", 53)]

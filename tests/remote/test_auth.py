@@ -3,7 +3,6 @@
 import os
 import time
 from base64 import b64decode, b64encode
-from pathlib import Path
 
 import pytest
 import scramp
@@ -14,11 +13,6 @@ from support.servers.raw_server import Peer, RawServer
 from support.servers.smtp_server import SmtpServer
 
 TEXT = b"Subject: hello\n\nA message.\n"
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> RemoteHome:
-    return RemoteHome(tmp_path, timeoutremote="20", timeoutconnect="5")
 
 
 def allow(home: RemoteHome, line: str, mode: int = 0o600) -> None:

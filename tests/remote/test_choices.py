@@ -2,8 +2,8 @@
 
 import pytest
 
-from queue_remote.choices import unpack_choices, unpack_name
-from queue_wire.errors import FormatError
+from queue_remote.config import unpack_choices, unpack_name
+from queue_wire.format_error import FormatError
 
 LINES = [
     b"mail.example",

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_remote.message.content_type import VALUE_MOST, ContentType, unpack_content_type, unpack_encoding
-from queue_wire.errors import FormatError
+from queue_remote.message.mime import VALUE_MOST, ContentType, unpack_content_type, unpack_encoding
+from queue_wire.format_error import FormatError
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from queue_remote.message import converting
-from queue_remote.message.converting import COPIES_MOST, Conversions, Later
+from queue_remote.message import conversions as conversions_module
+from queue_remote.message.conversions import COPIES_MOST, Conversions, Later
 from queue_remote.message.file import Message, open_message
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from support.remote_daemon import RemoteDaemon, RemoteHome
 from support.servers.smtp_sink import SmtpSink
 
@@ -34,15 +34,15 @@ def conversions() -> Iterator[Conversions]:
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """One entry for each conversion that a process was asked for."""
     found: list[int] = []
-    convert = converting._Process.convert
+    convert = conversions_module._Converter.convert
 
     async def count(
-        process: converting._Process, source: int, target: int, seven_bit: bool, short_lines: bool
+        process: conversions_module._Converter, source: int, target: int, seven_bit: bool, short_lines: bool
     ) -> tuple[int, int]:
         found.append(os.fstat(source).st_size)
         return await convert(process, source, target, seven_bit, short_lines)
 
-    monkeypatch.setattr(converting._Process, "convert", count)
+    monkeypatch.setattr(conversions_module._Converter, "convert", count)
     return found
 
 
@@ -115,7 +115,7 @@ def test_what_takes_too_much_is_deferred_and_the_next_time_it_fails(
     limit: str,
     most: float,
 ) -> None:
-    monkeypatch.setattr(converting, limit, most)
+    monkeypatch.setattr(conversions_module, limit, most)
 
     async def run() -> None:
         message = stored(tmp_path / "message", SLOW)
@@ -134,7 +134,7 @@ def test_what_takes_too_much_is_deferred_and_the_next_time_it_fails(
         with pytest.raises(Later):
             await conversions.convert(message, True, False)
         assert len(asked) == tries
-        monkeypatch.setattr(converting, "FAILED_SECONDS", 0.0)
+        monkeypatch.setattr(conversions_module, "FAILED_SECONDS", 0.0)
         conversions._failed.clear()
         with pytest.raises(FormatError, match="it takes over "):
             await conversions.convert(message, True, False)
@@ -148,11 +148,11 @@ def test_what_takes_too_much_is_deferred_and_the_next_time_it_fails(
 def test_an_old_message_that_takes_too_much_was_tried_before(
     tmp_path: Path, conversions: Conversions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(converting, "MEMORY_MOST", 60_000_000)
+    monkeypatch.setattr(conversions_module, "MEMORY_MOST", 60_000_000)
 
     async def run() -> None:
         message = stored(tmp_path / "message", SLOW)
-        os.utime(message.fileno(), (0, time.time() - converting.OLD_SECONDS - 60))
+        os.utime(message.fileno(), (0, time.time() - conversions_module.OLD_SECONDS - 60))
         with pytest.raises(FormatError, match="it takes over "):
             await conversions.convert(message, True, False)
         message.close()
@@ -163,7 +163,7 @@ def test_an_old_message_that_takes_too_much_was_tried_before(
 def test_all_forms_together_are_bounded_and_what_is_over_is_deferred(
     tmp_path: Path, conversions: Conversions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(converting, "COPIES_MOST", 8_000_000)
+    monkeypatch.setattr(conversions_module, "COPIES_MOST", 8_000_000)
 
     async def run() -> None:
         first = stored(tmp_path / "first", TEXT + b"\xe9" * 1_000_000)
@@ -175,7 +175,7 @@ def test_all_forms_together_are_bounded_and_what_is_over_is_deferred(
             await conversions.convert(large, True, False)
         for form, _ in forms:
             form.close()
-        monkeypatch.setattr(converting, "COPIES_MOST", COPIES_MOST)
+        monkeypatch.setattr(conversions_module, "COPIES_MOST", COPIES_MOST)
         # Room is not a matter of the message: it is tried again at once.
         form, _ = await conversions.convert(large, True, False)
         assert form.size > 2_000_000
@@ -209,7 +209,7 @@ def test_a_process_that_is_killed_is_replaced(tmp_path: Path, conversions: Conve
 def test_a_conversion_that_somebody_kills_says_nothing_of_the_message(tmp_path: Path, conversions: Conversions) -> None:
     async def run() -> None:
         message = stored(tmp_path / "message", SLOW)
-        os.utime(message.fileno(), (0, time.time() - converting.OLD_SECONDS - 60))
+        os.utime(message.fileno(), (0, time.time() - conversions_module.OLD_SECONDS - 60))
         for sign in (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL):
             waiting = asyncio.create_task(conversions.convert(message, True, False))
             working: list[psutil.Process] = []

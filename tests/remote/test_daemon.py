@@ -13,19 +13,14 @@ from pathlib import Path
 import psutil
 import pytest
 
+from queue_wire.framing import pack_netstring
 from queue_wire.job import Job, pack_job
-from queue_wire.netstring import pack_netstring
 from queue_wire.report import MESSAGE_SCOPE
 from support.remote_daemon import COMMAND, RemoteDaemon, RemoteHome
 from support.servers.raw_server import Peer, RawServer
 from support.servers.smtp_server import SmtpServer
 
 TEXT = b"Subject: hello\n\nA message.\n"
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> RemoteHome:
-    return RemoteHome(tmp_path, timeoutconnect="5", timeoutremote="20")
 
 
 def test_a_message_that_cannot_be_opened_is_deferred(home: RemoteHome) -> None:

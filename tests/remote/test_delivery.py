@@ -17,11 +17,6 @@ NOT_CONNECTED = (
 )
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> RemoteHome:
-    return RemoteHome(tmp_path, timeoutconnect="5", timeoutremote="20")
-
-
 def test_a_message_is_delivered_and_reported_in_qmails_words(home: RemoteHome) -> None:
     with SmtpServer() as server:
         home.route_all_to(server.port)

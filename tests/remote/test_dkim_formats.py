@@ -7,10 +7,11 @@ from dkim.canonicalization import Relaxed
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_remote.message.dkim_body import RelaxedBody
-from queue_remote.message.dkim_control import KeyLine, unpack_keys
-from queue_remote.message.header import author_domain, find_body, wire_fields
-from queue_wire.errors import FormatError
+from queue_remote.message.dkim_keys import KeyLine, unpack_keys
+from queue_remote.message.dkim_signature import RelaxedBody, wire_fields
+from queue_remote.message.file import find_body
+from queue_remote.message.signing import author_domain
+from queue_wire.format_error import FormatError
 from support.servers.dkim_keys import wire
 
 # Bytes that canonicalization is about, so that random bodies are full of them.

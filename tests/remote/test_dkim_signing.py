@@ -10,9 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from queue_base.home import Home
-from queue_remote.message.dkim_keys import BadKey, Key, Keyring, read_keyring
-from queue_remote.message.file import Message
-from queue_remote.message.signing import HEADER_MOST, Signing, Unsigned, make_fields
+from queue_remote.message.dkim_keys import BadKey, Keyring, SigningKey, read_keyring
+from queue_remote.message.dkim_signature import make_fields
+from queue_remote.message.file import HEADER_MOST, Message
+from queue_remote.message.signing import Signing, Unsigned
 from support.remote_daemon import RemoteHome
 from support.servers.dkim_keys import DkimZone, put_key, wire
 
@@ -125,7 +126,7 @@ def test_a_message_is_signed_once_for_all_who_ask_at_once_or_later(
 ) -> None:
     made: list[Message] = []
 
-    def make(asked: Message, keys: list[Key]) -> bytes:
+    def make(asked: Message, keys: list[SigningKey]) -> bytes:
         made.append(asked)
         return make_fields(asked, keys)
 
@@ -139,7 +140,7 @@ def test_a_message_is_signed_once_for_all_who_ask_at_once_or_later(
         await signing.sign(message, b"")
         assert len(made) == 2
 
-    monkeypatch.setattr("queue_remote.message.signing.make_fields", make)
+    monkeypatch.setattr("queue_remote.message.dkim_signature.make_fields", make)
     asyncio.run(sign_all())
 
 

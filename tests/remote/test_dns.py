@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import uvloop
 
-from queue_remote.route import lookup, stub
-from queue_remote.route.lookup import Unroutable
 from queue_remote.route.order import ADDRESSES_ENOUGH, TARGETS_MOST
-from queue_remote.route.route import Route
+from queue_remote.route.resolver import StubResolver
+from queue_remote.route.router import Route
+from queue_remote.route.unroutable import Unroutable
 from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE
 from support.remote_daemon import RemoteHome
 from support.servers.routes import find, find_often, router_of
@@ -150,7 +150,7 @@ def test_where_there_is_no_way_the_verdict_says_why(
 def test_a_question_that_is_not_answered_is_temporary(
     home: RemoteHome, monkeypatch: pytest.MonkeyPatch, nexthop: bytes
 ) -> None:
-    monkeypatch.setattr(stub, "LIFETIME", 0.2)
+    monkeypatch.setattr("queue_remote.route.resolver.LIFETIME", 0.2)
     with pytest.raises(Unroutable) as raised:
         find(home, nexthop)
     assert (raised.value.verdict[0], raised.value.scope) == (b"Z", HOST_SCOPE)
@@ -197,7 +197,8 @@ def test_dns_that_is_not_there_at_all_is_temporary_at_once(home: RemoteHome) -> 
 def test_a_resolver_that_is_silent_is_waited_for_once_and_then_asked_last(
     home: RemoteHome, resolver: Unbound, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stub, "PATIENCE", 1.0)  # The other answers before, also where it shares the processor.
+    # The other answers before, also where it shares the processor.
+    monkeypatch.setattr("queue_remote.route.resolver.PATIENCE", 1.0)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
         silent.bind(("127.0.0.1", 0))
         silent.setblocking(False)
@@ -211,10 +212,10 @@ def test_a_resolver_that_is_silent_is_waited_for_once_and_then_asked_last(
 def test_no_more_questions_are_asked_at_once_than_the_event_loop_keeps_up_with(
     home: RemoteHome, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ask = stub.Stub.ask
+    ask = StubResolver.ask
     asking = most = 0
 
-    async def counted(self: stub.Stub, *question: Any) -> Any:
+    async def counted(self: StubResolver, *question: Any) -> Any:
         nonlocal asking, most
         asking += 1
         most = max(most, asking)
@@ -223,8 +224,8 @@ def test_no_more_questions_are_asked_at_once_than_the_event_loop_keeps_up_with(
         finally:
             asking -= 1
 
-    monkeypatch.setattr(stub.Stub, "ask", counted)
-    monkeypatch.setattr(lookup, "QUESTIONS_MOST", 3)
+    monkeypatch.setattr(StubResolver, "ask", counted)
+    monkeypatch.setattr("queue_remote.route.resolver.QUESTIONS_MOST", 3)
 
     async def crowd() -> list[Route]:
         router = router_of(home)

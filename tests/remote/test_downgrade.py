@@ -10,9 +10,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from queue_remote.message import mime_encode
+from queue_remote.message import encoding
 from queue_remote.message.downgrade import Downgrade
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 
 LONG = b"word " * 300 + b"\n"
 RUSSIAN = "Съешь же ещё этих мягких французских булок\n".encode()
@@ -159,10 +159,10 @@ BODY = st.lists(
 @example(b"=" * 65536 + b"\xe9")
 def test_any_body_decodes_to_itself_with_crlf_line_ends(body: bytes) -> None:
     wire = body.replace(b"\n", b"\r\n")
-    quoted = b"".join(mime_encode.encode_quoted_printable(body))
+    quoted = b"".join(encoding.encode_quoted_printable(body))
     assert quopri.decodestring(quoted.replace(b"\n", b"\r\n")) == wire
     assert max(map(len, quoted.split(b"\n"))) <= 76
-    base64 = b"".join(mime_encode.encode_base64(body))
+    base64 = b"".join(encoding.encode_base64(body))
     assert binascii.a2b_base64(base64) == wire
     assert max(map(len, base64.split(b"\n"))) <= 76
     assert (quoted + base64).isascii()
@@ -172,7 +172,7 @@ def test_any_body_decodes_to_itself_with_crlf_line_ends(body: bytes) -> None:
 @example(b"=4" * 32767 + b"===41\xe9")
 def test_a_mended_quoted_printable_body_decodes_to_the_same(body: bytes) -> None:
     body = re.sub(rb"[ \t]+\n", b"\n", body)
-    mended = b"".join(mime_encode.mend_quoted_printable(body))
+    mended = b"".join(encoding.repair_quoted_printable(body))
     assert mended.isascii()
     assert max(map(len, mended.split(b"\n"))) <= 998
     # The decoder takes an `=` that escapes nothing for itself, so a break behind one says something else.

@@ -2,7 +2,6 @@
 
 import email
 from email.policy import compat32
-from pathlib import Path
 
 import pytest
 
@@ -19,9 +18,7 @@ SIGNED = HEADER.replace(b"\n\n", b'\nContent-Type: multipart/signed; boundary="b
 LONG = HEADER + b"many words " * 200 + b"\n"
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> RemoteHome:
-    return RemoteHome(tmp_path, timeoutremote="60")
+pytestmark = pytest.mark.home(timeoutremote="60")
 
 
 def wire_size(message: bytes) -> int:

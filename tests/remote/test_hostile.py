@@ -3,13 +3,12 @@
 import asyncio
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from queue_remote.clock import Clock
 from queue_remote.message.file import open_message
-from queue_remote.sending import RATE_LEAST, Sending
+from queue_remote.smtp.connection import RATE_LEAST, Sending
+from queue_remote.smtp.deadline import Deadline
 from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE, Report
 from support.remote_daemon import RemoteDaemon, RemoteHome
 from support.servers.raw_server import Peer, RawServer
@@ -18,9 +17,7 @@ from support.suite import wait_until
 TEXT = b"Subject: hello\n\nA message.\n"
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> RemoteHome:
-    return RemoteHome(tmp_path, timeoutconnect="5", timeoutremote="1", connectionidle="0")
+pytestmark = pytest.mark.home(timeoutremote="1", connectionidle="0")
 
 
 def deliver(home: RemoteHome, script: Callable[[Peer], None], recipients: int = 1) -> Report:
@@ -162,7 +159,7 @@ def test_a_message_has_more_time_the_more_of_it_has_got_off(home: RemoteHome) ->
 def test_a_deadline_moves_with_progress_up_to_its_limit() -> None:
     async def watch() -> float:
         rung = asyncio.Event()
-        clock = Clock(asyncio.get_running_loop(), 0.2, rung.set)
+        clock = Deadline(asyncio.get_running_loop(), 0.2, rung.set)
         begun = time.monotonic()
         clock.allow(0.5)
         while not rung.is_set():

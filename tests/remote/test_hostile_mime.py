@@ -10,8 +10,8 @@ import pytest
 
 from queue_remote.message.converter import most_written
 from queue_remote.message.downgrade import Downgrade
-from queue_remote.message.mime_parts import find_parts
-from queue_wire.errors import FormatError
+from queue_remote.message.mime import find_parts
+from queue_wire.format_error import FormatError
 
 SIZE = 2_000_000
 CPU_SECONDS = 6.0

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
+from queue_remote import report_text
 from queue_send.config import read_controls
-from queue_smtp import text
 from queue_smtp.reply import TEXT_MAX, Reply
 from queue_wire.envelope import ADDRESS_MAX
-from queue_wire.netstring import NetstringReader
+from queue_wire.framing import NetstringReader
 from queue_wire.report import MESSAGE_SCOPE, PERMANENT, Report, pack_report, unpack_report
 from support.home import make_home
 from support.remote_daemon import RemoteDaemon, RemoteHome
@@ -41,8 +41,8 @@ def test_no_control_file_makes_a_job_of_more_than_1000_recipients(home: Home) ->
 
 
 def test_the_report_of_such_a_job_with_the_longest_replies_is_one_that_queue_send_takes() -> None:
-    refusal = text.recipient_rejected(b"192.0.2.1 (%s)" % (b"x" * 253), Reply(550, b"x" * TEXT_MAX))
-    report = Report(1, MESSAGE_SCOPE, [(PERMANENT, refusal + text.giving_up(b"x" * 300))] * 1000)
+    refusal = report_text.recipient_rejected(b"192.0.2.1 (%s)" % (b"x" * 253), Reply(550, b"x" * TEXT_MAX))
+    report = Report(1, MESSAGE_SCOPE, [(PERMANENT, refusal + report_text.giving_up(b"x" * 300))] * 1000)
     reader = NetstringReader()
     reader.feed(pack_report(report))
     payload = reader.next()

@@ -20,9 +20,7 @@ MB = 1024 * 1024
 STAGES = [b"CONNECT", b"EHLO", b"MAIL", b"RCPT", b"DATA", MESSAGE]
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> RemoteHome:
-    return RemoteHome(tmp_path, timeoutconnect="60", timeoutremote="600", connectionidle="1")
+pytestmark = pytest.mark.home(timeoutconnect="60", timeoutremote="600", connectionidle="1")
 
 
 def resident(daemon: RemoteDaemon, what: str = "VmRSS") -> int:

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from queue_remote.route.ourselves import own_names
-from queue_smtp.client import SmtpClient
-from queue_smtp.session import Phase, Session
+from queue_remote.route.this_host import own_names
+from queue_smtp.client import ClientState, Session, SmtpClient
 from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE, PERMANENT, TEMPORARY, Report
 from support.remote_daemon import RemoteDaemon, RemoteHome
 from support.servers.dns_server import DnsServer
@@ -19,10 +18,10 @@ TEXT = b"Subject: hello\n\nA message.\n"
 ELSEWHERE = """
 import sys
 from queue_remote import main
-from queue_remote.route import ourselves
-from queue_remote.route import route
-route.SMTP_PORT = int(sys.argv[1])
-ourselves.Ourselves.is_address = lambda self, address: False
+from queue_remote.route import this_host
+from queue_remote.route import router
+router.SMTP_PORT = int(sys.argv[1])
+this_host.ThisHost.is_address = lambda self, address: False
 sys.exit(main.main(["queue-remote", "--home", sys.argv[2]]))
 """
 RECORDS = {
@@ -116,5 +115,6 @@ def test_names_that_many_hosts_have_are_not_ours() -> None:
 def test_the_state_machine_parts_from_itself_in_good_order() -> None:
     client = SmtpClient(Session(b"192.0.2.1", b"a.example", esmtp=False, ours=frozenset([b"a.example"])))
     client.feed(b"220 a.example\r\n")
-    assert client.feed(b"250 a.example\r\n") == b"QUIT\r\n"
-    assert (client.phase, client.looped, client.farewell) == (Phase.CLOSED, True, True)
+    client.feed(b"250 a.example\r\n")
+    assert client.data_to_send().endswith(b"\r\nQUIT\r\n")
+    assert (client.state, client.looped) == (ClientState.QUIT, True)

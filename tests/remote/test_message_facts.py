@@ -6,14 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_remote.message.facts import LINE_MOST, Facts, Scan, find_long_line, has_long_lines
+from queue_remote.message.encoding import LINE_MOST, find_long_line, has_long_lines
+from queue_remote.message.facts import Facts, MessageScan
 from queue_smtp.dotstuff import DotStuffer, normalize
 
 PIECES = st.sampled_from([b"\n", b"\r\n", b"\r", b"a", b"\xe9", b".", b"b" * 990, b"c" * 998, b"A: b\n"])
 
 
 def scan(*chunks: bytes, lines: bool = True) -> Facts:
-    found = Scan(lines)
+    found = MessageScan(lines)
     for chunk in chunks:
         found.feed(chunk)
     return found.facts()

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queue_remote.tls import mta_sts
-from queue_remote.tls.host_pattern import matches
+from queue_remote.tls.certificates import matches
 from queue_remote.tls.mta_sts import MAX_AGE_MOST, Mode, unpack_policy, unpack_record
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 
 POLICY = b"version: STSv1\r\nmode: enforce\r\nmx: mail.example.com\r\nmx: *.example.net\r\nmax_age: 604800\r\n"
 

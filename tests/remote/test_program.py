@@ -9,20 +9,15 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
-from queue_remote import program_run
+from queue_remote import program as program_module
+from queue_remote.jobs import Outcome
 from queue_remote.message.file import open_message
 from queue_remote.program import Programs
-from queue_wire.job import Job
 from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE, PERMANENT, SUCCESS, TEMPORARY, Report
 from support.remote_daemon import RemoteDaemon, RemoteHome
 from support.servers.smtp_server import SmtpServer
 
 TEXT = b"Subject: hello\n\nA message.\n"
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> RemoteHome:
-    return RemoteHome(tmp_path, timeoutremote="20", timeoutconnect="5")
 
 
 def program(home: RemoteHome, body: str, name: str = "program") -> Path:
@@ -251,16 +246,16 @@ class Endless:
 def test_what_a_program_leaves_behind_may_write_for_ever(home: RemoteHome, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its pipes are never empty then: once the program has exited they are read a little, not until they are."""
     endless = Endless()
-    monkeypatch.setattr(program_run, "os", endless)
+    monkeypatch.setattr(program_module, "os", endless)
     # What it says on stderr is not limited in any case.
-    monkeypatch.setattr(program_run, "OUTPUT_MOST", 1 << 40)
+    monkeypatch.setattr(program_module, "OUTPUT_MOST", 1 << 40)
 
-    async def deliver() -> Report:
-        job = Job(1, b"mess/0/23", b"from@a.example", b"b.example", [b"to@b.example"])
+    async def deliver() -> Outcome:
+        arguments = [b"b.example", b"from@a.example", b"to@b.example"]
         message = open_message(str(home.path / "queue" / os.fsdecode(home.message(TEXT))))
         words = (os.fsencode(program(home, 'printf "Kdone\\n\\0"')),)
         try:
-            return await Programs(Home(str(home.path)), "queue-remote").deliver(words, job, message, 20)
+            return await Programs(Home(str(home.path)), "queue-remote").deliver(words, arguments, message, 20)
         finally:
             message.close()
 

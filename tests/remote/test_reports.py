@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_remote import remote_reports
-from queue_remote.remote_reports import unpack_reports
-from queue_wire.errors import FormatError
+from queue_remote import program
+from queue_remote.program import unpack_reports
+from queue_wire.format_error import FormatError
 from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE
 
 
@@ -84,7 +84,7 @@ def test_records_without_number_are_passed_over_and_few_texts_are_cleaned(
         cleaned.append(len(text))
         return text
 
-    monkeypatch.setattr(remote_reports, "clean", clean)
+    monkeypatch.setattr(program, "clean", clean)
     unpack_reports(records * 60_000 + b"Kdone\0", 3)
     assert len(cleaned) <= 4
 

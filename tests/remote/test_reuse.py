@@ -2,7 +2,6 @@
 
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
@@ -14,9 +13,7 @@ from support.servers.smtp_server import SmtpServer
 TEXT = b"Subject: hello\n\nA message.\n"
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> RemoteHome:
-    return RemoteHome(tmp_path, timeoutconnect="5", timeoutremote="20", connectionidle="20")
+pytestmark = pytest.mark.home(connectionidle="20")
 
 
 def letters(daemon: RemoteDaemon, path: bytes, count: int) -> list[bytes]:

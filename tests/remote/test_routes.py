@@ -7,9 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from queue_remote.route.lookup import Unroutable
 from queue_remote.route.order import Target
-from queue_remote.route.ourselves import Ourselves
+from queue_remote.route.this_host import ThisHost
+from queue_remote.route.unroutable import Unroutable
 from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE
 from support.remote_daemon import RemoteDaemon, RemoteHome
 from support.servers.dns_server import DnsServer
@@ -142,13 +142,13 @@ def test_any_nexthop_has_a_route_or_a_verdict(home: RemoteHome, nexthop: bytes) 
 
 
 def test_our_own_addresses_are_those_of_the_interfaces_and_all_of_loopback() -> None:
-    ourselves = Ourselves(b"Me.example")
-    assert ourselves.is_name(b"ME.EXAMPLE.")
-    assert not ourselves.is_name(b"you.example")
-    assert all(ourselves.is_address(address) for address in ("127.0.0.1", "127.1.2.3", "::1", "0.0.0.0"))
-    assert ourselves.is_address("::ffff:127.0.0.1")
-    assert not ourselves.is_address("198.51.100.1")
-    assert not ourselves.is_address("::ffff:198.51.100.1")
+    this_host = ThisHost(b"Me.example")
+    assert this_host.is_name(b"ME.EXAMPLE.")
+    assert not this_host.is_name(b"you.example")
+    assert all(this_host.is_address(address) for address in ("127.0.0.1", "127.1.2.3", "::1", "0.0.0.0"))
+    assert this_host.is_address("::ffff:127.0.0.1")
+    assert not this_host.is_address("198.51.100.1")
+    assert not this_host.is_address("::ffff:198.51.100.1")
 
 
 def test_a_host_that_does_not_greet_us_gives_way_to_the_next_address(home: RemoteHome) -> None:

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from queue_remote.message.facts import Facts
+from queue_remote.message.facts import Facts, Scans
 from queue_remote.message.file import CHUNK, Message, open_message
-from queue_remote.message.scanning import Scans
 
 
 class Counting(Message):

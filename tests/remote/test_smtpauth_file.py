@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 
 from queue_base.errors import Temporary
 from queue_base.home import Home
-from queue_remote.credentials import Logins, read_logins
-from queue_remote.route.lookup import Unroutable
 from queue_remote.route.order import Target
-from queue_remote.smtpauth import unpack_logins
+from queue_remote.route.unroutable import Unroutable
+from queue_remote.smtpauth import Logins, read_logins, unpack_logins
 from queue_smtp.auth import Credentials
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from support.remote_daemon import RemoteHome
 from support.tools import need_root, need_shared_python
 
@@ -30,7 +29,7 @@ relay.example.net:ann:a:b:c
 
 READ = """
 import sys
-from queue_remote.credentials import *
+from queue_remote.smtpauth import *
 logins = read_logins(Home(sys.argv[1]))
 try:
     logins.find(b"relay.example", False, Target(b"mx.example", "192.0.2.1", 25, False))

@@ -1,6 +1,5 @@
 """queue-remote's own side of a connection: the address it comes from and the name it gives, by sender and nexthop."""
 
-from pathlib import Path
 
 import pytest
 
@@ -11,9 +10,7 @@ from support.servers.raw_server import Peer, RawServer
 TEXT = b"Subject: hello\n\nA message.\n"
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> RemoteHome:
-    return RemoteHome(tmp_path, timeoutconnect="5", timeoutremote="20", connectionidle="20")
+pytestmark = pytest.mark.home(connectionidle="20")
 
 
 def seen(home: RemoteHome, *mail: tuple[bytes, bytes]) -> list[tuple[str, bytes]]:

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from queue_remote.route.lookup import Resolver
-from queue_remote.tls import sts, sts_fetch
+from queue_remote.route.resolver import Resolver
+from queue_remote.tls import mta_sts
 from queue_remote.tls.contexts import Contexts
-from queue_remote.tls.sts import FAILURE_SECONDS, REFRESH_SECONDS, Found, StsCache
+from queue_remote.tls.mta_sts import FAILURE_SECONDS, REFRESH_SECONDS, StsCache, StsFound
 from queue_wire.control.smtproutes import Relay
 from support.servers.authority import Certificate
 from support.servers.dns_server import DnsServer
@@ -35,8 +35,8 @@ class Place:
         self.cache = StsCache()
         self.runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
 
-    def find(self, times: int = 1) -> Found:
-        async def ask() -> list[Found]:
+    def find(self, times: int = 1) -> StsFound:
+        async def ask() -> list[StsFound]:
             # What a resolver has cached is not what is tested.
             resolver = Resolver([Relay(b"127.0.0.1", self.dns.port)])
             return await asyncio.gather(*[self.cache.find(resolver, Contexts(), b"b.example") for _ in range(times)])
@@ -69,23 +69,23 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, served: Certificate) 
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
     with DnsServer(dict(RECORDS)) as dns, PolicyServer(served) as web:
         web.policy(POLICY)
-        monkeypatch.setattr(sts_fetch, "HTTPS_PORT", web.port)
+        monkeypatch.setattr(mta_sts, "HTTPS_PORT", web.port)
         made = Place(dns, web)
         with made.runner:
             yield made
 
 
-def policy_id(found: Found) -> bytes | None:
+def policy_id(found: StsFound) -> bytes | None:
     return found.kept.id if found.kept else None
 
 
 @pytest.fixture
 def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """Lets seconds pass."""
-    real = sts.now_even
+    real = mta_sts.boot_seconds
 
     def go(seconds: float) -> None:
-        monkeypatch.setattr(sts, "now_even", lambda: real() + seconds)
+        monkeypatch.setattr(mta_sts, "boot_seconds", lambda: real() + seconds)
 
     return go
 
@@ -101,7 +101,7 @@ def test_a_policy_is_fetched_from_its_well_known_place(place: Place) -> None:
 
 def test_a_domain_without_a_record_has_no_policy_and_nothing_is_fetched(place: Place) -> None:
     del place.dns.records["_mta-sts.b.example", "TXT"]
-    assert place.find() == Found(None, "")
+    assert place.find() == StsFound(None, "")
     assert place.web.connections == 0
 
 
@@ -130,7 +130,7 @@ def test_a_web_server_that_cannot_show_who_it_is_has_no_policy(place: Place, wha
     ("status", "headers", "text", "what"),
     [
         (b"301 Moved", [b"Location: https://mta-sts.b.example/", b"Content-Type: text/plain"], POLICY, "answers 301"),
-        (b"404 Not Found", [], POLICY, "answers 404"),
+        (b"404 Not StsFound", [], POLICY, "answers 404"),
         (b"200 OK", [b"Content-Type: text/html"], POLICY, "no text/plain"),
         (b"200 OK", [b"Content-Type: text/plain", b"Content-Encoding: gzip"], POLICY, "compressed"),
         (b"200 OK", [], POLICY + b"x: y\n" * 20000, "more than 65536 bytes"),
@@ -166,9 +166,9 @@ def test_a_web_server_that_drips_is_not_listened_to_for_long(place: Place, monke
             while True:
                 peer.drip(b"x: y\n", 0.1)
 
-    monkeypatch.setattr(sts_fetch, "FETCH_SECONDS", 2.0)
+    monkeypatch.setattr(mta_sts, "FETCH_SECONDS", 2.0)
     with RawServer(script) as server:
-        monkeypatch.setattr(sts_fetch, "HTTPS_PORT", server.port)
+        monkeypatch.setattr(mta_sts, "HTTPS_PORT", server.port)
         begun = time.monotonic()
         assert "not fetched in" in place.find().trouble
         assert time.monotonic() - begun < 20
@@ -213,20 +213,20 @@ def test_a_new_id_brings_the_new_policy(place: Place) -> None:
 def test_a_policy_counts_until_its_age_is_over_whatever_vanishes(place: Place, later: Callable[[float], None]) -> None:
     place.find()
     place.record("2")
-    place.web.policy(POLICY, b"404 Not Found")
+    place.web.policy(POLICY, b"404 Not StsFound")
     assert policy_id(place.find()) == b"1"
     place.dns.records.clear()
     later(863000)
     assert policy_id(place.find()) == b"1"
     later(864001)
-    assert place.find() == Found(None, "")
+    assert place.find() == StsFound(None, "")
 
 
 def test_a_clock_that_is_put_back_keeps_no_failure_and_one_put_forward_makes_no_policy_old(
     place: Place, later: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = time.time
-    place.web.policy(POLICY, b"404 Not Found")
+    place.web.policy(POLICY, b"404 Not StsFound")
     assert place.find().kept is None
     monkeypatch.setattr(time, "time", lambda: real() - 86400)
     later(FAILURE_SECONDS + 1)

@@ -32,8 +32,8 @@ RECORDS = {
 COMMAND = """
 import sys
 from queue_remote import main
-from queue_remote.tls import sts_fetch
-sts_fetch.HTTPS_PORT = {port}
+from queue_remote.tls import mta_sts
+mta_sts.HTTPS_PORT = {port}
 sys.exit(main.main(["queue-remote", "--home", sys.argv[1]]))
 """
 

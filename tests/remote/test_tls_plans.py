@@ -20,7 +20,7 @@ import ssl, sys
 from queue_remote import main
 from queue_remote.tls import plan as tls
 from queue_remote.tls import policy as tlspolicy
-from queue_smtp.session import Tls
+from queue_smtp.client import Tls
 context = ssl.create_default_context()
 context.check_hostname = False
 context.verify_mode = ssl.CERT_NONE

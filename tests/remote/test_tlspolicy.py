@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
-from queue_remote.settings import read_settings
+from queue_remote.config import read_config
 from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE, Report
 from support.remote_daemon import RemoteDaemon, RemoteHome
 from support.servers.authority import Certificate
@@ -195,11 +195,11 @@ def test_libraries_that_few_policies_need_are_not_imported_at_the_start() -> Non
     assert done.stdout == b"[]\n"
 
 
-def test_the_readmes_example_is_one(home: RemoteHome) -> None:
-    readme = Path(__file__).parents[2].joinpath("README.md").read_text()
-    example = readme[readme.index("    # Its mail exchangers must show") :].split("\n\n")[0]
+def test_the_example_in_the_docs_is_one(home: RemoteHome) -> None:
+    page = Path(__file__).parents[2].joinpath("docs/routing-and-tls.md").read_text()
+    example = page[page.index("    # Its mail exchangers must show") :].split("\n\n")[0]
     home.control("tlspolicy", "\n".join(line.strip() for line in example.splitlines()))
-    policies = read_settings(Home(str(home.path))).tlspolicy
+    policies = read_config(Home(str(home.path))).tlspolicy
     assert policies is not None and len(policies) == 5
     assert policies[b".bank.example"].ca == os.fsencode(home.path / "control" / "bank-ca.pem")
 

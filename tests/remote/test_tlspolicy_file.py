@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from queue_remote.tls.tlspolicy import Level, Use, unpack_policies, unpack_policy
 from queue_wire.control.hostmap import find_key
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 
 
 @pytest.mark.parametrize("level", list(Level))

@@ -3,21 +3,15 @@
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from queue_remote.trace import Trace
+from queue_remote.smtp.trace import Trace
 from support.remote_daemon import PROGRAM, RemoteHome
 from support.servers.certificate import server_context
 from support.servers.raw_server import Peer, RawServer
 
 TEXT = b"Subject: hello\n\n.A message.\n"
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> RemoteHome:
-    return RemoteHome(tmp_path, timeoutremote="20", timeoutconnect="5")
 
 
 def trace(home: RemoteHome, *arguments: str) -> tuple[bytes, list[str]]:

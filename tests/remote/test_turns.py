@@ -8,14 +8,13 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
-from queue_remote.connection import TURN_MOST, Connection
-from queue_remote.message import header as mail_header
+from queue_remote.message import signing
 from queue_remote.message.dkim_keys import read_keyring
 from queue_remote.message.file import CHUNK, Message, open_message
-from queue_remote.message.header import AUTHOR_MOST, find_author
-from queue_remote.message.signing import Signing
+from queue_remote.message.signing import AUTHOR_MOST, Signing, find_author
+from queue_remote.smtp.connection import TURN_MOST, Connection
+from queue_smtp.client import ClientState
 from queue_smtp.reply import LINES_MAX
-from queue_smtp.session import Phase
 from support.remote_daemon import RemoteHome
 from support.servers.dkim_keys import DkimZone, put_key
 from support.servers.smtp_script import ready, run, transaction
@@ -50,7 +49,7 @@ def test_a_peer_that_takes_all_gets_a_share_of_the_message_in_each_turn(tmp_path
 
     async def send() -> list[int]:
         peer = FastPeer()
-        connection = Connection(ready(), 60)
+        connection = Connection(ready().protocol, 60)
         connection.connection_made(peer)
         message = open_message(str(path))
         sending = asyncio.create_task(connection.transact(transaction(), message))
@@ -62,7 +61,7 @@ def test_a_peer_that_takes_all_gets_a_share_of_the_message_in_each_turn(tmp_path
         # A peer that pauses and goes on at once must not make it two turns in one.
         connection.pause_writing()
         connection.resume_writing()
-        while connection.client.phase is Phase.MESSAGE:
+        while connection.client.state is ClientState.MESSAGE:
             shares[-1:] = [peer.taken]
             peer.taken = 0
             shares.append(0)
@@ -97,14 +96,14 @@ def test_of_a_long_from_field_the_event_loop_looks_at_a_little_and_once(
     tmp_path: Path, value: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: list[int] = []
-    plain = mail_header._plain
+    plain = signing._plain
 
     def look(text: bytes) -> bytes:
         assert threading.current_thread() is not threading.main_thread()
         looked.append(len(text))
         return plain(text)
 
-    monkeypatch.setattr(mail_header, "_plain", look)
+    monkeypatch.setattr(signing, "_plain", look)
     home = RemoteHome(tmp_path, dkim="other.example:one:rsa.pem")
     put_key(tmp_path / "control", "rsa.pem", KEY)
     path = tmp_path / "message"
@@ -164,7 +163,7 @@ def test_reply_lines_without_number_end_the_connection_before_they_are_looked_at
     client, asked = ready(), transaction(*[b"r%d@b.example" % number for number in range(90)])
     client.begin(asked)
     client.feed(lines)
-    assert client.phase is Phase.CLOSED
+    assert client.state is ClientState.CLOSED
     assert client.failure is not None
     assert b"over %d lines of SMTP replies at once" % LINES_MAX in client.failure[1]
 
@@ -173,4 +172,4 @@ def test_the_replies_to_a_whole_flight_may_have_many_lines_each() -> None:
     client, asked = ready(), transaction(*[b"r%d@b.example" % number for number in range(90)])
     said = run(client, asked, (b"250-of\r\n250-many\r\n" + b"250-lines\r\n" * 30 + b"250 ok\r\n") * 91, b"354 go\r\n")
     assert said.endswith(b"<message>")
-    assert client.phase is Phase.ANSWER
+    assert client.state is ClientState.END

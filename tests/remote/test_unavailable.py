@@ -1,19 +1,12 @@
 """A host that says 421, as its greeting or to MAIL, is not there: queue-remote's report is about the host."""
 
-from pathlib import Path
 
-import pytest
 
 from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE
 from support.remote_daemon import RemoteDaemon, RemoteHome
 from support.servers.raw_server import Peer, RawServer
 
 TEXT = b"Subject: hello\n\nA message.\n"
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> RemoteHome:
-    return RemoteHome(tmp_path, timeoutconnect="5", timeoutremote="20")
 
 
 def test_a_greeting_of_421_is_the_hosts_trouble(home: RemoteHome) -> None:

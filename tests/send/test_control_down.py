@@ -130,7 +130,7 @@ def test_an_inode_number_alone_is_refused_with_the_long_id(home: Home) -> None:
 
 
 def test_a_lock_that_somebody_holds_without_listening_is_a_temporary_failure(home: Home, tmp_path: Path) -> None:
-    programs = patched_programs(tmp_path, queuectl="import queue_admin.reaching as r; r.PATIENCE = 0.5")
+    programs = patched_programs(tmp_path, queuectl="import queue_admin.messages.admin_client as a; a.START_WAIT = 0.5")
     name = long_id(home, waiting(home))
     lock = take_sendmutex(home)
     done = queuectl(home, "hold", name, programs=programs)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
-from queue_wire.admin.socket import FLUSH, HOLD, RELEASE, Note, Reply, Request, pack_request
+from queue_wire.admin.socket import FLUSH, HOLD, RELEASE, Note, Request, Response, pack_request
 from support import strategies
 from support.queued import classified_message
 from support.send.control import Client, long_id, order, queuectl
@@ -38,7 +38,7 @@ def test_a_stale_socket_is_replaced_at_the_next_start(home: Home) -> None:
 
 def test_a_request_is_taken_however_it_arrives(home: Home, send: ScriptedSend) -> None:
     data = pack_request(Request(HOLD, b"why", [b"1-1"])) + pack_request(FLUSH_NOTHING)
-    wanted = [Reply(0, [Note(b"-", b"1-1: no such message")]), Reply(0, [])]
+    wanted = [Response(0, [Note(b"-", b"1-1: no such message")]), Response(0, [])]
     for pieces in list(strategies.arrivals(data))[:12]:
         with Client(home) as client:
             for piece in pieces:
@@ -81,14 +81,14 @@ def test_more_clients_than_are_served_at_once_wait_and_silent_ones_delay_no_mail
     for client in clients:
         client.send(FLUSH_NOTHING)
     for client in clients[:8]:
-        assert client.reply() == Reply(0, [])
+        assert client.reply() == Response(0, [])
     message = classified_message(home, remote=[b"b@c.example"])
     send.todo.classified(message)
     send.remote.deliver(b"Kok")
     for client in clients[:8]:
         client.socket.close()
     for client in clients[8:]:
-        assert client.reply() == Reply(0, [])
+        assert client.reply() == Response(0, [])
         client.socket.close()
 
 

@@ -8,18 +8,12 @@ import pytest
 
 from queue_base.home import Home
 from queue_base.layout import open_layout
-from support.home import make_home
 from support.queued import put_mess, put_todo, queue_message
 from support.send.control import files, long_id, order
 from support.suite import Suite, enqueue, wait_until
 
-
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    home = make_home(tmp_path / "home", split=3)
-    # Nobody listens on port 1: everything remote is deferred.
-    Path(home.control, "smtproutes").write_text(":127.0.0.1:1\n")
-    return home
+# Nobody listens on port 1: everything remote is deferred.
+pytestmark = pytest.mark.home(smtproutes=":127.0.0.1:1")
 
 
 @pytest.fixture

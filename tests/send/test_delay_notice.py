@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from queue_send.notify.delay import DelayFacts, compose_notice
 from queue_send.notify.delay_ages import is_notice_due, unpack_ages
-from queue_wire.errors import FormatError
 from queue_wire.failures import clean_text
+from queue_wire.format_error import FormatError
 from support.strategies import addresses
 
 BIRTH = 1_700_000_000

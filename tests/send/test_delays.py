@@ -15,16 +15,10 @@ from queue_base.home import Home
 from queue_base.layout import open_layout
 from queue_base.marks import birth_of
 from support.faults.delayed import HOUR, LATER, defer, grow_older, make_due, old_message, told
-from support.home import make_home
 from support.queued import classified_message, injected
 from support.send.scripted_send import ScriptedSend
 
-
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    made = make_home(tmp_path / "home", split=3)
-    Path(made.control, "delaywarning").write_text("4h 24h\n")
-    return made
+pytestmark = pytest.mark.home(delaywarning="4h 24h")
 
 
 def text_and_blocks(notice: bytes) -> tuple[str, list[email.message.Message]]:

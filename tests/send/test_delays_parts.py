@@ -15,6 +15,7 @@ from queue_base.layout import open_layout
 from queue_base.marks import give_birth
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
+from queue_send.events import Events
 from queue_send.log import Log
 from queue_send.loop import Shutdown, Turn
 from queue_send.notify import delay as module
@@ -48,7 +49,8 @@ class Place:
         self.layout = open_layout(home.queue)
         self.store = Store(self.layout)
         config, shutdown = ConfigFiles(home, self.logger), Shutdown(self.logger)
-        self.delays = Delays(home, self.store, self.logger, Clock(), config, Turn(), shutdown)
+        self.events = Events()
+        self.delays = Delays(home, self.store, self.logger, Clock(), config, Turn(), shutdown, self.events)
         self.ended: list[int] = []
 
     def attempt(self, message: int, sender: bytes = b"a@example.org") -> Attempt:
@@ -60,7 +62,8 @@ class Place:
         poll = select.poll()
         wait = self.delays.prepare(poll, time.time())
         self.delays.run(dict(poll.poll(min(wait, 0.05) * 1000)), time.time())
-        self.ended += [event.message for event in self.delays.take_events()]
+        while self.events:
+            self.ended.append(self.events.popleft().message)
 
     def turn_until(self, condition: Callable[[], bool]) -> None:
         end = time.monotonic() + 30

@@ -9,17 +9,11 @@ import pytest
 from queue_base.home import Home
 from queue_base.layout import open_layout
 from support.faults.delayed import HOUR, LATER, defer, make_due, old_message, told
-from support.home import make_home
 from support.queued import injected
 from support.send.scripted_send import ScriptedSend
 from support.tools import need
 
-
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    made = make_home(tmp_path / "home", split=3)
-    Path(made.control, "delaywarning").write_text("4h 24h\n")
-    return made
+pytestmark = pytest.mark.home(delaywarning="4h 24h")
 
 
 def test_without_the_control_file_nobody_is_told_until_hup_after_it_was_written(home: Home) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
-from support.home import make_home
 from support.letters import letter_text
 from support.local.good_mail import good_mail
 from support.queued import classified_message
@@ -19,12 +18,7 @@ from support.suite import Suite, enqueue
 RELAY = "relay.example:2525"
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    home = make_home(tmp_path / "home", split=3)
-    Path(home.control, "smtproutes").write_text(f":{RELAY}\n")
-    Path(home.control, "destinationinitial").write_text("10\n")
-    return home
+pytestmark = pytest.mark.home(smtproutes=f":{RELAY}", destinationinitial="10")
 
 
 def started(home: Home, **controls: str) -> ScriptedSend:

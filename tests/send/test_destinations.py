@@ -11,21 +11,15 @@ from queue_base.home import Home
 from queue_send.admin.queries import PAGE
 from queue_wire.admin.facts import unpack_channel, unpack_destination
 from queue_wire.admin.socket import DESTINATIONS, FLUSH, TOTALS, WHY, Request
-from support.home import make_home
 from support.queued import classified_message
 from support.send.control import Client, files, long_id, order, queuectl, wait_for_backlog
 from support.send.scripted_send import ScriptedSend
 from support.suite import wait_until
 
-
-@pytest.fixture
-def home(tmp_path: Path) -> Home:
-    home = make_home(tmp_path / "home", split=3)
-    Path(home.control, "destinationinitial").write_text("1\n")
-    Path(home.control, "destinationconcurrency").write_text("1\n")
-    Path(home.control, "destinationcohorts").write_text("1\n")
-    Path(home.control, "activelimit").write_text("8\n")  # So few that what the window has no room for goes aside.
-    return home
+# So small a limit that what the window has no room for goes aside.
+pytestmark = pytest.mark.home(
+    destinationinitial="1", destinationconcurrency="1", destinationcohorts="1", activelimit="8"
+)
 
 
 def arrived(home: Home, send: ScriptedSend, *remote: bytes) -> int:

@@ -1,7 +1,14 @@
 """Which recipients go in one job: those whose mail goes the same way."""
 
 from queue_send.scheduler.nexthop import group_recipients
-from queue_wire.control.destinationlimits import NO_LINES, Lines, choose_way, join_lines, unpack_limits, unpack_rates
+from queue_wire.control.destinationlimits import (
+    NO_LINES,
+    LimitLines,
+    choose_nexthop,
+    join_lines,
+    unpack_limits,
+    unpack_rates,
+)
 from queue_wire.control.smtproutes import unpack_routes
 
 ROUTES = unpack_routes(
@@ -10,7 +17,7 @@ ROUTES = unpack_routes(
 
 
 def group(
-    *addresses: bytes, sender: bytes = b"from@x.example", lines: Lines = NO_LINES
+    *addresses: bytes, sender: bytes = b"from@x.example", lines: LimitLines = NO_LINES
 ) -> list[tuple[bytes, list[bytes]]]:
     recipients = list(enumerate(addresses))
     groups = group_recipients("remote", sender, recipients, ROUTES, lines)
@@ -38,7 +45,7 @@ def test_a_verp_sender_makes_each_recipient_a_group() -> None:
 
 
 def test_a_domain_without_a_route_is_its_own_nexthop() -> None:
-    assert choose_way(ROUTES, NO_LINES, b"e.example") == (b"e.example", False, None)
+    assert choose_nexthop(ROUTES, NO_LINES, b"e.example") == (b"e.example", False, None)
     assert group(b"1@E.example") == [(b"e.example", [b"1@E.example"])]
 
 
@@ -50,7 +57,7 @@ def test_a_domain_with_a_line_is_a_group_of_its_own_beside_others_of_its_relay()
         (b"x.d.example", [b"3@x.d.example"]),
         (b"one", [b"4@d.example"]),
     ]
-    assert choose_way(ROUTES, lines, b"b.example") == (b"b.example", False, b"one,two:26")
+    assert choose_nexthop(ROUTES, lines, b"b.example") == (b"b.example", False, b"one,two:26")
 
 
 def test_every_domain_below_a_line_with_a_leading_dot_is_a_group_of_its_own() -> None:

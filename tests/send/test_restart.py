@@ -153,6 +153,17 @@ def test_nothing_of_a_parked_message_is_delivered_or_removed(home: Home) -> None
         assert Path(layout.hashed("remote", message)).read_bytes() == b"Tb@c\0"
 
 
+def test_a_message_that_neither_channel_can_read_is_parked_once(home: Home) -> None:
+    message = classified_message(home, local=[b"x@me.example.org"], remote=[b"b@c"])
+    Path(open_layout(home.queue).hashed("info", message)).write_bytes(b"garbage")
+    with ScriptedSend(home) as send:
+        send.wait_for(f"alert: msg {message} cannot be read and is parked in corrupt: .*")
+        send.fence()
+        send.signal(signal.SIGTERM)
+        assert send.wait() == 0
+        assert sum(line.startswith(f"corrupt msg {message}: ") for line in send.lines) == 1
+
+
 def test_a_finished_message_whose_info_cannot_be_read_is_parked_instead_of_bounced_for_ever(home: Home) -> None:
     message = classified_message(home, bounce=b"<b@c>:\nno\n\n")
     Path(open_layout(home.queue).hashed("info", message)).write_bytes(b"garbage")

@@ -9,7 +9,7 @@ from hypothesis.stateful import invariant, rule
 from queue_send.scheduler.limits import Limits, LimitTable
 from queue_send.scheduler.model import Attempt, Entry, Settings
 from queue_send.scheduler.nexthop import group_recipients
-from queue_wire.control.destinationlimits import Lines, join_lines, unpack_limits, unpack_rates
+from queue_wire.control.destinationlimits import LimitLines, join_lines, unpack_limits, unpack_rates
 from queue_wire.control.smtproutes import Routes, unpack_routes
 from support.send.machine import LIFETIME, Machine
 
@@ -19,7 +19,7 @@ LIMITS = Limits(initial=2, most=4, cohorts=2, probe_first=60, probe_most=600, re
 ROUTES = b"r1:one\nr2:one\nr3:one\nq1:two:2525\nq2:two:2525\n"
 
 
-Variant = tuple[Settings, Routes, Lines]
+Variant = tuple[Settings, Routes, LimitLines]
 
 
 def variant(limits: bytes, rates: bytes, routes: bytes, concurrency: int, active: int) -> Variant:

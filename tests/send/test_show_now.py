@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from queue_base.home import Home
-from queue_wire.moment import moment
+from queue_wire.logline import moment
 from support.inflow import patched_programs
 from support.queued import classified_message, queue_message
 from support.send.control import file, long_id, order, queuectl, wait_for_backlog
@@ -164,7 +164,7 @@ def test_local_mail_and_what_is_not_classified_have_their_lines(home: Home, send
     send.local.job()
     assert without_times(now(home, message)) == ["local: 1 recipient in flight to box@me.example.org since T"]
     assert now(home, queue_message(home, [b"b@c.example"])) == ["waits for queue-todo to classify it"]
-    assert now(home, classified_message(home, remote=[b"b@c.example"])) == ["queue-send does not know of it"]
+    assert now(home, classified_message(home, remote=[b"b@c.example"])) == ["queue-send does not know this message"]
 
 
 def test_a_message_whose_bounce_waits_says_so(home: Home, send: ScriptedSend) -> None:
@@ -173,14 +173,14 @@ def test_a_message_whose_bounce_waits_says_so(home: Home, send: ScriptedSend) ->
     Path(home.queue, "pid").rmdir()
     send.remote.report(job, b"Dnobody")
     send.wait_for("warning: trouble injecting bounce message of msg .*")
-    assert without_times(now(home, message)) == ["its bounce could not be injected; that is tried again at T"]
+    assert without_times(now(home, message)) == ["its bounce could not be injected; next attempt at T"]
 
 
 def test_a_message_that_ends_says_so_until_it_is_gone(home: Home, send: ScriptedSend) -> None:
     message = arrived(home, send, b"b@c.example")
     send.remote.deliver(b"Kok")
     assert send.clean.asked() == message
-    assert now(home, message) == ["it has ended; queue-clean removes it"]
+    assert now(home, message) == ["finished; queue-clean is removing it"]
 
 
 def test_a_queue_send_that_does_not_run_is_told_from_the_disk_alone(home: Home) -> None:
@@ -189,7 +189,7 @@ def test_a_queue_send_that_does_not_run_is_told_from_the_disk_alone(home: Home) 
 
 
 def test_a_queue_send_that_is_stopped_does_not_hang_show(home: Home, send: ScriptedSend, tmp_path: Path) -> None:
-    programs = patched_programs(tmp_path, queuectl="import queue_admin.asking as a; a.WAIT = 0.5")
+    programs = patched_programs(tmp_path, queuectl="import queue_admin.messages.admin_client as a; a.QUERY_WAIT = 0.5")
     message = arrived(home, send, b"b@c.example")
     send.signal(signal.SIGSTOP)
     try:

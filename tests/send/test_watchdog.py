@@ -3,7 +3,15 @@
 import pytest
 
 from queue_send.admin.watchdog import GRACE
-from queue_wire.admin.cause import ASIDE, DUE, FLIES, FULL, LANDS, RATE, WINDOW
+from queue_wire.admin.cause import (
+    ACTIVE_FULL,
+    DUE,
+    IN_FLIGHT,
+    OVERFLOW,
+    RATE_LIMITED,
+    RECORDING,
+    WINDOW_FULL,
+)
 from support.send.watched import FLIGHT, LIFETIME, SETTINGS, START, Watched
 
 LATE = 10 * 400 + 1  # Ten times the first interval of the quadratic schedule for remote mail.
@@ -16,7 +24,7 @@ def test_a_message_in_flight_far_longer_than_any_timeout_is_told_of() -> None:
     world.now += FLIGHT
     assert world.patrols() == []
     world.now += 1
-    assert world.patrols() == [(message, FLIES, False)]
+    assert world.patrols() == [(message, IN_FLIGHT, False)]
 
 
 def test_a_verdict_that_the_disk_does_not_take_is_told_of() -> None:
@@ -25,7 +33,7 @@ def test_a_verdict_that_the_disk_does_not_take_is_told_of() -> None:
     world.start()
     world.flying.clear()
     world.now += FLIGHT + 1
-    assert world.patrols() == [(message, LANDS, False)]
+    assert world.patrols() == [(message, RECORDING, False)]
 
 
 def test_mail_that_waits_for_a_full_window_is_told_of_in_memory_and_aside() -> None:
@@ -35,8 +43,8 @@ def test_mail_that_waits_for_a_full_window_is_told_of_in_memory_and_aside() -> N
     world.now += LATE - 1
     assert world.patrols() == []
     world.now += 1
-    assert world.patrols() == [(message, WINDOW, False) for message in messages[2:4]] + [
-        (message, ASIDE, False) for message in messages[4:]
+    assert world.patrols() == [(message, WINDOW_FULL, False) for message in messages[2:4]] + [
+        (message, OVERFLOW, False) for message in messages[4:]
     ]
 
 
@@ -47,7 +55,7 @@ def test_mail_that_its_rate_keeps_waiting_is_told_of() -> None:
     world.start()
     world.end(world.flying[0], good=True)
     world.now += LATE
-    assert world.patrols() == [(second, RATE, False)]
+    assert world.patrols() == [(second, RATE_LIMITED, False)]
 
 
 @pytest.mark.parametrize("new", [True, False])
@@ -59,7 +67,7 @@ def test_mail_that_is_due_and_finds_no_place_is_told_of(new: bool) -> None:
     world.now += LATE - 1
     assert world.patrols() == []
     world.now += 1
-    assert world.patrols() == [(second, FULL, False)]
+    assert world.patrols() == [(second, ACTIVE_FULL, False)]
 
 
 def test_deferred_mail_has_ten_times_the_interval_that_its_age_gives() -> None:
@@ -115,7 +123,7 @@ def test_mail_past_its_lifetime_is_told_of_as_such() -> None:
     world.start()
     second = world.send(b"b")
     world.now += LIFETIME + GRACE + 1
-    assert (second, FULL, True) in world.patrols()
+    assert (second, ACTIVE_FULL, True) in world.patrols()
 
 
 def test_each_message_is_told_of_once_a_day() -> None:
@@ -126,7 +134,7 @@ def test_each_message_is_told_of_once_a_day() -> None:
     for _ in range(3 * 1440):
         world.now += 60
         told += world.patrols()
-    assert told == [(message, FLIES, False)] * 3
+    assert told == [(message, IN_FLIGHT, False)] * 3
 
 
 @pytest.mark.parametrize("new", [True, False])

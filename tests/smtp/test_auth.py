@@ -5,9 +5,8 @@ import scramp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queue_smtp.auth import Credentials, Mechanism, choose
-from queue_smtp.scram import ROUNDS_MOST, Scram
-from queue_wire.errors import FormatError
+from queue_smtp.auth import ROUNDS_MOST, Credentials, Mechanism, Scram, choose
+from queue_wire.format_error import FormatError
 
 LOGIN = Credentials(b"ann", b"se:cret", False)
 ALL = b"LOGIN PLAIN CRAM-MD5 SCRAM-SHA-1 SCRAM-SHA-256"

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_smtp.session import Phase
-from queue_smtp.transaction import Transaction
+from queue_remote.smtp.transaction import Transaction
+from queue_smtp.client import ClientState
 from support.servers.smtp_script import PIPELINING, PLAIN, opening, ready, run, transaction
 
 
@@ -14,7 +14,7 @@ def test_a_message_is_taken_with_pipelining() -> None:
     said = run(client, asked, b"250 ok\r\n250 ok\r\n250 ok\r\n354 go\r\n", b"250 queued\r\n")
     assert said == (b"MAIL FROM:<from@a.example> SIZE=500\r\nRCPT TO:<a@b>\r\nRCPT TO:<c@d>\r\nDATA\r\n<message>")
     assert asked.verdicts() == [(b"K", b"192.0.2.1 accepted message.\nRemote host said: 250 queued\n")] * 2
-    assert client.phase is Phase.READY
+    assert client.state is ClientState.READY
     assert client.quit() == b"QUIT\r\n"
 
 
@@ -54,7 +54,7 @@ def test_a_refused_sender_is_the_verdict_on_all_whatever_the_recipients_get(code
     text = b"Connected to 192.0.2.1 but sender was rejected.\nRemote host said: %s no\n" % code
     assert asked.verdicts() == [(letter, text)] * 2
     assert b"<message>" not in said
-    assert client.phase is Phase.READY
+    assert client.state is ClientState.READY
 
 
 def test_no_data_without_an_accepted_recipient() -> None:
@@ -99,7 +99,7 @@ def test_data_answered_as_if_the_message_were_there_ends_the_connection() -> Non
     client, asked = ready(), transaction()
     run(client, asked, b"250 ok\r\n250 ok\r\n", b"250 thanks\r\n")
     assert asked.verdicts()[0][0] == b"Z"
-    assert client.phase is Phase.CLOSED
+    assert client.state is ClientState.CLOSED
 
 
 def test_a_message_over_the_announced_size_is_refused_without_being_sent() -> None:
@@ -108,7 +108,7 @@ def test_a_message_over_the_announced_size_is_refused_without_being_sent() -> No
     [(letter, text)] = asked.verdicts()
     assert letter == b"D"
     assert b"(#5.3.4)" in text
-    assert client.phase is Phase.READY
+    assert client.state is ClientState.READY
     assert ready().begin(transaction(size=1000)).startswith(b"MAIL FROM:<from@a.example> SIZE=1000\r\n")
 
 
@@ -117,12 +117,12 @@ def test_helo_follows_when_ehlo_is_not_known() -> None:
     assert client.feed(b"220 hi\r\n") == b"EHLO client.example\r\n"
     assert client.feed(b"502 what\r\n") == b"HELO client.example\r\n"
     assert client.feed(b"250 hi\r\n") == b""
-    assert client.phase is Phase.READY
-    assert client.extensions == {}
+    assert client.state is ClientState.READY
+    assert client.protocol.extensions == {}
 
 
 def test_extensions_are_noted_in_upper_case_with_their_parameters() -> None:
-    assert ready().extensions == {b"SIZE": b"1000", b"8BITMIME": b"", b"PIPELINING": b""}
+    assert ready().protocol.extensions == {b"SIZE": b"1000", b"8BITMIME": b"", b"PIPELINING": b""}
 
 
 def test_addresses_that_cannot_be_sent_fail_without_a_word_on_the_wire() -> None:
@@ -155,6 +155,6 @@ def test_a_session_in_pieces_is_the_same_session(size: int) -> None:
             client.feed(replies[start : start + size])
         if stage == 0:
             client.begin(asked)
-        if client.phase is Phase.MESSAGE:
-            client.message_sent()
+        if client.state is ClientState.MESSAGE:
+            client.protocol.message_sent()
     assert [verdict[0] for verdict in asked.verdicts()] == [b"K", b"D"]

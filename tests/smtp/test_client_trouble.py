@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queue_smtp.auth import Credentials
-from queue_smtp.session import Phase, Tls
+from queue_smtp.client import ClientState, Tls
 from support.servers.smtp_script import PIPELINING, PLAIN, opening, ready, run, transaction, verdicts
 
 DIED = b"Connected to 192.0.2.1 but connection died. (#4.4.2)\nAt RCPT: it closed the connection\n"
@@ -23,7 +23,7 @@ DIED = b"Connected to 192.0.2.1 but connection died. (#4.4.2)\nAt RCPT: it close
 def test_a_host_that_does_not_greet_us_is_a_temporary_failure_ended_by_quit(replies: bytes, text: bytes) -> None:
     client = opening()
     assert client.feed(replies).endswith(b"QUIT\r\n")
-    assert client.phase is Phase.CLOSED
+    assert client.state is ClientState.QUIT
     assert client.failure == (b"Z", b"Connected to 192.0.2.1 " + text)
 
 
@@ -37,7 +37,7 @@ def test_garbage_is_temporary_wherever_it_comes(garbage: bytes) -> None:
         client, asked = ready(), transaction()
         run(client, asked, *replies, garbage)
         assert [verdict[0] for verdict in verdicts(client, asked)] == [b"Z"]
-        assert client.phase is Phase.CLOSED
+        assert client.state is ClientState.CLOSED
 
 
 def test_a_lost_connection_says_when_the_message_may_have_arrived() -> None:
@@ -72,14 +72,14 @@ def test_an_answer_in_the_middle_of_a_message_ends_it(reply: bytes, letter: byte
     client.feed(b"354 go\r\n")
     assert client.feed(reply) == b""
     assert asked.verdicts()[0][0] == letter
-    assert client.cut
+    assert client.state is ClientState.CLOSED
     assert client.quit() == b""
 
 
 def test_a_goodbye_between_messages_closes_the_connection() -> None:
     client = ready()
     client.feed(b"421 idle too long\r\n")
-    assert client.phase is Phase.CLOSED
+    assert client.state is ClientState.CLOSED
 
 
 LINES = st.sampled_from([b"220 a", b"250 b", b"250-c", b"354 d", b"421 e", b"452 f", b"550 g", b"554-h", b"x", b""])
@@ -115,14 +115,14 @@ def test_no_bytes_of_a_server_raise_and_few_are_kept(
     for chunk in chunks:
         said = client.feed(chunk)
         assert said == b"" or said.endswith(b"\r\n")
-        if client.phase is Phase.STARTTLS:
+        if client.state is ClientState.TLS:
             client.secured()
-        elif client.phase is Phase.READY and not asked.done and client.transactions == 0:
+        elif client.state is ClientState.READY and not asked.done and client.protocol.transactions == 0:
             client.begin(asked)
-        elif client.phase is Phase.MESSAGE:
-            client.message_sent()
+        elif client.state is ClientState.MESSAGE:
+            client.protocol.message_sent()
         assert b"secret" not in said
-        if not client.secure:
+        if not client.protocol.secure:
             assert b"AUTH" not in said
     client.lost()
     assert client.feed(b"x" * 1000) == b""
@@ -136,7 +136,7 @@ def test_a_flood_ends_the_connection_and_is_forgotten(line: bytes) -> None:
     client.begin(asked)
     for _ in range(1000):
         client.feed(line)
-    assert client.phase is Phase.CLOSED
+    assert client.state is ClientState.CLOSED
     [(letter, text)] = verdicts(client, asked)
     assert letter == b"Z"
     assert len(text) < 11000

@@ -5,8 +5,8 @@ from base64 import b64encode
 import pytest
 
 from queue_smtp.auth import Credentials, Mechanism
-from queue_smtp.session import Phase, Tls
-from queue_wire.errors import FormatError
+from queue_smtp.client import ClientState, Tls
+from queue_wire.format_error import FormatError
 from support.servers.smtp_script import ANN, EHLO, PLAIN, STARTTLS, opening
 
 IN_CLEAR = ANN._replace(clear=True)
@@ -17,9 +17,9 @@ SAID = b64encode(b"\0user\0secret")
 def test_auth_follows_ehlo_where_there_are_credentials(offer: bytes) -> None:
     client = opening(Tls.DONE, ANN)
     assert client.feed(b"220 hi\r\n250-raw.example\r\n250 " + offer + b"\r\n") == EHLO + b"AUTH PLAIN " + SAID + b"\r\n"
-    assert client.phase.name == "GREETING"
+    assert client.state.name == "AUTH"
     client.feed(b"235 welcome\r\n")
-    assert client.phase is Phase.READY
+    assert client.state is ClientState.READY
 
 
 def test_auth_is_done_under_tls_and_not_before() -> None:
@@ -73,32 +73,32 @@ class Questions:
         """Anybody may be content."""
 
 
-def asked(monkeypatch: pytest.MonkeyPatch, *replies: bytes) -> tuple[bytes, Phase]:
-    """Play replies to AUTH with that mechanism; return what was said from AUTH on, and the phase."""
+def asked(monkeypatch: pytest.MonkeyPatch, *replies: bytes) -> tuple[bytes, ClientState]:
+    """Play replies to AUTH with that mechanism; return what was said from AUTH on, and the state."""
 
     def choose(offered: bytes, credentials: Credentials, secure: bool) -> Mechanism:
         return Questions()
 
-    monkeypatch.setattr("queue_smtp.opening.choose", choose)
+    monkeypatch.setattr("queue_smtp.client.choose", choose)
     client = opening(Tls.DONE, ANN)
     said = client.feed(STARTTLS)
-    return said.removeprefix(EHLO) + b"".join([client.feed(reply + b"\r\n") for reply in replies]), client.phase
+    return said.removeprefix(EHLO) + b"".join([client.feed(reply + b"\r\n") for reply in replies]), client.state
 
 
 def test_challenges_are_answered_in_base64(monkeypatch: pytest.MonkeyPatch) -> None:
-    said, phase = asked(monkeypatch, b"334 " + b64encode(b"one"), b"334", b"235 ok")
+    said, state = asked(monkeypatch, b"334 " + b64encode(b"one"), b"334", b"235 ok")
     answers = [b"AUTH QUESTIONS", b64encode(b"answer to one"), b64encode(b"answer to "), b""]
-    assert (said, phase) == (b"\r\n".join(answers), Phase.READY)
+    assert (said, state) == (b"\r\n".join(answers), ClientState.READY)
 
 
 @pytest.mark.parametrize("challenge", [b64encode(b"nonsense"), b"x", b"a"])
 def test_a_challenge_that_makes_no_sense_defers(monkeypatch: pytest.MonkeyPatch, challenge: bytes) -> None:
-    said, phase = asked(monkeypatch, b"334 " + challenge)
+    said, state = asked(monkeypatch, b"334 " + challenge)
     assert said.endswith(b"\r\n*\r\nQUIT\r\n")
-    assert phase is Phase.CLOSED
+    assert state is ClientState.QUIT
 
 
 def test_a_server_that_never_has_enough_answers_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    said, phase = asked(monkeypatch, *[b"334 " + b64encode(b"more")] * 20)
-    assert phase is Phase.CLOSED
+    said, state = asked(monkeypatch, *[b"334 " + b64encode(b"more")] * 20)
+    assert state is ClientState.CLOSED
     assert said.count(b64encode(b"answer to more")) == 10

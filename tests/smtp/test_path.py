@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queue_smtp.path import PATH_MOST, pack_path, pack_utf8_path
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 
 
 @pytest.mark.parametrize(

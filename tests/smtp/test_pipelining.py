@@ -6,10 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_smtp.client import FLIGHT_MOST, SmtpClient
-from queue_smtp.session import Phase, Session, Tls
-from queue_smtp.text import Verdict
-from support.servers.smtp_script import PEER, PIPELINING, PLAIN, opening, ready, run, transaction, verdicts
+from queue_remote.report_text import Verdict
+from queue_smtp.client import PIPELINED_MOST, ClientState, Session, Tls
+from support.servers.smtp_script import (
+    PEER,
+    PIPELINING,
+    PLAIN,
+    ScriptedClient,
+    opening,
+    ready,
+    run,
+    transaction,
+    verdicts,
+)
 
 GO = b"354 go\r\n"
 
@@ -21,8 +30,8 @@ def test_where_nobody_was_accepted_a_server_that_wants_a_message_gets_none() -> 
     assert [letter for letter, _ in asked.verdicts()] == [b"D", b"Z"]
     assert said.endswith(b"DATA\r\n")
     assert client.feed(GO) == b""
-    assert client.phase is Phase.CLOSED
-    assert client.cut
+    assert client.state is ClientState.CLOSED
+    assert client.quit() == b""
     assert [letter for letter, _ in asked.verdicts()] == [b"D", b"Z"]
 
 
@@ -44,8 +53,8 @@ def test_a_recipient_accepted_behind_a_refused_mail_is_reset_before_the_next_mai
     assert client.begin(second).startswith(b"RSET\r\nMAIL FROM:")
     # The next one is refused as well, and the server wants a message all the same: for whom, nobody knows.
     assert client.feed(b"250 ok\r\n550 no\r\n550 no\r\n" + GO) == b""
-    assert client.phase is Phase.CLOSED
-    assert client.cut
+    assert client.state is ClientState.CLOSED
+    assert client.quit() == b""
 
 
 def test_a_refused_message_is_reset_before_the_next_mail() -> None:
@@ -61,8 +70,8 @@ def test_354_to_another_command_than_data_ends_the_session(greeting: bytes, befo
     client, asked = ready(greeting), transaction(b"a@b", b"c@d")
     said = run(client, asked, *before, GO)
     assert b"<message>" not in said
-    assert client.phase is Phase.CLOSED
-    assert client.cut
+    assert client.state is ClientState.CLOSED
+    assert client.quit() == b""
     assert [letter for letter, _ in verdicts(client, asked)] == [b"Z", b"Z"]
 
 
@@ -70,7 +79,7 @@ def test_354_to_the_end_of_a_message_ends_the_session() -> None:
     # Its answer is still to come, and would be taken for the answer to the next MAIL.
     client, asked = ready(), transaction()
     run(client, asked, b"250 ok\r\n250 ok\r\n", GO, GO)
-    assert client.phase is Phase.CLOSED
+    assert client.state is ClientState.CLOSED
     assert [letter for letter, _ in asked.verdicts()] == [b"Z"]
 
 
@@ -79,8 +88,8 @@ def test_a_server_that_wants_a_message_without_a_sender_gets_none() -> None:
     client, asked = ready(), transaction()
     said = run(client, asked, b"550 no\r\n250 ok\r\n", GO)
     assert said.endswith(b"DATA\r\n")
-    assert client.phase is Phase.CLOSED
-    assert client.cut
+    assert client.state is ClientState.CLOSED
+    assert client.quit() == b""
     assert asked.verdicts()[0][0] == b"D"
 
 
@@ -92,7 +101,7 @@ def test_without_pipelining_rset_waits_for_its_reply_too() -> None:
 
 
 def test_pipelining_can_be_forbidden() -> None:
-    client = SmtpClient(Session(PEER, b"client.example", pipelining=False))
+    client = ScriptedClient(Session(PEER, b"client.example", pipelining=False))
     client.feed(PIPELINING)
     assert client.begin(transaction()) == b"MAIL FROM:<from@a.example> SIZE=500\r\n"
 
@@ -101,16 +110,16 @@ def test_a_flight_is_bounded_and_goes_on_as_replies_come() -> None:
     recipients = [b"r%d@b" % number for number in range(250)]
     client, asked = ready(), transaction(*recipients)
     said = client.begin(asked)
-    assert said.count(b"\r\n") == FLIGHT_MOST
+    assert said.count(b"\r\n") == PIPELINED_MOST
     while not said.endswith(b"DATA\r\n"):
         more = client.feed(b"250 ok\r\n")
         assert more
         said += more
     assert said.count(b"RCPT TO:") == 250
-    client.feed(b"250 ok\r\n" * (FLIGHT_MOST - 1))
-    assert client.phase.name == "ENVELOPE"
+    client.feed(b"250 ok\r\n" * (PIPELINED_MOST - 1))
+    assert client.state.name == "DATA"
     client.feed(GO)
-    assert client.phase is Phase.MESSAGE
+    assert client.state is ClientState.MESSAGE
 
 
 def test_data_is_asked_for_only_once_where_all_of_many_are_refused() -> None:
@@ -129,8 +138,8 @@ STAGES = [b"250 ok\r\n", b"250 ok\r\n", b"250 ok\r\n", GO, b"250 done\r\n"]
 def test_421_ends_the_session_wherever_it_comes(greeting: bytes, stage: int) -> None:
     client, asked = ready(greeting), transaction(b"a@b", b"c@d")
     run(client, asked, *STAGES[:stage], b"421 4.3.2 shutting down\r\n")
-    assert client.phase is Phase.CLOSED
-    assert client.dismissed
+    assert client.state is ClientState.CLOSED
+    assert client.protocol.dismissed
     # Only before MAIL was accepted is nothing decided, so that the mail may go elsewhere.
     assert asked.done is (stage > 0)
     assert [letter for letter, _ in verdicts(client, asked)] == [b"Z", b"Z"]
@@ -173,7 +182,7 @@ TRANSACTIONS = [
 ]
 
 
-def play(tls: Tls, replies: list[bytes], lines: list[bytes], size: int) -> tuple[bytes, Phase, list[Verdict]]:
+def play(tls: Tls, replies: list[bytes], lines: list[bytes], size: int) -> tuple[bytes, ClientState, list[Verdict]]:
     """Open a session and carry a transaction, the peer speaking in pieces of `size`; return all that came of it."""
 
     def pieces(reply: bytes) -> list[bytes]:
@@ -182,15 +191,15 @@ def play(tls: Tls, replies: list[bytes], lines: list[bytes], size: int) -> tuple
     client, asked, said = opening(tls), transaction(b"a@b", b"c@d"), b""
     for piece in chain.from_iterable(map(pieces, replies)):
         said += client.feed(piece)
-        if client.phase is Phase.STARTTLS:
+        if client.state is ClientState.TLS:
             said += client.secured()
     said += client.begin(asked)
     for piece in chain.from_iterable(map(pieces, lines)):
         said += client.feed(piece)
-        if client.phase is Phase.MESSAGE:
+        if client.state is ClientState.MESSAGE:
             said += b"<message>"
-            client.message_sent()
-    return said, client.phase, verdicts(client, asked)
+            client.protocol.message_sent()
+    return said, client.state, verdicts(client, asked)
 
 
 @pytest.mark.parametrize("lines", TRANSACTIONS, ids=[lines[0][:3].decode() + str(len(lines)) for lines in TRANSACTIONS])
@@ -219,4 +228,4 @@ def test_whatever_is_answered_no_more_than_a_flight_is_under_way(replies: list[b
     commands = client.begin(asked).count(b"\r\n")
     for number, reply in enumerate(replies, 1):
         commands += client.feed(reply).count(b"\r\n")
-        assert commands - number <= FLIGHT_MOST
+        assert commands - number <= PIPELINED_MOST

@@ -3,11 +3,10 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from queue_smtp.client import SmtpClient
+from queue_remote.smtp.transaction import Transaction
+from queue_smtp.client import ClientState
 from queue_smtp.dotstuff import END
-from queue_smtp.session import Phase
-from queue_smtp.transaction import Transaction
-from support.servers.smtp_script import PIPELINING, PLAIN, ready
+from support.servers.smtp_script import PIPELINING, PLAIN, ScriptedClient, ready
 
 ANSWERS = [b"250 ok", b"550 no", b"450 later", b"354 go", b"503 bad sequence", b"221 bye", b"421 busy"]
 
@@ -54,15 +53,15 @@ class ForgetfulServer:
         return said + answer + b"\r\n"
 
 
-def deliver(client: SmtpClient, server: ForgetfulServer, number: int, recipients: int) -> None:
-    """Carry one transaction as queue_remote.connection does, as far as it goes."""
+def deliver(client: ScriptedClient, server: ForgetfulServer, number: int, recipients: int) -> None:
+    """Carry one transaction as queue_remote.smtp.connection does, as far as it goes."""
     asked = Transaction(b"from@a.example", [b"%d-%d@b.example" % (number, to) for to in range(recipients)], 9)
     said = client.begin(asked)
     while said:
         heard = server.feed(said)
         said = client.feed(heard)
-        if client.phase is Phase.MESSAGE:
-            client.message_sent()
+        if client.state is ClientState.MESSAGE:
+            client.protocol.message_sent()
             said += b"message %d\r\n" % number + END
 
 
@@ -78,7 +77,7 @@ def test_a_message_goes_to_its_own_recipients_or_to_nobody(
 ) -> None:
     client, server = ready(greeting), ForgetfulServer(answers)
     for number, recipients in enumerate(transactions):
-        if client.phase is not Phase.READY:
+        if client.state is not ClientState.READY:
             break
         deliver(client, server, number, recipients)
     for message, owners in server.taken:

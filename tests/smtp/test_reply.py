@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queue_smtp.reply import LINE_MAX, REPLY_MAX, TEXT_MAX, Reply, ReplyReader
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 
 STREAM = b"220 hello\r\n250-one\r\n250-two\r\n250 three\r\n354\r\n"
 REPLIES = [Reply(220, b"220 hello"), Reply(250, b"250-one\n250-two\n250 three"), Reply(354, b"354")]

@@ -5,7 +5,7 @@ from decimal import Decimal
 import pytest
 from pyspark.sql import SparkSession
 
-from spark.reports import View
+from spark.reports.report import View
 from spark.schema import Tables
 from support.spark.lake_rows import LakeRows, ask, ns, utc
 

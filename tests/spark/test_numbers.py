@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from spark.reports import View
+from spark.reports.report import View
 from spark.schema import Tables
 from support.spark.lake_rows import LakeRows, Seconds, ask, ns, utc
 

@@ -15,7 +15,7 @@ from spark.page.collect import collect, take
 from spark.page.document import SECTIONS, make_page
 from spark.page.write import describe, write_page
 from spark.progress import Progress
-from spark.reports import View
+from spark.reports.report import View
 from spark.store import open_lake, read_tables
 
 pytestmark = pytest.mark.together

@@ -21,7 +21,7 @@ from spark.page.markup import Markup, join, tag
 from spark.page.queue import every_hour
 from spark.page.style import STYLE
 from spark.page.write import replace as put
-from spark.reports import View
+from spark.reports.report import View
 from support.spark.page_rows import START, month
 
 

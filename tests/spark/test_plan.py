@@ -13,7 +13,8 @@ from spark.match import make_batch
 from spark.parse import parse_lines
 from spark.progress import Progress
 from spark.read import read_lines
-from spark.reports import REPORTS, View, run
+from spark.reports import REPORTS
+from spark.reports.report import View, run
 from spark.schema import TABLES, Tables
 from spark.storage import Storage
 from spark.store import open_tables, read_table

@@ -1,4 +1,4 @@
-"""REPORTS.md says of every report what the registry says, and shows an example with its columns."""
+"""docs/reports.md describes every report as the registry does, and shows an example with its columns."""
 
 import pytest
 
@@ -11,8 +11,8 @@ pytestmark = pytest.mark.together
 EMPTY = {"conservation-messages"}
 
 
-def test_reports_md_is_what_the_registry_says() -> None:
-    assert REPORTS_MD.read_text() == document(written_examples()), "make it anew as support/report_docs.py says"
+def test_the_page_of_reports_is_what_the_registry_says() -> None:
+    assert REPORTS_MD.read_text() == document(written_examples()), "generate it again: support/spark/report_docs.py"
 
 
 @pytest.mark.parametrize("name", REPORTS)

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from spark.reports import REPORTS, Report
+from spark.reports import REPORTS
+from spark.reports.report import Report
 from spark.show import FORMATS, print_report
 from spark.times import parse_time
 

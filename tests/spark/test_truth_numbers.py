@@ -4,6 +4,8 @@ matchup prints `m birth done bytes nk nd nz qp uid sender` for a message and `d 
 delivery. All logs here are batches of one pass, each on a host of its own.
 """
 
+from pathlib import Path
+
 import pytest
 from pyspark.sql import SparkSession
 
@@ -120,9 +122,8 @@ def seconds(time_ns: int | None) -> float | None:
     return None if time_ns is None else (time_ns - DAY * 10**9) / 10**9
 
 
-@pytest.fixture(scope="module")
-def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Truth:
-    directory = tmp_path_factory.mktemp("numbers")
+def read_logs(spark: SparkSession, directory: Path) -> Truth:
+    """Return the tables of all logs."""
     for host, log in LOGS.items():
         text = b"".join(lines_of((DAY * 10**9 + int(at * 10**9), line) for at, line in log))
         write_files(directory / "logs" / host / "main", [("current", text)])
@@ -131,29 +132,22 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Tru
     return lake.truth()
 
 
-@pytest.mark.parametrize("host", list(LOGS))
-def test_messages_are_those_of_matchup(tables: Truth, host: str) -> None:
-    rows = sorted((row for row in tables.messages if row.host == host), key=lambda row: row.done_ns or 0)
-    assert [
-        (
-            *(seconds(row.birth_ns), seconds(row.done_ns), row.bytes, row.successes, row.failures, row.deferrals),
-            *(row.qp, row.uid, row.sender, row.bounce_of, row.outcome),
-        )
-        for row in rows
-    ] == MESSAGES[host]
-
-
-@pytest.mark.parametrize("host", list(LOGS))
-def test_deliveries_are_those_of_matchup(tables: Truth, host: str) -> None:
-    rows = sorted((row for row in tables.deliveries if row.host == host), key=lambda row: row.start_ns)
-    assert [
-        (row.result, seconds(row.start_ns), seconds(row.done_ns), row.channel, row.recipient) for row in rows
-    ] == DELIVERIES[host]
-
-
-def test_nothing_of_them_is_pending_or_in_quarantine(tables: Truth) -> None:
+# One test, because the tables take many seconds, and single tests of them may run in several processes.
+def test_messages_and_deliveries_are_those_of_matchup_and_nothing_is_left(spark: SparkSession, tmp_path: Path) -> None:
+    tables = read_logs(spark, tmp_path)
+    for host in LOGS:
+        messages = sorted((row for row in tables.messages if row.host == host), key=lambda row: row.done_ns or 0)
+        assert [
+            (
+                *(seconds(row.birth_ns), seconds(row.done_ns), row.bytes, row.successes, row.failures, row.deferrals),
+                *(row.qp, row.uid, row.sender, row.bounce_of, row.outcome),
+            )
+            for row in messages
+        ] == MESSAGES[host], host
+        deliveries = sorted((row for row in tables.deliveries if row.host == host), key=lambda row: row.start_ns)
+        assert [
+            (row.result, seconds(row.start_ns), seconds(row.done_ns), row.channel, row.recipient) for row in deliveries
+        ] == DELIVERIES[host], host
     assert (tables.waiting, tables.flying, tables.quarantine) == ([], [], [])
-
-
-def test_info_is_where_matchup_has_the_birth(tables: Truth) -> None:
+    # Where matchup has the birth.
     assert {seconds(row.info_ns) for row in tables.messages if row.host == "plain"} == {1.5, 1403}

@@ -1,20 +1,11 @@
 """Control files that cannot be read or parsed, with the suite running: no mail is lost or bounced for them."""
 
 import signal
-from collections.abc import Iterator
-
-import pytest
 
 from support.faults.trouble import held_to_permissions
-from support.local.good_mail import GoodMail, good_mail
+from support.local.good_mail import GoodMail
 from support.site import LOCAL
 from support.suite import Suite, wait_until
-
-
-@pytest.fixture
-def mail() -> Iterator[GoodMail]:
-    with good_mail() as found:
-        yield found
 
 
 def test_a_control_file_that_cannot_be_parsed_at_the_start_is_an_alert_and_mail_moves(mail: GoodMail) -> None:

@@ -1,21 +1,12 @@
 """A disk that is full or may not be written to, with the suite running: injectors refuse, mail waits."""
 
 import signal
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from support.faults.trouble import GOOD_ENVELOPE, disk_free, disk_full, held_to_permissions, held_to_size, run_enqueue
 from support.letters import letter_text
-from support.local.good_mail import GoodMail, good_mail
+from support.local.good_mail import GoodMail
 from support.suite import Suite, enqueue, wait_until
-
-
-@pytest.fixture
-def mail() -> Iterator[GoodMail]:
-    with good_mail() as found:
-        yield found
 
 
 def test_an_injector_on_a_full_disk_exits_53_and_leaves_nothing(mail: GoodMail) -> None:

@@ -1,23 +1,16 @@
 """Bad messages, envelopes and queue files, with the suite running: each is refused or parked, and good mail goes on."""
 
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from support.faults.trouble import GOOD_ENVELOPE, put_in_todo, run_enqueue
 from support.letters import letter_text
-from support.local.good_mail import GoodMail, good_mail
+from support.local.good_mail import GoodMail
 from support.suite import Suite, program, wait_until
 
 HERE = b"somebody@me.example.org"
-
-
-@pytest.fixture
-def mail() -> Iterator[GoodMail]:
-    with good_mail() as found:
-        yield found
 
 
 def test_queue_inject_refuses_a_message_without_recipients_for_good(mail: GoodMail) -> None:

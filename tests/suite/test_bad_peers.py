@@ -2,21 +2,14 @@
 
 import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from queue_wire.netstring import pack_netstring
+from queue_wire.framing import pack_netstring
 from support.faults.trouble import nonsense_program
-from support.local.good_mail import GoodMail, good_mail
+from support.local.good_mail import GoodMail
 from support.suite import Suite, program
-
-
-@pytest.fixture
-def mail() -> Iterator[GoodMail]:
-    with good_mail() as found:
-        yield found
 
 
 def test_a_second_set_on_the_same_queue_is_refused_with_a_clear_line_and_the_first_goes_on(mail: GoodMail) -> None:

@@ -3,7 +3,6 @@
 import os
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from support.saying import Say
 from support.send.feeding import bulk
 from support.send.timed_suite import TimedSuite
 from support.servers.sink import Sink, Tarpit
-from support.site import Site, mail_site
+from support.site import Site
 
 BURST = 5000
 # Injections in a second. An injector of ours can be faster than queue-todo on a busy machine of two cores; then the
@@ -24,12 +23,6 @@ HANGING = 20  # Fewer than the three quarters that destinations may take of whic
 LIMIT = 0.1  # Seconds from the end of an injection to the `new msg` line.
 # The same for the slowest: on a busy machine one turn of something else can take longer than LIMIT.
 WORST = 2.0
-
-
-@pytest.fixture
-def site() -> Iterator[Site]:
-    with mail_site() as found:
-        yield found
 
 
 def letters(name: str, count: int, domain: str) -> list[Letter]:

@@ -3,7 +3,6 @@
 import random
 import time
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 
@@ -14,17 +13,13 @@ from support.letters import Letter, added_lines, delivered_to, token_of
 from support.saying import Say
 from support.send.feeding import Bulk, bulk, by_enqueue, by_inject
 from support.servers.sink import Sink
-from support.site import LOCAL, Site, mail_site
+from support.site import LOCAL, Site
 from support.suite import wait_until
 
 BOUNCING = "bounces-"
 
 
-@pytest.fixture
-def site() -> Iterator[Site]:
-    with mail_site() as found:
-        found.control("concurrencyremote", "40\n")
-        yield found
+pytestmark = pytest.mark.home(concurrencyremote="40")
 
 
 def make_letters(count: int, chance: random.Random) -> list[Letter]:

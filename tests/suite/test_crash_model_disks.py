@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.faults.crash_model import Unsupported
+from support.faults.crash_disk import Unsupported
 from support.faults.traced import HEAD, traced_script
 
 

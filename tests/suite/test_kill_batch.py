@@ -5,13 +5,11 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
-from queue_inject.batch.bsmtp import pack_bsmtp
-from queue_inject.batch.mbox import quote_mbox
-from queue_inject.batch.netstrings import pack_pair
 from support.faults.kill_calls import EVERY, Ended, Point, at_each, own_points, run
 from support.faults.kill_world import RECIPIENT, SENDER, World, kill_world, text_of
 from support.inflow import patched_programs
 from support.inject.injectors import USER, as_user
+from support.inject.packing import pack_bsmtp, pack_pair, quote_mbox
 from support.saying import Say
 from support.suite import program
 
@@ -19,8 +17,8 @@ COUNT = 7
 # The first group is synced by two threads, the second one is few enough for one.
 GROUP = 5
 FEWER = f"""
-import queue_inject.batch.group
-queue_inject.batch.group.GROUP = {GROUP}
+import queue_inject.batch.injector
+queue_inject.batch.injector.GROUP = {GROUP}
 """
 
 

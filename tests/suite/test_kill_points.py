@@ -69,7 +69,7 @@ def test_a_kill_in_the_loop_loses_nothing_and_bounces_twice_only_between_the_inj
 
     assert not problems(told), "\n".join(problems(told))
     twice = [each for each in told if each.bounces == 2]
-    assert twice, "the window of INTERNALS.md was not hit"
+    assert twice, "the window of docs/design/durability.md was not hit"
     say(f"the loop, {len(calls)} calls: {figures(told)}; two bounces after {len(twice)} kills")
 
 

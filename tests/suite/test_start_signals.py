@@ -6,12 +6,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from support.local.good_mail import GoodMail, good_mail
+from support.local.good_mail import GoodMail
 from support.queued import classified_message
 from support.suite import BIN, Suite, program
 
@@ -23,12 +22,6 @@ for number in (signal.SIGHUP, signal.SIGALRM):
 from queue_send.main import main
 sys.exit(main(sys.argv))
 """
-
-
-@pytest.fixture
-def mail() -> Iterator[GoodMail]:
-    with good_mail() as found:
-        yield found
 
 
 def masks(pid: int) -> dict[str, int]:

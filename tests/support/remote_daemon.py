@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
+from queue_wire.framing import NetstringReader
 from queue_wire.job import Job, pack_job
-from queue_wire.netstring import NetstringReader
 from queue_wire.report import SUCCESS, Ready, Report, unpack_report
 
 PROGRAM = Path(__file__).parents[2] / "bin" / "queue-remote"

@@ -4,7 +4,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,19 +17,13 @@ from support.inject.injectors import ROOT, USER, PickupDaemon, as_user, enqueue,
 from support.inject.maildrop import ENVELOPE, maildrop, put, taken
 from support.letters import Letter
 from support.send.feeding import bulk
-from support.site import Site, mail_site
+from support.site import Site
 from support.suite import Suite, wait_until
 from support.todo_daemon import TodoDaemon
 
 INJECTORS = 8
 NEVER = 3600.0
 LEAST_WAIT = SLOW_SECONDS / 2
-
-
-@pytest.fixture
-def site() -> Iterator[Site]:
-    with mail_site() as found:
-        yield found
 
 
 def letters(count: int) -> list[Letter]:

@@ -3,6 +3,7 @@
 A bench that is not in SIZES fails a test: it wants an entry.
 """
 
+import json
 import os
 import re
 import subprocess
@@ -76,6 +77,40 @@ def run(name: str, *words: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
+# Runs the bench that is named first with each of the other arguments, words divided by blanks; prints code, stdout and
+# stderr of each run. One process for all of them: what a bench imports takes up to a second.
+SEVERAL = """
+import contextlib, io, json, runpy, sys
+path, *lines = sys.argv[1:]
+found = []
+sys.path[0] = path.rpartition("/")[0]
+for line in lines:
+    sys.argv[:] = [path, *line.split()]
+    out, errors = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+        try:
+            code = runpy.run_path(path, run_name="__main__") and None
+        except SystemExit as end:
+            code = end.code
+    found.append((code, out.getvalue(), errors.getvalue()))
+print(json.dumps(found))
+"""
+
+
+def run_in_one_process(name: str, lines: list[str]) -> list[tuple[int, str, str]]:
+    """Run a bench with the words of each line; return exit codes, and what is on stdout and stderr."""
+    done = subprocess.run(
+        [sys.executable, "-c", SEVERAL, str(BENCH / name), *lines],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "COLUMNS": "110"},
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return [(code, out, errors) for code, out, errors in json.loads(done.stdout)]
+
+
 def test_every_bench_has_its_entry() -> None:
     assert list(SIZES) == NAMES == list(WRONG)
     assert all(os.access(BENCH / name, os.X_OK) for name in NAMES)
@@ -108,24 +143,19 @@ def goes_well(name: str, size: tuple[str, str, list[str]], place: Path) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_help_is_what_the_bench_measures_and_its_options(name: str) -> None:
-    done = run(name, "--help")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith(f"usage: bench/{name} [-h]") and "\noptions:\n" in done.stdout
+def test_help_is_the_docstring_and_words_that_make_no_sense_are_a_usage_error_and_exit_100(name: str) -> None:
+    wrong = ["--no-such-option", *WRONG[name]]
+    (code, out, errors), *refused = run_in_one_process(name, ["--help", *wrong])
+    assert (code, errors) == (0, "")
+    assert out.startswith(f"usage: bench/{name} [-h]") and "\noptions:\n" in out
     # Its docstring, from its first line to its last.
     source = (BENCH / name).read_text().split('"""')[1].strip()
-    assert source in done.stdout and "usage:" not in source
-    assert max(map(len, done.stdout.splitlines())) <= 120
-
-
-@pytest.mark.parametrize(
-    ("name", "words"), [(name, words) for name in NAMES for words in ["--no-such-option", *WRONG.get(name, [])]]
-)
-def test_what_makes_no_sense_is_a_usage_error_and_exit_100(name: str, words: str) -> None:
-    done = run(name, *words.split())
-    assert (done.returncode, done.stdout) == (100, "")
-    first, second = done.stderr.split("\n", 1)
-    assert first.startswith(f"bench/{name}: fatal: ") and second.startswith(f"usage: bench/{name} [-h]")
+    assert source in out and "usage:" not in source
+    assert max(map(len, out.splitlines())) <= 120
+    for words, (code, out, errors) in zip(wrong, refused, strict=True):
+        assert (code, out) == (100, ""), words
+        first, second = errors.split("\n", 1)
+        assert first.startswith(f"bench/{name}: fatal: ") and second.startswith(f"usage: bench/{name} [-h]"), words
 
 
 def test_a_program_that_a_bench_lacks_is_named_in_one_line_and_exit_111() -> None:

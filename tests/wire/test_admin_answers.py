@@ -23,15 +23,15 @@ from queue_wire.admin.socket import (
     TOTALS,
     WHY,
     Note,
-    Reply,
     Request,
-    pack_reply,
+    Response,
     pack_request,
-    unpack_reply,
+    pack_response,
     unpack_request,
+    unpack_response,
 )
-from queue_wire.errors import FormatError
-from queue_wire.netstring import NetstringReader
+from queue_wire.format_error import FormatError
+from queue_wire.framing import NetstringReader
 from support import strategies
 
 NEXTHOPS = st.binary(max_size=40).map(lambda data: data.replace(b"\0", b" "))
@@ -54,10 +54,10 @@ channels = st.builds(
 
 def through_a_reply(text: bytes) -> bytes:
     reader = NetstringReader()
-    reader.feed(pack_reply(Reply(0, [Note(NEWS, text)])))
+    reader.feed(pack_response(Response(0, [Note(NEWS, text)])))
     payload = reader.next()
     assert payload is not None
-    return unpack_reply(payload).notes[0].text
+    return unpack_response(payload).notes[0].text
 
 
 @given(causes)
@@ -111,7 +111,7 @@ def test_what_is_no_channel_is_refused(text: bytes) -> None:
         unpack_channel(text)
 
 
-QUESTIONS = [
+QUERIES = [
     Request(WHY, b"", [b"457-1f"]),
     Request(WHY, b"", [b"457-1f", b"Rexample.net", b"Lbox@example.org"]),
     Request(DESTINATIONS, b"", [b"remote", b""]),
@@ -120,7 +120,7 @@ QUESTIONS = [
 ]
 
 
-@pytest.mark.parametrize("request_", QUESTIONS)
+@pytest.mark.parametrize("request_", QUERIES)
 def test_a_question_is_a_request(request_: Request) -> None:
     reader = NetstringReader()
     reader.feed(pack_request(request_))

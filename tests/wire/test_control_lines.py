@@ -14,8 +14,9 @@ from queue_base.errors import Temporary
 from queue_base.home import Home
 from queue_base.inflow import read_least
 from queue_local.config import timeout
-from queue_remote.credentials import read_logins
-from queue_remote.settings import read_settings
+from queue_remote.config import read_config
+from queue_remote.message.dkim_keys import read_keyring
+from queue_remote.smtpauth import read_logins
 from queue_send.config import read_controls
 from queue_wire.control.lines import numbered_lines, unpack_lines
 from support.home import make_home
@@ -39,19 +40,19 @@ LISTS: list[tuple[Callable[[Home], object], str, str, str]] = [
     (read_controls, "destinationrate", "a.example:0/5", "not a rate, messages/seconds, both from 1: '0/5'"),
     (read_controls, "destinationrate", "2/5", "not nexthop:messages/seconds: '2/5'"),
     (read_controls, "delaywarning", "4h soon", "not a time: 'soon'"),
-    (read_settings, "smtproutes", "a.example:one two", "a route with a space or | in it"),
-    (read_settings, "helohost", "a.example:two words", "not a host name: 'two words'"),
-    (read_settings, "helohost", "two words", "not a host name: 'two words'"),
-    (read_settings, "outgoingip", "a.example:here", "not an IPv4 or IPv6 address: 'here'"),
-    (read_settings, "outgoingip", "nowhere", "not an IPv4 or IPv6 address: 'nowhere'"),
-    (read_settings, "resolver", "dns.example", "not an address, address:port or [address]:port: 'dns.example'"),
-    (read_settings, "resolver", "127.0.0.1:0", "not a host or host:port: '127.0.0.1:0'"),
-    (read_settings, "tlspolicy", "a.example", "not nexthop:level: 'a.example'"),
-    (read_settings, "tlspolicy", "a.ex:secure", "not one of none, may, encrypt, verify, implicit for level: 'secure'"),
-    (read_settings, "smtpauth", "relay:ann", "not nexthop:user:password"),
-    (read_settings, "dkim", "a.example:2026", "not domain:selector:keyfile: 'a.example:2026'"),
-    (read_settings, "dkim", "a.example:s/t:key", "not a selector: 's/t'"),
-    (read_settings, "remoteprogram", "a.example:deliver", "not the whole path of a program: 'deliver'"),
+    (read_config, "smtproutes", "a.example:one two", "a route with a space or | in it"),
+    (read_config, "helohost", "a.example:two words", "not a host name: 'two words'"),
+    (read_config, "helohost", "two words", "not a host name: 'two words'"),
+    (read_config, "outgoingip", "a.example:here", "not an IPv4 or IPv6 address: 'here'"),
+    (read_config, "outgoingip", "nowhere", "not an IPv4 or IPv6 address: 'nowhere'"),
+    (read_config, "resolver", "dns.example", "not an address, address:port or [address]:port: 'dns.example'"),
+    (read_config, "resolver", "127.0.0.1:0", "not a host or host:port: '127.0.0.1:0'"),
+    (read_config, "tlspolicy", "a.example", "not nexthop:level: 'a.example'"),
+    (read_config, "tlspolicy", "a.ex:secure", "not one of none, may, encrypt, verify, implicit for level: 'secure'"),
+    (read_logins, "smtpauth", "relay:ann", "not nexthop:user:password"),
+    (read_keyring, "dkim", "a.example:2026", "not domain:selector:keyfile: 'a.example:2026'"),
+    (read_keyring, "dkim", "a.example:s/t:key", "not a selector: 's/t'"),
+    (read_config, "remoteprogram", "a.example:deliver", "not the whole path of a program: 'deliver'"),
     (read_logins, "smtpauth", "relay fast:ann:pw", "nothing but clear can stand between the nexthop and its colon"),
 ]
 SINGLE: list[tuple[Callable[[Home], object], str, str, str]] = [
@@ -68,9 +69,9 @@ SINGLE: list[tuple[Callable[[Home], object], str, str, str]] = [
         "not quadratic, exponential MIN MAX, or times such as 90s, 15m, 2h, 1d: 'now'",
     ),
     (read_controls, "retryjitter", "-1", "not a number: '-1'"),
-    (read_settings, "timeoutremote", "20m", "not a number: '20m'"),
-    (read_settings, "longlines", "cut", "not send, encode or fail: 'cut'"),
-    (read_settings, "me", "two words", "not a host name: 'two words'"),
+    (read_config, "timeoutremote", "20m", "not a number: '20m'"),
+    (read_config, "longlines", "cut", "not send, encode or fail: 'cut'"),
+    (read_config, "me", "two words", "not a host name: 'two words'"),
     (read_least, "queueminfree", "16X", "not a size, a number with or without K, M, G or T behind it: '16X'"),
     (timeout, "localtimeout", "1h", "not a number: '1h'"),
 ]

@@ -8,29 +8,29 @@ from queue_wire.admin.socket import (
     COMMANDS,
     HOLD,
     IDS_MOST,
-    QUESTIONS,
+    QUERIES,
     Note,
-    Reply,
     Request,
-    pack_reply,
+    Response,
     pack_request,
-    unpack_reply,
+    pack_response,
     unpack_request,
+    unpack_response,
 )
-from queue_wire.errors import FormatError
-from queue_wire.netstring import NetstringReader
+from queue_wire.format_error import FormatError
+from queue_wire.framing import NetstringReader
 from support import strategies
 
 requests = st.builds(
     lambda command, reason, names: Request(command, reason if command == HOLD else b"", names),
-    st.sampled_from(sorted(COMMANDS - QUESTIONS)),
+    st.sampled_from(sorted(COMMANDS - QUERIES)),
     strategies.texts,
     st.lists(strategies.texts, max_size=5),
 )
 notes = st.builds(Note, st.sampled_from([b"-", b"!", b"="]), strategies.texts)
 replies = st.one_of(
-    st.builds(lambda count, found: Reply(count, found), strategies.numbers, st.lists(notes, max_size=5)),
-    strategies.texts.filter(bool).map(lambda text: Reply(0, [], text)),
+    st.builds(lambda count, found: Response(count, found), strategies.numbers, st.lists(notes, max_size=5)),
+    strategies.texts.filter(bool).map(lambda text: Response(0, [], text)),
 )
 
 
@@ -50,14 +50,14 @@ def test_requests_are_read_however_they_arrive(first: Request, second: Request) 
 
 
 @given(replies, replies)
-def test_replies_are_read_however_they_arrive(first: Reply, second: Reply) -> None:
-    for pieces in strategies.arrivals(pack_reply(first) + pack_reply(second)):
-        assert [unpack_reply(payload) for payload in payloads(pieces)] == [first, second]
+def test_replies_are_read_however_they_arrive(first: Response, second: Response) -> None:
+    for pieces in strategies.arrivals(pack_response(first) + pack_response(second)):
+        assert [unpack_response(payload) for payload in payloads(pieces)] == [first, second]
 
 
 @given(strategies.garbage)
 def test_garbage_is_a_format_error_or_a_value_and_nothing_else(data: bytes) -> None:
-    for unpack in (unpack_request, unpack_reply):
+    for unpack in (unpack_request, unpack_response):
         try:
             unpack(data)
         except FormatError:
@@ -78,4 +78,4 @@ def test_a_request_has_so_many_ids_at_the_most() -> None:
 @pytest.mark.parametrize("payload", [b"", b"ok", b"ok\0x", b"ok\0" + b"1" * 19, b"ok\0001\0?x", b"ok\0001\0", b"error"])
 def test_what_is_no_reply_is_refused(payload: bytes) -> None:
     with pytest.raises(FormatError):
-        unpack_reply(payload)
+        unpack_response(payload)

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queue_wire.control.destinationlimits import (
-    Line,
-    choose_way,
+    LimitLine,
+    choose_nexthop,
     find_limits,
     join_lines,
     unpack_limits,
@@ -18,12 +18,12 @@ from queue_wire.control.destinationlimits import (
 )
 from queue_wire.control.rewrite import Rules
 from queue_wire.control.smtproutes import unpack_routes
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 
 RULES = Rules(b"me.example", frozenset([b"me.example"]), frozenset(), {})
 
 
-def line(text: bytes) -> Line:
+def line(text: bytes) -> LimitLine:
     [found] = unpack_limits(text)
     return found
 
@@ -70,7 +70,7 @@ def test_the_most_particular_line_counts_and_only_that_one() -> None:
     routes = unpack_routes(b"")
 
     def text(domain: bytes) -> str | None:
-        found = find_limits(lines, choose_way(routes, lines, domain))
+        found = find_limits(lines, choose_nexthop(routes, lines, domain))
         return None if found is None else found.text
 
     assert [text(name) for name in (b"y.b.example", b"x.b.example", b"z.x.b.example", b"b.example")] == [
@@ -81,9 +81,9 @@ def test_the_most_particular_line_counts_and_only_that_one() -> None:
 def test_a_domain_whose_relay_has_the_same_name_is_the_relay() -> None:
     lines = join_lines(unpack_limits(b"hub.example concurrency=3\n"), [])
     routes = unpack_routes(b":hub.example\n")
-    way = choose_way(routes, lines, b"hub.example")
+    way = choose_nexthop(routes, lines, b"hub.example")
     assert way == (b"hub.example", True, None)
-    assert choose_way(routes, lines, b"a.example") == way
+    assert choose_nexthop(routes, lines, b"a.example") == way
 
 
 NAMES = st.sampled_from(
@@ -118,14 +118,14 @@ def test_any_bytes_are_lines_or_a_format_error(data: bytes, domain: bytes) -> No
         except FormatError:
             continue
         routes = unpack_routes(b":relay\n")
-        assert choose_way(routes, lines, domain.lower()).name
+        assert choose_nexthop(routes, lines, domain.lower()).name
         for where, why in warn_of(lines, routes, RULES):
             assert where.startswith("destination") and why.isprintable()
 
 
-def test_the_lines_in_the_readme_are_lines() -> None:
-    readme = Path(__file__).parents[2].joinpath("README.md").read_text()
-    block = readme.partition("\n## Limits for one destination\n")[2].partition("\n\n    ")[2].partition("\n\n")[0]
+def test_the_lines_in_the_docs_are_lines() -> None:
+    page = Path(__file__).parents[2].joinpath("docs/operating.md").read_text()
+    block = page.partition("\n## Limits for one destination\n")[2].partition("\n\n    ")[2].partition("\n\n")[0]
     found = unpack_limits(block.replace("\n    ", "\n").encode())
     assert [each.text for each in found] == [
         "concurrency=5 initial=1 rate=2/5", "recipients=1", "concurrency=40 rate=100/60", "concurrency=1",

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from queue_wire.domain import ascii_domain
-from queue_wire.errors import FormatError
+from queue_wire.address import ascii_domain
+from queue_wire.format_error import FormatError
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from queue_wire.envelope import (
     unpack_info,
     unpack_todo,
 )
-from queue_wire.errors import AddressTooLong, FormatError
+from queue_wire.format_error import AddressTooLong, FormatError
 from support import strategies
 
 TODO = b"u1000\0p8123\0Fa@example.org\0Tb@example.net\0"

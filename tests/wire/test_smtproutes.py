@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from queue_wire.control.hostmap import find_key
 from queue_wire.control.smtproutes import Relay, Relays, find_route, unpack_relay, unpack_relays, unpack_routes
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 
 FILE = b"""Heaven.af.mil:mail.example
 .af.mil:192.0.2.1:2525

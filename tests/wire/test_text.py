@@ -15,8 +15,8 @@ from queue_wire.control.lines import (
     unpack_number,
     unpack_set,
 )
-from queue_wire.errors import FormatError, quoted
 from queue_wire.failures import pack_failure, unpack_failures, whole_length
+from queue_wire.format_error import FormatError, quoted
 from support import strategies
 
 long_bytes = st.one_of(st.binary(max_size=80), st.binary(max_size=40).map(lambda data: data * 60))

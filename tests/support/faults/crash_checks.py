@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 from queue_base.layout import Layout, Presence
 from queue_wire.envelope import unpack_info, unpack_todo
-from queue_wire.errors import FormatError
+from queue_wire.format_error import FormatError
 from queue_wire.recipients import unpack_pending
 from support.faults.crash_model import Crash, CrashModel, File
 

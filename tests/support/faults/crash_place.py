@@ -21,7 +21,7 @@ SENDER = b"a@example.org"
 RECIPIENTS = {b"b@example.net", b"c@me.example.org", b"d@example.com"}
 ENVELOPE = b"Fa@example.org\0Tb@example.net\0Tc@me.example.org\0Td@example.com\0\0"
 GONE_OR_SWEPT = (1, 2)
-WRITER = "from queue_inject.opening import open_writer"
+WRITER = "from queue_inject.writers import open_writer"
 # On a file system that has no nameless files; and where descriptors are short for some of them.
 NAMED = f"{WRITER}; import queue_base.writer as w; w.open_nameless = lambda *_: None"
 MIXED = f"{WRITER}; import queue_base.writer as w; one, n = w.open_nameless, iter(range(99))"

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 
 from queue_base.layout import open_layout
 from queue_base.marks import birth_of
+from queue_wire.ids import pack_long_id
 from support.faults.failing import ANN, CLARA, TEXT, clara_has_it, named
 from support.faults.killing import DEADLINE
-from support.send.control import order, queuectl
+from support.send.control import queuectl
 from support.site import Site
 from support.suite import Suite, enqueue
 
@@ -44,7 +45,13 @@ class Ordered:
     def resume(self, site: Site, suite: Suite) -> None:
         """Give the order again where it was not answered."""
         if not self._done:
-            order(site.home, self._command, "--all")
+            # By its id: a bounce of it may be in the queue already, about which nothing is ordered.
+            layout = open_layout(site.home.queue)
+            birth = birth_of(layout, self._message)
+            if birth is not None:
+                done = queuectl(site.home, self._command, pack_long_id(self._message, birth))
+                gone = birth_of(layout, self._message) is None
+                assert done.returncode == 0 or gone, done.stderr
             self._done = True
         if self._finish(site) != 0:
             self._wrong.append("the message cannot be deleted")

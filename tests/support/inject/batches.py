@@ -1,4 +1,4 @@
-"""Batches for queue-inject: small messages, all formats, and what it said of them."""
+"""Batches of small messages for queue-inject, in all formats, and its output."""
 
 import subprocess
 import sys
@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from queue_base.home import Home
-from queue_inject.batch.bsmtp import pack_bsmtp
-from queue_inject.batch.mbox import quote_mbox
-from queue_inject.batch.netstrings import pack_pair
 from support.inject.injectors import Outcome, inject
+from support.inject.packing import pack_bsmtp, pack_pair, quote_mbox
 from support.suite import program
 
 FORMATS = ("mbox", "mboxo", "bsmtp", "netstring")
@@ -19,7 +17,7 @@ LINES = b"A line of an ordinary message.\n" * 10
 
 
 class Batch(NamedTuple):
-    """What queue-inject said: the exit code, its lines on stdout, and its line on stderr."""
+    """The end of queue-inject: its exit code, its lines on stdout, and its line on stderr."""
 
     code: int
     lines: list[str]
@@ -27,7 +25,7 @@ class Batch(NamedTuple):
 
 
 def letter(number: int, recipient: bytes = b"bob@example.net", body: bytes = LINES) -> bytes:
-    """Return a whole message; its subject is its number."""
+    """Return a message with its number as the subject."""
     head = b"From: %s\nTo: %s\nSubject: %d\nDate: Fri, 20 Nov 2026 10:00:00 +0000\nMessage-ID: <%d@x.y>\n\n"
     return head % (SENDER, recipient, number, number) + body
 
@@ -40,7 +38,7 @@ def packed(form: str, number: int, recipient: bytes = b"bob@example.net", body: 
     return (pack_bsmtp if form == "bsmtp" else pack_pair)(SENDER, [recipient], message)
 
 
-# A message that can never be sent, in the middle of others that can.
+# For each format a message that can never be sent, for the middle of a batch.
 BAD = {
     "mbox": b"From x\nTo: bob@@example.net\n\nThis address is none.\n\n",
     "mboxo": b"From x\nSubject: for nobody\n\nThere is no recipient.\n\n",
@@ -68,13 +66,13 @@ def subjects(messages: list[bytes]) -> list[int]:
 
 
 def changed(home: Home, change: str, form: str, *arguments: str) -> list[str]:
-    """Return the command of a batch in which Python statements were carried out before `main`."""
+    """Return the command of a batch that executes Python statements before `main`."""
     script = f"import os, sys\n{change}\nfrom queue_inject.main import main\nos._exit(main(sys.argv))"
     return [sys.executable, "-c", script, "--home", home.path, "--batch", form, *arguments]
 
 
 def wait_for_lines(process: "subprocess.Popen[bytes]", count: int) -> list[bytes]:
-    """Return the next lines of a batch that is running."""
+    """Return the next lines of a running batch."""
     assert process.stdout is not None
     return [process.stdout.readline() for _ in range(count)]
 

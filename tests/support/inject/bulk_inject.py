@@ -12,12 +12,12 @@ import time
 
 from queue_base.home import Home
 from queue_base.writer import QueueDraft
-from queue_inject.opening import open_writer
+from queue_inject.writers import open_writer
 from support.letters import letter_text, unpack_letter
 
 
 def main() -> None:
-    """Inject what stdin asks for."""
+    """Inject the letters on stdin."""
     os.umask(0o027)
     home, group, pace = Home(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
     letters = [unpack_letter(line) for line in sys.stdin]
@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def wait_until_due(due: float) -> None:
-    """Wait for the moment of the next injection."""
+    """Wait until the time of the next injection."""
     select.select([], [], [], max(0.0, due - time.monotonic()))
 
 

@@ -1,4 +1,4 @@
-"""queue-enqueue, queue-inject and queue-pickup as real processes, as other users too, and what they leave behind."""
+"""Runs queue-enqueue, queue-inject, sendmail and queue-pickup, also as other users, and reads what they queue."""
 
 import glob
 import os
@@ -21,27 +21,27 @@ from support.home import make_home
 from support.suite import program, wait_until
 
 SECONDS = 60.0
-# Accounts that need no passwd entry. A test run that is not root's uses its own.
+# Accounts without passwd entries. A test run of another user than root uses that user's account.
 ROOT = os.geteuid() == 0
 OWNER = 12345 if ROOT else os.geteuid()
 USER = 12346 if ROOT else os.geteuid()
 
-# Changes user when everything is imported already: the tests may be where that user may not read.
+# Changes the user after all imports: that user may not be able to read the tests.
 _AS_USER = """
 import ctypes, os, sys
-import queue_base.accounts as accounts, queue_inject.drop, queue_inject.enqueue, queue_inject.main, queue_inject.opening
-import queue_inject.sendmail.main, queue_inject.sendmail.queue
+import queue_base.accounts as accounts, queue_inject.drop, queue_inject.enqueue, queue_inject.main
+import queue_inject.sendmail.mailq, queue_inject.sendmail.main, queue_inject.writers
 uid = int(sys.argv[1])
 if os.geteuid() == 0:
     os.setgroups([]), os.setgid(uid), os.setuid(uid)
 else:
-    queue_inject.opening.queue_owner = lambda home: accounts.Owner(0, 0)
+    queue_inject.writers.queue_owner = lambda home: accounts.Owner(0, 0)
 os._exit(sys.modules[sys.argv[2]].main(sys.argv[2:]))
 """
 
 
 class Outcome(NamedTuple):
-    """How a process ended; a failure must have said why in one line, a success nothing."""
+    """How a process ended. A failure must have one line on stderr, a success none."""
 
     code: int
     output: bytes
@@ -58,12 +58,12 @@ class Queued(NamedTuple):
 
 
 def as_user(uid: int, module: str) -> list[str]:
-    """Return the command that runs a program's module as another user."""
+    """Return the command that runs the module of a program as another user."""
     return [sys.executable, "-c", _AS_USER, str(uid), module]
 
 
 def file_limit(size: int) -> Callable[[], None]:
-    """Return a preexec_fn: a write beyond this many bytes of a file fails as on a full disk."""
+    """Return a preexec_fn with which a write beyond `size` bytes of a file fails, as on a full disk."""
     return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
 
@@ -140,7 +140,7 @@ def only(home: Home) -> Queued:
 
 
 def states(home: Home) -> Counter[int | None]:
-    """Return how many messages are in each state, None for one that no crash may leave."""
+    """Return the number of messages in each state; None is any state that no crash may leave."""
     layout = open_layout(home.queue)
     numbers = {
         int(name)
@@ -152,12 +152,12 @@ def states(home: Home) -> Counter[int | None]:
 
 
 def is_empty(home: Home) -> bool:
-    """Return whether there is no message, and no name in pid/."""
+    """Return whether the queue has no message, and no name in pid/."""
     return not states(home) and not os.listdir(home.queue + "/pid")
 
 
 def has_begun(home: Home) -> bool:
-    """Return whether an injector has a message under way: until it is whole the file has no name."""
+    """Return whether an injector has begun a message: its file has no name until it is complete."""
     begun = f"{os.path.realpath(home.queue)}/pid/#"
     for link in glob.iglob("/proc/[0-9]*/fd/*"):
         try:
@@ -169,14 +169,14 @@ def has_begun(home: Home) -> bool:
 
 
 def wrong_inodes(home: Home) -> list[str]:
-    """Return the names in mess/ that are not their own inode's number."""
+    """Return the paths in mess/ whose name is not their inode number."""
     found = [path for path in Path(home.queue, "mess").glob("*/*") if int(path.name) != path.stat().st_ino]
     return [str(path) for path in found]
 
 
 @contextmanager
 def shared_home(owner: int = OWNER) -> Iterator[Home]:
-    """A home that every user can reach, its queue/ an owner's, maildrop/ open for all."""
+    """Yield a home that every user can reach, with queue/ owned by `owner` and maildrop/ open for all."""
     top = Path(tempfile.mkdtemp(prefix="queue-suite-"))
     try:
         top.chmod(0o755)
@@ -193,15 +193,13 @@ def shared_home(owner: int = OWNER) -> Iterator[Home]:
 
 
 class PickupDaemon:
-    """A running queue-pickup; `log` is what it had queue-send print."""
+    """A running queue-pickup; `log` has the lines that it sent to queue-send."""
 
-    def __init__(
-        self, home: Home, preexec: Callable[[], None] | None = None, scan_every: float | None = None
-    ) -> None:
-        """`scan_every` are seconds between scans, where they are to be fewer than in earnest."""
-        script = "import sys, queue_inject.pickup.maildrop as m, queue_inject.pickup.main as p; "
-        # A group is what the constants say, however slow the machine is.
-        script += "p.RETRY_SECONDS = p.LOOK_SECONDS = 0.1; m.GROUP_SECONDS = 3600.0; "
+    def __init__(self, home: Home, preexec: Callable[[], None] | None = None, scan_every: float | None = None) -> None:
+        """`scan_every` is the number of seconds between scans, or None for the default."""
+        script = "import sys, queue_inject.pickup.collector as c, queue_inject.pickup.main as p; "
+        # Groups do not depend on how slow the machine is.
+        script += "p.RETRY_SECONDS = p.LOOK_SECONDS = 0.1; c.GROUP_SECONDS = 3600.0; "
         if scan_every is not None:
             script += f"p.SCAN_SECONDS = {scan_every}; "
         script += "sys.exit(p.main(sys.argv))"
@@ -227,17 +225,17 @@ class PickupDaemon:
             stream.close()
 
     def said(self, text: bytes) -> bool:
-        """Return whether it has had a line with this text printed."""
+        """Return whether it has sent a line with this text."""
         while data := self._stdout.read(65536):
             self.log += data
         return text in self.log
 
     def wait_for(self, text: bytes) -> None:
-        """Wait until it has had a line with this text printed: a little after what the line is about."""
+        """Wait until it has sent a line with this text, which is shortly after the event."""
         wait_until(lambda: self.said(text), SECONDS, f"a line with {text!r}")
 
     def end(self) -> tuple[int, bytes]:
-        """Close its fd 0; return its exit code and what it wrote on stderr. `log` is then whole."""
+        """Close its descriptor 0; return its exit code and its stderr. Then `log` is complete."""
         self._stdin.close()
         error = self._stderr.read()
         code = self.process.wait(SECONDS)

@@ -1,4 +1,4 @@
-"""maildrop/ of a home: mail that a user left there, or a file put there by hand."""
+"""Puts mail of a user, or any file, in the maildrop/ of a home."""
 
 import os
 from pathlib import Path
@@ -24,7 +24,7 @@ def maildrop(home: Home) -> list[str]:
 
 
 def set_aside(home: Home) -> list[Path]:
-    """Return what is in corrupt/maildrop/, in the order of its names."""
+    """Return the files in corrupt/maildrop/, sorted by name."""
     place = Path(home.queue, "corrupt", "maildrop")
     return sorted(place.iterdir()) if place.exists() else []
 
@@ -36,7 +36,7 @@ def leave(home: Home, message: bytes = b"hello\n", recipients: int = 1) -> None:
 
 
 def put(home: Home, data: bytes, name: str = "mail." + NAME) -> Path:
-    """Put a file in maildrop/ by hand, under a name of its own first as queue-inject does."""
+    """Put a file in maildrop/, under another name first, as queue-inject does."""
     path = Path(home.queue, "maildrop", name)
     path.with_name("by hand").write_bytes(data)
     path.with_name("by hand").chmod(0o1644)
@@ -47,5 +47,5 @@ def put(home: Home, data: bytes, name: str = "mail." + NAME) -> Path:
 
 
 def taken(home: Home, count: int) -> None:
-    """Wait until so many messages are in the queue and maildrop/ is empty."""
+    """Wait until `count` messages are in the queue and maildrop/ is empty."""
     wait_until(lambda: states(home) == {4: count} and not maildrop(home), why=f"{count} messages")

@@ -7,7 +7,7 @@ so that only the modes differ.
 import os
 from pathlib import Path
 
-from queue_admin.modes import QmailAccounts
+from queue_admin.home.modes import QmailAccounts
 from queue_base.accounts import Owner
 from queue_base.home import Home
 

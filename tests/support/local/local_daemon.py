@@ -10,8 +10,8 @@ from pathlib import Path
 from types import TracebackType
 
 from queue_base.home import Home
+from queue_wire.framing import NetstringReader
 from queue_wire.job import Job, pack_job
-from queue_wire.netstring import NetstringReader
 from queue_wire.report import Ready, Report, unpack_report
 
 ROOT = Path(__file__).parents[3]

@@ -8,9 +8,9 @@ from pathlib import Path
 from queue_base.home import Home
 from queue_base.layout import open_layout
 from queue_base.marks import birth_of
-from queue_wire.admin.socket import TOTALS, Reply, Request, pack_request, unpack_reply
+from queue_wire.admin.socket import TOTALS, Request, Response, pack_request, unpack_response
+from queue_wire.framing import NetstringReader
 from queue_wire.ids import pack_long_id
-from queue_wire.netstring import NetstringReader
 from support.suite import BIN, program, wait_until
 
 
@@ -70,16 +70,16 @@ class Client:
         """Send a request."""
         self.socket.sendall(pack_request(request))
 
-    def reply(self) -> Reply | None:
+    def reply(self) -> Response | None:
         """Return the next reply, None at the end of the connection."""
         while (payload := self._reader.next()) is None:
             data = self.socket.recv(65536)
             if not data:
                 return None
             self._reader.feed(data)
-        return unpack_reply(payload)
+        return unpack_response(payload)
 
-    def ask(self, request: Request) -> Reply | None:
+    def ask(self, request: Request) -> Response | None:
         """Send a request; return its reply."""
         self.send(request)
         return self.reply()

@@ -10,6 +10,7 @@ from queue_send.channel import Channel
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
 from queue_send.disk_retry import DiskRetry
+from queue_send.events import Events
 from queue_send.log import Log
 from queue_send.loop import Part, Shutdown, Turn
 from queue_send.messages import Messages
@@ -18,8 +19,8 @@ from queue_send.notify.delay import Delays
 from queue_send.peers import Cleaner
 from queue_send.returning import Returning
 from queue_send.store import Store
+from queue_wire.framing import NetstringReader
 from queue_wire.job import Job, unpack_job
-from queue_wire.netstring import NetstringReader
 from queue_wire.notice import Classified
 from queue_wire.report import MESSAGE_SCOPE, Report, pack_ready, pack_report
 
@@ -32,21 +33,21 @@ class Loop:
         log, turn = Log(self._nowhere), Turn()
         self.log, self.clock, self.disk = log, clock or Clock(), DiskThread()
         self._turn = turn
-        config, retry, shutdown = ConfigFiles(home, log), DiskRetry(log), Shutdown(log)
+        config, retry, shutdown, events = ConfigFiles(home, log), DiskRetry(log), Shutdown(log), Events()
         self._pipes = [os.pipe2(os.O_CLOEXEC) for _ in range(6)]
         (self._jobs, jobs), (reports, self._reports), (_, ids), (answers, _), (_, local), (silent, _) = self._pipes
         store = Store(open_layout(home.queue))
-        bouncer = Bouncer(home, store, log, self.clock, config, self.disk, turn, shutdown)
-        delays = Delays(home, store, log, self.clock, config, turn, shutdown)
-        returning = Returning(store, log, config, self.disk, shutdown)
+        bouncer = Bouncer(home, store, log, self.clock, config, self.disk, turn, shutdown, events)
+        delays = Delays(home, store, log, self.clock, config, turn, shutdown, events)
+        returning = Returning(store, log, config, self.disk, shutdown, events)
         self.cleaner = Cleaner(ids, answers, log, shutdown)
         channels = [
-            Channel(kind, kind, to, back, store, delays, log, self.clock, config, self.disk, turn, shutdown)
+            Channel(kind, kind, to, back, store, delays, log, self.clock, config, self.disk, turn, shutdown, events)
             for kind, to, back in (("local", local, silent), ("remote", jobs, reports))
         ]
         self.channel = channels[1]
         self.messages = Messages(
-            store, channels, bouncer, delays, returning, self.cleaner, log, self.clock, config, self.disk, retry
+            store, channels, bouncer, delays, returning, self.cleaner, log, self.clock, config, self.disk, retry, events
         )
         self._parts: list[Part] = [self.disk, self.channel, bouncer, returning, self.cleaner, self.messages]
         self._reader = NetstringReader()

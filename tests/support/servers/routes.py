@@ -5,13 +5,14 @@ import asyncio
 import uvloop
 
 from queue_base.home import Home
-from queue_remote.route.route import Route, Router
-from queue_remote.settings import read_settings
+from queue_remote.config import read_config
+from queue_remote.route.router import Route, Router
 from support.remote_daemon import RemoteHome
 
 
 def router_of(home: RemoteHome) -> Router:
-    return Router(read_settings(Home(str(home.path))))
+    config = read_config(Home(str(home.path)))
+    return Router(config.me, config.routes, config.resolver)
 
 
 def find_often(home: RemoteHome, nexthop: bytes, times: int) -> list[Route]:

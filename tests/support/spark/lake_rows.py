@@ -9,7 +9,8 @@ from typing import Any, TypeAlias
 
 from pyspark.sql import DataFrame, SparkSession
 
-from spark.reports import REPORTS, View, run
+from spark.reports import REPORTS
+from spark.reports.report import View, run
 from spark.schema import OF_MESSAGE, TABLES, Tables
 
 NANO = 1_000_000_000

@@ -1,63 +1,112 @@
-"""REPORTS.md, made of the registry. `cd tests; ../.venv/bin/python -m support.spark.report_docs` writes it anew.
+"""Generates docs/reports.md from the registry: `cd tests; ../.venv/bin/python -m support.spark.report_docs`.
 
-The examples are what the program prints of a small queue written by hand (report_examples.py). They are made only
-then, and kept with `--text`; the rest is compared with the registry by a test.
+The examples are the output of the program for a small queue (report_examples.py). They are made anew each time; with
+`--text` those in the file are kept. A test compares the rest with the registry. A line of an example that is longer
+than WIDTH is folded: it ends with a backslash, and continues after four spaces.
 """
 
 import re
 import sys
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 
-from spark.reports import REPORTS, Report
+from spark.reports import REPORTS
+from spark.reports.report import Report
 
-REPORTS_MD = Path(__file__).parents[3] / "REPORTS.md"
+REPORTS_MD = Path(__file__).parents[3] / "docs" / "reports.md"
+WIDTH = 118
+FOLD = "\\\n    "
 EXAMPLE = re.compile(r"^## (\S+)$.*?^```\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 INTRODUCTION = """\
-# The reports
+# Reports
 
-`queue-report show REPORT --lake LAKE` prints one; without REPORT it lists them. README says how a lake is made,
-CLUSTER.md how on a cluster. The options are the same for all:
+`queue-report show REPORT --lake LAKE` prints a report. Without REPORT it lists all of them. [Logs](logs.md) tells how a
+lake is made, [cluster](cluster.md) how to make it on a cluster. This page is generated from the registry of reports.
 
-- `--since`, `--until`: what ended in this time, `until` not included. A time is a date, a date and time (UTC where no
-  zone is named), or a stamp of the log (`@400000006745…`). A report that looks at the queue as it was says how it
-  takes them; `--at` is for those.
-- `--host`: the queues of this host. `--domain`: deliveries to this domain, and messages that have any.
+All reports have the same options:
+
+- `--since`, `--until`: what ended in this time, `until` not included. A time is a date, a date and time (UTC if no zone
+  is named), or a stamp of the log (`@400000006745…`). A report about the queue at a moment says how it uses them;
+  `--at` is for those.
+- `--host`: the queues of this host.
+- `--domain`: deliveries to this domain, and messages that have any.
 - `--limit N`: the first N rows.
 - `--format table`, `csv` or `json`. csv and json are exact: times in ISO 8601 (UTC, microseconds), seconds with nine
-  digits, integers as such, missing values empty or null. A table shows six digits, `-` for what is missing, and the
-  log's `_` as spaces where a column is text of the log.
+  digits, integers as such, missing values empty or null. A table shows six digits, `-` for a missing value, and the
+  log's `_` as spaces in columns that hold text of the log.
 
-Times that are sums or averages (s) are exact to the nanosecond. The reports from `overall` to `sendmail` are
-qmailanalog's, with its names and its rules: a message is born at its `info` line, a mangled report is a deferral,
-addresses are folded to lower case, and a message counts when it has ended and its `info` line is in the log. Its own
-numbers are rounded to six digits (5.79869e+09); these are not. What it computes otherwise than it says is as it says:
-`ddist` compares delays as numbers, not as text, and counts equal ones in the average.
+Times that are sums or averages (s) are exact to the nanosecond.
 
-A class says whose trouble a failure or deferral is, and so who can mend it: `mailbox` (no such recipient), `full`,
-`size`, `domain` (it does not exist, or takes no mail), `sender`, `rate` (greylisting and limits), `spam`, `tls`,
-`policy` (relaying, authentication, SPF, DMARC), `network`, `system` (their host is out of order), `protocol`,
-`content`, `local` (our own programs), `other`. An RFC 3463 code that says enough decides it, else words of the text.
+The reports from `overall` to `sendmail` are qmailanalog's, with its names and its rules: a message is born at its
+`info` line, a mangled report is a deferral, addresses are folded to lower case, and a message counts when it has ended
+and its `info` line is in the log. qmailanalog rounds its numbers to six digits (5.79869e+09); these are not rounded.
+Where the programs of qmailanalog differ from their documentation, these follow the documentation: `ddist` compares
+delays as numbers, not as text, and counts equal ones in the average.
 
-The examples are of one small queue; `--limit 5` where they would be longer.
+A class says whose trouble a failure or deferral is, and so who can correct it:
+
+| class | trouble |
+|---|---|
+| `mailbox` | no such recipient |
+| `full` | the mailbox is full |
+| `size` | the message is too large |
+| `domain` | the domain does not exist, or takes no mail |
+| `sender` | the sender was refused |
+| `rate` | greylisting and limits |
+| `spam` | refused as spam |
+| `tls` | TLS |
+| `policy` | relaying, authentication, SPF, DMARC |
+| `network` | the network |
+| `system` | their host is out of order |
+| `protocol` | the SMTP protocol |
+| `content` | the content |
+| `local` | our own programs |
+| `other` | none of these |
+
+An RFC 3463 code decides the class if it is specific enough, otherwise words of the text do.
+
+The examples are of one small queue, with `--limit 5` if they would be longer. A line that ends with a backslash
+continues on the next line.
+
+## All reports
+
 """
 
 
 def document(examples: Mapping[str, str]) -> str:
-    """Return REPORTS.md; examples: by report, the table that it prints."""
-    return INTRODUCTION + "".join(_section(report, examples.get(report.name, "")) for report in REPORTS.values())
+    """Return docs/reports.md; examples: by report, the table that it prints."""
+    contents = "".join(_wrapped(f"- [{each.name}](#{each.name}): {each.title}", "  ") for each in REPORTS.values())
+    sections = "".join(_section(report, examples.get(report.name, "")) for report in REPORTS.values())
+    return INTRODUCTION + contents + sections
 
 
 def written_examples() -> dict[str, str]:
-    """Return the examples in REPORTS.md."""
-    return dict(EXAMPLE.findall(REPORTS_MD.read_text()))
+    """Return the examples in docs/reports.md, as the program prints them."""
+    return {name: text.replace(FOLD, "") for name, text in EXAMPLE.findall(REPORTS_MD.read_text())}
 
 
 def _section(report: Report, example: str) -> str:
-    columns = "".join(f"| `{name}` | {meaning.replace('|', '/')} |\n" for name, meaning in report.columns.items())
-    text = f"\n## {report.name}\n\n{report.title}. {report.about}\n"
-    return f"{text}\n| column | |\n|---|---|\n{columns}\n```\n{example}```\n"
+    columns = "".join(_wrapped(f"- `{name}`: {meaning}", "  ") for name, meaning in report.columns.items())
+    shown = "".join(_folded(line) for line in example.splitlines(keepends=True))
+    return f"\n## {report.name}\n\n{_wrapped(f'{report.title}. {report.about}')}\n{columns}\n```\n{shown}```\n"
+
+
+def _wrapped(text: str, indent: str = "") -> str:
+    lines = textwrap.wrap(text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines) + "\n"
+
+
+def _folded(line: str) -> str:
+    """Return a line of an example, folded before a space where it is too long."""
+    start = 0
+    while len(line) - start > WIDTH:
+        end = line.rfind(" ", start + 1, start + WIDTH - len(FOLD))
+        end = end if end > start else start + WIDTH - len(FOLD)
+        line = line[:end] + FOLD + line[end:]
+        start = end + 2
+    return line
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""What each report prints of a small queue: the examples of REPORTS.md."""
+"""What each report prints of a small queue: the examples of docs/reports.md."""
 
 import io
 
 from spark.reasons import describe
-from spark.reports import REPORTS, View, run
+from spark.reports import REPORTS
+from spark.reports.report import View, run
 from spark.schema import DELIVERIES, Tables
 from spark.show import print_report
 from support.spark.lake_rows import LakeRows

@@ -1,0 +1,287 @@
+"""Takes a qmail home over in place (`adopt`), and gives a home back to qmail (`undo`).
+
+`adopt` changes owners and modes in queue/ to ours and makes what is missing. The bytes, names, inode numbers and mtimes
+of messages do not change, nor does anything in alias/ and control/, which both mailers read.
+
+`undo` gives queue/ the owners and modes of netqmail 1.03 (hier.c), with the messages that are in it then. It refuses,
+before anything has changed, if maildrop/ holds mail, which qmail would never find; if files of users were set aside
+from maildrop/, which only a person may remove; if messages are held or corrupt, which qmail cannot express, unless
+`force`; and if todo/ or intd/ is hashed, unless the caller says what it becomes.
+
+Each step can be repeated. The last one gives queue/ itself to its new owner, so after an interruption either function
+can be run to finish or to go back. Both return lines that say what was done, and raise Permanent or Temporary.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from queue_admin.home.closed_queue import ClosedQueue
+from queue_admin.home.create import create_queue
+from queue_admin.home.flatten import check_names, flatten, is_half_flat
+from queue_admin.home.maker import Maker
+from queue_admin.home.modes import (
+    ALIAS_MODE,
+    BUCKETED,
+    CONTROL_MODE,
+    EXTRA,
+    MAILDROP_REJECTS,
+    MAY_BE_FLAT,
+    OURS,
+    QMAIL,
+    QMAIL_QUEUE_MODE,
+    QUEUE_MODE,
+    SENDMUTEX_MODE,
+    TCPTO_MODE,
+    TCPTO_SIZE,
+    TRIGGER_MODE,
+    QmailAccounts,
+)
+from queue_admin.home.ownership import OwnerChanger, check_directories, known_uids
+from queue_admin.home.tree import Tree, unable_to
+from queue_base.accounts import Owner
+from queue_base.errors import Permanent, reason
+from queue_base.home import Home
+from queue_base.layout import open_layout
+from queue_base.safe_open import READ_DIRECTORY
+from queue_wire.maildrop import is_temporary
+
+MARKS = ("hold", "corrupt")
+# Marks of queue-todo, which a crash may have left in lock/.
+MARKS_IN_LOCK = ("slow", "refuse")
+NAMED_MOST = 5  # Names that an error lists.
+# A Maildir in alias/ is some levels deep.
+ALIAS_DEPTH = 100
+
+
+def adopt(home: Home, owner: Owner) -> list[str]:
+    """Give the queue to `owner`."""
+    done: list[str] = []
+    with ClosedQueue(home) as closed:
+        tree = closed.tree
+        maker = Maker(owner, tree=tree)
+        above = Maker(owner)
+        changer = OwnerChanger(tree, known_uids(tree, owner))
+        layout = open_layout(home.queue)
+        # An interrupted undo left these half flat. Flattening is finished, since we can use flat directories.
+        half = [kind for kind in MAY_BE_FLAT if is_half_flat(tree, kind, layout.split)]
+        for kind in half:
+            check_names(tree, kind, layout.split)
+        check_directories(tree, OURS)
+        closed.begin(None)
+        done += [f"made {kind}/ flat: {flatten(tree, kind, layout.split)} files moved" for kind in half]
+        create_queue(maker, tree, layout.split)
+        above.directory(home.alias, ALIAS_MODE)
+        with unable_to("sync", home.path):
+            above.commit.sync()
+        for kind, (directory_mode, file_mode) in OURS.items():
+            changer.directory(kind, owner, directory_mode, file_mode, kind in BUCKETED)
+            tree.sync()
+        changer.one("lock/sendmutex", owner, SENDMUTEX_MODE)
+        changer.one("lock/trigger", owner, TRIGGER_MODE, stat.S_ISFIFO)
+        closed.open(owner, QUEUE_MODE)
+    done += [f"made {path}" for path in maker.made + above.made]
+    known = {f"{home.queue}/{kind}" for kind in OURS}
+    done += [f"left alone {path!a}: {why}" for path, why in changer.left.items() if path not in known]
+    done.append(f"changed owner or mode of {changer.changed} files and directories")
+    return done
+
+
+def undo(home: Home, accounts: QmailAccounts, *, todo: str | None = None, force: bool = False) -> list[str]:
+    """Give the queue to qmail.
+
+    `todo` is what a hashed todo/ and intd/ become: "flat" for stock qmail, "hashed" for a qmail with the big-todo
+    patch, None to refuse. `force` drops the marks of held and corrupt messages.
+    """
+    qmailq = accounts.owner("qmailq")
+    with ClosedQueue(home) as closed:
+        tree = closed.tree
+        changer = OwnerChanger(tree, known_uids(tree, qmailq))
+        layout = open_layout(home.queue)
+        half = [kind for kind in MAY_BE_FLAT if is_half_flat(tree, kind, layout.split)]
+        hashed = [kind for kind, flat in (("todo", layout.flat_todo), ("intd", layout.flat_intd)) if not flat]
+        _check_can_undo(home, tree, force, [kind for kind in hashed if kind not in half] if todo is None else [])
+        if todo == "hashed" and half:
+            kinds = " and ".join(f"{kind}/" for kind in half)
+            raise Permanent(
+                f"unable to leave {kinds} hashed: files of messages lie beside the numbered directories, or some of"
+                " those are gone, as after an interrupted --todo flat; use --todo flat, or move the files into them"
+            )
+        flat = [kind for kind in MAY_BE_FLAT if kind in half or (kind in hashed and todo == "flat")]
+        for kind in flat:
+            check_names(tree, kind, layout.split)
+        check_directories(tree, (*QMAIL, *EXTRA))
+        with _open_alias(home) as alias:
+            # From now on queue-start refuses to run, and names queuectl adopt, because of the owner.
+            closed.begin(qmailq)
+            done = [f"made {kind}/ flat: {flatten(tree, kind, layout.split)} files moved" for kind in flat]
+            done += _remove_extra(tree)
+            maker = Maker(qmailq, tree=tree)
+            for kind, (account, directory_mode, file_mode) in QMAIL.items():
+                changer.directory(kind, accounts.owner(account), directory_mode, file_mode, kind in BUCKETED)
+                tree.sync()
+            _give_lock(accounts, tree, maker, changer)
+            left = changer.left | _give_rest(home, accounts, alias)
+            closed.open(qmailq, QMAIL_QUEUE_MODE)
+    done += [f"made {path}" for path in maker.made]
+    done += [f"left alone {path!a}: {why}" for path, why in left.items()]
+    done.append(f"changed owner or mode of {changer.changed} files and directories")
+    if layout.split != 23:
+        done.append(f"note: qmail must be one that was built with conf-split {layout.split}")
+    return done
+
+
+def _marks(tree: Tree, kind: str) -> list[str]:
+    """Return the files in hold/ or corrupt/, as names below queue/."""
+    found = []
+    for name in (f"{kind}/{each}" for each in tree.list(kind)):
+        if name == MAILDROP_REJECTS:
+            continue
+        found += [f"{name}/{mark}" for mark in tree.list(name)] if tree.is_directory(name) else [name]
+    return found
+
+
+def _is_stale(tree: Tree, mark: str) -> bool:
+    """Return whether a mark is that of a message that is gone. Such a mark may be removed."""
+    _, *place = mark.split("/")
+    return len(place) == 2 and all(part.isdigit() for part in place) and not tree.has("/".join(["mess", *place]), bool)
+
+
+def _check_can_undo(home: Home, tree: Tree, force: bool, undecided: list[str]) -> None:
+    maildrop = f"{home.queue}/maildrop"
+    # A temporary file was never accepted, and cannot be finished while the queue is closed.
+    mail = [name for name in tree.list("maildrop") if not is_temporary(name)]
+    if mail:
+        raise Permanent(f"unable to undo: {maildrop} has {_named(mail)}; run the suite until it is empty")
+    rejects = tree.list(MAILDROP_REJECTS)
+    if rejects:
+        where = f"{home.queue}/{MAILDROP_REJECTS}"
+        raise Permanent(f"unable to undo: {where} has {_named(rejects)}; move or remove what is there")
+    marks = [mark for kind in MARKS for mark in _marks(tree, kind) if not _is_stale(tree, mark)]
+    if marks and not force:
+        raise Permanent(
+            f"unable to undo: qmail has no equivalent of {_named(marks)}; release them, or use --force to drop them"
+        )
+    if undecided:
+        kinds = " and ".join(f"{kind}/" for kind in undecided)
+        raise Permanent(
+            f"unable to undo: {kinds} is hashed, and stock qmail sees only flat ones;"
+            " use --todo flat, or --todo hashed for a qmail with the big-todo patch"
+        )
+
+
+def _named(names: list[str]) -> str:
+    more = f" and {len(names) - NAMED_MOST} more" if len(names) > NAMED_MOST else ""
+    return ascii(", ".join(names[:NAMED_MOST]))[1:-1] + more
+
+
+def _remove_extra(tree: Tree) -> list[str]:
+    done = []
+    for mark in (mark for kind in MARKS for mark in _marks(tree, kind)):
+        with unable_to("remove", f"{tree.path}/{mark}"):
+            tree.unlink(mark)
+        done.append(f"dropped the mark {mark}")
+    with unable_to("remove", f"{tree.path}/lock/control"):
+        if tree.has("lock/control", stat.S_ISSOCK):
+            tree.unlink("lock/control")
+        for name in MARKS_IN_LOCK:
+            tree.unlink(f"lock/{name}")
+    for name in tree.list("maildrop"):
+        with unable_to("remove", f"{tree.path}/maildrop/{name}"):
+            if is_temporary(name):
+                tree.unlink(f"maildrop/{name}")
+    tree.sync()
+    # An interrupted adoption may have left NAME.new.
+    for kind in (*EXTRA, *(f"{kind}.new" for kind in EXTRA)):
+        if not tree.is_directory(kind):
+            continue
+        with unable_to("remove", f"{tree.path}/{kind}"):
+            for name in tree.list(kind):
+                tree.rmdir(f"{kind}/{name}")
+            tree.rmdir(kind)
+        done.append(f"removed {tree.path}/{kind}")
+    return done
+
+
+def _give_lock(accounts: QmailAccounts, tree: Tree, maker: Maker, changer: OwnerChanger) -> None:
+    maker.file(f"{tree.path}/lock/sendmutex", b"", SENDMUTEX_MODE)
+    maker.fifo(f"{tree.path}/lock/trigger", TRIGGER_MODE)
+    maker.file(f"{tree.path}/lock/tcpto", bytes(TCPTO_SIZE), TCPTO_MODE)
+    changer.one("lock/sendmutex", accounts.owner("qmails"), SENDMUTEX_MODE)
+    changer.one("lock/trigger", accounts.owner("qmails"), TRIGGER_MODE, stat.S_ISFIFO)
+    changer.one("lock/tcpto", accounts.owner("qmailr"), TCPTO_MODE)
+
+
+@contextmanager
+def _open_alias(home: Home) -> Iterator[Tree | None]:
+    """Open alias/; None if it does not exist. Raises Permanent if it is a link."""
+    if not os.path.lexists(home.alias):
+        yield None
+        return
+    with Tree(home.alias) as tree:
+        yield tree
+
+
+def _give_rest(home: Home, accounts: QmailAccounts, tree: Tree | None) -> dict[str, str]:
+    """Give alias/ and the mail in it to account alias; give HOME and control/, whose owners stay, to group qmail.
+
+    Returns what was left as it is: {path: reason}.
+    """
+    alias = accounts.owner("alias")
+    left: dict[str, str] = {}
+    if tree is not None:
+        before = os.fstat(tree.handle).st_uid
+        if before not in (0, alias.uid):
+            with unable_to("change owner in", tree.path):
+                left = _give_contents(tree.handle, tree.path, before, alias)
+        OwnerChanger(tree, frozenset()).top(alias, ALIAS_MODE)
+        tree.sync()
+    for path in (home.path, home.control):
+        with unable_to("change owner of", path):
+            _give_group(path, accounts.gid)
+    return left
+
+
+def _give_group(path: str, gid: int) -> None:
+    """Give a directory that only root can replace to a group."""
+    with Tree(path, follow=True) as tree:
+        OwnerChanger(tree, frozenset()).top(Owner(os.fstat(tree.handle).st_uid, gid), CONTROL_MODE)
+        tree.sync()
+
+
+def _give_contents(handle: int, path: str, before: int, owner: Owner, depth: int = ALIAS_DEPTH) -> dict[str, str]:
+    """Give the files in a directory that `before` owns to another owner; other users' files stay theirs.
+
+    Returns what was left as it is: {path: reason}. Raises OSError.
+    """
+    left: dict[str, str] = {}
+    for name in os.listdir(handle):
+        try:
+            found = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=handle)
+        except FileNotFoundError:
+            continue
+        below = f"{path}/{name}"
+        try:
+            status = os.fstat(found)
+            if status.st_uid == before:
+                # By descriptor, since `before` may replace the name with another user's file at any moment. Links
+                # and sockets cannot be opened for fchown.
+                os.chown(f"/proc/self/fd/{found}", owner.uid, owner.gid)
+            if not stat.S_ISDIR(status.st_mode):
+                continue
+            if not depth:
+                # Each level takes a descriptor and a stack frame. The owner of alias/ must not exhaust them.
+                left[below] = f"it is more than {ALIAS_DEPTH} directories deep"
+                continue
+            inner = os.open(".", READ_DIRECTORY | os.O_CLOEXEC, dir_fd=found)
+            try:
+                left.update(_give_contents(inner, below, before, owner, depth - 1))
+            finally:
+                os.close(inner)
+        except PermissionError as error:
+            # A user's FUSE mount, which root cannot read, or an immutable file.
+            left[below] = reason(error)
+        finally:
+            os.close(found)
+    return left

@@ -1,0 +1,122 @@
+"""Makes a home, or what is missing in one. Existing files and directories are not changed."""
+
+import stat
+
+from queue_admin.home.maker import Maker, is_there
+from queue_admin.home.modes import (
+    ALIAS_MODE,
+    BUCKETED,
+    CONTROL_FILE_MODE,
+    CONTROL_MODE,
+    HOME_MODE,
+    MAY_BE_FLAT,
+    OURS,
+    QUEUE_MODE,
+    SENDMUTEX_MODE,
+    TRIGGER_MODE,
+    USERS_MODE,
+)
+from queue_admin.home.tree import Tree, unable_to
+from queue_base.accounts import Owner
+from queue_base.durable import read_file
+from queue_base.errors import Permanent, Usage
+from queue_base.home import Home
+from queue_base.layout import HASHED, count_buckets, is_directory
+from queue_wire.control.lines import unpack_line, unpack_set
+from queue_wire.ids import is_prime, nearest_primes
+
+DEFAULT_SPLIT = 23
+
+
+def create_home(
+    home: Home,
+    owner: Owner,
+    top: Owner,
+    *,
+    me: str | None = None,
+    local: tuple[str, ...] = (),
+    split: int | None = None,
+    alias: Owner | None = None,
+) -> list[str]:
+    """Make what is missing in a home, durably, and return the paths that were made.
+
+    `owner` owns queue/, `alias` (by default the same) alias/, `top` the home, control/ and users/. `me` is required if
+    control/me is missing. `me`, `local` and `split` must agree with what exists. Raises Usage, Permanent, Temporary.
+    """
+    buckets = check_options(home, me, local, split)
+    above = Maker(top)
+    above.directory(home.path, HOME_MODE)
+    above.directory(home.control, CONTROL_MODE)
+    names = _own_name(home, me)
+    # Mail to this host itself, such as bounces to its users, must not go to a relay.
+    for name, lines in (("me", names), ("locals", dict.fromkeys((*names, *local)) if me or local else ())):
+        if lines:
+            above.file(f"{home.control}/{name}", "".join(f"{line}\n" for line in lines).encode(), CONTROL_FILE_MODE)
+    above.directory(home.users, USERS_MODE)
+    alias_maker = Maker(alias or owner, above.commit)
+    alias_maker.directory(home.alias, ALIAS_MODE)
+    queue_maker = Maker(owner, above.commit)
+    queue_maker.directory(home.queue, QUEUE_MODE)
+    # If queue/ is a link, only an administrator can have made it, since only they can write HOME.
+    with Tree(home.queue, follow=True) as tree:
+        below = Maker(owner, tree=tree)
+        create_queue(below, tree, buckets)
+        tree.sync()
+    with unable_to("sync", home.path):
+        above.commit.sync()
+    return above.made + alias_maker.made + queue_maker.made + below.made
+
+
+def create_queue(maker: Maker, tree: Tree, split: int) -> None:
+    """Make what is missing in queue/, which is `tree`. Existing flat todo/ and intd/ stay flat."""
+    for kind, (mode, _) in OURS.items():
+        path = f"{tree.path}/{kind}"
+        flat = kind in MAY_BE_FLAT and tree.is_directory(kind) and not tree.is_directory(f"{kind}/0")
+        maker.directory(path, mode, split if kind in BUCKETED and not flat else 0)
+    maker.file(f"{tree.path}/lock/sendmutex", b"", SENDMUTEX_MODE)
+    maker.fifo(f"{tree.path}/lock/trigger", TRIGGER_MODE)
+
+
+def check_options(home: Home, me: str | None, local: tuple[str, ...], split: int | None) -> int:
+    """Return the split that create_home would use. Raises as it does if options conflict; changes nothing."""
+    names = _own_name(home, me)
+    _check_agrees(f"{home.control}/me", {me} if me else set(), ())
+    _check_agrees(f"{home.control}/locals", set(local), names)
+    return _choose_split(home, split)
+
+
+def _own_name(home: Home, me: str | None) -> tuple[str, ...]:
+    """Return this host's name, from the option or from control/me; empty if neither has it."""
+    path = f"{home.control}/me"
+    if me or not is_there(path, stat.S_ISREG, "file"):
+        return (me,) if me else ()
+    with unable_to("read", path):
+        found = unpack_line(read_file(path)).decode("ascii", "replace").lower()
+    return (found,) if found else ()
+
+
+def _choose_split(home: Home, wanted: int | None) -> int:
+    if wanted is not None and not is_prime(wanted):
+        below, above = nearest_primes(wanted)
+        nearest = f"the nearest are {below} and {above}" if below != above else f"the nearest is {above}"
+        raise Usage(f"unable to use split {wanted}: it is not prime; {nearest}")
+    found = next((count for kind in HASHED if (count := _buckets(home, kind))), None)
+    if wanted is not None and found not in (None, wanted):
+        raise Permanent(f"unable to use split {wanted}: {home.queue} has split {found}, which never changes")
+    return found or wanted or DEFAULT_SPLIT
+
+
+def _buckets(home: Home, kind: str) -> int:
+    return count_buckets(home.queue, kind) if is_directory(f"{home.queue}/{kind}") else 0
+
+
+def _check_agrees(path: str, wanted: set[str], also: tuple[str, ...]) -> None:
+    """Raise Permanent if a control file has other names than those wanted. It may have those of `also` as well."""
+    if not is_there(path, stat.S_ISREG, "file") or not wanted:
+        return
+    with unable_to("read", path):
+        data = read_file(path)
+    found = {unpack_line(data)} if path.endswith("/me") else set(unpack_set(data))
+    said = {name.lower().decode("ascii", "replace") for name in found}
+    if said not in (wanted, wanted | set(also)):
+        raise Permanent(f"unable to set {path}: it exists with other contents; edit it by hand")

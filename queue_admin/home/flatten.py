@@ -1,0 +1,100 @@
+"""Turns a hashed todo/ or intd/ into a flat one, as in stock qmail: KIND/B/I becomes KIND/I.
+
+Each file is linked under its new name, and the old name is removed only when the new one is durable. So after a crash
+each file has one name or both, and the next run finishes. If the number of a file is also the name of a directory
+(inode 12 in directory 12), the file is named `.I` until the directory is removed. Names next to the directories that
+belong to no message are ignored.
+"""
+
+import os
+
+from queue_admin.home.tree import Tree, unable_to
+from queue_base.errors import Permanent
+from queue_wire.format_error import FormatError
+from queue_wire.ids import unpack_id
+
+
+def is_half_flat(tree: Tree, kind: str, split: int) -> bool:
+    """Return whether an earlier run was interrupted: directories are missing, or messages are next to them."""
+    with unable_to("read", f"{tree.path}/{kind}"), tree.directory(kind) as top:
+        buckets, others = _listed(top)
+    numbered = [name for name in buckets if name.isdigit()]
+    beside = any(_message(name) is not None for name in others)
+    return bool(_waiting(others) or (numbered and (len(numbered) != split or beside)))
+
+
+def flatten(tree: Tree, kind: str, split: int) -> int:
+    """Make queue/KIND flat, durably, and return how many files were moved. The queue must be closed.
+
+    Raises Permanent, before anything has changed, if a name belongs to no message; Temporary.
+    """
+    with unable_to("flatten", f"{tree.path}/{kind}"), tree.directory(kind) as top:
+        buckets, files = check_names(tree, kind, split)
+        for name, bucket in files:
+            with tree.directory(f"{kind}/{bucket}") as below:
+                _link(below, name, top, f".{name}" if name == bucket else name)
+        tree.sync()
+        for name, bucket in files:
+            tree.unlink(f"{kind}/{bucket}/{name}")
+        tree.sync()
+        for bucket in buckets:
+            os.rmdir(bucket, dir_fd=top)
+        tree.sync()
+        waiting = _waiting(_listed(top)[1])
+        for name in waiting:
+            _link(top, name, top, name[1:])
+        tree.sync()
+        for name in waiting:
+            os.unlink(name, dir_fd=top)
+        tree.sync()
+    return len(files)
+
+
+def check_names(tree: Tree, kind: str, split: int) -> tuple[list[str], list[tuple[str, str]]]:
+    """Return the numbered directories and the (name, directory) of the files in them. Raises as flatten does."""
+    path = f"{tree.path}/{kind}"
+    files: list[tuple[str, str]] = []
+    with unable_to("read", path), tree.directory(kind) as top:
+        buckets = _listed(top)[0]
+        for bucket in buckets:
+            with tree.directory(f"{kind}/{bucket}") as below:
+                files += [(name, bucket) for name in os.listdir(below)]
+    for bucket in buckets:
+        if not bucket.isdigit() or int(bucket) >= split:
+            raise Permanent(f"unable to flatten {path}: directory {bucket} is not one of its {split}; move it away")
+    for name, bucket in files:
+        message = _message(name)
+        if message is None or message % split != int(bucket):
+            raise Permanent(f"unable to flatten {path}: {bucket}/{name} is not a message's name; move it away")
+    return buckets, files
+
+
+def _listed(top: int) -> tuple[list[str], list[str]]:
+    """Return the names of the directories in a directory, and the other names."""
+    buckets: list[str] = []
+    others: list[str] = []
+    with os.scandir(top) as entries:
+        for entry in entries:
+            (buckets if entry.is_dir(follow_symlinks=False) else others).append(entry.name)
+    return buckets, others
+
+
+def _waiting(names: list[str]) -> list[str]:
+    return [name for name in names if name[:1] == "." and _message(name[1:]) is not None]
+
+
+def _message(name: str) -> int | None:
+    try:
+        return unpack_id(os.fsencode(name))
+    except FormatError:
+        return None
+
+
+def _link(old_directory: int, old: str, directory: int, new: str) -> None:
+    try:
+        os.link(old, new, src_dir_fd=old_directory, dst_dir_fd=directory, follow_symlinks=False)
+    except FileExistsError:
+        # The link was made before a crash. Otherwise these are two messages with one number, which is an error.
+        first = os.stat(old, dir_fd=old_directory, follow_symlinks=False)
+        if not os.path.samestat(first, os.stat(new, dir_fd=directory, follow_symlinks=False)):
+            raise

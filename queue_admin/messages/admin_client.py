@@ -1,0 +1,223 @@
+"""The client of lock/control, the socket on which queue-send takes orders and answers queries from queuectl.
+
+`AdminClient` sends one request at a time and returns its response. `SchedulerQueries` asks only for what queue-send has
+in memory: it changes nothing, needs no lock, and waits at most QUERY_WAIT seconds. `connect_or_lock` is for orders: if
+queue-send does not run, it takes the queue's lock and returns an OfflineQueue, which carries them out on disk.
+"""
+
+import os
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+from queue_admin.messages.detail import CHANNELS, Detail
+from queue_admin.messages.offline import OfflineQueue
+from queue_base.accounts import become, queue_owner
+from queue_base.errors import Failure, Permanent, Temporary, reason
+from queue_base.home import Home
+from queue_base.layout import Layout
+from queue_base.lock import take_sendmutex
+from queue_base.safe_open import open_below
+from queue_wire.address import split_address
+from queue_wire.admin.cause import Cause, unpack_cause
+from queue_wire.admin.facts import RELAY, ChannelFact, DestinationFact, unpack_channel, unpack_destination
+from queue_wire.admin.socket import (
+    DESTINATIONS,
+    IDS_MOST,
+    NEWS,
+    REQUEST_MOST,
+    RESPONSE_MOST,
+    TOTALS,
+    WHY,
+    Request,
+    Response,
+    pack_request,
+    unpack_response,
+)
+from queue_wire.format_error import FormatError
+from queue_wire.framing import NetstringReader
+
+Fact = TypeVar("Fact")
+
+START_WAIT = 10.0  # Seconds to wait for a queue-send that is starting or ending.
+ORDER_WAIT = 120.0  # Seconds to wait for the response to an order: a disk may be slow.
+QUERY_WAIT = 3.0  # Seconds to wait for the response to a query, which queue-send answers from memory.
+
+
+class NoAnswer(Exception):
+    """A query has no answer; the text gives the reason."""
+
+
+class AdminClient:
+    """A connection to queue-send."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._reader = NetstringReader(RESPONSE_MOST)
+
+    def ask(self, request: Request) -> Response:
+        """Send a request and return the response. Raises Temporary if queue-send refuses or fails, Permanent."""
+        try:
+            self._connection.sendall(pack_request(request))
+            while (payload := self._reader.next()) is None:
+                data = self._connection.recv(65536)
+                if not data:
+                    raise Temporary("unable to reach queue-send: it closed the connection; try again")
+                self._reader.feed(data)
+            response = unpack_response(payload)
+        except OSError as error:
+            raise Temporary(f"unable to reach queue-send: {reason(error)}; try again") from error
+        except FormatError as error:
+            raise Permanent(f"unable to understand queue-send: {error}; is it of another version?") from error
+        if response.error:
+            raise Temporary(f"queue-send refuses: {response.error.decode('utf-8', 'backslashreplace')}")
+        return response
+
+    def peer_pid(self) -> int:
+        """Return the pid of queue-send; 0 if it is not visible from here (another pid namespace)."""
+        size = struct.calcsize("3i")
+        pid, _, _ = struct.unpack("3i", self._connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
+        return int(pid)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+
+def connect(home: Home, wait: float = ORDER_WAIT) -> AdminClient | None:
+    """Return a client that waits `wait` seconds for each response, or None if nobody listens. Raises Temporary."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.settimeout(wait)
+    try:
+        # The path of a socket has at most 107 bytes; that of a descriptor is always short enough.
+        directory = open_below(home.queue, "lock", os.O_PATH | os.O_DIRECTORY)
+        try:
+            connection.connect(f"/proc/self/fd/{directory}/control")
+        finally:
+            os.close(directory)
+    except (FileNotFoundError, ConnectionRefusedError):
+        connection.close()
+        return None
+    except OSError as error:
+        connection.close()
+        raise Temporary(f"unable to use {home.queue}/lock/control: {reason(error)}") from error
+    return AdminClient(connection)
+
+
+def connect_or_lock(home: Home, layout: Layout) -> AdminClient | OfflineQueue:
+    """Return a client of queue-send, or the locked queue if queue-send does not run.
+
+    With the lock, root becomes the owner of the queue for the rest of the process, because the files that it makes must
+    belong to the owner. Raises Temporary if neither is possible within START_WAIT seconds.
+    """
+    end = time.monotonic() + START_WAIT
+    while True:
+        client = connect(home)
+        if client is not None:
+            return client
+        try:
+            lock = take_sendmutex(home)
+        except Temporary as error:
+            if time.monotonic() > end:
+                raise Temporary(f"{error}, and does not listen on lock/control; try again") from error
+        else:
+            owner = queue_owner(home)
+            if os.geteuid() == 0 and owner.uid != 0:
+                become(owner)
+            os.umask(0o027)
+            return OfflineQueue(layout, lock)
+        time.sleep(0.1)
+
+
+class SchedulerQueries:
+    """Queries to a running queue-send. Use it as a context manager. Every method raises NoAnswer."""
+
+    def __init__(self, home: Home) -> None:
+        """Connect."""
+        try:
+            client = connect(home, QUERY_WAIT)
+        except Failure as error:
+            raise NoAnswer(f"not known: {error}") from error
+        if client is None:
+            if _is_locked(home):
+                raise NoAnswer("not known: queue-send does not listen: it starts or ends, or its log says why")
+            raise NoAnswer("queue-send does not run; nothing is tried")
+        self._client = client
+
+    def __enter__(self) -> "SchedulerQueries":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+
+    def why(self, name: str, detail: Detail) -> list[Cause]:
+        """Return why the message with this long id waits, or what is being done with it; empty if it is gone."""
+        names = [name.encode("ascii"), *recipient_places(detail)]
+        return self._facts(Request(WHY, b"", names), unpack_cause)[0]
+
+    def totals(self) -> tuple[list[ChannelFact], bool]:
+        """Return the totals of each channel, and whether the backlog has been read."""
+        found, count = self._facts(Request(TOTALS, b"", []), unpack_channel)
+        return found, bool(count)
+
+    def destinations(self, channel: str, names: Iterable[str]) -> list[DestinationFact]:
+        """Return the named destinations and relays of a channel, or all if no names are given; each once."""
+        nexthops = [os.fsencode(name) for name in names]
+        found: dict[tuple[bytes, bool], DestinationFact] = {}
+        batches = [nexthops[at : at + IDS_MOST // 2] for at in range(0, len(nexthops), IDS_MOST // 2)] or [[]]
+        for batch in batches:
+            place = b""
+            while True:
+                fields = [channel.encode("ascii"), place, *batch]
+                page, further = self._facts(Request(DESTINATIONS, b"", fields), unpack_destination)
+                found.update(((each.nexthop, each.state == RELAY), each) for each in page)
+                if not further:
+                    break
+                place = b"%d" % further
+        return list(found.values())
+
+    def _facts(self, request: Request, unpack: Callable[[bytes], Fact]) -> tuple[list[Fact], int]:
+        try:
+            response = self._client.ask(request)
+            return [unpack(note.text) for note in response.notes if note.letter == NEWS], response.touched
+        except Failure as error:
+            raise NoAnswer(f"not known: {error}") from error
+        except FormatError as error:
+            raise NoAnswer(f"not known: unable to understand queue-send: {error}; is it of another version?") from error
+
+
+def recipient_places(detail: Detail) -> list[bytes]:
+    """Return the destinations of the pending recipients, as `why` takes them; as many as fit in a request."""
+    found: dict[bytes, None] = {}
+    room = REQUEST_MOST // 2
+    for place in _places(detail):
+        if place not in found:
+            room -= len(place) + 1
+            if room < 0 or len(found) == IDS_MOST - 1:
+                break
+            found[place] = None
+    return list(found)
+
+
+def _places(detail: Detail) -> Iterator[bytes]:
+    for name in CHANNELS:
+        channel = detail.channels.get(name)
+        for done, address in channel.recipients if channel else []:
+            if not done:
+                yield b"L" + address if name == "local" else b"R" + split_address(address)[1].lower()
+
+
+def _is_locked(home: Home) -> bool:
+    """Return whether a process holds lock/sendmutex.
+
+    The kernel's list of locks is read instead of trying to take the lock, which could keep a queue-send from starting.
+    """
+    try:
+        inode = str(os.stat(f"{home.queue}/lock/sendmutex").st_ino)
+        with open("/proc/locks", encoding="ascii") as locks:
+            # proc_locks(5): 1: FLOCK ADVISORY WRITE pid major:minor:inode 0 EOF
+            return any(" FLOCK " in line and line.split()[-3].rpartition(":")[2] == inode for line in locks)
+    except (OSError, IndexError):
+        return False

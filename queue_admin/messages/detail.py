@@ -1,0 +1,106 @@
+"""The envelope files of a message: sender, recipients, which of them are done, and the time of the next attempt.
+
+No lock is taken, so a file may vanish between the look and the reading. A file that cannot be read, or that is not in
+its format, adds a line to `trouble`; the rest of the message is still shown.
+"""
+
+import os
+from collections.abc import Callable
+
+from queue_admin.messages.survey import Snapshot, read_head, read_regular
+from queue_base.errors import reason
+from queue_base.layout import Layout
+from queue_wire.envelope import unpack_info, unpack_todo
+from queue_wire.failures import unpack_failures
+from queue_wire.format_error import FormatError
+from queue_wire.recipients import unpack_recipients
+
+CHANNELS = ("local", "remote")
+
+
+class ChannelRecipients:
+    """The recipients of one channel as (done, address), and the next attempt in seconds since the epoch."""
+
+    __slots__ = ("next_attempt", "recipients")
+
+    def __init__(self, recipients: list[tuple[bool, bytes]], next_attempt: float) -> None:
+        self.recipients = recipients
+        self.next_attempt = next_attempt
+
+    @property
+    def left(self) -> int:
+        """The number of recipients that are not done."""
+        return sum(not done for done, _ in self.recipients)
+
+    @property
+    def done(self) -> int:
+        """The number of recipients that are done."""
+        return len(self.recipients) - self.left
+
+
+class Detail:
+    """The envelope of a message.
+
+    `sender` is None if it cannot be read. `unsorted` has the recipients of a message that is not classified yet.
+    """
+
+    __slots__ = ("channels", "sender", "trouble", "uid", "unsorted")
+
+    def __init__(self, layout: Layout, snapshot: Snapshot) -> None:
+        """Read the files that the message's state says exist."""
+        self.sender: bytes | None = None
+        self.uid: int | None = None
+        self.unsorted: list[bytes] = []
+        self.channels: dict[str, ChannelRecipients] = {}
+        self.trouble: list[str] = [snapshot.trouble] if snapshot.trouble else []
+        if snapshot.presence.todo:
+            self._take(layout.todo(snapshot.message), self._todo)
+            return
+        if snapshot.presence.info:
+            self._take(layout.hashed("info", snapshot.message), self._info)
+        for name in CHANNELS:
+            if getattr(snapshot.presence, name):
+                self._channel(name, layout.hashed(name, snapshot.message))
+
+    def next_attempt(self) -> float | None:
+        """Return when the first pending recipient is due, in seconds since the epoch; None if none is pending."""
+        return min((channel.next_attempt for channel in self.channels.values() if channel.left), default=None)
+
+    def _take(self, path: str, unpack: Callable[[bytes], None]) -> None:
+        name = "/".join(path.rsplit("/", 3)[1:])
+        try:
+            unpack(read_regular(path))
+        except FormatError as error:
+            self.trouble.append(f"{name}: {error}")
+        except OSError as error:
+            self.trouble.append(f"{name}: {reason(error)}")
+
+    def _todo(self, data: bytes) -> None:
+        envelope = unpack_todo(data)
+        self.sender, self.uid, self.unsorted = envelope.sender, envelope.uid, envelope.recipients
+
+    def _info(self, data: bytes) -> None:
+        self.sender = unpack_info(data)
+
+    def _channel(self, name: str, path: str) -> None:
+        def unpack(data: bytes) -> None:
+            recipients = [(done, address) for _, done, address in unpack_recipients(data)]
+            self.channels[name] = ChannelRecipients(recipients, os.stat(path).st_mtime)
+
+        self._take(path, unpack)
+
+
+def mark_reason(layout: Layout, kind: str, message: int) -> bytes:
+    """Return the reason in hold/B/I or corrupt/B/I, one line; if it cannot be read, the error."""
+    try:
+        return read_head(layout.hashed(kind, message), 4096).split(b"\n", 1)[0]
+    except OSError as error:
+        return f"its reason: {reason(error)}".encode()
+
+
+def failures(layout: Layout, message: int) -> list[tuple[bytes, bytes]]:
+    """Return (recipient, text) of the permanent failures recorded so far; none if the file cannot be read."""
+    try:
+        return unpack_failures(read_regular(layout.bounce(message)))
+    except OSError:
+        return []

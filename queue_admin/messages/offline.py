@@ -1,0 +1,116 @@
+"""Carries out orders on disk while queue-send does not run. The caller holds queue-send's lock.
+
+The order `bounce` only marks the message; queue-send bounces it at its next start. A response is returned only when the
+changes are durable. After a crash an order is complete, not begun, or recorded in a mark that queue-send obeys.
+"""
+
+import time
+
+from queue_base import marks
+from queue_base.durable import Commit
+from queue_base.errors import reason
+from queue_base.layout import Layout, is_there
+from queue_base.removal import remove_messages
+from queue_wire.admin import socket as wire
+from queue_wire.admin.socket import GONE, NEWS, TROUBLE, Note, Request, Response
+from queue_wire.format_error import FormatError
+from queue_wire.ids import pack_long_id, unpack_long_id
+
+
+class OfflineQueue:
+    """A queue without queue-send. `lock` is a descriptor that holds sendmutex."""
+
+    def __init__(self, layout: Layout, lock: int) -> None:
+        self._layout = layout
+        self._lock = lock
+        self._notes: list[Note] = []
+
+    def ask(self, request: Request) -> Response:
+        """Carry out a request and return the response."""
+        self._notes = []
+        if request.command == wire.PROBE:
+            return Response(0, [])
+        touched: list[int] = []
+        commit = Commit()
+        try:
+            for name in request.names:
+                message = self._find(name)
+                if message is not None and self._begin(request, message, name.decode(), commit):
+                    touched.append(message)
+            commit.sync()
+            if request.command == wire.DELETE:
+                touched = self._remove(touched)
+        except OSError as error:
+            text = f"unable to change {error.filename2 or error.filename or 'the disk'}: {reason(error)}"
+            return Response(0, [*self._notes, Note(TROUBLE, text.encode("utf-8", "replace"))])
+        return Response(len(touched), self._notes)
+
+    def _note(self, letter: bytes, name: str, text: str) -> None:
+        self._notes.append(Note(letter, f"{name}: {text}".encode()))
+
+    def _find(self, name: bytes) -> int | None:
+        """Return the id of the message with a long id; if there is none, add a note and return None."""
+        try:
+            message, birth = unpack_long_id(name.decode("ascii", "replace"))
+        except FormatError as error:
+            self._notes.append(Note(TROUBLE, str(error).encode("utf-8", "replace")))
+            return None
+        if birth is None or marks.birth_of(self._layout, message) != birth:
+            self._note(GONE, name.decode("ascii", "replace"), "no such message")
+            return None
+        return message
+
+    def _begin(self, request: Request, message: int, name: str, commit: Commit) -> bool:
+        """Write the changes that the following sync makes durable; return whether the message is changed."""
+        layout, command = self._layout, request.command
+        queued = is_there(layout.todo(message))
+        held = marks.read_mark(layout, message)
+        corrupt = marks.is_marked(layout, "corrupt", message)
+        now = time.time()
+        if command == wire.HOLD:
+            if held is None:
+                marks.mark(layout, message, marks.clean_reason(request.reason), commit)
+            elif held in marks.ORDERS:
+                self._note(TROUBLE, name, held.decode())
+            return held is None
+        if command == wire.RELEASE:
+            marks.unmark(layout, message, commit)
+            if held is not None or corrupt:
+                marks.make_due(layout, message, int(now), commit)
+            return held is not None or corrupt
+        if command == wire.DELETE:
+            marks.mark(layout, message, marks.DELETED, commit)
+            return True
+        if command == wire.BOUNCE:
+            if corrupt:
+                self._note(TROUBLE, name, "it is corrupt and cannot be bounced; release or delete it")
+            elif held != marks.RETURNED:
+                marks.mark(layout, message, marks.RETURNED, commit)
+                self._note(NEWS, name, "bounces when queue-send starts")
+            return not corrupt and held != marks.RETURNED
+        if queued or corrupt or (held is not None and command == wire.FLUSH):
+            if command == wire.REQUEUE:
+                self._note(TROUBLE, name, "it is not classified, or corrupt, and cannot have a new birth")
+            return False
+        if held in marks.ORDERS:
+            self._note(TROUBLE, name, "it is about to end")
+            return False
+        if command == wire.FLUSH:
+            marks.make_due(layout, message, int(now), commit)
+        else:
+            birth = int(now * 1_000_000)
+            marks.give_birth(layout, message, birth, commit)
+            self._note(NEWS, name, f"is {pack_long_id(message, birth)} now")
+        return True
+
+    def _remove(self, messages: list[int]) -> list[int]:
+        """Remove messages that are marked as deleted; return those that were removed. Raises OSError."""
+        commit = Commit()
+        for message in messages:
+            marks.leave_todo(self._layout, message, commit)
+        commit.sync()
+        failed = remove_messages(self._layout, messages)
+        for message, error in failed.items():
+            text = f"unable to remove {error.filename or message}: {reason(error)}; queue-send will"
+            self._notes.append(Note(TROUBLE, text.encode("utf-8", "replace")))
+        return [message for message in messages if message not in failed]

@@ -1,0 +1,195 @@
+"""The messages of a queue, read from disk one after the other. Takes no lock and changes nothing.
+
+Messages arrive, finish and change state during the survey. A message that vanishes is left out; one whose files match
+no state is looked at a second time before it is reported as `unknown`. A file that belongs to no message is a Stray.
+Only the names of one bucket and of the flat directories are held in memory.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+
+from queue_base.errors import Temporary, reason
+from queue_base.layout import Layout, Presence, is_there
+from queue_base.marks import leftover_birth
+from queue_wire.format_error import FormatError
+from queue_wire.ids import pack_long_id, unpack_id
+
+STATES = {1: "gone", 2: "incoming", 3: "incoming", 4: "queued", 5: "classified", None: "unknown"}
+HASHED_KINDS = ("mess", "info", "local", "remote", "hold", "corrupt")
+
+
+class Snapshot:
+    """Which files of a message existed at one moment.
+
+    `state` is a value of STATES. `birth` (microseconds) and `size` (bytes) are None if the file that has them is
+    missing. `trouble` says what is wrong, and is empty if nothing is.
+    """
+
+    __slots__ = ("birth", "corrupt", "held", "message", "presence", "size", "state", "trouble")
+
+    def __init__(self, layout: Layout, message: int, presence: Presence, held: bool, corrupt: bool) -> None:
+        self.message = message
+        self.presence = presence
+        self.state = STATES[presence.state()]
+        mess = _lstat(layout.mess(message))
+        info = _lstat(layout.hashed("info", message)) if presence.info and not presence.todo else mess
+        self.birth = info.st_mtime_ns // 1000 if info else _leftover_birth(layout, message)
+        self.size = mess.st_size if mess else None
+        self.held = held
+        self.corrupt = corrupt
+        self.trouble = "its files match no state" if self.state == "unknown" else ""
+        if self.state == "unknown" and mess is None:
+            self.trouble = "its text is gone; queuectl delete removes what is left"
+        if self.state == "gone":
+            self.state = "unknown"
+            self.trouble = "held or corrupt, but there is no message; queuectl delete removes the mark"
+        if mess and not stat.S_ISREG(mess.st_mode):
+            self.trouble = "mess is not a regular file"
+        elif mess and mess.st_ino != message:
+            self.trouble = f"its inode number is {mess.st_ino}"
+
+    @property
+    def long_id(self) -> str:
+        """The long id; the bare inode number if the birth is not known."""
+        return str(self.message) if self.birth is None or self.birth < 0 else pack_long_id(self.message, self.birth)
+
+
+class Stray:
+    """A name in the queue that belongs to no message, and why."""
+
+    __slots__ = ("path", "reason")
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+
+
+def look(layout: Layout, message: int) -> Snapshot | None:
+    """Return a snapshot of a message, or None if it has no files. Raises Temporary if that cannot be determined."""
+    try:
+        # The first look may fall between two steps of a change of state; the second one then shows the new state.
+        for _ in range(2):
+            presence = Presence(layout, message)
+            if presence.state() is not None:
+                break
+        held, corrupt = (is_there(layout.hashed(kind, message)) for kind in ("hold", "corrupt"))
+    except OSError as error:
+        raise Temporary(f"unable to look at {error.filename}: {reason(error)}") from error
+    if presence.state() == 1 and not held and not corrupt:
+        return None
+    return Snapshot(layout, message, presence, held, corrupt)
+
+
+class Listed(Presence):
+    """A Presence made from directory listings, which saves a system call for each file."""
+
+    __slots__ = ()
+
+    def __init__(self, names: dict[str, set[int]], message: int) -> None:
+        for kind in Presence.__slots__:
+            setattr(self, kind, message in names[kind])
+
+
+def survey(layout: Layout) -> Iterator[Snapshot | Stray]:
+    """Yield every message and every stray name. Raises Temporary if a directory cannot be read."""
+    flat_kinds = ["bounce", *(kind for kind, flat in _either(layout) if flat)]
+    hashed_kinds = [*HASHED_KINDS, *(kind for kind, flat in _either(layout) if not flat)]
+    flat: dict[str, set[int]] = {kind: set() for kind in flat_kinds}
+    for kind, ids in flat.items():
+        yield from _names(f"{layout.queue}/{kind}", ids, None, layout.split)
+    for number in range(layout.split):
+        names: dict[str, set[int]] = {kind: set() for kind in hashed_kinds} | flat
+        for kind in hashed_kinds:
+            yield from _names(f"{layout.queue}/{kind}/{number}", names[kind], number, layout.split)
+        for message in sorted(set().union(*(names[kind] for kind in hashed_kinds))):
+            yield from _seen(layout, names, message)
+    # Messages that also have a file in a numbered directory were yielded above.
+    for message in sorted(set().union(*flat.values())):
+        try:
+            seen = any(is_there(layout.hashed(kind, message)) for kind in HASHED_KINDS)
+        except OSError as error:
+            raise Temporary(f"unable to look at {error.filename}: {reason(error)}") from error
+        if not seen:
+            yield from _seen(layout, None, message)
+
+
+def _either(layout: Layout) -> tuple[tuple[str, bool], tuple[str, bool]]:
+    return ("todo", layout.flat_todo), ("intd", layout.flat_intd)
+
+
+def _seen(layout: Layout, names: dict[str, set[int]] | None, message: int) -> Iterator[Snapshot]:
+    if names is not None:
+        presence = Listed(names, message)
+        if presence.state() in (4, 5):
+            snapshot = Snapshot(layout, message, presence, message in names["hold"], message in names["corrupt"])
+            if snapshot.size is not None:
+                yield snapshot
+                return
+    # The directories were listed one after the other, so together they may describe a state that never existed. Look
+    # at the files of this message again.
+    looked = look(layout, message)
+    if looked is not None:
+        yield looked
+
+
+def _names(directory: str, found: set[int], number: int | None, split: int) -> Iterator[Stray]:
+    """Add the ids in a directory to `found`; yield the names that are not ids."""
+    try:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                try:
+                    message = unpack_id(os.fsencode(entry.name))
+                except FormatError:
+                    yield Stray(entry.path, "not a message's name")
+                    continue
+                if number is not None and message % split != number:
+                    yield Stray(entry.path, f"in directory {number}, belongs in {message % split}")
+                else:
+                    found.add(message)
+    except FileNotFoundError:
+        return  # A queue that is still qmail's has no hold/ and corrupt/.
+    except OSError as error:
+        raise Temporary(f"unable to read {directory}: {reason(error)}") from error
+
+
+def _leftover_birth(layout: Layout, message: int) -> int | None:
+    try:
+        return leftover_birth(layout, message)
+    except OSError:
+        return None
+
+
+def _lstat(path: str) -> os.stat_result | None:
+    try:
+        return os.lstat(path)
+    except OSError:
+        return None
+
+
+def open_regular(path: str) -> int:
+    """Return a descriptor for reading a regular file. Raises OSError, also for a FIFO, which could block for ever."""
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError("not a regular file")
+    return handle
+
+
+def read_regular(path: str, most: int = 128 << 20) -> bytes:
+    """Return a regular file's bytes. Raises OSError; EFBIG if it has more than `most` bytes."""
+    with os.fdopen(open_regular(path), "rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
+    return data
+
+
+def read_head(path: str, most: int) -> bytes:
+    """Return the first `most` bytes of a regular file. Raises OSError."""
+    handle = open_regular(path)
+    try:
+        return os.read(handle, most)
+    finally:
+        os.close(handle)

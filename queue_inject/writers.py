@@ -1,0 +1,49 @@
+"""Chooses where a message goes: into the queue, into maildrop/, or to a program named by the environment.
+
+The owner of queue/ writes to the queue, and root becomes that owner first. Any other user leaves mail in maildrop/.
+"""
+
+import os
+
+from queue_base.accounts import become_reader, queue_owner
+from queue_base.errors import CONFIG, HOME_TROUBLE, QUEUE_TROUBLE, Failure, QueueTrouble
+from queue_base.home import Home, trusted_variable
+from queue_base.layout import open_layout
+from queue_base.writer import QueueWriter, Writer
+
+FILTERS = ("QUEUE_ENQUEUE", "QMAILQUEUE")
+
+
+def open_writer(home: Home, filters: bool = False) -> Writer:
+    """Return the writer for this user; root becomes the owner of queue/ first. Raises QueueTrouble.
+
+    The uid on record stays the real user id that the program was started with. With `filters`, a program that the
+    environment names gets the message instead. queue-enqueue never asks for that, since such programs run it to queue
+    the message.
+    """
+    for variable in FILTERS if filters else ():
+        if program := trusted_variable(variable):
+            # Imported here because it takes half as long as everything else together.
+            from queue_inject.filter import FilterWriter
+
+            return FilterWriter(home, variable, program)
+    uid, effective = os.getuid(), os.geteuid()
+    if not os.path.isdir(home.path):
+        raise QueueTrouble(HOME_TROUBLE, f"unable to use {home.path}: it is not there; queuectl init makes a home")
+    try:
+        owner = queue_owner(home)
+        if effective == 0 and owner.uid != 0:
+            become_reader(owner)
+    except Failure as failure:
+        raise QueueTrouble(QUEUE_TROUBLE, str(failure)) from failure
+    if effective not in (0, owner.uid):
+        # Imported here because only a user who may not write to the queue needs it.
+        from queue_inject.drop import DropWriter
+
+        return DropWriter(home)
+    try:
+        layout = open_layout(home.queue)
+    except Failure as failure:
+        # The number of directories is part of the queue's configuration.
+        raise QueueTrouble(CONFIG, str(failure)) from failure
+    return QueueWriter(home, layout, uid)

@@ -1,0 +1,94 @@
+"""Splits a job into parts that are delivered alike, and joins their outcomes into the report. Pure.
+
+queue-send groups recipients by smtproutes, as it read them at its start or at the last HUP, and names the first
+recipient's domain in the job. The other recipients may be of other domains. queue-remote reads its control files within
+a second after a change, and they have lines by domain that queue-send does not know: tlspolicy, smtpauth, helohost,
+outgoingip, remoteprogram. So the recipients of one job may need different relays or options; then each set of options
+is one part.
+"""
+
+from typing import NamedTuple
+
+from queue_remote.config import SourceAddresses
+from queue_remote.report_text import Verdict
+from queue_remote.setup import Setup
+from queue_wire.address import split_address
+from queue_wire.control.hostmap import find_key
+from queue_wire.control.smtproutes import find_nexthop
+from queue_wire.job import Job
+from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE, Report
+
+
+class DeliveryOptions(NamedTuple):
+    """How mail for a domain is delivered. Mail with equal options can share a transaction and a connection.
+
+    `name` is that of the relays if `relayed`, else the domain. `tlspolicy` and `login` are the keys of the domain's
+    lines, None if it has none: a relay carries the mail of all domains, except those that have lines of their own.
+    """
+
+    name: bytes
+    relayed: bool
+    tlspolicy: bytes | None
+    login: bytes | None
+    helohost: bytes
+    source: SourceAddresses
+    program: tuple[bytes, ...]
+
+
+class JobPart(NamedTuple):
+    """Recipients of a job that are delivered together; `numbers` are their places in the job."""
+
+    nexthop: bytes
+    options: DeliveryOptions
+    recipients: list[bytes]
+    numbers: list[int]
+
+
+class Outcome(NamedTuple):
+    """The scope of a report, and the verdict on each recipient in order."""
+
+    scope: bytes
+    verdicts: list[Verdict]
+
+
+def choose_options(setup: Setup, sender: bytes, domain: bytes) -> DeliveryOptions:
+    """Return the options for mail from a sender to a domain."""
+    config = setup.config
+    name, relayed = find_nexthop(config.routes, domain)
+    tlspolicy = login = None
+    if relayed:
+        # Without a relay the name is the domain, which determines both.
+        tlspolicy = find_key(config.tlspolicy or {}, domain)
+        login = setup.logins.key(domain)
+    helohost = config.helohost.choose(sender, domain)
+    source = config.outgoingip.choose(sender, domain)
+    return DeliveryOptions(name, relayed, tlspolicy, login, helohost, source, config.programs.choose(sender, domain))
+
+
+def split_job(setup: Setup, job: Job) -> list[JobPart]:
+    """Return the parts of a job; almost every job has one."""
+    if len(job.recipients) > 1:
+        domains = [split_address(recipient)[1].lower() for recipient in job.recipients]
+        names = set(domains)
+        if len(names) > 1:
+            options = {domain: choose_options(setup, job.sender, domain) for domain in names}
+            groups: dict[DeliveryOptions, list[int]] = {}
+            for number, domain in enumerate(domains):
+                groups.setdefault(options[domain], []).append(number)
+            if len(groups) > 1:
+                return [
+                    JobPart(domains[numbers[0]], shared, [job.recipients[number] for number in numbers], numbers)
+                    for shared, numbers in groups.items()
+                ]
+    everyone = list(range(len(job.recipients)))
+    return [JobPart(job.nexthop, choose_options(setup, job.sender, job.nexthop), job.recipients, everyone)]
+
+
+def join_outcomes(job: Job, outcomes: list[tuple[JobPart, Outcome]]) -> Report:
+    """Return the report on a job. Its scope is the nexthop's only if that of every part is."""
+    verdicts: list[Verdict] = [(b"", b"")] * len(job.recipients)
+    for part, outcome in outcomes:
+        for number, verdict in zip(part.numbers, outcome.verdicts, strict=True):
+            verdicts[number] = verdict
+    only_hosts = all(outcome.scope == HOST_SCOPE for _, outcome in outcomes)
+    return Report(job.number, HOST_SCOPE if only_hosts else MESSAGE_SCOPE, verdicts)

@@ -1,0 +1,1 @@
+"""SMTP on the event loop: connections, their pool, and transactions."""

@@ -1,0 +1,182 @@
+"""Opens SMTP connections: to one target, as its TLS plan says, and again if a server's fault can be worked around.
+
+    the TLS handshake failed, and TLS is optional      once more in clear
+    the server closed the connection at EHLO           once more with HELO
+
+Each attempt is a new connection to the same target.
+"""
+
+import asyncio
+import errno
+import functools
+import time
+
+from queue_base.errors import reason
+from queue_remote.report_text import (
+    NO_RESOURCES,
+    Verdict,
+    describe_failure,
+    no_source,
+    not_connected,
+    not_trusted,
+)
+from queue_remote.route.order import Target
+from queue_remote.route.unroutable import Unroutable, loops_back
+from queue_remote.smtp.connection import Connection
+from queue_remote.smtp.pool import ConnectionKey, Pool
+from queue_remote.smtp.trace import Trace
+from queue_remote.tls.handshake import hold_little
+from queue_remote.tls.plan import TlsPlan
+from queue_smtp.auth import Credentials
+from queue_smtp.client import ClientState, Session, SmtpClient, Tls
+from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE, PERMANENT, TEMPORARY
+
+_TOO_MANY_FILES = {errno.EMFILE, errno.ENFILE}
+_OUR_SHORTAGE = {errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL, *_TOO_MANY_FILES}
+
+
+class Opener:
+    """Opens connections for one delivery.
+
+    `failure` is the verdict on the last host that answered, or on all if none did; `scope` is the report's. `ours` are
+    this host's names: a server that has one of them is this host, and mail is not delivered to it.
+    """
+
+    def __init__(
+        self, key: ConnectionKey, nexthop: bytes, pool: Pool, trace: Trace | None, ours: frozenset[bytes]
+    ) -> None:
+        self._key = key
+        self._nexthop = nexthop
+        self._ours = ours
+        self._pool = pool
+        self._trace = trace
+        self._tries: list[tuple[bytes, str]] = []
+        self._answer: Verdict | None = None
+        self.scope = HOST_SCOPE
+        # No target is tried after this time. Each attempt has limits of its own.
+        self.until = time.monotonic() + key.config.connect_timeout + key.config.reply_timeout
+
+    @property
+    def failure(self) -> Verdict:
+        return self._answer or (TEMPORARY, not_connected(self._tries))
+
+    def refused(self, connection: Connection) -> None:
+        """Note a connection that failed before the server had accepted MAIL."""
+        client = connection.client
+        self._answer = _verdict(client)
+        # A server that falls silent at MAIL may refuse this sender only. After 421 it accepts no mail at all for now.
+        self.scope = HOST_SCOPE if client.dismissed else MESSAGE_SCOPE
+
+    def pass_over(self, target: Target, plan: TlsPlan) -> None:
+        """Note a target that the TLS policy excludes."""
+        text = not_trusted(_peer(target), plan.refusal or "", plan.policy.encode("utf-8", "backslashreplace"))
+        self._answer, self.scope = (TEMPORARY, text), HOST_SCOPE
+        self._note_failure()
+
+    async def open(self, target: Target, plan: TlsPlan, credentials: Credentials | None) -> Connection | None:
+        """Return a connection that is READY, or None if the target cannot be used.
+
+        Raises Unroutable if the fault is this host's, or if the server is this host.
+        """
+        policy = b"" if plan.mode in (Tls.NEVER, Tls.MAY) else plan.policy.encode("utf-8", "backslashreplace")
+        session = Session(
+            _peer(target), self._key.options.helohost, plan.mode, credentials, policy=policy, ours=self._ours
+        )
+        while True:
+            connection = await self._attempt(target, plan, session)
+            if connection is None:
+                return None
+            client = connection.client
+            if client.state is ClientState.READY:
+                if not client.secure:
+                    plan.in_clear()
+                return connection
+            connection.close()
+            if client.looped:
+                raise self._loop(session.peer)
+            self._answer, self.scope = _verdict(client), HOST_SCOPE
+            self._note_failure()
+            if client.tls_broken and plan.fallback and session.tls is not Tls.NEVER:
+                session = session._replace(tls=Tls.NEVER)
+                self._note("TLS failed; once more in clear")
+            elif client.ehlo_broken and session.tls in (Tls.NEVER, Tls.MAY) and session.credentials is None:
+                session = session._replace(esmtp=False)
+                self._note("EHLO failed; once more with HELO")
+            else:
+                return None
+
+    def _loop(self, peer: bytes) -> Unroutable:
+        """Return the verdict if a target has turned out to be this host.
+
+        RFC 5321 section 5.1: targets with lower preference are not tried. Better ones that failed may work later.
+        """
+        if self._tries or self._answer is not None:
+            return Unroutable(*self.failure, self.scope)
+        return Unroutable(PERMANENT, loops_back(self._nexthop, peer), MESSAGE_SCOPE)
+
+    async def _attempt(self, target: Target, plan: TlsPlan, session: Session) -> Connection | None:
+        """Return a connection that is READY, or whose client has ended; None if there is no connection."""
+        port = target.port if plan.port is None else plan.port
+        self._note(f"connecting to {session.peer.decode('ascii', 'replace')}, port {port}")
+        client = SmtpClient(session)
+        try:
+            connection = await self._connect(target.address, port, client)
+        except OSError as error:
+            why = reason(error) if error.errno else "no answer in time"
+            self._note(f"not connected: {why}")
+            self._tries.append((session.peer, why))
+            return None
+        self._pool.add(connection)
+        try:
+            if session.tls is Tls.DONE:
+                await connection.start_tls(plan)
+            await connection.opened()
+            if client.state is ClientState.TLS:
+                await connection.start_tls(plan)
+                await connection.opened()
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    async def _connect(self, address: str, port: int, client: SmtpClient) -> Connection:
+        """Return a connection. Raises OSError (also TimeoutError), and Unroutable if the fault is this host's."""
+        config = self._key.config
+        source = self._key.options.source.six if ":" in address else self._key.options.source.four
+        make = functools.partial(Connection, client, config.reply_timeout, self._trace)
+        loop = asyncio.get_running_loop()
+        self._pool.make_room()
+        while True:
+            try:
+                async with asyncio.timeout(config.connect_timeout):
+                    local = (source, 0) if source else None
+                    transport, connection = await loop.create_connection(make, address, port, local_addr=local)
+                hold_little(transport)
+                return connection
+            except OSError as error:
+                if error.errno in _TOO_MANY_FILES and self._pool.make_much_room():
+                    await asyncio.sleep(0)
+                    continue
+                if source and error.errno == errno.EADDRNOTAVAIL:
+                    raise Unroutable(TEMPORARY, no_source(source, reason(error)), MESSAGE_SCOPE) from error
+                if error.errno in _OUR_SHORTAGE:
+                    raise Unroutable(TEMPORARY, NO_RESOURCES, MESSAGE_SCOPE) from error
+                raise
+
+    def _note_failure(self) -> None:
+        """Put the failure into the trace; the report has only the last one."""
+        self._note(self.failure[1].decode("utf-8", "replace").strip().replace("\n", " "))
+
+    def _note(self, text: str) -> None:
+        if self._trace is not None:
+            self._trace.note(text)
+
+
+def _peer(target: Target) -> bytes:
+    """Return the name of a target in texts."""
+    address = target.address.encode("ascii")
+    return b"%s (%s)" % (address, target.host) if target.host else address
+
+
+def _verdict(client: SmtpClient) -> Verdict | None:
+    return None if client.failure is None else describe_failure(client, client.failure)

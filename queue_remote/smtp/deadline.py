@@ -1,0 +1,72 @@
+"""A timeout that starts again with each sign of progress.
+
+It uses one timer, which is set again only when it fires too early; that costs less than a timer for each reply.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+NEVER = float("inf")
+
+
+class Deadline:
+    """Calls `expired` after `timeout` seconds without progress, or at the time `limit` (of time.monotonic)."""
+
+    __slots__ = ("_deadline", "_expired", "_loop", "_timer", "limit", "timeout")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, timeout: float, expired: Callable[[], None]) -> None:
+        self.limit = NEVER
+        self.timeout = timeout
+        self._loop = loop
+        self._expired = expired
+        self._deadline = NEVER
+        self._timer: asyncio.TimerHandle | None = None
+
+    def progress(self) -> None:
+        """Start the timeout again; the limit stays."""
+        self._deadline = min(time.monotonic() + self.timeout, self.limit)
+        if self._timer is None:
+            self._timer = self._loop.call_later(self.timeout, self._on_timer)
+
+    def allow(self, seconds: float) -> None:
+        """Set the limit to so many seconds from now, and start the timeout again."""
+        self.limit = time.monotonic() + seconds
+        self.progress()
+
+    def left(self) -> float:
+        """Return the seconds until the limit."""
+        return self.limit - time.monotonic()
+
+    def set(self, seconds: float) -> None:
+        """Expire after so many seconds, without regard to progress."""
+        self.stop()
+        self.limit = self._deadline = time.monotonic() + seconds
+        self._timer = self._loop.call_later(seconds, self._on_timer)
+
+    def rest(self) -> None:
+        """Do not expire until there is progress again."""
+        self.limit = self._deadline = NEVER
+
+    def end(self) -> None:
+        """Stop, and release the callback: it refers to the connection."""
+        self.stop()
+        self._expired = _do_nothing
+
+    def stop(self) -> None:
+        """Cancel the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            self._expired()
+        elif left != NEVER:
+            self._timer = self._loop.call_later(left, self._on_timer)
+
+
+def _do_nothing() -> None:
+    """The deadline has ended."""

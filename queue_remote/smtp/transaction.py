@@ -1,0 +1,135 @@
+"""One message for one or more recipients over SMTP: its envelope, and the verdict on each recipient.
+
+An address that SMTP cannot carry is refused before anything is sent. The client's events (queue_smtp.client) become
+verdicts. The transaction is `done` once it has a verdict on the message, which counts for each recipient that was not
+refused itself. A transaction that is not done may be started again with another server.
+"""
+
+from queue_remote import report_text
+from queue_remote.report_text import Verdict, describe_failure, describe_rejection
+from queue_smtp.client import (
+    Event,
+    RecipientNeedsSmtputf8,
+    RecipientReply,
+    SmtpClient,
+    SmtpEnvelope,
+    TransactionAccepted,
+    TransactionRejected,
+)
+from queue_smtp.path import SmtpPath, pack_forward_path, pack_reverse_path
+from queue_smtp.reply import Reply
+from queue_wire.format_error import FormatError
+from queue_wire.report import PERMANENT, SUCCESS, TEMPORARY
+
+
+class Transaction:
+    """The envelope of one message, and the verdicts.
+
+    `size` is the message's as RFC 1870 counts it, 0 if it is not known; `eight_bit` says that it has 8-bit bytes.
+    `refused` has, for each recipient, the verdict on it alone, or None. `verdict` is that on the message, None until
+    the transaction is done.
+    """
+
+    __slots__ = (
+        *("_accepted", "_answered", "_forward_paths", "_peer", "_reverse_path", "_sendable", "_unsendable"),
+        *("eight_bit", "refused", "size", "verdict"),
+    )
+
+    def __init__(self, sender: bytes, recipients: list[bytes], size: int, eight_bit: bool = False) -> None:
+        self.size = size
+        self.eight_bit = eight_bit
+        self.verdict: Verdict | None = None
+        self._peer = b""
+        self._accepted = 0
+        # The recipients whose RCPT has a reply.
+        self._answered: list[int] = []
+        self._reverse_path: SmtpPath = b"", False
+        # The recipients that SMTP can carry, by their index in `recipients`, and the path of each.
+        self._sendable: list[int] = []
+        self._forward_paths: list[SmtpPath] = []
+        # The verdicts before a server is asked.
+        self._unsendable: list[Verdict | None] = [None] * len(recipients)
+        self.refused = self._unsendable
+        try:
+            self._reverse_path = pack_reverse_path(sender)
+        except FormatError as error:
+            self.finish(PERMANENT, report_text.unsendable(str(error), "5.1.7"))
+        else:
+            self._pack(recipients)
+
+    def _pack(self, recipients: list[bytes]) -> None:
+        for index, recipient in enumerate(recipients):
+            try:
+                self._forward_paths.append(pack_forward_path(recipient))
+                self._sendable.append(index)
+            except FormatError as error:
+                self._unsendable[index] = (PERMANENT, report_text.unsendable(str(error), "5.1.3"))
+        if not self._sendable:
+            self.finish(PERMANENT, report_text.NO_RECIPIENT_LEFT)
+
+    @property
+    def done(self) -> bool:
+        return self.verdict is not None
+
+    @property
+    def reported(self) -> int:
+        """The number of recipients, from the first, that the server has answered for or was not asked for."""
+        answered = set(self._answered)
+        for index in self._sendable:
+            if index not in answered and self.refused[index] is None:
+                return index
+        return len(self.refused)
+
+    def start(self, peer: bytes) -> SmtpEnvelope:
+        """Return the envelope for a server. Verdicts of the server before are forgotten."""
+        self._peer = peer
+        self._accepted = 0
+        self._answered = []
+        self.refused = list(self._unsendable)
+        return SmtpEnvelope(self._reverse_path, self._forward_paths, self.size, self.eight_bit)
+
+    def take(self, event: Event, client: SmtpClient) -> None:
+        """Turn an event of the client into a verdict."""
+        if isinstance(event, RecipientReply):
+            self._take_reply(self._sendable[event.number], event.reply)
+        elif isinstance(event, TransactionAccepted):
+            self.finish(SUCCESS, report_text.accepted(self._peer, event.reply))
+        elif isinstance(event, TransactionRejected):
+            self.finish(*describe_rejection(client, event, self.size))
+        elif isinstance(event, RecipientNeedsSmtputf8):
+            index = self._sendable[event.number]
+            self.refused[index] = (PERMANENT, report_text.no_utf8(self._peer))
+        elif event.in_transaction:
+            self.finish(*describe_failure(client, event))
+
+    def _take_reply(self, index: int, reply: Reply) -> None:
+        """Judge a recipient by the reply to its RCPT.
+
+        452 is "too many recipients", and so is 552 after others were accepted (RFC 5321 section 4.5.3.1.10). Those
+        recipients are tried again, and there will be fewer of them.
+        """
+        self._answered.append(index)
+        if reply.accepted:
+            self._accepted += 1
+            return
+        too_many = reply.code == 552 and self._accepted > 0
+        letter = PERMANENT if reply.permanent and not too_many else TEMPORARY
+        self.refused[index] = (letter, report_text.recipient_rejected(self._peer, reply))
+
+    def finish(self, letter: bytes, reason: bytes) -> None:
+        """Set the verdict on the message, if it has none."""
+        if self.verdict is None:
+            self.verdict = (letter, reason)
+
+    def verdicts(self) -> list[Verdict]:
+        """Return the verdicts on the recipients, in order; only when done.
+
+        A refusal by the server ends with "Giving up", as in qmail's log, where each recipient has its own connection.
+        """
+        assert self.verdict is not None
+        verdicts = [refusal or self.verdict for refusal in self.refused]
+        for index in self._answered:
+            refusal = self.refused[index]
+            if refusal is not None:
+                verdicts[index] = (refusal[0], refusal[1] + report_text.giving_up(self._peer))
+        return verdicts
