@@ -20,9 +20,9 @@ from queue_base.pipes import OutPipe, PeerLost
 from queue_base.signals import ignore
 from queue_local import config
 from queue_local.deliveries import Deliveries
-from queue_local.delivery import deliver
 from queue_local.forwarding import Forwards
 from queue_local.jobs import BadJob, Jobs, open_message
+from queue_local.local_delivery import deliver
 from queue_wire import report as verdict
 from queue_wire.format_error import FormatError
 from queue_wire.job import Job

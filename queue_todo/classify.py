@@ -37,7 +37,7 @@ SYNC_EVERY = 1 << 20  # Bytes of a large local/ or remote/ file after which it i
 NO_MEMORY = "out of memory"
 
 
-class Entry(NamedTuple):
+class PreparedMessage(NamedTuple):
     """A prepared message: the facts for the log and for queue-send. `size` is that of mess/B/I in bytes.
 
     `read` identifies the file in todo/ that was read.
@@ -68,8 +68,8 @@ class TodoGroup:
     def __init__(self, layout: Layout, rules: Rules, messages: Sequence[int], *, large: bool = False) -> None:
         """`large` allows an envelope of any size, for a group of one message."""
         self.messages = messages
-        self.entries: list[Entry] = []
-        self.unsure: list[Entry] = []
+        self.entries: list[PreparedMessage] = []
+        self.unsure: list[PreparedMessage] = []
         self.parked: list[tuple[int, str]] = []
         self.deferred: list[tuple[int, str]] = []
         self.left: list[int] = []
@@ -222,7 +222,7 @@ class TodoGroup:
         if is_there(self._layout.bounce(message)):
             # It is of an earlier message that has lost mess/: no delivery of this message has failed yet.
             self._commit.unlink(self._layout.bounce(message))
-        entry = Entry(message, mess.st_size, sender, reader.pid, reader.uid, local, remote, _identity(found))
+        entry = PreparedMessage(message, mess.st_size, sender, reader.pid, reader.uid, local, remote, _identity(found))
         self.entries.append(entry)
 
     def _park(self) -> None:
@@ -272,7 +272,7 @@ class TodoGroup:
             self.unsure, self.entries = kept, []
             self.deferred.append((0, f"sync of todo: {reason(error)}"))
 
-    def _was_left(self, entry: Entry) -> bool:
+    def _was_left(self, entry: PreparedMessage) -> bool:
         """Return whether a removed envelope was of an earlier message, and an injector has just written a new mess/.
 
         The envelope of a message is written after mess/. The files of the earlier message are removed before that.
@@ -363,7 +363,7 @@ def sync_directories(layout: Layout, messages: Sequence[int]) -> None:
     commit.sync()
 
 
-def confirm(layout: Layout, entries: Sequence[Entry]) -> list[Entry]:
+def confirm(layout: Layout, entries: Sequence[PreparedMessage]) -> list[PreparedMessage]:
     """Make the removal of unsure entries from todo/ durable; return those that are removed. Raises OSError."""
     gone = [entry for entry in entries if not is_there(layout.todo(entry.message))]
     sync_directories(layout, [entry.message for entry in gone])

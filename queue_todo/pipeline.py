@@ -13,7 +13,7 @@ from itertools import chain
 from queue_base.disk_thread import DiskThread, Result
 from queue_base.errors import reason
 from queue_base.layout import Layout
-from queue_todo.classify import Entry, TodoGroup, confirm
+from queue_todo.classify import PreparedMessage, TodoGroup, confirm
 from queue_todo.notices import NoticePipe
 from queue_todo.pending import RETRY_AFTER, Pending
 from queue_wire import logline
@@ -41,7 +41,7 @@ class Pipeline:
         self._told: deque[TodoGroup] = deque()  # Their lines were sent to queue-send.
         self._logged: deque[TodoGroup] = deque()  # Their lines are in the log.
         self._finishing = False
-        self._unsure: list[Entry] = []
+        self._unsure: list[PreparedMessage] = []
         self._next_confirm = 0.0
         self._worked = False
         self._small_since = 0.0
@@ -181,7 +181,7 @@ class Pipeline:
 
     def _confirm(self) -> None:
         unsure, self._unsure = self._unsure, []
-        confirmed: list[Entry] = []
+        confirmed: list[PreparedMessage] = []
 
         def work() -> None:
             confirmed.extend(confirm(self._layout, unsure))
@@ -198,7 +198,7 @@ class Pipeline:
 
         self._disk.submit(work, then)
 
-    def _announce(self, entries: list[Entry]) -> None:
+    def _announce(self, entries: list[PreparedMessage]) -> None:
         for entry in entries:
             self._notices.put(pack_classified(Classified(entry.message, entry.local, entry.remote)))
             self._worked = True

@@ -104,7 +104,7 @@ def test_nothing_is_imported_by_a_delivery_after_it_has_become_its_user(tmp_path
         "import sys, os, builtins\n"
         "import queue_local.main\n"
         "before = set(sys.modules)\n"
-        "from queue_local.delivery import deliver_as\n"
+        "from queue_local.local_delivery import deliver_as\n"
         "from queue_base.home import Home\n"
         "from queue_wire.mailbox import Account, Mailbox\n"
         "home, user = Home(sys.argv[1]), Account('me', os.getuid(), os.getgid(), sys.argv[2])\n"

@@ -9,7 +9,7 @@ from queue_base import users
 from queue_base.control import read_rules
 from queue_base.errors import Temporary
 from queue_base.home import Home
-from queue_local.delivery import NOT_AS_ROOT, find_recipient
+from queue_local.local_delivery import NOT_AS_ROOT, find_recipient
 from queue_wire.control.rewrite import LOCAL, rewrite
 from queue_wire.mailbox import Account
 from support.home import make_home

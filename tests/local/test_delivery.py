@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_local.delivery import deliver_as
+from queue_local.local_delivery import deliver_as
 from queue_local.result import Outcome
 from queue_wire.mailbox import Account, Mailbox
 from support.local.deliveries import JOB, run

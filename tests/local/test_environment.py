@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queue_base.processes import program_path
-from queue_local.delivery import deliver_as
 from queue_local.environment import Site, make_environment
 from queue_local.headers import HeaderLines
+from queue_local.local_delivery import deliver_as
 from queue_wire.dotqmail import default_part, qmail_names
 from queue_wire.mailbox import Account, Mailbox
 from support.local.deliveries import run

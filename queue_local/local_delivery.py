@@ -53,7 +53,7 @@ class Delivery(NamedTuple):
     uid: int
 
 
-class _Done:
+class _Tally:
     """What has been done so far: deliveries to files and programs, recipients of forwards, output of programs."""
 
     __slots__ = ("files", "programs", "recipients", "said")
@@ -170,7 +170,7 @@ def refuse_all_but_forwards(account: Account, source: str, instructions: list[In
 
 def follow(instructions: list[Instruction], delivery: Delivery) -> Outcome:
     """Carry out the instructions. Raises Temporary or Permanent, with the output of programs before the text."""
-    done = _Done()
+    done = _Tally()
     try:
         for instruction in instructions:
             if _carry_out(instruction, delivery, done) == _STOP:
@@ -190,7 +190,7 @@ def count_text(files: int, forwards: int, programs: int) -> str:
     return f"did {files}+{forwards}+{programs}\n"
 
 
-def _carry_out(instruction: Instruction, delivery: Delivery, done: _Done) -> int:
+def _carry_out(instruction: Instruction, delivery: Delivery, done: _Tally) -> int:
     """Carry out one instruction; return its exit code: 0, or _STOP if the following ones are to be ignored."""
     kind, argument, lines = instruction.kind, instruction.argument, delivery.lines
     if kind == FORWARD:
@@ -210,7 +210,7 @@ def _carry_out(instruction: Instruction, delivery: Delivery, done: _Done) -> int
     return 0
 
 
-def _run(command: bytes, delivery: Delivery, done: _Done) -> int:
+def _run(command: bytes, delivery: Delivery, done: _Tally) -> int:
     # The alarm of the delivery comes first.
     ran = run_program(command, delivery.environment, delivery.message, TIMEOUT_MAX)
     if ran.output:
