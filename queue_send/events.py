@@ -31,11 +31,11 @@ class Failed(NamedTuple):
     message: int
 
 
-class Done(NamedTuple):
+class MayEnd(NamedTuple):
     """The bounce or delay notice of the message is queued, or is not to be sent: the message may end."""
 
     message: int
 
 
-Event = NoneLeft | NoneInFlight | Corrupt | Failed | Done
+Event = NoneLeft | NoneInFlight | Corrupt | Failed | MayEnd
 Events = deque[Event]

@@ -17,9 +17,9 @@ from queue_base.home import Home, take_daemon_home
 from queue_base.layout import open_layout
 from queue_base.lock import take_sendmutex
 from queue_base.signals import Signals
+from queue_send.admin.admin_socket import AdminSocket
 from queue_send.admin.orders import Orders
 from queue_send.admin.queries import Queries
-from queue_send.admin.socket import AdminSocket
 from queue_send.admin.watchdog import Watchdog
 from queue_send.backlog import Backlog
 from queue_send.channel import Channel

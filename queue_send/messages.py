@@ -37,7 +37,7 @@ from queue_send.channel import Channel
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
 from queue_send.disk_retry import DiskRetry
-from queue_send.events import Corrupt, Done, Event, Events, Failed, NoneInFlight, NoneLeft
+from queue_send.events import Corrupt, Event, Events, Failed, MayEnd, NoneInFlight, NoneLeft
 from queue_send.log import Log
 from queue_send.notify.bounce import Bouncer
 from queue_send.notify.delay import Delays
@@ -127,7 +127,7 @@ class Messages:
                 self._park(event.message, event.why)
         elif isinstance(event, Failed):
             self.finish(event.message)
-        elif isinstance(event, Done):
+        elif isinstance(event, MayEnd):
             self.end(event.message)
 
     def state(self, message: int) -> State:
@@ -464,7 +464,7 @@ class Messages:
             self._ended.add(message)
             return
         if self._cleaner.holds(message) or not self._delays.release(message):
-            return  # It has ended; or queue-enqueue has its notice, and Done follows.
+            return  # It has ended; or queue-enqueue has its notice, and MayEnd follows.
         self.store.held.discard(message)
         self.store.parked.discard(message)
         self._forget_order(message)

@@ -28,7 +28,7 @@ WRITTEN_MOST = 1000  # Failures.
 NOT_TRIED = b"The destination could not be tried: it is dead, takes no more, or its rate allows no more. (#4.4.7)\n"
 
 
-class Result:
+class EntryResult:
     """An entry whose verdicts are written down. `done`: its recipients that are marked done.
 
     `host_failed`: its host failed. `started`: a job was started for it; if not, it expired without one.
@@ -55,12 +55,12 @@ class Verdicts:
         self._log = log
         self._config = config
         self._disk = disk
-        self._reported: list[Result] = []
+        self._reported: list[EntryResult] = []
         self._done: dict[Attempt, list[int]] = {}
-        self._failed: list[tuple[Result, int, FailedRecipient]] = []
+        self._failed: list[tuple[EntryResult, int, FailedRecipient]] = []
         self._expired: deque[Entry] = deque()
         self._writing = 0  # Failures that the disk thread writes.
-        self._written: list[Result] = []
+        self._written: list[EntryResult] = []
 
     def add(self, entry: Entry, first: int, report: Report, now: float) -> None:
         """Logs the verdicts of a job whose first delivery has the number `first`.
@@ -71,7 +71,7 @@ class Verdicts:
         if len(verdicts) != len(entry.recipients):
             verdicts = [(MANGLED, b"")] * len(entry.recipients)
         host_failed = report.scope == HOST_SCOPE and any(letter == TEMPORARY for letter, _ in verdicts)
-        result = Result(entry, host_failed, started=True)
+        result = EntryResult(entry, host_failed, started=True)
         self._reported.append(result)
         expired = now > entry.attempt.expires
         for index, (letter, text) in enumerate(verdicts):
@@ -108,14 +108,14 @@ class Verdicts:
             self._fail(entry)
 
     def _fail(self, entry: Entry) -> None:
-        result = Result(entry, host_failed=False, started=False)
+        result = EntryResult(entry, host_failed=False, started=False)
         self._reported.append(result)
         first, channel = self._log.number_deliveries(len(entry.recipients)), self._kind.encode()
         for index, (_, address) in enumerate(entry.recipients):
             self._log.put(logline.starting_delivery(first + index, entry.attempt.message, channel, address))
             self._take(result, index, first + index, PERMANENT, NOT_TRIED + TOO_LONG)
 
-    def _take(self, result: Result, index: int, delivery: int, letter: bytes, text: bytes) -> None:
+    def _take(self, result: EntryResult, index: int, delivery: int, letter: bytes, text: bytes) -> None:
         attempt = result.entry.attempt
         offset, address = result.entry.recipients[index]
         self._log.put(logline.delivery_result(delivery, letter, text))
@@ -130,7 +130,7 @@ class Verdicts:
             return strip_prepend(address, self._config.current.virtualdomains)
         return address
 
-    def apply(self) -> list[Result]:
+    def apply(self) -> list[EntryResult]:
         """Writes down the verdicts; returns the entries for which that is done, also those of earlier calls."""
         written, self._written = self._written, []
         if not self._reported:
@@ -146,7 +146,7 @@ class Verdicts:
         self._write(failed)
         return written + [result for result in reported if result not in waiting]
 
-    def _write(self, failed: list[tuple[Result, int, FailedRecipient]]) -> None:
+    def _write(self, failed: list[tuple[EntryResult, int, FailedRecipient]]) -> None:
         """Has the disk thread append failures to bounce/; `apply` returns their entries when they are safe."""
         self._writing += len(failed)
 

@@ -13,7 +13,7 @@ from queue_send.admin.orders import select_messages
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
 from queue_send.messages import Messages, State
-from queue_send.scheduler.destination import Destination, RateLimited, Relay
+from queue_send.scheduler.destination import Destination, RateLimited, SharedRelay
 from queue_send.scheduler.model import Entry
 from queue_send.scheduler.scheduler import Scheduler
 from queue_wire.admin import cause, facts
@@ -260,7 +260,7 @@ class Explainer:
         found = [self.destination(known[name], now) for name in names if name in known]
         return found + [self.relay(relays[name], now) for name in names if name in relays]
 
-    def relay(self, each: Relay, now: float) -> DestinationFact:
+    def relay(self, each: SharedRelay, now: float) -> DestinationFact:
         """Returns the facts of a relay."""
         start = each.own_start(now)
         messages, seconds = each.limits.rate or (0, 0)

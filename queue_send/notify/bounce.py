@@ -26,11 +26,11 @@ from queue_base.home import Home
 from queue_base.layout import is_there
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
-from queue_send.events import Corrupt, Done, Events
+from queue_send.events import Corrupt, Events, MayEnd
 from queue_send.log import Log
 from queue_send.loop import Shutdown, Turn
 from queue_send.notify.dsn import Dsn, compose_dsn, token
-from queue_send.notify.enqueue import Notifier, OwnMail, Steps, Task
+from queue_send.notify.notifier import Notifier, OwnMail, Steps, Task
 from queue_send.scheduler.retry import AGAIN_AFTER
 from queue_send.store import Store
 from queue_wire import logline
@@ -221,4 +221,4 @@ class Bouncer(Notifier):
             self._store.drop(path)
         except OSError as error:
             self._log.warning(f"unable to remove {path}: {reason(error)}; queue-clean will")
-        self._events.append(Done(message))
+        self._events.append(MayEnd(message))

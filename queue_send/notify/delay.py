@@ -22,12 +22,12 @@ from queue_base.errors import reason
 from queue_base.home import Home
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
-from queue_send.events import Done, Events
+from queue_send.events import Events, MayEnd
 from queue_send.log import Log
 from queue_send.loop import Shutdown, Turn
 from queue_send.notify.delay_ages import is_notice_due
 from queue_send.notify.dsn import Dsn, compose_dsn, token
-from queue_send.notify.enqueue import Notifier, OwnMail, Steps
+from queue_send.notify.notifier import Notifier, OwnMail, Steps
 from queue_send.scheduler.model import Attempt
 from queue_send.scheduler.retry import AGAIN_AFTER
 from queue_send.store import Store
@@ -149,7 +149,7 @@ class Delays(Notifier):
         self._room += self._sizes.pop(message, 0)
 
     def release(self, message: int) -> bool:
-        """Drops the notice of a message that ends; returns False if queue-enqueue has it already: Done follows then."""
+        """Drops the notice of a message that ends; returns False if queue-enqueue has it: MayEnd follows then."""
         if not self.drop(message):
             self._ended.add(message)
             return False
@@ -249,4 +249,4 @@ class Delays(Notifier):
         self.forget(message)
         if message in self._ended:
             self._ended.discard(message)
-            self._events.append(Done(message))
+            self._events.append(MayEnd(message))

@@ -51,7 +51,7 @@ class RateLimited:
             self.starts.clear()
 
 
-class Relay(RateLimited):
+class SharedRelay(RateLimited):
     """A relay that takes the mail of several destinations. Its limits hold for all of it together.
 
     Each of the destinations has its own limits as well. Those that could start a job if the relay's limits allowed it
@@ -122,8 +122,8 @@ class Destination(RateLimited):
         self.suspended = Fifo()
         self.suspended_count = 0
         self.listed = self.loading = self.called = False
-        self.relay: Relay | None = None
-        self.waits_for: Relay | None = None
+        self.relay: SharedRelay | None = None
+        self.waits_for: SharedRelay | None = None
 
     @property
     def room(self) -> int:
@@ -151,7 +151,7 @@ class Destination(RateLimited):
         super().take_limits(limits)
         self.window = min(self.window, float(limits.most))
 
-    def set_relay(self, relay: Relay | None) -> None:
+    def set_relay(self, relay: SharedRelay | None) -> None:
         """Sets another relay, or none. Jobs in flight count for the new one from now on."""
         if relay is self.relay:
             return

@@ -24,7 +24,7 @@ from heapq import heappop, heappush
 from itertools import islice
 
 from queue_send.scheduler.admission import Admission
-from queue_send.scheduler.destination import Destination, RateLimited, Relay
+from queue_send.scheduler.destination import Destination, RateLimited, SharedRelay
 from queue_send.scheduler.model import (
     Action,
     Alive,
@@ -67,7 +67,7 @@ class Scheduler:
         self.attempts: dict[int, Attempt | None] = {}
         self.admission = Admission()
         self.destinations: dict[bytes, Destination] = {}
-        self.relays: dict[bytes, Relay] = {}
+        self.relays: dict[bytes, SharedRelay] = {}
         self.turns = Turns()
         self._actions: list[Action] = []
         self._suspended_count = 0
@@ -309,14 +309,14 @@ class Scheduler:
             self.destinations[nexthop] = destination
         return destination
 
-    def _relay(self, nexthop: bytes) -> Relay | None:
+    def _relay(self, nexthop: bytes) -> SharedRelay | None:
         """Returns the relay that takes a destination's mail and that of others; None if there is none."""
         name = self.settings.table.relay(nexthop)
         if name is None:
             return None
         relay = self.relays.get(name)
         if relay is None:
-            relay = self.relays[name] = Relay(name, self.settings.table.limits(name, self.settings.limits))
+            relay = self.relays[name] = SharedRelay(name, self.settings.table.limits(name, self.settings.limits))
             known = self.destinations.get(name)
             if known is not None and relay.limits.rate is not None:
                 relay.starts.extend(known.starts)
@@ -413,7 +413,7 @@ class Scheduler:
             return False
         return destination.limits.rate is None or self._rate_allows(destination, now)
 
-    def _relay_may_start(self, relay: Relay, now: float) -> bool:
+    def _relay_may_start(self, relay: SharedRelay, now: float) -> bool:
         """Returns whether a relay's limits allow a job; sets a timer if the rate does not."""
         limits = relay.limits
         return relay.in_flight < limits.most and (limits.rate is None or self._rate_allows(relay, now))
@@ -438,7 +438,7 @@ class Scheduler:
         if destination.overflow and not destination.dead:
             self._load_overflow(destination)
 
-    def _call(self, relay: Relay, now: float) -> None:
+    def _call(self, relay: SharedRelay, now: float) -> None:
         """Lists the destination at the head of a relay's queue, if the relay takes another job."""
         if relay.has_waiting and self._relay_may_start(relay, now):
             self.turns.call(relay)

@@ -10,7 +10,7 @@ served first when there is one.
 
 from collections import deque
 
-from queue_send.scheduler.destination import Destination, Relay
+from queue_send.scheduler.destination import Destination, SharedRelay
 from queue_send.scheduler.model import Entry
 
 SLOW, UNPROVEN, QUICK, ENDED = range(4)
@@ -55,7 +55,7 @@ class Turns:
                 self.call(destination.relay)
         return None
 
-    def call(self, relay: Relay) -> None:
+    def call(self, relay: SharedRelay) -> None:
         """Adds the destination at the head of the relay's queue."""
         destination = relay.call()
         if destination is not None:

@@ -14,7 +14,7 @@ from queue_base.layout import open_layout
 from queue_send import peers, store, verdicts
 from queue_send.admin.watchdog import LOOKS
 from queue_send.backlog import Known
-from queue_send.notify import enqueue
+from queue_send.notify import notifier
 from queue_send.notify.bounce import BounceFacts, compose_steps
 from queue_send.notify.delay import DelayFacts, compose_notice
 from queue_send.notify.dsn import STEP
@@ -291,7 +291,7 @@ def test_removals_and_bounces_that_failed_are_taken_up_a_part_at_a_time(home: Ho
         loop.cleaner._again.append((0.0, message))
     loop.cleaner.run({}, loop.clock.now())
     assert len(loop.cleaner._asked) <= peers.ANSWERS_A_TURN
-    assert enqueue.COMPOSING < 0.01
+    assert notifier.COMPOSING < 0.01
 
 
 def test_a_message_that_cannot_be_read_is_parked_without_a_wait_for_the_disk(

@@ -32,7 +32,7 @@ IDLE = 30.0
 _LEAVING = b"queue-send is about to end; try again"
 
 
-class _Connection:
+class _AdminConnection:
     """A connection. working: a request of it is processed. closing: it is closed when the reply is written.
 
     unread: the bytes that it sent may hold another request.
@@ -78,7 +78,7 @@ class AdminSocket:
         self._orders = orders
         self._queries = queries
         self._shutdown = shutdown
-        self._clients: list[_Connection] = []
+        self._clients: list[_AdminConnection] = []
         self._listener: socket.socket | None = None
         self._path = home.queue + "/lock/control"
         try:
@@ -151,9 +151,9 @@ class AdminSocket:
             connection, _ = self._listener.accept()
         except OSError:
             return  # It is gone again; or there are no descriptors left, and it waits.
-        self._clients.append(_Connection(connection))
+        self._clients.append(_AdminConnection(connection))
 
-    def _serve(self, client: _Connection, now: float) -> None:
+    def _serve(self, client: _AdminConnection, now: float) -> None:
         if not client.unread:
             client.reader.feed(read_available(client.connection.fileno(), REQUEST_MOST) or b"")
             client.since = time.monotonic()
