@@ -64,6 +64,10 @@ def test_alone(number):
 """
 
 
+# No other plugin: each process would import them all.
+SETTINGS = {"PYTHONPATH": f"{TESTS}:{TESTS.parent}", "PYTEST_ADDOPTS": "", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     for name in ("turn", "gate", "running"):
@@ -77,9 +81,9 @@ def project(tmp_path: Path) -> Path:
 def run(project: Path, *options: str) -> str:
     """Run its tests, which must pass; return what pytest prints."""
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options],
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "xdist", *options],
         cwd=project,
-        env={**os.environ, "PYTHONPATH": f"{TESTS}:{TESTS.parent}", "PYTEST_ADDOPTS": ""},
+        env={**os.environ, **SETTINGS},
         capture_output=True,
         text=True,
         timeout=200,
