@@ -1,6 +1,6 @@
 """One delivery: from the recipient's address to its outcome (qmail-local(8), dot-qmail(5), qmail-command(8)).
 
-`deliver` runs in a process of its own, which it changes for good: user, current directory, umask. It returns the
+`deliver` runs in a process of its own, which it changes permanently: user, current directory, umask. It returns the
 outcome of a success, and raises Temporary or Permanent with the text for the report.
 
 The instructions of the .qmail file are carried out in order, and the first failure ends the delivery. Forwards are

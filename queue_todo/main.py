@@ -94,7 +94,7 @@ class Classifier:
     def run(self, ready: dict[int, int], now: float) -> None:
         """One turn: commands, names, work for the thread, notices. Raises PeerLost if queue-send is gone."""
         if ready.get(1, 0) & (select.POLLERR | select.POLLHUP):
-            raise PeerLost("nobody reads the notices")
+            raise PeerLost("queue-send does not read the notices")
         if 0 in ready:
             self._obey()
         if self._rules is None and now >= self._next_rules:
