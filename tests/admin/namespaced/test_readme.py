@@ -66,7 +66,7 @@ def installed() -> Iterator[Path]:
 
 def test_what_the_readme_says_makes_a_queue_that_delivers_its_first_mails(installed: Path) -> None:
     init = commands("Install")[-1]
-    configure, make_maildir, serve, send = commands("First configuration")[:4]
+    configure, make_maildir, _, serve, send = commands("First configuration")[:5]
     new = installed / "you/Maildir/new"
     postmaster = Path(HOME, "alias/Maildir/new")
     with Sink() as relay:
