@@ -97,10 +97,10 @@ def unpack_limits(data: bytes) -> list[LimitLine]:
     found = []
     for number, line in numbered_lines(data):
         with InLine(number):
-            name, *words = line.split()
-            if not words:
+            words = line.split()
+            if len(words) < 2:  # None at all if the line is a form feed.
                 raise FormatError(f"not name concurrency=, initial=, recipients= or rate=: {quoted(line)}")
-            found.append(_unpack_words(_named(name, LIMITS, number), words))
+            found.append(_unpack_words(_named(words[0], LIMITS, number), words[1:]))
     return found
 
 

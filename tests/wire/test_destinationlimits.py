@@ -58,6 +58,12 @@ def test_a_line_sets_what_it_names_in_any_order_and_nothing_else() -> None:
     assert found.text == "concurrency=5 recipients=1 rate=2/5" and found.places == "destinationlimits line 1"
 
 
+@pytest.mark.parametrize("text", [b"\x0b\n", b"\x0c\n", b"a.example\x0b\n"])
+def test_a_line_of_unusual_white_space_is_refused_with_its_number(text: bytes) -> None:
+    with pytest.raises(LineError, match="line 2: not name concurrency="):
+        unpack_limits(b"a.example rate=2/5\n" + text)
+
+
 @pytest.mark.parametrize("name", [b".foo.example:", b".foo.example:25", b".a,.b"])
 def test_a_name_that_can_be_neither_a_domain_nor_a_relay_is_refused_with_its_line(name: bytes) -> None:
     with pytest.raises(FormatError, match=r"^line 2: not the name of a domain, relay or recipient: "):
