@@ -23,11 +23,11 @@ from queue_send.events import Corrupt, Events, NoneInFlight, NoneLeft
 from queue_send.loading import AT_ONCE, Loader, Step
 from queue_send.log import Log
 from queue_send.loop import Shutdown, Turn
+from queue_send.message_files import Piece, Store
 from queue_send.notify.delay import Delays
 from queue_send.scheduler.model import Action, Alive, Attempt, Dead, Defer, Entry, Expire, Finish, Start, Withdrawn
 from queue_send.scheduler.retry import AGAIN_AFTER, SKIPS, next_attempt, within_lifetime
 from queue_send.scheduler.scheduler import Scheduler
-from queue_send.store import Piece, Store
 from queue_send.verdicts import Verdicts
 from queue_wire import logline
 from queue_wire.address import split_address, verp_sender

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
+from queue_send.message_files import Piece, Store
 from queue_send.scheduler.model import Attempt, Entry, Recipient
 from queue_send.scheduler.nexthop import Grouping, group_recipients
-from queue_send.store import Piece, Store
 
 RECIPIENTS_MOST = 1000  # Recipients of one message in memory.
 # Recipients that are grouped in one step. A hostile domain takes 140 microseconds to be looked up among the routes.

@@ -29,12 +29,12 @@ from queue_send.disk_retry import DiskRetry
 from queue_send.events import Events
 from queue_send.log import Log
 from queue_send.loop import Part, Shutdown, Turn
+from queue_send.message_files import Store
 from queue_send.messages import Messages
 from queue_send.notify.bounce import Bouncer
 from queue_send.notify.delay import Delays
 from queue_send.peers import Cleaner, Notices
 from queue_send.returning import Returning
-from queue_send.store import Store
 from queue_wire import logline
 
 # Seconds for queue-todo to finish its group after EXIT. A disk that hangs must not keep queue-send from its exit.

@@ -17,7 +17,7 @@ loaded. The scheduler of each channel decides; the channels, Bouncer and Returni
 (events.py), which Messages carries out in the same turn. Nothing here waits. An operation that the disk refuses is
 tried again later (disk_retry.py).
 
-A mark in hold/ may be an order: to delete the message, or to bounce it (queue_base.marks). An order is carried out when
+A mark in hold/ may be an order: to delete the message, or to bounce it (hold_marks.py). An order is carried out when
 nothing of the message is in flight, in this run or, after a crash, in the next one. While the disk thread works on the
 marks of a message, the message does not end.
 """
@@ -28,7 +28,7 @@ from collections.abc import Callable, Collection, Sequence
 from enum import Enum
 from functools import partial
 
-from queue_base import marks
+from queue_base import hold_marks as marks
 from queue_base.disk_thread import DiskThread
 from queue_base.durable import Commit
 from queue_base.errors import reason
@@ -39,12 +39,12 @@ from queue_send.config import ConfigFiles
 from queue_send.disk_retry import DiskRetry
 from queue_send.events import Corrupt, Event, Events, Failed, MayEnd, NoneInFlight, NoneLeft
 from queue_send.log import Log
+from queue_send.message_files import Store
 from queue_send.notify.bounce import Bouncer
 from queue_send.notify.delay import Delays
 from queue_send.peers import Cleaner
 from queue_send.returning import Returning
 from queue_send.scheduler.retry import AGAIN_AFTER, within_lifetime
-from queue_send.store import Store
 from queue_wire import logline
 from queue_wire.format_error import FormatError
 from queue_wire.notice import Classified

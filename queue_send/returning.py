@@ -13,7 +13,7 @@ from queue_send.config import ConfigFiles
 from queue_send.events import Corrupt, Events, Failed
 from queue_send.log import Log
 from queue_send.loop import Shutdown
-from queue_send.store import FailedRecipient, Store
+from queue_send.message_files import FailedRecipient, Store
 from queue_wire import logline
 from queue_wire.address import strip_prepend
 from queue_wire.format_error import FormatError

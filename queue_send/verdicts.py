@@ -14,9 +14,9 @@ from queue_base.disk_thread import DiskThread
 from queue_base.errors import reason
 from queue_send.config import ConfigFiles
 from queue_send.log import Log
+from queue_send.message_files import FailedRecipient, Store
 from queue_send.notify.delay import Delays
 from queue_send.scheduler.model import Attempt, Entry
-from queue_send.store import FailedRecipient, Store
 from queue_wire import logline
 from queue_wire.address import strip_prepend
 from queue_wire.report import HOST_SCOPE, PERMANENT, SUCCESS, TEMPORARY, Report

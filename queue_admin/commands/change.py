@@ -16,9 +16,9 @@ from queue_admin.messages.selectors import Selectors, check_long_ids, find, sele
 from queue_admin.system_accounts import be_owner
 from queue_base.control import read_map
 from queue_base.errors import Temporary, Usage
+from queue_base.hold_marks import clean_reason
 from queue_base.home import find_home
 from queue_base.layout import open_layout
-from queue_base.marks import clean_reason
 from queue_wire.address import split_address
 from queue_wire.admin.socket import HOLD, IDS_MOST, NEWS, PROBE, TROUBLE, Request
 

@@ -6,7 +6,7 @@ changes are durable. After a crash an order is complete, not begun, or recorded 
 
 import time
 
-from queue_base import marks
+from queue_base import hold_marks as marks
 from queue_base.durable import Commit
 from queue_base.errors import reason
 from queue_base.layout import Layout, is_there

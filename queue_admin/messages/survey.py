@@ -11,8 +11,8 @@ import stat
 from collections.abc import Iterator
 
 from queue_base.errors import Temporary, reason
+from queue_base.hold_marks import leftover_birth
 from queue_base.layout import Layout, Presence, is_there
-from queue_base.marks import leftover_birth
 from queue_wire.format_error import FormatError
 from queue_wire.ids import pack_long_id, unpack_id
 

@@ -10,7 +10,7 @@ import time
 from queue_base.errors import PERMANENT, TEMPORARY, Failure, QueueTrouble
 from queue_base.writer import Draft, Writer
 from queue_inject.batch.pieces import EndOfMessage, Piece, Unreadable
-from queue_inject.header.complete import Completer, FieldError
+from queue_inject.header.completer import Completer, FieldError
 from queue_inject.header.fields import HeaderReader
 from queue_wire.format_error import FormatError
 

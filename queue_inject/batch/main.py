@@ -19,7 +19,7 @@ from queue_base.writer import Writer
 from queue_inject.batch.injector import BatchFailure, BatchInjector, Result
 from queue_inject.batch.input import BatchInput
 from queue_inject.batch.pieces import BatchReader
-from queue_inject.header.complete import Completer
+from queue_inject.header.completer import Completer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -3,14 +3,14 @@
 Pure: the environment, the time and the process id are arguments.
 """
 
-from queue_inject.header.addresses import complete_parts
+from queue_inject.header.complete_addresses import complete_parts
 from queue_wire.format_error import FormatError, quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from queue_inject.header.addresses import Names
+    from queue_inject.header.complete_addresses import Names
 
 _PLAIN = b"!#$%&'*+-/=?^_`{|}~.ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 # Replaces control characters, which could end a header line, by spaces.

@@ -12,8 +12,8 @@ import os
 
 from queue_base.errors import Permanent, Usage
 from queue_base.home import Home, take_help, take_home
-from queue_inject.header.addresses import rewrite_list
-from queue_inject.header.complete import ControlNames
+from queue_inject.header.complete_addresses import rewrite_list
+from queue_inject.header.completer import ControlNames
 from queue_inject.main import Options, inject
 from queue_inject.sendmail.author import set_author
 from queue_inject.sendmail.exit_codes import explain_exit

@@ -1,7 +1,7 @@
 """Carries out the orders of queuectl: hold, release, requeue, delete, bounce, flush, probe.
 
 An order is on the disk, synced, before it is answered, and before it has any effect. hold, delete and bounce are marks
-in hold/ (queue_base.marks); Messages carries the last two out when nothing of the message is in flight, in this run or,
+in hold/ (hold_marks.py); Messages carries the last two out when nothing of the message is in flight, in this run or,
 after a crash, in the next one. The line in the log comes before the mark, so that a crash leaves no mark without a
 line; if the disk refuses the mark, another line takes it back.
 """
@@ -9,7 +9,7 @@ line; if the disk refuses the mark, another line takes it back.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from queue_base import marks
+from queue_base import hold_marks as marks
 from queue_base.durable import Commit
 from queue_base.errors import reason as why
 from queue_send.clock import Clock

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from math import ceil
 
-from queue_base import marks
+from queue_base import hold_marks as marks
 from queue_send.admin.orders import select_messages
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles

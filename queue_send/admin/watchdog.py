@@ -11,7 +11,7 @@ from functools import partial
 from math import isqrt
 from typing import NamedTuple
 
-from queue_base.marks import birth_of
+from queue_base.hold_marks import birth_of
 from queue_send.admin.queries import Explainer
 from queue_send.channel import Channel
 from queue_send.clock import Clock

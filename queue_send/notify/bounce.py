@@ -29,10 +29,10 @@ from queue_send.config import ConfigFiles
 from queue_send.events import Corrupt, Events, MayEnd
 from queue_send.log import Log
 from queue_send.loop import Shutdown, Turn
+from queue_send.message_files import Store
 from queue_send.notify.dsn import Dsn, compose_dsn, token
 from queue_send.notify.notifier import Notifier, OwnMail, Steps, Task
 from queue_send.scheduler.retry import AGAIN_AFTER
-from queue_send.store import Store
 from queue_wire import logline
 from queue_wire.address import DOUBLE_BOUNCE_SENDER, bounce_recipient
 from queue_wire.format_error import FormatError

@@ -25,12 +25,12 @@ from queue_send.config import ConfigFiles
 from queue_send.events import Events, MayEnd
 from queue_send.log import Log
 from queue_send.loop import Shutdown, Turn
+from queue_send.message_files import Store
 from queue_send.notify.delay_ages import is_notice_due
 from queue_send.notify.dsn import Dsn, compose_dsn, token
 from queue_send.notify.notifier import Notifier, OwnMail, Steps
 from queue_send.scheduler.model import Attempt
 from queue_send.scheduler.retry import AGAIN_AFTER
-from queue_send.store import Store
 from queue_wire import logline
 from queue_wire.address import DOUBLE_BOUNCE_SENDER, bounce_recipient, strip_prepend
 from queue_wire.failures import clean_text

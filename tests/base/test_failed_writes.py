@@ -134,7 +134,7 @@ def test_bounces_are_synced_by_the_descriptors_that_wrote_them(tmp_path: Path) -
     Path(home.queue, "bounce/7").write_bytes(b"<a@b>:\ngone\n\n<cut o")
     order = SyncOrder.of_directory(Path(home.queue))
     script = "import sys\nfrom queue_base.layout import open_layout\n"
-    script += "from queue_send.store import FailedRecipient as Failed, Store\n"
+    script += "from queue_send.message_files import FailedRecipient as Failed, Store\n"
     script += "Store(open_layout(sys.argv[1])).append_failures([Failed(n % 20, b'a@b', b'no') for n in range(40)])"
     subprocess.run(strace_command(tmp_path / "trace", [sys.executable, "-c", script, home.queue]), check=True)
     order.load(tmp_path / "trace")

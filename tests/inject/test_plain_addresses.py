@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queue_inject.header.addresses import plain_addresses, rewrite_list
+from queue_inject.header.complete_addresses import plain_addresses, rewrite_list
 from queue_wire.envelope import ADDRESS_MAX
 
 

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queue_inject.header.complete import FieldError, missing_fields, rewrite_header
+from queue_inject.header.completer import FieldError, missing_fields, rewrite_header
 from queue_inject.header.fields import Field, HeaderReader
 
 REMOVED = {b"bcc", b"resent-bcc", b"return-path", b"content-length", b"notice-requested-upon-delivery-to"}

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from queue_base.home import Home
-from queue_inject.header.complete import Completer
+from queue_inject.header.completer import Completer
 from queue_inject.header.fields import HeaderReader
 from queue_inject.main import Options
 from queue_wire.format_error import FormatError

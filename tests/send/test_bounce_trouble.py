@@ -11,7 +11,7 @@ import pytest
 
 from queue_base.home import Home
 from queue_base.layout import open_layout
-from queue_send.store import BOUNCE_MOST, BOUNCE_PIECE, FailedRecipient, Store
+from queue_send.message_files import BOUNCE_MOST, BOUNCE_PIECE, FailedRecipient, Store
 from queue_wire.failures import pack_failure
 from support.queued import classified_message
 from support.send.scripted_send import ScriptedSend

@@ -11,9 +11,9 @@ from typing import cast
 
 import pytest
 
+from queue_base.hold_marks import birth_of
 from queue_base.home import Home
 from queue_base.layout import open_layout
-from queue_base.marks import birth_of
 from support.faults.delayed import HOUR, LATER, defer, grow_older, make_due, old_message, told
 from support.queued import classified_message, injected
 from support.send.scripted_send import ScriptedSend

@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 
 from queue_base.durable import Commit
+from queue_base.hold_marks import give_birth
 from queue_base.home import Home
 from queue_base.layout import open_layout
-from queue_base.marks import give_birth
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
 from queue_send.events import Events
 from queue_send.log import Log
 from queue_send.loop import Shutdown, Turn
+from queue_send.message_files import Store
 from queue_send.notify import delay as module
 from queue_send.notify.delay import Delays
 from queue_send.scheduler.model import Attempt
-from queue_send.store import Store
 from support.home import make_home
 from support.queued import classified_message, injected
 from support.suite import BIN

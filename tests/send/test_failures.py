@@ -7,7 +7,7 @@ import pytest
 
 from queue_base.home import Home
 from queue_base.layout import open_layout
-from queue_send.store import FailedRecipient, Store
+from queue_send.message_files import FailedRecipient, Store
 from support.faults.strace import read_trace, strace_command
 from support.queued import classified_message
 from support.send.piped import limit_files

@@ -11,7 +11,7 @@ import pytest
 from queue_base.home import Home
 from queue_base.layout import open_layout
 from queue_send import loading as slices
-from queue_send.store import PIECE
+from queue_send.message_files import PIECE
 from support.queued import classified_message
 from support.send.control import file, long_id, order
 from support.send.loop import Loop

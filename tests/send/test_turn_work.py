@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from queue_base.durable import Commit
 from queue_base.home import Home
 from queue_base.layout import open_layout
-from queue_send import peers, store, verdicts
+from queue_send import message_files as store
+from queue_send import peers, verdicts
 from queue_send.admin.watchdog import LOOKS
 from queue_send.backlog import Known
+from queue_send.message_files import FailedRecipient, Store
 from queue_send.notify import notifier
 from queue_send.notify.bounce import BounceFacts, compose_steps
 from queue_send.notify.delay import DelayFacts, compose_notice
@@ -25,7 +27,6 @@ from queue_send.scheduler.overflow import BLOCK, NEVER, Overflow
 from queue_send.scheduler.scheduler import EXPIRED_AT_ONCE, SUSPENDED_AT_ONCE, SUSPENDED_MOST, Scheduler
 from queue_send.scheduler.turns import SKIPPED_AT_ONCE
 from queue_send.scheduler.waiting import LONG_AGO, Waiting
-from queue_send.store import FailedRecipient, Store
 from queue_wire.failures import FailureReader, pack_failure
 from support.queued import classified_message
 from support.send.loop import Loop
@@ -271,7 +272,7 @@ def test_failures_of_one_message_are_one_write_to_its_file(home: Home, monkeypat
             next(opened)
         return real(path, *arguments)
 
-    monkeypatch.setattr("queue_send.store.os.open", counted)
+    monkeypatch.setattr("queue_send.message_files.os.open", counted)
     Store(layout).append_failures([FailedRecipient(7, b"user%d@c.example" % number, b"no\n") for number in range(500)])
     assert next(opened) <= 3
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_send.store import BOUNCE_MOST
+from queue_send.message_files import BOUNCE_MOST
 from queue_wire.envelope import ADDRESS_MAX
 from queue_wire.failures import END, TEXT_MOST, FailureReader, pack_failure, unpack_failures, whole_length
 

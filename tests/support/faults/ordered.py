@@ -6,8 +6,8 @@ after the restart, and must then do what it says, whatever was done of it before
 
 from collections.abc import Iterator
 
+from queue_base.hold_marks import birth_of
 from queue_base.layout import open_layout
-from queue_base.marks import birth_of
 from queue_wire.ids import pack_long_id
 from support.faults.failing import ANN, CLARA, TEXT, clara_has_it, named
 from support.faults.killing import DEADLINE

@@ -5,9 +5,9 @@ import socket
 import subprocess
 from pathlib import Path
 
+from queue_base.hold_marks import birth_of
 from queue_base.home import Home
 from queue_base.layout import open_layout
-from queue_base.marks import birth_of
 from queue_wire.admin.socket import TOTALS, Request, Response, pack_request, unpack_response
 from queue_wire.framing import NetstringReader
 from queue_wire.ids import pack_long_id

@@ -17,7 +17,7 @@ from queue_base.durable import read_file
 from queue_base.errors import Permanent, Temporary, reason
 from queue_base.home import Home, trusted_variable
 from queue_base.writer import mail_date
-from queue_inject.header.addresses import complete_argument, plain_addresses, rewrite_list
+from queue_inject.header.complete_addresses import complete_argument, plain_addresses, rewrite_list
 from queue_inject.header.fields import Field
 from queue_inject.header.identity import (
     Identity,
@@ -33,7 +33,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Set
 
-    from queue_inject.header.addresses import Names
+    from queue_inject.header.complete_addresses import Names
 
 # What the addresses of a field are for. To and Cc also make up Mail-Followup-To.
 _TO_OR_CC, _RECIPIENT, _RESENT_RECIPIENT, _SENDER = range(4)
