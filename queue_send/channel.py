@@ -116,7 +116,7 @@ class Channel:
 
     @property
     def _may_load(self) -> bool:
-        """Whether messages may be loaded or expire: both put lines into the log."""
+        """Whether messages may be loaded: if one is deferred or fails without a job, that puts lines into the log."""
         return not (self._shutdown.begun or self._log.full)
 
     def apply_config(self) -> None:
@@ -135,7 +135,7 @@ class Channel:
     def prepare(self, poll: "select.poll", now: float) -> float:
         """Waits for reports, for room in the pipe of jobs, and until the scheduler has something to do."""
         if self.lost:
-            return 3600.0
+            return 0.0 if self._verdicts.has_results else 3600.0
         if not self._unread:
             poll.register(self._reports, select.POLLIN)
         if self._jobs.held:
@@ -145,7 +145,7 @@ class Channel:
         if self._unread or loads or expires or self._verdicts.has_results:
             return 0.0
         times = [3600.0]
-        if self._may_load and (expiry := self.scheduler.next_expiry(now)) is not None:
+        if not self._shutdown.begun and (expiry := self.scheduler.next_expiry(now)) is not None:
             times.append(max(0.0, expiry - now))
         if not self.stopped and (due := self.scheduler.next_time(now)) is not None:
             times.append(max(0.0, due - now))
@@ -154,12 +154,14 @@ class Channel:
     def run(self, ready: dict[int, int], now: float) -> None:
         """One turn: reports, expiry, loading, jobs."""
         if self.lost:
+            self._report_results()  # The disk thread may still have been writing failures.
             return
         try:
             if self._unread or self._reports in ready:
                 self._take_reports(now)
-            if self._may_load:
+            if not self._shutdown.begun:
                 self._carry_out(self.scheduler.expire(now), now)
+            if self._may_load:
                 self._load_long(now)
             self._start_jobs(now)
             self._apply_verdicts()
@@ -200,7 +202,7 @@ class Channel:
             read = self._loader.read(message, stamp)
         except FormatError as error:
             self.scheduler.absent(message)
-            self._events.append(Corrupt(message, str(error)))
+            self._set_aside(message, str(error))
             return True
         except OSError as error:
             self._log.warning(f"unable to open {error.filename or message}: {reason(error)}; will try again later")
@@ -219,6 +221,12 @@ class Channel:
             self._long.append((attempt, None if self._long else piece, tried))
             self.scheduler.begin(attempt, now)
         return True
+
+    def _set_aside(self, message: int, why: str) -> None:
+        """Reports a message that cannot be understood, once; from now on neither channel starts anything of it."""
+        if message not in self._store.parked:
+            self._store.parked.add(message)
+            self._events.append(Corrupt(message, why))
 
     def _load_long(self, now: float) -> None:
         """Does some steps of loading messages that have many recipients."""
@@ -239,7 +247,7 @@ class Channel:
                     self._carry_out(self.scheduler.place(entry, step.whole, now), now)
                 return
         except FormatError as error:
-            self._events.append(Corrupt(attempt.message, str(error)))
+            self._set_aside(attempt.message, str(error))
             attempt.withdrawn = True
         except OSError as error:
             path = error.filename or attempt.message

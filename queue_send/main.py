@@ -86,9 +86,10 @@ class QueueSend:
         self._log, self._turn, self._clock, self._config, self._disk = log, turn, clock, config, disk
         self._shutdown, self._bouncer, self._delays, self._cleaner = shutdown, bouncer, delays, cleaner
         self._messages, self._channels, self._todo, self._admin = messages, channels, todo, admin
-        # Messages comes before the administrator's orders, so that all events are carried out when an order comes.
+        # Messages comes after the channels and before Delays and the administrator's orders: when these go on with a
+        # message, all that happened to it is carried out.
         self._parts: list[Part] = [
-            todo, pickup, backlog, disk, retry, *channels, bouncer, delays, returning, cleaner, messages, admin,
+            todo, pickup, backlog, disk, retry, delays, *channels, bouncer, returning, cleaner, messages, admin,
             watchdog,
         ]  # fmt: skip
         self._exit_by = 0.0

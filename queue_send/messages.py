@@ -123,8 +123,7 @@ class Messages:
         elif isinstance(event, NoneInFlight):
             self._withdrawn(event.message, event.kind)
         elif isinstance(event, Corrupt):
-            if event.message not in self.store.parked:  # Both channels may have read it in this turn.
-                self._park(event.message, event.why)
+            self._park(event.message, event.why)
         elif isinstance(event, Failed):
             self.finish(event.message)
         elif isinstance(event, MayEnd):
@@ -272,12 +271,15 @@ class Messages:
             self._retry.later(("wake", message), lambda now: self._wake_again(message), error)
 
     def withdraw(self, message: int, now: float) -> bool:
-        """Starts nothing more of a message; returns whether something is in flight. NoneInFlight follows then."""
+        """Starts nothing more of a message; returns whether it was loaded. NoneInFlight follows then."""
+        loaded = self.is_loaded(message)
         for channel in self.channels.values():
             channel.withdraw(message, now)
-        return self.is_loaded(message)
+        return loaded
 
     def _withdrawn(self, message: int, kind: str) -> None:
+        if self._cleaner.holds(message):
+            return  # It ended when the other channel had nothing in flight any more.
         if message in self.store.held:
             self.carry_out_order(message, self._clock.now())
         elif message not in self.store.parked:

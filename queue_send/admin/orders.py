@@ -168,7 +168,7 @@ class Orders:
         """Returns the selected messages that the disk thread does not change; adds a note about the others."""
         for message in selected.messages:
             if self._messages.is_changing(message):
-                selected.note(TROUBLE, message, "another command is changing it; try again")
+                selected.note(TROUBLE, message, "another command is at it; try again")
         return [message for message in selected.messages if not self._messages.is_changing(message)]
 
     def _mark(self, selected: Selected, reason: bytes, answer: Answer) -> None:

@@ -49,7 +49,8 @@ LAST_WAIT = 3600.0  # Seconds after its lifetime in which a queued message gets 
 CHANGES_AT_ONCE = 10  # Destinations that take new limits, after HUP.
 SUSPENDED_AT_ONCE = 20  # Entries that leave the queue of a dead destination. Each costs a change of a file.
 EXPIRED_AT_ONCE = 200  # Messages that are past their lifetime.
-SEARCHED_AT_ONCE = 50  # Destinations that are searched for expired messages.
+SEARCHED_AT_ONCE = 50  # Destinations that are searched for expired messages,
+SEARCH_PAUSE = 0.02  # and seconds until the next ones are.
 
 _NONE: Sequence[Action] = ()
 
@@ -80,7 +81,7 @@ class Scheduler:
         self._leaving: deque[Entry] = deque()  # Entries of destinations that died, to be deferred.
         self._unchanged: deque[bytes] = deque()  # Destinations that have the limits of earlier settings.
         self._search: deque[bytes] = deque()  # Destinations to be searched for expired messages in this round.
-        self._next_search = 0.0
+        self._next_search: float | None = None
 
     def _take_actions(self) -> Sequence[Action]:
         if not self._actions:
@@ -594,25 +595,27 @@ class Scheduler:
 
     def next_expiry(self, now: float) -> float | None:
         """Returns when `expire` is to be called; None if there are no destinations."""
-        if self._search:
-            return now
-        return max(now, self._next_search) if self.destinations else None
+        if not self.destinations and not self._search:
+            return None
+        return now if self._next_search is None else max(now, self._next_search)
 
     def expire(self, now: float) -> Sequence[Action]:
         """Fails, in a part of the destinations, messages that wait for a last attempt beyond LAST_WAIT.
 
         Every `expiry_round` seconds all destinations are searched, SEARCHED_AT_ONCE in a call.
         """
-        if not self._search:
-            if now < self._next_search:
-                return _NONE
-            self._search = deque(self.destinations)
+        if self._next_search is None:
             self._next_search = now + self.settings.expiry_round
+        if now < self._next_search:
+            return _NONE
+        if not self._search:
+            self._search = deque(self.destinations)
         for _ in range(min(SEARCHED_AT_ONCE, len(self._search))):
             destination = self.destinations.get(self._search[0])
             if destination is not None and self._expire_some(destination, now):
                 break  # There may be more in it.
             self._search.popleft()
+        self._next_search = now + (SEARCH_PAUSE if self._search else self.settings.expiry_round)
         return self._take_actions()
 
     def _expire_some(self, destination: Destination, now: float) -> bool:

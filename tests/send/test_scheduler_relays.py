@@ -45,7 +45,7 @@ class Relays(Machine):
         super().__init__()
         self.slices: dict[int, tuple[int, bool]] = {}
 
-    # Events, with the slices of queue_send.decisions
+    # Events, with the slices of queue_send.loading
 
     def _goes_on(self, attempt: Attempt) -> bool:
         before = self.slices.get(attempt.message)

@@ -1,4 +1,4 @@
-"""Run by tests/test_accounts.py inside a mount namespace whose /etc is private, as root."""
+"""Run by tests/admin/test_accounts.py inside a mount namespace whose /etc is private, as root."""
 
 import os
 import pwd

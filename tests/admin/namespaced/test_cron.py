@@ -1,7 +1,7 @@
 """Debian's cron, which calls /usr/sbin/sendmail and nothing else, mails the output of a job, as a user who may not
 write to the queue.
 
-Run by tests/test_accounts.py inside a mount namespace whose /etc is private, as root.
+Run by tests/admin/test_accounts.py inside a mount namespace whose /etc is private, as root.
 """
 
 import os

@@ -1,6 +1,6 @@
 """README's commands, as they stand there but for the home's path and the relay, and where the first mails then go.
 
-Run by tests/test_accounts.py inside a mount namespace whose /etc is private, as root.
+Run by tests/admin/test_accounts.py inside a mount namespace whose /etc is private, as root.
 """
 
 import os

@@ -1,6 +1,6 @@
 """Two unprivileged accounts and root send at once to a queue that they may not write; none touches another's mail.
 
-Run by tests/test_accounts.py inside a mount namespace whose /etc is private, as root.
+Run by tests/admin/test_accounts.py inside a mount namespace whose /etc is private, as root.
 """
 
 import os

@@ -1,6 +1,6 @@
 """What users run from their .qmail files: procmail, maildrop and vacation, as a user, and the mail that these send.
 
-Run by tests/test_accounts.py inside a mount namespace whose /etc is private, as root: our sendmail is bound over
+Run by tests/admin/test_accounts.py inside a mount namespace whose /etc is private, as root: our sendmail is bound over
 that of the machine, since vacation and procmail look there alone.
 """
 

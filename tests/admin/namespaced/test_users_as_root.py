@@ -1,4 +1,4 @@
-"""Whose mail is whose, with real accounts. Run by tests/test_accounts.py inside a mount namespace, as root."""
+"""Whose mail is whose, with real accounts. Run by tests/admin/test_accounts.py inside a mount namespace, as root."""
 
 import os
 import pwd

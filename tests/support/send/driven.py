@@ -95,4 +95,5 @@ class Driven(Scheduler):
         self._next_search = now
         self.expire(now)
         while self._search:
+            self._next_search = now
             self.expire(now)
