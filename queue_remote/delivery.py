@@ -41,7 +41,7 @@ async def deliver(
     try:
         await forms.prepare()
         until = time.monotonic() + setup.config.connect_timeout + setup.config.reply_timeout
-        # A connection that died while it was idle has not got the message: the next one, or a new one, carries it.
+        # A connection that died while it was idle did not receive the message: the next one, or a new one, sends it.
         while time.monotonic() < until and (connection := pool.take(key)) is not None:
             if await _transact(pool, key, connection, transaction, forms):
                 return MESSAGE_SCOPE

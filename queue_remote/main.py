@@ -73,7 +73,7 @@ def run_daemon(home: Home) -> int:
     except OSError as error:
         complain(PROGRAM, f"fatal: unable to watch fd 0: {reason(error)}; it must be a pipe from queue-send")
         return EXIT_TEMPORARY
-    # What exists now is never garbage; the collector need not visit it.
+    # Objects that exist now live as long as the process, so the collector need not visit them.
     gc.freeze()
     loop.run_forever()
     # Deliveries in flight are dropped, as by a kill; to close the loop would take time for each of them.

@@ -239,7 +239,7 @@ def unpack_reports(data: bytes, count: int) -> PartOutcome:
         r  h  s    for each recipient in order: accepted, failed, deferred
         K  Z  D    then for the message: accepted, deferred, failed
 
-    The first report on the message is the last one that counts. Records with other letters are ignored. A program may
+    Everything after the first report on the message is ignored. Records with other letters are ignored. A program may
     report on the message alone, for all recipients. The scope is the nexthop's if the message is deferred without a
     report on any recipient, with a status 4.4.x: qmail-remote could not connect, or lost the connection.
     """

@@ -1,10 +1,10 @@
 """One channel: its scheduler, its delivery daemon (queue-local or queue-remote), and the verdicts of its deliveries.
 
 Jobs go out on one pipe, reports come in on another. A turn takes at most VERDICTS_A_TURN verdicts and starts at most
-STARTS_A_TURN jobs, and both have a time limit, so that neither channel keeps the loop from the other parts. Starting
-ends after LOADS_A_TURN messages that let no job start, so that mail for dead hosts does not delay the reports of
-others. Messages with many recipients are loaded a step at a time. If the daemon is gone, or its reports have no
-framing, queue-send exits.
+STARTS_A_TURN jobs, and both have a time limit, so that neither channel keeps the loop from the other parts. A turn also
+ends after loading LOADS_A_TURN messages for which no job could start, so that mail for dead hosts does not delay the
+reports of others. Messages with many recipients are loaded a step at a time. If the daemon is gone, or its reports have
+no framing, queue-send exits.
 """
 
 import os

@@ -34,7 +34,7 @@ class FailedRecipient(NamedTuple):
 
 class Piece(NamedTuple):
     """A piece of local/B/I or remote/B/I: the next attempt in seconds, the length of the file, (offset, address) of
-    the recipients that are not done, and where the next piece begins, None where this is the last."""
+    the recipients that are not done, and where the next piece begins, None if this is the last."""
 
     due: int
     size: int
@@ -64,18 +64,18 @@ class Store:
         return self._unpack(unpack_info, data, "info", message), mtime // _SECOND
 
     def told(self, message: int) -> int:
-        """Returns when the sender was last told of a delay, in seconds; no later than the birth where nobody was."""
+        """Returns when the sender was last told of a delay, in seconds; at or before the birth if nobody was."""
         return os.stat(self.layout.mess(message)).st_mtime_ns // _SECOND
 
     def set_told(self, message: int, when: int) -> None:
-        """Keep on disk when the sender was told of a delay. Not synced: a power cut may undo it and repeat a notice."""
+        """Records when the sender was told of a delay. Not synced: a power cut may undo it and repeat a notice."""
         os.utime(self.layout.mess(message), (when, when))
 
     def recipients(self, message: int, kind: str, at: int = 0) -> Piece:
         """Returns the recipients in one piece of local/B/I or remote/B/I, from a record on.
 
-        Where the file is gone, nobody is left. The first piece of a longer file looks at its end, too: one that a
-        crash has cut is garbage from the start on.
+        If the file is gone, no recipients are left. With the first piece of a longer file its end is examined as well:
+        if a crash has cut it off, the whole file is garbage.
         """
         try:
             handle = os.open(self.layout.hashed(kind, message), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -98,7 +98,7 @@ class Store:
         return Piece(_whole_seconds(found.st_mtime_ns), size, left, end if end < size and data else None)
 
     def left(self, message: int, kind: str) -> Iterator[tuple[int, bytes] | None]:
-        """Yield the recipients that are not done; None after each piece of their file."""
+        """Yields the recipients that are not done; None after each piece of their file."""
         at: int | None = 0
         while at is not None:
             piece = self.recipients(message, kind, at)
@@ -136,7 +136,7 @@ class Store:
         return found
 
     def due(self, message: int, kind: str) -> int | None:
-        """Returns the next attempt in whole seconds since the epoch, None where the channel has no recipients left."""
+        """Returns the next attempt in whole seconds since the epoch, None if the channel has no recipients left."""
         try:
             return _whole_seconds(os.stat(self.layout.hashed(kind, message)).st_mtime_ns)
         except FileNotFoundError:
@@ -151,8 +151,8 @@ class Store:
         return self.birth(message) is not None
 
     def birth(self, message: int) -> int | None:
-        """Returns when a classified message was born, in seconds since the epoch; None where it is not in S5."""
-        # In this order: where info/ was there before todo/ was gone, its classification is over.
+        """Returns when a classified message was born, in seconds since the epoch; None if it is not in S5."""
+        # In this order: if info/ existed and todo/ does not, the classification is over.
         try:
             found = os.lstat(self.layout.hashed("info", message))
         except FileNotFoundError:
@@ -160,11 +160,11 @@ class Store:
         return None if self.is_waiting_in_todo(message) else int(found.st_mtime)
 
     def set_due(self, message: int, kind: str, when: int) -> None:
-        """Keep the next attempt on disk."""
+        """Sets the next attempt on disk."""
         os.utime(self.layout.hashed(kind, message), (when, when))
 
     def mark_done(self, message: int, kind: str, offsets: list[int]) -> None:
-        """Mark recipients done. Not synced: a power cut may undo it, and repeat those recipients."""
+        """Marks recipients done. Not synced: a power cut may undo it, and repeat those recipients."""
         handle = os.open(self.layout.hashed(kind, message), os.O_WRONLY | os.O_CLOEXEC)
         try:
             for offset in offsets:
@@ -173,14 +173,14 @@ class Store:
             os.close(handle)
 
     def drop(self, path: str) -> None:
-        """Remove a file that may be gone already; queue-clean syncs the removal."""
+        """Removes a file that may be gone already; queue-clean syncs the removal."""
         try:
             os.unlink(path)
         except FileNotFoundError:
             pass
 
     def append_failures(self, failures: list[FailedRecipient]) -> None:
-        """Add failures to bounce/ files and sync them all, before anybody marks their recipients done.
+        """Adds failures to bounce/ files and sync them all, before anybody marks their recipients done.
 
         On an error the files get back their old lengths: what does not count as a failure is not bounced later.
         """
@@ -192,7 +192,7 @@ class Store:
         try:
             for message, paragraphs in texts.items():
                 path = self.layout.bounce(message)
-                commit.removed(path)  # Its name changes where it is new.
+                commit.removed(path)  # Its name is synced, too, if it is new.
                 handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
                 try:
                     ends[path] = _cut(handle)
@@ -212,7 +212,7 @@ class Store:
             raise
 
     def failures(self, message: int) -> Generator[None, None, Iterator[tuple[bytes, bytes]] | None]:
-        """Returns the (recipient, text) pairs of bounce/I, None where there are none; yield between its pieces.
+        """Returns the (recipient, text) pairs of bounce/I, None if there are none; yields between its pieces.
 
         EFBIG for a file of more than BOUNCE_MOST bytes.
         """
@@ -234,7 +234,7 @@ class Store:
         return reader.take() if len(reader) else None
 
     def sync_marks(self, message: int) -> None:
-        """Make the DONE marks and removals of a message safe, before its bounce goes out."""
+        """Makes the DONE marks and removals of a message safe, before its bounce goes out."""
         commit = Commit()
         for kind in ("local", "remote"):
             path = self.layout.hashed(kind, message)
@@ -247,7 +247,7 @@ class Store:
         commit.sync()
 
     def header(self, message: int) -> bytes:
-        """Returns the message's header, without the empty line, cut at HEADER_MOST; empty where the message is gone."""
+        """Returns the message's header, without the empty line, cut at HEADER_MOST; empty if the message is gone."""
         try:
             handle = os.open(self.layout.mess(message), os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -261,7 +261,7 @@ class Store:
         return data[: found.end(1)] if found else data[: data.rfind(b"\n") + 1]
 
     def park(self, message: int, reason: str, commit: Commit) -> None:
-        """Leave a message to a person: corrupt/B/I with the reason; its other files stay."""
+        """Leaves a message to a person: corrupt/B/I with the reason; its other files stay."""
         path = self.layout.hashed("corrupt", message)
         commit.unlink(path)
         commit.create(path, reason.replace("\n", " ").encode("utf-8", "replace") + b"\n", FILE_MODE)
@@ -282,7 +282,7 @@ def _cut(handle: int) -> int:
 
 
 def _whole_end(handle: int, end: int) -> int:
-    """Returns where the last whole paragraph before `end` ends, looking back from there: the file may be large."""
+    """Returns where the last whole paragraph before `end` ends, searching backwards: the file may be large."""
     while end:
         start = max(0, end - BOUNCE_PIECE)
         whole = whole_length(os.pread(handle, end - start, start))

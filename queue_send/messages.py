@@ -259,7 +259,7 @@ class Messages:
             self.finish(message)
         waiting = [kind for kind in dues if not self.channels[kind].scheduler.holds(message)]
         for kind in waiting:
-            # The entry is valid until the message has been tried: if it is woken twice, it is tried once.
+            # Waking a message twice makes one attempt: the second entry is not valid after that.
             self.channels[kind].scheduler.found(message, dues[kind], flushed=True)
         return bool(waiting)
 

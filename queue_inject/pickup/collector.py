@@ -15,9 +15,10 @@ import time
 from queue_base.durable import Commit
 from queue_base.errors import QueueTrouble, reason
 from queue_base.writer import QueueWriter
-from queue_inject.pickup.copying import FileCopy, OriginRules, open_copy
+from queue_inject.pickup.copying import FileCopy, open_copy
 from queue_inject.pickup.corrupt import CorruptMail
 from queue_inject.pickup.log_limit import LimitedLog
+from queue_inject.pickup.origin import OriginRules
 from queue_inject.pickup.untrusted import OURS, Directory, NotMail
 from queue_inject.pickup.user_queues import UserQueues
 from queue_wire.format_error import FormatError

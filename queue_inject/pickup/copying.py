@@ -1,19 +1,14 @@
 """Copies one file of maildrop/ into the queue, at once or piece by piece.
 
 A file is read up to the size that it had when it was opened; a file that has changed since then is not mail.
-
-The message gets the uid of the file's owner, so the owner must have created the file in maildrop/ itself: it must have
-one name, the group that the directory gives to files created in it, and the sticky bit. A file of another user that an
-attacker moved or linked into maildrop/ does not have that group, unless it comes from a directory that was created in
-maildrop/ and passes on the group. But such a file lacks the sticky bit, which no program sets on files.
 """
 
 import os
-import stat
 from collections.abc import Iterator
 
 from queue_base.errors import reason
 from queue_base.writer import QueueDraft, QueueWriter
+from queue_inject.pickup.origin import OriginRules
 from queue_inject.pickup.untrusted import OURS, Directory, NotMail
 from queue_wire.format_error import FormatError
 from queue_wire.maildrop import ENVELOPE_MAX, HEADER_LENGTH, unpack_envelope, unpack_header
@@ -23,32 +18,6 @@ from queue_wire.maildrop import ENVELOPE_MAX, HEADER_LENGTH, unpack_envelope, un
 HOLES_FROM = 16 * 1024 * 1024
 SMALLEST_SHARE = 64
 _CHUNK = 1 << 18
-
-
-class OriginRules:
-    """Checks that a file was created in maildrop/ by its owner.
-
-    gid: the group of files created there, or None if any group will do; root: whether files of root are accepted. Root
-    writes to the queue itself, so a file of root was smuggled in, unless the queue belongs to root.
-    """
-
-    __slots__ = ("gid", "root")
-
-    def __init__(self, gid: int | None, root: bool) -> None:
-        self.gid = gid
-        self.root = root
-
-    def check(self, status: os.stat_result) -> None:
-        """Raise NotMail if it was not."""
-        if status.st_nlink != 1:
-            raise NotMail("it has a second name" if status.st_nlink else "it was removed while it was opened")
-        if self.gid not in (None, status.st_gid):
-            groups = f"its group is {status.st_gid}, and that of files made there {self.gid}"
-            raise NotMail(f"it was not made there: {groups}")
-        if status.st_uid == 0 and not self.root:
-            raise NotMail("root leaves no mail there")
-        if not status.st_mode & stat.S_ISVTX:
-            raise NotMail("it lacks the sticky bit, which queue-inject gives to what it leaves there")
 
 
 class FileCopy:

@@ -25,9 +25,9 @@ from queue_base.signals import ignore
 from queue_base.watch import RENAMED, Watch
 from queue_base.writer import QueueWriter
 from queue_inject.pickup.collector import Collector
-from queue_inject.pickup.copying import OriginRules
 from queue_inject.pickup.corrupt import CorruptMail
 from queue_inject.pickup.log_limit import LimitedLog
+from queue_inject.pickup.origin import OriginRules
 from queue_inject.pickup.scan import MaildropScan
 from queue_inject.pickup.untrusted import Directory
 from queue_wire.logline import alert, warning

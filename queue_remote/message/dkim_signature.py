@@ -86,7 +86,7 @@ def sign_fields(fields: list[tuple[bytes, bytes]], body_hash: bytes, keys: list[
             (b"t", b"%d" % now),
             (b"h", b" : ".join(names)),
             (b"bh", base64.b64encode(body_hash)),
-            # As long as it will be or not does not matter; the line that it begins does.
+            # A placeholder of any length: dkimpy only needs the b= tag to start a new line.
             (b"b", b"0" * 60),
         ]
         value = signer.gen_header(tags, tuple(names), _POLICY, b"DKIM-Signature", _Ed25519Interface(key))

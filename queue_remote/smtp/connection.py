@@ -275,7 +275,7 @@ class Connection(asyncio.Protocol):
         self._end()
 
     def _end(self) -> None:
-        """Close the socket at once, and wake who waits."""
+        """Close the socket at once, and wake the waiting coroutine."""
         self._clock.stop()
         if self._transport is not None:
             self._transport.abort()

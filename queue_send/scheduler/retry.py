@@ -1,7 +1,7 @@
 """The next attempt of a deferred message (control/retryschedule). Pure: the time and random numbers are passed in.
 
     quadratic           qmail's, exactly: birth + (floor(sqrt(now - birth)) + skip)^2, whole seconds
-    exponential MIN MAX the age of the message, clamped: so it doubles
+    exponential MIN MAX the wait is the message's age, at least MIN and at most MAX, so the age doubles each time
     15m 30m 2h 4h       steps; the last one repeats
 
 Jitter lengthens a wait by up to that many percent, so that a host that is back does not get all mail at once.
@@ -81,9 +81,9 @@ def next_attempt(schedule: Schedule, birth: int, now: int, skip: int, random: Ca
 
 
 def within_lifetime(due: int, now: int, expires: int) -> int:
-    """Returns the time of the attempt that the schedule sets to `due`: at the latest right after the lifetime.
+    """Returns `due`, but no later than one second after the lifetime.
 
-    If the lifetime is over, the disk refused to record the last attempt, and it is repeated soon.
+    If the lifetime is over, the last attempt could not be recorded, and is repeated after AGAIN_AFTER seconds.
     """
     return min(due, expires + 1 if expires > now else now + AGAIN_AFTER)
 

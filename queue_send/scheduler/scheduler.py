@@ -1,7 +1,7 @@
 """The scheduler of one channel: which message is loaded next, and which delivery starts next. Pure.
 
 It does no I/O and has no clock: events come in as method calls with the time, what is to be done is returned as actions
-(model.py). The time is one that nobody sets back (queue_send.clock), in seconds since the epoch.
+(model.py). The time never goes backwards (queue_send.clock); it is in seconds since the epoch.
 
 Loading: `next_load` names the message to read; the caller answers with `open`, `absent` or `later`, or, for a message
 with many recipients, with `begin`, a `place` for each entry, and `opened` (`unread` if it cannot be read).
@@ -324,7 +324,7 @@ class Scheduler:
         return relay
 
     def _forget(self, destination: Destination) -> None:
-        # A destination whose turn at its relay has come stays called: when that passes, the next one is called.
+        # `called` stays set: when its turn comes, `_take` finds nothing to start, and calls the next one of the relay.
         del self.destinations[destination.name]
         if destination.waits_for is not None:
             destination.waits_for, destination.listed = None, False
@@ -497,8 +497,8 @@ class Scheduler:
         elif not attempt.left:
             self._actions.append(Finish(attempt))
         elif attempt.overflow is not None:
-            # It is loaded again when there is room, for the recipients that were not tried, and when the deferred
-            # ones are due, for all: neither waits for the other.
+            # It is loaded again twice, independently: when there is room, for the recipients that were not tried yet;
+            # and at the next attempt, for all.
             self._keep_tried(attempt)
             destination = self._destination(attempt.overflow)
             destination.overflow.put(message, attempt.expires)
@@ -543,7 +543,7 @@ class Scheduler:
             return
         destination.suspended_count += count
         attempt.deferred += count
-        # If there are too many, the destination forgets its oldest one, or this one.
+        # Over the limit the oldest suspended message of the destination is forgotten, or this one if it has none.
         if self._suspended_count < SUSPENDED_MOST or self._take_suspended(destination) is not None:
             destination.suspended.put(attempt.message)
             self._suspended_count += 1

@@ -20,9 +20,9 @@ from queue_base.layout import Presence, open_layout
 from queue_base.writer import QueueWriter
 from queue_clean.sweep import OLD, Swept, sweep
 from queue_inject.pickup.collector import Collector, QueuedFiles
-from queue_inject.pickup.copying import OriginRules
 from queue_inject.pickup.corrupt import CorruptMail
 from queue_inject.pickup.log_limit import LimitedLog
+from queue_inject.pickup.origin import OriginRules
 from queue_inject.pickup.untrusted import Directory
 from queue_todo.pending import RETRY_AFTER, SAY_EVERY, Pending
 from queue_wire.admin.socket import FLUSH, Request

@@ -12,9 +12,10 @@ from queue_base.home import Home
 from queue_base.layout import open_layout
 from queue_base.writer import QueueWriter
 from queue_inject.pickup.collector import Collector
-from queue_inject.pickup.copying import FileCopy, OriginRules
+from queue_inject.pickup.copying import FileCopy
 from queue_inject.pickup.corrupt import CorruptMail
 from queue_inject.pickup.log_limit import LimitedLog
+from queue_inject.pickup.origin import OriginRules
 from queue_inject.pickup.untrusted import Directory, NotMail
 from queue_wire.maildrop import ENVELOPE_MAX, pack_header
 from support.home import make_home
