@@ -196,7 +196,7 @@ def test_libraries_that_few_policies_need_are_not_imported_at_the_start() -> Non
 
 
 def test_the_example_in_the_docs_is_one(home: RemoteHome) -> None:
-    page = Path(__file__).parents[2].joinpath("docs/routing-and-tls.md").read_text()
+    page = Path(__file__).parents[3].joinpath("docs/routing-and-tls.md").read_text()
     example = page[page.index("    # Its mail exchangers must show") :].split("\n\n")[0]
     home.control("tlspolicy", "\n".join(line.strip() for line in example.splitlines()))
     policies = read_config(Home(str(home.path))).tlspolicy

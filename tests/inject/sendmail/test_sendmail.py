@@ -163,7 +163,7 @@ def test_a_message_of_30_mb_is_queued_byte_for_byte(home: Home) -> None:
 
 
 def test_newaliases_does_nothing_and_says_nothing(home: Home, tmp_path: Path) -> None:
-    (tmp_path / "newaliases").symlink_to(Path(__file__).parents[2] / "bin/sendmail")
+    (tmp_path / "newaliases").symlink_to(Path(__file__).parents[3] / "bin/sendmail")
     called = subprocess.run([sys.executable, tmp_path / "newaliases"], stdin=subprocess.DEVNULL, capture_output=True)
 
     assert (called.returncode, called.stdout, called.stderr) == (0, b"", b"")
@@ -182,7 +182,7 @@ def test_the_ordinary_path_imports_nothing_heavy(home: Home) -> None:
         [sys.executable, "-S", "-c", script, "--home", home.path, "-oi", "-fs@x.y", "b@x.y"],
         input=HEADER,
         capture_output=True,
-        env={"PYTHONPATH": str(Path(__file__).parents[2])},
+        env={"PYTHONPATH": str(Path(__file__).parents[3])},
     )
 
     assert done.returncode == 0 and len(queued(home)) == 1, done
