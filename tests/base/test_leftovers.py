@@ -42,8 +42,7 @@ RULES = Rules(b"me.example.org", {b"me.example.org"}, set(), {})
 def nameless(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Whether the file system has files without names."""
     if not request.param:
-        for module in ("writer", "queue_draft"):
-            monkeypatch.setattr(f"queue_base.{module}.open_nameless", lambda directory, mode: None)
+        monkeypatch.setattr("queue_base.writer.open_nameless", lambda directory, mode: None)
     return bool(request.param)
 
 
