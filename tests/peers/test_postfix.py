@@ -45,22 +45,22 @@ SERVICES = {
 }
 
 
-def test_a_message_of_25_megabytes_arrives_as_it_is(remote_home: RemoteHome, services: Services) -> None:
+def test_a_message_of_25_megabytes_arrives_as_it_is(peer_home: RemoteHome, services: Services) -> None:
     lines = [b".", b"", b"a line", b"x" * 900, b"..", b"From here on"]
     body = b"\n".join(itertools.islice(itertools.cycle(lines), 25 * MB * len(lines) // 924))
     text = b"Subject: large\n\n" + body[: 25 * MB] + b"\n"
-    [report] = deliver(remote_home, services.postfix.port, text=text)
+    [report] = deliver(peer_home, services.postfix.port, text=text)
     assert letters(report) == b"K"
     [stored] = services.postfix.wait_for(1)
     assert stored.content == text
 
 
 def test_a_message_over_its_size_limit_is_refused_before_it_is_sent(
-    remote_home: RemoteHome, services: Services
+    peer_home: RemoteHome, services: Services
 ) -> None:
     before = services.postfix.log()
     size = SIZE_LIMIT + 1
-    [report] = deliver(remote_home, services.postfix.port, text=b"x" * (size - 2) + b"\n")
+    [report] = deliver(peer_home, services.postfix.port, text=b"x" * (size - 2) + b"\n")
     assert report.scope == MESSAGE_SCOPE
     [(letter, text)] = report.verdicts
     assert letter == b"D"
@@ -70,9 +70,9 @@ def test_a_message_over_its_size_limit_is_refused_before_it_is_sent(
 
 
 def test_a_message_over_a_limit_that_is_not_announced_fails_at_its_end(
-    remote_home: RemoteHome, services: Services
+    peer_home: RemoteHome, services: Services
 ) -> None:
-    [report] = deliver(remote_home, services.ports["bare"], text=(b"x" * 99 + b"\n") * (SIZE_LIMIT // 100 + 1000))
+    [report] = deliver(peer_home, services.ports["bare"], text=(b"x" * 99 + b"\n") * (SIZE_LIMIT // 100 + 1000))
     assert (report.scope, letters(report)) == (MESSAGE_SCOPE, b"D")
     assert b"failed after I sent the message" in report.verdicts[0][1]
     assert b"552 " in report.verdicts[0][1]
@@ -81,10 +81,10 @@ def test_a_message_over_a_limit_that_is_not_announced_fails_at_its_end(
 
 @pytest.mark.parametrize("service", ["strict", "lockstep", "bare"])
 def test_ten_messages_on_one_connection_with_and_without_pipelining(
-    remote_home: RemoteHome, services: Services, service: str
+    peer_home: RemoteHome, services: Services, service: str
 ) -> None:
     before = services.postfix.log()
-    reports = deliver(remote_home, services.ports[service], b"one@b.example", b"two@b.example", times=10)
+    reports = deliver(peer_home, services.ports[service], b"one@b.example", b"two@b.example", times=10)
     assert [letters(report) for report in reports] == [b"KK"] * 10
     stored = services.postfix.wait_for(20)
     assert {message.content for message in stored} == {TEXT}
@@ -94,27 +94,27 @@ def test_ten_messages_on_one_connection_with_and_without_pipelining(
     assert "improper command pipelining" not in log
 
 
-def test_it_says_quit_and_no_command_too_many(remote_home: RemoteHome, services: Services) -> None:
+def test_it_says_quit_and_no_command_too_many(peer_home: RemoteHome, services: Services) -> None:
     before = services.postfix.log()
-    deliver(remote_home, services.postfix.port, times=3)
+    deliver(peer_home, services.postfix.port, times=3)
     services.postfix.wait_for(3)
     log = services.log_since(before)
     assert "ehlo=2 starttls=1 mail=3 rcpt=3 data=3 quit=1 commands=13" in log
 
 
 def test_starttls_is_used_with_a_certificate_that_nobody_vouches_for(
-    remote_home: RemoteHome, services: Services
+    peer_home: RemoteHome, services: Services
 ) -> None:
     before = services.postfix.log()
-    [report] = deliver(remote_home, services.postfix.port)
+    [report] = deliver(peer_home, services.postfix.port)
     assert letters(report) == b"K"
     services.postfix.wait_for(1)
     assert "TLS connection established from " in services.log_since(before)
 
 
-def test_postscreen_sees_nobody_who_talks_before_the_greeting(remote_home: RemoteHome, services: Services) -> None:
+def test_postscreen_sees_nobody_who_talks_before_the_greeting(peer_home: RemoteHome, services: Services) -> None:
     before = services.postfix.log()
-    [report] = deliver(remote_home, services.ports["screened"])
+    [report] = deliver(peer_home, services.ports["screened"])
     assert letters(report) == b"K"
     services.postfix.wait_for(1)
     log = services.log_since(before)
@@ -122,10 +122,10 @@ def test_postscreen_sees_nobody_who_talks_before_the_greeting(remote_home: Remot
     assert "PREGREET" not in log
 
 
-def test_postscreens_deep_tests_find_nothing_and_its_450_defers(remote_home: RemoteHome, services: Services) -> None:
+def test_postscreens_deep_tests_find_nothing_and_its_450_defers(peer_home: RemoteHome, services: Services) -> None:
     # It cannot hand a session over after those tests, so it asks who passes to come again.
     before = services.postfix.log()
-    [report] = deliver(remote_home, services.ports["searched"])
+    [report] = deliver(peer_home, services.ports["searched"])
     assert (report.scope, letters(report)) == (MESSAGE_SCOPE, b"Z")
     assert b"450 4.3.2 Service currently unavailable" in report.verdicts[0][1]
     log = services.log_since(before, "DISCONNECT [127.0.0.1]")

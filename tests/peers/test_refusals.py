@@ -25,9 +25,9 @@ SERVICES = {
 }
 
 
-def test_each_recipient_has_its_own_verdict(remote_home: RemoteHome, services: Services) -> None:
+def test_each_recipient_has_its_own_verdict(peer_home: RemoteHome, services: Services) -> None:
     who = [b"yes@b.example", b"no@b.example", b"grey@b.example", b"also@b.example"]
-    [report] = deliver(remote_home, services.ports["choosy"], *who)
+    [report] = deliver(peer_home, services.ports["choosy"], *who)
     assert (report.scope, letters(report)) == (MESSAGE_SCOPE, b"KDZK")
     assert b"550 5.7.1 <no@b.example>: Recipient address rejected: not here" in report.verdicts[1][1]
     assert b"451 4.7.1 <grey@b.example>: Recipient address rejected: greylisted" in report.verdicts[2][1]
@@ -35,34 +35,34 @@ def test_each_recipient_has_its_own_verdict(remote_home: RemoteHome, services: S
     assert sorted(message.recipient for message in stored) == [b"also@b.example", b"yes@b.example"]
 
 
-def test_nobody_accepted_leaves_the_connection_good(remote_home: RemoteHome, services: Services) -> None:
+def test_nobody_accepted_leaves_the_connection_good(peer_home: RemoteHome, services: Services) -> None:
     before = services.postfix.log()
-    reports = deliver(remote_home, services.ports["choosy"], b"no@b.example", b"grey@b.example", times=3)
+    reports = deliver(peer_home, services.ports["choosy"], b"no@b.example", b"grey@b.example", times=3)
     assert [(report.scope, letters(report)) for report in reports] == [(MESSAGE_SCOPE, b"DZ")] * 3
     assert services.log_since(before).count(" connect from ") == 1
     assert services.postfix.settle() == []
 
 
 def test_421_to_a_recipient_defers_all_and_the_next_job_connects_anew(
-    remote_home: RemoteHome, services: Services
+    peer_home: RemoteHome, services: Services
 ) -> None:
     who = [b"yes@b.example", b"gone@b.example", b"late@b.example"]
-    reports = deliver(remote_home, services.ports["choosy"], *who, times=2)
+    reports = deliver(peer_home, services.ports["choosy"], *who, times=2)
     assert [(report.scope, letters(report)) for report in reports] == [(MESSAGE_SCOPE, b"ZZZ")] * 2
     assert b"421 4.7.0 <gone@b.example>" in reports[0].verdicts[1][1]
     assert services.postfix.settle() == []
 
 
-def test_too_many_recipients_are_left_for_the_next_attempt(remote_home: RemoteHome, services: Services) -> None:
-    [report] = deliver(remote_home, services.ports["few"], *[b"to%d@b.example" % number for number in range(5)])
+def test_too_many_recipients_are_left_for_the_next_attempt(peer_home: RemoteHome, services: Services) -> None:
+    [report] = deliver(peer_home, services.ports["few"], *[b"to%d@b.example" % number for number in range(5)])
     assert (report.scope, letters(report)) == (MESSAGE_SCOPE, b"KKKZZ")
     assert b"452 4.5.3" in report.verdicts[3][1]
     assert len(services.postfix.wait_for(3)) == 3
 
 
-def test_too_many_errors_end_the_session_and_lose_nobody(remote_home: RemoteHome, services: Services) -> None:
+def test_too_many_errors_end_the_session_and_lose_nobody(peer_home: RemoteHome, services: Services) -> None:
     who = [b"ok@b.example", *[b"no%d@b.example" % number for number in range(6)]]
-    [report] = deliver(remote_home, services.ports["short"], *who)
+    [report] = deliver(peer_home, services.ports["short"], *who)
     assert report.scope == MESSAGE_SCOPE
     assert letters(report)[:1] == b"Z"
     assert set(letters(report)[1:]) <= set(b"DZ")
@@ -70,10 +70,10 @@ def test_too_many_errors_end_the_session_and_lose_nobody(remote_home: RemoteHome
     assert services.postfix.settle() == []
 
 
-def test_an_idle_connection_that_it_closes_costs_nothing(remote_home: RemoteHome, services: Services) -> None:
-    remote_home.route_all_to(services.ports["impatient"])
-    path = remote_home.message(TEXT)
-    with RemoteDaemon(remote_home) as daemon:
+def test_an_idle_connection_that_it_closes_costs_nothing(peer_home: RemoteHome, services: Services) -> None:
+    peer_home.route_all_to(services.ports["impatient"])
+    path = peer_home.message(TEXT)
+    with RemoteDaemon(peer_home) as daemon:
         for count in (1, 2):
             before = services.postfix.log()
             assert letters(daemon.deliver(path, b"to@b.example")) == b"K"
@@ -82,6 +82,6 @@ def test_an_idle_connection_that_it_closes_costs_nothing(remote_home: RemoteHome
         assert daemon.end() == (0, b"")
 
 
-def test_a_host_that_is_not_there_is_told_apart(remote_home: RemoteHome) -> None:
-    [report] = deliver(remote_home, 1)
+def test_a_host_that_is_not_there_is_told_apart(peer_home: RemoteHome) -> None:
+    [report] = deliver(peer_home, 1)
     assert (report.scope, letters(report)) == (HOST_SCOPE, b"Z")

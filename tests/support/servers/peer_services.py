@@ -27,6 +27,6 @@ def services(running_services: Services) -> Services:
 
 
 @pytest.fixture
-def remote_home(tmp_path: Path) -> RemoteHome:
+def peer_home(tmp_path: Path) -> RemoteHome:
     """Return a home with times that a busy Postfix keeps, and a test can wait for."""
     return RemoteHome(tmp_path, timeoutconnect="5", timeoutremote="30", connectionidle="10")
