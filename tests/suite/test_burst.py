@@ -9,10 +9,12 @@ import pytest
 
 from support.letters import Letter
 from support.saying import Say
+from support.send.control import order
 from support.send.feeding import bulk
 from support.send.timed_suite import TimedSuite
 from support.servers.sink import Sink, Tarpit
 from support.site import Site
+from support.suite import wait_until
 
 BURST = 5000
 # Injections in a second. An injector of ours can be faster than queue-todo on a busy machine of two cores; then the
@@ -96,6 +98,9 @@ def test_deliveries_start_and_finish_while_5000_messages_wait_in_todo_and_while_
         alone = deliver(suite, sink, count, limit)
         bulk(site.home, letters("beside", count, "fast.example"))
         suite.wait_for(r"new msg", times=2 * count)
+        # queue-todo announces a message after its lines are in the log.
+        known = f"remote: 0/20000 messages active, {count} waiting"
+        wait_until(lambda: known in order(site.home, "destinations"), why="all messages announced")
         todo = suite.daemon("queue-todo")
         os.kill(todo, signal.SIGSTOP)
         bulk(site.home, letters("burst", BURST, "fast.example"))
