@@ -12,7 +12,7 @@ from queue_send.notify.delay_ages import unpack_ages
 from queue_send.scheduler.limits import Limits, LimitTable
 from queue_send.scheduler.model import Settings
 from queue_send.scheduler.retry import QUADRATIC, Schedule, unpack_schedule
-from queue_wire.address import DOUBLE_BOUNCE_SENDER, ascii_domain
+from queue_wire.address import DOUBLE_BOUNCE_SENDER, ascii_domain, strip_prepend
 from queue_wire.control.destinationlimits import (
     LIMITS,
     NO_LINES,
@@ -65,6 +65,10 @@ class SendConfig(NamedTuple):
     def longest(self) -> int:
         """The longest lifetime of any message."""
         return max(self.queuelifetime, self.bouncelifetime)
+
+    def shown(self, kind: str, address: bytes) -> bytes:
+        """Returns a recipient of a channel as people know it: without what virtualdomains puts before it."""
+        return strip_prepend(address, self.virtualdomains) if kind == "local" else address
 
     def lifetime(self, sender: bytes) -> int:
         """Returns the lifetime of a message of this sender in seconds; that of bounces is bouncelifetime."""

@@ -15,7 +15,6 @@ from queue_send.log import Log
 from queue_send.loop import Shutdown
 from queue_send.message_files import FailedRecipient, Store
 from queue_wire import logline
-from queue_wire.address import strip_prepend
 from queue_wire.format_error import FormatError
 from queue_wire.report import PERMANENT
 
@@ -89,7 +88,8 @@ class Returning:
     def _fail(self, message: int, kind: str, recipients: list[tuple[int, bytes]]) -> None:
         store = self._store
         self._log_failures(message, kind, recipients)
-        failures = [FailedRecipient(message, self._shown(kind, address), ASKED) for _, address in recipients]
+        config = self._config.current
+        failures = [FailedRecipient(message, config.shown(kind, address), ASKED) for _, address in recipients]
 
         def work() -> None:
             store.append_failures(failures)
@@ -124,9 +124,6 @@ class Returning:
         self._leave(message)
         name = trouble.filename or message
         self._log.warning(f"unable to bounce msg {message}: {name}: {reason(trouble)}; it stays on hold")
-
-    def _shown(self, kind: str, address: bytes) -> bytes:
-        return strip_prepend(address, self._config.current.virtualdomains) if kind == "local" else address
 
     def _log_failures(self, message: int, kind: str, recipients: list[tuple[int, bytes]]) -> None:
         """Logs the failures before they are written."""

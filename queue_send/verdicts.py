@@ -18,7 +18,6 @@ from queue_send.message_files import FailedRecipient, Store
 from queue_send.notify.delay import Delays
 from queue_send.scheduler.model import Attempt, Entry
 from queue_wire import logline
-from queue_wire.address import strip_prepend
 from queue_wire.report import HOST_SCOPE, PERMANENT, SUCCESS, TEMPORARY, Report
 
 MANGLED = b""
@@ -80,7 +79,8 @@ class Verdicts:
                 text += (b"" if text.endswith(b"\n") else b"\n") + TOO_LONG
             self._take(result, index, first + index, letter, text)
             if letter == TEMPORARY:
-                self._delays.keep_text(entry.attempt, self._shown(entry.recipients[index][1]), text, now)
+                shown = self._config.current.shown(self._kind, entry.recipients[index][1])
+                self._delays.keep_text(entry.attempt, shown, text, now)
 
     def expire(self, entry: Entry) -> None:
         """Fails an entry without an attempt; the log has a delivery that ends at once for each recipient."""
@@ -123,12 +123,8 @@ class Verdicts:
             result.done += 1
             self._done.setdefault(attempt, []).append(offset)
         elif letter == PERMANENT:
-            self._failed.append((result, offset, FailedRecipient(attempt.message, self._shown(address), text)))
-
-    def _shown(self, address: bytes) -> bytes:
-        if self._kind == "local":
-            return strip_prepend(address, self._config.current.virtualdomains)
-        return address
+            shown = self._config.current.shown(self._kind, address)
+            self._failed.append((result, offset, FailedRecipient(attempt.message, shown, text)))
 
     def apply(self) -> list[EntryResult]:
         """Writes down the verdicts; returns the entries for which that is done, also those of earlier calls."""

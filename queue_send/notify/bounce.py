@@ -66,11 +66,6 @@ class BounceFacts(NamedTuple):
     unique: str
 
 
-def compose_bounce(facts: BounceFacts) -> bytes:
-    """Returns the bounce as a message with LF line ends."""
-    return b"".join(compose_steps(facts))
-
-
 def compose_steps(facts: BounceFacts) -> Iterator[bytes]:
     """Yields the bounce in pieces, as compose_dsn does."""
     report = Dsn(

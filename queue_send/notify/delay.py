@@ -32,7 +32,7 @@ from queue_send.notify.notifier import Notifier, OwnMail, Steps
 from queue_send.scheduler.model import Attempt
 from queue_send.scheduler.retry import AGAIN_AFTER
 from queue_wire import logline
-from queue_wire.address import DOUBLE_BOUNCE_SENDER, bounce_recipient, strip_prepend
+from queue_wire.address import DOUBLE_BOUNCE_SENDER, bounce_recipient
 from queue_wire.failures import clean_text
 
 AT_ONCE = 1  # Processes. Notices must not slow down mail and bounces.
@@ -207,12 +207,7 @@ class Delays(Notifier):
         """Yields the recipients that are left on both channels, as people know them; None between pieces of work."""
         for kind in _CHANNELS:
             for recipient in self._store.left(message, kind):
-                if recipient is None:
-                    yield None
-                elif kind == "local":
-                    yield strip_prepend(recipient[1], self._config.current.virtualdomains)
-                else:
-                    yield recipient[1]
+                yield None if recipient is None else self._config.current.shown(kind, recipient[1])
 
     def _log_sent(self, message: int, pid: int) -> None:
         self._log.put(logline.delay_message(message, pid))

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queue_send.notify.bounce import BounceFacts, compose_bounce
+from queue_send.notify.bounce import BounceFacts
 from queue_wire.failures import pack_failure, unpack_failures
+from support.send.bounce_text import compose_bounce
 from support.strategies import addresses
 
 NOW = 1_700_000_500
