@@ -8,7 +8,10 @@ import logging
 import click
 
 from queue_base.click_group import SETTINGS, run_group, version_option
-from spark import build_command, demo_command, page_command, show_command
+from spark.commands import build as build_command
+from spark.commands import demo as demo_command
+from spark.commands import page as page_command
+from spark.commands import show as show_command
 
 PROGRAM = "queue-report"
 COMMANDS = (build_command, show_command, page_command, demo_command)

@@ -8,14 +8,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, TimestampType
 
-from spark.manifest import Manifest
+from spark.lake.manifest import Manifest
+from spark.lake.schema import Tables
 from spark.page.bins import make_bins
 from spark.page.data import Moment, PageData, Row
 from spark.page.plots import Bins
 from spark.page.queue import CHANNELS, PROBLEMS, STREAMS, every_hour
 from spark.reports import REPORTS
 from spark.reports.report import View, run, select
-from spark.schema import Tables
 
 # Rows of a page: of reasons, of domains, of episodes, of domains in a queue's shape, and of quarantine.
 REASONS, DOMAINS, EPISODES, SHAPE, QUARANTINED = 40, 25, 500, 15, 20

@@ -7,12 +7,12 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from queue_base.errors import Temporary, reason
+from spark.lake.store import open_lake, read_tables
 from spark.page.collect import NANO, collect
 from spark.page.document import make_page
 from spark.page.scales import when
-from spark.progress import Progress
 from spark.reports.report import View
-from spark.store import open_lake, read_tables
+from spark.runtime.progress import Progress
 
 
 def write_page(session: SparkSession, lake: str, target: Path, view: View, progress: Progress) -> None:

@@ -7,10 +7,10 @@ where they begin and down where they end, give the buckets of every hour, withou
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from spark.lake.schema import Tables
 from spark.reports.facts import lives
 from spark.reports.qshape import BUCKETS, LIMITS, MINUTE, last_moment
 from spark.reports.report import NANO, Report, View
-from spark.schema import Tables
 
 _HOUR = 3600 * NANO
 

@@ -1,11 +1,11 @@
-"""Failures and deferrals by RFC 3463 enhanced code and class (spark.reasons says what the classes are)."""
+"""Failures and deferrals by RFC 3463 enhanced code and class (spark.windows.reasons says what the classes are)."""
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from spark.lake.schema import Tables
 from spark.reports.facts import slot
 from spark.reports.report import Report, View
-from spark.schema import Tables
 
 
 def classify(tables: Tables, view: View) -> DataFrame:

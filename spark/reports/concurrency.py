@@ -8,8 +8,8 @@ was set.
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from spark.lake.schema import Tables
 from spark.reports.report import NANO, SECONDS, Report, View, total_seconds
-from spark.schema import Tables
 
 # Shares of the limit in percent: a level is above the one before and up to its own; the last two are special.
 _LEVELS = ((0, "0 %"), (25, "1-25 %"), (50, "26-50 %"), (75, "51-75 %"))

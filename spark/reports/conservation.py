@@ -7,9 +7,9 @@ it goes through the log) and its deliveries. Messages are those received in the 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from spark.lake.schema import Tables
 from spark.reports.facts import LIFE, attempts, lives, recipients, time_of
 from spark.reports.report import Report, View
-from spark.schema import Tables
 
 _STATES = ("delivered", "failed", "pending", "deleted")
 

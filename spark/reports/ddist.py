@@ -3,9 +3,9 @@
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from spark.lake.schema import Tables
 from spark.reports.matchup import ended_deliveries
 from spark.reports.report import Report, View, divide, seconds, total_seconds
-from spark.schema import Tables
 
 
 def ddist(tables: Tables, view: View) -> DataFrame:

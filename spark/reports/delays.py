@@ -8,10 +8,10 @@ they are what mail took. Percentiles are exact (nearest rank: always a time that
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from spark.lake.schema import Tables
 from spark.reports.facts import slot
 from spark.reports.percentiles import percentiles
 from spark.reports.report import Report, View, seconds
-from spark.schema import Tables
 
 _SHARES = {"p50": 50, "p90": 90, "p99": 99, "max": 100}
 _TIMES = [f"{time}_{share}" for time in ("queue", "delivery") for share in _SHARES]

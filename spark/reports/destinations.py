@@ -3,11 +3,11 @@
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from spark.lake.schema import Tables
 from spark.reports.episodes import DESTINATION, EPISODE, LEAST, episodes
 from spark.reports.facts import LIFE, attempts, lives, recipients, time_of
 from spark.reports.qshape import last_moment
 from spark.reports.report import Report, View, seconds
-from spark.schema import Tables
 
 _FOREVER = 2**63 - 1
 

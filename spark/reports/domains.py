@@ -3,10 +3,10 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from spark.lake.schema import Tables
 from spark.reports.facts import sender_domain
 from spark.reports.report import SECONDS, Report, View, divide, seconds, total_seconds
 from spark.reports.volume import born_within
-from spark.schema import Tables
 
 
 def domains(tables: Tables, view: View) -> DataFrame:

@@ -3,8 +3,8 @@
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from spark.lake.schema import Tables
 from spark.reports.report import NANO
-from spark.schema import Tables
 
 # What differs most comes first: rows that are sorted by it are mostly told apart by that.
 LIFE = ["key", "host", "queue"]

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from spark.lake.schema import Tables
 from spark.reports.facts import LIFE
-from spark.schema import Tables
 
 
 class Matched(NamedTuple):

@@ -3,9 +3,9 @@
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from spark.reasons import abridge, template
+from spark.lake.schema import Tables
 from spark.reports.report import SECONDS, Report, View, spread, total_seconds
-from spark.schema import Tables
+from spark.windows.reasons import abridge, template
 
 
 def _sums(rows: DataFrame, *by: Column | str) -> DataFrame:

@@ -3,9 +3,9 @@
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from spark.lake.schema import Tables
 from spark.reports.matchup import match_up
 from spark.reports.report import NANO, Report, View, divide, seconds, total_seconds
-from spark.schema import Tables
 
 
 def overall(tables: Tables, view: View) -> DataFrame:

@@ -10,9 +10,9 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from spark.lake.schema import Tables
 from spark.reports.facts import LIFE, attempts, lives, recipients, sender_domain
 from spark.reports.report import NANO, Report, View
-from spark.schema import Tables
 
 # Minutes: the first bucket is [0, 5), the last has no end.
 LIMITS = (5, 10, 20, 40, 80, 160, 320, 640, 1280)

@@ -3,9 +3,9 @@
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from spark.lake.schema import Tables
 from spark.reports.matchup import ended_deliveries
 from spark.reports.report import Report, Total, View, seconds
-from spark.schema import Tables
 
 XDELAY = Total("xdelay")
 

@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DecimalType
 
-from spark.schema import Tables
+from spark.lake.schema import Tables
 
 NANO = 1_000_000_000
 SECONDS = DecimalType(28, 9)

@@ -3,9 +3,9 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from spark.lake.schema import Tables
 from spark.reports.matchup import match_up
 from spark.reports.report import Report, View, nothing, total_seconds
-from spark.schema import Tables
 
 
 def _by(tables: Tables, view: View, origin: str) -> DataFrame:

@@ -3,9 +3,9 @@
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from spark.lake.schema import Tables
 from spark.reports.matchup import match_up
 from spark.reports.report import Report, View
-from spark.schema import Tables
 
 
 def sendmail(tables: Tables, view: View) -> DataFrame:

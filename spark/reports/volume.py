@@ -6,9 +6,9 @@ A message counts where it was received (its birth), a delivery where it ended; s
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from spark.lake.schema import Tables
 from spark.reports.facts import lives, slot
 from spark.reports.report import Report, View, within
-from spark.schema import Tables
 
 _COUNTS = {
     "received": "messages that came in",

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark import update
-from spark.schema import TABLES
+from spark.lake import update
+from spark.lake.schema import TABLES
 from support.spark.scripted_logs import ScriptedLake, message, pending, quarantined
 
 pytestmark = pytest.mark.together
@@ -28,7 +28,7 @@ def data_files(lake: ScriptedLake) -> set[str]:
 
 def listed(lake: ScriptedLake) -> set[str]:
     """Return the data files that count."""
-    from spark.store import open_lake
+    from spark.lake.store import open_lake
 
     return open_lake(lake.spark, lake.place)[1].files()
 
@@ -101,7 +101,7 @@ def test_compaction_leaves_few_files_and_the_same_rows(lake: ScriptedLake, monke
 def test_large_partitions_are_put_together_in_several_files(
     lake: ScriptedLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from spark import compact
+    from spark.lake import compact
 
     monkeypatch.setattr(compact, "WANTED", 5000)
     lake.script = [{"messages": [message(f"{n}.{m}") for m in range(20)]} for n in range(5)]
@@ -127,7 +127,7 @@ def test_whole_dates_expire(lake: ScriptedLake, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_numbers_of_lines_add_up_in_the_manifest(lake: ScriptedLake) -> None:
-    from spark.store import open_lake
+    from spark.lake.store import open_lake
 
     lake.script = [{"messages": [message("1.1")]}, {"messages": [message("2.2"), message("3.3")]}]
     lake.build()

@@ -6,9 +6,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from queue_base.errors import Permanent
-from spark.build import Order, Summary, build
-from spark.progress import Progress
-from spark.store import open_tables
+from spark.lake.build import Order, Summary, build
+from spark.lake.store import open_tables
+from spark.runtime.progress import Progress
 
 pytestmark = pytest.mark.together
 

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import pytest
 from pyspark.sql import SparkSession
 
-from spark import match
+from spark.windows import match
 from support.spark.log_files import lines_of, write_files
 from support.spark.log_lake import Lake
 from support.spark.log_reference import read_stream

@@ -9,10 +9,10 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.testing import assertDataFrameEqual
 
-from spark.build import Order, build
-from spark.progress import Progress
-from spark.schema import TABLES
-from spark.store import open_tables
+from spark.lake.build import Order, build
+from spark.lake.schema import TABLES
+from spark.lake.store import open_tables
+from spark.runtime.progress import Progress
 from support.spark.lake_rows import ask
 from support.spark.log_files import rotated, write_files
 from support.spark.log_world import World

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from spark.build import Summary
-from spark.progress import TerminalProgress, draw, make_progress
-from spark.summary import describe_build
+from spark.commands.summary import describe_build
+from spark.lake.build import Summary
+from spark.runtime.progress import TerminalProgress, draw, make_progress
 from support.suite import program, wait_until
 
 

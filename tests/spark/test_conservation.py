@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from pyspark.sql import SparkSession
 
+from spark.lake.schema import Tables
 from spark.reports.report import View
-from spark.schema import Tables
 from support.spark.lake_rows import LakeRows, ask, ns, utc
 from support.spark.queue_model import TERMINAL, Life, add_lives, worlds
 

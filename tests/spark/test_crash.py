@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark import update
-from spark.manifest import Manifest
-from spark.storage import Storage
-from spark.store import find_manifest, manifest_path
-from spark.update import Update, make_lake, prepare
+from spark.lake import update
+from spark.lake.manifest import Manifest
+from spark.lake.storage import Storage
+from spark.lake.store import find_manifest, manifest_path
+from spark.lake.update import Update, make_lake, prepare
 from support.spark.crashing_storage import counting
 from support.spark.scripted_logs import Crash, CrashAt, ScriptedLake, message, pending
 

@@ -6,9 +6,9 @@ from decimal import Decimal
 import pytest
 from pyspark.sql import SparkSession
 
+from spark.lake.schema import Tables
 from spark.reports.percentiles import percentiles
 from spark.reports.report import View
-from spark.schema import Tables
 from support.spark.lake_rows import LakeRows, ask, ns, utc
 
 pytestmark = pytest.mark.together

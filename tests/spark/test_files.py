@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark import sources
-from spark.files import Entry, Files, HadoopFiles, LocalFiles
-from spark.plan import SourceError
-from spark.storage import Storage
+from spark.lake.storage import Storage
+from spark.logs import sources
+from spark.logs.files import Entry, Files, HadoopFiles, LocalFiles
+from spark.logs.plan import SourceError
 from support.spark.log_files import rotated, write_files
 from support.spark.log_world import World
 

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from queue_base.errors import Permanent
-from spark import java
-from spark.java import choose_java, java_release, wrap_java
+from spark.runtime import java
+from spark.runtime.java import choose_java, java_release, wrap_java
 from support.suite import BIN
 
 # What Spark's own scripts run, but for Java.
 NEEDED = ("bash", "dirname", "env", "ls", "ps", "readlink", "sh", "uname")
 START = """
-from spark.session import LITTLE_OPTIONS, start_session
+from spark.runtime.session import LITTLE_OPTIONS, start_session
 session = start_session("local[1]", {"spark.driver.memory": "1g"}, little=True)
 print(session.range(1000).selectExpr("sum(id)").collect()[0][0])
 java = session.sparkContext._jvm.java.lang

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from spark.lake.schema import Tables
 from spark.reports.report import View
-from spark.schema import Tables
 from support.spark.lake_rows import LakeRows, Seconds, ask, ns, utc
 
 pytestmark = pytest.mark.together

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark.build import Order, build
 from spark.demo.sender import START
 from spark.demo.world import write_logs
+from spark.lake.build import Order, build
+from spark.lake.store import open_lake, read_tables
 from spark.page.collect import collect, take
 from spark.page.document import SECTIONS, make_page
 from spark.page.write import describe, write_page
-from spark.progress import Progress
 from spark.reports.report import View
-from spark.store import open_lake, read_tables
+from spark.runtime.progress import Progress
 
 pytestmark = pytest.mark.together
 

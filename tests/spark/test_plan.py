@@ -7,18 +7,18 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark import sources
-from spark.build import Order, build
-from spark.match import make_batch
-from spark.parse import parse_lines
-from spark.progress import Progress
-from spark.read import read_lines
+from spark.lake.build import Order, build
+from spark.lake.schema import TABLES, Tables
+from spark.lake.storage import Storage
+from spark.lake.store import open_tables, read_table
+from spark.logs import sources
+from spark.logs.streams import number_streams
 from spark.reports import REPORTS
 from spark.reports.report import View, run
-from spark.schema import TABLES, Tables
-from spark.storage import Storage
-from spark.store import open_tables, read_table
-from spark.streams import number_streams
+from spark.runtime.progress import Progress
+from spark.windows.match import make_batch
+from spark.windows.parse import parse_lines
+from spark.windows.read import read_lines
 from support.spark.log_files import damage, rotated, write_files
 from support.spark.log_world import World
 from support.spark.spark_plans import executed, plan_of, python_in

@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+from spark.lake.schema import Tables
 from spark.reports.report import View
-from spark.schema import Tables
 from support.spark.lake_rows import LakeRows, ask, ns, utc
 from support.spark.queue_model import Life, add_lives, bucket, worlds
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark.build import Order, build
-from spark.progress import Progress
-from spark.schema import Tables
-from spark.store import open_tables
+from spark.lake.build import Order, build
+from spark.lake.schema import Tables
+from spark.lake.store import open_tables
+from spark.runtime.progress import Progress
 from support.saying import Say
 from support.spark.lake_rows import ask
 from support.spark.log_account import Account

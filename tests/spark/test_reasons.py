@@ -6,7 +6,7 @@ from typing import NamedTuple
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from spark.reasons import abridge, describe, template
+from spark.windows.reasons import abridge, describe, template
 
 pytestmark = pytest.mark.together
 

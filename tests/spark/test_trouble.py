@@ -10,11 +10,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from queue_base.errors import Permanent, Temporary
-from spark.lock import locked
-from spark.manifest import Manifest, NotAManifest, pack, unpack
-from spark.storage import Storage
-from spark.store import manifest_path, open_tables
-from spark.trouble import JAVA_ERRORS, java_reason, shorten
+from spark.lake.lock import locked
+from spark.lake.manifest import Manifest, NotAManifest, pack, unpack
+from spark.lake.storage import Storage
+from spark.lake.store import manifest_path, open_tables
+from spark.runtime.trouble import JAVA_ERRORS, java_reason, shorten
 from support.spark.scripted_logs import ScriptedLake, message
 
 pytestmark = pytest.mark.together

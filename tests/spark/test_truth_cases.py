@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark.plan import SourceError
+from spark.logs.plan import SourceError
 from support.spark.log_files import Files, lines_of, rotated, stamp, write_files
 from support.spark.log_lake import Lake
 from support.spark.log_reference import read_stream

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from spark.parse import parse_lines
+from spark.windows.parse import parse_lines
 from support.spark.log_files import GARBAGE, lines_of
 from support.spark.log_reference import parse_event, time_of
 from support.spark.log_world import World

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from spark.work import LITTLE_LAKE, LITTLE_LOGS, has_few_logs, is_small_lake
+from spark.runtime.work import LITTLE_LAKE, LITTLE_LOGS, has_few_logs, is_small_lake
 
 
 def write(path: Path, size: int) -> None:

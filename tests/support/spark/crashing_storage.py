@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from spark.storage import Storage
+from spark.lake.storage import Storage
 from support.spark.scripted_logs import Crash
 
 CHANGES = ("write", "rename", "remove", "remove_empty", "make_directory")

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from queue_base.errors import Failure
-from spark.build import Order, build
-from spark.progress import Progress
+from spark.lake.build import Order, build
+from spark.runtime.progress import Progress
 from support.spark.scripted_logs import ScriptedLake, message
 from support.spark.session import session
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from spark import compact
-from spark.progress import Progress
+from spark.lake import compact
+from spark.runtime.progress import Progress
 from support.spark.scripted_logs import Script, ScriptedLake, message, pending
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 
 from pyspark.sql import DataFrame, SparkSession
 
+from spark.lake.schema import OF_MESSAGE, TABLES, Tables
 from spark.reports import REPORTS
 from spark.reports.report import View, run
-from spark.schema import OF_MESSAGE, TABLES, Tables
 
 NANO = 1_000_000_000
 Row: TypeAlias = dict[str, Any]

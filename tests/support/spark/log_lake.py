@@ -7,8 +7,9 @@ from typing import Any, TypeVar
 
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from spark import match, sources
-from spark.schema import TABLES, Tables
+from spark.lake.schema import TABLES, Tables
+from spark.logs import sources
+from spark.windows import match
 from support.spark.log_rows import DeliveryRow, IntervalRow, MessageRow, QuarantineRow, Truth
 
 ROW = TypeVar("ROW", MessageRow, DeliveryRow, IntervalRow)

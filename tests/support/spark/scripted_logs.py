@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from spark import build as build_module
-from spark.build import Order, Summary, build
-from spark.match import Batch
-from spark.plan import Plan
-from spark.progress import Progress
-from spark.schema import TABLES, Tables
-from spark.store import open_tables
+from spark.lake import build as build_module
+from spark.lake.build import Order, Summary, build
+from spark.lake.schema import TABLES, Tables
+from spark.lake.store import open_tables
+from spark.logs.plan import Plan
+from spark.runtime.progress import Progress
+from spark.windows.match import Batch
 
 Rows = list[dict[str, Any]]
 Script = list[dict[str, Rows]]

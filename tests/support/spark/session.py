@@ -4,7 +4,7 @@ import functools
 
 from pyspark.sql import SparkSession
 
-from spark.session import start_session
+from spark.runtime.session import start_session
 
 
 @functools.cache

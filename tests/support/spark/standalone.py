@@ -9,7 +9,7 @@ from typing import Self
 
 import pyspark
 
-from spark.java import choose_java
+from spark.runtime.java import choose_java
 from support.suite import wait_until
 
 SPARK = Path(pyspark.__file__).parent

@@ -1,0 +1,1 @@
+"""The subcommands of queue-report, one a module."""

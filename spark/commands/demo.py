@@ -1,0 +1,73 @@
+"""queue-report demo: a month of logs of three hosts, read into a lake, and its page; all in one directory."""
+
+import tempfile
+from pathlib import Path
+
+import click
+
+from queue_base.errors import Temporary, Usage, reason
+
+# What is in a directory of the demo.
+LOGS, LAKE, PAGE = "logs", "lake", "report.html"
+
+
+@click.command("demo")
+@click.option("--out", metavar="DIR", help="Where; default a new directory in $TMPDIR or /tmp.")
+@click.option("--days", type=click.IntRange(1, 31), default=31, metavar="N", help="So many days; default 31.")
+def command(out: str | None, days: int) -> None:
+    """Make a month of logs of three hosts, read them, and write the page of their reports.
+
+    The logs are simulated, and the same each time: 30 MB, with bounces, destinations that die and come back, restarts
+    and a power cut. Nothing is sent anywhere. It takes a minute or two.
+
+    \b
+    Examples:
+      queue-report demo
+      queue-report demo --out /tmp/month
+    """
+    place = _make_place(out)
+    from spark.demo.world import write_logs
+    from spark.runtime.progress import make_progress
+    from spark.runtime.session import start_session
+
+    with make_progress() as progress:
+        progress.phase("writing logs")
+        try:
+            write_logs(place / LOGS, days=days)
+        except OSError as error:
+            raise Temporary(f"unable to write {place / LOGS}: {reason(error)}; run it again") from error
+        progress.phase("starting Spark")
+        session = start_session(little=True)
+        try:
+            progress.watch(session)
+            from spark.commands.summary import describe_build
+            from spark.lake.build import Order, build
+            from spark.page.write import write_page
+            from spark.reports.report import View
+            from spark.runtime.trouble import JAVA_ERRORS, java_reason
+
+            try:
+                summary = build(session, Order(str(place / LOGS), str(place / LAKE)), progress)
+                write_page(session, str(place / LAKE), place / PAGE, View(), progress)
+            except JAVA_ERRORS as error:
+                raise Temporary(f"unable to make the demo: {java_reason(error)}; run it again") from error
+        finally:
+            progress.phase("ending")
+            session.stop()
+    print(describe_build(summary))
+    print(f"logs: {place / LOGS}\nlake: {place / LAKE}, for `queue-report show REPORT --lake {place / LAKE}`")
+    print(f"the page is {place / PAGE}: open it in a browser")
+
+
+def _make_place(out: str | None) -> Path:
+    """Return the demo's directory. Raises Usage for one that holds anything else: what is in it would be mixed up."""
+    try:
+        if out is None:
+            return Path(tempfile.mkdtemp(prefix="queue-report-demo-"))
+        place = Path(out).absolute()
+        place.mkdir(parents=True, exist_ok=True)
+        if any(path.name not in (LOGS, LAKE, PAGE) for path in place.iterdir()):
+            raise Usage(f"unable to use {out}: it holds something else; name a new directory")
+        return place
+    except OSError as error:
+        raise Usage(f"unable to make {out or 'a directory'}: {reason(error)}") from error

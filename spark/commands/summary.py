@@ -1,0 +1,30 @@
+"""What a build prints when it is done."""
+
+from spark.lake.build import Summary
+
+# The manifest's name for lines that could not be read, among the kinds.
+UNREADABLE = "quarantine"
+
+
+def describe_build(summary: Summary) -> str:
+    """Return the lines for the screen."""
+    lines = [f"read {_lines(summary)} in {summary.seconds:.1f} s"] if summary.lines else ["nothing new in the logs"]
+    kinds = sorted((kind, number) for kind, number in summary.lines.items() if number and kind != UNREADABLE)
+    if kinds:
+        lines.append("lines: " + ", ".join(f"{kind} {number:,}" for kind, number in kinds))
+    if summary.lines.get(UNREADABLE):
+        lines.append(f"quarantined: {summary.lines[UNREADABLE]:,} lines that cannot be read")
+    if summary.rows:
+        lines.append("rows: " + ", ".join(f"{table} {number:,}" for table, number in summary.rows.items()))
+    if summary.expired:
+        lines.append(f"expired: {summary.expired:,} files")
+    if summary.compacted:
+        lines.append(f"compacted: {summary.compacted:,} files")
+    return "\n".join(lines)
+
+
+def _lines(summary: Summary) -> str:
+    total = sum(summary.lines.values())
+    streams = "1 queue" if summary.streams == 1 else f"{summary.streams:,} queues"
+    files = "1 file" if summary.files == 1 else f"{summary.files:,} files"
+    return f"{total:,} lines of {streams} ({files}, {summary.bytes / 1e6:,.1f} MB)"

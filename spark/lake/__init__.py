@@ -1,0 +1,1 @@
+"""The lake: tables in Parquet, and the manifests that list their files."""

@@ -1,0 +1,162 @@
+"""One new state of the lake in the making: data files are written aside, moved in, and then a manifest lists them.
+
+Until its manifest stands nothing has changed. What a build that died has left is found in LAKE/_batch: the files that
+it was about to move are listed there before the first is moved, so no table has to be searched.
+"""
+
+import json
+import posixpath
+import time
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from queue_base.errors import Permanent
+from spark.lake.lock import LOCK
+from spark.lake.manifest import Manifest, pack
+from spark.lake.schema import TABLES
+from spark.lake.storage import Storage
+from spark.lake.store import MANIFESTS, PARTITIONED, find_manifest, manifest_numbers, manifest_path
+
+BATCHES = "_batch"
+MOVES = "moves.json"
+# How long (seconds) a file that no longer counts stays, for whoever reads the lake meanwhile.
+GRACE = 600
+
+
+def prepare(storage: Storage) -> Manifest:
+    """Make the lake where there is none, and remove what dead builds left. Returns its manifest; call it with the lock.
+
+    Raises OSError where the lake cannot be written.
+    """
+    manifest = find_manifest(storage) or Manifest()
+    for batch in storage.list(BATCHES):
+        _sweep(storage, posixpath.join(BATCHES, batch.name), manifest.files())
+    return manifest
+
+
+def make_lake(storage: Storage) -> None:
+    """Make the directory of a lake. Raises Permanent where there is something else, OSError where it cannot be made."""
+    found = [entry.name for entry in storage.list()]
+    if MANIFESTS in found:
+        return
+    if storage.is_file():
+        raise Permanent(f"unable to build lake {storage.root}: it is a file; name a new directory")
+    foreign = [name for name in found if name not in (LOCK, BATCHES, *TABLES)]
+    if foreign:
+        raise Permanent(
+            f"unable to build lake {storage.root}: it is no lake, and holds {foreign[0]}; name a new directory"
+        )
+    storage.make_directory(MANIFESTS)
+    storage.sync([MANIFESTS, ""])
+
+
+class Update:
+    """What a build adds and takes away. Call stage and drop, then move, commit and clean; or abandon.
+
+    doomed: files that were dropped long enough ago to be removed now.
+    """
+
+    def __init__(self, storage: Storage, before: Manifest) -> None:
+        self._storage = storage
+        self._before = before
+        self._number = max([before.number, *manifest_numbers(storage)]) + 1
+        self._home = posixpath.join(BATCHES, f"{self._number:06}")
+        self._tables = {table: dict(before.tables.get(table, {})) for table in TABLES}
+        self._dropped = {path: when for path, when in before.dropped.items() if when > time.time() - GRACE}
+        self.doomed = [path for path in before.dropped if path not in self._dropped]
+        storage.make_directory(self._home)
+
+    def scratch(self) -> str:
+        """Return the URI of a directory that is gone after the update."""
+        return self._storage.uri(posixpath.join(self._home, "scratch"))
+
+    def stage(self, table: str, frame: DataFrame) -> None:
+        """Write rows aside, as they are distributed; they become part of the lake with the commit."""
+        writer = frame.write.mode("append")
+        if table in PARTITIONED:
+            writer = writer.partitionBy("date", "host")
+        writer.parquet(self._storage.uri(posixpath.join(self._home, table)))
+
+    def drop(self, table: str, paths: Iterable[str]) -> None:
+        """Take files out of a table; they stay on the disk for a while."""
+        for path in list(paths):
+            del self._tables[table][path]
+            self._dropped[posixpath.join(table, path)] = int(time.time())
+
+    def move(self) -> None:
+        """Move what was staged to where the tables are, and make it safe."""
+        moves = {old: (table, new, size) for table in TABLES for old, new, size in self._moves_of(table)}
+        targets = [posixpath.join(table, new) for table, new, _ in moves.values()]
+        self._storage.write(posixpath.join(self._home, MOVES), json.dumps(targets + self.doomed).encode())
+        self._storage.sync([posixpath.join(self._home, MOVES), self._home, BATCHES, ""])
+        self._storage.each(self._storage.make_directory, {posixpath.dirname(target) for target in targets})
+        self._storage.each(self._storage.rename, moves, targets)
+        self._storage.sync([*targets, *_directories(targets)])
+        for table, new, size in moves.values():
+            self._tables[table][new] = size
+
+    def commit(self, state: Mapping[str, Any], counts: Mapping[str, Mapping[str, int]]) -> Manifest:
+        """Make the update what the lake is. counts: of all lines ever read. Returns the new manifest."""
+        made = datetime.now(UTC).isoformat(timespec="seconds")
+        new = Manifest(self._number, made, self._tables, state, counts, self._dropped)
+        path = manifest_path(self._number)
+        self._storage.write(f"{path}.new", pack(new))
+        self._storage.sync([f"{path}.new"])
+        self._storage.rename(f"{path}.new", path)
+        self._storage.sync([MANIFESTS])
+        return new
+
+    def clean(self) -> None:
+        """Remove what nobody needs after the commit: what was dropped a while ago, and the build's own directory."""
+        _remove(self._storage, self.doomed)
+        for number in manifest_numbers(self._storage):
+            if number not in (self._number, self._before.number):
+                self._storage.remove(manifest_path(number))
+        self._storage.remove(self._home)
+
+    def abandon(self) -> None:
+        """Remove what was written; the lake stays as it was."""
+        manifest = find_manifest(self._storage)
+        self._storage.remove(f"{manifest_path(self._number)}.new")
+        _sweep(self._storage, self._home, manifest.files() if manifest else set())
+
+    def _moves_of(self, table: str) -> Iterable[tuple[str, str, int]]:
+        """Yield for each staged file of a table where it is, its new name below the table, and its bytes."""
+        home = posixpath.join(self._home, table)
+        files = sorted((path, size) for path, size in self._storage.walk(home) if path.endswith(".parquet"))
+        for ordinal, (path, size) in enumerate(files):
+            name = f"{self._number:06}-{ordinal:04}.parquet"
+            yield posixpath.join(home, path), posixpath.join(posixpath.dirname(path), name), size
+
+
+def _sweep(storage: Storage, home: str, counted: set[str]) -> None:
+    """Remove a batch's directory, and before it those of the files that it moved which do not count."""
+    try:
+        listed = json.loads(storage.read(posixpath.join(home, MOVES)))
+    except (OSError, ValueError):
+        # It is made safe before the first move: where it is not whole, nothing was moved.
+        listed = []
+    _remove(storage, [path for path in listed if path not in counted])
+    storage.remove(home)
+
+
+def _remove(storage: Storage, paths: Iterable[str]) -> None:
+    """Remove files, and the directories that are empty then."""
+    gone = list(paths)
+    storage.each(storage.remove, gone)
+    # A directory comes after those in it; one that is not empty stays.
+    for directory in sorted(_directories(gone) - {""}, reverse=True):
+        storage.remove_empty(directory)
+
+
+def _directories(paths: Iterable[str]) -> set[str]:
+    """Return the directories of some files up to the lake's own, which is ''."""
+    found: set[str] = set()
+    for path in paths:
+        while path:
+            path = posixpath.dirname(path)
+            found.add(path)
+    return found

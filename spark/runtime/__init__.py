@@ -1,0 +1,1 @@
+"""Spark and Java: a session, its settings, its errors and its progress."""

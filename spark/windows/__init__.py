@@ -1,0 +1,1 @@
+"""Matching by Spark's own expressions."""
