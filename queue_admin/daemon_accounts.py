@@ -16,9 +16,9 @@ from queue_base.accounts import (
     first_hidden,
     queue_owner,
 )
+from queue_base.daemon.processes import program_path
 from queue_base.errors import Failure, Permanent, Temporary
 from queue_base.home import Home
-from queue_base.processes import program_path
 
 PROGRAMS = ("queue-send", "queue-todo", "queue-clean", "queue-pickup", "queue-remote", "queue-enqueue")
 PACKAGES = (

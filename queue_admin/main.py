@@ -15,7 +15,7 @@ from queue_admin.commands import show as show_command
 from queue_admin.commands import stat as stat_command
 from queue_admin.commands import users as users_command
 from queue_base.click_group import SETTINGS, run_group, version_option
-from queue_base.signals import keep_children
+from queue_base.daemon.signals import keep_children
 
 PROGRAM = "queuectl"
 COMMANDS = (

@@ -12,15 +12,15 @@ import signal
 from typing import NamedTuple
 
 from queue_admin.daemon_accounts import DaemonAccounts, check_code, choose_accounts
-from queue_base import processes
 from queue_base.accounts import Owner, become
 from queue_base.control import read_me
+from queue_base.daemon import processes
+from queue_base.daemon.lock import take_sendmutex
+from queue_base.daemon.processes import command
+from queue_base.daemon.signals import reset_signals
 from queue_base.errors import Failure, Permanent, Temporary, Usage, complain, reason
 from queue_base.home import Home, take_help, take_home
 from queue_base.layout import open_layout
-from queue_base.lock import take_sendmutex
-from queue_base.processes import command
-from queue_base.signals import reset_signals
 
 USAGE = "usage: queue-start [--home HOME]"
 HELP = f"""{USAGE}

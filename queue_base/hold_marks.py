@@ -88,7 +88,7 @@ def make_due(layout: Layout, message: int, now: int, commit: Commit) -> None:
             continue
 
 
-def give_birth(layout: Layout, message: int, birth: int, commit: Commit) -> None:
+def set_birth(layout: Layout, message: int, birth: int, commit: Commit) -> None:
     """Set a classified message's birth, in microseconds since the epoch, and make it due."""
     _set_time(layout.hashed("info", message), birth * 1000, commit)
     make_due(layout, message, birth // 1_000_000, commit)

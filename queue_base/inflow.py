@@ -1,7 +1,7 @@
 """In-flow control: when an injector must wait, or may take no message.
 
 Disk space: control/queueminfree bytes and LEAST_INODES inodes are reserved for classification, bounces and the log. An
-injector checks this before it takes a message, and while it copies a large one (`Intake`).
+injector checks this before it takes a message, and while it copies a large one (`InflowControl`).
 
 Marks: queue-todo asks injectors to wait with lock/slow, and to refuse mail with lock/refuse. A mark is a file whose
 mtime lies a few seconds in the future, and queue-todo renews it as long as needed. It expires by itself, so that
@@ -110,7 +110,7 @@ def refuse_mark(home: Home) -> Mark:
     return Mark(home, "refuse")
 
 
-class Intake:
+class InflowControl:
     """The checks of one injector; `path` is a directory on the file system that takes the messages.
 
     The common case costs a read of control/queueminfree, a statvfs and a stat.

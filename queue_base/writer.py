@@ -31,7 +31,7 @@ from queue_base.errors import (
     reason,
 )
 from queue_base.home import Home
-from queue_base.inflow import Intake
+from queue_base.inflow import InflowControl
 from queue_base.layout import FILE_MODE, MESS_MODE, Layout, files_beside_mess, is_there
 from queue_base.trigger import pull_trigger
 from queue_wire.envelope import Envelope, pack_todo
@@ -58,14 +58,14 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 class Draft:
     """A message that is being queued. Any method may raise QueueTrouble; `discard` then removes its files."""
 
-    __slots__ = ("_handle", "_head", "_intake", "_unchecked", "path", "queued")
+    __slots__ = ("_handle", "_head", "_inflow", "_unchecked", "path", "queued")
 
-    def __init__(self, intake: "Intake", path: str, handle: int, head: bytes) -> None:
+    def __init__(self, inflow: "InflowControl", path: str, handle: int, head: bytes) -> None:
         self.path = path
         self.queued = False
         self._handle = handle
         self._head = head
-        self._intake = intake
+        self._inflow = inflow
         self._unchecked = 0
 
     @property
@@ -84,7 +84,7 @@ class Draft:
         self._unchecked += len(data)
         if self._unchecked >= CHECK_BYTES:
             self._unchecked = 0
-            self._intake.check(self._handle)
+            self._inflow.check(self._handle)
 
     def sync(self) -> None:
         """Sync what was written so far, so that the commit of a large message has less to wait for."""
@@ -118,7 +118,7 @@ class Draft:
 class Writer:
     """Begins and commits drafts: in the queue, or in maildrop/ for a user who may not write to the queue."""
 
-    intake: "Intake"
+    inflow: "InflowControl"
     # Whether each draft must be committed before the next one is begun.
     one_by_one = False
 
@@ -132,7 +132,7 @@ class Writer:
 
     def put(self, message: "Iterable[bytes]", envelope: "Callable[[], tuple[bytes, list[bytes]]]") -> None:
         """Queue one message; `envelope` is called after it was read, for sender and recipients. Raises QueueTrouble."""
-        self.intake.admit()
+        self.inflow.admit()
         draft = self.begin()
         try:
             for data in message:
@@ -157,9 +157,17 @@ class QueueDraft(Draft):
     )  # fmt: skip
 
     def __init__(
-        self, intake: Intake, layout: Layout, commit: Commit, handle: int, name: str, pid: int, uid: int, head: bytes
+        self,
+        inflow: InflowControl,
+        layout: Layout,
+        commit: Commit,
+        handle: int,
+        name: str,
+        pid: int,
+        uid: int,
+        head: bytes,
     ) -> None:
-        super().__init__(intake, name or f"a file for {layout.queue}/mess/", handle, head)
+        super().__init__(inflow, name or f"a file for {layout.queue}/mess/", handle, head)
         self.envelope = -1
         self.linked = False
         self.message = 0
@@ -328,7 +336,7 @@ class QueueDraft(Draft):
 class QueueWriter(Writer):
     """Writes to the queue itself; `uid` is the injecting user's. `syncs` counts the waits of all commits so far.
 
-    A caller that commits groups calls `intake.admit()` before each group.
+    A caller that commits groups calls `inflow.admit()` before each group.
     """
 
     def __init__(self, home: Home, layout: Layout, uid: int) -> None:
@@ -341,7 +349,7 @@ class QueueWriter(Writer):
         self._nameless = os.access("/proc/self/fd", os.X_OK)
         self._received = (-1, -1, b"")
         self._commit = Commit()
-        self.intake = Intake(home, home.queue)
+        self.inflow = InflowControl(home, home.queue)
 
     @property
     def syncs(self) -> int:
@@ -349,12 +357,12 @@ class QueueWriter(Writer):
 
     def begin(self, uid: int | None = None) -> QueueDraft:
         """Return a new draft that begins with a Received: line; `uid` replaces the writer's."""
-        self.intake.check()
+        self.inflow.check()
         uid = self._uid if uid is None else uid
         now = time.time_ns()
         handle, name = self._make_file(now)
         head = self._head(uid, now // 10**9)
-        return QueueDraft(self.intake, self._layout, self._commit, handle, name, self._pid, uid, head)
+        return QueueDraft(self.inflow, self._layout, self._commit, handle, name, self._pid, uid, head)
 
     def _make_file(self, now: int) -> tuple[int, str]:
         """Return the descriptor of a new file, and its name in pid/ or "" if it is unnamed. Raises QueueTrouble."""

@@ -1,8 +1,8 @@
 """queue-clean: removes finished messages, so that a slow unlink never stalls the scheduler.
 
-`queue-clean [--home HOME]`, started by queue-start. fd 0 gives ids from queue-send (queue_wire.cleaning), fd 1 takes
-one answer for each, in order. The ids that have arrived form a group with shared syncs. At start, and then every 21
-hours, it removes what dead injectors have left. It exits at the end of fd 0.
+`queue-clean [--home HOME]`, started by queue-start. fd 0 gives ids from queue-send (queue_wire.pipes.cleaning), fd 1
+takes one answer for each, in order. The ids that have arrived form a group with shared syncs. At start, and then every
+21 hours, it removes what dead injectors have left. It exits at the end of fd 0.
 """
 
 import os
@@ -11,18 +11,18 @@ import signal
 import time
 from collections.abc import Iterator
 
+from queue_base.daemon.pipes import PeerLost, read_available
+from queue_base.daemon.signals import ignore
 from queue_base.durable import write_all
 from queue_base.errors import Failure, complain, reason
 from queue_base.home import take_daemon_home
 from queue_base.layout import Layout, open_layout
-from queue_base.pipes import PeerLost, read_available
 from queue_base.removal import finish_removals, remove_messages
-from queue_base.signals import ignore
 from queue_clean.sweep import Swept, sweep
-from queue_wire.cleaning import NOT_UNDERSTOOD, REMOVED, TROUBLE
 from queue_wire.format_error import FormatError
-from queue_wire.framing import RecordReader
 from queue_wire.ids import unpack_id
+from queue_wire.pipes.cleaning import NOT_UNDERSTOOD, REMOVED, TROUBLE
+from queue_wire.pipes.framing import RecordReader
 
 USAGE = "usage: queue-clean [--home HOME]"
 HELP = f"""{USAGE}

@@ -17,7 +17,7 @@ from queue_base.accounts import queue_owner
 from queue_base.durable import sync_filesystem, sync_handles, write_all
 from queue_base.errors import QUEUE_TROUBLE, TODO_TROUBLE, WRITE, QueueTrouble, reason
 from queue_base.home import Home
-from queue_base.inflow import Intake
+from queue_base.inflow import InflowControl
 from queue_base.writer import Draft, Writer
 from queue_wire.maildrop import FINISHED_PREFIX, HEADER_LENGTH, TEMPORARY_PREFIX, pack_envelope, pack_header
 
@@ -34,8 +34,8 @@ class DropDraft(Draft):
 
     __slots__ = ("final", "renamed")
 
-    def __init__(self, intake: Intake, group: int) -> None:
-        directory = intake.path
+    def __init__(self, inflow: InflowControl, group: int) -> None:
+        directory = inflow.path
         name = os.urandom(16).hex()
         path = f"{directory}/{TEMPORARY_PREFIX}{name}"
         try:
@@ -43,7 +43,7 @@ class DropDraft(Draft):
             os.fchmod(handle, _MODE if os.fstat(handle).st_gid == group else _MODE_WITHOUT_GROUP)
         except OSError as error:
             raise QueueTrouble(QUEUE_TROUBLE, f"unable to create {path}: {reason(error)}") from error
-        super().__init__(intake, path, handle, pack_header(0))
+        super().__init__(inflow, path, handle, pack_header(0))
         self.final = f"{directory}/{FINISHED_PREFIX}{name}"
         self.renamed = False
 
@@ -88,11 +88,11 @@ class DropWriter(Writer):
     def __init__(self, home: Home) -> None:
         self._directory = home.queue + "/maildrop"
         self._group = queue_owner(home).gid
-        self.intake = Intake(home, self._directory)
+        self.inflow = InflowControl(home, self._directory)
 
     def begin(self) -> DropDraft:
-        self.intake.check()
-        return DropDraft(self.intake, self._group)
+        self.inflow.check()
+        return DropDraft(self.inflow, self._group)
 
     def commit(self, drafts: "Sequence[Draft]") -> None:
         drops = [draft for draft in drafts if isinstance(draft, DropDraft)]

@@ -20,10 +20,10 @@ import struct
 import subprocess
 import termios
 
+from queue_base.daemon.signals import keep_children
 from queue_base.errors import CONFIG, READ, REFUSED, TIMEOUT, QueueTrouble, reason
 from queue_base.home import Home
-from queue_base.inflow import Intake
-from queue_base.signals import keep_children
+from queue_base.inflow import InflowControl
 from queue_base.writer import Draft, Writer
 from queue_inject.source import Deadline
 from queue_wire.envelope import check_address
@@ -69,7 +69,7 @@ class FilterDraft(Draft):
 
     __slots__ = ("_deadline", "_ended", "_envelope", "_envelope_handle", "_process", "_unread")
 
-    def __init__(self, program: str, environment: dict[str, str], intake: Intake) -> None:
+    def __init__(self, program: str, environment: dict[str, str], inflow: InflowControl) -> None:
         """Start the program. Raises QueueTrouble."""
         self._deadline = Deadline()
         self._envelope = b""
@@ -94,7 +94,7 @@ class FilterDraft(Draft):
         self._ended = os.pidfd_open(self._process.pid)
         for handle in handles[1::2]:
             os.set_blocking(handle, False)
-        super().__init__(intake, program, handles[1], b"")
+        super().__init__(inflow, program, handles[1], b"")
 
     def write(self, data: bytes) -> None:
         self._send(self._handle, data)
@@ -203,7 +203,7 @@ def _count_unread(handle: int) -> int:
     return int(count)
 
 
-class _OpenIntake(Intake):
+class _NoInflowControl(InflowControl):
     """Admits every message. If the program queues it here, queue-enqueue checks the disk."""
 
     def admit(self) -> None:
@@ -228,10 +228,10 @@ class FilterWriter(Writer):
         keep_children()
         self._program = program
         self._environment = {**os.environ, "QUEUE_HOME": home.path}
-        self.intake = _OpenIntake(home, home.queue)
+        self.inflow = _NoInflowControl(home, home.queue)
 
     def begin(self) -> FilterDraft:
-        return FilterDraft(self._program, self._environment, self.intake)
+        return FilterDraft(self._program, self._environment, self.inflow)
 
     def commit(self, drafts: "Sequence[Draft]") -> None:
         failure: QueueTrouble | None = None

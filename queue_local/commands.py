@@ -9,11 +9,11 @@ import os
 import signal
 import sys
 
+from queue_base.daemon.processes import command
+from queue_base.daemon.signals import keep_children
 from queue_base.durable import write_all
 from queue_base.errors import PERMANENT, TEMPORARY, Failure, Permanent, Temporary, Usage, complain, reason
 from queue_base.home import find_home, take_help
-from queue_base.processes import command
-from queue_base.signals import keep_children
 
 _STOP = 99
 _CHUNK = 1 << 16

@@ -16,14 +16,14 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple, NoReturn
 
+from queue_base.daemon.pipes import PeerLost, read_available
 from queue_base.durable import write_all
 from queue_base.errors import PERMANENT, TEMPORARY, Failure, Temporary, complain, reason
-from queue_base.pipes import PeerLost, read_available
 from queue_local.result import RESULT_MAX, Forward, Outcome, pack_result, unpack_result
 from queue_local.shell_command import Interrupted
-from queue_wire import report as verdict
 from queue_wire.format_error import FormatError
-from queue_wire.job import Job
+from queue_wire.pipes import report as verdict
+from queue_wire.pipes.job import Job
 
 # Seconds after the timeout in which a process may clean up before it is killed.
 GRACE = 30.0
@@ -50,22 +50,22 @@ class Ended(NamedTuple):
 class _DeliveryProcess:
     """The process of a delivery in flight: job, pid, our end of its pipe, when to kill it, and what it wrote.
 
-    `told` is true after it was told to end.
+    `is_ending` is true after it was told to end.
     """
 
-    __slots__ = ("data", "job", "kill_at", "pid", "pipe", "told")
+    __slots__ = ("data", "is_ending", "job", "kill_at", "pid", "pipe")
 
     def __init__(self, job: Job, pid: int, pipe: int, kill_at: float) -> None:
         self.job = job
         self.pid = pid
         self.pipe = pipe
         self.kill_at = kill_at
-        self.told = False
+        self.is_ending = False
         self.data = bytearray()
 
     def tell_to_end(self, grace: float) -> None:
         """Tell it to end its program and clean up, even if it is stopped; it is killed after `grace` seconds."""
-        self.told = True
+        self.is_ending = True
         self.kill_at = min(self.kill_at, time.monotonic() + grace)
         # It is not reaped yet, so its pid is not reused.
         os.kill(self.pid, signal.SIGTERM)
@@ -118,7 +118,7 @@ class Deliveries:
         """Register the pipes; return the seconds until a process has to be ended, None for never."""
         for pipe in self._running:
             poll.register(pipe, select.POLLIN)
-        times = [min(each.kill_at, math.inf if each.told else self._finish_at) for each in self._running.values()]
+        times = [min(each.kill_at, math.inf if each.is_ending else self._finish_at) for each in self._running.values()]
         return max(0.0, min(times) - time.monotonic()) if times else None
 
     def run(self, ready: set[int]) -> list[Ended]:
@@ -137,7 +137,7 @@ class Deliveries:
                 delivery.kill_at = 0.0
         now = time.monotonic()
         for delivery in self._running.values():
-            if now >= self._finish_at and not delivery.told:
+            if now >= self._finish_at and not delivery.is_ending:
                 delivery.tell_to_end(min(self._grace, LAST_GRACE))
             if now >= delivery.kill_at:
                 end_session(delivery.pid)

@@ -23,19 +23,19 @@ import time
 from typing import NamedTuple
 
 from queue_base.accounts import become_reader, queue_owner
+from queue_base.daemon.pipes import OutPipe, PeerLost, read_available
 from queue_base.durable import write_all
 from queue_base.errors import Failure, QueueTrouble, Temporary, complain, reason
 from queue_base.home import Home
 from queue_base.layout import open_layout
-from queue_base.pipes import OutPipe, PeerLost, read_available
 from queue_base.writer import QueueDraft, QueueWriter
 from queue_local.deliveries import Ended
 from queue_local.jobs import open_message
 from queue_local.result import RESULT_MAX, Forward, pack_forward, unpack_forward
 from queue_wire.format_error import AddressTooLong, FormatError, quoted
-from queue_wire.framing import NetstringReader, pack_netstring
 from queue_wire.ids import pack_long_id
-from queue_wire.report import MESSAGE_SCOPE, PERMANENT, SUCCESS, TEMPORARY, Report
+from queue_wire.pipes.framing import NetstringReader, pack_netstring
+from queue_wire.pipes.report import MESSAGE_SCOPE, PERMANENT, SUCCESS, TEMPORARY, Report
 
 # The limits of a commit, so that the first messages do not wait long for the last.
 GROUP = 100
@@ -174,7 +174,7 @@ class Forwards:
         """Register the pipes; return the seconds until a forward is late, None for never."""
         if self._process is not None:
             poll.register(self._process.answers, select.POLLIN)
-            if self._process.requests.held:
+            if self._process.requests.unwritten:
                 poll.register(self._process.requests.descriptor, select.POLLOUT)
         times = [late for _, late in self._pending.values()]
         return max(0.0, min(times) - time.monotonic()) if times else None
@@ -261,7 +261,7 @@ class Forwarder:
         drafts: list[tuple[ForwardRequest, QueueDraft, str]] = []
         try:
             writer = self._open()
-            writer.intake.admit()
+            writer.inflow.admit()
         except Failure as error:
             return [_refusal(request, error) for request in requests]
         for request in requests:

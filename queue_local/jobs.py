@@ -4,14 +4,14 @@ import os
 import select
 
 from queue_base.accounts import queue_owner
+from queue_base.daemon.pipes import PeerLost, read_available
 from queue_base.errors import Temporary, reason
 from queue_base.home import Home
-from queue_base.pipes import PeerLost, read_available
 from queue_base.safe_open import open_file_below
 from queue_wire.format_error import FormatError
-from queue_wire.framing import NetstringReader
-from queue_wire.job import Job, unpack_job
-from queue_wire.report import MESSAGE_SCOPE, TEMPORARY, Report
+from queue_wire.pipes.framing import NetstringReader
+from queue_wire.pipes.job import Job, unpack_job
+from queue_wire.pipes.report import MESSAGE_SCOPE, TEMPORARY, Report
 
 # A job has one recipient: three addresses and a path are far below this.
 _CAP = 1 << 16

@@ -15,22 +15,22 @@ import time
 from typing import NamedTuple
 
 from queue_base.accounts import Owner, become, queue_owner
+from queue_base.daemon.processes import program_path
 from queue_base.errors import Failure, Permanent, Temporary, reason
 from queue_base.home import Home
-from queue_base.processes import program_path
 from queue_base.users import UsersTrouble, look_up_mailbox
 from queue_local.config import TIMEOUT_MAX, alert, apply_limits
 from queue_local.environment import Site, make_environment
 from queue_local.headers import HeaderLines, delivered_to, from_line, header_has, return_path
 from queue_local.maildir import deliver_maildir
-from queue_local.mbox_delivery import deliver_mbox
+from queue_local.mbox.mbox_delivery import deliver_mbox
 from queue_local.qmailfile import enter_home, new_sender, read_instructions
 from queue_local.result import Forward, Outcome, cut_text
 from queue_local.shell_command import run_program
 from queue_wire.address import split_address, verp_sender
 from queue_wire.dotqmail import FORWARD, MAILDIR, MBOX, PROGRAM, Instruction
-from queue_wire.job import Job
 from queue_wire.mailbox import ASSIGNED, Account, Mailbox
+from queue_wire.pipes.job import Job
 
 # qmail-lspawn's.
 NOT_AS_ROOT = "Not allowed to perform deliveries as root. (#4.7.0)"

@@ -1,7 +1,7 @@
 """queue-local: delivers mail on this host: Maildir, mbox, program, forward.
 
-`queue-local [--home HOME]`, started by queue-start. fd 0 gives jobs (queue_wire.job) with one recipient each; fd 1
-takes `ready` and then reports (queue_wire.report). Each job runs in a process of its own, which changes to the
+`queue-local [--home HOME]`, started by queue-start. fd 0 gives jobs (queue_wire.pipes.job) with one recipient each; fd
+1 takes `ready` and then reports (queue_wire.pipes.report). Each job runs in a process of its own, which changes to the
 recipient's user if queue-local is root. Jobs that cannot be parsed are logged and answered; if netstring framing is
 lost, no more jobs are read, and the exit code is 111. At the end of fd 0 no delivery is started any more; queue-local
 exits when the deliveries in flight have ended, for which they have control/localstoptimeout seconds.
@@ -14,19 +14,19 @@ import select
 import signal
 from collections.abc import Iterator
 
+from queue_base.daemon.pipes import OutPipe, PeerLost
+from queue_base.daemon.signals import ignore
 from queue_base.errors import TEMPORARY, Failure, Temporary, complain
 from queue_base.home import Home, take_daemon_home
-from queue_base.pipes import OutPipe, PeerLost
-from queue_base.signals import ignore
 from queue_local import config
 from queue_local.deliveries import Deliveries
 from queue_local.forwarding import Forwards
 from queue_local.jobs import BadJob, Jobs, open_message
 from queue_local.local_delivery import deliver
-from queue_wire import report as verdict
 from queue_wire.format_error import FormatError
-from queue_wire.job import Job
-from queue_wire.report import MESSAGE_SCOPE, Report, pack_ready, pack_report
+from queue_wire.pipes import report as verdict
+from queue_wire.pipes.job import Job
+from queue_wire.pipes.report import MESSAGE_SCOPE, Report, pack_ready, pack_report
 
 PROGRAM = "queue-local"
 USAGE = "usage: queue-local [--home HOME]"
@@ -73,12 +73,12 @@ def start_waiting(home: Home, jobs: Jobs, deliveries: Deliveries, forwards: Forw
 
 def loop(home: Home, jobs: Jobs, deliveries: Deliveries, forwards: Forwards, reports: OutPipe) -> int:
     """Serve until the jobs end and every delivery is reported; return the exit code. Raises PeerLost."""
-    code, told = 0, False
-    while jobs.open or deliveries or forwards or reports.held:
+    code, finishing = 0, False
+    while jobs.open or deliveries or forwards or reports.unwritten:
         poll = select.poll()
         room = deliveries.room > len(forwards)
         jobs.prepare(poll, room)
-        if reports.held:
+        if reports.unwritten:
             poll.register(reports.descriptor, select.POLLOUT)
         ready = wait(poll, deliveries, forwards)
         for report in finished(home, ready, deliveries, forwards):
@@ -91,8 +91,8 @@ def loop(home: Home, jobs: Jobs, deliveries: Deliveries, forwards: Forwards, rep
             complain(PROGRAM, f"alert: unable to read jobs: {error}; no more are taken, those in flight are finished")
             jobs.stop()
             code = TEMPORARY
-        if jobs.ended and not told:
-            told = True
+        if jobs.ended and not finishing:
+            finishing = True
             finish(home, deliveries, forwards)
         reports.flush()
     return code

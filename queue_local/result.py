@@ -9,7 +9,7 @@ The exit code of the process is the verdict. The bytes end with the pipe.
 from typing import NamedTuple
 
 from queue_wire.format_error import FormatError, quoted
-from queue_wire.framing import NetstringReader, pack_netstring
+from queue_wire.pipes.framing import NetstringReader, pack_netstring
 
 # qmail-lspawn's truncreport: a report goes into a log line and a bounce.
 TEXT_MAX = 3000

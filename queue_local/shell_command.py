@@ -11,8 +11,8 @@ import signal
 import time
 from typing import NamedTuple
 
+from queue_base.daemon.pipes import PeerLost, read_available
 from queue_base.errors import Temporary, reason
-from queue_base.pipes import PeerLost, read_available
 
 # Between TERM and KILL.
 GRACE = 3.0

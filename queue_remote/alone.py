@@ -21,7 +21,7 @@ from queue_remote.smtp.pool import Pool
 from queue_remote.smtp.trace import Trace
 from queue_remote.smtp.transaction import Transaction
 from queue_remote.tls.mta_sts import StsCache
-from queue_wire.report import PERMANENT, TEMPORARY
+from queue_wire.pipes.report import PERMANENT, TEMPORARY
 
 _RECIPIENT_LETTERS = {PERMANENT: b"h", TEMPORARY: b"s"}
 

@@ -14,9 +14,9 @@ import signal
 import time
 import traceback
 
+from queue_base.daemon.pipes import OutPipe, PeerLost, read_available
 from queue_base.errors import Temporary, complain, reason
 from queue_base.home import Home
-from queue_base.pipes import OutPipe, PeerLost, read_available
 from queue_remote.delivery import deliver
 from queue_remote.job_parts import JobPart, PartOutcome, join_outcomes, split_job
 from queue_remote.message.file import open_message
@@ -26,9 +26,9 @@ from queue_remote.setup import CurrentSetup, Setup
 from queue_remote.smtp.pool import Pool
 from queue_remote.smtp.transaction import Transaction
 from queue_wire.format_error import FormatError
-from queue_wire.framing import NetstringReader
-from queue_wire.job import Job, unpack_job
-from queue_wire.report import MESSAGE_SCOPE, TEMPORARY, Report, pack_ready, pack_report
+from queue_wire.pipes.framing import NetstringReader
+from queue_wire.pipes.job import Job, unpack_job
+from queue_wire.pipes.report import MESSAGE_SCOPE, TEMPORARY, Report, pack_ready, pack_report
 
 PROGRAM = "queue-remote"
 JOBS = 0
@@ -188,11 +188,11 @@ class RemoteDaemon:
             # queue-send has exited, as at the end of fd 0. Its successor tries again what was not reported.
             self._stop(0)
             return
-        if self._reports.held:
+        if self._reports.unwritten:
             self._loop.add_writer(REPORTS, self._flush)
         elif self._flushing:
             self._loop.remove_writer(REPORTS)
-        self._flushing = self._reports.held > 0
+        self._flushing = self._reports.unwritten > 0
 
 
 def _defer(recipients: int, text: bytes) -> PartOutcome:

@@ -1,8 +1,8 @@
 """Delivers one message over SMTP: on an idle connection, or on a new one to the first target that accepts it.
 
 `deliver` never raises. The scope that it returns is `h` (the nexthop) if no target could be reached or greeted, or the
-last one dismissed us (421) before it accepted MAIL, and `m` (the message and its recipients) otherwise. It is `m` too
-for failures that are not the nexthop's.
+last one closed the session (421) before it accepted MAIL. It is `m` (the message and its recipients) otherwise, and for
+failures that are not the nexthop's.
 """
 
 import time
@@ -20,7 +20,7 @@ from queue_remote.smtp.pool import ConnectionKey, Pool
 from queue_remote.smtp.trace import Trace
 from queue_remote.smtp.transaction import Transaction
 from queue_smtp.client import ClientState
-from queue_wire.report import MESSAGE_SCOPE
+from queue_wire.pipes.report import MESSAGE_SCOPE
 
 
 async def deliver(
@@ -70,7 +70,7 @@ async def _deliver_anew(
 
     Raises Unroutable, Unsendable, Unsigned.
     """
-    route = await setup.router.find(nexthop, setup.policies.secure)
+    route = await setup.router.find(nexthop, setup.tls_planner.secure)
     _note(trace, route.reasons)
     # The administrator, or the sender of an address literal, may have chosen this very host.
     chosen = route.relayed or nexthop.startswith(b"[")
@@ -79,7 +79,7 @@ async def _deliver_anew(
     for target in route.targets:
         if time.monotonic() > opener.until:
             break
-        plan = await setup.policies.plan(nexthop, route, target)
+        plan = await setup.tls_planner.plan(nexthop, route, target)
         if plan.refusal is not None:
             opener.pass_over(target, plan)
             continue

@@ -22,9 +22,9 @@ from queue_remote.route.router import Route
 from queue_remote.route.unroutable import Unroutable, shown
 from queue_remote.setup import Setup, read_setup
 from queue_remote.tls.mta_sts import StsCache, StsFound
-from queue_remote.tls.policy import TlsPolicies, policy_domain
+from queue_remote.tls.planner import TlsPlanner, policy_domain
 from queue_remote.tls.tlspolicy import Use
-from queue_wire.report import PERMANENT
+from queue_wire.pipes.report import PERMANENT
 
 _PATTERNS_SHOWN = 8
 
@@ -33,7 +33,7 @@ async def explain(home: Home, nexthop: bytes) -> tuple[int, bytes]:
     """Return the exit code (0: there is a route, 100: none, 111: none now) and the lines. Raises Temporary."""
     setup = read_setup(home, StsCache(), Conversions())
     try:
-        route = await setup.router.find(nexthop, setup.policies.secure)
+        route = await setup.router.find(nexthop, setup.tls_planner.secure)
     except Unroutable as error:
         failed = error.verdict[0] == PERMANENT
         text = error.verdict[1].decode("ascii", "replace").strip().replace("\n", " ")
@@ -44,7 +44,7 @@ async def explain(home: Home, nexthop: bytes) -> tuple[int, bytes]:
         f"try {number}: {target.address}{f' ({target.host.decode()})' if target.host else ''} port {target.port}"
         for number, target in enumerate(route.targets, 1)
     ]
-    tls = await _describe_tls(setup.policies, nexthop, route)
+    tls = await _describe_tls(setup.tls_planner, nexthop, route)
     return 0, _lines([*route.reasons, *tries, *tls, *_describe_options(setup, nexthop, route)])
 
 
@@ -63,14 +63,14 @@ def _describe_options(setup: Setup, nexthop: bytes, route: Route) -> list[str]:
     return lines
 
 
-async def _describe_tls(policies: TlsPolicies, nexthop: bytes, route: Route) -> list[str]:
+async def _describe_tls(planner: TlsPlanner, nexthop: bytes, route: Route) -> list[str]:
     """Return the lines about TLS, those for the targets in their order. Does not raise."""
-    if policies.lacking:
+    if planner.lacking:
         return ["tls: no control/tlspolicy: TLS where it is offered, with any certificate, else in clear"]
     lines: dict[str, None] = {}
     plans: list[str] = []
     for number, target in enumerate(route.targets, 1):
-        key, policy = policies.line(nexthop, route, target)
+        key, policy = planner.line(nexthop, route, target)
         if key is None:
             lines["tls: no line of control/tlspolicy for it: may"] = None
         else:
@@ -81,8 +81,8 @@ async def _describe_tls(policies: TlsPolicies, nexthop: bytes, route: Route) -> 
         domain = policy_domain(nexthop, route, target)
         try:
             if policy.sts is not Use.OFF and domain:
-                lines[f"tls: MTA-STS of {domain.decode('ascii')}: {_describe_sts(await policies.sts(domain))}"] = None
-            plans.append(f"tls {number}: {await policies.plan(nexthop, route, target)}")
+                lines[f"tls: MTA-STS of {domain.decode('ascii')}: {_describe_sts(await planner.sts(domain))}"] = None
+            plans.append(f"tls {number}: {await planner.plan(nexthop, route, target)}")
         except Unroutable as error:
             plans.append(f"tls {number}: {error.verdict[1].decode('utf-8', 'replace').strip()}".replace("\n", " "))
     return [*lines, *plans]

@@ -15,8 +15,8 @@ from queue_remote.setup import Setup
 from queue_wire.address import split_address
 from queue_wire.control.hostmap import find_key
 from queue_wire.control.smtproutes import find_nexthop
-from queue_wire.job import Job
-from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE, Report
+from queue_wire.pipes.job import Job
+from queue_wire.pipes.report import HOST_SCOPE, MESSAGE_SCOPE, Report
 
 
 class DeliveryOptions(NamedTuple):

@@ -18,18 +18,18 @@ import signal
 
 import uvloop
 
+from queue_base.daemon.signals import ignore, keep_children
 from queue_base.durable import write_all
 from queue_base.errors import PERMANENT as EXIT_PERMANENT
 from queue_base.errors import TEMPORARY as EXIT_TEMPORARY
 from queue_base.errors import Failure, Temporary, Usage, complain, reason
 from queue_base.home import Home, take_help, take_home
-from queue_base.signals import ignore, keep_children
 from queue_remote.alone import deliver_alone, pack_alone
 from queue_remote.daemon import PROGRAM, RemoteDaemon
 from queue_remote.explain import explain
 from queue_remote.report_text import INVOKED_IMPROPERLY
 from queue_remote.smtp.trace import Trace
-from queue_wire.report import PERMANENT
+from queue_wire.pipes.report import PERMANENT
 
 USAGE = """usage: queue-remote [--home HOME]
        queue-remote [--home HOME] [--trace] HOST SENDER RECIPIENT... <message

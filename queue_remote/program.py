@@ -33,7 +33,7 @@ from queue_remote.report_text import NO_RESOURCES, Verdict, program_failed
 from queue_remote.route.unroutable import no_host
 from queue_smtp.reply import TEXT_MAX, clean
 from queue_wire.format_error import FormatError
-from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE, PERMANENT, SUCCESS, TEMPORARY
+from queue_wire.pipes.report import HOST_SCOPE, MESSAGE_SCOPE, PERMANENT, SUCCESS, TEMPORARY
 
 # The same alert is logged once in this time.
 ALERT_SECONDS = 60.0

@@ -1,13 +1,13 @@
 """The texts of queue-remote's reports: qmail-remote's wording, which log analysers and administrators know.
 
-A verdict is a letter (queue_wire.report) and a text of whole lines. A number such as (#4.4.1) is an enhanced status
-code (RFC 3463). `peer` is the address of the server and, if it has one, its name in parentheses. A line of our own
-names the SMTP command or stage if qmail-remote's wording does not.
+A verdict is a letter (queue_wire.pipes.report) and a text of whole lines. A number such as (#4.4.1) is an enhanced
+status code (RFC 3463). `peer` is the address of the server and, if it has one, its name in parentheses. A line of our
+own names the SMTP command or stage if qmail-remote's wording does not.
 """
 
 from queue_smtp.client import ClientState, ConnectionFailed, Problem, SmtpClient, TransactionRejected
 from queue_smtp.reply import Reply
-from queue_wire.report import PERMANENT, TEMPORARY
+from queue_wire.pipes.report import PERMANENT, TEMPORARY
 
 Verdict = tuple[bytes, bytes]
 
@@ -100,7 +100,7 @@ def program_failed(reason: str) -> bytes:
 
 
 def no_time_left() -> bytes:
-    return b"Not tried yet: this delivery's other recipients go by other ways, and those took too long. (#4.4.7)\n"
+    return b"Not tried yet: the attempts at this job's other recipients took too long. (#4.4.7)\n"
 
 
 def internal_error(reason: str) -> bytes:

@@ -18,7 +18,7 @@ from queue_remote.message.signing import Signing
 from queue_remote.route.router import Router
 from queue_remote.smtpauth import Logins, read_logins
 from queue_remote.tls.mta_sts import StsCache
-from queue_remote.tls.policy import TlsPolicies
+from queue_remote.tls.planner import TlsPlanner
 
 CHECK_SECONDS = 1.0
 
@@ -28,7 +28,7 @@ _Stamp = tuple[int, int, int, int]
 class Setup:
     """One reading of the control files, and the objects made of it."""
 
-    __slots__ = ("config", "conversions", "keyring", "logins", "policies", "router", "scans", "signing")
+    __slots__ = ("config", "conversions", "keyring", "logins", "router", "scans", "signing", "tls_planner")
 
     def __init__(
         self, config: RemoteConfig, logins: Logins, keyring: Keyring, sts: StsCache, conversions: Conversions
@@ -38,7 +38,7 @@ class Setup:
         self.keyring = keyring
         self.conversions = conversions
         self.router = Router(config.me, config.routes, config.resolver)
-        self.policies = TlsPolicies(config.tlspolicy, self.router, sts)
+        self.tls_planner = TlsPlanner(config.tlspolicy, self.router, sts)
         self.signing = Signing(keyring)
         self.scans = Scans(config.long_lines != SEND)
 
@@ -53,7 +53,7 @@ class Setup:
             # The line itself is not shown: some patches of qmail put passwords into smtproutes.
             line = self.config.strays[0]
             more = f" (nor have {len(self.config.strays) - 1} more)" if self.config.strays[1:] else ""
-            what = f"has no colon{more} and counts for nothing; a relay for all mail is :relay"
+            what = f"has no colon{more} and has no effect; a relay for all mail is :relay"
             found.append(f"control/smtproutes line {line} {what}")
         return found
 

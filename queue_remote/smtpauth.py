@@ -23,7 +23,7 @@ from queue_smtp.auth import Credentials
 from queue_wire.control.hostmap import find_key, host_key
 from queue_wire.control.lines import numbered_lines
 from queue_wire.format_error import FormatError, InLine
-from queue_wire.report import MESSAGE_SCOPE, TEMPORARY
+from queue_wire.pipes.report import MESSAGE_SCOPE, TEMPORARY
 
 CLEAR = b"clear"
 

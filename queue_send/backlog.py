@@ -1,6 +1,7 @@
-"""The backlog at start: classified messages of earlier runs, read from info/ in slices between turns of the loop.
+"""The backlog at start: classified messages of earlier runs, read from info/, some in each turn of the loop.
 
-New mail is delivered from the first turn on, however long the queue is. What the disk refuses is read again later.
+So new mail is delivered from the first turn on, however long the queue is. A read that the disk refuses is tried again
+later.
 """
 
 import os
@@ -14,25 +15,25 @@ from functools import partial
 
 from queue_base.layout import Layout
 from queue_send.disk_retry import DiskRetry
-from queue_send.loop import Shutdown, Turn
+from queue_send.loop import Shutdown, TimeBudget
 from queue_wire.format_error import FormatError
 from queue_wire.ids import unpack_id
 
-SLICE = 200  # Messages that one turn reads at most,
-READING = 0.003  # and the seconds that it has for them.
-_PARTS = 4093  # Of ten million numbers a part has about 2,500, so that inserting one costs little.
+MESSAGES_A_TURN = 200
+READING = 0.003  # Seconds of a turn.
+_PARTS = 4093  # With ten million numbers a part has about 2,500, so that inserting one takes little time.
 
 
-class Known:
+class FoundMessages:
     """The messages of earlier runs that were found at start and have not ended, some 9 bytes each.
 
-    A notice about one of them is late and changes nothing; one about a later message of the same number counts.
+    A notice about one of them is late and changes nothing; one about a later message of the same number is carried out.
     """
 
     def __init__(self) -> None:
         self._parts: dict[int, array[int]] = {}  # Sorted.
 
-    def note(self, message: int) -> None:
+    def add(self, message: int) -> None:
         """Adds a message."""
         part = self._parts.get(message % _PARTS)
         if part is None:
@@ -59,24 +60,24 @@ class Known:
 class Backlog:
     """A part of the loop that reads info/ once.
 
-    `discover` adds a message and returns whether `known` is to hold it (Messages.discover); `all_found` is called at
+    `discover` adds a message and returns whether `found` is to hold it (Messages.discover); `all_found` is called at
     the end.
     """
 
     def __init__(
         self,
         layout: Layout,
-        known: Known,
+        found: FoundMessages,
         discover: Callable[[int], bool],
         all_found: Callable[[], None],
-        turn: Turn,
+        budget: TimeBudget,
         shutdown: Shutdown,
         retry: DiskRetry,
     ) -> None:
-        self._known = known
+        self._found = found
         self._discover = discover
         self._all_found = all_found
-        self._turn = turn
+        self._budget = budget
         self._shutdown = shutdown
         self._retry = retry
         self._directories = iter(layout.directories("info"))
@@ -92,11 +93,11 @@ class Backlog:
         return 3600.0 if self._done or self._shutdown.begun else 0.0
 
     def run(self, ready: dict[int, int], now: float) -> None:
-        """Reads one slice."""
+        """Reads some messages."""
         if self._done or self._shutdown.begun:
             return
-        until = self._turn.until(READING)
-        for _ in range(SLICE):
+        until = self._budget.until(READING)
+        for _ in range(MESSAGES_A_TURN):
             if time.monotonic() >= until:
                 return
             name = self._next_name()
@@ -108,13 +109,13 @@ class Backlog:
                 message = unpack_id(os.fsencode(name))
             except FormatError:
                 continue  # Not a message: a person's file.
-            if not (self._read_before and self._known.holds(message)):
+            if not (self._read_before and self._found.holds(message)):
                 self._add(message, now)
 
     def _add(self, message: int, now: float) -> None:
         try:
             if self._discover(message):
-                self._known.note(message)
+                self._found.add(message)
         except OSError as error:
             self._retry.later(("backlog", message), partial(self._add, message), error)
 
@@ -138,6 +139,6 @@ class Backlog:
         return None
 
     def _read_again(self, directory: str, now: float) -> None:
-        """Has a directory read that could not be read. Its mail may be known from notices meanwhile: no harm."""
+        """Has a directory read again that could not be read."""
         self._unread.append(directory)
         self._done = False

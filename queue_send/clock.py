@@ -1,21 +1,21 @@
-"""A clock that runs evenly even if somebody sets the system's clock.
+"""A clock that is not affected if somebody sets the system's clock.
 
-It starts with the system's time. A rate, a probe, a wait for the next attempt last as long as they should, whatever is
-done to the system's clock meanwhile. Times on the disk are the system's: `ahead` is by how many seconds its clock is
-ahead of this one, and a time that is read from the disk or written to it goes through `from_disk` or `to_disk`. A time
-that was written before the clock was set cannot be recognized and is taken as it is.
+It starts with the system's time. So a rate, the wait for a probe and the wait for the next attempt have their right
+length if the system's clock is set meanwhile. Times on the disk are the system's: `ahead` is by how many seconds its
+clock is ahead of this one, and a time that is read from the disk or written to it goes through `from_disk` or
+`to_disk`. A time that was written before the clock was set cannot be recognized and is taken as it is.
 """
 
 import time
 from collections.abc import Callable
 
 STEP = 0.5  # Seconds that the two clocks may differ.
-_STEPS_MOST = 50  # Times that the clock was set which are remembered.
+_STEPS_MOST = 50  # Changes of the system's clock that are remembered.
 _LATEST = (1 << 40) - 1  # The largest time that scheduler.waiting can hold.
 
 
 def _since_boot() -> float:
-    """Return seconds that also go on while the machine sleeps; time.monotonic stands still then."""
+    """Returns seconds that also go on while the machine sleeps; time.monotonic stands still then."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
@@ -32,11 +32,11 @@ class Clock:
         self._aheads = [0]  # What `ahead` has been, the latest first.
 
     def now(self) -> float:
-        """Return the time, in seconds since the epoch as they were when this began."""
+        """Returns the time, in seconds since the epoch as they were when this began."""
         return self._start + self._even()
 
     def look(self) -> None:
-        """Notice whether the system's clock was set; to be called once in a turn of the loop."""
+        """Notices whether the system's clock was set; to be called once in a turn of the loop."""
         apart = self._system() - self.now() - self.ahead
         if abs(apart) > STEP:
             self.ahead += round(apart)
@@ -44,15 +44,15 @@ class Clock:
             self._aheads = [self.ahead, *kept[: _STEPS_MOST - 1]]
 
     def to_disk(self, when: int) -> int:
-        """Return the system's time for one of ours, in whole seconds."""
+        """Returns the system's time for one of ours, in whole seconds."""
         return max(0, when + self.ahead)
 
     def from_disk(self, when: int) -> int:
-        """Return our time for the system's, in whole seconds."""
+        """Returns our time for the system's, in whole seconds."""
         return _ours(when, self.ahead)
 
     def all_from_disk(self, when: int) -> list[int]:
-        """Return every time of ours that may have been written to the disk as this one."""
+        """Returns every time of ours that may have been written to the disk as this one."""
         return [_ours(when, ahead) for ahead in self._aheads]
 
 

@@ -1,4 +1,4 @@
-"""Operations that the disk refused, to be tried again: only ENOENT means that a file is absent."""
+"""Tries operations again that the disk refused. Only ENOENT means that a file does not exist; other errors may pass."""
 
 import select
 import time
@@ -9,7 +9,7 @@ from queue_base.errors import reason
 from queue_send.log import Log
 from queue_send.scheduler.retry import AGAIN_AFTER
 
-WARN_EVERY = 10.0  # Seconds between warnings: a directory that cannot be read concerns many messages.
+WARN_EVERY = 10.0  # Seconds between warnings: a directory that cannot be read affects many messages.
 A_TURN = 20
 
 

@@ -19,7 +19,7 @@ class NoneInFlight(NamedTuple):
 
 
 class Corrupt(NamedTuple):
-    """A file of the message cannot be understood."""
+    """A file of the message is malformed."""
 
     message: int
     why: str

@@ -1,4 +1,4 @@
-"""What every part of queue-send's loop shares: the part's interface, the time budget of a turn, and the shutdown."""
+"""What the parts of queue-send's loop share: their interface, the time budget of a turn, and the shutdown."""
 
 import select
 import time
@@ -19,21 +19,21 @@ class Part(Protocol):
         """Does the work of one turn. `ready` are descriptors with their poll events."""
 
 
-class Turn:
-    """The time budget of a turn."""
+class TimeBudget:
+    """The seconds of work that are left in a turn."""
 
     def __init__(self) -> None:
         self._ends = float("inf")
 
     def begin(self) -> None:
-        """Begins a turn."""
+        """Sets the budget anew, at the begin of a turn."""
         self._ends = time.monotonic() + TURN
 
     def until(self, seconds: float) -> float:
         """Returns until when (time.monotonic) a part may work that has so many seconds in a turn.
 
         A part does a step of at most a millisecond, then compares the time, and goes on in the next turn. So no user,
-        message or peer keeps the loop from the others.
+        message or peer delays the others.
         """
         return min(time.monotonic() + seconds, self._ends)
 
@@ -47,11 +47,11 @@ class Shutdown:
         self.peer_lost = False
 
     def begin(self) -> None:
-        """TERM: exit when nothing is in flight."""
+        """Begins the exit, on TERM: queue-send exits when nothing is in flight."""
         self.begun = True
 
     def lose(self, peer: str) -> None:
-        """A peer is gone: logs an alert, and exits. The supervisor starts all programs again."""
+        """Begins the exit because a peer is gone; logs an alert. The supervisor starts all programs again."""
         self._log.alert(f"oh no! lost {peer} connection! dying...")
         self.peer_lost = True
         self.begun = True

@@ -10,34 +10,34 @@ import signal
 import time
 from functools import partial
 
-from queue_base import processes
-from queue_base.disk_thread import DiskThread
+from queue_base.daemon import processes
+from queue_base.daemon.disk_thread import DiskThread
+from queue_base.daemon.lock import take_sendmutex
+from queue_base.daemon.signals import Signals
 from queue_base.errors import Failure, Temporary, Usage, complain
 from queue_base.home import Home, take_daemon_home
 from queue_base.layout import open_layout
-from queue_base.lock import take_sendmutex
-from queue_base.signals import Signals
 from queue_send.admin.admin_socket import AdminSocket
+from queue_send.admin.bounce_orders import BounceOrders
 from queue_send.admin.orders import Orders
 from queue_send.admin.queries import Queries
 from queue_send.admin.watchdog import Watchdog
 from queue_send.backlog import Backlog
-from queue_send.channel import Channel
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
+from queue_send.delivery.channel import Channel
 from queue_send.disk_retry import DiskRetry
 from queue_send.events import Events
 from queue_send.log import Log
-from queue_send.loop import Part, Shutdown, Turn
+from queue_send.loop import Part, Shutdown, TimeBudget
 from queue_send.message_files import Store
 from queue_send.messages import Messages
 from queue_send.notify.bounce import Bouncer
-from queue_send.notify.delay import Delays
+from queue_send.notify.delay import DelayNotifier
 from queue_send.peers import Cleaner, Notices
-from queue_send.returning import Returning
 from queue_wire import logline
 
-# Seconds for queue-todo to finish its group after EXIT. A disk that hangs must not keep queue-send from its exit.
+# Seconds for queue-todo to finish its group after EXIT. A disk that hangs must not prevent the exit of queue-send.
 TODO_WAIT = 60.0
 
 USAGE = "usage: queue-send [--home HOME]"
@@ -56,15 +56,15 @@ class QueueSend:
         # queue-start has blocked these until now.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, processes.KEPT_SIGNALS)
         layout = open_layout(home.queue)
-        log, turn = Log(), Turn()
+        log, budget = Log(), TimeBudget()
         config, clock, disk = ConfigFiles(home, log), Clock(), DiskThread()
         retry, shutdown, store, events = DiskRetry(log), Shutdown(log), Store(layout), Events()
-        bouncer = Bouncer(home, store, log, clock, config, disk, turn, shutdown, events)
-        delays = Delays(home, store, log, clock, config, turn, shutdown, events)
-        returning = Returning(store, log, config, disk, shutdown, events)
+        bouncer = Bouncer(home, store, log, clock, config, disk, budget, shutdown, events)
+        delays = DelayNotifier(home, store, log, clock, config, budget, shutdown, events)
+        bounce_orders = BounceOrders(store, log, config, disk, shutdown, events)
         cleaner = Cleaner(processes.CLEAN_IDS, processes.CLEAN_ANSWERS, log, shutdown)
         channel = partial(
-            Channel, store=store, delays=delays, log=log, clock=clock, config=config, disk=disk, turn=turn,
+            Channel, store=store, delays=delays, log=log, clock=clock, config=config, disk=disk, budget=budget,
             shutdown=shutdown, events=events,
         )  # fmt: skip
         channels = [
@@ -72,24 +72,23 @@ class QueueSend:
             channel("remote", "queue-remote", processes.REMOTE_JOBS, processes.REMOTE_REPORTS),
         ]
         messages = Messages(
-            store, channels, bouncer, delays, returning, cleaner, log, clock, config, disk, retry, events
+            store, channels, bouncer, delays, bounce_orders, cleaner, log, clock, config, disk, retry, events
         )
         todo = Notices(
-            "queue-todo", processes.TODO_NOTICES, processes.TODO_COMMANDS, messages.arrive, log, turn, shutdown,
+            "queue-todo", processes.TODO_NOTICES, processes.TODO_COMMANDS, messages.arrive, log, budget, shutdown,
             announce=self._announce,
         )  # fmt: skip
-        pickup = Notices("queue-pickup", processes.PICKUP_NOTICES, None, messages.arrive, log, turn, shutdown)
-        backlog = Backlog(layout, messages.known, messages.discover, messages.all_found, turn, shutdown, retry)
-        orders = Orders(messages, cleaner, log, clock, config, retry, todo.reread)
+        pickup = Notices("queue-pickup", processes.PICKUP_NOTICES, None, messages.arrive, log, budget, shutdown)
+        backlog = Backlog(layout, messages.found, messages.discover, messages.all_found, budget, shutdown, retry)
+        orders = Orders(messages, cleaner, log, clock, config, retry, todo.send_reread)
         admin = AdminSocket(home, orders, Queries(messages, clock, config), log, shutdown)
-        watchdog = Watchdog(messages, log, clock, config, turn, shutdown)
-        self._log, self._turn, self._clock, self._config, self._disk = log, turn, clock, config, disk
+        watchdog = Watchdog(messages, log, clock, config, budget, shutdown)
+        self._log, self._budget, self._clock, self._config, self._disk = log, budget, clock, config, disk
         self._shutdown, self._bouncer, self._delays, self._cleaner = shutdown, bouncer, delays, cleaner
         self._messages, self._channels, self._todo, self._admin = messages, channels, todo, admin
-        # Messages comes after the channels and before Delays and the administrator's orders: when these go on with a
-        # message, all that happened to it is carried out.
+        # The events of a turn are carried out by Messages before the administrator's orders of the turn.
         self._parts: list[Part] = [
-            todo, pickup, backlog, disk, retry, delays, *channels, bouncer, returning, cleaner, messages, admin,
+            todo, pickup, backlog, disk, retry, delays, *channels, bouncer, bounce_orders, cleaner, messages, admin,
             watchdog,
         ]  # fmt: skip
         self._exit_by = 0.0
@@ -100,7 +99,7 @@ class QueueSend:
         self._delays.announce(pid)
 
     def turn(self) -> None:
-        """Waits until something can be done, and does some of it in every part."""
+        """Makes one turn of the loop: waits until a part has something to do, then runs all parts."""
         poll, clock = select.poll(), self._clock
         poll.register(self._signals.descriptor, select.POLLIN)
         parts = [*self._parts, self._log]
@@ -108,10 +107,10 @@ class QueueSend:
         if self._exit_by:
             wait = min(wait, max(0.0, self._exit_by - time.monotonic()))
         ready = dict(poll.poll(wait * 1000))
-        # Called in any case: poll may return for something that came after a signal that is only handled now.
+        # Called after each poll: it may return for an event that came after a signal.
         clock.look()
         self._handle(self._signals.take())
-        self._turn.begin()
+        self._budget.begin()
         for part in self._parts:
             part.run(ready, clock.now())
         self._log.status(self._messages.status(self._shutdown.begun))
@@ -126,7 +125,7 @@ class QueueSend:
             self._config.reread()
             for channel in self._channels:
                 channel.apply_config()
-            self._todo.reread()
+            self._todo.send_reread()
 
     @property
     def finished(self) -> bool:
@@ -136,12 +135,12 @@ class QueueSend:
         """
         if not self._shutdown.begun:
             return False
-        self._todo.leave()
+        self._todo.send_exit()
         self._exit_by = self._exit_by or time.monotonic() + TODO_WAIT
         in_flight = any(channel.busy for channel in self._channels)
         injecting = self._bouncer.busy or self._delays.busy
-        told = self._todo.lost or time.monotonic() > self._exit_by
-        return told and not (in_flight or injecting or self._disk.busy or self._cleaner.busy)
+        todo_ended = self._todo.lost or time.monotonic() > self._exit_by
+        return todo_ended and not (in_flight or injecting or self._disk.busy or self._cleaner.busy)
 
     def finish(self) -> int:
         """Writes the rest of the log; returns the exit code, 111 if a peer was lost."""

@@ -48,12 +48,12 @@ NO_PIECE = Piece(0, 0, [], None)
 class Store:
     """One queue's info, local, remote, bounce and corrupt files; `kind` is "local" or "remote".
 
-    Only ENOENT means that a file is not there; every other error is raised.
+    Only ENOENT means that a file does not exist; every other error is raised.
     """
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
-        # Messages with a mark in hold/ or corrupt/. Messages keeps them as they are on the disk.
+        # The messages with a mark in hold/ or corrupt/. Messages (messages.py) updates them when it changes a mark.
         self.held = self._marked("hold")
         self.parked = self._marked("corrupt")
 
@@ -63,19 +63,19 @@ class Store:
         data, mtime = read_dated(path)
         return self._unpack(unpack_info, data, "info", message), mtime // _SECOND
 
-    def told(self, message: int) -> int:
-        """Returns when the sender was last told of a delay, in seconds; at or before the birth if nobody was."""
+    def last_notice(self, message: int) -> int:
+        """Returns when the last delay notice was sent, in seconds; at or before the birth if none was."""
         return os.stat(self.layout.mess(message)).st_mtime_ns // _SECOND
 
-    def set_told(self, message: int, when: int) -> None:
-        """Records when the sender was told of a delay. Not synced: a power cut may undo it and repeat a notice."""
+    def set_last_notice(self, message: int, when: int) -> None:
+        """Records when a delay notice was sent. Not synced: a power cut may undo it and repeat a notice."""
         os.utime(self.layout.mess(message), (when, when))
 
     def recipients(self, message: int, kind: str, at: int = 0) -> Piece:
         """Returns the recipients in one piece of local/B/I or remote/B/I, from a record on.
 
-        If the file is gone, no recipients are left. With the first piece of a longer file its end is examined as well:
-        if a crash has cut it off, the whole file is garbage.
+        If the file does not exist, no recipients are left. With the first piece of a longer file its last byte is read
+        as well: if a crash has truncated the file, FormatError is raised before any recipient is tried.
         """
         try:
             handle = os.open(self.layout.hashed(kind, message), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -127,7 +127,7 @@ class Store:
             try:
                 names = os.listdir(directory)
             except FileNotFoundError:
-                continue  # hold/ and corrupt/ are not there in a queue that is not ours yet.
+                continue  # A queue of qmail has no hold/ and corrupt/.
             for name in names:
                 try:
                     found.add(unpack_id(os.fsencode(name)))
@@ -151,7 +151,7 @@ class Store:
         return self.birth(message) is not None
 
     def birth(self, message: int) -> int | None:
-        """Returns when a classified message was born, in seconds since the epoch; None if it is not in S5."""
+        """Returns the birth of a classified message in seconds since the epoch; None if it is not in S5."""
         # In this order: if info/ existed and todo/ does not, the classification is over.
         try:
             found = os.lstat(self.layout.hashed("info", message))
@@ -180,9 +180,9 @@ class Store:
             pass
 
     def append_failures(self, failures: list[FailedRecipient]) -> None:
-        """Adds failures to bounce/ files and sync them all, before anybody marks their recipients done.
+        """Appends failures to bounce/ files and syncs them; the caller marks their recipients done after that.
 
-        On an error the files get back their old lengths: what does not count as a failure is not bounced later.
+        On an error the files get back their old lengths, so that a recipient that is tried again is not bounced.
         """
         commit = Commit()
         ends: dict[str, int] = {}
@@ -219,7 +219,7 @@ class Store:
         reader = FailureReader()
         path = self.layout.bounce(message)
         try:
-            # O_NONBLOCK: should somebody have put a FIFO there, this does not wait for a writer.
+            # O_NONBLOCK: if the path is a FIFO, this does not wait for a writer.
             handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except FileNotFoundError:
             return None
@@ -234,7 +234,7 @@ class Store:
         return reader.take() if len(reader) else None
 
     def sync_marks(self, message: int) -> None:
-        """Makes the DONE marks and removals of a message safe, before its bounce goes out."""
+        """Syncs the DONE marks and removals of a message, before its bounce is injected."""
         commit = Commit()
         for kind in ("local", "remote"):
             path = self.layout.hashed(kind, message)
@@ -261,19 +261,19 @@ class Store:
         return data[: found.end(1)] if found else data[: data.rfind(b"\n") + 1]
 
     def park(self, message: int, reason: str, commit: Commit) -> None:
-        """Leaves a message to a person: corrupt/B/I with the reason; its other files stay."""
+        """Makes the mark corrupt/B/I, which contains the reason; the other files of the message stay."""
         path = self.layout.hashed("corrupt", message)
         commit.unlink(path)
         commit.create(path, reason.replace("\n", " ").encode("utf-8", "replace") + b"\n", FILE_MODE)
 
 
 def _whole_seconds(nanoseconds: int) -> int:
-    """Returns the first whole second that is not earlier, within those that the backlog tells apart."""
+    """Returns a time in whole seconds, rounded up, within the range that the heap of waiting messages can hold."""
     return min(max(0, -(-nanoseconds // _SECOND)), LONG_AGO - 1)
 
 
 def _cut(handle: int) -> int:
-    """Returns the length of the whole paragraphs in a bounce file; a piece that a crash left behind them goes."""
+    """Truncates a bounce file after its last whole paragraph, as a crash may have left a part; returns its length."""
     end = os.fstat(handle).st_size
     if end and os.pread(handle, len(END), max(0, end - len(END))) != END:
         end = _whole_end(handle, end)

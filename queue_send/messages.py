@@ -2,20 +2,20 @@
 
     state        meaning, and what leads to it                                          next states
     ARRIVED      queue-todo has classified it, or it was found on the disk at start     WAITING, HELD, PARKED, FINISHED
-    WAITING      its next attempt is set, or it is new: the scheduler knows its number  LOADED, HELD
+    WAITING      its next attempt is set, or it is new: the scheduler has its number    LOADED, HELD
     LOADED       the scheduler has its recipients (an attempt)                          IN_FLIGHT, WAITING, FINISHED
     IN_FLIGHT    deliveries of it have no report yet                                    LOADED
     HELD         it has a mark in hold/: nothing of it is started                       WAITING, RETURNING, ENDED
-    PARKED       it has a mark in corrupt/: a file of it cannot be understood           WAITING, ENDED
+    PARKED       it has a mark in corrupt/: a file of it is malformed                   WAITING, ENDED
     RETURNING    the administrator wants it bounced: its recipients are being failed    FINISHED, HELD
     FINISHED     no recipient is left                                                   BOUNCING, ENDED
     BOUNCING     its bounce is composed, injected, or to be tried again                 ENDED, PARKED
     ENDED        `end msg` is in the log, and queue-clean removes its files             (none)
 
-In memory a waiting message is its number and its next attempt; everything else is on the disk, and is read when it is
-loaded. The scheduler of each channel decides; the channels, Bouncer and Returning report what happened as events
-(events.py), which Messages carries out in the same turn. Nothing here waits. An operation that the disk refuses is
-tried again later (disk_retry.py).
+For a waiting message only its number and its next attempt are in memory; everything else is on the disk, and is read
+when the message is loaded. The scheduler of each channel decides; the channels, Bouncer and BounceOrders report what
+happened as events (events.py), which Messages carries out in the same turn. Nothing here waits. An operation that the
+disk refuses is tried again later (disk_retry.py).
 
 A mark in hold/ may be an order: to delete the message, or to bounce it (hold_marks.py). An order is carried out when
 nothing of the message is in flight, in this run or, after a crash, in the next one. While the disk thread works on the
@@ -23,31 +23,31 @@ marks of a message, the message does not end.
 """
 
 import select
-from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 from enum import Enum
 from functools import partial
 
 from queue_base import hold_marks as marks
-from queue_base.disk_thread import DiskThread
+from queue_base.daemon.disk_thread import DiskThread
 from queue_base.durable import Commit
 from queue_base.errors import reason
-from queue_send.backlog import Known
-from queue_send.channel import Channel
+from queue_send.admin.bounce_orders import BounceOrders
+from queue_send.backlog import FoundMessages
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
+from queue_send.delivery.channel import Channel
 from queue_send.disk_retry import DiskRetry
 from queue_send.events import Corrupt, Event, Events, Failed, MayEnd, NoneInFlight, NoneLeft
 from queue_send.log import Log
+from queue_send.message_changes import MessageChanges
 from queue_send.message_files import Store
 from queue_send.notify.bounce import Bouncer
-from queue_send.notify.delay import Delays
+from queue_send.notify.delay import DelayNotifier
 from queue_send.peers import Cleaner
-from queue_send.returning import Returning
 from queue_send.scheduler.retry import AGAIN_AFTER, within_lifetime
 from queue_wire import logline
 from queue_wire.format_error import FormatError
-from queue_wire.notice import Classified
+from queue_wire.pipes.notice import Classified
 
 AHEAD_MOST = 60  # Seconds that a birth may lie in the future: clocks of different hosts differ a little.
 
@@ -72,8 +72,8 @@ class Messages:
         store: Store,
         channels: Sequence[Channel],
         bouncer: Bouncer,
-        delays: Delays,
-        returning: Returning,
+        delays: DelayNotifier,
+        bounce_orders: BounceOrders,
         cleaner: Cleaner,
         log: Log,
         clock: Clock,
@@ -86,15 +86,14 @@ class Messages:
         self.channels = {channel.kind: channel for channel in channels}
         self.bouncer = bouncer
         self._delays = delays
-        self._returning = returning
+        self._bounce_orders = bounce_orders
         self._cleaner = cleaner
         self._log = log
         self._clock = clock
         self._config = config
-        self._disk = disk
         self._retry = retry
         self._events = events
-        self.known = Known()
+        self.found = FoundMessages()
         self.all_read = False  # Whether the backlog has been read.
         self._all_due = False  # ALRM came while it was being read.
         # Messages that were announced while the backlog is being read, which must not add them again.
@@ -102,9 +101,7 @@ class Messages:
         # Orders by message, and messages with a mark whose reason was not read yet.
         self._orders: dict[int, bytes] = {}
         self._unread_marks = set(store.held)
-        # Messages whose files the disk thread changes, and those of them that have ended meanwhile.
-        self._changing: Counter[int] = Counter()
-        self._ended: set[int] = set()
+        self.changes = MessageChanges(log, disk, events)
 
     def prepare(self, poll: "select.poll", now: float) -> float:
         """Does not wait if there are events."""
@@ -156,14 +153,14 @@ class Messages:
     # Arrival
 
     def arrive(self, notice: Classified, now: float) -> None:
-        """Adds a message that was classified just now; if the disk refuses to say more, later."""
+        """Adds a message that was classified just now; if the disk refuses a read, it is tried again later."""
         try:
             self._arrive(notice, now)
         except OSError as error:
             self._retry.later(("arrive", notice.message), partial(self.arrive, notice), error)
 
     def _arrive(self, notice: Classified, now: float) -> None:
-        """Adds a message; a notice that is late, or about a known message, changes nothing.
+        """Adds a message; a notice that is late, or about a message that was found at start, changes nothing.
 
         The channels that the notice names are not used: it may be about an earlier message of this number, which was
         found at start and is gone by now. The disk says which channels have recipients.
@@ -171,7 +168,7 @@ class Messages:
         message = notice.message
         if self._cleaner.defer(notice):
             return  # The earlier message of this number is being removed; the notice comes again after that.
-        if self.known.holds(message) or not self.store.is_classified(message):
+        if self.found.holds(message) or not self.store.is_classified(message):
             return  # Found at start; gone; or a new message of this number, whose own notice will come.
         if self._announced is not None:
             self._announced.add(message)
@@ -180,7 +177,7 @@ class Messages:
             return
         channels = [each for each in self.channels.values() if self.store.due(message, each.kind) is not None]
         for channel in channels:
-            channel.scheduler.arrived(message)
+            channel.scheduler.add_new(message)
         if not channels and message not in self.store.held:
             self.finish(message)
 
@@ -194,7 +191,7 @@ class Messages:
     def discover(self, message: int) -> bool:
         """Adds a message that was found in info/ at start, as the last run left it, if it is classified.
 
-        Returns whether `known` is to hold it. Raises OSError; it may be called again then.
+        Returns whether `found` is to hold it. Raises OSError; it may be called again then.
         """
         announced = self._announced is not None and message in self._announced
         if announced or self._cleaner.holds(message) or message in self.store.parked:
@@ -207,7 +204,7 @@ class Messages:
         dues = self._dues(message)
         last = self._last_attempt(birth, max(dues.values(), default=0))
         for kind, due in dues.items():
-            self.channels[kind].scheduler.found(message, due, self._all_due, last)
+            self.channels[kind].scheduler.add_deferred(message, due, self._all_due, last)
         if not dues and message not in self.store.held:
             self.finish(message)
         return bool(dues)
@@ -232,7 +229,7 @@ class Messages:
         return within_lifetime(due, now, birth + self._config.current.longest)
 
     def all_found(self) -> None:
-        """The backlog has been read."""
+        """Called when the backlog has been read."""
         self._announced = None
         self._all_due = False
         self.all_read = True
@@ -240,38 +237,38 @@ class Messages:
     # Attempts
 
     def flush(self, now: float) -> None:
-        """ALRM: everything is due now, also what the backlog has yet to find."""
+        """Makes everything due now, on ALRM; also the messages that the backlog has not found yet."""
         self._all_due = self._announced is not None
         for channel in self.channels.values():
             channel.scheduler.flush(now)
 
-    def wake(self, message: int) -> bool:
-        """Makes a waiting message due now; returns whether it was not due. One without recipients is finished.
+    def make_due(self, message: int) -> bool:
+        """Makes a waiting message due now, or finishes it if no recipient is left; returns whether it was made due.
 
-        If the disk refuses to say which channels have recipients, that is done later.
+        If the disk refuses a read, it is tried again later.
         """
         try:
             dues = self._dues(message)
         except OSError as error:
-            self._retry.later(("wake", message), lambda now: self._wake_again(message), error)
+            self._retry.later(("wake", message), lambda now: self._make_due_again(message), error)
             return False
         if not dues and message not in self.store.held:
             self.finish(message)
         waiting = [kind for kind in dues if not self.channels[kind].scheduler.holds(message)]
         for kind in waiting:
-            # Waking a message twice makes one attempt: the second entry is not valid after that.
-            self.channels[kind].scheduler.found(message, dues[kind], flushed=True)
+            # Doing this twice makes one attempt: the second entry is not valid after the first attempt.
+            self.channels[kind].scheduler.add_deferred(message, dues[kind], flushed=True)
         return bool(waiting)
 
-    def _wake_again(self, message: int) -> None:
+    def _make_due_again(self, message: int) -> None:
         try:
             if self.store.may_be_tried(message) and self.store.is_classified(message):
-                self.wake(message)
+                self.make_due(message)
         except OSError as error:
-            self._retry.later(("wake", message), lambda now: self._wake_again(message), error)
+            self._retry.later(("wake", message), lambda now: self._make_due_again(message), error)
 
     def withdraw(self, message: int, now: float) -> bool:
-        """Starts nothing more of a message; returns whether it was loaded. NoneInFlight follows then."""
+        """Prevents further starts of a message; returns whether it was loaded, in which case NoneInFlight follows."""
         loaded = self.is_loaded(message)
         for channel in self.channels.values():
             channel.withdraw(message, now)
@@ -283,12 +280,12 @@ class Messages:
         if message in self.store.held:
             self.carry_out_order(message, self._clock.now())
         elif message not in self.store.parked:
-            self.channels[kind].scheduler.wake(message)  # It was released meanwhile, or has a new birth.
+            self.channels[kind].scheduler.make_due(message)  # It was released meanwhile, or has a new birth.
 
     # Marks and orders
 
     def _park(self, message: int, why: str) -> None:
-        """Sets a message aside for a person, because a file of it cannot be understood: mark in corrupt/, alert."""
+        """Parks a message because a file of it is malformed: makes the mark in corrupt/, and logs an alert."""
         self.store.parked.add(message)
         self._log.put(logline.corrupt_message(message, why))
 
@@ -299,66 +296,10 @@ class Messages:
             more = f"; {trouble}" if trouble else ""
             self._log.alert(f"msg {message} cannot be read and is parked in corrupt: {why}{more}")
 
-        self.change([message], write, done)
-
-    def is_changing(self, message: int) -> bool:
-        """Returns whether the disk thread changes files of a message."""
-        return message in self._changing
-
-    def change(
-        self,
-        messages: Collection[int],
-        work: Callable[[int, Commit], None],
-        done: Callable[[int, str], None],
-        then: Callable[[int], None] = lambda message: None,
-        refused: Callable[[int], None] = lambda message: None,
-    ) -> None:
-        """Has the disk thread do `work` for the messages in one commit; then calls `then` for each of them.
-
-        If the disk refuses, `then` is called for those for which the work was done, `refused` for the others. At the
-        end `done` is called with their number, and the trouble if there was any. A message that ends meanwhile ends
-        after that. Lines that were put into the log before are written before the work.
-        """
-        made: list[int] = []
-
-        def whole() -> None:
-            commit = Commit()
-            for message in messages:
-                work(message, commit)
-                made.append(message)
-            commit.sync()
-
-        def finished(trouble: OSError | None) -> None:
-            ended = self._let_go(messages)
-            left = [message for message in made if message not in ended]
-            for message in left:
-                then(message)
-            for message in messages:
-                if message not in made and message not in ended:
-                    refused(message)
-            text = ""
-            if trouble is not None:
-                text = f"unable to change {trouble.filename2 or trouble.filename or 'the disk'}: {reason(trouble)}"
-            done(len(left), text)
-            for message in ended:
-                self.end(message)
-
-        self._changing.update(messages)
-        self._log.flush()
-        self._disk.submit(whole, finished)
-
-    def _let_go(self, messages: Collection[int]) -> set[int]:
-        """One change of these messages is over; returns those that are to end now."""
-        self._changing.subtract(messages)
-        for message in messages:
-            if not self._changing[message]:
-                del self._changing[message]
-        ended = {message for message in messages if message in self._ended and message not in self._changing}
-        self._ended -= ended
-        return ended
+        self.changes.make([message], write, done)
 
     def order_of(self, message: int) -> bytes | None:
-        """Returns the order that a message's mark is; None if it is none. Raises OSError."""
+        """Returns the order in a message's mark, None if there is none. Raises OSError."""
         if message in self._unread_marks:
             mark = marks.read_mark(self.store.layout, message)
             self._unread_marks.discard(message)
@@ -367,7 +308,7 @@ class Messages:
         return self._orders.get(message)
 
     def hold(self, message: int, mark: bytes) -> None:
-        """A mark was made in hold/: starts nothing more of the message, and carries it out if it is an order."""
+        """Prevents further starts of a message that got a mark in hold/; carries the mark out if it is an order."""
         self.store.held.add(message)
         if mark in marks.ORDERS:
             self._unread_marks.discard(message)
@@ -377,19 +318,19 @@ class Messages:
             self.withdraw(message, self._clock.now())
 
     def release(self, message: int) -> None:
-        """The marks of a message were removed."""
+        """Forgets the marks of a message, which were removed."""
         self.store.held.discard(message)
         self.store.parked.discard(message)
         self._forget_order(message)
 
     def is_returning(self, message: int) -> bool:
         """Returns whether the recipients of a message are being failed by an order."""
-        return self._returning.holds(message)
+        return self._bounce_orders.holds(message)
 
     def carry_out_order(self, message: int, now: float) -> bool:
         """Ends a message that is to be deleted or bounced, if nothing is in flight; returns whether it has an order.
 
-        If the disk refuses to say, nothing of it is started, and it is tried again later.
+        If the disk refuses a read, nothing of it is started, and it is tried again later.
         """
         try:
             return self._carry_out_order(message, now)
@@ -407,11 +348,11 @@ class Messages:
         if self.store.is_waiting_in_todo(message):
             if order == marks.DELETED and marks.is_marked(layout, "corrupt", message):
                 # queue-todo does not touch it. A message that is not corrupt is classified first, then comes here.
-                self.change(
+                self.changes.make(
                     [message], lambda one, commit: marks.leave_todo(layout, one, commit), lambda *_: None, self.end
                 )
         elif order == marks.RETURNED:
-            self._returning.take(message)
+            self._bounce_orders.take(message)
         elif self.bouncer.drop(message):
             self.end(message)
         return True
@@ -423,7 +364,7 @@ class Messages:
     # The end
 
     def _finish_channel(self, message: int, kind: str) -> None:
-        """No recipient is left on a channel. If none is left on the other either, the message is finished."""
+        """Removes the file of a channel without recipients left. If the other has none either, finishes the message."""
         other = "remote" if kind == "local" else "local"
         try:
             self.store.drop(self.store.layout.hashed(kind, message))
@@ -431,13 +372,13 @@ class Messages:
         except OSError as error:
             path = error.filename or message
             self._log.warning(f"unable to change {path}: {reason(error)}; will try again later")
-            self.channels[kind].scheduler.later(message, int(self._clock.now()) + AGAIN_AFTER)
+            self.channels[kind].scheduler.retry_at(message, int(self._clock.now()) + AGAIN_AFTER)
             return
         if last and message not in self.store.parked:
             self.finish(message)
 
     def finish(self, message: int) -> None:
-        """No recipient is left: has the failures bounced if there are any, else ends the message."""
+        """Has the failures of a message without recipients left bounced; if there are none, ends the message."""
         try:
             stays = self._cleaner.holds(message) or self.bouncer.holds(message) or self.bouncer.accept(message)
         except OSError as error:
@@ -461,16 +402,15 @@ class Messages:
                 self.finish(message)
 
     def end(self, message: int) -> None:
-        """Nothing is left to be done: logs `end msg`, and has queue-clean remove the files."""
-        if message in self._changing:
-            self._ended.add(message)
-            return
+        """Logs `end msg`, and has queue-clean remove the files of the message."""
+        if self.changes.defer_end(message):
+            return  # MayEnd follows.
         if self._cleaner.holds(message) or not self._delays.release(message):
             return  # It has ended; or queue-enqueue has its notice, and MayEnd follows.
         self.store.held.discard(message)
         self.store.parked.discard(message)
         self._forget_order(message)
-        self.known.forget(message)
+        self.found.forget(message)
         for channel in self.channels.values():
             channel.forget(message)
         self._log.put(logline.end_message(message))

@@ -1,8 +1,9 @@
-"""The peers of queue-send that are no delivery daemons: queue-todo and queue-pickup (notices), queue-clean (removals).
+"""The pipes to queue-todo and queue-pickup (notices) and to queue-clean (removals).
 
-A turn reads at most one pipe-full of notices, so that no burst of new mail keeps the loop from deliveries; those that
-take long wait for the next turns, and nothing more is read until they are done. queue-todo asks when its lines are in
-the log, since a message leaves todo/ only then; it gets the answer as soon as they are.
+A turn of the loop reads at most NOTICES_A_TURN bytes of notices, and works READING seconds on them, so that a burst of
+new mail does not delay deliveries; the rest waits for the next turns, and nothing more is read until it is done.
+queue-todo removes a message from todo/ only when its lines are in the log. It asks for that, and is answered as soon as
+they are written.
 """
 
 import select
@@ -11,15 +12,15 @@ from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush
 
-from queue_base.pipes import OutPipe, PeerLost, read_available
+from queue_base.daemon.pipes import OutPipe, PeerLost, read_available
 from queue_send.log import Log
-from queue_send.loop import Shutdown, Turn
+from queue_send.loop import Shutdown, TimeBudget
 from queue_send.scheduler.retry import AGAIN_AFTER
 from queue_wire import logline
-from queue_wire.cleaning import ANSWERS, REMOVED, pack_clean
 from queue_wire.format_error import FormatError
-from queue_wire.framing import RecordReader
-from queue_wire.notice import EXIT, REREAD, WRITTEN, Ask, Classified, unpack_notice
+from queue_wire.pipes.cleaning import ANSWERS, REMOVED, pack_clean
+from queue_wire.pipes.framing import RecordReader
+from queue_wire.pipes.notice import EXIT, REREAD, WRITTEN, Ask, Classified, unpack_notice
 
 NOTICES_A_TURN = 16384  # Bytes: about a hundred messages with their log lines.
 READING = 0.002  # Seconds of a turn for reading them.
@@ -27,7 +28,7 @@ ANSWERS_A_TURN = 200  # Answers, and repeated requests: an answer may free the n
 
 
 class Notices:
-    """A peer that sends notices; `commands` is None if it takes none."""
+    """The pipes to a peer that sends notices. `commands` is None if the peer takes no commands."""
 
     def __init__(
         self,
@@ -36,13 +37,13 @@ class Notices:
         commands: int | None,
         arrive: Callable[[Classified, float], None],
         log: Log,
-        turn: Turn,
+        budget: TimeBudget,
         shutdown: Shutdown,
         announce: Callable[[int], None] | None = None,
     ) -> None:
         """Calls `arrive` with each message, and `announce` with its injector's pid before its line is logged."""
         self._log = log
-        self._turn = turn
+        self._budget = budget
         self._shutdown = shutdown
         self._peer = peer
         self._notices = notices
@@ -51,26 +52,26 @@ class Notices:
         self._announce = announce
         self._reader = RecordReader()
         self._records: deque[bytes] = deque()  # Read, but not carried out yet.
-        self._told_to_leave = False
+        self._exit_sent = False
         self._asks: deque[int] = deque()  # For each question, the position up to which the log must be written.
         self.lost = False
 
-    def reread(self) -> None:
+    def send_reread(self) -> None:
         """Tells the peer to read its control files and todo/ again."""
         if self._commands is not None:
             self._commands.put(REREAD)
 
-    def leave(self) -> None:
-        """Tells the peer to exit, once. It sends the notices that it has, then ends."""
-        if self._commands is not None and not self._told_to_leave:
-            self._told_to_leave = True
+    def send_exit(self) -> None:
+        """Tells the peer to exit, once. It sends the notices that it has before that."""
+        if self._commands is not None and not self._exit_sent:
+            self._exit_sent = True
             self._commands.put(EXIT)
 
     def prepare(self, poll: "select.poll", now: float) -> float:
         """Waits for notices, unless the log is full: their lines would only pile up."""
         if not self.lost and not self._log.full and not self._records:
             poll.register(self._notices, select.POLLIN)
-        if not self.lost and self._commands is not None and self._commands.held:
+        if not self.lost and self._commands is not None and self._commands.unwritten:
             poll.register(self._commands.descriptor, select.POLLOUT)
         return 0.0 if not self.lost and (self._records or self._may_answer) else 3600.0
 
@@ -81,7 +82,7 @@ class Notices:
         try:
             if self._notices in ready and not self._records:
                 self._records.extend(self._reader.feed(read_available(self._notices, NOTICES_A_TURN) or b""))
-            until = self._turn.until(READING)
+            until = self._budget.until(READING)
             while self._records:
                 self._take(self._records.popleft(), now)
                 if time.monotonic() >= until:
@@ -102,7 +103,7 @@ class Notices:
                     self._commands.put(WRITTEN)
                 self._commands.flush()
         except PeerLost:
-            self._commands = None  # It is gone; what it wrote before that is still to be read.
+            self._commands = None  # The peer has ended; the notices that it wrote before are still to be read.
 
     @property
     def _may_answer(self) -> bool:
@@ -127,7 +128,7 @@ class Notices:
 
 
 class Cleaner:
-    """queue-clean: numbers out, answers in, in order. `ids` and `answers` are descriptors.
+    """The pipes to queue-clean: `ids` for message numbers, `answers` for one byte each, in the same order.
 
     Until the answer has come, the number is in use. A notice about a new message of the same number, which may come
     before the answer, is kept until then: `take_notices` returns it.
@@ -174,14 +175,14 @@ class Cleaner:
     @property
     def busy(self) -> bool:
         """Whether requests have not been written yet. The answers need not be waited for."""
-        return bool(self._ids.held) and not self.lost
+        return bool(self._ids.unwritten) and not self.lost
 
     def prepare(self, poll: "select.poll", now: float) -> float:
         """Waits for answers, for room in the pipe, and for the next repeated request."""
         if self.lost:
             return 3600.0
         poll.register(self._answers, select.POLLIN)
-        if self._ids.held:
+        if self._ids.unwritten:
             poll.register(self._ids.descriptor, select.POLLOUT)
         return max(0.0, self._again[0][0] - now) if self._again else 3600.0
 
@@ -196,7 +197,7 @@ class Cleaner:
             for _ in range(ANSWERS_A_TURN):
                 if self._again and self._again[0][0] <= now:
                     self._ask(heappop(self._again)[1])
-            if self._ids.held:
+            if self._ids.unwritten:
                 self._log.flush()
             self._ids.flush()
         except PeerLost:

@@ -104,12 +104,12 @@ _WITHOUT_INTERMEDIATE = (_S.RSET, _S.MAIL, _S.RCPT, _S.MESSAGE, _S.END)
 
 
 class Tls(enum.Enum):
-    """NEVER: in clear. MAY: STARTTLS if offered. MUST: STARTTLS is required. DONE: TLS from the first byte."""
+    """NEVER: in clear. MAY: STARTTLS if offered. MUST: STARTTLS is required. IMPLICIT: TLS from the first byte."""
 
     NEVER = 1
     MAY = 2
     MUST = 3
-    DONE = 4
+    IMPLICIT = 4
 
 
 class Session(NamedTuple):
@@ -233,7 +233,7 @@ class SmtpClient:
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self.secure = session.tls is Tls.DONE
+        self.secure = session.tls is Tls.IMPLICIT
         self.state = ClientState.TLS if self.secure else ClientState.GREETING
         self.extensions: dict[bytes, bytes] = {}
         self.failure: ConnectionFailed | None = None

@@ -2,8 +2,8 @@
 
 Slow: the next message has waited for SLOW_AFTER seconds. Refused: it has waited for REFUSE_AFTER seconds although
 queue-todo classifies, and it is not part of the backlog that queue-todo found when it began, or began again, to work:
-after a start with a million messages in todo/, injectors are slowed until these are done, and not refused. Only
-messages that wait for their turn count, so a message that is parked or deferred slows nobody. Each state ends at half
+after a start with a million messages in todo/, injectors are slowed until these are done, and not refused. Messages
+that are parked or deferred do not count, so they do not slow injectors. Each state ends at half
 of its limit.
 """
 
@@ -40,7 +40,7 @@ class Backpressure:
         # Marks of a process that was killed.
         self._clear(FREE)
 
-    def judge(self, now: float, waiting: int, arrival: float | None, worked: bool) -> None:
+    def update(self, now: float, waiting: int, arrival: float | None, worked: bool) -> None:
         """Set or remove the marks. `waiting` messages wait; the next one arrived at `arrival`, None if there is none.
 
         `worked` says that messages were classified since the last call. It is not called before rules are known.
@@ -74,7 +74,7 @@ class Backpressure:
         return SLOW if now - since > slow else FREE
 
     def wait(self, now: float, arrival: float | None) -> float:
-        """Return the seconds until `judge` must be called."""
+        """Return the seconds until `update` must be called."""
         if self._level:
             return max(0.0, self._next_mark - now)
         return 3600.0 if arrival is None else max(0.0, max(arrival, self._waits_since) + SLOW_AFTER - now)

@@ -1,12 +1,12 @@
 """queue-todo: the classifier. `queue-todo [--home HOME]`, started by queue-start.
 
 fd 0 takes one-byte commands from queue-send (H reread the control files, X exit; end of file is X), fd 1 gives notices
-and log lines (queue_wire.notice). New messages are found by inotify, lock/trigger and scans (`Pending`). They are
+and log lines (queue_wire.pipes.notice). New messages are found by inotify, lock/trigger and scans (`Pending`). They are
 classified in groups that share three commits (`Pipeline`, `TodoGroup`), by a thread that may wait for the disk. If the
 control files cannot be read at start, nothing is classified until they can be: a message is never classified by
 default rules.
 
-After X no group is begun. Groups that are in the log already are finished, within PARTING seconds; all others stay in
+After X no group is begun. Groups that are in the log already are finished, within FINISHING seconds; all others stay in
 todo/.
 """
 
@@ -16,21 +16,21 @@ import signal
 import time
 
 from queue_base.control import read_rules
+from queue_base.daemon.pipes import PeerLost, read_available
+from queue_base.daemon.signals import ignore
+from queue_base.daemon.watch import Watch
 from queue_base.errors import Failure, complain, reason
 from queue_base.home import Home, take_daemon_home
 from queue_base.layout import Layout, open_layout
-from queue_base.pipes import PeerLost, read_available
-from queue_base.signals import ignore
 from queue_base.trigger import Trigger
-from queue_base.watch import Watch
 from queue_todo.backpressure import Backpressure, Space
 from queue_todo.notices import NoticePipe
 from queue_todo.pending import Pending
-from queue_todo.pipeline import HELD_MOST, Pipeline
+from queue_todo.pipeline import UNWRITTEN_MOST, Pipeline
 from queue_wire.control.rewrite import Rules
 from queue_wire.format_error import FormatError
 from queue_wire.ids import unpack_id
-from queue_wire.notice import EXIT, REREAD, WRITTEN
+from queue_wire.pipes.notice import EXIT, REREAD, WRITTEN
 
 PROGRAM = "queue-todo"
 USAGE = "usage: queue-todo [--home HOME]"
@@ -38,7 +38,7 @@ HELP = f"""{USAGE}
 The classifier: splits each new envelope into local and remote recipients. It is started by queue-start.
 """
 RULES_RETRY = 60.0  # Seconds between attempts to read control files that could not be read at start.
-PARTING = 10.0  # Seconds after X to finish groups that are in the log; a disk that hangs must not prevent the exit.
+FINISHING = 10.0  # Seconds after X to finish groups that are in the log; a disk that hangs must not prevent the exit.
 BLIND_SCAN = 5.0  # Seconds between scans without inotify and without a trigger.
 
 
@@ -76,7 +76,7 @@ class Classifier:
         for descriptor in (0, trigger, self._watch.descriptor):
             if descriptor is not None:
                 poll.register(descriptor, select.POLLIN)
-        poll.register(1, select.POLLOUT if self._notices.held else 0)
+        poll.register(1, select.POLLOUT if self._notices.unwritten else 0)
         rules = None if self._end is not None else self._rules
         wait = min(
             self._space.wait(now),
@@ -87,7 +87,7 @@ class Classifier:
             return min(wait, max(0.0, self._end - now))
         if self._rules is None:
             return min(wait, max(0.0, self._next_rules - now))
-        if self._notices.held <= HELD_MOST:
+        if self._notices.unwritten <= UNWRITTEN_MOST:
             wait = min(wait, self._pending.wait(now))
         return min(wait, max(0.0, self._next_scan - now)) if self._blind else wait
 
@@ -108,14 +108,14 @@ class Classifier:
             self._next_scan = now + BLIND_SCAN
             self._pending.scan_soon()
         rules = None if self._end is not None else self._rules
-        if rules is not None and self._notices.held <= HELD_MOST:
+        if rules is not None and self._notices.unwritten <= UNWRITTEN_MOST:
             trouble = self._pending.run(now)
             if trouble is not None:
                 self._notices.warn(trouble)
         self._pipeline.run(ready, now, rules)
         if self._rules is not None:
             worked = self._pipeline.take_worked()
-            self._backpressure.judge(time.monotonic(), len(self._pending), self._arrival, worked)
+            self._backpressure.update(time.monotonic(), len(self._pending), self._arrival, worked)
         for line in self._backpressure.take_lines():
             self._notices.log(line)
         shortage = self._space.run(now)
@@ -126,7 +126,7 @@ class Classifier:
     @property
     def finished(self) -> bool:
         """Whether X was received, and no group in the log is unfinished."""
-        return self._end is not None and (not self._pipeline.is_told or time.monotonic() >= self._end)
+        return self._end is not None and (not self._pipeline.has_unfinished or time.monotonic() >= self._end)
 
     def finish(self) -> None:
         """Write all notices, however long that takes. Raises PeerLost."""
@@ -147,7 +147,7 @@ class Classifier:
                 # A corrupt message may have been released, which nothing else reports.
                 self._pending.scan_soon()
             elif command == EXIT[0]:
-                self._end = self._end or time.monotonic() + PARTING
+                self._end = self._end or time.monotonic() + FINISHING
             elif command == WRITTEN[0]:
                 self._pipeline.written()
             else:

@@ -1,8 +1,8 @@
-"""The pipe to queue-send: notices, and lines for its log (queue_wire.notice)."""
+"""The pipe to queue-send: notices, and lines for its log (queue_wire.pipes.notice)."""
 
-from queue_base.pipes import OutPipe
+from queue_base.daemon.pipes import OutPipe
 from queue_wire import logline
-from queue_wire.notice import pack_log
+from queue_wire.pipes.notice import pack_log
 
 
 class NoticePipe(OutPipe):

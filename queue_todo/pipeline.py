@@ -1,16 +1,16 @@
-"""The way of groups from todo/ to queue-send: prepared, logged, finished, announced.
+"""The steps of a group of messages: prepared, logged, finished, announced to queue-send.
 
-A DiskThread works on the disk, one piece of work after the other; the loop hands out the work and never waits. While
-queue-send has yet to write the lines of a group to the log, the next group is prepared. Large envelopes have a queue of
-their own: a slice of one and a group of the others take turns, so that a message with a hundred thousand recipients
-does not delay other mail.
+A DiskThread works on the disk, one piece of work after the other; the loop submits the work and never waits. While
+queue-send writes the lines of a group to the log, the next group is prepared. Large envelopes have a queue of their
+own. A slice of one alternates with a group of the others, so that a message with a hundred thousand recipients does not
+delay other mail.
 """
 
 import select
 from collections import deque
 from itertools import chain
 
-from queue_base.disk_thread import DiskThread, Result
+from queue_base.daemon.disk_thread import DiskThread, Result
 from queue_base.errors import reason
 from queue_base.layout import Layout
 from queue_todo.classify import PreparedMessage, TodoGroup, confirm
@@ -18,11 +18,11 @@ from queue_todo.notices import NoticePipe
 from queue_todo.pending import RETRY_AFTER, Pending
 from queue_wire import logline
 from queue_wire.control.rewrite import Rules
-from queue_wire.notice import Ask, Classified, pack_ask, pack_classified
+from queue_wire.pipes.notice import Ask, Classified, pack_ask, pack_classified
 
 GROUP = 250  # The most messages that share a commit.
-HELD_MOST = 4 << 20  # Bytes of notices that queue-send has not read; above it, no group is begun.
-TOLD_MOST = 2  # The most groups that wait for the log, or to be finished.
+UNWRITTEN_MOST = 4 << 20  # Bytes of notices that queue-send has not read; above it, no group is begun.
+UNFINISHED_MOST = 2  # The most groups that wait for the log, or to be finished.
 SLICE = 0.05  # Seconds of work on envelopes before the thread turns to something else.
 
 
@@ -37,9 +37,9 @@ class Pipeline:
         self._small: TodoGroup | None = None  # The group that is being prepared.
         self._large: TodoGroup | None = None
         self._large_waiting: deque[int] = deque()
-        self._turn_of_large = False
-        self._told: deque[TodoGroup] = deque()  # Their lines were sent to queue-send.
-        self._logged: deque[TodoGroup] = deque()  # Their lines are in the log.
+        self._large_is_next = False
+        self._sent: deque[TodoGroup] = deque()  # Groups whose lines were sent to queue-send.
+        self._logged: deque[TodoGroup] = deque()  # Groups whose lines are in the log.
         self._finishing = False
         self._unsure: list[PreparedMessage] = []
         self._next_confirm = 0.0
@@ -71,8 +71,8 @@ class Pipeline:
 
     def written(self) -> None:
         """Note that queue-send has written the lines of the oldest group to the log."""
-        if self._told:
-            self._logged.append(self._told.popleft())
+        if self._sent:
+            self._logged.append(self._sent.popleft())
 
     def take_worked(self) -> bool:
         """Return whether messages were classified or parked since the last call."""
@@ -80,26 +80,26 @@ class Pipeline:
         return worked
 
     @property
-    def is_told(self) -> bool:
-        """Whether messages are in the log, or soon will be, that are not finished."""
-        return bool(self._told or self._logged) or self._finishing
+    def has_unfinished(self) -> bool:
+        """Whether there are messages whose lines are in the log, or were sent to it, and that are not finished."""
+        return bool(self._sent or self._logged) or self._finishing
 
     @property
     def _may_begin(self) -> bool:
-        if len(self._told) + len(self._logged) >= TOLD_MOST or self._notices.held > HELD_MOST:
+        if len(self._sent) + len(self._logged) >= UNFINISHED_MOST or self._notices.unwritten > UNWRITTEN_MOST:
             return False
         return bool(self._small or self._large or self._large_waiting or len(self._pending))
 
     def _go_on(self, rules: Rules) -> None:
-        """Let the thread continue or begin a group; a large envelope and the others take turns."""
+        """Let the thread continue or begin a group; a large envelope alternates with the others."""
         others = self._small is not None or len(self._pending) > 0
-        if (self._large or self._large_waiting) and (self._turn_of_large or not others):
-            self._turn_of_large = False
+        if (self._large or self._large_waiting) and (self._large_is_next or not others):
+            self._large_is_next = False
             if self._large is None:
                 self._large = TodoGroup(self._layout, rules, [self._large_waiting.popleft()], large=True)
             self._prepare(self._large)
         else:
-            self._turn_of_large = True
+            self._large_is_next = True
             if self._small is None:
                 self._small_since = self._pending.arrival or self._now
                 self._small = TodoGroup(self._layout, rules, self._pending.take(GROUP))
@@ -121,11 +121,11 @@ class Pipeline:
                 self._large = None
             else:
                 self._small = None
-            self._tell(group)
+            self._log_group(group)
 
         self._disk.submit(work, then)
 
-    def _tell(self, group: TodoGroup) -> None:
+    def _log_group(self, group: TodoGroup) -> None:
         """Log the prepared messages and the parked ones; return the others of the group to the pending ones."""
         self._pending.give_back(group.left, self._small_since)
         self._large_waiting += group.large
@@ -147,7 +147,7 @@ class Pipeline:
             line = logline.info_message(entry.message, entry.size, entry.sender, entry.pid, entry.uid)
             self._notices.log(line)
         self._notices.put(pack_ask(Ask.WRITTEN))
-        self._told.append(group)
+        self._sent.append(group)
 
     def _defer(self, group: TodoGroup) -> None:
         for message, _ in group.deferred:

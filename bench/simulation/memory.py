@@ -14,17 +14,17 @@ def measure(settings: Settings, count: int) -> dict[str, float]:
 
     def deferred(scheduler: Scheduler) -> None:
         for message in range(1, count + 1):
-            scheduler.found(message, message * 7919 % LIFETIME)
+            scheduler.add_deferred(message, message * 7919 % LIFETIME)
 
     def new(scheduler: Scheduler) -> None:
         for message in range(1, count + 1):
-            scheduler.arrived(message)
+            scheduler.add_new(message)
 
     def aside(scheduler: Scheduler) -> None:
         for message in range(1, count + 1):
-            scheduler.arrived(message)
+            scheduler.add_new(message)
             scheduler.next_load(0.0)
-            scheduler.open(Attempt(message, b"", 0, LIFETIME), [(b"busy.example", [(0, b"")])], 0.0)
+            scheduler.load(Attempt(message, b"", 0, LIFETIME), [(b"busy.example", [(0, b"")])], 0.0)
 
     return {"deferred": _bytes(settings, count, deferred), "new": _bytes(settings, count, new),
             "aside": _bytes(settings, count, aside)}  # fmt: skip

@@ -62,7 +62,7 @@ class Ours:
     def _defer(self, attempt: Attempt, now: float) -> None:
         due = next_attempt(QUADRATIC, attempt.birth, int(now), SKIP_REMOTE, _never)
         self._due[attempt.message] = due
-        self._scheduler.found(attempt.message, due)
+        self._scheduler.add_deferred(attempt.message, due)
 
     def _died(self, nexthop: bytes) -> None:
         self.deaths += 1
@@ -78,7 +78,7 @@ class Ours:
     def arrived(self, message: int, now: float) -> None:
         """A new message."""
         self._left[message] = list(self._traffic.recipients(message))
-        self._scheduler.arrived(message)
+        self._scheduler.add_new(message)
 
     def jobs(self, now: float) -> Iterator[Job]:
         """Load and start in turn until there is neither, as queue-send's loop does."""
@@ -101,14 +101,14 @@ class Ours:
         message, stamp = found
         left = self._left.get(message)
         if not left or (stamp is not None and stamp != self._due.get(message)):
-            self._scheduler.absent(message)
+            self._scheduler.cancel_load(message)
             return True
         groups: dict[bytes, list[Recipient]] = {}
         for recipient in left:
             groups.setdefault(self._names[self._traffic.hosts[recipient]], []).append((recipient, b""))
         birth = int(self._traffic.times[message])
         attempt = Attempt(message, b"", birth, birth + LIFETIME)
-        self._carry_out(self._scheduler.open(attempt, list(groups.items()), now), now)
+        self._carry_out(self._scheduler.load(attempt, list(groups.items()), now), now)
         return True
 
     def ended(self, job: Job, good: bool, now: float) -> None:
@@ -124,7 +124,7 @@ class Ours:
             else:
                 done = set(job.recipients)
                 self._left[job.message] = [recipient for recipient in left if recipient not in done]
-        self._carry_out(self._scheduler.ended(entry, 0 if good else len(job.recipients), not good, now), now)
+        self._carry_out(self._scheduler.end_job(entry, 0 if good else len(job.recipients), not good, now), now)
 
     def next_time(self, now: float) -> float | None:
         """When the scheduler wants to be asked again."""

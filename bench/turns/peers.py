@@ -8,10 +8,10 @@ from collections import deque
 from collections.abc import Callable
 
 from queue_base.home import Home
-from queue_wire.cleaning import REMOVED
-from queue_wire.framing import NetstringReader
-from queue_wire.job import Job, unpack_job
-from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE, Report, pack_report
+from queue_wire.pipes.cleaning import REMOVED
+from queue_wire.pipes.framing import NetstringReader
+from queue_wire.pipes.job import Job, unpack_job
+from queue_wire.pipes.report import HOST_SCOPE, MESSAGE_SCOPE, Report, pack_report
 from support.queued import classified_message
 from support.send.piped import is_readable
 from support.send.scripted_send import ScriptedSend

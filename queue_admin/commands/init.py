@@ -11,9 +11,9 @@ from queue_admin.home.hostname import check_domain, check_host_name
 from queue_admin.home.service import write_service
 from queue_admin.system_accounts import account_uid, choose_owner, ensure_alias_account, myself
 from queue_base.accounts import QUEUE_ACCOUNT, Owner
+from queue_base.daemon.processes import program_path
 from queue_base.errors import Permanent
 from queue_base.home import Home, find_home
-from queue_base.processes import program_path
 
 
 @click.command("init")

@@ -15,9 +15,9 @@ import click
 from queue_admin.mailbox_description import describe_mailbox
 from queue_admin.printable import visible
 from queue_base.control import read_parsed, read_rules
+from queue_base.daemon.processes import command as program
 from queue_base.errors import PERMANENT, TEMPORARY, Temporary, reason
 from queue_base.home import Home, find_home
-from queue_base.processes import command as program
 from queue_smtp.path import pack_path
 from queue_wire.address import split_address
 from queue_wire.control.destinationlimits import (

@@ -10,9 +10,9 @@ import stat
 
 from queue_admin.home.tree import Tree, unable_to
 from queue_base.accounts import Owner
+from queue_base.daemon.lock import take_sendmutex
 from queue_base.errors import Failure, Permanent
 from queue_base.home import Home
-from queue_base.lock import take_sendmutex
 
 ADVICE = "; the queue stays closed until queuectl adopt, with or without --undo, is run again"
 

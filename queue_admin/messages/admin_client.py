@@ -15,10 +15,10 @@ from typing import TypeVar
 from queue_admin.messages.detail import CHANNELS, Detail
 from queue_admin.messages.offline import OfflineQueue
 from queue_base.accounts import become, queue_owner
+from queue_base.daemon.lock import take_sendmutex
 from queue_base.errors import Failure, Permanent, Temporary, reason
 from queue_base.home import Home
 from queue_base.layout import Layout
-from queue_base.lock import take_sendmutex
 from queue_base.safe_open import open_below
 from queue_wire.address import split_address
 from queue_wire.admin.cause import Cause, unpack_cause
@@ -37,7 +37,7 @@ from queue_wire.admin.socket import (
     unpack_response,
 )
 from queue_wire.format_error import FormatError
-from queue_wire.framing import NetstringReader
+from queue_wire.pipes.framing import NetstringReader
 
 Fact = TypeVar("Fact")
 

@@ -99,7 +99,7 @@ class OfflineQueue:
             marks.make_due(layout, message, int(now), commit)
         else:
             birth = int(now * 1_000_000)
-            marks.give_birth(layout, message, birth, commit)
+            marks.set_birth(layout, message, birth, commit)
             self._note(NEWS, name, f"is {pack_long_id(message, birth)} now")
         return True
 

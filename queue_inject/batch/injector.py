@@ -172,7 +172,7 @@ class BatchInjector:
         if self._draft is None:
             if not self._admitted:
                 self._admitted = True
-                self._writer.intake.admit()
+                self._writer.inflow.admit()
             self._draft = self._writer.begin()
         return self._draft
 

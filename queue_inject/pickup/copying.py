@@ -35,7 +35,7 @@ class FileCopy:
         try:
             length = self._check_size()
             # The size is known here, so no copy is begun that the disk has no room for.
-            writer.intake.check(coming=length)
+            writer.inflow.check(coming=length)
             self.draft = writer.begin(status.st_uid)
         except BaseException:
             self.close()

@@ -16,13 +16,13 @@ import stat
 import time
 
 from queue_base.accounts import become_reader, queue_owner
+from queue_base.daemon.pipes import OutPipe, PeerLost, read_available
+from queue_base.daemon.signals import ignore
+from queue_base.daemon.watch import RENAMED, Watch
 from queue_base.errors import Failure, Permanent, complain, reason
 from queue_base.home import Home, take_daemon_home
 from queue_base.inflow import SLOW_SECONDS
 from queue_base.layout import open_layout
-from queue_base.pipes import OutPipe, PeerLost, read_available
-from queue_base.signals import ignore
-from queue_base.watch import RENAMED, Watch
 from queue_base.writer import QueueWriter
 from queue_inject.pickup.collector import Collector
 from queue_inject.pickup.corrupt import CorruptMail
@@ -31,7 +31,7 @@ from queue_inject.pickup.origin import OriginRules
 from queue_inject.pickup.scan import MaildropScan
 from queue_inject.pickup.untrusted import Directory
 from queue_wire.logline import alert, warning
-from queue_wire.notice import pack_log
+from queue_wire.pipes.notice import pack_log
 
 PROGRAM = "queue-pickup"
 USAGE = "usage: queue-pickup [--home HOME]"
@@ -64,7 +64,7 @@ class Pickup:
         self._log = OutPipe(1)
         self._maildrop = home.queue + "/maildrop"
         writer = QueueWriter(home, open_layout(home.queue), os.getuid())
-        self._intake = writer.intake
+        self._inflow = writer.inflow
         self._warnings = LimitedLog(self.warn, "more warnings")
         self._alerts = LimitedLog(self.alert, "more files were set aside")
         directory = Directory(self._maildrop)
@@ -109,7 +109,7 @@ class Pickup:
         self._say(alert(f"{PROGRAM}: {text}"))
 
     def _say(self, line: bytes) -> None:
-        if self._log.held < LOG_MAX:
+        if self._log.unwritten < LOG_MAX:
             self._log.put(pack_log(line))
 
     def poll(self) -> None:
@@ -125,7 +125,7 @@ class Pickup:
         poller.register(0, select.POLLIN)
         if self._watch.descriptor is not None:
             poller.register(self._watch.descriptor, select.POLLIN)
-        if self._log.held:
+        if self._log.unwritten:
             poller.register(1, select.POLLOUT)
         ready = {descriptor for descriptor, _ in poller.poll(max(0.0, min(due) - time.monotonic()) * 1000)}
         if 0 in ready:
@@ -158,14 +158,14 @@ class Pickup:
 
     def _is_open(self, now: float) -> bool:
         """Return whether mail may be taken, and set when the next group may be taken."""
-        why = self._intake.closed()
-        self._slow = self._intake.slow
+        why = self._inflow.closed()
+        self._slow = self._inflow.slow
         if why and not self._closed:
             self.alert(f"unable to queue mail: {why}; it stays in {self._maildrop} until then")
         if self._closed and not why:
             self._retry, self._next_try = RETRY_SECONDS, 0.0
         self._closed = why is not None
-        if self._closed or (self._slow and self._intake.refused):
+        if self._closed or (self._slow and self._inflow.refused):
             self._next_take = now + LOOK_SECONDS
             return False
         self._next_take = now + SLOW_SECONDS if self._slow else 0.0

@@ -3,11 +3,11 @@
 import os
 import subprocess
 
+from queue_base.daemon.processes import command
+from queue_base.daemon.signals import keep_children
 from queue_base.durable import write_all
 from queue_base.errors import PERMANENT, Temporary, reason
 from queue_base.home import Home
-from queue_base.processes import command
-from queue_base.signals import keep_children
 from queue_inject.sendmail.exit_codes import TEMPORARY, USAGE, NoPermission
 
 # The text of Postfix's and Sendmail's mailq. Scripts look for it.

@@ -18,7 +18,7 @@ from queue_remote.report_text import Verdict, long_lines, no_message, not_conver
 from queue_remote.setup import Setup
 from queue_smtp.client import SmtpClient
 from queue_wire.format_error import FormatError
-from queue_wire.report import PERMANENT, TEMPORARY
+from queue_wire.pipes.report import PERMANENT, TEMPORARY
 
 
 class Unsendable(Exception):

@@ -20,7 +20,7 @@ from queue_base.errors import reason
 from queue_remote.message.dkim_keys import BadKey, Keyring, SigningKey
 from queue_remote.message.file import HEADER_MOST, Message, find_body, read_header
 from queue_remote.report_text import Verdict, header_too_long, no_message, not_signed
-from queue_wire.report import PERMANENT, TEMPORARY
+from queue_wire.pipes.report import PERMANENT, TEMPORARY
 
 # Up to this size the event loop reads the header itself, which costs less than a thread.
 LOOKED_MOST = 8192

@@ -28,7 +28,7 @@ import dns.resolver
 from queue_remote.report_text import NO_RESOURCES
 from queue_remote.route.unroutable import Unroutable, address_trouble, name_trouble, no_host, null_mx
 from queue_wire.control.smtproutes import Relay
-from queue_wire.report import MESSAGE_SCOPE, PERMANENT, TEMPORARY
+from queue_wire.pipes.report import MESSAGE_SCOPE, PERMANENT, TEMPORARY
 
 RESOLV_CONF = "/etc/resolv.conf"
 # Seconds for one question, with its retries at all servers.

@@ -16,7 +16,7 @@ from queue_wire.address import ascii_domain
 from queue_wire.control.hostmap import find_key
 from queue_wire.control.smtproutes import SMTP_PORT, Relay, Relays, Routes
 from queue_wire.format_error import FormatError
-from queue_wire.report import PERMANENT, TEMPORARY
+from queue_wire.pipes.report import PERMANENT, TEMPORARY
 
 # RFC 6761 section 6.3: localhost needs no lookup.
 _LOCALHOST = [("127.0.0.1", False), ("::1", False)]

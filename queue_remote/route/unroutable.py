@@ -4,7 +4,7 @@ Names come from outside and may hold any bytes. A byte that is not printable is 
 """
 
 from queue_remote.report_text import Verdict
-from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE, TEMPORARY
+from queue_wire.pipes.report import HOST_SCOPE, MESSAGE_SCOPE, TEMPORARY
 
 NAME_MOST = 255
 

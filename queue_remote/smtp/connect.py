@@ -29,7 +29,7 @@ from queue_remote.tls.handshake import limit_buffer
 from queue_remote.tls.plan import TlsPlan
 from queue_smtp.auth import Credentials
 from queue_smtp.client import ClientState, Session, SmtpClient, Tls
-from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE, PERMANENT, TEMPORARY
+from queue_wire.pipes.report import HOST_SCOPE, MESSAGE_SCOPE, PERMANENT, TEMPORARY
 
 _TOO_MANY_FILES = {errno.EMFILE, errno.ENFILE}
 _OUR_SHORTAGE = {errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL, *_TOO_MANY_FILES}
@@ -128,7 +128,7 @@ class Opener:
             return None
         self._pool.add(connection)
         try:
-            if session.tls is Tls.DONE:
+            if session.tls is Tls.IMPLICIT:
                 await connection.start_tls(plan)
             await connection.opened()
             if client.state is ClientState.TLS:

@@ -78,7 +78,7 @@ class Connection(asyncio.Protocol):
         # The rest of a message waits for the next turn of the event loop.
         self._turning = False
         # What comes now is not for the client yet: before the handshake, or before the certificate is checked.
-        self._shaking = client.session.tls is Tls.DONE
+        self._shaking = client.session.tls is Tls.IMPLICIT
         self._early = b""
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[None] | None = None

@@ -19,7 +19,7 @@ from queue_smtp.client import (
 from queue_smtp.path import SmtpPath, pack_forward_path, pack_reverse_path
 from queue_smtp.reply import Reply
 from queue_wire.format_error import FormatError
-from queue_wire.report import PERMANENT, SUCCESS, TEMPORARY
+from queue_wire.pipes.report import PERMANENT, SUCCESS, TEMPORARY
 
 
 class Transaction:

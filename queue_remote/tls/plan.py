@@ -44,7 +44,7 @@ class Check(NamedTuple):
 
 
 class TlsPlan:
-    """One target's plan. `mode` is NEVER, MAY, MUST or DONE (from the first byte).
+    """One target's plan. `mode` is NEVER, MAY, MUST or IMPLICIT (from the first byte).
 
     `port`, if not None, replaces the target's. `fallback`: after a failed handshake the delivery is tried once more in
     clear, on a new connection. `policy` names the policy that decided, in texts. If `refusal` is not None, the target
@@ -133,7 +133,7 @@ class TlsPlan:
         if self.mode is Tls.MAY:
             text = "where it is offered, with any certificate, else in clear"
         else:
-            text = "from the first byte" if self.mode is Tls.DONE else "required"
+            text = "from the first byte" if self.mode is Tls.IMPLICIT else "required"
             if self.port is not None:
                 text += f", on port {self.port}"
             if not self.verifies:

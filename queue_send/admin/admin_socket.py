@@ -10,9 +10,9 @@ import select
 import socket
 import time
 
+from queue_base.daemon.pipes import OutPipe, PeerLost, read_available
 from queue_base.errors import reason
 from queue_base.home import Home
-from queue_base.pipes import OutPipe, PeerLost, read_available
 from queue_send.admin.orders import Orders
 from queue_send.admin.queries import Queries
 from queue_send.log import Log
@@ -25,7 +25,7 @@ from queue_wire.admin.socket import (
     unpack_request,
 )
 from queue_wire.format_error import FormatError
-from queue_wire.framing import NetstringReader
+from queue_wire.pipes.framing import NetstringReader
 
 CLIENTS_MOST = 8  # At once; more wait until one has gone.
 IDLE = 30.0
@@ -63,7 +63,7 @@ class _AdminConnection:
     @property
     def listens(self) -> bool:
         """Whether another request may be taken: the client has read the last reply."""
-        return not (self.working or self.closing or self.out.held)
+        return not (self.working or self.closing or self.out.unwritten)
 
     @property
     def deadline(self) -> float:
@@ -110,7 +110,7 @@ class AdminSocket:
             listens = client.listens and not self._is_working
             if listens and client.unread:
                 return 0.0
-            wanted = select.POLLOUT if client.out.held else select.POLLIN if listens else 0
+            wanted = select.POLLOUT if client.out.unwritten else select.POLLIN if listens else 0
             if wanted:
                 poll.register(client.connection, wanted)
         first = min([client.deadline for client in self._clients], default=float("inf"))
@@ -132,7 +132,7 @@ class AdminSocket:
                 client.out.flush()
             except PeerLost:
                 client.gone = True
-            done = client.closing and not client.out.held
+            done = client.closing and not client.out.unwritten
             if client.gone or done or client.deadline <= time.monotonic():
                 client.gone = True
                 client.connection.close()

@@ -129,7 +129,7 @@ class Orders:
     def _flush(self, selected: Selected) -> Response:
         messages = self._messages
         free = self._those(selected.messages, self._store.may_be_tried, selected)
-        return Response(sum(messages.wake(message) for message in free), selected.notes)
+        return Response(sum(messages.make_due(message) for message in free), selected.notes)
 
     @staticmethod
     def _those(some: list[int], wanted: Callable[[int], bool], selected: Selected) -> list[int]:
@@ -152,7 +152,7 @@ class Orders:
         then: Callable[[int], None],
         refused: Callable[[int], None] = lambda message: None,
     ) -> None:
-        """Has the disk thread do `work` for the messages (Messages.change), then answers."""
+        """Has the disk thread do `work` for the messages (MessageChanges.make), then answers."""
         if not messages:
             answer(Response(0, notes))
             return
@@ -162,14 +162,14 @@ class Orders:
                 notes.append(Note(TROUBLE, trouble.encode("utf-8", "replace")))
             answer(Response(count, notes))
 
-        self._messages.change(messages, work, done, then, refused)
+        self._messages.changes.make(messages, work, done, then, refused)
 
     def _free(self, selected: Selected) -> list[int]:
         """Returns the selected messages that the disk thread does not change; adds a note about the others."""
         for message in selected.messages:
-            if self._messages.is_changing(message):
+            if self._messages.changes.holds(message):
                 selected.note(TROUBLE, message, "another command is at it; try again")
-        return [message for message in selected.messages if not self._messages.is_changing(message)]
+        return [message for message in selected.messages if not self._messages.changes.holds(message)]
 
     def _mark(self, selected: Selected, reason: bytes, answer: Answer) -> None:
         work = self._those(self._free(selected), lambda message: self._may_mark(message, reason, selected), selected)
@@ -237,7 +237,7 @@ class Orders:
             if self._store.is_waiting_in_todo(message):
                 self._rescan()
             else:
-                self._messages.wake(message)
+                self._messages.make_due(message)
         except OSError as error:
             self._retry.later(("release", message), lambda now: self._go_on(message), error)
 
@@ -266,12 +266,12 @@ class Orders:
         work = self._those(self._free(selected), may_change, selected)
 
         def write(message: int, commit: Commit) -> None:
-            marks.give_birth(self._layout, message, birth, commit)
+            marks.set_birth(self._layout, message, birth, commit)
 
         def then(message: int) -> None:
             selected.note(NEWS, message, f"is {pack_long_id(message, birth)} now")
             if message not in self._store.held:
-                self._messages.wake(message)
+                self._messages.make_due(message)
                 self._messages.withdraw(message, self._clock.now())
 
         self._change(work, selected.notes, answer, write, then)

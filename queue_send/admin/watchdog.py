@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 from queue_base.hold_marks import birth_of
 from queue_send.admin.queries import Explainer
-from queue_send.channel import Channel
 from queue_send.clock import Clock
 from queue_send.config import ROUND, ConfigFiles, seconds_in_environment
+from queue_send.delivery.channel import Channel
 from queue_send.log import Log
-from queue_send.loop import Shutdown, Turn
+from queue_send.loop import Shutdown, TimeBudget
 from queue_send.messages import Messages
 from queue_send.scheduler.destination import Destination
 from queue_send.scheduler.model import Attempt, Entry
@@ -227,7 +227,7 @@ class OverdueSearch:
         yield
         for number, attempt in enumerate(list(self._scheduler.attempts.values()), 1):
             reported = attempt is not None and attempt.in_flight and attempt.message not in messages
-            if attempt is not None and reported and now - attempt.opened > self._longest_job:
+            if attempt is not None and reported and now - attempt.loaded_at > self._longest_job:
                 self._report(attempt.message, _dates(attempt), self._explainer.unwritten(attempt.in_flight), now)
             if number % QUEUE_PIECE == 0:
                 yield
@@ -316,13 +316,13 @@ class Watchdog:
     """A part of the loop."""
 
     def __init__(
-        self, messages: Messages, log: Log, clock: Clock, config: ConfigFiles, turn: Turn, shutdown: Shutdown
+        self, messages: Messages, log: Log, clock: Clock, config: ConfigFiles, budget: TimeBudget, shutdown: Shutdown
     ) -> None:
         self._messages = messages
         self._log = log
         self._clock = clock
         self._config = config
-        self._turn = turn
+        self._budget = budget
         self._shutdown = shutdown
         self._round = seconds_in_environment("QUEUE_WATCHDOG_ROUND", ROUND)
         self._longest_job = seconds_in_environment("QUEUE_WATCHDOG_FLIGHT", LONGEST_JOB)
@@ -342,7 +342,7 @@ class Watchdog:
             return
         if self._steps is None:
             self._steps = self._rounds(now)
-        until = self._turn.until(WORK)
+        until = self._budget.until(WORK)
         while self._steps is not None:
             if next(self._steps, _OVER) is _OVER:
                 self._steps = None

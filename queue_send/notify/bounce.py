@@ -5,11 +5,11 @@ with a line in the log (qmail-send(8)). Before a bounce is injected, the disk th
 bounce/I is removed as soon as queue-enqueue has queued the bounce; a crash between the two sends the bounce once more,
 and nothing else does.
 
-A bounce whose files make no sense is parked, not tried again; one that the disk refuses is tried again; if the header
-of the message cannot be read, the bounce has none.
+If a file that the bounce is made of is malformed, the message is parked. If the disk refuses to read it, the bounce is
+tried again. If the header of the message cannot be read, the bounce has none.
 
-The part for people begins with `Hi. This is the` and has one paragraph a recipient that begins with `<`, as QSBMF asks
-(cr.yp.to/proto/qsbmf.txt), so that mailing list programs understand it.
+The part for people begins with `Hi. This is the`, and has one paragraph per recipient, which begins with `<`, as QSBMF
+requires (cr.yp.to/proto/qsbmf.txt), so that mailing list programs understand it.
 """
 
 import errno
@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from queue_base.disk_thread import DiskThread
+from queue_base.daemon.disk_thread import DiskThread
 from queue_base.errors import reason
 from queue_base.home import Home
 from queue_base.layout import is_there
@@ -28,7 +28,7 @@ from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
 from queue_send.events import Corrupt, Events, MayEnd
 from queue_send.log import Log
-from queue_send.loop import Shutdown, Turn
+from queue_send.loop import Shutdown, TimeBudget
 from queue_send.message_files import Store
 from queue_send.notify.dsn import Dsn, compose_dsn, token
 from queue_send.notify.notifier import Notifier, OwnMail, Steps, Task
@@ -40,9 +40,9 @@ from queue_wire.format_error import FormatError
 AT_ONCE = 4  # Processes. Each syncs, and they share the disk with the mail.
 AGAIN_A_TURN = 200  # Bounces that one turn of the loop tries again.
 
-# Errors that no later try will change: the record of failures, or info/, cannot be read.
+# Errors that trying again does not change: the record of failures, or info/, cannot be read.
 LASTING = {errno.ENOENT, errno.EFBIG, errno.EISDIR, errno.ELOOP, errno.ENXIO}
-# Errors that pass by themselves. For a header that cannot be read for another reason a bounce does not wait.
+# Errors that end without anybody's help. If the header cannot be read for another reason, the bounce is sent without.
 PASSING = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR}
 
 # The lookbehind comes after the first digit, because a pattern that begins with a digit is searched for faster.
@@ -110,19 +110,19 @@ class Bouncer(Notifier):
         clock: Clock,
         config: ConfigFiles,
         disk: DiskThread,
-        turn: Turn,
+        budget: TimeBudget,
         shutdown: Shutdown,
         events: Events,
     ) -> None:
-        super().__init__(home, log, turn, shutdown, events, AT_ONCE)
-        self._store = store
-        self._clock = clock
-        self._config = config
+        super().__init__(home, store, log, clock, config, budget, shutdown, events, AT_ONCE)
         self._disk = disk
         self._again: list[tuple[float, Task]] = []
 
     def accept(self, message: int) -> bool:
-        """Takes a message without recipients left, if it has failures; returns whether it has. Raises OSError."""
+        """Has a bounce injected if a message, which has no recipients left, has failures; returns whether it has.
+
+        Raises OSError.
+        """
         if not is_there(self._store.layout.bounce(message)):
             return False
         self._accept(message)
@@ -145,15 +145,15 @@ class Bouncer(Notifier):
                 self._waiting.append(heappop(self._again)[1])
         super().run(ready, now)
 
-    def _make_ready(self, task: Task) -> None:
+    def _prepare_mail(self, task: Task) -> None:
         message = task[0]
 
         def synced(trouble: OSError | None) -> None:
             if trouble is not None and self._is_current(task):
                 self._failed(message, f"{trouble.filename or ''} {reason(trouble)}".strip(), self._clock.now())
-                self._readying -= 1
+                self._preparing -= 1
             else:
-                self._is_ready(task)
+                self._prepared(task)
 
         self._disk.submit(lambda: self._store.sync_marks(message), synced)
 
@@ -175,7 +175,7 @@ class Bouncer(Notifier):
                 raise
             raise FormatError(f"{error.filename or f'bounce/{message}'}: {reason(error)}") from error
         if failures is None:
-            # A crash has left a piece of a failure that was never synced.
+            # After a crash it may hold only a part of a failure, which was never synced.
             self._over(message)
             return None
         if sender == DOUBLE_BOUNCE_SENDER:
@@ -208,7 +208,7 @@ class Bouncer(Notifier):
         self._over(message)
 
     def _over(self, message: int) -> None:
-        """The bounce is queued, or there is none: removes bounce/I. The message ends."""
+        """Removes bounce/I, because the bounce is queued or none is needed. The message ends."""
         self._tasks.pop(message, None)
         self._log.flush()
         path = self._store.layout.bounce(message)

@@ -1,12 +1,12 @@
 """Delay notices: their text (RFC 3464, `Action: delayed`), and the messages that have one to be sent.
 
-A sender is told once, at each age in control/delaywarning, that a message is still queued. A deferral makes a notice
-due, with an attempt or without one. The time of the last notice is the mtime of mess/B/I. It is set as soon as
-queue-enqueue has queued the notice; a crash between the two repeats the notice. A notice that cannot be sent is
-dropped, and the next deferral tries again: so nothing is kept for waiting messages. Of messages in flight the texts of
-their deferrals are kept, TEXTS_MOST bytes in all.
+The sender of a message that is still queued gets one notice at each age in control/delaywarning. A notice becomes due
+at a deferral, with an attempt or without one. The time of the last notice is the mtime of mess/B/I. It is set as soon
+as queue-enqueue has queued the notice; a crash between the two repeats the notice. A notice that cannot be sent is
+dropped, and the next deferral tries again, so that nothing is kept for waiting messages. For messages in flight the
+texts of their deferrals are kept, at most TEXTS_MOST bytes in all.
 
-There is no notice about mail from `<>` or `#@[]`, which nobody waits for, nor about held or parked messages.
+No notice is sent for bounces (sender `<>` or `#@[]`), nor for held or parked messages.
 
 The text does not begin with `Hi. This is the`: mailing list programs would take it for a bounce (QSBMF).
 """
@@ -24,7 +24,7 @@ from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
 from queue_send.events import Events, MayEnd
 from queue_send.log import Log
-from queue_send.loop import Shutdown, Turn
+from queue_send.loop import Shutdown, TimeBudget
 from queue_send.message_files import Store
 from queue_send.notify.delay_ages import is_notice_due
 from queue_send.notify.dsn import Dsn, compose_dsn, token
@@ -97,7 +97,7 @@ def compose_notice(facts: DelayFacts) -> Iterator[bytes]:
     return compose_dsn(report)
 
 
-class Delays(Notifier):
+class DelayNotifier(Notifier):
     """A part of the loop: notices to be injected and being injected."""
 
     def __init__(
@@ -107,19 +107,16 @@ class Delays(Notifier):
         log: Log,
         clock: Clock,
         config: ConfigFiles,
-        turn: Turn,
+        budget: TimeBudget,
         shutdown: Shutdown,
         events: Events,
     ) -> None:
-        super().__init__(home, log, turn, shutdown, events, AT_ONCE)
-        self._store = store
-        self._clock = clock
-        self._config = config
+        super().__init__(home, store, log, clock, config, budget, shutdown, events, AT_ONCE)
         # Of messages in flight: by recipient, the text of its deferral.
         self._texts: dict[int, dict[bytes, bytes]] = {}
         self._sizes: dict[int, int] = {}  # Bytes of the texts of each message.
         self._room = TEXTS_MOST
-        # When the notice of a message was composed: it says what was true then.
+        # When the notice of a message was composed.
         self._composed: dict[int, int] = {}
         # The time of the last notice of messages whose mess/B/I could not be changed.
         self._unwritten: dict[int, int] = {}
@@ -137,19 +134,19 @@ class Delays(Notifier):
         self._room -= len(recipient) + len(text)
 
     def deferred(self, attempt: Attempt, now: float) -> None:
-        """A message waits for its next attempt: takes it, if a notice is due."""
+        """A message waits for its next attempt: has a notice injected if one is due."""
         if len(self._tasks) < WAITING_MOST and now >= self._rest_until and self._wanted(attempt, now):
             self._accept(attempt.message)
         if not self.holds(attempt.message):
             self.forget(attempt.message)
 
     def forget(self, message: int) -> None:
-        """Drops the texts of a message."""
+        """Removes the texts of a message."""
         self._texts.pop(message, None)
         self._room += self._sizes.pop(message, 0)
 
     def release(self, message: int) -> bool:
-        """Drops the notice of a message that ends; returns False if queue-enqueue has it: MayEnd follows then."""
+        """Cancels the notice of a message that ends; returns False if queue-enqueue has it: then MayEnd follows."""
         if not self.drop(message):
             self._ended.add(message)
             return False
@@ -168,10 +165,10 @@ class Delays(Notifier):
 
     def _is_due(self, message: int, birth: int, now: int) -> bool:
         try:
-            told = max(self._clock.from_disk(self._store.told(message)), self._unwritten.get(message, 0))
+            last_notice = max(self._clock.from_disk(self._store.last_notice(message)), self._unwritten.get(message, 0))
         except OSError:
-            return False  # It cannot be delivered either; its next attempt will log why.
-        return is_notice_due(self._config.current.delaywarning, birth, told, now)
+            return False  # Its next attempt will log the error.
+        return is_notice_due(self._config.current.delaywarning, birth, last_notice, now)
 
     def _compose(self, message: int, now: float) -> Steps:
         """Returns the notice; None if it is not due any more. Raises OSError, FormatError."""
@@ -215,9 +212,9 @@ class Delays(Notifier):
     def _sent(self, message: int) -> None:
         when = self._composed.pop(message)
         try:
-            told = self._clock.to_disk(when)
-            self._store.set_told(message, told)
-            kept = self._store.told(message) >= told
+            last_notice = self._clock.to_disk(when)
+            self._store.set_last_notice(message, last_notice)
+            kept = self._store.last_notice(message) >= last_notice
         except OSError as error:
             path = error.filename or self._store.layout.mess(message)
             self._log.warning(f"unable to change {path}: {reason(error)}; after a restart the notice is repeated")
@@ -237,7 +234,7 @@ class Delays(Notifier):
         self._over(message)
 
     def _unreadable(self, message: int, why: str) -> None:
-        self._over(message)  # Its next attempt finds the same, and parks it.
+        self._over(message)  # Its next attempt parks it.
 
     def _over(self, message: int) -> None:
         self._tasks.pop(message, None)

@@ -18,9 +18,9 @@ def unpack_ages(data: bytes) -> tuple[int, ...]:
     return tuple(sorted(ages))
 
 
-def is_notice_due(ages: tuple[int, ...], birth: int, told: int, now: int) -> bool:
+def is_notice_due(ages: tuple[int, ...], birth: int, last_notice: int, now: int) -> bool:
     """Returns whether the message has reached an age since the last notice; times in seconds since the epoch.
 
-    `told` is the time of the last notice; it is not after `birth` if there was none.
+    `last_notice` is the time of the last notice; it is not after `birth` if there was none.
     """
-    return any(told < birth + age <= now for age in ages)
+    return any(last_notice < birth + age <= now for age in ages)

@@ -51,10 +51,10 @@ class Dsn(NamedTuple):
 
 
 def compose_dsn(facts: Dsn) -> Iterator[bytes]:
-    """Yield the report in pieces, some of them empty; between two of them lies work for STEP recipients at most.
+    """Yields the report in pieces, some of them empty; the work between two of them is for STEP recipients at most.
 
     Every address is in both lists, with its status. Each list has REASONS_MOST bytes of reasons; the addresses
-    after that stand without theirs, so that a host's long replies to many recipients make no huge report.
+    after that have none, so that long replies about many recipients do not make a huge report.
     """
     texts, statuses = _Pieces(), _Pieces()
     statuses.add(_status_head(facts))
@@ -98,7 +98,7 @@ class _Pieces:
             self.take()
 
     def take(self) -> list[bytes]:
-        """Return all pieces so far."""
+        """Returns all pieces so far."""
         if self._parts:
             self._whole.append(b"".join(self._parts))
             self._parts, self._held = [], 0
@@ -106,7 +106,7 @@ class _Pieces:
 
 
 def token(value: bytes) -> bytes:
-    """Return an address or host as it may stand in a header field: control characters become `_`, cut at LINE_MOST."""
+    """Returns an address or host as it may stand in a header field: control characters become `_`, cut at LINE_MOST."""
     return value[:LINE_MOST].translate(_TOKEN)
 
 
@@ -145,7 +145,7 @@ def _status_head(facts: Dsn) -> bytes:
 
 
 def _status_of(facts: Dsn, recipient: bytes, reason: bytes, said: bytes) -> bytes:
-    """Return the fields for one recipient; Diagnostic-Code is left out where `said` is empty (RFC 3464 allows it)."""
+    """Returns the fields for one recipient; Diagnostic-Code is left out where `said` is empty (RFC 3464 allows it)."""
     found = facts.status.search(reason)
     return b"\nFinal-Recipient: %s\nAction: %s\nStatus: %s\n%s%s" % (
         _typed_address(recipient),
@@ -163,13 +163,13 @@ def _diagnostic(reason: bytes) -> bytes:
 
 
 def _clean_header(header: bytes) -> bytes:
-    """Return the header with nothing in it that could end its part early or be no line of a message."""
+    """Returns the header without characters that could end its part or are not allowed in a message."""
     lines = header.replace(b"\r", b"").replace(b"\0", b"_").split(b"\n")
     return b"".join(line[:LINE_MOST] + b"\n" for line in lines if line)
 
 
 def _typed_address(address: bytes) -> bytes:
-    """Return `type; address` for a status field: rfc822, or utf-8 with embedded characters (RFC 6533, section 3)."""
+    """Returns `type; address` for a status field: rfc822, or utf-8 with embedded characters (RFC 6533, section 3)."""
     shown = token(address)
     if shown.isascii():
         return b"rfc822; " + shown
@@ -179,12 +179,12 @@ def _typed_address(address: bytes) -> bytes:
 
 
 def _ascii(value: bytes) -> bytes:
-    """Return text with a `?` for each character that is not ASCII."""
+    """Returns text with a `?` for each character that is not ASCII."""
     return value if value.isascii() else value.decode("utf-8", "replace").encode("ascii", "replace")
 
 
 def _readable(value: bytes) -> bytes:
-    """Return text as UTF-8, without control characters, its lines cut at LINE_MOST."""
+    """Returns text as UTF-8, without control characters, its lines cut at LINE_MOST."""
     shown = value.translate(_PRINTED, b"\r")
     if not shown.isascii():
         shown = shown.decode("utf-8", "replace").encode()
@@ -194,7 +194,7 @@ def _readable(value: bytes) -> bytes:
 
 
 def _boundary(unique: str, pieces: list[bytes]) -> Generator[bytes, None, bytes]:
-    """Return a boundary that stands in no piece, each of which is whole lines; yield as compose_dsn does."""
+    """Returns a boundary that stands in no piece, each of which is whole lines; yields as compose_dsn does."""
     number = 0
     while True:
         boundary = b"report-%s-%d" % (unique.encode(), number)

@@ -1,8 +1,9 @@
-"""Injects mail of queue-send's own by queue-enqueue, without waiting: its input is in memory files, its end a pidfd.
+"""Injects mail that queue-send itself sends, by queue-enqueue. The loop does not wait for it: the input of
+queue-enqueue is in memory files, and a pidfd reports its end.
 
 One mail about a message at a time. It is composed in steps, COMPOSING seconds of them in a turn of the loop; then
-queue-enqueue runs, `at_once` processes at most. The subclasses (bounce.py, delay.py) compose the mail and say what
-follows.
+queue-enqueue runs, `at_once` processes at most. The subclasses (bounce.py, delay.py) compose the mail, and do what
+follows when it is queued.
 """
 
 import os
@@ -13,17 +14,20 @@ from collections import deque
 from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
+from queue_base.daemon.processes import command
 from queue_base.durable import write_all
 from queue_base.errors import reason
 from queue_base.home import Home
-from queue_base.processes import command
+from queue_send.clock import Clock
+from queue_send.config import ConfigFiles
 from queue_send.events import Events
 from queue_send.log import Log
-from queue_send.loop import Shutdown, Turn
+from queue_send.loop import Shutdown, TimeBudget
+from queue_send.message_files import Store
 from queue_wire.format_error import FormatError
 
 COMPOSING = 0.003  # Seconds of work on a mail in one turn of the loop, and one more step of about a millisecond.
-LOOK_AFTER = 0.1  # Seconds between looks at children that have no pidfd.
+POLL_EVERY = 0.1  # Seconds between checks of children that have no pidfd.
 
 
 class OwnMail(NamedTuple):
@@ -42,7 +46,7 @@ Steps = Generator[None, None, OwnMail | None]
 class EnqueueProcess:
     """A queue-enqueue that runs for a message. `pidfd` is None if the system gave none.
 
-    `logged`: the log says that its mail is queued.
+    `logged`: it is logged that its mail is queued.
     """
 
     __slots__ = ("logged", "message", "pid", "pidfd")
@@ -70,15 +74,29 @@ class EnqueueProcess:
 class Notifier(ABC):
     """A part of the loop: mail to be composed, and being injected."""
 
-    def __init__(self, home: Home, log: Log, turn: Turn, shutdown: Shutdown, events: Events, at_once: int) -> None:
+    def __init__(
+        self,
+        home: Home,
+        store: Store,
+        log: Log,
+        clock: Clock,
+        config: ConfigFiles,
+        budget: TimeBudget,
+        shutdown: Shutdown,
+        events: Events,
+        at_once: int,
+    ) -> None:
         self._home = home
+        self._store = store
         self._log = log
-        self._turn = turn
+        self._clock = clock
+        self._config = config
+        self._budget = budget
         self._shutdown = shutdown
         self._events = events
         self._at_once = at_once
         self._waiting: deque[Task] = deque()
-        self._readying = 0
+        self._preparing = 0
         self._ready: deque[Task] = deque()
         # The valid task of each message. Dropped tasks stay in the queues, and are skipped.
         self._tasks: dict[int, Task] = {}
@@ -96,22 +114,22 @@ class Notifier(ABC):
 
     @abstractmethod
     def _sent(self, message: int) -> None:
-        """The mail is queued, and the log says so."""
+        """Called when the mail is queued and that is logged."""
 
     @abstractmethod
     def _failed(self, message: int, why: str, now: float) -> None:
-        """The mail could not be composed or injected."""
+        """Called when the mail could not be composed or injected."""
 
     @abstractmethod
     def _unreadable(self, message: int, why: str) -> None:
-        """A file of the message cannot be understood."""
+        """Called when a file of the message is malformed."""
 
-    def _make_ready(self, task: Task) -> None:
-        """Does what must come before a mail, then calls `_is_ready`, perhaps later."""
-        self._is_ready(task)
+    def _prepare_mail(self, task: Task) -> None:
+        """Does what must be done before the mail is composed, then calls `_prepared`, perhaps later."""
+        self._prepared(task)
 
-    def _is_ready(self, task: Task) -> None:
-        self._readying -= 1
+    def _prepared(self, task: Task) -> None:
+        self._preparing -= 1
         if self._is_current(task):
             self._ready.append(task)
 
@@ -139,9 +157,9 @@ class Notifier(ABC):
         return True
 
     def announce(self, pid: int) -> None:
-        """queue-todo has classified the mail of process `pid`. If it is one of ours, logs that it is queued.
+        """Logs that a mail is queued, if process `pid`, whose mail queue-todo has classified, is one of ours.
 
-        So that line comes before the mail's own lines, although queue-enqueue may not have ended yet.
+        So that line comes before the lines about the mail itself, although queue-enqueue may not have ended yet.
         """
         for child in self._children:
             if child.pid == pid:
@@ -162,17 +180,17 @@ class Notifier(ABC):
         wait = 3600.0
         for child in self._children:
             if child.pidfd is None:
-                wait = LOOK_AFTER
+                wait = POLL_EVERY
             else:
                 poll.register(child.pidfd, select.POLLIN)
         if self._shutdown.begun:
             return wait
         startable = self._ready and len(self._children) < self._at_once
-        return 0.0 if self._composing or startable or self._may_ready else wait
+        return 0.0 if self._composing or startable or self._may_prepare else wait
 
     @property
-    def _may_ready(self) -> bool:
-        return bool(self._waiting) and self._readying + len(self._ready) < self._at_once
+    def _may_prepare(self) -> bool:
+        return bool(self._waiting) and self._preparing + len(self._ready) < self._at_once
 
     def run(self, ready: dict[int, int], now: float) -> None:
         """One turn: processes that ended, work on a mail."""
@@ -181,11 +199,11 @@ class Notifier(ABC):
         if self._shutdown.begun:
             self._composing = None  # Its steps close what they opened. The next run finds the message on the disk.
             return
-        while self._may_ready:
+        while self._may_prepare:
             task = self._waiting.popleft()
             if self._is_current(task):
-                self._readying += 1
-                self._make_ready(task)
+                self._preparing += 1
+                self._prepare_mail(task)
         while self._ready and not self._composing and len(self._children) < self._at_once:
             task = self._ready.popleft()
             if self._is_current(task):
@@ -195,7 +213,7 @@ class Notifier(ABC):
 
     def _work(self, message: int, steps: Iterator[None], now: float) -> None:
         """Does steps of a mail until the time is over, or queue-enqueue runs."""
-        until = self._turn.until(COMPOSING)
+        until = self._budget.until(COMPOSING)
         try:
             for _ in steps:
                 if time.monotonic() >= until:

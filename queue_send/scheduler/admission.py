@@ -1,6 +1,6 @@
-"""Which waiting message is loaded next: new mail and due deferred mail in turn, one of each. Pure.
+"""Which waiting message is loaded next: new mail and due deferred mail alternately, one of each. Pure.
 
-So a backlog never starves new mail, and new mail never starves the backlog. Messages whose destination has room again
+So neither delays the other, however much of it there is. Messages whose destination has room again
 are loaded before both, because they have been admitted once already.
 """
 
@@ -25,15 +25,15 @@ class Admission:
         """Returns the number of entries; a message may have two."""
         return len(self._waiting) + len(self._new) + len(self._readmitted)
 
-    def arrived(self, message: int) -> None:
+    def add_new(self, message: int) -> None:
         """Adds a new message."""
         self._new.put(message)
 
-    def found(self, message: int, due: int, flushed: bool) -> None:
+    def add_deferred(self, message: int, due: int, flushed: bool) -> None:
         """Adds a deferred message with the next attempt in the mtime of its file; `flushed` makes it due now."""
         self._waiting.push(due - LONG_AGO if flushed else due, message << 1)
 
-    def wake(self, message: int, due: int) -> None:
+    def add_due(self, message: int, due: int) -> None:
         """Adds a message to be tried at `due`, whatever the mtime of its file."""
         self._waiting.push(due, message << 1 | 1)
 

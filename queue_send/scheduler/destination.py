@@ -17,7 +17,7 @@ FORGET_AFTER = 86400  # Seconds after the last failure until an idle destination
 
 
 class RateLimited:
-    """Something with limits that counts its starts for the rate."""
+    """A destination or a relay: its limits, and its recent starts, which are counted for the rate."""
 
     __slots__ = ("checked_at", "in_flight", "limits", "name", "starts")
 
@@ -38,24 +38,24 @@ class RateLimited:
             self.starts.popleft()
         return self.starts[-messages] + seconds if len(self.starts) >= messages else now
 
-    def started(self, now: float) -> None:
-        """Counts a job."""
+    def count_start(self, now: float) -> None:
+        """Counts the start of a job."""
         self.in_flight += 1
         if self.limits.rate is not None:
             self.starts.append(now)
 
     def take_limits(self, limits: Limits) -> None:
-        """Takes new limits, after HUP."""
+        """Sets new limits, after HUP."""
         self.limits = limits
         if limits.rate is None:
             self.starts.clear()
 
 
 class SharedRelay(RateLimited):
-    """A relay that takes the mail of several destinations. Its limits hold for all of it together.
+    """A relay that takes the mail of several destinations. Its limits apply to all of this mail together.
 
-    Each of the destinations has its own limits as well. Those that could start a job if the relay's limits allowed it
-    wait in a queue.
+    Each of the destinations has its own limits as well. A destination that only the relay's limits prevent from
+    starting a job waits in the relay's queue.
     """
 
     __slots__ = ("_waiting",)
@@ -64,23 +64,23 @@ class SharedRelay(RateLimited):
         super().__init__(name, limits)
         self._waiting: deque[Destination] = deque()
 
-    def wait(self, destination: "Destination") -> None:
-        """Adds a destination to the queue; at its head if it was at its head before."""
+    def enqueue(self, destination: "Destination") -> None:
+        """Adds a destination at the end of the queue; at its head if it was removed from there and did not start."""
         destination.listed = True
         destination.waits_for = self
-        if destination.called:
+        if destination.was_first:
             self._waiting.appendleft(destination)
         else:
             self._waiting.append(destination)
-        destination.called = False
+        destination.was_first = False
 
-    def call(self) -> "Destination | None":
+    def dequeue(self) -> "Destination | None":
         """Removes and returns the destination at the head of the queue; None if it is empty."""
         while self._waiting:
             destination = self._waiting.popleft()
             if destination.waits_for is self:
                 destination.waits_for = None
-                destination.called = True
+                destination.was_first = True
                 return destination
         return None
 
@@ -98,15 +98,28 @@ class Destination(RateLimited):
     probe_at: when a dead destination is probed; for another one, when its host last failed.
     suspended: messages that were deferred without an attempt while it is dead; each has a next attempt as well.
     suspended_count: their recipients.
-    listed: it is in the scheduler's list of destinations that can start a job, or waits for its relay.
+    listed: it is in the list of destinations that can start a job (round_robin.py), or in its relay's queue.
     loading: it is in the scheduler's list of destinations that have room for messages of their overflow.
     relay: the relay that takes its mail and that of other destinations. waits_for: the relay in whose queue it is.
-    called: it was at the head of that queue, and it is its turn.
+    was_first: it was removed from the head of that queue, and has not started a job since.
     """
 
     __slots__ = (
-        "called", "cohorts", "dead", "interval", "listed", "loading", "overflow", "probe_at", "probing", "queue",
-        "relay", "suspended", "suspended_count", "waits_for", "window",
+        "cohorts",
+        "dead",
+        "interval",
+        "listed",
+        "loading",
+        "overflow",
+        "probe_at",
+        "probing",
+        "queue",
+        "relay",
+        "suspended",
+        "suspended_count",
+        "waits_for",
+        "was_first",
+        "window",
     )  # fmt: skip
 
     def __init__(self, name: bytes, limits: Limits) -> None:
@@ -121,13 +134,13 @@ class Destination(RateLimited):
         self.probe_at = 0.0
         self.suspended = Fifo()
         self.suspended_count = 0
-        self.listed = self.loading = self.called = False
+        self.listed = self.loading = self.was_first = False
         self.relay: SharedRelay | None = None
         self.waits_for: SharedRelay | None = None
 
     @property
     def room(self) -> int:
-        """The entries that may be added to the queue: as many as the window are queued, so that it never runs dry."""
+        """The number of entries that may be added to the queue, which holds as many as the window allows jobs."""
         return max(2, int(self.window)) - len(self.queue)
 
     @property
@@ -147,7 +160,7 @@ class Destination(RateLimited):
         return start if self.relay is None else max(start, self.relay.own_start(now))
 
     def take_limits(self, limits: Limits) -> None:
-        """Takes new limits; the window is reduced to the new maximum."""
+        """Sets new limits; the window is reduced to the new maximum."""
         super().take_limits(limits)
         self.window = min(self.window, float(limits.most))
 
@@ -163,7 +176,7 @@ class Destination(RateLimited):
         if self.waits_for is not None:
             self.waits_for, self.listed = None, False
 
-    def succeeded(self) -> bool:
+    def count_success(self) -> bool:
         """Counts a job whose host answered; returns whether the destination was dead until now."""
         limits = self.limits
         self.cohorts = 0.0
@@ -175,7 +188,7 @@ class Destination(RateLimited):
         self.window = min(float(limits.most), self.window + 1.0 / self.window)
         return False
 
-    def failed(self, now: float) -> bool:
+    def count_failure(self, now: float) -> bool:
         """Counts a job whose host failed; returns whether the destination is dead from now on."""
         limits = self.limits
         if self.dead:

@@ -1,7 +1,7 @@
 """The values that the scheduler works on, and the actions that it returns. Pure.
 
 An attempt is one try at the recipients of a message that are left on a channel. An entry is the recipients of one
-attempt with the same nexthop (Postfix: qmgr_entry); one delivery job is made of it, or several where it is large.
+attempt with the same nexthop (Postfix: qmgr_entry). It becomes one delivery job, or several if it is large.
 """
 
 from typing import NamedTuple
@@ -25,22 +25,24 @@ class Settings(NamedTuple):
 
 
 class Attempt:
-    """A message in the active set. Times are in seconds; recipients are counted, not kept.
+    """One try at the recipients of a message that are left on a channel, or at a slice of them if they are very many.
+
+    It exists while the message is in the active set. Times are in seconds; recipients are counted, not kept.
 
     message: its number. sender: its envelope sender.
     birth, expires: when it was injected, and when its lifetime ends.
     disk_birth: the birth as the disk has it, before corrections of the clock. size: bytes of its recipients' file.
-    due: its next attempt as the disk had it. opened: when it was loaded. loading: recipients are still to be placed.
+    due: its next attempt as the disk had it. loaded_at: when it was loaded. loading: entries are still to be added.
     queued, in_flight, deferred: recipients that wait in a destination, are being delivered, are to be tried again.
     left: recipients that are not done. The caller decrements it when it has marked recipients done.
-    overflow: the nexthop that had no room for some of the recipients; None if all were placed.
-    placed: offsets of the recipients that were placed, if there is more than one entry.
+    overflow: the nexthop that had no room for some of the recipients; None if all have been queued or suspended.
+    placed: offsets of the recipients that have been queued or suspended, if there is more than one entry.
     rest: the offset of the first recipient that was not loaded; None if all were.
     withdrawn: nothing more of it is to be started.
     """
 
     __slots__ = (
-        "birth", "deferred", "disk_birth", "due", "expires", "in_flight", "left", "loading", "message", "opened",
+        "birth", "deferred", "disk_birth", "due", "expires", "in_flight", "left", "loaded_at", "loading", "message",
         "overflow", "placed", "queued", "rest", "sender", "size", "withdrawn",
     )  # fmt: skip
 
@@ -61,20 +63,21 @@ class Attempt:
         self.left = 0
         self.overflow: bytes | None = None
         self.placed: list[int] = []
-        self.opened = 0.0
+        self.loaded_at = 0.0
         self.loading = False
         self.withdrawn = False
 
     @property
     def over(self) -> bool:
-        """Whether no recipient is queued or in flight, and none is still to be placed."""
+        """Whether no recipient is queued or in flight, and all entries have been added."""
         return not (self.queued or self.in_flight or self.loading)
 
 
 class Entry:
     """Recipients of one attempt with the same nexthop.
 
-    Of an entry in flight, `started` is when its job was started and `pace` how its destination was classified then.
+    For an entry in flight, `started` is the time when its job was started, and `pace` is the class of its destination
+    (round_robin.py).
     """
 
     __slots__ = ("attempt", "nexthop", "pace", "recipients", "started")
@@ -86,21 +89,30 @@ class Entry:
         self.started = 0.0
         self.pace = 0
 
+    def split_off(self, most: int) -> "Entry":
+        """Keeps the first `most` recipients; returns an entry of the others."""
+        rest = Entry(self.attempt, self.nexthop, self.recipients[most:])
+        self.recipients = self.recipients[:most]
+        return rest
+
 
 class Start(NamedTuple):
-    """Start a delivery job for the entry, and call `ended` when its verdicts are written down."""
+    """Start a delivery job for the entry; call `end_job` when its verdicts are recorded."""
 
     entry: Entry
 
 
 class Expire(NamedTuple):
-    """Fail the recipients of the entry without an attempt: their lifetime is over. Then call `settled`."""
+    """Fail the recipients of the entry without an attempt, because their lifetime is over; then call `end_expired`."""
 
     entry: Entry
 
 
 class Defer(NamedTuple):
-    """The attempt is over and recipients are left: set the next attempt, and call `found`, `later` or `wake`."""
+    """The attempt is over and recipients are left.
+
+    Set the next attempt, and call `add_deferred`, `retry_at` or `make_due`.
+    """
 
     attempt: Attempt
 
@@ -112,7 +124,7 @@ class Finish(NamedTuple):
 
 
 class Withdrawn(NamedTuple):
-    """Nothing is in flight any more of an attempt for which `withdraw` was called."""
+    """An attempt for which `withdraw` was called has nothing in flight any more."""
 
     attempt: Attempt
 

@@ -1,8 +1,7 @@
 """Messages that wait on disk because their destination has no room for them, with the ends of their lifetimes. Pure.
 
-A queue of 16 bytes a message. A removed message leaves nothing behind that could be mistaken for a later message of
-the same number. The queue consists of blocks of BLOCK messages, each with the earliest end of its lifetimes, so that
-expired messages are found among a million without looking at the others.
+A queue with 16 bytes per message. It consists of blocks of BLOCK messages, each with the earliest end of its lifetimes,
+so that expired messages are found among a million without examining the others.
 """
 
 from array import array
@@ -34,12 +33,12 @@ class _Block:
 
 
 class Overflow:
-    """The ends of lifetimes are in seconds since the epoch."""
+    """The queue of one destination. The ends of lifetimes are in seconds since the epoch."""
 
     __slots__ = ("_blocks", "_count", "_taken")
 
     def __init__(self) -> None:
-        self._blocks: deque[_Block] = deque()  # None is empty.
+        self._blocks: deque[_Block] = deque()  # Each has a message.
         self._count = 0
         self._taken: set[int] | None = None  # Messages taken since a repeated block came in.
 

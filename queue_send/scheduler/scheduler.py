@@ -1,21 +1,24 @@
 """The scheduler of one channel: which message is loaded next, and which delivery starts next. Pure.
 
-It does no I/O and has no clock: events come in as method calls with the time, what is to be done is returned as actions
+It does no I/O and has no clock. Events are method calls with the time; what is to be done is returned as actions
 (model.py). The time never goes backwards (queue_send.clock); it is in seconds since the epoch.
 
-Loading: `next_load` names the message to read; the caller answers with `open`, `absent` or `later`, or, for a message
-with many recipients, with `begin`, a `place` for each entry, and `opened` (`unread` if it cannot be read).
-Starting: `start` returns at most one Start; the caller reports the end of the job with `ended`.
-Expiry: `expire` is to be called at `next_expiry`.
+Loading: `next_load` returns the message to read. The caller then calls `load`, `cancel_load` or `retry_at`. For a
+message with many recipients it calls `begin_load`, `add_entry` for each entry, and `end_load`, or `fail_load` if the
+message cannot be read.
+Starting: `start` returns at most one Start. The caller reports the end of the job with `end_job`.
+Expiry: `expire` is to be called at `next_expiry`. The caller reports the end of each Expire with `end_expired`.
 
-- Only `active` messages are loaded. New mail and due deferred mail are loaded in turn (admission.py).
-- Destinations take turns (turns.py). Each has a concurrency window, and no more entries in its queue than the window
-  can use; further messages overflow: they stay on disk and are loaded again when there is room (overflow.py).
-- A relay's limits hold for all domains whose mail it takes, also for those that are destinations of their own. A
-  destination that the relay's limits keep from a start waits in the relay's queue.
-- Mail for a dead destination is deferred without an attempt, except for one entry, the probe. The suspended messages
-  are loaded again, as there is room, when the destination is alive; one of them is the probe if no other mail comes.
-- An expired message gets a last attempt if that is possible soon, and fails if it is not.
+- At most `active` messages are loaded. New mail and due deferred mail are loaded alternately (admission.py).
+- Destinations start jobs in round-robin order (round_robin.py). Each destination has a concurrency window. Its queue
+  has no more entries than the window can use; further messages overflow: they stay on the disk, and are loaded again
+  when there is room (overflow.py).
+- A relay's limits apply to all domains whose mail it takes, including those that are destinations of their own. If only
+  the relay's limits prevent a destination from starting a job, the destination waits in the relay's queue.
+- Mail for a dead destination is deferred without an attempt, except for one entry, the probe. When the destination is
+  alive again, the suspended messages are loaded again as there is room. If no other mail comes, one of them is the
+  probe.
+- An expired message gets one last attempt if that is possible soon; otherwise it fails without one.
 """
 
 from collections import deque
@@ -39,13 +42,13 @@ from queue_send.scheduler.model import (
     Start,
     Withdrawn,
 )
-from queue_send.scheduler.turns import Turns
+from queue_send.scheduler.round_robin import RoundRobin
 
 TRIED_MOST = 200_000  # Recipients remembered as tried, about 70 bytes each. The others may be tried too soon.
 SUSPENDED_MOST = 100_000  # Suspended messages remembered, 8 bytes each. The others wait for their next attempt.
 AHEAD = 1000  # Entries that one destination queues beyond its room, if that spares a second load.
 LAST_WAIT = 3600.0  # Seconds after its lifetime in which a queued message gets its last attempt, or fails without it.
-# What one call does of a long list; the next calls go on with it.
+# How much of a long list one call processes; the next calls continue.
 CHANGES_AT_ONCE = 10  # Destinations that take new limits, after HUP.
 SUSPENDED_AT_ONCE = 20  # Entries that leave the queue of a dead destination. Each costs a change of a file.
 EXPIRED_AT_ONCE = 200  # Messages that are past their lifetime.
@@ -69,7 +72,7 @@ class Scheduler:
         self.admission = Admission()
         self.destinations: dict[bytes, Destination] = {}
         self.relays: dict[bytes, SharedRelay] = {}
-        self.turns = Turns()
+        self.round_robin = RoundRobin()
         self._actions: list[Action] = []
         self._suspended_count = 0
         self._with_overflow: dict[bytes, Destination] = {}
@@ -91,8 +94,8 @@ class Scheduler:
 
     # Settings and orders
 
-    def change(self, settings: Settings) -> None:
-        """Takes new limits. Known destinations take them in the next calls of `start`, a few at a time."""
+    def apply_settings(self, settings: Settings) -> None:
+        """Sets new limits. Existing destinations get them in the next calls of `start`, a few at a time."""
         self.settings = settings
         for relay in self.relays.values():
             relay.take_limits(settings.table.limits(relay.name, settings.limits))
@@ -113,31 +116,31 @@ class Scheduler:
 
     # Waiting messages
 
-    def arrived(self, message: int) -> None:
+    def add_new(self, message: int) -> None:
         """Adds a new message."""
-        self.admission.arrived(message)
+        self.admission.add_new(message)
 
-    def found(self, message: int, due: int, flushed: bool = False, last: int | None = None) -> None:
-        """Adds a deferred message with the next attempt in the mtime of its file.
+    def add_deferred(self, message: int, due: int, flushed: bool = False, last: int | None = None) -> None:
+        """Adds a deferred message; `due` is the next attempt that the mtime of its file has.
 
-        `flushed`: everything was made due before it was found. `last`: when it is tried at the latest.
+        `flushed`: it is due now in any case. `last`: it is tried at that time at the latest.
         """
         if last is not None and last < due and not flushed:
-            self.admission.wake(message, last)
+            self.admission.add_due(message, last)
         else:
-            self.admission.found(message, due, flushed)
+            self.admission.add_deferred(message, due, flushed)
 
-    def wake(self, message: int) -> None:
+    def make_due(self, message: int) -> None:
         """Makes a message due now, whatever the mtime of its file."""
-        self.admission.wake(message, 0)
+        self.admission.add_due(message, 0)
 
-    def later(self, message: int, due: int) -> None:
-        """Makes a message due at `due`, whatever the mtime of its file; also one that could not be read."""
-        self.absent(message)
-        self.admission.wake(message, due)
+    def retry_at(self, message: int, due: int) -> None:
+        """Makes a message due at `due`, whatever the mtime of its file. Ends its loading, if it was being loaded."""
+        self.cancel_load(message)
+        self.admission.add_due(message, due)
 
-    def absent(self, message: int) -> None:
-        """A message that `next_load` named is not there, or is not to be tried."""
+    def cancel_load(self, message: int) -> None:
+        """Ends the loading of a message that `next_load` returned: it is gone, or is not to be tried."""
         if self.attempts.get(message, False) is None:
             del self.attempts[message]
 
@@ -162,8 +165,8 @@ class Scheduler:
         return sum(len(each.overflow) for each in self._with_overflow.values())
 
     def next_time(self, now: float) -> float | None:
-        """Returns when `next_load` or `start` has something to do; None if only the end of a job can bring it."""
-        if self._leaving or self._unchanged or self.turns.any(self.settings.concurrency):
+        """Returns when `next_load` or `start` has something to do; None: only after a job or an arrival."""
+        if self._leaving or self._unchanged or self.round_robin.any(self.settings.concurrency):
             return now
         first = self._timers[0][0] if self._timers else None
         if self._has_place:
@@ -182,7 +185,8 @@ class Scheduler:
         return len(self.attempts) < self.settings.active and self.in_flight < self.settings.concurrency
 
     def next_load(self, now: float) -> tuple[int, int | None] | None:
-        """Returns the message to read now, as Admission.next does; then `open`, `absent` or `later` must follow.
+        """Returns the message to read now, as Admission.next does; then `load`, `cancel_load` or `retry_at` must
+        follow.
 
         Messages whose destination has room again come first, because they were admitted once already.
         """
@@ -215,7 +219,7 @@ class Scheduler:
         return self._tried.get(message, ())
 
     def forget_tried(self, message: int) -> None:
-        """All recipients of a message that are left are to be tried, or none any more."""
+        """Forgets the tried recipients of a message: all that are left are to be tried, or the message has ended."""
         self._tried_count -= len(self._tried.pop(message, ()))
 
     def _keep_tried(self, attempt: Attempt) -> None:
@@ -225,44 +229,44 @@ class Scheduler:
             tried.update(attempt.placed)
             self._tried_count += len(tried)
 
-    def open(
+    def load(
         self, attempt: Attempt, groups: list[tuple[bytes, list[Recipient]]], now: float
     ) -> Sequence[Action]:
-        """A message that `next_load` named was read: its recipients go to their destinations."""
-        self.begin(attempt, now)
+        """Adds the recipients of a message that `next_load` returned, grouped by nexthop."""
+        self.begin_load(attempt, now)
         for nexthop, recipients in groups:
-            self._place(Entry(attempt, nexthop, recipients), len(groups) == 1, now)
+            self._add_entry(Entry(attempt, nexthop, recipients), len(groups) == 1, now)
         attempt.loading = False
         self._close_if_over(attempt, now)
         return self._take_actions()
 
-    def begin(self, attempt: Attempt, now: float) -> None:
-        """A message that `next_load` named is being read; `place` and `opened` follow."""
+    def begin_load(self, attempt: Attempt, now: float) -> None:
+        """Begins to load a message that `next_load` returned; `add_entry` and `end_load` follow."""
         self.attempts[attempt.message] = attempt
-        attempt.opened = now
+        attempt.loaded_at = now
         attempt.loading = True
 
-    def place(self, entry: Entry, whole: bool, now: float) -> Sequence[Action]:
-        """Adds an entry of a message that is being read; `whole`: the message has no other entry."""
-        self._place(entry, whole, now)
+    def add_entry(self, entry: Entry, whole: bool, now: float) -> Sequence[Action]:
+        """Adds an entry of a message that is being loaded; `whole`: the message has no other entry."""
+        self._add_entry(entry, whole, now)
         return self._take_actions()
 
-    def opened(self, attempt: Attempt, now: float) -> Sequence[Action]:
-        """A message was read: it has no more entries."""
+    def end_load(self, attempt: Attempt, now: float) -> Sequence[Action]:
+        """Ends the loading of a message: it has no more entries."""
         if attempt.loading:
             attempt.loading = False
             self._close_if_over(attempt, now)
         return self._take_actions()
 
-    def unread(self, attempt: Attempt, due: int) -> None:
-        """A message for which `begin` was called, and `place` not, cannot be read: makes it due at `due`."""
+    def fail_load(self, attempt: Attempt, due: int) -> None:
+        """Ends the loading of a message that could not be read, before any `add_entry`; makes it due at `due`."""
         if not attempt.withdrawn:
             attempt.loading = False
             del self.attempts[attempt.message]
-            self.admission.wake(attempt.message, due)
+            self.admission.add_due(attempt.message, due)
 
-    def _place(self, entry: Entry, whole: bool, now: float) -> None:
-        """Queues an entry, suspends it, or leaves it to the overflow."""
+    def _add_entry(self, entry: Entry, whole: bool, now: float) -> None:
+        """Adds an entry to its destination's queue, suspends it, or leaves it to the overflow."""
         attempt, count = entry.attempt, len(entry.recipients)
         if attempt.withdrawn:
             return
@@ -275,7 +279,7 @@ class Scheduler:
             destination.probing = destination.dead
             destination.queue.append(entry)
             attempt.queued += count
-            self._list(destination, now)
+            self._list_if_ready(destination, now)
         elif attempt.overflow is None or len(destination.overflow) < len(self._destination(attempt.overflow).overflow):
             attempt.overflow = entry.nexthop  # The message waits at the destination with the shortest overflow.
             return
@@ -294,7 +298,7 @@ class Scheduler:
         return not destination.overflow and queued < AHEAD and loaded <= self.settings.active // 2
 
     def _load_overflow(self, destination: Destination) -> None:
-        """Has as many messages of a destination's overflow loaded as there is room for, in their order."""
+        """Has messages of a destination's overflow loaded while there is room for them, in their order."""
         if destination.overflow and not destination.loading and destination.room > 0:
             destination.loading = True
             self._with_room.append(destination)
@@ -324,7 +328,7 @@ class Scheduler:
         return relay
 
     def _forget(self, destination: Destination) -> None:
-        # `called` stays set: when its turn comes, `_take` finds nothing to start, and calls the next one of the relay.
+        # `was_first` stays set: `_next_entry` then finds nothing to start, and lists the next destination of the relay.
         del self.destinations[destination.name]
         if destination.waits_for is not None:
             destination.waits_for, destination.listed = None, False
@@ -337,22 +341,22 @@ class Scheduler:
                 before = destination.relay
                 destination.take_limits(self.settings.table.limits(destination.name, self.settings.limits))
                 destination.set_relay(self._relay(destination.name))
-                self._list(destination, now)
+                self._list_if_ready(destination, now)
                 if before is not None:
-                    self._call(before, now)
+                    self._list_next_of(before, now)
 
     # Starting
 
     def start(self, now: float) -> Sequence[Action]:
-        """Returns what is to be done now. The last action is a Start if a delivery may start; call it again then."""
+        """Returns what is to be done now. If a job may start, the last action is a Start; then call it again."""
         if self._leaving:
             self._suspend_some(now)
         if self._timers and self._timers[0][0] <= now:
             self._run_timers(now)
         if self._unchanged:
             self._renew_limits(now)
-        while (destination := self.turns.next(self.settings.concurrency, now)) is not None:
-            entry = self._take(destination, now)
+        while (destination := self.round_robin.next(self.settings.concurrency, now)) is not None:
+            entry = self._next_entry(destination, now)
             if entry is not None:
                 self._actions.append(Start(entry))
                 break
@@ -367,45 +371,43 @@ class Scheduler:
             destination = self.destinations.get(name)
             if destination is not None:
                 self._load_probe(destination, now)
-                self._list(destination, now)
+                self._list_if_ready(destination, now)
             relay = self.relays.get(name)
             if relay is not None:
-                self._call(relay, now)
+                self._list_next_of(relay, now)
 
-    def _take(self, destination: Destination, now: float) -> Entry | None:
-        """Returns the next entry of a destination whose turn it is; None if none may start."""
+    def _next_entry(self, destination: Destination, now: float) -> Entry | None:
+        """Removes and returns the entry of a destination that starts now; None if none may start."""
         while destination.queue and destination.queue[0].attempt.withdrawn:
             destination.queue.popleft()
             self._end_probing_if_empty(destination)
         relay = destination.relay
         if not destination.queue or not self._may_start(destination, now):
-            destination.called = False
-            self._list(destination, now)  # Withdrawn entries have left room.
+            destination.was_first = False
+            self._list_if_ready(destination, now)  # Withdrawn entries have left room.
             if relay is not None:
-                self._call(relay, now)
+                self._list_next_of(relay, now)
             return None
         if relay is not None and not self._relay_may_start(relay, now):
-            relay.wait(destination)
+            relay.enqueue(destination)
             return None
         entry = destination.queue.popleft()
-        most = min(destination.limits.recipients, self.turns.room(destination, self.settings.concurrency))
+        most = min(destination.limits.recipients, self.round_robin.places_for(destination, self.settings.concurrency))
         if relay is not None:
             most = min(most, relay.limits.recipients)
         if len(entry.recipients) > most:
-            rest = Entry(entry.attempt, entry.nexthop, entry.recipients[most:])
-            destination.queue.appendleft(rest)
-            entry = Entry(entry.attempt, entry.nexthop, entry.recipients[:most])
+            destination.queue.appendleft(entry.split_off(most))
         count = len(entry.recipients)
         entry.attempt.queued -= count
         entry.attempt.in_flight += count
         self.in_flight += count
-        destination.started(now)
-        self.turns.started(entry, destination, now)
+        destination.count_start(now)
+        self.round_robin.count_start(entry, destination, now)
         if relay is not None:
-            destination.called = False
-            relay.started(now)
-            self._call(relay, now)
-        self._list(destination, now)
+            destination.was_first = False
+            relay.count_start(now)
+            self._list_next_of(relay, now)
+        self._list_if_ready(destination, now)
         return entry
 
     def _may_start(self, destination: Destination, now: float) -> bool:
@@ -428,29 +430,29 @@ class Scheduler:
             return False
         return True
 
-    def _list(self, destination: Destination, now: float) -> None:
+    def _list_if_ready(self, destination: Destination, now: float) -> None:
         """Lists a destination if it can start a job, and has its overflow loaded if it has room."""
         if destination.queue and not destination.listed and self._may_start(destination, now):
             relay = destination.relay
             if relay is None or self._relay_may_start(relay, now):
-                self.turns.add(destination)
+                self.round_robin.add(destination)
             else:
-                relay.wait(destination)
+                relay.enqueue(destination)
         if destination.overflow and not destination.dead:
             self._load_overflow(destination)
 
-    def _call(self, relay: SharedRelay, now: float) -> None:
+    def _list_next_of(self, relay: SharedRelay, now: float) -> None:
         """Lists the destination at the head of a relay's queue, if the relay takes another job."""
         if relay.has_waiting and self._relay_may_start(relay, now):
-            self.turns.call(relay)
+            self.round_robin.add_next_of(relay)
 
     # Ending
 
-    def ended(self, entry: Entry, deferred: int, host_failed: bool, now: float) -> Sequence[Action]:
-        """A job has its verdicts: `deferred` recipients are to be tried again; `host_failed`: the host failed."""
+    def end_job(self, entry: Entry, deferred: int, host_failed: bool, now: float) -> Sequence[Action]:
+        """Ends a job: `deferred` of its recipients are to be tried again; `host_failed`: its host failed."""
         attempt, count = entry.attempt, len(entry.recipients)
         self.in_flight -= count
-        self.turns.ended(entry, host_failed, now)
+        self.round_robin.count_end(entry, host_failed, now)
         attempt.in_flight -= count
         attempt.deferred += deferred
         destination = self._destination(entry.nexthop)
@@ -458,30 +460,30 @@ class Scheduler:
         relay = destination.relay
         if relay is not None:
             relay.in_flight -= 1
-            self._call(relay, now)
+            self._list_next_of(relay, now)
         if not host_failed:
-            if destination.succeeded():
+            if destination.count_success():
                 self._revive(destination)
         else:
             self._count_failure(destination, now)
-        self._list(destination, now)
+        self._list_if_ready(destination, now)
         self._close_if_over(attempt, now)
         if destination.idle:
             self._forget(destination)
         return self._take_actions()
 
-    def settled(self, entry: Entry, now: float) -> Sequence[Action]:
-        """The recipients of an Expire action have failed."""
+    def end_expired(self, entry: Entry, now: float) -> Sequence[Action]:
+        """Ends an Expire action: its recipients have failed."""
         entry.attempt.in_flight -= len(entry.recipients)
         self._close_if_over(entry.attempt, now)
         return self._take_actions()
 
     def withdraw(self, message: int, now: float) -> Sequence[Action]:
-        """Starts nothing more of a message. If it is loaded, a Withdrawn action follows, perhaps at once."""
+        """Prevents further starts of a message. If it is loaded, a Withdrawn action follows, perhaps at once."""
         attempt = self.attempts.get(message)
         if attempt is not None:
             attempt.withdrawn = True
-            attempt.queued = 0  # Its entries are dropped when their turn comes.
+            attempt.queued = 0  # Its entries are dropped when they are first in their queues.
             self._close_if_over(attempt, now)
         return self._take_actions()
 
@@ -513,11 +515,11 @@ class Scheduler:
 
     def _count_failure(self, destination: Destination, now: float) -> None:
         probe_before = destination.probe_at
-        died = destination.failed(now)
+        died = destination.count_failure(now)
         if destination.dead:
             if destination.probe_at > probe_before:
                 heappush(self._timers, (destination.probe_at, destination.name))
-            self.turns.forget(destination.name)
+            self.round_robin.forget(destination.name)
             self._leaving += destination.queue  # Also the rest of an entry whose first recipients were the probe.
             destination.queue.clear()
             self._suspend_some(now)
@@ -568,14 +570,14 @@ class Scheduler:
             else:
                 destination.queue.append(entry)  # It is alive again.
                 attempt.queued += count
-                self._list(destination, now)
+                self._list_if_ready(destination, now)
             self._close_if_over(attempt, now)
 
     def _wake_overflow(self, destination: Destination, now: float) -> None:
         """Makes one message of a dead destination's overflow due, so that it is deferred; it wakes the next one."""
         message = destination.overflow.take() if destination.dead else None
         if message is not None:
-            self.admission.wake(message, int(now))
+            self.admission.add_due(message, int(now))
 
     def _load_probe(self, destination: Destination, now: float) -> None:
         """Has a message loaded that can be the probe of a dead destination, if one is due."""
@@ -587,7 +589,7 @@ class Scheduler:
                 self.admission.readmit(message)
 
     def _end_probing_if_empty(self, destination: Destination) -> None:
-        """If the entry that was the probe is gone from the queue, the next message is the probe."""
+        """Makes the next message the probe, if the entry that was the probe has left the queue."""
         if destination.dead and not destination.queue and not destination.in_flight:
             destination.probing = False
 
@@ -600,9 +602,9 @@ class Scheduler:
         return now if self._next_search is None else max(now, self._next_search)
 
     def expire(self, now: float) -> Sequence[Action]:
-        """Fails, in a part of the destinations, messages that wait for a last attempt beyond LAST_WAIT.
+        """Fails expired messages that have waited longer than LAST_WAIT for their last attempt.
 
-        Every `expiry_round` seconds all destinations are searched, SEARCHED_AT_ONCE in a call.
+        All destinations are searched every `expiry_round` seconds, SEARCHED_AT_ONCE of them in a call.
         """
         if self._next_search is None:
             self._next_search = now + self.settings.expiry_round
@@ -623,7 +625,7 @@ class Scheduler:
         self._wake_overflow(destination, now)
         expired = destination.overflow.take_expired(now, EXPIRED_AT_ONCE)
         for message in expired:
-            self.admission.wake(message, int(now))
+            self.admission.add_due(message, int(now))
         over_rate = destination.next_start(now) > now
         late = (
             entry for entry in destination.queue
@@ -641,7 +643,7 @@ class Scheduler:
             entry.attempt.queued -= len(entry.recipients)
             self._suspend(entry, destination, now)
         self._end_probing_if_empty(destination)
-        self._list(destination, now)
+        self._list_if_ready(destination, now)
         return True
 
 
@@ -649,4 +651,4 @@ def _is_late(attempt: Attempt, over_rate: bool, now: float) -> bool:
     """Returns whether an expired message in a destination's queue gets no last attempt in time."""
     if attempt.withdrawn:
         return False
-    return over_rate or now > max(attempt.expires, attempt.opened) + LAST_WAIT
+    return over_rate or now > max(attempt.expires, attempt.loaded_at) + LAST_WAIT

@@ -20,7 +20,7 @@ Queries change nothing. The texts of their notes are records (queue_wire.admin.c
 from typing import NamedTuple
 
 from queue_wire.format_error import FormatError, quoted
-from queue_wire.framing import pack_netstring
+from queue_wire.pipes.framing import pack_netstring
 
 IDS_MOST = 100  # Ids, or domains, in one request.
 REQUEST_MOST = 65536  # Bytes of a request.

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from queue_base.daemon.lock import take_sendmutex
 from queue_base.errors import Permanent, Temporary
 from queue_base.home import Home
-from queue_base.lock import take_sendmutex
 from queue_local.jobs import open_message
 from support.home import make_home
 from support.inject.qmail_queue import snapshot

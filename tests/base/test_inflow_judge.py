@@ -30,7 +30,7 @@ class World:
         end = self.now + seconds
         while self.now < end:
             self.now += STEP
-            self.backpressure.judge(self.now, 7, self.now - behind if behind >= 0 else arrival, worked)
+            self.backpressure.update(self.now, 7, self.now - behind if behind >= 0 else arrival, worked)
             self.lines += [line.decode() for line in self.backpressure.take_lines()]
         return self.level
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from queue_base.daemon.lock import take_sendmutex
 from queue_base.errors import Permanent, Temporary
 from queue_base.home import Home
 from queue_base.layout import Layout, Presence, open_layout
-from queue_base.lock import take_sendmutex
 from queue_base.trigger import Trigger, pull_trigger
 from support.home import make_home
 
@@ -22,7 +22,7 @@ STATES = {1: "-------", 2: "+------", 3: "++-----", 4: "+?+???-", 5: "+--+???"}
 TAKE_LOCK = """
 import sys
 from queue_base.home import Home
-from queue_base.lock import take_sendmutex
+from queue_base.daemon.lock import take_sendmutex
 handle = take_sendmutex(Home(sys.argv[1]))
 print("held", flush=True)
 sys.stdin.read()

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from queue_base.accounts import queue_owner
+from queue_base.daemon.pipes import OutPipe, PeerLost, read_available
+from queue_base.daemon.signals import Signals
 from queue_base.errors import (
     PERMANENT,
     TEMPORARY,
@@ -24,8 +26,6 @@ from queue_base.errors import (
     reason,
 )
 from queue_base.home import Home
-from queue_base.pipes import OutPipe, PeerLost, read_available
-from queue_base.signals import Signals
 
 BECOME = """
 import os, sys
@@ -76,14 +76,14 @@ def test_an_out_pipe_never_waits_on_a_full_pipe_and_keeps_order(pipe: tuple[int,
         out.put(piece)
         sent += piece
         out.flush()
-    assert 0 < out.held < len(sent)
+    assert 0 < out.unwritten < len(sent)
 
     while len(received) < len(sent):
         received += read_available(reader) or b""
         out.flush()
 
     assert received == sent
-    assert out.held == 0
+    assert out.unwritten == 0
 
 
 def test_nothing_to_read_is_none_and_the_end_is_a_lost_peer(pipe: tuple[int, int]) -> None:

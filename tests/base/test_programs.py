@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_base.processes import program_path
+from queue_base.daemon.processes import program_path
 from support.suite import BIN
 
 

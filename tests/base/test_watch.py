@@ -6,7 +6,7 @@ from pathlib import Path
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # Of what pyinotify imports.
-    from queue_base.watch import READ, Watch
+    from queue_base.daemon.watch import READ, Watch
 
 EVENT = 32  # Bytes: a head of 16, and a short name that is filled up to 16.
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from queue_wire.framing import pack_netstring
-from queue_wire.job import Job, pack_job
-from queue_wire.report import Report
+from queue_wire.pipes.framing import pack_netstring
+from queue_wire.pipes.job import Job, pack_job
+from queue_wire.pipes.report import Report
 from support.faults.strace import read_trace, strace_command
 from support.local.local_daemon import LocalDaemon
 from support.local.mailboxes import MailHome, mail_home, new_mail

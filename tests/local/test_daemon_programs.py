@@ -6,7 +6,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from queue_wire.job import Job, pack_job
+from queue_wire.pipes.job import Job, pack_job
 from support.faults.strace import read_trace, strace_command
 from support.inject.injectors import queued
 from support.local.local_daemon import LocalDaemon

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from queue_wire.job import Job, pack_job
+from queue_wire.pipes.job import Job, pack_job
 from support.inject.injectors import queued
 from support.local.local_daemon import LocalDaemon
 from support.local.mailboxes import UID, MailHome, new_mail

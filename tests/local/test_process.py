@@ -10,7 +10,7 @@ import pytest
 from queue_base.errors import Permanent
 from queue_local.deliveries import Deliveries
 from queue_local.result import TEXT_MAX, Outcome
-from queue_wire.job import Job
+from queue_wire.pipes.job import Job
 from support.local.deliveries import JOB, SECONDS, finish, outcome_of, run
 
 

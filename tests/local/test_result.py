@@ -23,8 +23,8 @@ from queue_local.result import (
     unpack_result,
 )
 from queue_wire.format_error import FormatError
-from queue_wire.framing import NetstringReader, pack_netstring
-from queue_wire.report import PERMANENT, SUCCESS, TEMPORARY
+from queue_wire.pipes.framing import NetstringReader, pack_netstring
+from queue_wire.pipes.report import PERMANENT, SUCCESS, TEMPORARY
 from support.refusals import value_or_refusal
 from support.strategies import addresses, garbage, numbers, some_recipients, texts
 

@@ -8,7 +8,7 @@ import pytest
 
 from queue_base.home import Home
 from queue_local import config
-from queue_wire.report import Report
+from queue_wire.pipes.report import Report
 from support.inject.injectors import queued
 from support.local.local_daemon import LocalDaemon
 from support.local.mailboxes import MailHome, new_mail

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from queue_local.local_delivery import deliver
-from queue_wire.job import Job
+from queue_wire.pipes.job import Job
 from support.local.assigned import assign
 from support.local.deliveries import run
 from support.local.local_daemon import LocalDaemon

@@ -2,7 +2,7 @@
 
 import pytest
 
-from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE
+from queue_wire.pipes.report import HOST_SCOPE, MESSAGE_SCOPE
 from support.remote_daemon import RemoteDaemon, RemoteHome
 from support.servers.postfix_services import SMTPD, TEXT, Services, deliver, letters
 

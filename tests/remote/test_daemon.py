@@ -13,9 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from queue_wire.framing import pack_netstring
-from queue_wire.job import Job, pack_job
-from queue_wire.report import MESSAGE_SCOPE
+from queue_wire.pipes.framing import pack_netstring
+from queue_wire.pipes.job import Job, pack_job
+from queue_wire.pipes.report import MESSAGE_SCOPE
 from support.remote_daemon import COMMAND, RemoteDaemon, RemoteHome
 from support.servers.raw_server import Peer, RawServer
 from support.servers.smtp_server import SmtpServer
@@ -106,7 +106,7 @@ def test_a_line_of_smtproutes_that_counts_for_nothing_is_an_alert_that_shows_no_
     with RemoteDaemon(home) as daemon:
         assert daemon.end() == (
             0,
-            b"queue-remote: alert: control/smtproutes line 3 has no colon and counts for nothing; "
+            b"queue-remote: alert: control/smtproutes line 3 has no colon and has no effect; "
             b"a relay for all mail is :relay\n",
         )
 

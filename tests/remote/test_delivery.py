@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE
+from queue_wire.pipes.report import HOST_SCOPE, MESSAGE_SCOPE
 from support.remote_daemon import RemoteDaemon, RemoteHome
 from support.servers.raw_server import Peer, RawServer
 from support.servers.smtp_server import SmtpServer

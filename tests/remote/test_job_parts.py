@@ -8,8 +8,8 @@ from queue_remote.job_parts import JobPart, PartOutcome, choose_options, join_ou
 from queue_remote.message.conversions import Conversions
 from queue_remote.setup import Setup, read_setup
 from queue_remote.tls.mta_sts import StsCache
-from queue_wire.job import Job
-from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE, Report
+from queue_wire.pipes.job import Job
+from queue_wire.pipes.report import HOST_SCOPE, MESSAGE_SCOPE, Report
 from support.remote_daemon import RemoteDaemon, RemoteHome
 from support.servers.raw_server import Peer, RawServer
 from support.servers.smtp_server import SmtpServer

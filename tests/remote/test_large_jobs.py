@@ -9,8 +9,8 @@ from queue_remote import report_text
 from queue_send.config import read_controls
 from queue_smtp.reply import TEXT_MAX, Reply
 from queue_wire.envelope import ADDRESS_MAX
-from queue_wire.framing import NetstringReader
-from queue_wire.report import MESSAGE_SCOPE, PERMANENT, Report, pack_report, unpack_report
+from queue_wire.pipes.framing import NetstringReader
+from queue_wire.pipes.report import MESSAGE_SCOPE, PERMANENT, Report, pack_report, unpack_report
 from support.home import make_home
 from support.remote_daemon import RemoteDaemon, RemoteHome
 

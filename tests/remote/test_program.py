@@ -13,7 +13,7 @@ from queue_remote import program as program_module
 from queue_remote.job_parts import PartOutcome
 from queue_remote.message.file import open_message
 from queue_remote.program import Programs
-from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE, PERMANENT, SUCCESS, TEMPORARY, Report
+from queue_wire.pipes.report import HOST_SCOPE, MESSAGE_SCOPE, PERMANENT, SUCCESS, TEMPORARY, Report
 from support.remote_daemon import RemoteDaemon, RemoteHome
 from support.servers.smtp_server import SmtpServer
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from queue_remote import program
 from queue_remote.program import unpack_reports
 from queue_wire.format_error import FormatError
-from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE
+from queue_wire.pipes.report import HOST_SCOPE, MESSAGE_SCOPE
 
 
 def letters(data: bytes, count: int) -> list[bytes]:

@@ -59,7 +59,7 @@ class World:
     def deferred(self, attempt: Attempt, now: float) -> None:
         due = int(now) + 400
         self.due[attempt.message] = self.time.clock.to_disk(due)
-        self.scheduler.found(attempt.message, due)
+        self.scheduler.add_deferred(attempt.message, due)
 
     def finished(self, attempt: Attempt, now: float) -> None:
         pass
@@ -80,7 +80,7 @@ class World:
         message = len(self.left) + 1
         self.left[message] = list(dict.fromkeys(domains))
         self.due[message] = int(self.time.system())
-        self.scheduler.arrived(message)
+        self.scheduler.add_new(message)
 
     def turn(self) -> None:
         now, idle = self.now, 0
@@ -97,10 +97,10 @@ class World:
     def _load(self, message: int, stamp: int | None, now: float) -> None:
         clock = self.time.clock
         if not self.left[message] or (stamp is not None and stamp not in clock.all_from_disk(self.due[message])):
-            self.scheduler.absent(message)
+            self.scheduler.cancel_load(message)
             return
         groups = [(name, [(0, b"x@" + name)]) for name in self.left[message]]
-        self.scheduler.open(Attempt(message, b"", int(now), int(now) + LIFETIME), groups, now)
+        self.scheduler.load(Attempt(message, b"", int(now), int(now) + LIFETIME), groups, now)
 
     def report(self, place: int, good: bool, host_failed: bool) -> None:
         if self.flying:
@@ -108,7 +108,7 @@ class World:
             if good:
                 entry.attempt.left -= 1
                 self.left[entry.attempt.message].remove(entry.nexthop)
-            self.scheduler.ended(entry, int(not good), host_failed and not good, self.now)
+            self.scheduler.end_job(entry, int(not good), host_failed and not good, self.now)
 
 
 EVENTS = st.lists(

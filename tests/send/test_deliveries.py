@@ -7,7 +7,7 @@ from pathlib import Path
 
 from queue_base.home import Home
 from queue_base.layout import open_layout
-from queue_wire.job import Job
+from queue_wire.pipes.job import Job
 from support.queued import classified_message
 from support.send.scripted_send import ScriptedSend
 from support.suite import wait_until

@@ -93,7 +93,7 @@ def test_a_full_disk_is_told_on_stderr_once(
 def test_the_end_does_not_wait_for_ever_for_a_full_disk(
     stdout: int, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "PARTING", 0.2)
+    monkeypatch.setattr(module, "FINISHING", 0.2)
     filled(stdout).finish()
     assert "its last" in capfd.readouterr().err
 

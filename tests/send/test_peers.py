@@ -8,8 +8,8 @@ import pytest
 
 from queue_base.home import Home
 from queue_base.layout import open_layout
-from queue_wire.framing import pack_netstring
-from queue_wire.notice import EXIT
+from queue_wire.pipes.framing import pack_netstring
+from queue_wire.pipes.notice import EXIT
 from support.queued import classified_message
 from support.send.scripted_send import ScriptedSend
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from queue_base.daemon.lock import take_sendmutex
 from queue_base.home import Home
 from queue_base.layout import open_layout
-from queue_base.lock import take_sendmutex
-from queue_wire.notice import REREAD
+from queue_wire.pipes.notice import REREAD
 from support.queued import classified_message
 from support.send.scripted_send import ScriptedSend
 

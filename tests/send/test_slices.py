@@ -10,7 +10,7 @@ import pytest
 
 from queue_base.home import Home
 from queue_base.layout import open_layout
-from queue_send import loading as slices
+from queue_send.delivery import loading as slices
 from queue_send.message_files import PIECE
 from support.queued import classified_message
 from support.send.control import file, long_id, order
@@ -121,7 +121,7 @@ def test_a_message_that_is_held_while_it_is_loaded_is_not_tried_and_goes_on_afte
     loop.settle()
     assert loop.jobs == [] and not loop.messages.is_loaded(message)
     loop.messages.store.held.discard(message)
-    assert loop.messages.wake(message)
+    assert loop.messages.make_due(message)
     loop.settle()
     assert loop.jobs
 

@@ -44,7 +44,7 @@ def test_starttls_is_asked_for_and_everything_before_it_forgotten(tls: Tls) -> N
     assert client.protocol.size_limit == 7
 
 
-@pytest.mark.parametrize("tls", [Tls.NEVER, Tls.DONE])
+@pytest.mark.parametrize("tls", [Tls.NEVER, Tls.IMPLICIT])
 def test_starttls_is_not_asked_for_in_clear_or_under_tls(tls: Tls) -> None:
     client = opening(tls)
     assert client.feed(STARTTLS) == EHLO
@@ -112,7 +112,7 @@ def test_a_connection_that_ends_between_starttls_and_ready_is_broken_by_tls() ->
 
 
 def test_under_tls_from_the_first_byte_the_greeting_comes_after_the_handshake() -> None:
-    client = opening(Tls.DONE)
+    client = opening(Tls.IMPLICIT)
     assert client.state.value == b"TLS handshake"
     assert client.secured() == b""
     assert client.state.value == b"greeting"

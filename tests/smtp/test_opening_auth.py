@@ -15,7 +15,7 @@ SAID = b64encode(b"\0user\0secret")
 
 @pytest.mark.parametrize("offer", [b"AUTH PLAIN", b"AUTH=PLAIN", b"auth LOGIN plain"])
 def test_auth_follows_ehlo_where_there_are_credentials(offer: bytes) -> None:
-    client = opening(Tls.DONE, ANN)
+    client = opening(Tls.IMPLICIT, ANN)
     assert client.feed(b"220 hi\r\n250-raw.example\r\n250 " + offer + b"\r\n") == EHLO + b"AUTH PLAIN " + SAID + b"\r\n"
     assert client.state.name == "AUTH"
     client.feed(b"235 welcome\r\n")
@@ -47,7 +47,7 @@ def test_a_password_in_clear_needs_leave() -> None:
 
 @pytest.mark.parametrize("reply", [b"535 5.7.8 bad password", b"454 later", b"421 bye", b"354 what"])
 def test_auth_refused_defers_and_says_so(reply: bytes) -> None:
-    client = opening(Tls.DONE, ANN)
+    client = opening(Tls.IMPLICIT, ANN)
     client.feed(STARTTLS)
     assert client.feed(reply + b"\r\n") == b"QUIT\r\n"
     assert client.failure is not None
@@ -80,7 +80,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, *replies: bytes) -> tuple[bytes, Clie
         return Questions()
 
     monkeypatch.setattr("queue_smtp.client.choose", choose)
-    client = opening(Tls.DONE, ANN)
+    client = opening(Tls.IMPLICIT, ANN)
     said = client.feed(STARTTLS)
     return said.removeprefix(EHLO) + b"".join([client.feed(reply + b"\r\n") for reply in replies]), client.state
 

@@ -261,7 +261,7 @@ def test_a_set_uid_program_reads_no_file_that_its_caller_names(place: Path) -> N
 
 def test_the_daemons_are_isolated_where_queue_start_is(home: Home, tmp_path: Path) -> None:
     place = trap(tmp_path / "trap", "sitecustomize.py")
-    line = "import sys; from queue_base.home import Home; from queue_base.processes import command; "
+    line = "import sys; from queue_base.home import Home; from queue_base.daemon.processes import command; "
     line += f"sys.argv[0] = {str(BIN / 'queue-start')!r}; print(command('queue-send', Home('/h'))[1:3])"
     for options, expected in ((["-I"], "-I"), ([], str(BIN / "queue-send"))):
         done = subprocess.run(

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
-from queue_wire.framing import NetstringReader
-from queue_wire.job import Job, pack_job
-from queue_wire.report import SUCCESS, Ready, Report, unpack_report
+from queue_wire.pipes.framing import NetstringReader
+from queue_wire.pipes.job import Job, pack_job
+from queue_wire.pipes.report import SUCCESS, Ready, Report, unpack_report
 
 PROGRAM = Path(__file__).parents[2] / "bin" / "queue-remote"
 COMMAND = [sys.executable, str(PROGRAM), "--home"]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from queue_base.home import Home
 from queue_base.layout import open_layout
-from queue_wire.notice import EXIT, REREAD, WRITTEN, Ask, Classified, unpack_notice
+from queue_wire.pipes.notice import EXIT, REREAD, WRITTEN, Ask, Classified, unpack_notice
 from support.home import make_home
 from support.send.piped import Piped
 from support.suite import BIN
@@ -36,12 +36,12 @@ class TodoDaemon(Piped):
     def notice(self) -> Classified:
         """Return the next D record; log lines before it go to `lines`."""
         while True:
-            found = self._told()
+            found = self._sent()
             if isinstance(found, Classified):
                 return found
             self.lines.append(found.decode())
 
-    def _told(self) -> Classified | bytes:
+    def _sent(self) -> Classified | bytes:
         """Return the next record; what it asks is answered."""
         while True:
             found = unpack_notice(self.record())
@@ -58,7 +58,7 @@ class TodoDaemon(Piped):
 
     def line(self) -> str:
         """Return the next record, which must be a log line."""
-        found = self._told()
+        found = self._sent()
         assert isinstance(found, bytes), f"a notice instead of a log line: {found!r}"
         self.lines.append(found.decode())
         return self.lines[-1]
@@ -71,7 +71,7 @@ class TodoDaemon(Piped):
         """Send the command to exit, read what it still has to say, answer what it asks; return the exit code."""
         self.write(EXIT)
         while self.more():
-            self._told()
+            self._sent()
         return self.process.wait(30)
 
     def pull(self) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from queue_base.home import Home
 from queue_base.layout import Presence, open_layout
-from queue_wire.cleaning import NOT_UNDERSTOOD, REMOVED, TROUBLE, pack_clean
+from queue_wire.pipes.cleaning import NOT_UNDERSTOOD, REMOVED, TROUBLE, pack_clean
 from support.faults.strace import read_trace, strace_command
 from support.home import make_home
 from support.queued import classified_message, put_mess

@@ -20,7 +20,7 @@ from queue_todo.pending import SLICE, Pending
 from queue_wire.address import DOUBLE_BOUNCE_SENDER
 from queue_wire.control.rewrite import Rules
 from queue_wire.envelope import TodoReader
-from queue_wire.notice import EXIT, WRITTEN, Ask, pack_ask, pack_log, unpack_notice
+from queue_wire.pipes.notice import EXIT, WRITTEN, Ask, pack_ask, pack_log, unpack_notice
 from queue_wire.recipients import unpack_pending
 from support.home import make_home
 from support.inflow import patched_programs

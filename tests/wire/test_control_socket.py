@@ -18,7 +18,7 @@ from queue_wire.admin.socket import (
     unpack_response,
 )
 from queue_wire.format_error import FormatError
-from queue_wire.framing import NetstringReader
+from queue_wire.pipes.framing import NetstringReader
 from support import strategies
 from support.refusals import value_or_refusal
 

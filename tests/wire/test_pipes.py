@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_wire.cleaning import ANSWERS, pack_clean
 from queue_wire.format_error import FormatError
-from queue_wire.framing import NetstringReader, RecordReader, pack_netstring
-from queue_wire.job import Job, pack_job, unpack_job
-from queue_wire.notice import Ask, Classified, pack_ask, pack_classified, pack_log, unpack_notice
-from queue_wire.report import Ready, Report, pack_ready, pack_report, unpack_report
+from queue_wire.pipes.cleaning import ANSWERS, pack_clean
+from queue_wire.pipes.framing import NetstringReader, RecordReader, pack_netstring
+from queue_wire.pipes.job import Job, pack_job, unpack_job
+from queue_wire.pipes.notice import Ask, Classified, pack_ask, pack_classified, pack_log, unpack_notice
+from queue_wire.pipes.report import Ready, Report, pack_ready, pack_report, unpack_report
 from support import strategies
 
 

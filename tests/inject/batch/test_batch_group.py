@@ -5,7 +5,7 @@ from pathlib import Path
 
 from queue_base.errors import REFUSED, WRITE, QueueTrouble
 from queue_base.home import Home
-from queue_base.inflow import Intake
+from queue_base.inflow import InflowControl
 from queue_base.layout import open_layout
 from queue_base.writer import Draft, QueueWriter
 from queue_inject.batch.injector import BatchInjector, Result
@@ -93,13 +93,13 @@ def test_each_group_is_admitted_once_also_after_a_pause_of_the_input(tmp_path: P
     home = make_home(tmp_path / "home")
     admitted = []
 
-    class CountingIntake(Intake):
+    class CountingInflowControl(InflowControl):
         def admit(self) -> None:
             admitted.append(len(queued(home)))
             super().admit()
 
     writer = QueueWriter(home, open_layout(home.queue), 7)
-    writer.intake = CountingIntake(home, home.queue)
+    writer.inflow = CountingInflowControl(home, home.queue)
     injector = BatchInjector(writer, None, 0)
     for _ in range(3):
         for number in range(2):

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from queue_base.errors import Temporary
-from queue_local import mbox_delivery
 from queue_local.local_delivery import take_account
+from queue_local.mbox import mbox_delivery
 from queue_wire.mailbox import Account
 from support.local.deliveries import run
 from support.local.mailboxes import UID, give, mail_home

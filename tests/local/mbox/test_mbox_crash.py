@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_local.dotlock import STALE, Journal, fold, take_dotlock
+from queue_local.mbox.dotlock import STALE, Journal, fold, take_dotlock
 from support.local.mbox import HEAD, deliver, delivering, finish, payloads, start
 from support.tools import need
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from queue_base.errors import Temporary
-from queue_local import dotlock
-from queue_local import mbox_lock as mbox_file
-from queue_local.dotlock import STALE, Journal, take_dotlock
+from queue_local.mbox import dotlock
+from queue_local.mbox import mbox_lock as mbox_file
+from queue_local.mbox.dotlock import STALE, Journal, take_dotlock
 from support.local.mbox import deliver, delivering, finish, payloads, start
 from support.tools import need, need_root
 

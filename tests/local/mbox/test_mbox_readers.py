@@ -19,11 +19,11 @@ import pytest
 
 from queue_base.accounts import Owner, become
 from queue_base.errors import Temporary
-from queue_local import mbox_lock as mbox_file
-from queue_local.dotlock import STALE, UNTOUCHED
 from queue_local.local_delivery import take_account
-from queue_local.mbox_delivery import deliver_mbox
-from queue_local.mbox_lock import open_box
+from queue_local.mbox import mbox_lock as mbox_file
+from queue_local.mbox.dotlock import STALE, UNTOUCHED
+from queue_local.mbox.mbox_delivery import deliver_mbox
+from queue_local.mbox.mbox_lock import open_box
 from queue_wire.mailbox import Account
 from support.local.deliveries import run
 from support.local.mailboxes import UID, give, mail_home

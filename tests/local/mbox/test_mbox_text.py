@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_local.dotlock import SIZE, Journal, fold, pack_journal, unpack_journal
 from queue_local.headers import from_line
-from queue_local.mbox_delivery import is_cut_message, mbox_text, missing_end
+from queue_local.mbox.dotlock import SIZE, Journal, fold, pack_journal, unpack_journal
+from queue_local.mbox.mbox_delivery import is_cut_message, mbox_text, missing_end
 from queue_wire.format_error import FormatError
 
 HEAD = b"From a@b Thu Jan 01 00:00:00 1970\nReturn-Path: <a@b>\nDelivered-To: c@d\n"

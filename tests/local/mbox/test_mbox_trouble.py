@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from queue_base.errors import Temporary
-from queue_local import mbox_delivery
+from queue_local.mbox import mbox_delivery
 from support.inflow import small_disk
 from support.local.mbox import HEAD, deliver, payloads
 from support.tools import need_private_mounts

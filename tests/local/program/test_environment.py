@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_base.processes import program_path
+from queue_base.daemon.processes import program_path
 from queue_local.environment import Site, make_environment
 from queue_local.headers import HeaderLines
 from queue_local.local_delivery import deliver_as

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_wire.report import MESSAGE_SCOPE, SUCCESS, TEMPORARY
+from queue_wire.pipes.report import MESSAGE_SCOPE, SUCCESS, TEMPORARY
 from support.remote_daemon import PROGRAM, RemoteDaemon, RemoteHome
 from support.servers.dkim_keys import DkimZone, put_key, wire
 from support.servers.smtp_server import SmtpServer

@@ -5,7 +5,7 @@ from email.policy import compat32
 
 import pytest
 
-from queue_wire.report import MESSAGE_SCOPE
+from queue_wire.pipes.report import MESSAGE_SCOPE
 from support.remote_daemon import RemoteDaemon, RemoteHome
 from support.servers.dkim_keys import DkimZone, put_key
 from support.servers.raw_server import Peer, RawServer

@@ -3,7 +3,7 @@
 
 import pytest
 
-from queue_wire.report import MESSAGE_SCOPE
+from queue_wire.pipes.report import MESSAGE_SCOPE
 from support.remote_daemon import RemoteDaemon, RemoteHome
 from support.servers.raw_server import Peer, RawServer
 

@@ -16,7 +16,7 @@ from queue_base.home import Home
 from queue_remote.config import read_config
 from queue_remote.route import resolver
 from queue_remote.route.unroutable import Unroutable
-from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE
+from queue_wire.pipes.report import HOST_SCOPE, MESSAGE_SCOPE
 from support.remote_daemon import RemoteHome
 from support.servers.dns_server import DnsServer
 from support.servers.routes import find, router_of

@@ -13,7 +13,7 @@ from queue_remote.route.order import ADDRESSES_ENOUGH, TARGETS_MOST
 from queue_remote.route.resolver import StubResolver
 from queue_remote.route.router import Route
 from queue_remote.route.unroutable import Unroutable
-from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE
+from queue_wire.pipes.report import HOST_SCOPE, MESSAGE_SCOPE
 from support.remote_daemon import RemoteHome
 from support.servers.routes import find, find_often, router_of
 from support.servers.unbound import Unbound

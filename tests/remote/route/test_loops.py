@@ -8,7 +8,7 @@ import pytest
 
 from queue_remote.route.this_host import own_names
 from queue_smtp.client import ClientState, Session, SmtpClient
-from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE, PERMANENT, TEMPORARY, Report
+from queue_wire.pipes.report import HOST_SCOPE, MESSAGE_SCOPE, PERMANENT, TEMPORARY, Report
 from support.remote_daemon import RemoteDaemon, RemoteHome
 from support.servers.dns_server import DnsServer
 from support.servers.raw_server import Peer, RawServer

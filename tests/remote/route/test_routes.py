@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from queue_remote.route.order import Target
 from queue_remote.route.this_host import ThisHost
 from queue_remote.route.unroutable import Unroutable
-from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE
+from queue_wire.pipes.report import HOST_SCOPE, MESSAGE_SCOPE
 from support.remote_daemon import RemoteDaemon, RemoteHome
 from support.servers.dns_server import DnsServer
 from support.servers.raw_server import RawServer

@@ -7,7 +7,7 @@ from base64 import b64decode, b64encode
 import pytest
 import scramp
 
-from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE, SUCCESS, TEMPORARY, Report
+from queue_wire.pipes.report import HOST_SCOPE, MESSAGE_SCOPE, SUCCESS, TEMPORARY, Report
 from support.remote_daemon import RemoteDaemon, RemoteHome
 from support.servers.raw_server import Peer, RawServer
 from support.servers.smtp_server import SmtpServer

@@ -9,7 +9,7 @@ import pytest
 from queue_remote.message.file import open_message
 from queue_remote.smtp.connection import RATE_LEAST, Sending
 from queue_remote.smtp.timer import ProgressTimer
-from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE, Report
+from queue_wire.pipes.report import HOST_SCOPE, MESSAGE_SCOPE, Report
 from support.remote_daemon import RemoteDaemon, RemoteHome
 from support.servers.raw_server import Peer, RawServer
 from support.suite import wait_until

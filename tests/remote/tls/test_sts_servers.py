@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_wire.report import HOST_SCOPE, Report
+from queue_wire.pipes.report import HOST_SCOPE, Report
 from support.remote_daemon import RemoteDaemon, RemoteHome
 from support.servers.authority import Certificate
 from support.servers.dns_server import DnsServer

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_wire.report import HOST_SCOPE
+from queue_wire.pipes.report import HOST_SCOPE
 from support.remote_daemon import RemoteDaemon, RemoteHome
 from support.servers.certificate import server_context
 from support.servers.raw_server import Peer, RawServer

@@ -10,7 +10,7 @@ import pytest
 
 from queue_base.home import Home
 from queue_remote.config import read_config
-from queue_wire.report import HOST_SCOPE, MESSAGE_SCOPE, Report
+from queue_wire.pipes.report import HOST_SCOPE, MESSAGE_SCOPE, Report
 from support.remote_daemon import RemoteDaemon, RemoteHome
 from support.servers.authority import Certificate
 from support.servers.dns_server import DnsServer

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from queue_base.daemon.lock import take_sendmutex
 from queue_base.home import Home
 from queue_base.layout import open_layout
-from queue_base.lock import take_sendmutex
 from support.inflow import patched_programs
 from support.inject.injectors import shared_home
 from support.queued import classified_message, queue_message

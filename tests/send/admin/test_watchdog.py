@@ -161,7 +161,7 @@ def test_a_stall_of_100_000_messages_is_a_handful_of_lines_and_small_pieces(new:
 def test_a_round_over_a_million_waiting_messages_looks_at_none_of_them() -> None:
     world = Watched()
     for message in range(1, 1_000_001):
-        world.scheduler.found(message, START + 50_000 + message)
+        world.scheduler.add_deferred(message, START + 50_000 + message)
     world.now += 40_000
     assert len(list(world.steps())) < 5
     assert world.looks == 0

@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 
 from queue_base.durable import Commit
-from queue_base.hold_marks import give_birth
+from queue_base.hold_marks import set_birth
 from queue_base.home import Home
 from queue_base.layout import open_layout
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
 from queue_send.events import Events
 from queue_send.log import Log
-from queue_send.loop import Shutdown, Turn
+from queue_send.loop import Shutdown, TimeBudget
 from queue_send.message_files import Store
 from queue_send.notify import delay as module
-from queue_send.notify.delay import Delays
+from queue_send.notify.delay import DelayNotifier
 from queue_send.scheduler.model import Attempt
 from support.home import make_home
 from support.queued import classified_message, injected
@@ -39,7 +39,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
 
 
 class Place:
-    """Delays with a store, and what it did; `ended` are messages that may end."""
+    """A DelayNotifier with a store, and what it did; `ended` are messages that may end."""
 
     def __init__(self, home: Home) -> None:
         reader, writer = os.pipe()
@@ -50,7 +50,7 @@ class Place:
         self.store = Store(self.layout)
         config, shutdown = ConfigFiles(home, self.logger), Shutdown(self.logger)
         self.events = Events()
-        self.delays = Delays(home, self.store, self.logger, Clock(), config, Turn(), shutdown, self.events)
+        self.delays = DelayNotifier(home, self.store, self.logger, Clock(), config, TimeBudget(), shutdown, self.events)
         self.ended: list[int] = []
 
     def attempt(self, message: int, sender: bytes = b"a@example.org") -> Attempt:
@@ -100,7 +100,7 @@ def test_a_message_that_is_held_before_its_notice_is_composed_makes_none(home: H
 def test_a_message_with_a_new_birth_before_its_notice_is_composed_makes_none(home: Home) -> None:
     place, message = Place(home), old_message(home)
     place.delays.deferred(place.attempt(message), time.time())
-    give_birth(place.layout, message, int(time.time() * 1_000_000), Commit())
+    set_birth(place.layout, message, int(time.time() * 1_000_000), Commit())
     place.turn_until(lambda: not place.delays.holds(message))
     assert place.injected() == []
 
@@ -110,7 +110,7 @@ def test_a_message_that_is_told_of_and_then_born_again_is_told_of_at_its_next_ag
     for age in (5 * HOUR, 0):
         place.delays.deferred(place.attempt(message), time.time() + age)
         place.turn_until(lambda: not place.delays.holds(message))
-        give_birth(place.layout, message, int(time.time() * 1_000_000), Commit())
+        set_birth(place.layout, message, int(time.time() * 1_000_000), Commit())
     assert len(place.injected()) == 1
     later = time.time() + 5 * HOUR
     place.delays.deferred(place.attempt(message), later)

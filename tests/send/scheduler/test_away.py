@@ -72,7 +72,7 @@ def test_a_message_tried_on_the_return_of_its_host_is_not_tried_again_at_its_ear
     recorder.end(recorder.start(60.0)[0], 60.0)
     group, = recorder.start(500.0)
     assert group.attempt.message == message
-    recorder.scheduler.ended(group, 1, False, 500.0)  # The host has answered, with "try again".
+    recorder.scheduler.end_job(group, 1, False, 500.0)  # The host has answered, with "try again".
     assert message not in deliver(recorder, 1.0 + RETRY)
     assert message in deliver(recorder, 500.0 + RETRY)
 
@@ -86,12 +86,12 @@ def test_a_message_that_was_turned_away_twice_is_tried_once_on_the_return_of_its
         recorder.send((b"down", 1))
     recorder.start(1.0)
     probe, = recorder.start(60.0)
-    recorder.scheduler.wake(again)
+    recorder.scheduler.make_due(again)
     assert recorder.start(61.0) == []  # The probe is not back.
     recorder.end(probe, 62.0)
     first, second = recorder.start(62.0)
     assert first.attempt.message == again
-    recorder.scheduler.ended(first, 1, False, 62.0)
+    recorder.scheduler.end_job(first, 1, False, 62.0)
     recorder.end(second, 62.0)
     assert again not in deliver(recorder, 63.0)
 

@@ -99,6 +99,6 @@ def test_what_an_earlier_run_left_waits_no_longer_than_it_may(last: int) -> None
     world = Watched()
     message = world.send(b"a", new=False)
     world.scheduler.next_load(world.now)
-    world.scheduler.absent(message)
-    world.scheduler.found(message, START + 100, False, last)
+    world.scheduler.cancel_load(message)
+    world.scheduler.add_deferred(message, START + 100, False, last)
     assert world.scheduler.next_time(world.now) == last

@@ -104,22 +104,22 @@ def test_what_counts_for_a_rate_is_not_forgotten() -> None:
 
 def test_a_clock_that_is_put_back_does_not_stop_a_destination_with_a_rate() -> None:
     destination = Destination(b"a", Limits(rate=(1, 100.0)))
-    destination.started(1_000_000.0)
+    destination.count_start(1_000_000.0)
     assert destination.next_start(1_000_000.0) == 1_000_100.0
     assert destination.next_start(500_000.0) == 500_000.0
 
 
 def test_a_clock_that_is_put_back_does_not_keep_a_dead_destination_from_its_probe() -> None:
     destination = Destination(b"a", Limits(initial=1, cohorts=1))
-    assert destination.failed(1_000_000.0)
+    assert destination.count_failure(1_000_000.0)
     assert destination.suspends(1_000_001.0) and not destination.suspends(1_000_061.0)
     assert not destination.suspends(500_000.0)
 
 
 def test_a_moment_ago_is_no_clock_that_was_put_back() -> None:
     destination = Destination(b"a", Limits(initial=1, cohorts=1, rate=(1, 100.0)))
-    destination.started(1_000_000.0)
-    assert destination.failed(1_000_000.0)
+    destination.count_start(1_000_000.0)
+    assert destination.count_failure(1_000_000.0)
     # The turn of the loop began before the report was dealt with.
     assert destination.suspends(999_999.5)
     assert destination.next_start(999_999.5) == 1_000_100.0

@@ -38,11 +38,11 @@ def test_what_has_been_aside_for_longest_is_what_is_taken_next(steps: list[int |
 def test_only_entries_that_count_tell_when_a_message_is_tried() -> None:
     admission = Admission()
     for due in (50, 70):
-        admission.found(7, due, False)
-    admission.found(8, 60, False)
+        admission.add_deferred(7, due, False)
+    admission.add_deferred(8, 60, False)
     assert admission.dues_of(7, [70]) == [70]
     assert admission.dues_of(8, [70]) == []
-    admission.wake(7, 65)
+    admission.add_due(7, 65)
     assert sorted(admission.dues_of(7, [70])) == [65, 70]
     admission.flush()
     assert max(admission.dues_of(7, [70])) < 0

@@ -38,7 +38,7 @@ class LimitedMachine(Machine):
     @rule(table=st.sampled_from(NAMED))
     def reread(self, table: object) -> None:
         self.settings = self.settings._replace(table=table)  # type: ignore[arg-type]
-        self.scheduler.change(self.settings)
+        self.scheduler.apply_settings(self.settings)
         self.starts.clear()
         self.since.clear()
 
@@ -220,7 +220,7 @@ def waiting_for_relay(line: bytes, *names: bytes, at_once: int = 1) -> tuple[Rec
 
 def change(recorder: Recorder, line: bytes, routes: bytes) -> None:
     table = limited(line + b".example initial=1\n", routes=routes)
-    recorder.scheduler.change(recorder.scheduler.settings._replace(table=table))
+    recorder.scheduler.apply_settings(recorder.scheduler.settings._replace(table=table))
 
 
 def names_of(groups: list[Entry]) -> list[bytes]:
@@ -236,7 +236,7 @@ def test_after_hup_what_an_earlier_limit_has_kept_waits_no_more_however_many_the
     for entry in recorder.start(0.0):
         recorder.end(entry, 0.0)
     assert recorder.scheduler.next_time(0.0) == 86400.0
-    recorder.scheduler.change(recorder.scheduler.settings._replace(table=limited()))
+    recorder.scheduler.apply_settings(recorder.scheduler.settings._replace(table=limited()))
     assert recorder.scheduler.next_time(0.0) == 0.0
     assert sorted(entry.nexthop for entry in recorder.start(0.0)) == sorted(names)
 

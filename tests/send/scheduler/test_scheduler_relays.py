@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
 from queue_send.scheduler.limits import Limits, LimitTable
-from queue_send.scheduler.model import Attempt, Entry, Settings
+from queue_send.scheduler.model import Attempt, Recipient, Settings
 from queue_send.scheduler.nexthop import group_recipients
 from queue_wire.control.destinationlimits import LimitLines, join_lines, unpack_limits, unpack_rates
 from queue_wire.control.smtproutes import Routes, unpack_routes
@@ -45,7 +45,7 @@ class Relays(Machine):
         super().__init__()
         self.slices: dict[int, tuple[int, bool]] = {}
 
-    # Events, with the slices of queue_send.loading
+    # Events, with the slices of queue_send.delivery.loading
 
     def _goes_on(self, attempt: Attempt) -> bool:
         before = self.slices.get(attempt.message)
@@ -54,7 +54,7 @@ class Relays(Machine):
                 self.slices.pop(attempt.message, None)
             return False
         self.slices[attempt.message] = attempt.rest, attempt.left > 0 or (before is not None and before[1])
-        self.scheduler.wake(attempt.message)
+        self.scheduler.make_due(attempt.message)
         return True
 
     def deferred(self, attempt: Attempt, now: float) -> None:
@@ -74,38 +74,25 @@ class Relays(Machine):
         self.slices.pop(attempt.message, None)
         super().withdrawn(attempt)
 
-    def load(self, whole: bool = True) -> bool:
-        found = self.scheduler.next_load(self.now)
-        if found is None:
-            return False
-        message, stamp = found
-        left = self.disk.left.get(message)
-        if not left or message in self.held or (stamp is not None and stamp != self.disk.due[message]):
-            self.scheduler.absent(message)
-            return True
+    def read(self, message: int, stamp: int | None) -> tuple[Attempt, list[tuple[bytes, list[Recipient]]]]:
+        """Read the next slice of the message."""
         if stamp is not None:
             self.slices.pop(message, None)
         at = self.slices[message][0] if message in self.slices else 0
         tried = self.scheduler.tried(message, stamp)
         birth = self.disk.birth[message]
         attempt = Attempt(message, b"", birth, birth + LIFETIME)
-        found_now = [(offset, b"x@" + domain) for offset, domain in sorted(left.items()) if at <= offset]
-        rest = found_now[SLICE:]
+        left = sorted(self.disk.left[message].items())
+        found = [(offset, b"x@" + domain) for offset, domain in left if at <= offset]
+        rest = found[SLICE:]
         attempt.rest = rest[0][0] if rest else None
         recipients = []
-        for offset, address in found_now[:SLICE]:
+        for offset, address in found[:SLICE]:
             if offset in tried:
                 attempt.left += 1
             else:
                 recipients.append((offset, address))
-        groups = group_recipients("remote", b"", recipients, self.routes, self.lines)
-        if whole:
-            self.scheduler.open(attempt, groups, self.now)
-        else:
-            self.scheduler.begin(attempt, self.now)
-            named = [Entry(attempt, name, each) for name, each in groups]
-            self.loading.append((attempt, named, len(named) == 1))
-        return True
+        return attempt, group_recipients("remote", b"", recipients, self.routes, self.lines)
 
     def start(self) -> bool:
         entry = self.scheduler.next_job(self.now)
@@ -126,12 +113,12 @@ class Relays(Machine):
         self.disk.left[self.count] = dict(enumerate(recipients))
         self.disk.birth[self.count] = int(self.now)
         self.disk.due[self.count] = int(self.now)
-        self.scheduler.arrived(self.count)
+        self.scheduler.add_new(self.count)
 
     @rule(new=st.sampled_from(VARIANTS))
     def hup(self, new: Variant) -> None:
         self.settings, self.routes, self.lines = new
-        self.scheduler.change(self.settings)
+        self.scheduler.apply_settings(self.settings)
 
     @rule(name=st.sampled_from([*DOMAINS, b"one", b"two:2525"]))
     def probe(self, name: bytes) -> None:

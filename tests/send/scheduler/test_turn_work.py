@@ -12,9 +12,10 @@ from queue_base.durable import Commit
 from queue_base.home import Home
 from queue_base.layout import open_layout
 from queue_send import message_files as store
-from queue_send import peers, verdicts
+from queue_send import peers
 from queue_send.admin.watchdog import LOOKS
-from queue_send.backlog import Known
+from queue_send.backlog import FoundMessages
+from queue_send.delivery import verdicts
 from queue_send.message_files import FailedRecipient, Store
 from queue_send.notify import notifier
 from queue_send.notify.bounce import BounceFacts, compose_steps
@@ -24,8 +25,8 @@ from queue_send.scheduler.fifo import Fifo
 from queue_send.scheduler.limits import Limits
 from queue_send.scheduler.model import Action, Attempt, Entry
 from queue_send.scheduler.overflow import BLOCK, NEVER, Overflow
+from queue_send.scheduler.round_robin import SKIPPED_AT_ONCE
 from queue_send.scheduler.scheduler import EXPIRED_AT_ONCE, SUSPENDED_AT_ONCE, SUSPENDED_MOST, Scheduler
-from queue_send.scheduler.turns import SKIPPED_AT_ONCE
 from queue_send.scheduler.waiting import LONG_AGO, Waiting
 from queue_wire.failures import FailureReader, pack_failure
 from support.queued import classified_message
@@ -147,7 +148,7 @@ class Endless:
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.looked = 0
-        self._room = scheduler.turns.room
+        self._room = scheduler.round_robin.places_for
 
     def __call__(self, destination: object, concurrency: int) -> int:
         self.looked += 1
@@ -160,9 +161,9 @@ def test_destinations_without_a_place_are_passed_over_a_part_at_a_time(monkeypat
         recorder.send((b"d%d" % number, 1))
         found = recorder.scheduler.next_load(0.0)
         assert found is not None
-        recorder.scheduler.open(Attempt(found[0], b"", 0, 9999), [(b"d%d" % number, [(0, b"x")])], 0.0)
+        recorder.scheduler.load(Attempt(found[0], b"", 0, 9999), [(b"d%d" % number, [(0, b"x")])], 0.0)
     endless = Endless(recorder.scheduler)
-    monkeypatch.setattr(recorder.scheduler.turns, "room", endless)
+    monkeypatch.setattr(recorder.scheduler.round_robin, "places_for", endless)
     assert recorder.scheduler.next_job(0.0) is None
     assert endless.looked <= SKIPPED_AT_ONCE
 
@@ -178,7 +179,7 @@ def test_recipients_that_fail_without_an_attempt_do_so_a_part_at_a_time(home: Ho
         settled.append(len(entry.recipients))
         return []
 
-    loop.channel.scheduler.settled = settle  # type: ignore[method-assign]
+    loop.channel.scheduler.end_expired = settle  # type: ignore[method-assign]
     loop.channel._verdicts.expire(Entry(attempt, b"c.example", list(enumerate(names))))
     turns = 0
     while sum(settled) < 5000:
@@ -395,10 +396,10 @@ def test_the_mail_that_a_dead_destination_turned_away_joins_the_rest_at_once() -
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 20))))
 def test_what_was_found_at_start_is_known_until_it_ends(steps: list[tuple[bool, int]]) -> None:
-    known, model = Known(), set()
+    known, model = FoundMessages(), set()
     for noted, message in steps:
         if noted:
-            known.note(message)
+            known.add(message)
             model.add(message)
         else:
             known.forget(message)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_wire.framing import pack_netstring
+from queue_wire.pipes.framing import pack_netstring
 from support.faults.trouble import nonsense_program
 from support.local.good_mail import GoodMail
 from support.suite import Suite, program

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_wire.cleaning import pack_clean
+from queue_wire.pipes.cleaning import pack_clean
 from support.faults.crash_checks import Message, check_queue
 from support.faults.crash_model import Crash, CrashModel
 from support.faults.crash_place import (

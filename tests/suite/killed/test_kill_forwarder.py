@@ -7,7 +7,7 @@ from pathlib import Path
 from queue_base.home import Home
 from queue_local.forwarding import ForwardRequest, pack_request, unpack_answer
 from queue_local.result import Forward
-from queue_wire.framing import NetstringReader
+from queue_wire.pipes.framing import NetstringReader
 from support.faults.kill_calls import EVERY, Ended, Point, at_each, own_points, run
 from support.faults.kill_world import RECIPIENT, odd_files, sweep_all, text_of
 from support.inject.injectors import queued, states

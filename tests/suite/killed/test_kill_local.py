@@ -23,7 +23,7 @@ import functools, os, sys
 from queue_base.home import Home
 from queue_local.deliveries import run_child
 from queue_local.local_delivery import deliver
-from queue_wire.job import Job
+from queue_wire.pipes.job import Job
 home, path, recipient = sys.argv[1:]
 message = os.open(f"{home}/queue/{path}", os.O_RDONLY)
 job = Job(1, path.encode(), b"ann@me.example.org", recipient.encode(), [recipient.encode()])

@@ -9,7 +9,7 @@ from queue_base.home import Home
 from queue_base.layout import FILE_MODE, MESS_MODE, Layout, open_layout
 from queue_wire.envelope import pack_info
 from queue_wire.failures import pack_failure
-from queue_wire.notice import WRITTEN, Ask, pack_ask
+from queue_wire.pipes.notice import WRITTEN, Ask, pack_ask
 from support.faults.crash_checks import CLASSIFIED, QUEUED, Check, Message
 from support.faults.crash_model import Crash, CrashModel
 from support.faults.traced import converse_traced, run_traced

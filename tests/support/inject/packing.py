@@ -5,7 +5,7 @@ import re
 from queue_smtp.dotstuff import DotStuffer
 from queue_smtp.path import pack_path
 from queue_wire.envelope import check_address
-from queue_wire.framing import pack_netstring
+from queue_wire.pipes.framing import pack_netstring
 
 
 def quote_mbox(message: bytes, sender: bytes = b"MAILER-DAEMON", rd: bool = True) -> bytes:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from queue_local.deliveries import Deliveries, Ended
 from queue_local.result import Outcome
-from queue_wire.job import Job
+from queue_wire.pipes.job import Job
 
 JOB = Job(7, b"mess/0/1", b"from@far.example", b"joe@host.example", [b"joe@host.example"])
 SECONDS = 60

@@ -10,8 +10,8 @@ from queue_base.home import Home
 from queue_local.deliveries import Ended
 from queue_local.forwarding import Forwards
 from queue_local.result import Forward
-from queue_wire.job import Job
-from queue_wire.report import SUCCESS, Report
+from queue_wire.pipes.job import Job
+from queue_wire.pipes.report import SUCCESS, Report
 
 SECONDS = 60.0
 DID = b"did 0+1+0\n"

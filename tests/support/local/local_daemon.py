@@ -10,9 +10,9 @@ from pathlib import Path
 from types import TracebackType
 
 from queue_base.home import Home
-from queue_wire.framing import NetstringReader
-from queue_wire.job import Job, pack_job
-from queue_wire.report import Ready, Report, unpack_report
+from queue_wire.pipes.framing import NetstringReader
+from queue_wire.pipes.job import Job, pack_job
+from queue_wire.pipes.report import Ready, Report, unpack_report
 
 ROOT = Path(__file__).parents[3]
 SECONDS = 60.0

@@ -6,14 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from queue_local.mbox_delivery import deliver_mbox
+from queue_local.mbox.mbox_delivery import deliver_mbox
 
 HEAD = b"From a@b Thu Jan 01 00:00:00 1970\nReturn-Path: <a@b>\nDelivered-To: c@d\n"
 # What a process of its own runs: argv is mbox, message, and how often.
 SCRIPT = f"""
 import sys
 from queue_base.errors import Failure
-from queue_local.mbox_delivery import deliver_mbox
+from queue_local.mbox.mbox_delivery import deliver_mbox
 head = {HEAD!r}
 for _ in range(int(sys.argv[3])):
     with open(sys.argv[2], "rb") as message:

@@ -9,8 +9,8 @@ from queue_base.hold_marks import birth_of
 from queue_base.home import Home
 from queue_base.layout import open_layout
 from queue_wire.admin.socket import TOTALS, Request, Response, pack_request, unpack_response
-from queue_wire.framing import NetstringReader
 from queue_wire.ids import pack_long_id
+from queue_wire.pipes.framing import NetstringReader
 from support.suite import BIN, program, wait_until
 
 

@@ -59,25 +59,25 @@ class Driven(Scheduler):
                 self._listener.revived(action.nexthop)
         return actions
 
-    def open(
+    def load(
         self, attempt: Attempt, groups: list[tuple[bytes, list[Recipient]]], now: float
     ) -> Sequence[Action]:
-        return self._carry_out(super().open(attempt, groups, now), now)
+        return self._carry_out(super().load(attempt, groups, now), now)
 
-    def place(self, entry: Entry, whole: bool, now: float) -> Sequence[Action]:
-        return self._carry_out(super().place(entry, whole, now), now)
+    def add_entry(self, entry: Entry, whole: bool, now: float) -> Sequence[Action]:
+        return self._carry_out(super().add_entry(entry, whole, now), now)
 
-    def opened(self, attempt: Attempt, now: float) -> Sequence[Action]:
-        return self._carry_out(super().opened(attempt, now), now)
+    def end_load(self, attempt: Attempt, now: float) -> Sequence[Action]:
+        return self._carry_out(super().end_load(attempt, now), now)
 
     def start(self, now: float) -> Sequence[Action]:
         return self._carry_out(super().start(now), now)
 
-    def ended(self, entry: Entry, deferred: int, host_failed: bool, now: float) -> Sequence[Action]:
-        return self._carry_out(super().ended(entry, deferred, host_failed, now), now)
+    def end_job(self, entry: Entry, deferred: int, host_failed: bool, now: float) -> Sequence[Action]:
+        return self._carry_out(super().end_job(entry, deferred, host_failed, now), now)
 
-    def settled(self, entry: Entry, now: float) -> Sequence[Action]:
-        return self._carry_out(super().settled(entry, now), now)
+    def end_expired(self, entry: Entry, now: float) -> Sequence[Action]:
+        return self._carry_out(super().end_expired(entry, now), now)
 
     def withdraw(self, message: int, now: float) -> Sequence[Action]:
         return self._carry_out(super().withdraw(message, now), now)

@@ -3,26 +3,26 @@
 import os
 import select
 
-from queue_base.disk_thread import DiskThread
+from queue_base.daemon.disk_thread import DiskThread
 from queue_base.home import Home
 from queue_base.layout import open_layout
-from queue_send.channel import Channel
+from queue_send.admin.bounce_orders import BounceOrders
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
+from queue_send.delivery.channel import Channel
 from queue_send.disk_retry import DiskRetry
 from queue_send.events import Events
 from queue_send.log import Log
-from queue_send.loop import Part, Shutdown, Turn
+from queue_send.loop import Part, Shutdown, TimeBudget
 from queue_send.message_files import Store
 from queue_send.messages import Messages
 from queue_send.notify.bounce import Bouncer
-from queue_send.notify.delay import Delays
+from queue_send.notify.delay import DelayNotifier
 from queue_send.peers import Cleaner
-from queue_send.returning import Returning
-from queue_wire.framing import NetstringReader
-from queue_wire.job import Job, unpack_job
-from queue_wire.notice import Classified
-from queue_wire.report import MESSAGE_SCOPE, Report, pack_ready, pack_report
+from queue_wire.pipes.framing import NetstringReader
+from queue_wire.pipes.job import Job, unpack_job
+from queue_wire.pipes.notice import Classified
+from queue_wire.pipes.report import MESSAGE_SCOPE, Report, pack_ready, pack_report
 
 
 class Loop:
@@ -30,26 +30,27 @@ class Loop:
 
     def __init__(self, home: Home, clock: Clock | None = None) -> None:
         self._nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
-        log, turn = Log(self._nowhere), Turn()
+        log, budget = Log(self._nowhere), TimeBudget()
         self.log, self.clock, self.disk = log, clock or Clock(), DiskThread()
-        self._turn = turn
+        self._budget = budget
         config, retry, shutdown, events = ConfigFiles(home, log), DiskRetry(log), Shutdown(log), Events()
         self._pipes = [os.pipe2(os.O_CLOEXEC) for _ in range(6)]
         (self._jobs, jobs), (reports, self._reports), (_, ids), (answers, _), (_, local), (silent, _) = self._pipes
         store = Store(open_layout(home.queue))
-        bouncer = Bouncer(home, store, log, self.clock, config, self.disk, turn, shutdown, events)
-        delays = Delays(home, store, log, self.clock, config, turn, shutdown, events)
-        returning = Returning(store, log, config, self.disk, shutdown, events)
+        bouncer = Bouncer(home, store, log, self.clock, config, self.disk, budget, shutdown, events)
+        delays = DelayNotifier(home, store, log, self.clock, config, budget, shutdown, events)
+        bounce_orders = BounceOrders(store, log, config, self.disk, shutdown, events)
         self.cleaner = Cleaner(ids, answers, log, shutdown)
         channels = [
-            Channel(kind, kind, to, back, store, delays, log, self.clock, config, self.disk, turn, shutdown, events)
+            Channel(kind, kind, to, back, store, delays, log, self.clock, config, self.disk, budget, shutdown, events)
             for kind, to, back in (("local", local, silent), ("remote", jobs, reports))
         ]
         self.channel = channels[1]
         self.messages = Messages(
-            store, channels, bouncer, delays, returning, self.cleaner, log, self.clock, config, self.disk, retry, events
+            store, channels, bouncer, delays, bounce_orders, self.cleaner,
+            log, self.clock, config, self.disk, retry, events,
         )
-        self._parts: list[Part] = [self.disk, self.channel, bouncer, returning, self.cleaner, self.messages]
+        self._parts: list[Part] = [self.disk, self.channel, bouncer, bounce_orders, self.cleaner, self.messages]
         self._reader = NetstringReader()
         self.jobs: list[Job] = []
         os.set_blocking(self._jobs, False)
@@ -70,7 +71,7 @@ class Loop:
         self.clock.look()
         wait = min(part.prepare(poll, self.clock.now()) for part in self._parts)
         ready = dict(poll.poll(0))
-        self._turn.begin()
+        self._budget.begin()
         for part in self._parts:
             part.run(ready, self.clock.now())
         self.log.run({}, 0.0)

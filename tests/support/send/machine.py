@@ -7,7 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from queue_send.admin.queries import Explainer
 from queue_send.scheduler.limits import Limits
-from queue_send.scheduler.model import Attempt, Entry, Settings
+from queue_send.scheduler.model import Attempt, Entry, Recipient, Settings
 from support.send.driven import Driven
 from support.send.limited import limited
 
@@ -49,14 +49,14 @@ class Machine(RuleBasedStateMachine):
     def deferred(self, attempt: Attempt, now: float) -> None:
         due = int(now) + 400
         self.disk.due[attempt.message] = due
-        self.scheduler.found(attempt.message, due)
+        self.scheduler.add_deferred(attempt.message, due)
 
     def finished(self, attempt: Attempt, now: float) -> None:
         assert not self.disk.left[attempt.message]
 
     def withdrawn(self, attempt: Attempt) -> None:
         if attempt.message not in self.held:
-            self.scheduler.wake(attempt.message)  # Released while its last deliveries were in flight.
+            self.scheduler.make_due(attempt.message)  # Released while its last deliveries were in flight.
 
     def expired(self, entry: Entry) -> None:
         assert self.now > entry.attempt.expires
@@ -78,34 +78,39 @@ class Machine(RuleBasedStateMachine):
         message, stamp = found
         left = self.disk.left.get(message)
         if not left or message in self.held or (stamp is not None and stamp != self.disk.due[message]):
-            self.scheduler.absent(message)
+            self.scheduler.cancel_load(message)
             return True
+        attempt, groups = self.read(message, stamp)
+        if whole:
+            self.scheduler.load(attempt, groups, self.now)
+        else:
+            self.scheduler.begin_load(attempt, self.now)
+            entries = [Entry(attempt, name, recipients) for name, recipients in groups]
+            self.loading.append((attempt, entries, len(entries) == 1))
+        return True
+
+    def read(self, message: int, stamp: int | None) -> tuple[Attempt, list[tuple[bytes, list[Recipient]]]]:
+        """Return an attempt at a message, and its recipients that are to be tried by nexthop."""
         birth = self.disk.birth[message]
-        groups: dict[bytes, list[tuple[int, bytes]]] = defaultdict(list)
+        groups: dict[bytes, list[Recipient]] = defaultdict(list)
         attempt = Attempt(message, b"", birth, birth + LIFETIME)
         tried = self.scheduler.tried(message, stamp)
-        for offset, domain in left.items():
+        for offset, domain in self.disk.left[message].items():
             if offset in tried:
                 attempt.left += 1
             else:
                 groups[domain].append((offset, b"x@" + domain))
-        if whole:
-            self.scheduler.open(attempt, list(groups.items()), self.now)
-        else:
-            self.scheduler.begin(attempt, self.now)
-            named = [Entry(attempt, name, recipients) for name, recipients in groups.items()]
-            self.loading.append((attempt, named, len(named) == 1))
-        return True
+        return attempt, list(groups.items())
 
     def load_on(self) -> bool:
         if not self.loading:
             return False
         attempt, groups, single = self.loading[0]
         if groups:
-            self.scheduler.place(groups.pop(0), single, self.now)
+            self.scheduler.add_entry(groups.pop(0), single, self.now)
         else:
             self.loading.pop(0)
-            self.scheduler.opened(attempt, self.now)
+            self.scheduler.end_load(attempt, self.now)
         return True
 
     def start(self) -> bool:
@@ -135,14 +140,14 @@ class Machine(RuleBasedStateMachine):
                 deferred += 1
             else:
                 self.done(entry, offset, letter)
-        self.scheduler.ended(entry, deferred, host_failed, self.now)
+        self.scheduler.end_job(entry, deferred, host_failed, self.now)
 
     def settle(self) -> None:
         while self.expiring:
             entry = self.expiring.pop()
             for offset, _ in entry.recipients:
                 self.done(entry, offset, "D")
-            self.scheduler.settled(entry, self.now)
+            self.scheduler.end_expired(entry, self.now)
 
     # Rules
 
@@ -152,7 +157,7 @@ class Machine(RuleBasedStateMachine):
         self.disk.left[self.count] = dict(enumerate(recipients))
         self.disk.birth[self.count] = int(self.now)
         self.disk.due[self.count] = int(self.now)
-        self.scheduler.arrived(self.count)
+        self.scheduler.add_new(self.count)
 
     @rule(seconds=st.sampled_from([0.5, 30, 100, 500, 3000]))
     def wait(self, seconds: float) -> None:
@@ -200,7 +205,7 @@ class Machine(RuleBasedStateMachine):
         if self.held:
             message = data.draw(st.sampled_from(sorted(self.held)))
             self.held.discard(message)
-            self.scheduler.wake(message)
+            self.scheduler.make_due(message)
 
     @rule()
     def watch(self) -> None:
@@ -234,7 +239,7 @@ class Machine(RuleBasedStateMachine):
         """Whatever happened, everything ends once the hosts are well: nothing due waits for ever."""
         for message in sorted(self.held):
             self.held.discard(message)
-            self.scheduler.wake(message)
+            self.scheduler.make_due(message)
         for _ in range(3000):
             while self.load_on() or self.load() or self.start():
                 self.settle()

@@ -21,7 +21,7 @@ class Recorder:
     def deferred(self, attempt: Attempt, now: float) -> None:
         self.waiting.append(attempt.message)
         self._due[attempt.message] = int(now) + RETRY
-        self.scheduler.found(attempt.message, int(now) + RETRY)
+        self.scheduler.add_deferred(attempt.message, int(now) + RETRY)
 
     def finished(self, attempt: Attempt, now: float) -> None:
         pass
@@ -42,7 +42,7 @@ class Recorder:
         """A new message."""
         message = len(self.messages) + 1
         self.messages[message] = list(groups)
-        self.scheduler.arrived(message)
+        self.scheduler.add_new(message)
         return message
 
     def start(self, now: float) -> list[Entry]:
@@ -62,9 +62,9 @@ class Recorder:
     def _load(self, message: int, stamp: int | None, now: float) -> None:
         groups = [(name, [(place, b"x") for place in range(count)]) for name, count in self.messages[message]]
         if not groups or stamp not in (None, self._due.get(message)):
-            self.scheduler.absent(message)
+            self.scheduler.cancel_load(message)
         else:
-            self.scheduler.open(Attempt(message, b"", int(now), int(now) + LIFETIME), groups, now)
+            self.scheduler.load(Attempt(message, b"", int(now), int(now) + LIFETIME), groups, now)
 
     def end(self, entry: Entry, now: float, good: bool = True) -> None:
         """A job is over; all of it is done, or the host was not there."""
@@ -74,4 +74,4 @@ class Recorder:
             self.messages[entry.attempt.message] = [
                 kept for kept in self.messages[entry.attempt.message] if kept[0] != name
             ]
-        self.scheduler.ended(entry, 0 if good else len(entry.recipients), not good, now)
+        self.scheduler.end_job(entry, 0 if good else len(entry.recipients), not good, now)

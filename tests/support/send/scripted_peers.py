@@ -3,11 +3,11 @@
 import os
 import time
 
-from queue_wire.cleaning import REMOVED
-from queue_wire.framing import NetstringReader, RecordReader
-from queue_wire.job import Job, unpack_job
-from queue_wire.notice import EXIT, Classified, pack_classified, pack_log
-from queue_wire.report import Report, pack_ready, pack_report
+from queue_wire.pipes.cleaning import REMOVED
+from queue_wire.pipes.framing import NetstringReader, RecordReader
+from queue_wire.pipes.job import Job, unpack_job
+from queue_wire.pipes.notice import EXIT, Classified, pack_classified, pack_log
+from queue_wire.pipes.report import Report, pack_ready, pack_report
 from support.send.piped import is_readable, read_soon
 
 SECONDS = 60.0

@@ -1,4 +1,4 @@
-"""queue-send as a real process whose peers are played by the test, on the descriptors of queue_base.processes.
+"""queue-send as a real process whose peers are played by the test, on the descriptors of queue_base.daemon.processes.
 
 Every wait has a deadline, after which the test fails. `fence` is how to know that something did not happen:
 when it returns, queue-send has had a whole turn of its loop since the test's last word.
@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-from queue_base import processes
+from queue_base.daemon import processes
 from queue_base.home import Home
 from support.send.piped import read_soon
 from support.send.scripted_peers import SECONDS, Cleaning, Delivering, Noticing

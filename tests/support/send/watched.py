@@ -43,7 +43,7 @@ class Watched:
         due = within_lifetime(due, int(now), attempt.expires)
         dates, nexthops = self.disk[attempt.message]
         self.disk[attempt.message] = dates._replace(due=due), nexthops
-        self.scheduler.found(attempt.message, due)
+        self.scheduler.add_deferred(attempt.message, due)
 
     def finished(self, attempt: Attempt, now: float) -> None:
         del self.disk[attempt.message]
@@ -55,7 +55,7 @@ class Watched:
         self.failed.append((entry.attempt.message, entry.nexthop))
         entry.attempt.left -= len(entry.recipients)
         self.disk[entry.attempt.message][1].remove(entry.nexthop)
-        self.scheduler.settled(entry, self.now)
+        self.scheduler.end_expired(entry, self.now)
 
     def died(self, nexthop: bytes) -> None:
         pass
@@ -70,9 +70,9 @@ class Watched:
         message = len(self.disk) + 1
         self.disk[message] = Dates(int(self.now), int(self.now), int(self.now) + LIFETIME), list(nexthops)
         if new:
-            self.scheduler.arrived(message)
+            self.scheduler.add_new(message)
         else:
-            self.scheduler.found(message, int(self.now))
+            self.scheduler.add_deferred(message, int(self.now))
         return message
 
     def start(self) -> None:
@@ -89,11 +89,11 @@ class Watched:
         if found is None:
             return False
         if found[0] not in self.disk or found[1] not in (None, self.disk[found[0]][0].due):
-            self.scheduler.absent(found[0])
+            self.scheduler.cancel_load(found[0])
             return True
         dates, nexthops = self.disk[found[0]]
         attempt = Attempt(found[0], b"", dates.birth, dates.expires, due=dates.due)
-        self.scheduler.open(attempt, [(name, [(0, b"x@" + name)]) for name in nexthops], self.now)
+        self.scheduler.load(attempt, [(name, [(0, b"x@" + name)]) for name in nexthops], self.now)
         return True
 
     def end(self, entry: Entry, good: bool) -> None:
@@ -102,7 +102,7 @@ class Watched:
         if good:
             entry.attempt.left -= len(entry.recipients)
             self.disk[entry.attempt.message][1].remove(entry.nexthop)
-        self.scheduler.ended(entry, 0 if good else len(entry.recipients), not good, self.now)
+        self.scheduler.end_job(entry, 0 if good else len(entry.recipients), not good, self.now)
 
     def look(self, message: int, stamp: int | None) -> Dates | None:
         self.looks += 1

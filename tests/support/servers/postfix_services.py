@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from queue_wire.report import Report
+from queue_wire.pipes.report import Report
 from support.remote_daemon import RemoteDaemon, RemoteHome
 from support.servers.certificate import make_certificate
 from support.servers.ports import free_ports

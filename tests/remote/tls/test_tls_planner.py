@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from queue_wire.report import HOST_SCOPE, Report
+from queue_wire.pipes.report import HOST_SCOPE, Report
 from support.remote_daemon import RemoteDaemon, RemoteHome
 from support.servers.certificate import server_context
 from support.servers.raw_server import Peer, RawServer
@@ -19,7 +19,7 @@ PLANNED = """
 import ssl, sys
 from queue_remote import main
 from queue_remote.tls import plan as tls
-from queue_remote.tls import policy as tlspolicy
+from queue_remote.tls import planner
 from queue_smtp.client import Tls
 context = ssl.create_default_context()
 context.check_hostname = False
@@ -32,7 +32,7 @@ async def plan(*arguments):
     made = Plan(Tls.{mode}, context, "raw.example", fallback={fallback}, policy="test")
     made.objection = {objection!r}
     return made
-tlspolicy.TlsPolicies.plan = plan
+planner.TlsPlanner.plan = plan
 sys.exit(main.main(["queue-remote", "--home", sys.argv[1]]))
 """
 
@@ -70,7 +70,7 @@ def under_tls(peer: Peer) -> None:
 
 
 def test_tls_is_there_from_the_first_byte_where_the_plan_says_so(home: RemoteHome) -> None:
-    report, _ = deliver(home, under_tls, "DONE")
+    report, _ = deliver(home, under_tls, "IMPLICIT")
     assert report.verdicts == [(b"K", b"127.0.0.1 accepted message.\nRemote host said: 250 done\n")]
 
 
@@ -84,7 +84,7 @@ def in_clear(peer: Peer) -> None:
 def test_a_host_without_tls_where_it_must_be_from_the_first_byte_hears_no_command(
     home: RemoteHome, script: Callable[[Peer], None]
 ) -> None:
-    report, connections = deliver(home, script, "DONE")
+    report, connections = deliver(home, script, "IMPLICIT")
     [(letter, text)] = report.verdicts
     assert (report.scope, letter) == (HOST_SCOPE, b"Z")
     assert b"TLS handshake" in text
@@ -111,7 +111,7 @@ def greeting_under_tls(peer: Peer) -> None:
     expect_silence(peer, b"220 raw.example")
 
 
-@pytest.mark.parametrize(("mode", "script"), [("MUST", starttls), ("DONE", greeting_under_tls)])
+@pytest.mark.parametrize(("mode", "script"), [("MUST", starttls), ("IMPLICIT", greeting_under_tls)])
 def test_a_certificate_that_will_not_do_ends_the_session_before_a_word_is_said(
     home: RemoteHome, mode: str, script: Callable[[Peer], None]
 ) -> None:

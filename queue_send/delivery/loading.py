@@ -3,7 +3,7 @@
 At most RECIPIENTS_MOST recipients of one message are in memory, a slice. When they have their verdicts the next slice
 is read, from the offset where this one ended: the length of local/B/I and remote/B/I never changes, nor does the offset
 of a record, since only its T becomes D. So all slices together read the file once. A message with more than AT_ONCE
-recipients is loaded in small steps between other work, so that it keeps nobody waiting.
+recipients is loaded in small steps between other work, so that it does not delay others.
 """
 
 from collections.abc import Collection, Iterator
@@ -16,9 +16,9 @@ from queue_send.scheduler.model import Attempt, Entry, Recipient
 from queue_send.scheduler.nexthop import Grouping, group_recipients
 
 RECIPIENTS_MOST = 1000  # Recipients of one message in memory.
-# Recipients that are grouped in one step. A hostile domain takes 140 microseconds to be looked up among the routes.
+# Recipients that are grouped in one step. The route of a domain chosen by an attacker takes up to 140 microseconds.
 AT_ONCE = 20
-ENTRIES_AT_ONCE = 25  # Entries that are placed in one step. Each may be a new destination.
+ENTRIES_AT_ONCE = 25  # Entries that are added in one step. Each may be a new destination.
 
 
 class Slice(NamedTuple):
@@ -35,7 +35,7 @@ class Slice(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Entries to be placed. `whole`: the message has no other entry."""
+    """Entries to be added. `whole`: the message has no other entry."""
 
     entries: list[Entry]
     whole: bool
@@ -90,7 +90,7 @@ class Loader:
         return group_recipients(self._kind, attempt.sender, found, config.routes, config.lines)
 
     def steps(self, attempt: Attempt, first: Piece | None, tried: Collection[int]) -> Iterator[Step]:
-        """Loads a slice in steps; yields the entries to be placed, in many steps none.
+        """Loads a slice in steps; yields the entries to be added, in many steps none.
 
         `first` is the piece from the start of the slice on, if it was read. Raises FormatError or OSError before the
         first entry.
@@ -140,7 +140,7 @@ class Loader:
         return known is not None and known.left
 
     def forget(self, message: int) -> None:
-        """Forgets how far a message was loaded."""
+        """Forgets where the next slice of a message begins."""
         self._slices.pop(message, None)
 
 

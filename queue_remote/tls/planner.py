@@ -1,4 +1,4 @@
-"""Decides on TLS for each target: makes its TlsPlan from control/tlspolicy, DANE and MTA-STS.
+"""Decides about TLS for each target: makes its TlsPlan from control/tlspolicy, DANE and MTA-STS.
 
 DANE has precedence over MTA-STS (RFC 8461 section 2): if usable TLSA records are enforced, MTA-STS is not looked up. An
 enforced policy replaces the level of the line in control/tlspolicy, but never weakens it: with `encrypt`, mail is
@@ -20,15 +20,15 @@ from queue_smtp.client import Tls
 from queue_wire.address import ascii_domain
 from queue_wire.control.hostmap import find_key
 from queue_wire.control.smtproutes import SMTP_PORT
-from queue_wire.report import MESSAGE_SCOPE, TEMPORARY
+from queue_wire.pipes.report import MESSAGE_SCOPE, TEMPORARY
 
 # RFC 8314 section 3.3: submission, and relays, under TLS from the first byte.
 IMPLICIT_PORT = 465
 _DEFAULT = TlsPolicy()
 
 
-class TlsPolicies:
-    """Makes plans by one reading of control/tlspolicy.
+class TlsPlanner:
+    """Makes plans from control/tlspolicy as it was read once.
 
     `lacking`: there is no such file. `secure`: some line uses DANE, so routes need DNSSEC validation.
     """
@@ -97,10 +97,10 @@ class TlsPolicies:
                 trouble = f"{policy.ca.decode('utf-8', 'backslashreplace')}: {reason(error)}"
                 self._complaints.make(f"alert: unable to read CA certificates in {trouble}; mail that needs them waits")
                 raise Unroutable(TEMPORARY, no_controls(trouble), MESSAGE_SCOPE) from error
-            mode = Tls.DONE if level is Level.IMPLICIT else Tls.MUST
+            mode = Tls.IMPLICIT if level is Level.IMPLICIT else Tls.MUST
             name = policy.name.decode("ascii") or host or target.address
             plan = TlsPlan(mode, context, name, policy=level.value.decode())
-            if mode is Tls.DONE and target.port == SMTP_PORT:
+            if mode is Tls.IMPLICIT and target.port == SMTP_PORT:
                 plan.port = IMPLICIT_PORT
         plan.log_to(self._complaints, f"{target.address} ({host})" if host else target.address)
         return plan

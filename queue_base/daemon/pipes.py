@@ -17,22 +17,22 @@ class OutPipe:
         self._parts: list[bytes] = []
         self._rest = b""
         self._at = 0
-        self._held = 0
+        self._unwritten = 0
         os.set_blocking(descriptor, False)
 
     def put(self, data: bytes) -> None:
         """Add data to the buffer."""
         self._parts.append(data)
-        self._held += len(data)
+        self._unwritten += len(data)
 
     @property
-    def held(self) -> int:
+    def unwritten(self) -> int:
         """The number of bytes that are not written yet."""
-        return self._held
+        return self._unwritten
 
     def flush(self) -> None:
         """Write as much as the pipe takes. Raises PeerLost."""
-        while self._held:
+        while self._unwritten:
             if self._at == len(self._rest):
                 self._rest, self._at, self._parts = b"".join(self._parts), 0, []
             try:
@@ -43,7 +43,7 @@ class OutPipe:
             except OSError as error:
                 raise PeerLost(str(error)) from error
             self._at += done
-            self._held -= done
+            self._unwritten -= done
 
     def finish(self) -> None:
         """Write everything; block as long as it takes. Raises PeerLost."""

@@ -10,7 +10,7 @@ greeted). A verdict is one letter and text: K success, Z temporary, D permanent.
 from typing import NamedTuple
 
 from queue_wire.format_error import FormatError, quoted
-from queue_wire.framing import pack_netstring
+from queue_wire.pipes.framing import pack_netstring
 
 SUCCESS = b"K"
 TEMPORARY = b"Z"

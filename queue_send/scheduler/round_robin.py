@@ -1,11 +1,11 @@
-"""The order in which destinations start jobs: round robin, with places kept free from slow destinations. Pure.
+"""The order in which destinations start jobs: round robin, with a limit for slow destinations. Pure.
 
-A destination is quick or slow by what its recent jobs took, and unproven if nothing is known. A tarpit, or a thousand
-hosts whose connections time out, must not keep places from mail that is delivered in a second, and a slow job cannot be
-called back when there is a rush. So a slow job starts only if it leaves two fifths of the places free, and slow jobs
-take at most half of them; one eighth is theirs in any case, so that they are served. Slow and unproven jobs together
-take at most three quarters. A job that is in flight for long counts as slow. A destination that found no place is
-served first when there is one.
+A place is one of the channel's deliveries in flight. A destination is QUICK or SLOW by the time that its recent jobs
+took, and UNPROVEN if that is not known. A tarpit, or a thousand hosts whose connections time out, must not keep places
+from mail that is delivered in a second, and a slow job cannot be interrupted when other mail comes. Therefore a slow
+job starts only if two fifths of the places stay free, and slow jobs take at most half of the places; but one eighth of
+the places is always available to them. Slow and unproven jobs together take at most three quarters. A job that has been
+in flight for longer than LONG counts as slow. A destination that found no place is the first to get one.
 """
 
 from collections import deque
@@ -15,14 +15,14 @@ from queue_send.scheduler.model import Entry
 
 SLOW, UNPROVEN, QUICK, ENDED = range(4)
 LONG = 15.0  # Seconds. A destination is slow if its jobs take longer.
-SPARE = 2 / 5  # The part of the places that a slow job must leave free,
-LEAST = 1 / 8  # and the part that slow jobs may take in any case.
+SPARE = 2 / 5  # The part of the places that a slow job must leave free.
+LEAST = 1 / 8  # The part of the places that slow jobs may always take.
 KNOWN_MOST = 20_000  # Destinations whose pace is known, about 200 bytes each.
 SKIPPED_AT_ONCE = 500  # Destinations without a place that one call examines.
 
 
-class Turns:
-    """The destinations that can start a job, and the places that jobs in flight take."""
+class RoundRobin:
+    """The destinations that can start a job, and the number of places in use by jobs of each pace."""
 
     def __init__(self) -> None:
         self._ready: deque[Destination] = deque()
@@ -47,17 +47,17 @@ class Turns:
             if queue is None:
                 return None
             destination = queue.popleft()
-            if self.room(destination, concurrency) > 0:
+            if self.places_for(destination, concurrency) > 0:
                 destination.listed = False
                 return destination
             self._skipped[self._pace(destination)].append(destination)
             if destination.relay is not None:
-                self.call(destination.relay)
+                self.add_next_of(destination.relay)
         return None
 
-    def call(self, relay: SharedRelay) -> None:
+    def add_next_of(self, relay: SharedRelay) -> None:
         """Adds the destination at the head of the relay's queue."""
-        destination = relay.call()
+        destination = relay.dequeue()
         if destination is not None:
             self.add(destination)
 
@@ -73,7 +73,7 @@ class Turns:
             return unproven
         return self._ready if self._ready and sum(self._running) < concurrency else None
 
-    def room(self, destination: Destination, concurrency: int) -> int:
+    def places_for(self, destination: Destination, concurrency: int) -> int:
         """Returns how many recipients of a destination may start."""
         return self._places(self._pace(destination), concurrency)
 
@@ -91,15 +91,15 @@ class Turns:
         seconds = self._seconds.get(destination.name)
         return UNPROVEN if seconds is None else SLOW if seconds > LONG else QUICK
 
-    def started(self, entry: Entry, destination: Destination, now: float) -> None:
-        """Counts a job."""
+    def count_start(self, entry: Entry, destination: Destination, now: float) -> None:
+        """Counts the start of a job."""
         entry.pace, entry.started = self._pace(destination), now
         self._running[entry.pace] += len(entry.recipients)
         if entry.pace != SLOW:
             self._young.append(entry)
 
     def _age(self, now: float) -> None:
-        """Counts jobs that are in flight for long as slow."""
+        """Counts jobs that have been in flight for longer than LONG as slow."""
         while self._young and (self._young[0].pace == ENDED or self._young[0].started + LONG < now):
             entry = self._young.popleft()
             if entry.pace != ENDED:
@@ -107,8 +107,8 @@ class Turns:
                 self._running[SLOW] += len(entry.recipients)
                 entry.pace = SLOW
 
-    def ended(self, entry: Entry, host_failed: bool, now: float) -> None:
-        """Counts the end of a job. Its time is a quarter of the new average; that of a failed host does not count."""
+    def count_end(self, entry: Entry, host_failed: bool, now: float) -> None:
+        """Counts the end of a job. Its time makes up a quarter of the new average, unless the host failed."""
         self._running[entry.pace] -= len(entry.recipients)
         entry.pace = ENDED
         if host_failed and entry.nexthop in self._seconds:
@@ -120,5 +120,5 @@ class Turns:
             del self._seconds[next(iter(self._seconds))]
 
     def forget(self, nexthop: bytes) -> None:
-        """Drops the average of a destination whose host failed."""
+        """Removes the average of a destination whose host failed."""
         self._seconds.pop(nexthop, None)

@@ -1,10 +1,10 @@
 """One channel: its scheduler, its delivery daemon (queue-local or queue-remote), and the verdicts of its deliveries.
 
-Jobs go out on one pipe, reports come in on another. A turn takes at most VERDICTS_A_TURN verdicts and starts at most
-STARTS_A_TURN jobs, and both have a time limit, so that neither channel keeps the loop from the other parts. A turn also
-ends after loading LOADS_A_TURN messages for which no job could start, so that mail for dead hosts does not delay the
-reports of others. Messages with many recipients are loaded a step at a time. If the daemon is gone, or its reports have
-no framing, queue-send exits.
+Jobs are written to one pipe, reports are read from another. A turn of the loop takes at most VERDICTS_A_TURN verdicts
+and starts at most STARTS_A_TURN jobs, both within a time limit, so that neither channel delays the other parts. It also
+stops after loading LOADS_A_TURN messages for which no job could start, so that mail for dead hosts does not delay the
+reports of others. Messages with many recipients are loaded in steps. If the daemon is gone, or its reports are not
+netstrings, queue-send exits.
 """
 
 import os
@@ -14,28 +14,28 @@ import time
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 
-from queue_base.disk_thread import DiskThread
+from queue_base.daemon.disk_thread import DiskThread
+from queue_base.daemon.pipes import OutPipe, PeerLost, read_available
 from queue_base.errors import reason
-from queue_base.pipes import OutPipe, PeerLost, read_available
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
+from queue_send.delivery.loading import AT_ONCE, Loader, Step
+from queue_send.delivery.verdicts import Verdicts
 from queue_send.events import Corrupt, Events, NoneInFlight, NoneLeft
-from queue_send.loading import AT_ONCE, Loader, Step
 from queue_send.log import Log
-from queue_send.loop import Shutdown, Turn
+from queue_send.loop import Shutdown, TimeBudget
 from queue_send.message_files import Piece, Store
-from queue_send.notify.delay import Delays
+from queue_send.notify.delay import DelayNotifier
 from queue_send.scheduler.model import Action, Alive, Attempt, Dead, Defer, Entry, Expire, Finish, Start, Withdrawn
 from queue_send.scheduler.retry import AGAIN_AFTER, SKIPS, next_attempt, within_lifetime
 from queue_send.scheduler.scheduler import Scheduler
-from queue_send.verdicts import Verdicts
 from queue_wire import logline
 from queue_wire.address import split_address, verp_sender
 from queue_wire.admin.cause import DAEMON_FULL, EXITING, LOG_BLOCKED
 from queue_wire.format_error import FormatError
-from queue_wire.framing import NetstringReader
-from queue_wire.job import Job, pack_job
-from queue_wire.report import MESSAGE_SCOPE, Ready, Report, unpack_report
+from queue_wire.pipes.framing import NetstringReader
+from queue_wire.pipes.job import Job, pack_job
+from queue_wire.pipes.report import MESSAGE_SCOPE, Ready, Report, unpack_report
 
 STARTS_A_TURN = 100
 LOADS_A_TURN = 25  # Some 25 microseconds each.
@@ -43,13 +43,13 @@ VERDICTS_A_TURN = 200  # Some 30 microseconds each, with what follows from them;
 STARTING = 0.003  # Seconds of a turn for loading short messages and starting jobs,
 LOADING = 0.001  # for loading long messages,
 READING = 0.002  # and for reading reports.
-HELD_MOST = 1 << 20  # Bytes of jobs that the daemon has not read; if there are more, no job is started.
+UNWRITTEN_MOST = 1 << 20  # Bytes of jobs that the daemon has not read; if there are more, no job is started.
 
 
 class Channel:
     """A part of the loop. `kind` is local or remote; `peer` is the daemon's name; jobs and reports are descriptors.
 
-    `finishes`: at the end of its input the daemon bounds the time of the jobs that it has, and reports on all of them.
+    `finishes`: at the end of its input the daemon sets a time limit for its jobs, and then reports on all of them.
     """
 
     def __init__(
@@ -59,12 +59,12 @@ class Channel:
         jobs: int,
         reports: int,
         store: Store,
-        delays: Delays,
+        delays: DelayNotifier,
         log: Log,
         clock: Clock,
         config: ConfigFiles,
         disk: DiskThread,
-        turn: Turn,
+        budget: TimeBudget,
         shutdown: Shutdown,
         events: Events,
         finishes: bool = False,
@@ -80,24 +80,25 @@ class Channel:
         self._log = log
         self._clock = clock
         self._config = config
-        self._turn = turn
+        self._budget = budget
         self._shutdown = shutdown
         self._loader = Loader(kind, store, clock, config)
         self._verdicts = Verdicts(kind, store, delays, log, config, disk)
-        # Messages with many recipients: the attempt, the first piece if it was read; the steps of the first message.
+        # Messages with many recipients: the attempt, the first piece if it was read, the offsets that were tried.
+        # `_steps` loads the first of them.
         self._long: deque[tuple[Attempt, Piece | None, Collection[int]]] = deque()
         self._steps: Iterator[Step] | None = None
         self._reader = NetstringReader()
         self._in_flight: dict[int, Entry] = {}  # By the number of the job, which is that of its first delivery.
         self._unread = False  # Whether there may be whole reports in the reader.
-        self._ready = 0  # Jobs that the daemon takes at once, as it reported when it started.
-        self._told_to_finish = False
+        self._capacity = 0  # Jobs that the daemon takes at once, as it reported when it started.
+        self._input_closed = False
         self._events = events
         self.lost = False
 
     @property
     def busy(self) -> bool:
-        """Whether there are verdicts to wait for."""
+        """Whether jobs are in flight."""
         return bool(self._in_flight) and not self.lost
 
     @property
@@ -107,28 +108,28 @@ class Channel:
 
     @property
     def stopped(self) -> bytes:
-        """Why no job is started on this channel (queue_wire.admin.cause); empty if jobs may be started."""
+        """Why no job may start on this channel (queue_wire.admin.cause); empty if jobs may be started."""
         if self._shutdown.begun:
             return EXITING
         if self._log.full:
             return LOG_BLOCKED
-        return DAEMON_FULL if len(self._in_flight) >= self._ready or self._jobs.held >= HELD_MOST else b""
+        return DAEMON_FULL if len(self._in_flight) >= self._capacity or self._jobs.unwritten >= UNWRITTEN_MOST else b""
 
     @property
     def _may_load(self) -> bool:
-        """Whether messages may be loaded: if one is deferred or fails without a job, that puts lines into the log."""
+        """Whether messages may be loaded. A message that fails without a job puts lines into the log."""
         return not (self._shutdown.begun or self._log.full)
 
     def apply_config(self) -> None:
-        """Takes the limits from the control files, after HUP."""
-        self.scheduler.change(self._config.current.settings(self.kind))
+        """Sets the limits of the control files, after HUP."""
+        self.scheduler.apply_settings(self._config.current.settings(self.kind))
 
     def withdraw(self, message: int, now: float) -> None:
-        """Starts nothing more of a message. If it is loaded, NoneInFlight follows."""
+        """Prevents further starts of a message. If it is loaded, NoneInFlight follows."""
         self._carry_out(self.scheduler.withdraw(message, now), now)
 
     def forget(self, message: int) -> None:
-        """A message has ended."""
+        """Removes what is kept for a message, which has ended."""
         self._loader.forget(message)
         self.scheduler.forget_tried(message)
 
@@ -138,7 +139,7 @@ class Channel:
             return 0.0 if self._verdicts.has_results else 3600.0
         if not self._unread:
             poll.register(self._reports, select.POLLIN)
-        if self._jobs.held:
+        if self._jobs.unwritten:
             poll.register(self._jobs.descriptor, select.POLLOUT)
         loads = bool(self._long) and self._may_load
         expires = self._verdicts.may_expire and not self._shutdown.begun
@@ -165,11 +166,11 @@ class Channel:
                 self._load_long(now)
             self._start_jobs(now)
             self._apply_verdicts()
-            if self._jobs.held:
+            if self._jobs.unwritten:
                 self._log.flush()
             self._jobs.flush()
-            if self._shutdown.begun and self._finishes and not self._told_to_finish and not self._jobs.held:
-                self._told_to_finish = True
+            if self._shutdown.begun and self._finishes and not self._input_closed and not self._jobs.unwritten:
+                self._input_closed = True
                 os.close(self._jobs.descriptor)
         except PeerLost:
             self.lost = True
@@ -180,7 +181,7 @@ class Channel:
     def _start_jobs(self, now: float) -> None:
         """Loads messages and starts jobs until there are no more, or the limits of the turn are reached."""
         without_start = 0
-        until = self._turn.until(STARTING)
+        until = self._budget.until(STARTING)
         for _ in range(STARTS_A_TURN):
             if self.stopped or without_start >= LOADS_A_TURN:
                 return
@@ -201,36 +202,36 @@ class Channel:
         try:
             read = self._loader.read(message, stamp)
         except FormatError as error:
-            self.scheduler.absent(message)
-            self._set_aside(message, str(error))
+            self.scheduler.cancel_load(message)
+            self._report_corrupt(message, str(error))
             return True
         except OSError as error:
             self._log.warning(f"unable to open {error.filename or message}: {reason(error)}; will try again later")
-            self.scheduler.later(message, int(now) + AGAIN_AFTER)
+            self.scheduler.retry_at(message, int(now) + AGAIN_AFTER)
             return True
         if read is None:
-            self.scheduler.absent(message)
+            self.scheduler.cancel_load(message)
             return True
         attempt, piece = read
         tried = self.scheduler.tried(message, stamp)
         if piece.next is None and len(piece.recipients) <= AT_ONCE:
             groups = self._loader.group(attempt, piece.recipients, tried)
-            self._carry_out(self.scheduler.open(attempt, groups, now), now)
+            self._carry_out(self.scheduler.load(attempt, groups, now), now)
         else:
-            # A message that has to wait for others does not keep in memory what was read.
+            # If it has to wait for others, the piece is read again then, to save memory.
             self._long.append((attempt, None if self._long else piece, tried))
-            self.scheduler.begin(attempt, now)
+            self.scheduler.begin_load(attempt, now)
         return True
 
-    def _set_aside(self, message: int, why: str) -> None:
-        """Reports a message that cannot be understood, once; from now on neither channel starts anything of it."""
+    def _report_corrupt(self, message: int, why: str) -> None:
+        """Reports a message with a malformed file, once; neither channel starts anything of it from now on."""
         if message not in self._store.parked:
             self._store.parked.add(message)
             self._events.append(Corrupt(message, why))
 
     def _load_long(self, now: float) -> None:
         """Does some steps of loading messages that have many recipients."""
-        until = self._turn.until(LOADING)
+        until = self._budget.until(LOADING)
         while self._long:
             self._load_step(now)
             if time.monotonic() >= until:
@@ -244,18 +245,18 @@ class Channel:
             step = next(self._steps, None)
             if step is not None:
                 for entry in step.entries:
-                    self._carry_out(self.scheduler.place(entry, step.whole, now), now)
+                    self._carry_out(self.scheduler.add_entry(entry, step.whole, now), now)
                 return
         except FormatError as error:
-            self._set_aside(attempt.message, str(error))
+            self._report_corrupt(attempt.message, str(error))
             attempt.withdrawn = True
         except OSError as error:
             path = error.filename or attempt.message
             self._log.warning(f"unable to read {path}: {reason(error)}; will try again later")
-            self.scheduler.unread(attempt, int(now) + AGAIN_AFTER)
+            self.scheduler.fail_load(attempt, int(now) + AGAIN_AFTER)
         self._long.popleft()
         self._steps = None
-        self._carry_out(self.scheduler.opened(attempt, now), now)
+        self._carry_out(self.scheduler.end_load(attempt, now), now)
 
     def _start(self, entry: Entry) -> None:
         addresses = [address for _, address in entry.recipients]
@@ -273,7 +274,7 @@ class Channel:
     # Actions of the scheduler
 
     def _carry_out(self, actions: Sequence[Action], now: float) -> bool:
-        """Does what the scheduler returned; returns whether a job was started."""
+        """Carries out the actions of the scheduler; returns whether a job was started."""
         started = False
         for action in actions:
             if isinstance(action, Start):
@@ -298,15 +299,15 @@ class Channel:
     def _defer(self, attempt: Attempt, now: float) -> None:
         """Has the next slice of a message loaded, or sets its next attempt."""
         if self._loader.next_slice(attempt):
-            self.scheduler.wake(attempt.message)
+            self.scheduler.make_due(attempt.message)
         else:
             self._set_next_attempt(attempt, now)
 
     def _finish(self, attempt: Attempt, now: float) -> None:
-        """Has the next slice of a message loaded; if there is none, it is finished on this channel, or deferred."""
+        """Has the next slice of a message loaded; after the last one, the channel is done with it, or defers it."""
         deferred = self._loader.has_deferred(attempt.message)
         if self._loader.next_slice(attempt):
-            self.scheduler.wake(attempt.message)
+            self.scheduler.make_due(attempt.message)
         elif deferred:
             self._set_next_attempt(attempt, now)
         else:
@@ -319,16 +320,16 @@ class Channel:
         due = within_lifetime(due, int(now), attempt.expires)
         try:
             self._store.set_due(message, self.kind, self._clock.to_disk(due))
-            self.scheduler.found(message, due)
+            self.scheduler.add_deferred(message, due)
         except OSError as error:
             self._log.warning(f"unable to change {error.filename or message}: {reason(error)}; mail goes on")
-            self.scheduler.later(message, due)
+            self.scheduler.retry_at(message, due)
         self._delays.deferred(attempt, now)
 
     # Reports
 
     def _apply_verdicts(self) -> None:
-        """Writes down the verdicts, and tells the scheduler; then fails some expired recipients."""
+        """Records the verdicts and reports them to the scheduler; then fails some expired recipients."""
         self._report_results()
         if self._verdicts.may_expire:
             self._verdicts.expire_some()
@@ -339,16 +340,16 @@ class Channel:
             now = self._clock.now()
             if result.started:
                 deferred = len(result.entry.recipients) - result.done
-                self._carry_out(self.scheduler.ended(result.entry, deferred, result.host_failed, now), now)
+                self._carry_out(self.scheduler.end_job(result.entry, deferred, result.host_failed, now), now)
             else:
-                self._carry_out(self.scheduler.settled(result.entry, now), now)
+                self._carry_out(self.scheduler.end_expired(result.entry, now), now)
 
     def _take_reports(self, now: float) -> None:
         """Takes reports until there are no more, or the limits of the turn are reached."""
         if not self._unread:
             self._reader.feed(self._read_reports())
             self._unread = True
-        room, until = VERDICTS_A_TURN, self._turn.until(READING)
+        room, until = VERDICTS_A_TURN, self._budget.until(READING)
         try:
             while room > 0:
                 payload = self._reader.next()
@@ -365,11 +366,11 @@ class Channel:
             self._apply_verdicts()
 
     def _read_reports(self) -> bytes:
-        """Returns the bytes that have come. Raises PeerLost, unless the daemon was told to finish and has."""
+        """Returns the bytes that have come. Raises PeerLost, unless the daemon has ended after the end of its input."""
         try:
             return read_available(self._reports) or b""
         except PeerLost:
-            if self._in_flight or not self._told_to_finish:
+            if self._in_flight or not self._input_closed:
                 raise
             self.lost = True
             return b""
@@ -382,11 +383,11 @@ class Channel:
             self._log.warning(f"internal error: {self._peer} sent something impossible: {error}")
             number = payload.split(b"\0", 1)[0]
             if number.isdigit() and len(number) <= 18 and int(number) in self._in_flight:
-                # The job would otherwise be in flight for ever. A report without verdicts defers all recipients.
+                # Without this the job would be in flight for ever. A report without verdicts defers all recipients.
                 self._end_job(Report(int(number), MESSAGE_SCOPE, []), now)
             return 0
         if isinstance(report, Ready):
-            self._ready = report.jobs
+            self._capacity = report.jobs
             return 0
         self._end_job(report, now)
         return len(report.verdicts)

@@ -19,7 +19,7 @@ import time
 
 from queue_base.durable import sync_filesystem
 from queue_base.errors import Temporary, reason
-from queue_local.dotlock import DotLock, is_in_use, take_dotlock
+from queue_local.mbox.dotlock import DotLock, is_in_use, take_dotlock
 
 # qmail-local's time to wait for a lock.
 LOCK_SECONDS = 30.0

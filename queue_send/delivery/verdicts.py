@@ -1,4 +1,5 @@
-"""The verdicts of deliveries: a line in the log, a record in bounce/ for a failure, a DONE mark for what is done.
+"""The verdicts of deliveries: a line in the log, a record in bounce/ for a failure, a DONE mark for each recipient that
+is done.
 
 Verdicts are collected while reports are read, then applied together: all failures of a turn are appended to bounce/ and
 synced in one commit by the disk thread, and only then are their recipients marked done and their entries reported to
@@ -10,25 +11,25 @@ none while WRITTEN_MOST failures wait for the disk, or the log is full.
 
 from collections import deque
 
-from queue_base.disk_thread import DiskThread
+from queue_base.daemon.disk_thread import DiskThread
 from queue_base.errors import reason
 from queue_send.config import ConfigFiles
 from queue_send.log import Log
 from queue_send.message_files import FailedRecipient, Store
-from queue_send.notify.delay import Delays
+from queue_send.notify.delay import DelayNotifier
 from queue_send.scheduler.model import Attempt, Entry
 from queue_wire import logline
-from queue_wire.report import HOST_SCOPE, PERMANENT, SUCCESS, TEMPORARY, Report
+from queue_wire.pipes.report import HOST_SCOPE, PERMANENT, SUCCESS, TEMPORARY, Report
 
 MANGLED = b""
 TOO_LONG = b"I'm not going to try again; this message has been in the queue too long.\n"
 EXPIRED_A_TURN = 200  # Recipients; one takes some 10 microseconds.
 WRITTEN_MOST = 1000  # Failures.
-NOT_TRIED = b"The destination could not be tried: it is dead, takes no more, or its rate allows no more. (#4.4.7)\n"
+NOT_TRIED = b"The destination could not be tried: it is unreachable, or its limits allow no delivery. (#4.4.7)\n"
 
 
 class EntryResult:
-    """An entry whose verdicts are written down. `done`: its recipients that are marked done.
+    """An entry whose verdicts are recorded. `done`: its recipients that are marked done.
 
     `host_failed`: its host failed. `started`: a job was started for it; if not, it expired without one.
     """
@@ -46,7 +47,7 @@ class Verdicts:
     """The verdicts of one channel."""
 
     def __init__(
-        self, kind: str, store: Store, delays: Delays, log: Log, config: ConfigFiles, disk: DiskThread
+        self, kind: str, store: Store, delays: DelayNotifier, log: Log, config: ConfigFiles, disk: DiskThread
     ) -> None:
         self._kind = kind
         self._store = store
@@ -102,8 +103,7 @@ class Verdicts:
         while room > 0 and self.may_expire:
             entry = self._expired.popleft()
             if len(entry.recipients) > room:
-                self._expired.appendleft(Entry(entry.attempt, entry.nexthop, entry.recipients[room:]))
-                entry = Entry(entry.attempt, entry.nexthop, entry.recipients[:room])
+                self._expired.appendleft(entry.split_off(room))
             room -= len(entry.recipients)
             self._fail(entry)
 
@@ -127,7 +127,7 @@ class Verdicts:
             self._failed.append((result, offset, FailedRecipient(attempt.message, shown, text)))
 
     def apply(self) -> list[EntryResult]:
-        """Writes down the verdicts; returns the entries for which that is done, also those of earlier calls."""
+        """Records the verdicts; returns the entries for which that is done, also those of earlier calls."""
         written, self._written = self._written, []
         if not self._reported:
             return written

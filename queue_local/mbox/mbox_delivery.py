@@ -19,8 +19,8 @@ from collections.abc import Iterable, Iterator
 
 from queue_base.durable import write_all
 from queue_base.errors import Temporary, reason
-from queue_local.dotlock import Journal, fold
-from queue_local.mbox_lock import Box, open_box
+from queue_local.mbox.dotlock import Journal, fold
+from queue_local.mbox.mbox_lock import Box, open_box
 
 _CHUNK = 1 << 18
 _FROM = re.compile(rb"(\n>*)From ")

@@ -1,4 +1,4 @@
-"""Fails the recipients that are left of messages that the administrator wants bounced; the usual bounce follows.
+"""Carries out bounce orders: fails the recipients that are left of a message; the usual bounce follows.
 
 RECIPIENTS_MOST recipients at a time: the log has a delivery that fails at once for each; then the disk thread appends
 their failures to bounce/, syncs them, and marks the recipients done. Their files are read once, piece by piece.
@@ -7,7 +7,7 @@ their failures to bounce/, syncs them, and marks the recipients done. Their file
 import select
 from collections import deque
 
-from queue_base.disk_thread import DiskThread
+from queue_base.daemon.disk_thread import DiskThread
 from queue_base.errors import reason
 from queue_send.config import ConfigFiles
 from queue_send.events import Corrupt, Events, Failed
@@ -16,7 +16,7 @@ from queue_send.loop import Shutdown
 from queue_send.message_files import FailedRecipient, Store
 from queue_wire import logline
 from queue_wire.format_error import FormatError
-from queue_wire.report import PERMANENT
+from queue_wire.pipes.report import PERMANENT
 
 # RFC 3463 has no code for this. X.0.0 is for failures of which only the class is known.
 ASKED = b"The administrator has asked for this message to be returned. (#5.0.0)\n"
@@ -24,7 +24,7 @@ RECIPIENTS_MOST = 200
 _CHANNELS = ("local", "remote")
 
 
-class Returning:
+class BounceOrders:
     """A part of the loop. It works on messages with nothing in flight, one after the other."""
 
     def __init__(

@@ -8,7 +8,7 @@ The path is relative to queue/. For queue-local the nexthop is the recipient.
 from typing import NamedTuple
 
 from queue_wire.format_error import FormatError, quoted
-from queue_wire.framing import pack_netstring
+from queue_wire.pipes.framing import pack_netstring
 
 
 class Job(NamedTuple):

@@ -1,0 +1,1 @@
+"""What the daemons share: pipes, processes, signals, the disk thread, inotify, the lock sendmutex."""

@@ -1,0 +1,1 @@
+"""Delivery into an mbox file, and its locks."""

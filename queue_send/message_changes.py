@@ -1,0 +1,92 @@
+"""Changes of messages' files by the disk thread: marks, births, and the removal of an envelope in todo/.
+
+The loop does not wait for them. A message that is to end while its files are being changed ends after that.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection
+
+from queue_base.daemon.disk_thread import DiskThread
+from queue_base.durable import Commit
+from queue_base.errors import reason
+from queue_send.events import Events, MayEnd
+from queue_send.log import Log
+
+
+def _do_nothing(message: int) -> None:
+    pass
+
+
+class MessageChanges:
+    """The changes that are being made."""
+
+    def __init__(self, log: Log, disk: DiskThread, events: Events) -> None:
+        self._log = log
+        self._disk = disk
+        self._events = events
+        # Messages whose files are being changed, and those of them that are to end.
+        self._changing: Counter[int] = Counter()
+        self._ending: set[int] = set()
+
+    def holds(self, message: int) -> bool:
+        """Returns whether files of a message are being changed."""
+        return message in self._changing
+
+    def defer_end(self, message: int) -> bool:
+        """Returns whether files of a message that is to end are being changed; MayEnd follows after that."""
+        if message not in self._changing:
+            return False
+        self._ending.add(message)
+        return True
+
+    def make(
+        self,
+        messages: Collection[int],
+        work: Callable[[int, Commit], None],
+        done: Callable[[int, str], None],
+        then: Callable[[int], None] = _do_nothing,
+        refused: Callable[[int], None] = _do_nothing,
+    ) -> None:
+        """Has the disk thread do `work` for the messages in one commit; then calls `then` for each of them.
+
+        If the disk refuses, `then` is called for those for which the work was done, `refused` for the others; neither
+        is called for a message that is to end. At the end `done` is called with the number of messages for which
+        `then` was called, and with the reason if the disk refused. Lines that were put into the log before are written
+        before the work.
+        """
+        made: list[int] = []
+
+        def whole() -> None:
+            commit = Commit()
+            for message in messages:
+                work(message, commit)
+                made.append(message)
+            commit.sync()
+
+        def finished(trouble: OSError | None) -> None:
+            ending = self._remove(messages)
+            left = [message for message in made if message not in ending]
+            for message in left:
+                then(message)
+            for message in messages:
+                if message not in made and message not in ending:
+                    refused(message)
+            text = ""
+            if trouble is not None:
+                text = f"unable to change {trouble.filename2 or trouble.filename or 'the disk'}: {reason(trouble)}"
+            done(len(left), text)
+            self._events.extend(MayEnd(message) for message in ending)
+
+        self._changing.update(messages)
+        self._log.flush()
+        self._disk.submit(whole, finished)
+
+    def _remove(self, messages: Collection[int]) -> set[int]:
+        """Counts one change of these messages as over; returns those that are to end now."""
+        self._changing.subtract(messages)
+        for message in messages:
+            if not self._changing[message]:
+                del self._changing[message]
+        ending = {message for message in messages if message in self._ending and message not in self._changing}
+        self._ending -= ending
+        return ending
