@@ -3,8 +3,7 @@
 Slow: the next message has waited for SLOW_AFTER seconds. Refused: it has waited for REFUSE_AFTER seconds although
 queue-todo classifies, and it is not part of the backlog that queue-todo found when it began, or began again, to work:
 after a start with a million messages in todo/, injectors are slowed until these are done, and not refused. Messages
-that are parked or deferred do not count, so they do not slow injectors. Each state ends at half
-of its limit.
+that are parked or deferred do not count, so they do not slow injectors. Each state ends at half of its limit.
 """
 
 from queue_base.errors import Temporary, reason

@@ -105,21 +105,8 @@ class Destination(RateLimited):
     """
 
     __slots__ = (
-        "cohorts",
-        "dead",
-        "interval",
-        "listed",
-        "loading",
-        "overflow",
-        "probe_at",
-        "probing",
-        "queue",
-        "relay",
-        "suspended",
-        "suspended_count",
-        "waits_for",
-        "was_first",
-        "window",
+        "cohorts", "dead", "interval", "listed", "loading", "overflow", "probe_at", "probing", "queue", "relay",
+        "suspended", "suspended_count", "waits_for", "was_first", "window",
     )  # fmt: skip
 
     def __init__(self, name: bytes, limits: Limits) -> None:
