@@ -1,8 +1,8 @@
 """Moves finished files from maildrop/ into the queue: in groups that share a commit, and users take turns.
 
-Any user may put anything in maildrop/, so nothing in it is trusted (untrusted, copying), and files that cannot be mail
-are set aside (corrupt). Large files are copied one piece at a time, beside the groups of small ones, so that no user's
-mail waits for another's. Memory is limited, however many files there are: a scan finds the names that were not kept.
+Any user may put anything in maildrop/, so each file is checked (file_checks), and files that cannot be mail are set
+aside (corrupt). Large files are copied one piece at a time, beside the groups of small ones, so that no user's mail
+waits for another's. Memory is limited, however many files there are: a scan finds the names that were not kept.
 
 When a message is safe in the queue its file is removed. A file that cannot be removed, or looked at, is remembered, so
 that it is not queued twice.
@@ -17,9 +17,9 @@ from queue_base.errors import QueueTrouble, reason
 from queue_base.writer import QueueWriter
 from queue_inject.pickup.copying import FileCopy, open_copy
 from queue_inject.pickup.corrupt import CorruptMail
+from queue_inject.pickup.file_checks import NotMail, OriginRules
 from queue_inject.pickup.log_limit import LimitedLog
-from queue_inject.pickup.origin import OriginRules
-from queue_inject.pickup.untrusted import OURS, Directory, NotMail
+from queue_inject.pickup.untrusted_directory import OURS, Directory
 from queue_inject.pickup.user_queues import UserQueues
 from queue_wire.format_error import FormatError
 from queue_wire.maildrop import is_finished

@@ -8,15 +8,11 @@ from collections.abc import Iterator
 
 from queue_base.errors import reason
 from queue_base.writer import QueueDraft, QueueWriter
-from queue_inject.pickup.origin import OriginRules
-from queue_inject.pickup.untrusted import OURS, Directory, NotMail
+from queue_inject.pickup.file_checks import NotMail, OriginRules, check_holes, check_length, check_unchanged
+from queue_inject.pickup.untrusted_directory import OURS, Directory
 from queue_wire.format_error import FormatError
-from queue_wire.maildrop import ENVELOPE_MAX, HEADER_LENGTH, unpack_envelope, unpack_header
+from queue_wire.maildrop import HEADER_LENGTH, unpack_envelope, unpack_header
 
-# A file over HOLES_FROM that occupies less than 1/SMALLEST_SHARE of its size on the disk consists of holes: it costs
-# its owner nothing, but the copy would take its whole size. No file system compresses mail that much.
-HOLES_FROM = 16 * 1024 * 1024
-SMALLEST_SHARE = 64
 _CHUNK = 1 << 18
 
 
@@ -33,7 +29,7 @@ class FileCopy:
         self.uid = status.st_uid
         self.draft: QueueDraft | None = None
         try:
-            length = self._check_size()
+            length = self._message_length()
             # The size is known here, so no copy is begun that the disk has no room for.
             writer.inflow.check(coming=length)
             self.draft = writer.begin(status.st_uid)
@@ -59,9 +55,7 @@ class FileCopy:
         if self._place < self._end:
             return False
         sender, recipients = unpack_envelope(b"".join(self._pieces(self._end, self._status.st_size)))
-        now = os.fstat(self._handle)
-        if _attributes(now) != _attributes(self._status):
-            raise NotMail("it changed while it was read")
+        check_unchanged(self._status, os.fstat(self._handle))
         self.draft.finish(sender, recipients)
         return True
 
@@ -77,15 +71,11 @@ class FileCopy:
         if handle >= 0:
             os.close(handle)
 
-    def _check_size(self) -> int:
+    def _message_length(self) -> int:
         """Return the length of the message in bytes. Raises NotMail, FormatError."""
-        size, held = self._status.st_size, self._status.st_blocks * 512
-        if size > HOLES_FROM and held * SMALLEST_SHARE < size:
-            raise NotMail(f"it claims to be of {size} bytes but takes up {held} on the disk")
+        check_holes(self._status)
         length = unpack_header(self._read(HEADER_LENGTH, 0))
-        end = HEADER_LENGTH + length
-        if not end < size <= end + ENVELOPE_MAX:
-            raise NotMail(f"it has {size} bytes, and its message alone should have {length}")
+        check_length(self._status, length)
         return length
 
     def _pieces(self, start: int, end: int) -> Iterator[bytes]:
@@ -124,8 +114,3 @@ def open_copy(directory: Directory, name: str, rules: OriginRules, writer: Queue
         return FileCopy(handle, status, writer)
     except FormatError as error:
         raise NotMail(str(error)) from error
-
-
-def _attributes(status: os.stat_result) -> tuple[int, ...]:
-    """Return what differs if a file was changed."""
-    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_nlink, status.st_uid

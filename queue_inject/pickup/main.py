@@ -26,10 +26,10 @@ from queue_base.layout import open_layout
 from queue_base.writer import QueueWriter
 from queue_inject.pickup.collector import Collector
 from queue_inject.pickup.corrupt import CorruptMail
+from queue_inject.pickup.file_checks import OriginRules
 from queue_inject.pickup.log_limit import LimitedLog
-from queue_inject.pickup.origin import OriginRules
 from queue_inject.pickup.scan import MaildropScan
-from queue_inject.pickup.untrusted import Directory
+from queue_inject.pickup.untrusted_directory import Directory
 from queue_wire.logline import alert, warning
 from queue_wire.pipes.notice import pack_log
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from queue_base.errors import reason
 from queue_inject.pickup.collector import Collector
 from queue_inject.pickup.corrupt import CorruptMail
-from queue_inject.pickup.untrusted import OURS, Directory, describe_kind
+from queue_inject.pickup.file_checks import describe_kind
+from queue_inject.pickup.untrusted_directory import OURS, Directory
 from queue_wire.maildrop import is_finished, is_temporary
 
 # An unfinished file of this age has no writer any more: the time limit of a writer is 24 hours.

@@ -21,9 +21,9 @@ from queue_base.writer import QueueWriter
 from queue_clean.sweep import OLD, Swept, sweep
 from queue_inject.pickup.collector import Collector, QueuedFiles
 from queue_inject.pickup.corrupt import CorruptMail
+from queue_inject.pickup.file_checks import OriginRules
 from queue_inject.pickup.log_limit import LimitedLog
-from queue_inject.pickup.origin import OriginRules
-from queue_inject.pickup.untrusted import Directory
+from queue_inject.pickup.untrusted_directory import Directory
 from queue_todo.pending import RETRY_AFTER, SAY_EVERY, Pending
 from queue_wire.admin.socket import FLUSH, Request
 from queue_wire.failures import pack_failure

@@ -14,9 +14,9 @@ from queue_base.writer import QueueWriter
 from queue_inject.pickup.collector import Collector
 from queue_inject.pickup.copying import FileCopy
 from queue_inject.pickup.corrupt import CorruptMail
+from queue_inject.pickup.file_checks import NotMail, OriginRules
 from queue_inject.pickup.log_limit import LimitedLog
-from queue_inject.pickup.origin import OriginRules
-from queue_inject.pickup.untrusted import Directory, NotMail
+from queue_inject.pickup.untrusted_directory import Directory
 from queue_wire.maildrop import ENVELOPE_MAX, pack_header
 from support.home import make_home
 from support.inject.injectors import OWNER, ROOT, USER, PickupDaemon, only, queued, shared_home, states

@@ -12,9 +12,9 @@ from queue_base.writer import Draft, QueueWriter
 from queue_inject.pickup import collector
 from queue_inject.pickup.collector import Collector
 from queue_inject.pickup.corrupt import CorruptMail
+from queue_inject.pickup.file_checks import OriginRules
 from queue_inject.pickup.log_limit import LimitedLog
-from queue_inject.pickup.origin import OriginRules
-from queue_inject.pickup.untrusted import Directory
+from queue_inject.pickup.untrusted_directory import Directory
 from queue_wire.maildrop import HEADER_LENGTH, pack_envelope, pack_header
 from support.home import make_home
 from support.inject.injectors import ROOT, USER, PickupDaemon, file_limit, queued, shared_home

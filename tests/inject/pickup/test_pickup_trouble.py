@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
-from queue_inject.pickup.untrusted import Directory
+from queue_inject.pickup.untrusted_directory import Directory
 from queue_wire.maildrop import pack_header
 from support.inject.injectors import (
     USER,

@@ -12,10 +12,10 @@ from queue_base.writer import Draft, QueueWriter
 from queue_inject.pickup import collector, scan, user_queues
 from queue_inject.pickup.collector import Collector
 from queue_inject.pickup.corrupt import CorruptMail
+from queue_inject.pickup.file_checks import OriginRules
 from queue_inject.pickup.log_limit import LimitedLog
-from queue_inject.pickup.origin import OriginRules
 from queue_inject.pickup.scan import MaildropScan
-from queue_inject.pickup.untrusted import Directory
+from queue_inject.pickup.untrusted_directory import Directory
 from queue_inject.pickup.user_queues import FEW, UserQueues
 from queue_wire.maildrop import pack_envelope, pack_header
 from support.home import make_home

@@ -1,5 +1,7 @@
 """Opens files in a directory in which any user may create files. All facts come from descriptors, never from names.
 
+What a file must be to count as mail is in file_checks.py.
+
 `look` and `open` follow no symbolic link, never block, and cross no mount point (openat2(2), if the kernel has it): a
 user may mount a FUSE file system over a name, and a process that looks at it would wait as long as the user likes. A
 file is opened for reading only if it is a regular file, since opening a device may have effects.
@@ -8,8 +10,9 @@ file is opened for reading only if it is a regular file, since opening a device 
 import ctypes
 import errno
 import os
-import stat
 from collections.abc import Callable
+
+from queue_inject.pickup.file_checks import NotMail, check_kind
 
 _OPENAT2 = 437  # On every architecture.
 _RESOLVE_NO_XDEV = 1
@@ -17,18 +20,6 @@ _REACH = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 # How openat2 fails on an older kernel, or in a container that forbids unknown system calls.
 _NO_OPENAT2 = frozenset((errno.ENOSYS, errno.EPERM, errno.EINVAL))
-_KINDS = {
-    stat.S_IFLNK: "a symbolic link",
-    stat.S_IFDIR: "a directory",
-    stat.S_IFIFO: "a FIFO",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-}
-
-
-class NotMail(Exception):
-    """A file cannot be mail; the text says why."""
 
 
 class _How(ctypes.Structure):
@@ -85,8 +76,7 @@ class Directory:
         place = self._reach(name)
         try:
             status = os.fstat(place)
-            if not stat.S_ISREG(status.st_mode):
-                raise NotMail(f"it is {describe_kind(status.st_mode)}")
+            check_kind(status)
             check(status)
             if self._has_proc:
                 return os.open(f"/proc/self/fd/{place}", _READ), status
@@ -108,8 +98,3 @@ class Directory:
         if error in _NO_OPENAT2:
             return os.open(name, _REACH, dir_fd=self._handle)
         raise OSError(error, os.strerror(error), name)
-
-
-def describe_kind(mode: int) -> str:
-    """Return the kind of a file that is not regular, with an article."""
-    return _KINDS.get(stat.S_IFMT(mode), "no regular file")
