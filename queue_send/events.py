@@ -32,7 +32,7 @@ class Failed(NamedTuple):
 
 
 class MayEnd(NamedTuple):
-    """The bounce or delay notice of the message is queued, or is not to be sent: the message may end."""
+    """What the end of the message had to wait for is over: its bounce or delay notice, or a change of its files."""
 
     message: int
 

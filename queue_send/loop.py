@@ -13,7 +13,7 @@ class Part(Protocol):
     """A part of the loop. It registers what it waits for, then does a bounded amount of work; it never blocks."""
 
     def prepare(self, poll: "select.poll", now: float) -> float:
-        """Registers descriptors; returns the seconds after which `run` has something to do in any case."""
+        """Registers descriptors; returns the seconds after which `run` has work even if no descriptor is ready."""
 
     def run(self, ready: dict[int, int], now: float) -> None:
         """Does the work of one turn. `ready` are descriptors with their poll events."""
@@ -26,20 +26,20 @@ class TimeBudget:
         self._ends = float("inf")
 
     def begin(self) -> None:
-        """Sets the budget anew, at the begin of a turn."""
+        """Starts the budget of the next turn."""
         self._ends = time.monotonic() + TURN
 
     def until(self, seconds: float) -> float:
-        """Returns until when (time.monotonic) a part may work that has so many seconds in a turn.
+        """Returns when a part that gets `seconds` of this turn must stop, in the time of time.monotonic.
 
-        A part does a step of at most a millisecond, then compares the time, and goes on in the next turn. So no user,
-        message or peer delays the others.
+        A part works in steps of at most a millisecond. After each step it looks at the time, and after `until` it
+        continues in the next turn. So no user, message or peer delays the others.
         """
         return min(time.monotonic() + seconds, self._ends)
 
 
 class Shutdown:
-    """Whether queue-send is about to exit: nothing new is started, what is in flight is finished."""
+    """Whether queue-send is to exit. From then on nothing new is started; what is in flight is finished."""
 
     def __init__(self, log: Log) -> None:
         self._log = log

@@ -1,6 +1,6 @@
 """queue-send: the scheduler. `queue-send [--home HOME]`, started by queue-start, which opens its pipes.
 
-It decides which delivery starts when, keeps the DONE marks, bounces what failed, and writes the log to stdout. TERM
+It decides which delivery starts when, writes the DONE marks, bounces what failed, and writes the log to stdout. TERM
 finishes deliveries in flight and exits, ALRM makes all mail due, HUP reads the control files again.
 """
 
@@ -107,8 +107,8 @@ class QueueSend:
         if self._exit_by:
             wait = min(wait, max(0.0, self._exit_by - time.monotonic()))
         ready = dict(poll.poll(wait * 1000))
-        # Called after each poll: it may return for an event that came after a signal.
         clock.look()
+        # Signals are taken in every turn, also if `ready` lacks their descriptor: one may have come after the poll.
         self._handle(self._signals.take())
         self._budget.begin()
         for part in self._parts:
@@ -127,11 +127,12 @@ class QueueSend:
                 channel.apply_config()
             self._todo.send_reread()
 
-    @property
-    def finished(self) -> bool:
-        """Whether the exit has begun, nothing is in flight, and queue-todo has sent all that it has classified.
+    def may_exit(self) -> bool:
+        """Returns whether queue-send is to exit, nothing is in flight, and queue-todo has ended or TODO_WAIT is over.
 
-        Its log lines must not be lost: the next run finds the messages on the disk, and does not announce them.
+        The first call after TERM tells queue-todo to exit. queue-send reads its notices until then, because the log
+        lines of messages that it has classified must not be lost: the next run finds such messages on the disk, but
+        does not log them.
         """
         if not self._shutdown.begun:
             return False
@@ -179,6 +180,6 @@ def main(argv: list[str]) -> int:
     except Failure as error:
         complain("queue-send", f"alert: cannot start: {error}")
         return error.exit_code
-    while not daemon.finished:
+    while not daemon.may_exit():
         daemon.turn()
     return daemon.finish()

@@ -2,12 +2,13 @@
 
     state        meaning, and what leads to it                                          next states
     ARRIVED      queue-todo has classified it, or it was found on the disk at start     WAITING, HELD, PARKED, FINISHED
-    WAITING      its next attempt is set, or it is new: the scheduler has its number    LOADED, HELD
-    LOADED       the scheduler has its recipients (an attempt)                          IN_FLIGHT, WAITING, FINISHED
+    WAITING      its next attempt is set, or it is new: the scheduler has its number    LOADED, HELD, PARKED
+    LOADED       the scheduler has its recipients (an attempt)                          IN_FLIGHT, WAITING, FINISHED,
+                                                                                        HELD, PARKED
     IN_FLIGHT    deliveries of it have no report yet                                    LOADED
     HELD         it has a mark in hold/: nothing of it is started                       WAITING, RETURNING, ENDED
     PARKED       it has a mark in corrupt/: a file of it is malformed                   WAITING, ENDED
-    RETURNING    the administrator wants it bounced: its recipients are being failed    FINISHED, HELD
+    RETURNING    the administrator wants it bounced: its recipients are being failed    FINISHED, HELD, PARKED
     FINISHED     no recipient is left                                                   BOUNCING, ENDED
     BOUNCING     its bounce is composed, injected, or to be tried again                 ENDED, PARKED
     ENDED        `end msg` is in the log, and queue-clean removes its files             (none)
@@ -49,7 +50,7 @@ from queue_wire import logline
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.notice import Classified
 
-AHEAD_MOST = 60  # Seconds that a birth may lie in the future: clocks of different hosts differ a little.
+BIRTH_AHEAD_MOST = 60  # Seconds that a birth may lie in the future: clocks of different hosts differ a little.
 
 
 class State(Enum):
@@ -96,7 +97,7 @@ class Messages:
         self.found = FoundMessages()
         self.all_read = False  # Whether the backlog has been read.
         self._all_due = False  # ALRM came while it was being read.
-        # Messages that were announced while the backlog is being read, which must not add them again.
+        # Messages that arrived while the backlog is being read, so that `discover` does not add them again; then None.
         self._announced: set[int] | None = set()
         # Orders by message, and messages with a mark whose reason was not read yet.
         self._orders: dict[int, bytes] = {}
@@ -191,7 +192,7 @@ class Messages:
     def discover(self, message: int) -> bool:
         """Adds a message that was found in info/ at start, as the last run left it, if it is classified.
 
-        Returns whether `found` is to hold it. Raises OSError; it may be called again then.
+        Returns whether the caller is to add it to `found`. Raises OSError; it may be called again then.
         """
         announced = self._announced is not None and message in self._announced
         if announced or self._cleaner.holds(message) or message in self.store.parked:
@@ -202,9 +203,9 @@ class Messages:
         if self.carry_out_order(message, self._clock.now()):
             return not self._cleaner.holds(message)
         dues = self._dues(message)
-        last = self._last_attempt(birth, max(dues.values(), default=0))
+        latest = self._latest_attempt(birth, max(dues.values(), default=0))
         for kind, due in dues.items():
-            self.channels[kind].scheduler.add_deferred(message, due, self._all_due, last)
+            self.channels[kind].scheduler.add_deferred(message, due, self._all_due, latest)
         if not dues and message not in self.store.held:
             self.finish(message)
         return bool(dues)
@@ -214,17 +215,18 @@ class Messages:
         from_disk = self._clock.from_disk
         return {kind: from_disk(due) for kind in self.channels if (due := self.store.due(message, kind)) is not None}
 
-    def _last_attempt(self, disk_birth: int, due: int) -> int:
-        """Returns when a message is tried at the latest: at `due`, or soon after its lifetime.
+    def _latest_attempt(self, disk_birth: int, due: int) -> int:
+        """Returns the time by which a message of an earlier run is tried: `due`, or the end of its lifetime if sooner.
 
-        qmail's curve goes on beyond the lifetime. If the birth is in the future, the clock was set back since: the
-        message waits from now on as long as it would have from its birth.
+        The next attempt on the disk may be after the end of the lifetime: qmail's curve goes on beyond it. A birth in
+        the future means that the clock was set back: the message then waits as long from now as it would have from its
+        birth.
         """
         now = int(self._clock.now())
         if due <= now:
             return due
         birth = self._clock.from_disk(disk_birth)
-        if birth > now + AHEAD_MOST:
+        if birth > now + BIRTH_AHEAD_MOST:
             due = max(now, due - (birth - now))
         return within_lifetime(due, now, birth + self._config.current.longest)
 
@@ -299,7 +301,7 @@ class Messages:
         self.changes.make([message], write, done)
 
     def order_of(self, message: int) -> bytes | None:
-        """Returns the order in a message's mark, None if there is none. Raises OSError."""
+        """Returns the order that a message's mark in hold/ is, None if it is none. Raises OSError."""
         if message in self._unread_marks:
             mark = marks.read_mark(self.store.layout, message)
             self._unread_marks.discard(message)
@@ -328,7 +330,8 @@ class Messages:
         return self._bounce_orders.holds(message)
 
     def carry_out_order(self, message: int, now: float) -> bool:
-        """Ends a message that is to be deleted or bounced, if nothing is in flight; returns whether it has an order.
+        """Carries out the order to delete or bounce a message, if nothing of it is in flight; returns whether it has
+        one.
 
         If the disk refuses a read, nothing of it is started, and it is tried again later.
         """
@@ -364,7 +367,7 @@ class Messages:
     # The end
 
     def _finish_channel(self, message: int, kind: str) -> None:
-        """Removes the file of a channel without recipients left. If the other has none either, finishes the message."""
+        """Removes the file of a channel that is done; if the other one is done too, finishes the message."""
         other = "remote" if kind == "local" else "local"
         try:
             self.store.drop(self.store.layout.hashed(kind, message))
@@ -378,7 +381,7 @@ class Messages:
             self.finish(message)
 
     def finish(self, message: int) -> None:
-        """Has the failures of a message without recipients left bounced; if there are none, ends the message."""
+        """Ends a message that has no recipients left. If it has failures, their bounce is sent first."""
         try:
             stays = self._cleaner.holds(message) or self.bouncer.holds(message) or self.bouncer.accept(message)
         except OSError as error:

@@ -1,10 +1,10 @@
 """One channel: its scheduler, its delivery daemon (queue-local or queue-remote), and the verdicts of its deliveries.
 
-Jobs are written to one pipe, reports are read from another. A turn of the loop takes at most VERDICTS_A_TURN verdicts
-and starts at most STARTS_A_TURN jobs, both within a time limit, so that neither channel delays the other parts. It also
-stops after loading LOADS_A_TURN messages for which no job could start, so that mail for dead hosts does not delay the
-reports of others. Messages with many recipients are loaded in steps. If the daemon is gone, or its reports are not
-netstrings, queue-send exits.
+Jobs are written to one pipe, reports are read from another. A turn of the loop takes reports until VERDICTS_A_TURN
+verdicts have come, and starts at most STARTS_A_TURN jobs, both within a time limit, so that neither channel delays the
+other parts. A turn also starts no more jobs after LOADS_A_TURN messages were loaded without a start, so that mail for
+dead hosts does not delay the reports of others. Messages with many recipients are loaded in steps. If the daemon is
+gone, or its reports are not netstrings, queue-send exits.
 """
 
 import os
@@ -39,7 +39,7 @@ from queue_wire.pipes.report import MESSAGE_SCOPE, Ready, Report, unpack_report
 
 STARTS_A_TURN = 100
 LOADS_A_TURN = 25  # Some 25 microseconds each.
-VERDICTS_A_TURN = 200  # Some 30 microseconds each, with what follows from them; a job may have 1,000.
+VERDICTS_A_TURN = 200  # Some 30 microseconds each, with what follows from them. The last report may have 1,000 more.
 STARTING = 0.003  # Seconds of a turn for loading short messages and starting jobs,
 LOADING = 0.001  # for loading long messages,
 READING = 0.002  # and for reading reports.
@@ -49,7 +49,7 @@ UNWRITTEN_MOST = 1 << 20  # Bytes of jobs that the daemon has not read; if there
 class Channel:
     """A part of the loop. `kind` is local or remote; `peer` is the daemon's name; jobs and reports are descriptors.
 
-    `finishes`: at the end of its input the daemon sets a time limit for its jobs, and then reports on all of them.
+    `finishes`: at an exit the end of the daemon's input makes it end its jobs within a time limit, and report on all.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Channel:
 
     @property
     def _may_load(self) -> bool:
-        """Whether messages may be loaded. A message that fails without a job puts lines into the log."""
+        """Whether messages may be loaded. Not while the log is full: one may fail without a job, which is logged."""
         return not (self._shutdown.begun or self._log.full)
 
     def apply_config(self) -> None:
@@ -155,7 +155,7 @@ class Channel:
     def run(self, ready: dict[int, int], now: float) -> None:
         """One turn: reports, expiry, loading, jobs."""
         if self.lost:
-            self._report_results()  # The disk thread may still have been writing failures.
+            self._report_results()  # Those whose failures the disk thread was still writing.
             return
         try:
             if self._unread or self._reports in ready:
@@ -218,7 +218,7 @@ class Channel:
             groups = self._loader.group(attempt, piece.recipients, tried)
             self._carry_out(self.scheduler.load(attempt, groups, now), now)
         else:
-            # If it has to wait for others, the piece is read again then, to save memory.
+            # Only the first one keeps the piece that was read. To save memory, the others are read again in their turn.
             self._long.append((attempt, None if self._long else piece, tried))
             self.scheduler.begin_load(attempt, now)
         return True
@@ -297,14 +297,16 @@ class Channel:
         return started
 
     def _defer(self, attempt: Attempt, now: float) -> None:
-        """Has the next slice of a message loaded, or sets its next attempt."""
+        """Has the next slice of a message loaded; if there is none, sets the next attempt."""
         if self._loader.next_slice(attempt):
             self.scheduler.make_due(attempt.message)
         else:
             self._set_next_attempt(attempt, now)
 
     def _finish(self, attempt: Attempt, now: float) -> None:
-        """Has the next slice of a message loaded; after the last one, the channel is done with it, or defers it."""
+        """Has the next slice of a message loaded. After the last one, sets the next attempt if an earlier slice has
+        deferred recipients; else reports that no recipient is left on the channel.
+        """
         deferred = self._loader.has_deferred(attempt.message)
         if self._loader.next_slice(attempt):
             self.scheduler.make_due(attempt.message)

@@ -46,14 +46,14 @@ from queue_send.scheduler.round_robin import RoundRobin
 
 TRIED_MOST = 200_000  # Recipients remembered as tried, about 70 bytes each. The others may be tried too soon.
 SUSPENDED_MOST = 100_000  # Suspended messages remembered, 8 bytes each. The others wait for their next attempt.
-AHEAD = 1000  # Entries that one destination queues beyond its room, if that spares a second load.
-LAST_WAIT = 3600.0  # Seconds after its lifetime in which a queued message gets its last attempt, or fails without it.
+QUEUED_AHEAD_MOST = 1000  # Entries in the queue of a destination that has no room, to save their second load.
+LAST_WAIT = 3600.0  # Seconds after its lifetime in which a queued message gets its last attempt; else it fails.
 # How much of a long list one call processes; the next calls continue.
 CHANGES_AT_ONCE = 10  # Destinations that take new limits, after HUP.
 SUSPENDED_AT_ONCE = 20  # Entries that leave the queue of a dead destination. Each costs a change of a file.
 EXPIRED_AT_ONCE = 200  # Messages that are past their lifetime.
-SEARCHED_AT_ONCE = 50  # Destinations that are searched for expired messages,
-SEARCH_PAUSE = 0.02  # and seconds until the next ones are.
+SEARCHED_AT_ONCE = 50  # Destinations that one call of `expire` searches for expired messages.
+SEARCH_PAUSE = 0.02  # Seconds between two such calls of a round.
 
 _NONE: Sequence[Action] = ()
 
@@ -120,13 +120,13 @@ class Scheduler:
         """Adds a new message."""
         self.admission.add_new(message)
 
-    def add_deferred(self, message: int, due: int, flushed: bool = False, last: int | None = None) -> None:
+    def add_deferred(self, message: int, due: int, flushed: bool = False, latest: int | None = None) -> None:
         """Adds a deferred message; `due` is the next attempt that the mtime of its file has.
 
-        `flushed`: it is due now in any case. `last`: it is tried at that time at the latest.
+        `flushed`: it is due now in any case. `latest`: it is tried by that time, if that is sooner than `due`.
         """
-        if last is not None and last < due and not flushed:
-            self.admission.add_due(message, last)
+        if latest is not None and latest < due and not flushed:
+            self.admission.add_due(message, latest)
         else:
             self.admission.add_deferred(message, due, flushed)
 
@@ -169,7 +169,7 @@ class Scheduler:
         if self._leaving or self._unchanged or self.round_robin.any(self.settings.concurrency):
             return now
         first = self._timers[0][0] if self._timers else None
-        if self._has_place:
+        if self._may_load:
             if self._with_room:
                 return now
             load = self.admission.next_time(now)
@@ -180,17 +180,17 @@ class Scheduler:
     # Loading
 
     @property
-    def _has_place(self) -> bool:
-        """Whether another message may be loaded, and a delivery started."""
+    def _may_load(self) -> bool:
+        """Whether another message may be loaded: the active set has room, and a delivery could be started."""
         return len(self.attempts) < self.settings.active and self.in_flight < self.settings.concurrency
 
     def next_load(self, now: float) -> tuple[int, int | None] | None:
-        """Returns the message to read now, as Admission.next does; then `load`, `cancel_load` or `retry_at` must
-        follow.
+        """Returns the message to read now, with its stamp (Admission.next); None if there is none.
 
-        Messages whose destination has room again come first, because they were admitted once already.
+        The caller then calls `load`, `begin_load`, `cancel_load` or `retry_at`. Messages whose destination has room
+        again come first, because they were admitted once already.
         """
-        while self._has_place:
+        while self._may_load:
             found = self._next_overflow() or self.admission.next(now)
             if found is None:
                 return None
@@ -210,9 +210,9 @@ class Scheduler:
         return None
 
     def tried(self, message: int, stamp: int | None) -> Collection[int]:
-        """Returns the offsets of recipients that are not to be tried now: they wait for their next attempt.
+        """Returns the offsets of recipients that were tried already, and are not to be tried before the next attempt.
 
-        `stamp` is the expected next attempt from `next_load`; if there is one, it has come, and all are to be tried.
+        `stamp` is the expected next attempt from `next_load`. If there is one, it has come: all are to be tried.
         """
         if stamp is not None:
             self.forget_tried(message)
@@ -266,7 +266,7 @@ class Scheduler:
             self.admission.add_due(attempt.message, due)
 
     def _add_entry(self, entry: Entry, whole: bool, now: float) -> None:
-        """Adds an entry to its destination's queue, suspends it, or leaves it to the overflow."""
+        """Adds an entry to its destination's queue, or suspends it. If there is no room, its message is to overflow."""
         attempt, count = entry.attempt, len(entry.recipients)
         if attempt.withdrawn:
             return
@@ -281,7 +281,7 @@ class Scheduler:
             attempt.queued += count
             self._list_if_ready(destination, now)
         elif attempt.overflow is None or len(destination.overflow) < len(self._destination(attempt.overflow).overflow):
-            attempt.overflow = entry.nexthop  # The message waits at the destination with the shortest overflow.
+            attempt.overflow = entry.nexthop  # Of the destinations without room, that with the shortest overflow.
             return
         else:
             return
@@ -289,13 +289,14 @@ class Scheduler:
             attempt.placed += [offset for offset, _ in entry.recipients]
 
     def _may_queue_ahead(self, destination: Destination) -> bool:
-        """Returns whether a destination queues more than it has room for, which spares a second load of the message.
+        """Returns whether a message may be queued in a destination that has no room, so that it is loaded only once.
 
-        It does not while others are in its overflow, which the message would overtake, nor if the active set is half
-        full. The message must have no other destination: it would have to wait for this one with its next attempt.
+        It may if the overflow is empty (it would overtake the messages there) and the active set is at most half full.
+        The caller has checked that the message has no other destination, for which its next attempt would have to wait
+        until this one has room.
         """
         queued, loaded = len(destination.queue), len(self.attempts)
-        return not destination.overflow and queued < AHEAD and loaded <= self.settings.active // 2
+        return not destination.overflow and queued < QUEUED_AHEAD_MOST and loaded <= self.settings.active // 2
 
     def _load_overflow(self, destination: Destination) -> None:
         """Has messages of a destination's overflow loaded while there is room for them, in their order."""
@@ -328,13 +329,14 @@ class Scheduler:
         return relay
 
     def _forget(self, destination: Destination) -> None:
-        # `was_first` stays set: `_next_entry` then finds nothing to start, and lists the next destination of the relay.
+        # One that was taken from its relay's queue may still be listed. `_next_entry` then finds that it is empty, and
+        # lists the next destination of the relay.
         del self.destinations[destination.name]
         if destination.waits_for is not None:
             destination.waits_for, destination.listed = None, False
 
     def _renew_limits(self, now: float) -> None:
-        """Has some destinations take the limits of the last `change`, which may allow a start."""
+        """Gives some destinations the limits of the last `apply_settings`, which may allow them a start."""
         for _ in range(min(CHANGES_AT_ONCE, len(self._unchanged))):
             destination = self.destinations.get(self._unchanged.popleft())
             if destination is not None:
@@ -348,7 +350,7 @@ class Scheduler:
     # Starting
 
     def start(self, now: float) -> Sequence[Action]:
-        """Returns what is to be done now. If a job may start, the last action is a Start; then call it again."""
+        """Returns what is to be done now. If the last action is a Start, more jobs may be possible: call it again."""
         if self._leaving:
             self._suspend_some(now)
         if self._timers and self._timers[0][0] <= now:
@@ -499,8 +501,8 @@ class Scheduler:
         elif not attempt.left:
             self._actions.append(Finish(attempt))
         elif attempt.overflow is not None:
-            # It is loaded again twice, independently: when there is room, for the recipients that were not tried yet;
-            # and at the next attempt, for all.
+            # It gets two entries, independent of each other: in the overflow, for the recipients that were not tried
+            # yet; and, if some were deferred, in the backlog, for all that are left at the next attempt.
             self._keep_tried(attempt)
             destination = self._destination(attempt.overflow)
             destination.overflow.put(message, attempt.expires)
@@ -528,11 +530,11 @@ class Scheduler:
             self._wake_overflow(destination, now)
 
     def _revive(self, destination: Destination) -> None:
-        """A dead destination is alive: its suspended messages wait for room in it."""
+        """Reports that a destination is alive again, and moves its suspended messages to its overflow."""
         self._actions.append(Alive(destination.name, destination.suspended_count))
         destination.suspended_count = 0
         self._suspended_count -= len(destination.suspended)
-        destination.overflow.join(destination.suspended)  # Each is tried once, although it may be in it twice.
+        destination.overflow.join(destination.suspended)  # One that is in both is taken once.
         self._with_overflow[destination.name] = destination
 
     def _suspend(self, entry: Entry, destination: Destination, now: float) -> None:
@@ -574,7 +576,9 @@ class Scheduler:
             self._close_if_over(attempt, now)
 
     def _wake_overflow(self, destination: Destination, now: float) -> None:
-        """Makes one message of a dead destination's overflow due, so that it is deferred; it wakes the next one."""
+        """Makes one message of a dead destination's overflow due. When it is loaded, it is suspended, which calls this
+        again for the next one; so the overflow is emptied bit by bit, between other mail.
+        """
         message = destination.overflow.take() if destination.dead else None
         if message is not None:
             self.admission.add_due(message, int(now))
@@ -589,7 +593,7 @@ class Scheduler:
                 self.admission.readmit(message)
 
     def _end_probing_if_empty(self, destination: Destination) -> None:
-        """Makes the next message the probe, if the entry that was the probe has left the queue."""
+        """Lets the next message be the probe, if the probe was withdrawn or failed before its job started."""
         if destination.dead and not destination.queue and not destination.in_flight:
             destination.probing = False
 
@@ -648,7 +652,7 @@ class Scheduler:
 
 
 def _is_late(attempt: Attempt, over_rate: bool, now: float) -> bool:
-    """Returns whether an expired message in a destination's queue gets no last attempt in time."""
+    """Returns whether an expired message in a destination's queue is to fail without its last attempt."""
     if attempt.withdrawn:
         return False
     return over_rate or now > max(attempt.expires, attempt.loaded_at) + LAST_WAIT
