@@ -1,10 +1,10 @@
 """The order in which destinations start jobs: round robin, with a limit for slow destinations. Pure.
 
 A place is one of the channel's deliveries in flight. A destination is QUICK or SLOW by the time that its recent jobs
-took, and UNPROVEN if that is not known. A tarpit, or a thousand hosts whose connections time out, must not keep places
+took, and UNTESTED if that is not known. A tarpit, or a thousand hosts whose connections time out, must not keep places
 from mail that is delivered in a second, and a slow job cannot be interrupted when other mail comes. Therefore a slow
 job starts only if two fifths of the places stay free, and slow jobs take at most half of the places; but one eighth of
-the places is always available to them. Slow and unproven jobs together take at most three quarters. A job that has been
+the places is always available to them. Slow and untested jobs together take at most three quarters. A job that has been
 in flight for longer than LONG counts as slow. A destination that found no place is the first to get one.
 """
 
@@ -13,7 +13,7 @@ from collections import deque
 from queue_send.scheduler.destination import Destination, SharedRelay
 from queue_send.scheduler.model import Entry
 
-SLOW, UNPROVEN, QUICK, ENDED = range(4)
+SLOW, UNTESTED, QUICK, ENDED = range(4)
 LONG = 15.0  # Seconds. A destination is slow if its jobs take longer.
 SPARE = 2 / 5  # The part of the places that a slow job must leave free.
 LEAST = 1 / 8  # The part of the places that slow jobs may always take.
@@ -26,7 +26,7 @@ class RoundRobin:
 
     def __init__(self) -> None:
         self._ready: deque[Destination] = deque()
-        self._skipped: tuple[deque[Destination], deque[Destination]] = (deque(), deque())  # SLOW, UNPROVEN
+        self._skipped: tuple[deque[Destination], deque[Destination]] = (deque(), deque())  # SLOW, UNTESTED
         self._seconds: dict[bytes, float] = {}  # Average seconds of a job; the latest at the end.
         self._running = [0, 0, 0]
         self._young: deque[Entry] = deque()  # Jobs in flight that are not slow, and some that ended.
@@ -40,7 +40,7 @@ class RoundRobin:
         """Removes and returns the next destination for which there is a place; None if none was found."""
         if self._young:
             self._age(now)
-        if not (self._ready or self._skipped[SLOW] or self._skipped[UNPROVEN]):
+        if not (self._ready or self._skipped[SLOW] or self._skipped[UNTESTED]):
             return None
         for _ in range(SKIPPED_AT_ONCE):
             queue = self._next_queue(concurrency)
@@ -66,11 +66,11 @@ class RoundRobin:
         return self._next_queue(concurrency) is not None
 
     def _next_queue(self, concurrency: int) -> deque[Destination] | None:
-        slow, unproven = self._skipped
+        slow, untested = self._skipped
         if slow and self._places(SLOW, concurrency) > 0:
             return slow
-        if unproven and self._places(UNPROVEN, concurrency) > 0:
-            return unproven
+        if untested and self._places(UNTESTED, concurrency) > 0:
+            return untested
         return self._ready if self._ready and sum(self._running) < concurrency else None
 
     def places_for(self, destination: Destination, concurrency: int) -> int:
@@ -78,18 +78,18 @@ class RoundRobin:
         return self._places(self._pace(destination), concurrency)
 
     def _places(self, pace: int, concurrency: int) -> int:
-        slow, unproven, quick = self._running
-        places = concurrency - slow - unproven - quick
+        slow, untested, quick = self._running
+        places = concurrency - slow - untested - quick
         if pace == SLOW:
             spared = min(places - int(concurrency * SPARE), (concurrency + 1) // 2 - slow)
             places = min(places, max(spared, int(concurrency * LEAST) - slow))
         if pace != QUICK:
-            places = min(places, concurrency - concurrency // 4 - slow - unproven)
+            places = min(places, concurrency - concurrency // 4 - slow - untested)
         return places
 
     def _pace(self, destination: Destination) -> int:
         seconds = self._seconds.get(destination.name)
-        return UNPROVEN if seconds is None else SLOW if seconds > LONG else QUICK
+        return UNTESTED if seconds is None else SLOW if seconds > LONG else QUICK
 
     def count_start(self, entry: Entry, destination: Destination, now: float) -> None:
         """Counts the start of a job."""
