@@ -28,7 +28,7 @@ _CHUNK = 1 << 20
 # Bytes that Java hands over in one answer. It writes a longer one in two pieces, and waits 40 ms between them.
 _SLICE = 6000
 # What makes a path without a scheme one of a cluster's file system.
-_CLUSTER_VARIABLES = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR")
+_CLUSTER_VARIABLES = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "PYSPARK_GATEWAY_PORT")
 _CLUSTER_SETTING = "spark.hadoop.fs.defaultFS"
 
 Item = TypeVar("Item")
@@ -88,24 +88,34 @@ class Place(Protocol):
         """Make files, and names in directories, safe: their contents stay after a power cut. Only on a local disk."""
 
 
-def open_place(path: str, session: "Callable[[], SparkSession]", settings: Mapping[str, str] | None = None) -> Place:
+def open_place(
+    path: str, session: "Callable[[], SparkSession]", settings: Mapping[str, str] | None = None
+) -> Place:
     """Return the place for a path or URI. session is called, and so Spark begun, only where it is no local one.
 
     settings: Spark's own, which may tell that a path without a scheme is a cluster's. Raises OSError.
     """
     here = local_path(path, settings)
-    return HadoopPlace(session(), path) if here is None else LocalPlace(here)
+    if here is not None:
+        return LocalPlace(here)
+    place = HadoopPlace(session(), path)
+    return place if place.local is None else LocalPlace(place.local)
 
 
 def local_path(path: str, settings: Mapping[str, str] | None = None) -> str | None:
-    """Return the absolute local path that a path or URI means; None for one of another file system, or if only Spark
-    knows."""
-    parts = urlsplit(path)
+    """Return the absolute local path that a path or URI means.
+
+    None for one of another file system, and for one without a scheme where only Spark knows which that is: it runs on
+    a cluster, was begun by spark-submit, or is configured.
+    """
     if path.startswith("file:"):
-        return os.path.abspath(unquote(parts.path))
+        return os.path.abspath(unquote(urlsplit(path).path))
     if "://" in path:
         return None
-    if any(os.environ.get(name) for name in _CLUSTER_VARIABLES) or _CLUSTER_SETTING in (settings or {}):
+    asked = settings or {}
+    if _CLUSTER_SETTING in asked or not asked.get("spark.master", "local").startswith("local"):
+        return None
+    if any(os.environ.get(name) for name in _CLUSTER_VARIABLES):
         return None
     return os.path.abspath(path)
 
