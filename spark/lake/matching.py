@@ -3,6 +3,7 @@
 All of it is plain Python on files that this machine's system calls know; a Spark executor runs it, or the driver.
 """
 
+import hashlib
 import os
 import pickle
 from collections import Counter
@@ -17,7 +18,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from queue_base.errors import reason
-from spark.lake.columns import COLUMNS
 from spark.lake.parquet import TableWriter, Written, escape, names_of, open_writer, read_file
 from spark.logs.plan import Stream
 from spark.logs.reader import read_lines
@@ -163,7 +163,7 @@ def _next(blocks: Any) -> Any:
 
 def _name(stream: Stream, end: str) -> str:
     """Return a name for files of a stream that no other stream's have; Update.move gives them others."""
-    return f"{escape(stream[0])}+{escape(stream[1])}".encode().hex()[:160] + f"-{end}"
+    return hashlib.blake2s("/".join(stream).encode(), digest_size=16).hexdigest() + f"-{end}"
 
 
 def _keep_edge(home: Home, segment: Segment, edge: Edge) -> bytes | str:
@@ -291,8 +291,3 @@ def split_pending(pending: pa.Table) -> dict[Stream, pa.Table]:
         part = ordered.slice(start, end - start)
         found[part.column("host")[0].as_py(), part.column("queue")[0].as_py()] = part
     return found
-
-
-def empty_rows() -> dict[str, int]:
-    """Return no rows of each table."""
-    return dict.fromkeys(COLUMNS, 0)
