@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark.lake.matching import (
-    EDGES,
     Home,
     Outcome,
     StreamResult,
@@ -64,7 +63,7 @@ def match_here(wanted: Plan, before: Before, home: Home) -> Iterable[StreamResul
     for stream, parts in wanted.streams.items():
         seen = seen_lines(stream, before.lake, before.lines)
         segment = Segment(stream, 0, tuple(parts))
-        yield match_stream(home, segment, pending.get(stream), _mark(before, stream), seen)
+        yield match_stream(home, segment, pending.get(stream), mark_of(before, stream), seen)
 
 
 def match_by_spark(
@@ -87,7 +86,7 @@ def match_by_spark(
             home,
             stream,
             pending.get(stream),
-            _mark(before, stream),
+            mark_of(before, stream),
             tuple(sorted(outcomes, key=lambda one: one.segment.number)),
             seen_lines(stream, before.lake, before.lines),
         )
@@ -125,7 +124,8 @@ def _run_join(join: _Join) -> StreamResult:
     return join_stream(join.home, join.stream, join.pending, join.mark, join.outcomes, join.seen)
 
 
-def _mark(before: Before, stream: Stream) -> Mapping[str, Any]:
+def mark_of(before: Before, stream: Stream) -> Mapping[str, Any]:
+    """Return what the manifest keeps of a stream."""
     found: Mapping[str, Any] = before.state.get("/".join(stream), {})
     return found
 
@@ -143,7 +143,14 @@ def group_segments(segments: Iterable[Segment], size: int) -> list[list[Segment]
     return groups
 
 
-def finish(results: Iterable[StreamResult], wanted: Plan, before: Before, home: Home, rows: dict[str, int]) -> Batch:
+def finish(
+    results: Iterable[StreamResult],
+    wanted: Plan,
+    before: Before,
+    home: Home,
+    rows: dict[str, int],
+    phase: Callable[[str], None],
+) -> Batch:
     """Write `pending`, and return what the batch is. A stream in trouble stays as it was."""
     batch = Batch(rows, {}, dict(wanted.state), list(wanted.warnings))
     still: list[pa.Table] = []
@@ -166,6 +173,7 @@ def finish(results: Iterable[StreamResult], wanted: Plan, before: Before, home: 
             rows[one.table] += one.rows
         if result.pending is not None and result.pending.num_rows:
             still.append(result.pending)
+    phase("writing pending")
     rest = before.pending
     if rest.num_rows:
         keys = pc.binary_join_element_wise(rest.column("host"), rest.column("queue"), "/")
@@ -183,6 +191,3 @@ def _after(state: State, result: StreamResult) -> State:
         if name in files:
             files[name][2] += lines
     return {**state, **result.mark, "files": files}
-
-
-__all__ = ["EDGES", "Batch", "Before", "finish", "group_segments", "match_by_spark", "match_here"]

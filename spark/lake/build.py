@@ -3,6 +3,8 @@
 Each of these is an update of its own, whole or not there. Nothing new, and nothing is written.
 """
 
+import os
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,9 +23,8 @@ from spark.lake.parquet import read_files
 from spark.lake.update import Update, make_lake, prepare
 from spark.logs.plan import Plan, SourceError
 from spark.logs.sources import plan
-from spark.runtime.places import LocalPlace, Place, open_place
+from spark.runtime.places import Place, below, open_place
 from spark.runtime.progress import Progress
-from spark.runtime.trouble import call_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -80,21 +81,172 @@ def build(order: Order, sessions: Sessions, progress: Progress) -> Summary:
     is called before each phase.
     """
     begun = time.monotonic()
-    summary = Summary()
-    with call_java(_Trouble(order)):
-        _Build(order, sessions, progress, summary).run()
+    try:
+        summary = _Build(order, sessions, progress).run()
+    except SourceError as error:
+        raise Permanent(f"unable to read logs {order.logs}: {error}; the lake is as it was") from error
+    except Exception as error:
+        why = reason(error) if isinstance(error, OSError) else _java_reason(error)
+        if why is None:
+            raise
+        raise Temporary(
+            f"unable to build lake {order.lake}: {why}; it is as it was, run this again to go on"
+        ) from error
     summary.seconds = time.monotonic() - begun
     return summary
 
 
-class _Trouble:
-    """What a failure is told as."""
+def _java_reason(error: Exception) -> str | None:
+    """Return why a call of Java failed; None for another error. Where no Java was called, its module is not loaded."""
+    if "py4j" not in sys.modules:
+        return None
+    from spark.runtime.errors import JAVA_ERRORS, java_reason
 
-    def __init__(self, order: Order) -> None:
-        self._order = order
+    return java_reason(error) if isinstance(error, JAVA_ERRORS) else None
 
-    def source(self, error: SourceError) -> Permanent:
-        return Permanent(f"unable to read logs {self._order.logs}: {error}; the lake is as it was")
 
-    def lake(self, why: str) -> Temporary:
-        return Temporary(f"unable to build lake {self._order.lake}: {why}; it is as it was, run this again to go on")
+class _Build:
+    """A build at work."""
+
+    def __init__(self, order: Order, sessions: Sessions, progress: Progress) -> None:
+        self._order, self._sessions, self._progress = order, sessions, progress
+        self._summary = Summary()
+
+    def run(self) -> Summary:
+        try:
+            self._logs = self._open(self._order.logs)
+        except OSError as error:
+            # Nothing was asked of it yet: it is no file system that Spark knows.
+            raise SourceError(reason(error)) from error
+        self._lake = self._open(self._order.lake)
+        self._keep_apart()
+        make_lake(self._lake)
+        with locked(self._lake):
+            self._progress.phase("looking at the lake")
+            manifest = self._add(prepare(self._lake))
+            if self._order.expire is not None:
+                self._progress.phase("dropping old dates")
+                manifest = self._expire(manifest, self._order.expire)
+            if self._order.compact:
+                self._progress.phase("putting small files together")
+                self._compact(manifest)
+        return self._summary
+
+    def _open(self, path: str) -> Place:
+        return open_place(path, self._session, self._order.settings)
+
+    def _session(self) -> "SparkSession":
+        session = self._sessions.get()
+        self._progress.watch(session)
+        return session
+
+    def _keep_apart(self) -> None:
+        """Raise Permanent where the lake is in the logs: the next build would read it."""
+        lake = self._lake.root
+        if (lake + "/").startswith(self._logs.root.rstrip("/") + "/"):
+            raise Permanent(f"unable to build lake {lake}: it is inside the logs; name a directory elsewhere")
+
+    def _add(self, manifest: Manifest) -> Manifest:
+        """Read what is new. Returns the lake's manifest after it."""
+        update = Update(self._lake, manifest)
+        try:
+            self._progress.phase("looking at the logs")
+            copies = below(self._lake, update.home("copies"))
+            wanted = plan(self._logs, dict(manifest.state), copies, self._order.host, self._order.queue)
+            batch = Batch({}, {}, wanted.state, wanted.warnings)
+            if wanted.streams:
+                batch = self._match(update, wanted, manifest)
+            self._summary.warnings = batch.warnings
+            if not batch.counts and batch.state == manifest.state and not update.doomed:
+                update.abandon()
+                return manifest
+            self._progress.phase("moving files in")
+            update.move()
+            self._progress.phase("writing the manifest")
+            after = update.commit(batch.state, add_counts(manifest.counts, batch.counts))
+            self._progress.phase("cleaning up")
+            update.clean()
+        except (Exception, KeyboardInterrupt):
+            update.abandon()
+            raise
+        self._sum_up(wanted, batch)
+        return after
+
+    def _match(self, update: Update, wanted: Plan, manifest: Manifest) -> Batch:
+        """Write the rows of what is new into the update's directory."""
+        rows = dict.fromkeys(COLUMNS, 0)
+        today = datetime.now(UTC).date()
+        lines = tuple(manifest.tables.get("lines", ()))
+        open_ones = list(manifest.tables.get("pending", ()))
+        self._progress.phase("matching lines")
+        if self._logs.local is None or self._lake.local is None:
+            from spark.lake.elsewhere import match_elsewhere
+
+            batch = match_elsewhere(
+                self._session(), self._logs, self._lake, update, wanted, manifest, today, self._progress.phase
+            )
+        else:
+            home = Home(os.path.join(self._lake.local, update.home()), today)
+            before = Before(self._lake.local, read_files(self._lake.local, "pending", open_ones), lines, manifest.state)
+            most = int(self._order.settings.get(DRIVER_SETTING, DRIVER_BYTES))
+            if wanted.bytes <= most:
+                results = match_here(wanted, before, home)
+            else:
+                results = match_by_spark(wanted, before, home, self._logs, self._session(), self._progress.phase)
+            batch = finish(results, wanted, before, home, rows, self._progress.phase)
+        if batch.counts:
+            # pending is all that is open now; the rest is added to.
+            update.drop("pending", open_ones)
+        elif not any(batch.state[name] != manifest.state.get(name) for name in batch.state):
+            raise Temporary(f"unable to read logs {self._order.logs}: {batch.warnings[0]}; the lake is as it was")
+        return batch
+
+    def _sum_up(self, wanted: Plan, batch: Batch) -> None:
+        summary = self._summary
+        summary.files, summary.bytes = wanted.files, wanted.bytes
+        for kinds in batch.counts.values():
+            summary.lines = add_counts({"": summary.lines}, {"": kinds})[""]
+        summary.streams = len(batch.counts)
+        summary.rows = batch.rows
+
+    def _expire(self, manifest: Manifest, days: int) -> Manifest:
+        old = expired(manifest.tables, days, datetime.now(UTC).date())
+        self._summary.expired = sum(len(paths) for paths in old.values())
+        if not self._summary.expired:
+            return manifest
+        update = Update(self._lake, manifest)
+        for table, paths in old.items():
+            update.drop(table, paths)
+        after = update.commit(manifest.state, manifest.counts)
+        update.clean()
+        return after
+
+    def _compact(self, manifest: Manifest) -> None:
+        found = groups(manifest.tables, PARTITIONED)
+        if not found:
+            return
+        update = Update(self._lake, manifest)
+        try:
+            for group in found:
+                self._progress.phase(f"putting {group.table} together")
+                self._put_together(update, manifest, group)
+                update.drop(group.table, group.paths)
+                self._summary.compacted += len(group.paths)
+            self._progress.phase("moving files in")
+            update.move()
+            self._progress.phase("writing the manifest")
+            update.commit(manifest.state, manifest.counts)
+            self._progress.phase("cleaning up")
+            update.clean()
+        except (Exception, KeyboardInterrupt):
+            update.abandon()
+            raise
+
+    def _put_together(self, update: Update, manifest: Manifest, group: Group) -> None:
+        if self._lake.local is not None:
+            home = os.path.join(self._lake.local, update.home())
+            put_together(self._lake.local, home, group, manifest.tables[group.table])
+            return
+        from spark.lake.elsewhere import put_together_by_spark
+
+        put_together_by_spark(self._session(), self._lake, update, group)

@@ -4,13 +4,14 @@ All of it is plain Python on files that this machine's system calls know; a Spar
 """
 
 import hashlib
+import itertools
 import os
 import pickle
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -65,7 +66,8 @@ class Outcome:
 class StreamResult:
     """What became of a stream. pending: its rows of that table; mark: State.mark(); counts: lines read by kind.
 
-    trouble: why it could not be read; then nothing is written, and the stream stays as it was.
+    again: the segments that were matched a second time. trouble: why it could not be read; then nothing is written, and
+    the stream stays as it was.
     """
 
     stream: Stream
@@ -74,7 +76,18 @@ class StreamResult:
     mark: dict[str, Any] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     lines: Counter[str] = field(default_factory=Counter)
+    again: tuple[int, ...] = ()
     trouble: str = ""
+
+
+class Seen(Protocol):
+    """The lines of a stream that were read before."""
+
+    def __call__(self, earliest: int, latest: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Return stamps and prints of the lines with stamps from earliest to latest."""
+
+    def with_written(self, directory: str, written: Sequence[Written], before: Sequence[int] = ()) -> "Seen":
+        """Return these lines and those of segments of this build: what is written for them, their numbers."""
 
 
 @dataclass(frozen=True)
@@ -105,8 +118,7 @@ class SeenLines:
                 prints.append(found.column("print").to_numpy())
         return np.concatenate(times), np.concatenate(prints)
 
-    def with_written(self, directory: str, written: Sequence[Written]) -> "SeenLines":
-        """Return these lines and those of files that this build wrote."""
+    def with_written(self, directory: str, written: Sequence[Written], before: Sequence[int] = ()) -> "SeenLines":
         paths = tuple(one.path for one in written if one.table == "lines")
         return replace(self, places=(*self.places, (directory, paths)))
 
@@ -125,7 +137,7 @@ def match_segment(
     home: Home,
     segment: Segment,
     state: State | None = None,
-    seen: SeenLines | None = None,
+    seen: Seen | None = None,
     contents: Mapping[str, bytes] | None = None,
     again: str = "",
 ) -> Outcome:
@@ -190,7 +202,7 @@ def join_stream(
     pending: pa.Table | None,
     mark: Mapping[str, Any],
     outcomes: Sequence[Outcome],
-    seen: SeenLines,
+    seen: Seen,
     contents: Mapping[str, bytes] | None = None,
 ) -> StreamResult:
     """Join the segments of a stream, in order; write the rows that depend on what was before each.
@@ -206,16 +218,21 @@ def join_stream(
     written: list[Written] = []
     counts: Counter[str] = Counter()
     lines: Counter[str] = Counter()
+    again: list[int] = []
+    stand: list[int] = []
     for given in outcomes:
         outcome, edge = given, given.open_edge()
         if not fits(state, edge):
             remove_files(home.directory, outcome.written)
-            known = seen.with_written(home.directory, written)
+            again.append(outcome.segment.number)
+            known = seen.with_written(home.directory, written, stand)
             outcome = match_segment(home, outcome.segment, state, known, contents, again="-again")
             if outcome.trouble:
                 rest = [one for one in outcomes if one.segment.number > outcome.segment.number]
                 return _give_up(home, stream, rest, [*written, *writer.close()], outcome.trouble)
             edge = outcome.open_edge()
+        else:
+            stand.append(outcome.segment.number)
         rows, state = join(state, edge)
         writer.add(rows)
         counts += edge.counts
@@ -223,7 +240,7 @@ def join_stream(
         written += outcome.written
         lines += outcome.lines
     written += writer.close()
-    return StreamResult(stream, written, state.pack(), state.mark(), dict(counts), lines)
+    return StreamResult(stream, written, state.pack(), state.mark(), dict(counts), lines, tuple(again))
 
 
 def _give_up(
@@ -261,7 +278,7 @@ def match_stream(
     segment: Segment,
     pending: pa.Table | None,
     mark: Mapping[str, Any],
-    seen: SeenLines,
+    seen: Seen,
     contents: Mapping[str, bytes] | None = None,
 ) -> StreamResult:
     """Match a stream in one go: what match_segment and join_stream do, with the beginning known."""
@@ -287,7 +304,7 @@ def split_pending(pending: pa.Table) -> dict[Stream, pa.Table]:
     pairs = np.stack([hosts.indices.to_numpy(), queues.indices.to_numpy()])
     starts = [0, *(np.flatnonzero((pairs[:, 1:] != pairs[:, :-1]).any(axis=0)) + 1).tolist(), ordered.num_rows]
     found: dict[Stream, pa.Table] = {}
-    for start, end in zip(starts[:-1], starts[1:], strict=True):
+    for start, end in itertools.pairwise(starts):
         part = ordered.slice(start, end - start)
         found[part.column("host")[0].as_py(), part.column("queue")[0].as_py()] = part
     return found

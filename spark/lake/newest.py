@@ -16,7 +16,8 @@ def manifest_path(number: int) -> str:
 
 def manifest_numbers(place: Place) -> list[int]:
     """Return the numbers of the manifests that are there, whole or not, the newest first."""
-    names = (entry.name.removesuffix(".json") for entry in list_if_there(place, MANIFESTS) if entry.name.endswith(".json"))
+    entries = list_if_there(place, MANIFESTS)
+    names = (entry.name.removesuffix(".json") for entry in entries if entry.name.endswith(".json"))
     return sorted((int(name) for name in names if name.isdecimal()), reverse=True)
 
 

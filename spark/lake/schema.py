@@ -43,7 +43,9 @@ _KINDS: dict[str, DataType] = {
     "longs": ArrayType(LONG),
 }  # fmt: skip
 
-TABLES = {table: _struct(**{name: _KINDS[kind] for name, kind in columns.items()}) for table, columns in COLUMNS.items()}
+TABLES = {
+    table: _struct(**{name: _KINDS[kind] for name, kind in columns.items()}) for table, columns in COLUMNS.items()
+}
 MESSAGES, DELIVERIES, INTERVALS, PENDING, QUARANTINE, LINES = TABLES.values()
 
 

@@ -11,6 +11,7 @@ the file that was read last; `carried`, what is open at its end (base64).
 import base64
 import hashlib
 import io
+import itertools
 import posixpath
 import re
 from collections.abc import Callable, Sequence
@@ -154,8 +155,7 @@ class Joiner:
         broken = any(name[1:25] < spans[name][1] for name in names)
         mended = all(name[1:25] >= spans[log.entry.name][1] for name, log in zip(names, sources, strict=True))
         apart = all(
-            spans[one.entry.name][1] <= spans[two.entry.name][0]
-            for one, two in zip(sources, sources[1:], strict=False)
+            spans[one.entry.name][1] <= spans[two.entry.name][0] for one, two in itertools.pairwise(sources)
         )
         if not (broken and mended and apart):
             return logs

@@ -1,7 +1,6 @@
 """Logs that a logger's processor, or an administrator, has compressed: gzip, xz or zstd, told by their first bytes."""
 
 import gzip
-import io
 import lzma
 import zlib
 from typing import BinaryIO, NamedTuple, cast
@@ -58,19 +57,10 @@ def read_some(file: BinaryIO, size: int) -> bytes:
 
 def look_through(packing: str, raw: BinaryIO, look: int) -> Shape:
     """Return the shape of a compressed file, with `look` bytes of each end. Raises Damaged."""
-    file = unpack(packing, raw)
     size, head, tail = 0, b"", b""
-    while chunk := read_some(file, _CHUNK):
-        size += len(chunk)
-        head = (head + chunk)[:look] if len(head) < look else head
-        tail = (tail + chunk)[-look:]
+    with unpack(packing, raw) as file:
+        while chunk := read_some(file, _CHUNK):
+            size += len(chunk)
+            head = (head + chunk)[:look] if len(head) < look else head
+            tail = (tail + chunk)[-look:]
     return Shape(size, head, tail)
-
-
-def content_of(packing: str, raw: bytes) -> bytes:
-    """Return the whole content of a compressed file. Raises Damaged."""
-    file = unpack(packing, io.BytesIO(raw))
-    chunks = []
-    while chunk := read_some(file, _CHUNK):
-        chunks.append(chunk)
-    return b"".join(chunks)

@@ -1,18 +1,21 @@
 """The lines of a segment, block by block, from files that this machine's system calls know, or from bytes."""
 
 import io
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import BinaryIO
 
 import numpy as np
 
 from spark.logs import packed
 from spark.logs.plan import Part
-from spark.match.grammar import is_line
+from spark.match.grammar import parse_event
 from spark.match.lines import Lines
 
 BLOCK = 4 << 20
+_STAMP = re.compile(rb"@[0-9a-f]{24} ")
 
 
 def read_lines(
@@ -33,7 +36,7 @@ def _lines_of(part: Part, before: int, contents: Mapping[str, bytes]) -> Iterato
     first = part.first + before
     if part.torn:
         # A logger completes a file before it calls it .s: what ends there without a newline was written so.
-        torn = not (packed.base_name(part.name).endswith(".s") and is_line(part.head))
+        torn = not (packed.base_name(part.name).endswith(".s") and _is_line(part.head))
         yield _one_line(part, part.head, first, torn)
         return
     with _open(part, contents) as file:
@@ -63,18 +66,26 @@ def _lines_of(part: Part, before: int, contents: Mapping[str, bytes]) -> Iterato
                 rest += chunk
 
 
-def _open(part: Part, contents: Mapping[str, bytes]) -> BinaryIO:
-    """Return what reads a part from its start on."""
+@contextmanager
+def _open(part: Part, contents: Mapping[str, bytes]) -> Iterator[BinaryIO]:
+    """Open what reads a part from its start on."""
     if part.content is not None:
         raw: BinaryIO = io.BytesIO(part.content)
     elif part.path in contents:
         raw = io.BytesIO(contents[part.path])
     else:
-        raw = open(part.path, "rb", buffering=0)  # noqa: SIM115 - the caller closes it
-    if part.packed:
-        return packed.unpack(part.packed, raw)
-    raw.seek(part.start)
-    return raw
+        raw = open(part.path, "rb", buffering=0)  # noqa: SIM115 - closed below
+    with raw:
+        if part.packed:
+            with packed.unpack(part.packed, raw) as file:
+                yield file
+        else:
+            raw.seek(part.start)
+            yield raw
+
+
+def _is_line(line: bytes) -> bool:
+    return _STAMP.match(line) is not None and parse_event(line[26:]) is not None
 
 
 def _one_line(part: Part, line: bytes, first: int | None, torn: bool) -> Lines:

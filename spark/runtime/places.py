@@ -1,4 +1,4 @@
-"""Directories on any file system: this machine's through Python, others (hdfs:, s3a:, …) through Hadoop's in Spark's Java.
+"""Directories on any file system: this machine's through Python, others (hdfs:, s3a:, …) through Hadoop's in Java.
 
 A path is that of a directory or file below the place, with slashes; '' is the place itself. All methods raise OSError,
 with the reason in words. On a local disk what is written can be made safe; elsewhere the file system promises that.
@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from copy import copy
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
 
@@ -120,6 +121,13 @@ def local_path(path: str, settings: Mapping[str, str] | None = None) -> str | No
     return os.path.abspath(path)
 
 
+def below(place: Place, path: str) -> Place:
+    """Return a directory in a place as a place of its own."""
+    if isinstance(place, HadoopPlace):
+        return place.below(path)
+    return LocalPlace(os.path.join(place.root, path))
+
+
 def list_if_there(place: Place, path: str = "") -> list[Entry]:
     """Return what is in a directory, nothing where there is no such directory."""
     try:
@@ -179,8 +187,10 @@ class LocalPlace:
             for entry in entries:
                 try:
                     found.append(Entry(entry.name, entry.is_dir(), entry.stat().st_size))
-                except FileNotFoundError:
-                    continue  # The logger has removed it, or renamed it meanwhile.
+                except OSError as error:
+                    # The logger has removed it, or renamed it meanwhile; or it is a link to itself.
+                    if error.errno not in (errno.ENOENT, errno.ELOOP):
+                        raise
         return sorted(found)
 
     def read(self, path: str, start: int = 0, size: int | None = None) -> bytes:
@@ -196,9 +206,9 @@ class LocalPlace:
             content = self.read(path, start, end - start)
             target.write(name, content)
             return len(content)
-        copy = os.path.join(target.local, name)
-        os.makedirs(os.path.dirname(copy), exist_ok=True)
-        with open(self._path(path), "rb") as source, open(copy, "wb") as out:
+        made = os.path.join(target.local, name)
+        os.makedirs(os.path.dirname(made), exist_ok=True)
+        with open(self._path(path), "rb") as source, open(made, "wb") as out:
             source.seek(start)
             _copy(source, out, end - start)
             return out.tell()
@@ -262,7 +272,7 @@ class HadoopPlace:
     """A directory of any file system that Spark knows; `local` is set where that is this machine's own."""
 
     def __init__(self, session: "SparkSession", place: str) -> None:
-        from spark.runtime.trouble import JAVA_ERRORS, java_reason
+        from spark.runtime.errors import JAVA_ERRORS, java_reason
 
         jvm: Any = session.sparkContext._jvm
         context: Any = session.sparkContext._jsc
@@ -288,6 +298,12 @@ class HadoopPlace:
         except JAVA_ERRORS as error:
             raise OSError(java_reason(error)) from error
         self.local: str | None = path.toUri().getPath() if self.root.startswith("file:") else None
+
+    def below(self, path: str) -> "HadoopPlace":
+        made = copy(self)
+        made.root = self.uri(path)
+        made.local = None if self.local is None else posixpath.join(self.local, path)
+        return made
 
     def uri(self, path: str = "") -> str:
         return posixpath.join(self.root, path) if path else self.root
@@ -381,7 +397,7 @@ class HadoopPlace:
 
     @staticmethod
     def _call(method: Any, *arguments: Any) -> Any:
-        from spark.runtime.trouble import JAVA_ERRORS, is_missing, java_reason
+        from spark.runtime.errors import JAVA_ERRORS, is_missing, java_reason
 
         try:
             return method(*arguments)
