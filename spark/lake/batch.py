@@ -6,6 +6,7 @@ they are not, Spark reads the logs and writes the rows (spark.lake.elsewhere).
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -69,14 +70,29 @@ def match_here(wanted: Plan, before: Before, home: Home) -> Iterable[StreamResul
 def match_by_spark(
     wanted: Plan, before: Before, home: Home, logs: Place, session: "SparkSession", phase: Callable[[str], None]
 ) -> Iterable[StreamResult]:
-    """Match the segments of all streams side by side, in one job; join those of each stream."""
+    """Match the segments of all streams side by side, in one job of Spark's; join those of each stream."""
     from spark.runtime.executors import run_on_executors
 
-    cores = session.sparkContext.defaultParallelism
-    size = choose_size(wanted.bytes, cores)
+    size = choose_size(wanted.bytes, session.sparkContext.defaultParallelism)
+    return match_apart(wanted, before, home, logs, size, partial(run_on_executors, session), phase)
+
+
+def match_apart(
+    wanted: Plan,
+    before: Before,
+    home: Home,
+    logs: Place,
+    size: int,
+    run: Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]],
+    phase: Callable[[str], None],
+) -> Iterable[StreamResult]:
+    """Match segments of about `size` bytes, each with an unknown beginning; join those of each stream.
+
+    run: does something for many tasks, side by side, and gives what comes of each, in any order.
+    """
     segments = [one for stream, parts in wanted.streams.items() for one in cut(logs, stream, parts, size)]
     found: dict[Stream, list[Outcome]] = {stream: [] for stream in wanted.streams}
-    for outcomes in run_on_executors(session, _Match(home), group_segments(segments, _TASK_BYTES)):
+    for outcomes in run(_Match(home), group_segments(segments, _TASK_BYTES)):
         for outcome in outcomes:
             found[outcome.segment.stream].append(outcome)
     phase("joining segments")
@@ -95,7 +111,7 @@ def match_by_spark(
     edges = sum(len(one.edge) for outcomes in found.values() for one in outcomes if isinstance(one.edge, bytes))
     large = any(isinstance(one.edge, str) for outcomes in found.values() for one in outcomes)
     if len(joins) > 1 and (large or edges > MOST_EDGES):
-        yield from run_on_executors(session, _run_join, joins)
+        yield from run(_run_join, joins)
     else:
         yield from map(_run_join, joins)
 

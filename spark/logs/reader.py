@@ -58,7 +58,7 @@ def _lines_of(part: Part, before: int, contents: Mapping[str, bytes]) -> Iterato
                 rest, chunk = b"", chunk[end + 1 :]
             end = chunk.rfind(b"\n") + 1
             if end:
-                lines = _block(part, rest + chunk[:end] if rest else memoryview(chunk)[:end], first)
+                lines = _block(part, rest + chunk[:end], first)
                 yield lines
                 first += len(lines.starts)
                 rest = chunk[end:]
@@ -93,7 +93,7 @@ def _one_line(part: Part, line: bytes, first: int | None, torn: bool) -> Lines:
     return Lines(line, np.zeros(1, np.int64), ends, part.file, first, torn)
 
 
-def _block(part: Part, data: bytes | memoryview, first: int) -> Lines:
+def _block(part: Part, data: bytes, first: int) -> Lines:
     """Return whole lines, the last of which ends with a newline."""
     ends = np.flatnonzero(np.frombuffer(data, np.uint8) == 10).astype(np.int64)
     starts = np.empty_like(ends)

@@ -59,7 +59,7 @@ def _divide(place: Place, part: Part, size: int) -> list[Part]:
     # Of another file system each file is read whole by Spark.
     if part.content is not None or part.packed or part.torn or place.local is None or part.size <= size * 3 // 2:
         return [part]
-    ends = []
+    ends: list[int] = []
     for wanted in range(part.start + size, part.end - size // 2, size):
         end = _line_end(part.path, wanted, part.end)
         if end is not None and end < part.end and end > (ends[-1] if ends else part.start):
