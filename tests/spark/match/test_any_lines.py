@@ -14,7 +14,7 @@ from support.spark.log_rows import agree
 from support.spark.matched import HOST, QUEUE, Line, Stream
 
 BEGIN = 1_700_000_000_000_000_000
-LONG = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=150)
+LONG = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=60)
 
 # Few numbers, so that all of them meet.
 MESSAGES = st.sampled_from((5, 6, 7))
@@ -83,6 +83,10 @@ def test_lines_in_any_segments_make_what_one_pass_makes(lines: list[Line], data:
         known, size = data.draw(st.booleans()), data.draw(st.sampled_from((1, 2, 7, 1000)))
         stream.match(lines[start:end], size, known)
     agree(read_lines(lines, HOST, QUEUE), stream.truth())
+    whole = Stream()
+    whole.match(lines, known=True)
+    assert (stream.counts, stream.unknown) == (whole.counts, whole.unknown)
+    assert stream.state.mark() == whole.state.mark()
 
 
 @LONG
