@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import pytest
 from pyspark.sql import Row, SparkSession
-
 from spark.windows.reasons import abridge, describe, template
 
 pytestmark = pytest.mark.together

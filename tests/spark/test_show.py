@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from spark.reports.show import FORMATS, print_report
 
 from spark.commands.times import parse_time
 from spark.reports import REPORTS
 from spark.reports.report import Report
-from spark.reports.show import FORMATS, print_report
 
 pytestmark = pytest.mark.together
 

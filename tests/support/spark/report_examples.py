@@ -2,11 +2,12 @@
 
 import io
 
+from spark.reports.show import print_report
+from spark.windows.reasons import describe
+
 from spark.lake.schema import DELIVERIES, Tables
 from spark.reports import REPORTS
 from spark.reports.report import View, run
-from spark.reports.show import print_report
-from spark.windows.reasons import describe
 from support.spark.lake_rows import LakeRows
 from support.spark.session import session
 
