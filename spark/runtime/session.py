@@ -112,7 +112,7 @@ class Sessions:
     @property
     def java_pid(self) -> int | None:
         """The process of Java, None where there is none of ours."""
-        process = _java_process()
+        process = _java_process() if self._session is not None else None
         return None if process is None or process.poll() is not None else process.pid
 
     def get(self, *, little: bool = False) -> "SparkSession":
@@ -151,8 +151,8 @@ class Sessions:
 
     def explain(self, error: Exception) -> Temporary | None:
         """Return what to say where an error came of Java's end, None where Java is alive or not ours."""
-        process = _java_process()
-        if self._session is None or process is None:
+        process = _java_process() if self._session is not None else None
+        if process is None:
             return None
         try:
             # Its end is seen at the other end of a socket before it is seen here.
@@ -210,7 +210,7 @@ def _start(
         chosen["spark.hadoop.fs.file.impl.disable.cache"] = "true"
     if master is not None:
         chosen["spark.master"] = master
-    chosen |= {"spark.app.name": "queue-report"} | NEEDED | wanted
+    chosen |= {"spark.app.name": "queue-report", **NEEDED, **wanted}
     chosen[_DRIVER_OPTIONS] = " ".join([chosen[_DRIVER_OPTIONS], *options])
     try:
         session = _begin(SparkSession.builder, SparkConf(loadDefaults=False), chosen, submitted)
