@@ -133,15 +133,15 @@ def test_a_directory_that_cannot_be_written_is_no_trouble(machine: Machine, monk
 
     archive = machine.archive()
     with monkeypatch.context() as patch:
-        patch.setattr(module.os, "open", fail)
+        patch.setattr(os, "open", fail)
         assert machine.run() == Start()
     with monkeypatch.context() as patch:
-        patch.setattr(module.os, "makedirs", fail)
+        patch.setattr(os, "makedirs", fail)
         assert machine.find() is None
     machine.run()
     machine.run()
     with monkeypatch.context() as patch:
-        patch.setattr(module.os, "utime", fail)
+        patch.setattr(os, "utime", fail)
         assert machine.run() == Start()
     assert machine.run().options[0] == f"-XX:SharedArchiveFile={archive.all}"
 
