@@ -114,11 +114,14 @@ def time_of(line: bytes) -> int | None:
 
 def whole_lines(files: Files) -> Iterator[tuple[bytes, bool]]:
     """Yield the lines, without their newlines, and whether each was cut short; what is open at the end is left out."""
-    carried = b""
-    for _, data in files:
+    carried, last = b"", ""
+    for name, data in files:
         if carried and STAMPED.match(data):
-            yield carried, True
+            # A logger completes a file before it calls it .s: a line that is whole but for its newline is one.
+            whole = last.endswith(".s") and time_of(carried) is not None and parse_event(shown(carried[26:]))
+            yield carried, not whole
             carried = b""
+        last = name if data else last
         *lines, carried = (carried + data).split(b"\n")
         for line in lines:
             yield line, False
