@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from queue_base.errors import Permanent
-from spark.lake.newest import local_path
+from spark.runtime.places import local_path
 from spark.reports.report import Report, View
 
 if TYPE_CHECKING:
