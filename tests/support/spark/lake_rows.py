@@ -68,8 +68,8 @@ class LakeRows:
 
     def delivery(
         self, key: str, recipient: str, start: Seconds, done: Seconds | None, result: str | None = "success", *,
-        reason: str = "", template: str | None = None, code: str = "", kind: str = "", delivery: int = 1, channel: str = "remote",
-        host: str = "h", queue: str = "q",
+        reason: str = "", template: str | None = None, code: str = "", kind: str = "", delivery: int = 1,
+        channel: str = "remote", host: str = "h", queue: str = "q",
     ) -> None:  # fmt: skip
         """Add a delivery; one without a result is in flight. template: None is the reason. kind: its class."""
         row: Row = {

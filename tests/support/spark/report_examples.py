@@ -1,7 +1,7 @@
 """What each report prints of a small queue: the examples of docs/reports.md."""
 
 import io
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from spark.commands.forms import print_result
 from spark.reports import REPORTS
@@ -20,7 +20,7 @@ class Said(NamedTuple):
     code: str
     kind: str
 
-    def of(self, text: str) -> dict[str, str]:
+    def of(self, text: str) -> dict[str, Any]:
         """Return the arguments of LakeRows.delivery."""
         return {**self._asdict(), "reason": self.reason.format(text)}
 
