@@ -6,15 +6,25 @@ A reader sees the state after one build, whole, whatever a build does meanwhile 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from queue_base.errors import Permanent, Temporary
-from spark.lake.manifest import Manifest, NotAManifest, TooNew, unpack
+from queue_base.errors import Temporary
+from spark.lake.columns import PARTITIONED
+from spark.lake.manifest import Manifest
+from spark.lake.newest import MANIFESTS, find_manifest, manifest_numbers, manifest_path, no_lake
 from spark.lake.schema import TABLES, Tables
 from spark.lake.storage import Storage
 from spark.runtime.local import make_table
 
-MANIFESTS = "_manifest"
-# All but `pending`, which is replaced as a whole.
-PARTITIONED = ("messages", "deliveries", "intervals", "quarantine", "lines")
+__all__ = [
+    "MANIFESTS",
+    "PARTITIONED",
+    "find_manifest",
+    "manifest_numbers",
+    "manifest_path",
+    "open_lake",
+    "open_tables",
+    "read_table",
+    "read_tables",
+]
 
 
 def open_tables(session: SparkSession, lake: str) -> Tables:
@@ -36,41 +46,8 @@ def open_lake(session: SparkSession, lake: str) -> tuple[Storage, Manifest]:
     except OSError as error:
         raise Temporary(f"unable to open lake {lake}: {error}; nothing is shown") from error
     if manifest is None:
-        reason = "there is no lake of queue-report" if empty else "its first build has not ended"
-        raise Permanent(f"unable to open lake {lake}: {reason}; make it with `queue-report build LOGS --lake {lake}`")
+        raise no_lake(lake, empty)
     return storage, manifest
-
-
-def manifest_path(number: int) -> str:
-    return f"{MANIFESTS}/{number:06}.json"
-
-
-def manifest_numbers(storage: Storage) -> list[int]:
-    """Return the numbers of the manifests that are there, whole or not, the newest first."""
-    names = (entry.name.removesuffix(".json") for entry in storage.list(MANIFESTS) if entry.name.endswith(".json"))
-    return sorted((int(name) for name in names if name.isdecimal()), reverse=True)
-
-
-def find_manifest(storage: Storage) -> Manifest | None:
-    """Return the newest whole manifest, None where there is none. Raises Permanent for one that is newer than we are.
-
-    One that is not whole can only be what a file system lost in a power cut; the one before it still counts.
-    """
-    numbers = manifest_numbers(storage)
-    for number in numbers:
-        try:
-            return unpack(storage.read(manifest_path(number)))
-        except NotAManifest:
-            continue
-        except TooNew as error:
-            raise Permanent(
-                f"unable to open lake {storage.root}: a later queue-report made it ({error}); use that one"
-            ) from error
-    if numbers:
-        raise Permanent(
-            f"unable to open lake {storage.root}: none of its manifests is whole; build a new one from the logs"
-        )
-    return None
 
 
 def read_tables(session: SparkSession, storage: Storage, manifest: Manifest) -> Tables:

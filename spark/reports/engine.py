@@ -1,0 +1,88 @@
+"""The engines that answer SQL about a lake: DuckDB for one in a directory of this machine, Spark for any.
+
+Both run the same texts (statement.py) and give equal rows.
+"""
+
+import importlib.util
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from queue_base.errors import Permanent
+from spark.lake.newest import local_path
+from spark.reports.report import Report, View
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ENGINES = ("auto", "duckdb", "spark")
+
+
+class Result(NamedTuple):
+    """Rows in order. kinds: bigint, decimal, text, timestamp, date, boolean or double, a column.
+
+    A timestamp is a naive datetime in UTC, a decimal a Decimal, all integers are int; any value may be None. Rows are
+    made while they are read: an error of the engine can come then. Text of another kind (a list) is JSON.
+    """
+
+    names: tuple[str, ...]
+    kinds: tuple[str, ...]
+    rows: Iterator[tuple[Any, ...]]
+
+
+class Engine(Protocol):
+    """What answers questions about one lake, as it was when the engine was opened.
+
+    Trouble with the lake or the machine is Temporary; SQL that the engine refuses is Permanent.
+    """
+
+    def report(self, report: Report, view: View) -> Result:
+        """Return the rows of a report, its columns in the registry's order."""
+
+    def query(self, sql: str, view: View | None = None) -> Result:
+        """Return the rows of one SELECT over the tables, cut to the view, and the views."""
+
+    def close(self) -> None:
+        """End it; results that have not been read end too."""
+
+
+def choose_engine(lake: str, kind: str = "auto") -> str:
+    """Return duckdb or spark. auto is DuckDB if it is installed and the lake is a directory of this machine."""
+    if kind != "auto":
+        return kind
+    local = local_path(lake) is not None
+    return "duckdb" if local and importlib.util.find_spec("duckdb") is not None else "spark"
+
+
+def open_engine(
+    lake: str,
+    kind: str = "auto",
+    session: "Callable[[], SparkSession] | None" = None,
+    memory: str | None = None,
+) -> Engine:
+    """Open a lake. session: starts Spark, which is asked for only where Spark is the engine; memory: DuckDB's bound.
+
+    Raises Permanent where there is no lake or the engine is not installed, Temporary where it cannot be read now.
+    """
+    if choose_engine(lake, kind) == "duckdb":
+        try:
+            from spark.reports.duckdb_engine import MEMORY, DuckEngine
+        except ImportError as error:
+            raise Permanent(
+                f"unable to load duckdb: {error}; "
+                "install it with pip install 'queue-suite[report]', then run this again"
+            ) from error
+        return DuckEngine(lake, memory or MEMORY)
+    if session is None:
+        from spark.runtime.session import start_session
+
+        session = start_session
+    running = session()
+    from spark.reports.spark_engine import SparkEngine
+
+    return SparkEngine(running, lake)
+
+
+def check_columns(report: Report, names: tuple[str, ...]) -> None:
+    """Raise ValueError where a report's statement has other columns than the registry says."""
+    if names != tuple(report.columns):
+        raise ValueError(f"{report.name}.sql has the columns {' '.join(names)}, not {' '.join(report.columns)}")
