@@ -1,14 +1,12 @@
 """The page's section about the queue: what waits now, and how much waited before."""
 
-from spark.page.data import AGE_LIMITS, AGES, UNTRIED, PageData, Waiting
+from spark.page.data import AGE_LIMITS, UNTRIED, PageData, Waiting
 from spark.page.markup import (
-    Child,
     Column,
     Markup,
     bar,
     figure,
     heat,
-    join,
     left_out,
     legend,
     log_text,
@@ -21,65 +19,125 @@ from spark.page.markup import (
     tag,
 )
 from spark.page.plots import Plot, Series, bands
-from spark.page.scales import HOUR, MINUTE, count, duration, number, when
+from spark.page.scales import MINUTE, count, duration, when
 
 # What each of AGES is called, with the class of the style sheet.
 AGE_NAMES = (
-    ("under 10 min", "a1"), (f"10 min \N{EN DASH} 1 h 20", "a2"), (f"1 h 20 \N{EN DASH} 5 h 20", "a3"),
-    (f"5 h 20 \N{EN DASH} 21 h 20", "a4"), ("older", "a5"),
-)  # fmt: skip
+    ("under 10 min", "a1"),
+    ("10 min \N{EN DASH} 1 h 20", "a2"),
+    ("1 h 20 \N{EN DASH} 5 h 20", "a3"),
+    ("5 h 20 \N{EN DASH} 21 h 20", "a4"),
+    ("older", "a5"),
+)
+_AGES = [duration(limit * MINUTE) for limit in AGE_LIMITS]
+AGE_ROWS = (
+    f"under {_AGES[0]}",
+    *(f"{low} \N{EN DASH} {high}" for low, high in zip(_AGES, _AGES[1:], strict=False)),
+    f"{_AGES[-1]} and more",
+)
+# Of columns; the row says the unit.
+_HEADS = (*(f"< {limit}" for limit in AGE_LIMITS), f"{AGE_LIMITS[-1]} +")
 
-STATES = {"flying": "in flight", "lost": "in flight at a crash, not yet tried again", "untried": "not yet tried"}
+_STATES = {
+    "flying": "(being delivered for the first time)",
+    "lost": "(in flight at a crash, and not tried since)",
+    "untried": UNTRIED,
+}
 
 
 def queue(data: PageData) -> Markup:
-    return section("queue", "The queue now", _about(data), *_now(data), _history(data))
-
-
-def _about(data: PageData) -> str:
     at = "" if data.last is None else f", {when(data.last)} UTC"
-    return (
-        f"What waits at the end of the log{at}. The age of a recipient is that of its message. The log names a "
-        f"recipient when it is first tried; a message of which none was tried yet is {UNTRIED}."
-    )
+    about = f"What waits at the end of the log{at}, and how much waited before. A recipient is as old as its message."
+    return section("queue", "The queue now", about, *_now(data), _history(data))
 
 
-def _now(data: PageData) -> list[Markup | None]:
-    (all_,) = data.part("all") or (None,)
-    if all_ is None or not all_.messages:
+def _now(data: PageData) -> list[Markup]:
+    whole = data.part("all")
+    if not whole or not whole[0].messages:
         return [tag("p", tag("strong", "✓ "), "Nothing waits.", class_="verdict good")]
-    return [
-        pair(_ages(all_), _reasons(data)),
-        _domains(data),
-        _oldest(data),
-    ]
+    return [pair(_ages(whole[0]), _reasons(data)), _domains(data), _oldest(data)]
 
 
-def _ages(all_: Waiting) -> Markup:
-    """Return how many messages are of each age."""
-    highest = max(all_.ages)
+def _ages(whole: Waiting) -> Markup:
+    highest = max(whole.ages)
     rows = [
-        (name, messages or "·", bar(("c1", messages / highest)))
-        for name, messages in zip(_limits(), all_.ages, strict=True)
+        (name, messages or None, bar(("c1", messages / highest)))
+        for name, messages in zip(AGE_ROWS, whole.ages, strict=True)
     ]
-    columns = [Column("age", False), Column("messages"), Column("", False)]
-    return table(f"By age: {_messages(all_.messages)}", columns, rows, "wide")
-
-
-def _limits() -> list[str]:
-    low = [f"{DASHED(limit)}" for limit in (0, *AGE_LIMITS)]
-    return [f"{a} \N{EN DASH} {b}" if a != "0 s" else f"under {b}" for a, b in zip(low, low[1:], strict=False)] + [
-        f"{low[-1]} and older"
-    ]
+    return table("Messages by age", (Column("age", False), Column("messages"), Column("", False)), rows, "wide")
 
 
 def _reasons(data: PageData) -> Markup:
-    """Return why recipients wait: the reason of the last deferral."""
     rows = data.part("reason")
     highest = max(row.recipients for row in rows)
+    columns = (Column("reason of the last deferral", False), Column("recipients"), Column("", False), Column("oldest"))
     body = [
-        (_reason(row), row.recipients, bar(("c2", row.recipients / highest)), _age(data, row))
+        (why(row), row.recipients, bar(("deferred", row.recipients / highest)), age_text(data, row.oldest))
         for row in rows
     ]
-    columns = [Column("reason of the last deferral", False), Column("recipients"), Column("", False), Column("oldest")]
-    return table("By reason", columns, body, "wide reasons")
+    return table("Recipients by reason", columns, body, "wide words")
+
+
+def why(row: Waiting) -> Markup:
+    """Return why a part of the queue waits."""
+    return tag("span", _STATES[row.state]) if row.state in _STATES and not row.reason else reason_text(row.reason, 120)
+
+
+def age_text(data: PageData, since: float | None) -> Markup:
+    """Return how long before the end of the log something was."""
+    age = None if since is None or data.last is None else max(data.last - since, 0)
+    return tag("span", "\N{EN DASH}" if age is None else duration(age), class_="when")
+
+
+def _domains(data: PageData) -> Markup:
+    rows = data.part("domain")
+    all_ = sum(row.recipients for row in data.part("recipients")), sum(row.domains for row in data.part("recipients"))
+    highest = max((value for row in rows for value in row.ages), default=0)
+    columns = (
+        Column("domain", False), Column("all"), Column("oldest"),
+        *(Column(name, True, text) for name, text in zip(_HEADS, AGE_ROWS, strict=True)),
+    )  # fmt: skip
+    body = [
+        (
+            tag("span", row.domain) if row.state == "untried" else log_text(row.domain or "(none)", 60),
+            row.recipients, age_text(data, row.oldest), *(heat(value, highest) for value in row.ages),
+        )
+        for row in rows
+    ]  # fmt: skip
+    title = f"{all_[0]:,} recipients by domain and age in minutes{left_out(all_[1], len(rows))}"
+    return table(title, columns, body, "wide shape")
+
+
+def _oldest(data: PageData) -> Markup:
+    rows = sorted(data.part("oldest"), key=lambda row: (row.oldest or 0, row.host, row.queue, row.id))
+    columns = (
+        Column("age", False), Column("host/queue", False), Column("message"), Column("sender", False),
+        Column("waits for", False), Column("recipients"), Column("reason of the last deferral", False),
+    )  # fmt: skip
+    body = [
+        (
+            age_text(data, row.oldest), queue_text(row.host, row.queue), str(row.id), _sender(row.sender),
+            log_text(row.domain + (f" and {row.domains - 1} more" if row.domains > 1 else ""), 60),
+            row.recipients, why(row),
+        )
+        for row in rows
+    ]  # fmt: skip
+    return table("The oldest messages", columns, body, "wide words")
+
+
+def _sender(sender: str | None) -> Markup:
+    return log_text("not in the log" if sender is None else f"<{sender}>", 60)
+
+
+def _history(data: PageData) -> Markup:
+    totals = [sum(column) for column in zip(*data.backlog, strict=True)]
+    title = "Messages in the queue, by age"
+    if not any(totals):
+        return nothing("Nothing waited at the end of any " + f"{data.bins.each()} before, either." if totals else "")
+    series = [
+        Series(name, values, mark) for (name, mark), values in zip(AGE_NAMES, data.backlog, strict=True)
+    ]
+    top = max(range(len(totals)), key=totals.__getitem__)
+    text = f"At the end of each {data.bins.each()}. The most: {totals[top]:,} messages, {data.bins.label(top)}."
+    keys = legend(*((mark, name) for name, mark in AGE_NAMES))
+    return figure(title, text, keys, bands(Plot(title, text, data.bins, count), series))
