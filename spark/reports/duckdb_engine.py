@@ -24,13 +24,16 @@ _FETCHED = 4096
 # what is before the n-th delimiter, or after the n-th from the end.
 MACROS = {
     "count_if(condition)": "count(case when condition then 1 end)",
-    "div(a, b)": "cast(cast(a as hugeint) // nullif(cast(b as hugeint), 0) as bigint)",
+    "div(a, b)": "try_cast(cast(a as hugeint) // nullif(cast(b as hugeint), 0) as bigint)",
     "pmod(a, b)": "((a % b) + b) % b",
     "timestamp_micros(n)": "make_timestamp(cast(n as bigint))",
     "timestamp_seconds(n)": "make_timestamp(cast(n as bigint) * 1000000)",
     "substring_index(s, d, n)": "array_to_string(case when n < 0 then list_slice(string_split(s, d), n, -1) "
     "else list_slice(string_split(s, d), 1, n) end, d)",
     "startswith(s, t)": "starts_with(s, t)",
+    "try_subtract(a, b)": "try(a - b)",
+    "sequence(a, b)": "generate_series(a, b)",
+    "explode(list)": "unnest(list)",
 }
 # Functions that are ours in both engines (spark_engine.py has the same for Spark).
 # seconds: of nanoseconds, exactly. quotient: with nine digits, the last one rounded half away from zero; null for b 0.
