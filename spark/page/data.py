@@ -215,7 +215,7 @@ class Problem(NamedTuple):
     born: float | None
     ended: float | None
     problem: str
-    count: int
+    count_: int
 
 
 class Quarantined(NamedTuple):
@@ -236,7 +236,8 @@ class PageData:
     made: when it is made. built, build: when the lake's last build ended (ISO 8601), and its number. only: what the
     page is restricted to, in words. begin, end: the time that it covers; last: the end of the log, None where there is
     none. bins: of begin to end. today, yesterday: the last day of the log and the one before, None where it is shorter.
-    backlog: by age (of AGES) the messages that wait at the end of each bin. lines: by "host/queue" the lines read, by kind.
+    backlog: by age (of AGES) the messages that wait at the end of each bin. lines: by
+    "host/queue" the lines read, by kind. all_episodes: how many there are, of which episodes are the worst.
     """
 
     made: float
@@ -265,6 +266,7 @@ class PageData:
     channels: Sequence[Channel] = ()
     flights: Sequence[Channel] = ()
     episodes: Sequence[Episode] = ()
+    all_episodes: int = 0
     conserved: Sequence[Conserved] = ()
     problems: Sequence[Problem] = ()
     quarantined: Sequence[Quarantined] = ()

@@ -8,7 +8,7 @@ from spark.page import health, mail, queue, trouble
 from spark.page.data import PageData
 from spark.page.findings import find
 from spark.page.markup import Markup, join, shown, tag
-from spark.page.scales import DAY, HOUR, duration, number, share, size, when
+from spark.page.scales import DAY, duration, number, plural, share, size, span, when
 
 STYLE = files("spark.page").joinpath("style.css").read_text()
 
@@ -58,14 +58,14 @@ def _head() -> Markup:
 def _covers(data: PageData) -> Markup:
     """Return what the page is about, and how old the end of the log is."""
     streams = len(data.streams)
-    queues = "1 queue" if streams == 1 else f"{streams:,} queues"
+    queues = plural(streams, "queue")
     only = f" · {shown(data.only)}" if data.only else ""
     if data.last is None:
         return tag("p", tag("b", "no log"), only, class_="covers")
-    span = tag("b", f"{when(data.begin)} \N{EN DASH} {when(data.end)} UTC")
+    covers = tag("b", f"{span(data.begin, data.end)} UTC")
     age = max(data.made - data.last, 0)
     old = f" · the log ends {duration(age)} before this page was made" if age < DAY else ""
-    return tag("p", span, f" ({duration(data.end - data.begin)}) · {queues}{only}{old}", class_="covers")
+    return tag("p", covers, f" ({duration(data.end - data.begin)}) · {queues}{only}{old}", class_="covers")
 
 
 _SIGNS = {"bad": "✗", "warn": "!", "good": "✓", "note": "·"}
@@ -92,17 +92,17 @@ def _tiles(data: PageData) -> Markup:
         waits = whole[0].messages if whole else 0
         oldest = whole[0].oldest if whole else None
         found.append(
-            ("waiting now", number(waits), "messages" if oldest is None else f"messages, oldest {duration(data.end - oldest)}")
+            ("messages waiting", number(waits), "none" if oldest is None else f"oldest {duration(data.end - oldest)}")
         )
     received = sum(row.messages for row in data.received)
-    found.append(("received", number(received), f"messages, {size(sum(row.bytes or 0 for row in data.received))}"))
+    found.append(("messages received", number(received), f"{size(sum(row.bytes or 0 for row in data.received))}"))
     attempts = sum(row.number for row in data.attempts)
     for result, name in mail.RESULTS:
         part = data.sum_attempts(result)
         found.append((name, number(part), f"{share(part, attempts)} of attempts" if attempts else "no attempts"))
     times = data.all_delays
     if times is not None and times.queue_p50 is not None:
-        found.append(("queue time", duration(times.queue_p50), f"median; p99: {mail.seconds(times.queue_p99)}"))
+        found.append(("median queue time", duration(times.queue_p50), f"p99 {mail.seconds(times.queue_p99)}"))
     tiles = [
         tag("div", tag("dt", name), tag("dd", text, class_="large"), tag("dd", about), class_="tile")
         for name, text, about in found

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from spark.page.data import CRASHED, DIED, UNREADABLE, Day, Origin, PageData
-from spark.page.markup import Child, Markup, join, log_text, queue_text, reason_text, tag
-from spark.page.scales import DAY, HOUR, MINUTE, duration, number, share, when
+from spark.page.markup import Child, Markup, join, name_text, queue_text, reason_text, tag
+from spark.page.scales import DAY, HOUR, MINUTE, duration, number, plural, share, when
 
 # How bad it is: something is broken; somebody should look; all is well; for information.
 BAD, WARN, GOOD, NOTE = "bad", "warn", "good", "note"
@@ -58,10 +58,12 @@ def _destinations(data: PageData) -> Iterator[Finding]:
             continue
         first = sorted(since, key=lambda name: (-waits.get(name, 0), since[name], name))
         names = [
-            join(log_text(name or "(none)", 60), f" (for {duration(data.end - since[name])}", _waits(waits.get(name)), ")")
+            join(name_text(name or "(none)"), f" (for {duration(data.end - since[name])}", _waits(waits.get(name)), ")")
             for name in first[:NAMED]
         ]
         text = f"{len(since):,} {one if len(since) == 1 else many}"
+        if level == BAD and not any(name in waits for name in since):
+            level = WARN
         yield _finding(level, "destinations", tag("b", text), ": ", *_listed(names, len(since)), ".")
     if not any(row.ended is None and row.kind != "slow" for row in data.episodes):
         yield _finding(GOOD, "destinations", "No destination is dead or puts its mail off.")
@@ -88,13 +90,13 @@ def _waiting(data: PageData) -> Iterator[Finding]:
         yield _finding(GOOD, "queue", "Nothing waits in the queue", " at the end of the log.")
         return
     messages, age = whole[0].messages, data.end - whole[0].oldest
-    text = f"{messages:,} message{'s wait' if messages > 1 else ' waits'}"
+    text = f"{plural(messages, 'message')} wait{'' if messages > 1 else 's'}"
     oldest = f"the oldest for {duration(age)}" if messages > 1 else f"for {duration(age)}"
     why = next((row for row in data.part("reason") if row.reason), None)
     recipients = sum(row.recipients for row in data.part("recipients"))
     most: list[Child] = []
     if why is not None and recipients and why.recipients * 3 >= recipients:
-        where: Child = log_text(why.domain or "(none)", 60) if why.domains == 1 else f"{why.domains:,} domains"
+        where: Child = name_text(why.domain or "(none)") if why.domains == 1 else f"{why.domains:,} domains"
         part = "all" if why.recipients == recipients else f"{why.recipients:,} of {recipients:,} recipients"
         most = [f"; {part} for ", where, ": ", reason_text(why.reason, 80)]
     level = WARN if age >= 4 * HOUR or messages >= 1000 else NOTE
@@ -103,7 +105,7 @@ def _waiting(data: PageData) -> Iterator[Finding]:
 
 def _ends(parts: Sequence[Child]) -> bool:
     """Return whether a sentence that ends with a log's text has its full stop."""
-    return bool(parts) and str(parts[-1]).endswith(".</bdi>")
+    return bool(parts) and str(parts[-1]).endswith((".</bdi>", "…</bdi>"))
 
 
 def _accounting(data: PageData) -> Iterator[Finding]:
@@ -121,11 +123,11 @@ def _origins(data: PageData) -> Iterator[Finding]:
     """Does one sender, or one user, send what nobody else does?"""
     loud = _loudest(data, data.senders)
     if loud is not None:
-        yield _loud(data, loud, log_text(f"<{loud.origin}>", 60), " sent ")
+        yield _loud(data, loud, name_text(f"<{loud.origin}>"), " sent ")
         return
     loud = _loudest(data, data.users)
     if loud is not None and len(data.users) > 1:
-        yield _loud(data, loud, log_text(f"uid {loud.origin}", 60), " put in ")
+        yield _loud(data, loud, name_text(f"uid {loud.origin}"), " put in ")
 
 
 def _loudest(data: PageData, rows: Sequence[Origin]) -> Origin | None:
@@ -172,7 +174,7 @@ def _changes(data: PageData) -> Iterator[Finding]:
         denser = now * max(before.attempts, 1) >= 1.5 * then * max(today.attempts, 1)
         if now >= 20 and now >= 1.8 * then and denser:
             yield _finding(
-                WARN, "classes", tag("b", f"{name} {_times(now, then)} since the day before"),
+                WARN, "classes", tag("b", f"{name} {_times(now, then)}"),
                 f": {now:,} in the last 24 hours ({share(now, today.attempts)} of attempts), {then:,} "
                 f"({share(then, before.attempts)}) in the 24 hours before.",
             )  # fmt: skip
@@ -181,8 +183,8 @@ def _changes(data: PageData) -> Iterator[Finding]:
 
 def _times(now: int, then: int) -> str:
     if not then or now >= 5 * then:
-        return f"rose {'from none' if not then else f'to {now / then:,.0f} times as many'}"
-    return next(word for factor, word in reversed(_TIMES) if now >= factor * then)
+        return "are new since the day before" if not then else f"are {now / then:,.0f} times as many as the day before"
+    return next(word for factor, word in reversed(_TIMES) if now >= factor * then) + " since the day before"
 
 
 def _traffic(today: Day, before: Day) -> Iterator[Finding]:
@@ -204,7 +206,10 @@ def _limits(data: PageData) -> Iterator[Finding]:
     full.sort(key=lambda row: (-row.full / row.seconds, row.host, row.queue, row.channel))
     if full:
         names = [
-            join(queue_text(row.host, row.queue), f", {row.channel} ({share(row.full, row.seconds)} of the time at {row.limit:,})")
+            join(
+                queue_text(row.host, row.queue),
+                f", {row.channel} ({share(row.full, row.seconds)} of the time at {row.limit:,})",
+            )
             for row in full[:NAMED]
         ]
         yield _finding(
@@ -214,15 +219,16 @@ def _limits(data: PageData) -> Iterator[Finding]:
 
 def _runs(data: PageData) -> Iterator[Finding]:
     """Did queue-send end as it should?"""
-    for kind, what in ((CRASHED, "queue-send was killed, or the machine stopped"), (DIED, "queue-send lost a daemon and ended")):
+    for kind, what in (
+        (CRASHED, "queue-send or its machine was stopped without notice"),
+        (DIED, "queue-send lost a daemon and ended"),
+    ):
         found = {name: kinds[kind] for name, kinds in data.lines.items() if kinds.get(kind)}
         if found:
             first = sorted(found, key=lambda name: (-found[name], name))
             times = sum(found.values())
-            names = [join(log_text(name, 60), f" ({found[name]:,})" if len(found) > 1 else "") for name in first[:NAMED]]
-            yield _finding(
-                WARN, "reading", tag("b", f"{what} {_often(times)}"), ": ", *_listed(names, len(found)), "."
-            )
+            names = [join(name_text(name), f" ({found[name]:,})" if len(found) > 1 else "") for name in first[:NAMED]]
+            yield _finding(WARN, "reading", tag("b", f"{what} {_often(times)}"), ": ", *_listed(names, len(found)), ".")
 
 
 def _often(times: int) -> str:
@@ -258,8 +264,7 @@ def _alerts(data: PageData) -> Iterator[Finding]:
     """Did the suite ask for a person?"""
     alerts = _sum(data.lines.values(), "alert")
     if alerts:
-        text = f"{alerts:,} alert{'' if alerts == 1 else 's'}"
-        yield _finding(NOTE, "reading", tag("b", text), " in all logs that were read: look for lines with alert:.")
+        yield _finding(NOTE, "reading", tag("b", plural(alerts, "alert")), " in all that was read: see the lines that begin with alert.")
 
 
 def _unreadable(data: PageData) -> Iterator[Finding]:

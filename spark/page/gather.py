@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from importlib.resources import files
-from itertools import accumulate, islice
+from itertools import accumulate, count, islice
 from typing import Any, TypeVar
 
 from spark.page.data import (
@@ -117,10 +117,10 @@ class _Gathering:
             "senders": self._ask("origins", Origin, {**origins, "origin": "lower(sender)"}),
             "users": self._ask("origins", Origin, {**origins, "origin": "cast(uid as string)"}),
             "waiting": self._ask("waiting", _waiting, queue),
-            "backlog": self._backlog(bins, {**binned, "floor": begin - _YEARS, "never": _NEVER}),
+            "backlog": self._backlog(bins, {**binned, "number": bins.number, "floor": begin - _YEARS, "never": _NEVER}),
             "channels": [one for row in self._ask("channels", _row, window) for one in _channels(row)],
             "flights": self._flights(bins, binned),
-            "episodes": heapq.nlargest(EPISODES, self._report("destinations", Episode), key=_importance),
+            **self._episodes(),
             "conserved": conserved,
             "problems": self._problems() if any(row.problems for row in conserved) else (),
             "quarantined": self._ask("quarantine", Quarantined, {"each": 5, "most": QUARANTINED}),
@@ -145,8 +145,15 @@ class _Gathering:
         return [list(accumulate(row))[1:] for row in steps]
 
     def _flights(self, bins: Bins, binned: Mapping[str, int]) -> list[Channel]:
-        numbers = {**binned, "bins": ", ".join(f"({i})" for i in range(bins.number)), "most": PLOTTED}
+        numbers: dict[str, int | str] = {**binned, "bins": ", ".join(f"({i})" for i in range(bins.number)), "most": PLOTTED}
         return [one for row in self._ask("flights", _row, numbers) for one in _channels(row)]
+
+    def _episodes(self) -> dict[str, Any]:
+        """Return the worst episodes, and how many there are."""
+        number = count()
+        every = (episode for episode, _ in zip(self._report("destinations", Episode), number, strict=False))
+        worst = heapq.nlargest(EPISODES, every, key=_importance)
+        return {"episodes": worst, "all_episodes": next(number)}
 
     def _problems(self) -> list[Problem]:
         return list(islice(self._report("conservation-messages", Problem), PROBLEMS + 1))
@@ -164,7 +171,7 @@ class _Gathering:
         """Yield a report's rows, of the columns that the row has fields for."""
         self._phase(name)
         result = self._engine.report(REPORTS[name], self._view)
-        places = [result.names.index(field) for field in row._fields]  # type: ignore[attr-defined]
+        places = [result.names.index(field.rstrip("_")) for field in row._fields]  # type: ignore[attr-defined]
         for values in result.rows:
             yield row(*(_plain(values[place], False) for place in places))
 
@@ -187,8 +194,7 @@ def _plain(value: Any, nanoseconds: bool) -> Any:
 
 
 def _waiting(*values: Any) -> Waiting:
-    *first, ages = *values[:13], tuple(values[13:])
-    return Waiting(*first, ages)
+    return Waiting(*values[:13], ages=tuple(values[13:]))
 
 
 def _channels(row: Sequence[Any]) -> Iterator[Channel]:

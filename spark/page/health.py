@@ -20,7 +20,7 @@ from spark.page.markup import (
     time_text,
 )
 from spark.page.plots import SMALL, Plot, Series, lines
-from spark.page.scales import duration, linear_scale, share, when
+from spark.page.scales import duration, linear_scale, share
 
 # Rows of tables. What is left out is said.
 STREAMS, PROBLEMS = 50, 50
@@ -98,9 +98,7 @@ def conservation(data: PageData) -> Markup:
     keys = ("messages", "recipients", "delivered", "failed", "pending", "deleted", "difference", "repeated", "untried")
     columns = (Column("host/queue", False), *(Column(key) for key in keys))
     first = sorted(rows, key=lambda row: (not (row.difference or row.problems), row.host, row.queue))
-    body = [
-        (queue_text(row.host, row.queue), *(getattr(row, key) for key in keys)) for row in first[:STREAMS]
-    ]
+    body = [(queue_text(row.host, row.queue), *(getattr(row, key) for key in keys)) for row in first[:STREAMS]]
     about = "Every recipient that was accepted was delivered to, has failed, or waits. The log must show which."
     return section(
         "conservation", "Conservation", about, verdict,
@@ -119,7 +117,7 @@ def _problems(data: PageData, problems: int) -> Markup | None:
     body = [
         (
             queue_text(row.host, row.queue), log_text(row.key, 60), log_text(row.sender, 60), time_text(row.born),
-            time_text(row.ended), row.problem, row.count,
+            time_text(row.ended), row.problem, row.count_,
         )
         for row in data.problems[:PROBLEMS]
     ]  # fmt: skip

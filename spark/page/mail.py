@@ -11,8 +11,8 @@ from spark.page.markup import (
     bar,
     figure,
     legend,
-    log_text,
     more,
+    name_text,
     nothing,
     pair,
     reason_text,
@@ -38,7 +38,7 @@ def senders(data: PageData) -> Markup:
         return section("senders", "Senders", about, nothing("No mail."))
     return section(
         "senders", "Senders", about, _origins(data, "Senders", "sender", data.senders),
-        _origins(data, "Users that ran the program that injected the mail", "uid", data.users),
+        _origins(data, "Users who put mail in", "uid", data.users),
     )  # fmt: skip
 
 
@@ -54,7 +54,7 @@ def _origins(data: PageData, title: str, name: str, rows: Sequence[Origin]) -> M
     highest = max(row.messages for row in rows) or 1
     body = [
         (
-            log_text(f"<{row.origin}>" if name == "sender" else row.origin, 60), row.messages,
+            name_text(f"<{row.origin}>" if name == "sender" else row.origin), row.messages,
             bar(("c1", row.messages / highest)), *([_recent(data, row)] if day else []), size(row.bytes),
             row.delivered, row.deferred, row.failed, _failed(row),
         )
@@ -67,7 +67,8 @@ def _origins(data: PageData, title: str, name: str, rows: Sequence[Origin]) -> M
 def _recent(data: PageData, row: Origin) -> Child:
     """Return the messages of the last day, emphasized where they are a large part of it."""
     today = data.today.received if data.today else 0
-    return tag("strong", number(row.recent)) if row.recent >= 100 and row.recent * 5 >= today else row.recent
+    loud = row.recent >= 100 and row.recent * 5 >= today and row.recent * 2 >= row.messages
+    return tag("strong", number(row.recent)) if loud else row.recent
 
 
 def _failed(row: Origin) -> Child:
@@ -207,9 +208,7 @@ def classes(data: PageData) -> Markup:
     about = "By the class of the trouble, made from the enhanced code (RFC 3463) and the words of each reason."
     if not data.reasons:
         return section("classes", "Deferrals and failures", about, nothing("Nothing was deferred, and nothing failed."))
-    plots = [
-        _by_class(data, result, title) for result, title in (("deferral", "Deferrals"), ("failure", "Failures"))
-    ]
+    plots = [_by_class(data, result, title) for result, title in (("deferral", "Deferrals"), ("failure", "Failures"))]
     return section("classes", "Deferrals and failures", about, *plots, _reasons(data))
 
 
@@ -239,7 +238,7 @@ def _reasons(data: PageData) -> Markup:
     highest = max(row.failures + row.deferrals for row in data.reasons)
     columns = [Column("class", False), Column("code", False), Column("failures"), Column("deferrals"),
                Column("", False), Column("domains"), Column("an example", False)]  # fmt: skip
-    body = [
+    body: list[tuple[Child, ...]] = [
         (
             row.class_, row.code or DASH, row.failures, row.deferrals,
             bar(("failed", row.failures / highest), ("deferred", row.deferrals / highest)),

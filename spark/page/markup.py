@@ -80,8 +80,12 @@ def visible(text: str) -> str:
 
 def shown(text: str, longest: int = LONGEST) -> str:
     """Return a log's text made visible and cut to a length."""
-    cut = text if len(text) <= longest else text[: longest - 1] + "…"
-    return visible(cut)
+    if len(text) <= longest:
+        return visible(text)
+    cut = text[: longest - 1]
+    # At the end of a word, where one is near.
+    words = cut.rpartition(" ")[0]
+    return visible(words if len(words) > longest * 2 // 3 else cut) + "…"
 
 
 # A word that is longer may be broken, after one of these characters or wherever it must.
@@ -90,14 +94,14 @@ _LONG = re.compile(rf"\S{{{_WORD + 1},}}")
 _PARTS = re.compile(rf"[^@.,;:/=_&?-]{{0,{_WORD - 1}}}[@.,;:/=_&?-]|[^@.,;:/=_&?-]{{1,{_WORD}}}")
 
 
-def log_text(text: str | None, longest: int = LONGEST) -> Markup:
+def log_text(text: str | None, longest: int = LONGEST, class_: str = "log") -> Markup:
     """Return text of a log, kept apart from the text around it, whatever its direction of writing.
 
     Words stay whole, except those that are too long for any column.
     """
     whole = shown(text or "", longest)
     if not _LONG.search(whole):
-        return tag("bdi", whole, class_="log")
+        return tag("bdi", whole, class_=class_)
     parts: list[Child] = []
     end = 0
     for word in _LONG.finditer(whole):
@@ -109,6 +113,11 @@ def log_text(text: str | None, longest: int = LONGEST) -> Markup:
     return tag("bdi", *parts, whole[end:], class_="log")
 
 
+def name_text(text: str, longest: int = 60) -> Markup:
+    """Return a name from a log (a domain, an address), which is not broken unless it is long."""
+    return log_text(text, longest, "log name")
+
+
 def reason_text(text: str | None, longest: int = LONGEST) -> Markup:
     """Return a reason as a person reads it: `_` stands for a space in the log, `/` for a line's end."""
     plain = re.sub(r"(?<=[^/:])/(?=[A-Z])", " / ", (text or "").rstrip("/").replace("_", " "))
@@ -117,7 +126,7 @@ def reason_text(text: str | None, longest: int = LONGEST) -> Markup:
 
 def queue_text(host: str, queue: str) -> Markup:
     """Return which queue a row is about."""
-    return log_text(f"{host}/{queue}", 60)
+    return name_text(f"{host}/{queue}")
 
 
 def time_text(at: float | None) -> Markup:

@@ -15,8 +15,8 @@ from spark.page.scales import Bins, Scale, heights, linear_scale, time_scale
 HEIGHT, SMALL = 230, 170
 TOP, BOTTOM = 10, 24
 
-# So few bins are bars, with room between them; and so few values of a line are points.
-BARS, POINTS = 90, 60
+# So few bins are bars, with room between them. So few values of lines are points: with a bar for each bin, without one.
+BARS, POINTS, ALONE = 90, 60, 12
 
 
 class Series(NamedTuple):
@@ -69,7 +69,8 @@ def lines(plot: Plot, scale: Scale, filled: Sequence[Series], drawn: Sequence[Se
     shapes: list[Markup] = []
     for one in filled:
         shapes += _band(plot, scale, floor, [value or 0.0 for value in one.values], one.mark)
-    few = max((sum(value is not None for value in one.values) for one in drawn), default=0) <= POINTS
+    known = max((sum(value is not None for value in one.values) for one in drawn), default=0)
+    few = known <= (POINTS if spread else ALONE)
     points: list[Markup] = []
     if few and spread:
         shapes += _spreads(plot, scale, drawn)
@@ -169,12 +170,10 @@ def _framed(
 ) -> Markup:
     """Return the plot with its axes."""
     marks = [(TOP + plot.y(scale.place(tick.value)), tick.label) for tick in scale.ticks]
-    rules = [
-        tag("line", class_="rule" if i else "base", x1=0, x2="100%", y1=y, y2=y) for i, (y, _) in enumerate(marks)
-    ]
+    rules = [tag("line", class_="rule" if i else "base", x1=0, x2="100%", y1=y, y2=y) for i, (y, _) in enumerate(marks)]
     across = f"0 0 {plot.bins.number} {plot.field}"
     # Bins are one wide here, whatever the width of the plot.
-    inner = {"y": TOP, "width": "100%", "height": plot.field, "viewBox": across, "preserveAspectRatio": "none"}
+    inner: dict[str, str | float] = {"y": TOP, "width": "100%", "height": plot.field, "viewBox": across, "preserveAspectRatio": "none"}
     field = tag(
         "svg", tag("title", plot.title), tag("desc", plot.text), *rules,
         *time_axis(plot.bins.start, plot.bins.end, TOP, plot.height - BOTTOM),
@@ -187,7 +186,7 @@ def _framed(
 
 
 def time_axis(begin: float, end: float, top: float, bottom: float) -> Iterator[Markup]:
-    """Yield the marks of a time axis, and the times below it. Where there is little room every other one is left out."""
+    """Yield the marks of a time axis, and the times below it; on a phone every other one is left out."""
     scale = time_scale(begin, end)
     for i, tick in enumerate(scale.ticks):
         at = scale.place(tick.value)

@@ -2,6 +2,7 @@
 
 from spark.page.data import AGE_LIMITS, UNTRIED, PageData, Waiting
 from spark.page.markup import (
+    Child,
     Column,
     Markup,
     bar,
@@ -9,7 +10,7 @@ from spark.page.markup import (
     heat,
     left_out,
     legend,
-    log_text,
+    name_text,
     nothing,
     pair,
     queue_text,
@@ -19,7 +20,7 @@ from spark.page.markup import (
     tag,
 )
 from spark.page.plots import Plot, Series, bands
-from spark.page.scales import MINUTE, count, duration, when
+from spark.page.scales import MINUTE, count, duration, plural, when
 
 # What each of AGES is called, with the class of the style sheet.
 AGE_NAMES = (
@@ -71,11 +72,11 @@ def _reasons(data: PageData) -> Markup:
     rows = data.part("reason")
     highest = max(row.recipients for row in rows)
     columns = (Column("reason of the last deferral", False), Column("recipients"), Column("", False), Column("oldest"))
-    body = [
+    body: list[tuple[Child, ...]] = [
         (why(row), row.recipients, bar(("deferred", row.recipients / highest)), age_text(data, row.oldest))
         for row in rows
     ]
-    return table("Recipients by reason", columns, body, "wide words")
+    return table("Recipients by reason", columns, body, "wide first")
 
 
 def why(row: Waiting) -> Markup:
@@ -97,9 +98,9 @@ def _domains(data: PageData) -> Markup:
         Column("domain", False), Column("all"), Column("oldest"),
         *(Column(name, True, text) for name, text in zip(_HEADS, AGE_ROWS, strict=True)),
     )  # fmt: skip
-    body = [
+    body: list[tuple[Child, ...]] = [
         (
-            tag("span", row.domain) if row.state == "untried" else log_text(row.domain or "(none)", 60),
+            tag("span", row.domain) if row.domain == UNTRIED else name_text(row.domain or "(none)"),
             row.recipients, age_text(data, row.oldest), *(heat(value, highest) for value in row.ages),
         )
         for row in rows
@@ -117,7 +118,7 @@ def _oldest(data: PageData) -> Markup:
     body = [
         (
             age_text(data, row.oldest), queue_text(row.host, row.queue), str(row.id), _sender(row.sender),
-            log_text(row.domain + (f" and {row.domains - 1} more" if row.domains > 1 else ""), 60),
+            name_text(row.domain + (f" and {row.domains - 1} more" if row.domains > 1 else "")),
             row.recipients, why(row),
         )
         for row in rows
@@ -126,7 +127,7 @@ def _oldest(data: PageData) -> Markup:
 
 
 def _sender(sender: str | None) -> Markup:
-    return log_text("not in the log" if sender is None else f"<{sender}>", 60)
+    return name_text("not in the log" if sender is None else f"<{sender}>")
 
 
 def _history(data: PageData) -> Markup:
@@ -134,10 +135,8 @@ def _history(data: PageData) -> Markup:
     title = "Messages in the queue, by age"
     if not any(totals):
         return nothing("Nothing waited at the end of any " + f"{data.bins.each()} before, either." if totals else "")
-    series = [
-        Series(name, values, mark) for (name, mark), values in zip(AGE_NAMES, data.backlog, strict=True)
-    ]
+    series = [Series(name, values, mark) for (name, mark), values in zip(AGE_NAMES, data.backlog, strict=True)]
     top = max(range(len(totals)), key=totals.__getitem__)
-    text = f"At the end of each {data.bins.each()}. The most: {totals[top]:,} messages, {data.bins.label(top)}."
+    text = f"At the end of each {data.bins.each()}. The most: {plural(totals[top], 'message')}, {data.bins.label(top)}."
     keys = legend(*((mark, name) for name, mark in AGE_NAMES))
     return figure(title, text, keys, bands(Plot(title, text, data.bins, count), series))

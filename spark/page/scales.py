@@ -167,6 +167,17 @@ def when(value: float) -> str:
     return f"{moment(value):%Y-%m-%d %H:%M}"
 
 
+def span(begin: float, end: float) -> str:
+    """Return from when to when, the date once where it is one."""
+    same = moment(begin).date() == moment(end).date()
+    return f"{when(begin)} \N{EN DASH} {moment(end):%H:%M}" if same else f"{when(begin)} \N{EN DASH} {when(end)}"
+
+
+def plural(number: int, noun: str) -> str:
+    """Return a number of things, such as `1 message` and `2 messages`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def count(value: float) -> str:
     """Return a count for an axis, such as `12k`; it has no more than four digits."""
     for size, letter in ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):

@@ -11,7 +11,7 @@ from spark.page.markup import (
     bar,
     figure,
     legend,
-    log_text,
+    name_text,
     nothing,
     queue_text,
     reason_text,
@@ -53,13 +53,18 @@ def _when(data: PageData, rows: Sequence[Episode]) -> Markup:
         ),
     )[:LINES]  # fmt: skip
     drawn = [Row(name or "(none)", [_stretch(row, data) for row in by_domain[name]]) for name in worst]
-    text = f"{len(rows):,} episodes of {len(by_domain):,} domains; those in trouble now first, then the longest."
+    text = f"{_number(data)} episodes of {len(by_domain):,} domains; those in trouble now first, then the longest."
     if len(by_domain) > LINES:
-        text += f" The first {LINES}."
+        text += f" The first {LINES} are here."
     return figure(
         "When destinations were in trouble", text, legend(*KINDS),
         timeline("When destinations were in trouble", data.begin, data.end, drawn),
     )  # fmt: skip
+
+
+def _number(data: PageData) -> str:
+    number = len(data.episodes)
+    return f"{number:,}" if number == data.all_episodes else f"The worst {number:,} of {data.all_episodes:,}"
 
 
 def _stretch(row: Episode, data: PageData) -> Stretch:
@@ -75,19 +80,18 @@ def _stretch(row: Episode, data: PageData) -> Stretch:
 def _list(data: PageData, rows: Sequence[Episode]) -> Markup:
     columns = (
         Column("domain", False), Column("kind", False), Column("host/queue", False), Column("from", False),
-        Column("until", False), Column("lasted", False), Column("deliveries"), Column("held"),
-        Column("first reason", False),
+        Column("until", False), Column("lasted"), Column("held"), Column("first reason", False),
     )  # fmt: skip
     first = sorted(rows, key=lambda row: (row.ended is not None, -row.seconds))[:EPISODES]
     body = [
         (
-            log_text(row.domain or "(none)", 60), row.kind, queue_text(row.host, row.queue), time_text(row.began),
+            name_text(row.domain or "(none)"), row.kind, queue_text(row.host, row.queue), time_text(row.began),
             tag("strong", "still", class_="bad") if row.ended is None else time_text(row.ended),
-            tag("span", duration(row.seconds), class_="when"), row.attempts, row.held, reason_text(row.reason, 100),
+            duration(row.seconds), row.held, reason_text(row.reason, 100),
         )
         for row in first
     ]  # fmt: skip
-    title = f"{len(first)} of {len(rows):,} episodes" if len(rows) > len(first) else "All episodes"
+    title = f"{len(first)} of {data.all_episodes:,} episodes" if len(rows) > len(first) else "All episodes"
     return table(f"{title}: those that go on, then the longest", columns, body, "wide words")
 
 
@@ -109,7 +113,7 @@ def _why(data: PageData) -> Markup | None:
 
 def _reason(row: Deferral, first: bool) -> tuple[Markup | str | int, ...]:
     return (
-        log_text(row.domain or "(none)", 60) if first else tag("span", "″", class_="same"),
+        name_text(row.domain or "(none)") if first else tag("span", "″", class_="same"),
         row.deferrals if first else "", row.class_, row.number, bar(("deferred", row.number / row.deferrals)),
         reason_text(row.reason, 120), time_text(row.last),
     )  # fmt: skip
@@ -121,22 +125,18 @@ def domains(data: PageData) -> Markup:
         return section("domains", "Worst domains", about, nothing("No domain had any."))
     columns = (
         Column("domain", False), Column("", False), Column("delivered"), Column("deferred"), Column("failed"),
-        Column("bytes"), Column("average delay", False), Column("longest", False),
+        Column("bytes"), Column("average delay"), Column("longest"),
     )  # fmt: skip
     body = [
         (
-            log_text(row.domain or "(none)", 60), _shared(row), row.delivered, row.deferred, row.failed,
-            size(row.bytes or 0), _span(row.delay_sum / row.delays if row.delay_sum and row.delays else None),
-            _span(row.delay_max),
+            name_text(row.domain or "(none)"), _shared(row), row.delivered, row.deferred, row.failed,
+            size(row.bytes or 0), seconds(row.delay_sum / row.delays if row.delay_sum and row.delays else None),
+            seconds(row.delay_max),
         )
         for row in data.domains
     ]  # fmt: skip
     keys = legend(*((name, name) for _, name in RESULTS))
     return section("domains", "Worst domains", about, keys, table("Domains with trouble", columns, body, "wide"))
-
-
-def _span(value: float | None) -> Markup:
-    return tag("span", seconds(value), class_="when")
 
 
 def _shared(row: Domain) -> Markup:

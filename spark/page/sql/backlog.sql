@@ -1,5 +1,5 @@
--- The queue at the end of each bin, by age: how many messages more, or fewer, have an age than at the bin before.
--- Bin -1 is the beginning of the first one.
+-- The queue at the end of each bin, by age: how many messages more, or fewer, have an age than at the end of the bin
+-- before. Bin -1 is what waited at the beginning. The last bin ends with the log.
 --
 -- A message has an age (from `after` to `before` seconds) during a stretch of its life. Where a stretch begins the count
 -- goes up, where it ends, down.
@@ -16,15 +16,15 @@ ages as (
         as t (age, after, before)
 ),
 stretches as (
-    select age, least(born_ns, {end}) + after_ns as from_ns, least(done_ns, least(born_ns, {end}) + before_ns) as to_ns
+    select age, born_ns + after_ns as from_ns, least(done_ns, born_ns + before_ns) as to_ns
     from known cross join ages
 ),
 steps as (
     select age,
-        div(greatest(from_ns - {begin} - 1, -1) + {length}, {length}) - 1 as up,
-        div(least(to_ns, {end} + 1) - {begin} - 1 + {length}, {length}) - 1 as down
+        case when from_ns <= {begin} then -1 else div(from_ns - {begin} - 1, {length}) end as up,
+        case when to_ns >= {end} then {number} else div(to_ns - {begin} - 1, {length}) end as down
     from stretches
-    where from_ns <= {end} and to_ns > {begin} and from_ns < to_ns
+    where from_ns < {end} and to_ns > {begin} and from_ns < to_ns
 )
 select age, bin, sum(step) as step
 from (

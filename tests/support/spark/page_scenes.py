@@ -17,7 +17,9 @@ OK = "192.0.2.7_accepted_message./Remote_host_said:_250_2.0.0_Ok:_queued_as_4F1A
 UNKNOWN = "192.0.2.9_does_not_like_recipient./Remote_host_said:_550_5.1.1_ADDRESS:_User_unknown/Giving_up_on_IP./"
 GREYLISTED = "IP_does_not_like_recipient./Remote_host_said:_450_4.7.1_ADDRESS:_Greylisted,_try_again_in_N_seconds/"
 SPAM = "IP_failed_after_I_sent_the_message./Remote_host_said:_554_5.7.1_Message_refused:_it_looks_like_spam_(score_N)/"
-THROTTLED = "IP_does_not_like_recipient./Remote_host_said:_451_4.7.650_The_mail_server_HOST_has_been_temporarily_rate_limited/"
+THROTTLED = (
+    "IP_does_not_like_recipient./Remote_host_said:_451_4.7.650_The_mail_server_HOST_has_been_temporarily_rate_limited/"
+)
 REFUSED = "Sorry,_I_wasn't_able_to_establish_an_SMTP_connection._(#4.4.1)/"
 NAMESERVER = "CNAME_lookup_failed_temporarily._(#4.4.3)/"
 
@@ -117,7 +119,9 @@ class Scene:
             )  # fmt: skip
             at = until
 
-    def retries(self, born: float, verdict: Verdict, until: float, then: Verdict | None = None) -> list[tuple[float, Verdict]]:
+    def retries(
+        self, born: float, verdict: Verdict, until: float, then: Verdict | None = None
+    ) -> list[tuple[float, Verdict]]:
         """Return attempts by qmail's schedule that get a verdict until a time, and another one after it."""
         found, at, skip = [], born + 0.1, 20
         while at < until:
@@ -185,7 +189,8 @@ def disaster(spam: int = 20_000, hourly: float = 160) -> LakeRows:
                 domain = rng.choice(list(dead))
                 since = dead[domain]
                 tries[f"u{rng.randrange(30)}@{domain}"] = (
-                    [(born + 0.1, ACCEPTED)] if born < since
+                    [(born + 0.1, ACCEPTED)]
+                    if born < since
                     else scene.retries(born, NAMELESS if domain == "kiosk.example" else AWAY, END)
                 )
             elif which < 0.21:
