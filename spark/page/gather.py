@@ -145,7 +145,8 @@ class _Gathering:
         return [list(accumulate(row))[1:] for row in steps]
 
     def _flights(self, bins: Bins, binned: Mapping[str, int]) -> list[Channel]:
-        numbers: dict[str, int | str] = {**binned, "bins": ", ".join(f"({i})" for i in range(bins.number)), "most": PLOTTED}
+        every = ", ".join(f"({i})" for i in range(bins.number))
+        numbers: dict[str, int | str] = {**binned, "bins": every, "most": PLOTTED}
         return [one for row in self._ask("flights", _row, numbers) for one in _channels(row)]
 
     def _episodes(self) -> dict[str, Any]:
@@ -194,7 +195,7 @@ def _plain(value: Any, nanoseconds: bool) -> Any:
 
 
 def _waiting(*values: Any) -> Waiting:
-    return Waiting(*values[:13], ages=tuple(values[13:]))
+    return Waiting._make((*values[:13], values[13:]))
 
 
 def _channels(row: Sequence[Any]) -> Iterator[Channel]:

@@ -173,7 +173,8 @@ def _framed(
     rules = [tag("line", class_="rule" if i else "base", x1=0, x2="100%", y1=y, y2=y) for i, (y, _) in enumerate(marks)]
     across = f"0 0 {plot.bins.number} {plot.field}"
     # Bins are one wide here, whatever the width of the plot.
-    inner: dict[str, str | float] = {"y": TOP, "width": "100%", "height": plot.field, "viewBox": across, "preserveAspectRatio": "none"}
+    inner: dict[str, str | float] = {"y": TOP, "width": "100%", "height": plot.field, "viewBox": across}
+    inner["preserveAspectRatio"] = "none"
     field = tag(
         "svg", tag("title", plot.title), tag("desc", plot.text), *rules,
         *time_axis(plot.bins.start, plot.bins.end, TOP, plot.height - BOTTOM),

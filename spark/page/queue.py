@@ -1,5 +1,7 @@
 """The page's section about the queue: what waits now, and how much waited before."""
 
+from itertools import pairwise
+
 from spark.page.data import AGE_LIMITS, UNTRIED, PageData, Waiting
 from spark.page.markup import (
     Child,
@@ -33,7 +35,7 @@ AGE_NAMES = (
 _AGES = [duration(limit * MINUTE) for limit in AGE_LIMITS]
 AGE_ROWS = (
     f"under {_AGES[0]}",
-    *(f"{low} \N{EN DASH} {high}" for low, high in zip(_AGES, _AGES[1:], strict=False)),
+    *(f"{low} \N{EN DASH} {high}" for low, high in pairwise(_AGES)),
     f"{_AGES[-1]} and more",
 )
 # Of columns; the row says the unit.

@@ -87,20 +87,3 @@ def test_sender_domains_are_lower_case_and_bounces_have_a_name(lake: Engine) -> 
         ("b.example", 1, 20),
         ("from.example", 1, 1000),
     ]
-
-
-def test_troubles_are_counted_by_class_and_code(lake: Engine) -> None:
-    assert ask("classify", lake) == [
-        ("network", "4.4.1", 0, 2, 2, "b_(#4.4.1)"),
-        ("local", "", 0, 1, 1, ""),
-        ("mailbox", "5.1.1", 1, 0, 1, "no._(#5.1.1)"),
-    ]
-
-
-def test_troubles_are_counted_by_hour_and_class(lake: Engine) -> None:
-    assert ask("classify-hours", lake) == [
-        (utc(HOUR), "local", 0, 1),
-        (utc(HOUR), "mailbox", 1, 0),
-        (utc(HOUR), "network", 0, 2),
-    ]
-    assert utc(HOUR).astimezone(datetime.UTC).hour == 22

@@ -203,8 +203,8 @@ def disaster(spam: int = 20_000, hourly: float = 160) -> LakeRows:
     # An outage two days ago that is over.
     for _ in range(60):
         born = END - 2 * DAY + rng.uniform(0, 4 * HOUR)
-        scene.mail(born, "billing@here.example",
-                   {f"u{rng.randrange(99)}@bigmail.example": scene.retries(born, AWAY, END - 2 * DAY + 5 * HOUR, ACCEPTED)})  # fmt: skip
+        attempts = scene.retries(born, AWAY, END - 2 * DAY + 5 * HOUR, ACCEPTED)
+        scene.mail(born, "billing@here.example", {f"u{rng.randrange(99)}@bigmail.example": attempts})
     for i in range(spam):
         born = END - 7 * HOUR + 6.8 * HOUR * i / spam
         domain = rng.choice(("bigmail.example", "webmail.example", "post.example"))
