@@ -264,7 +264,8 @@ def _alerts(data: PageData) -> Iterator[Finding]:
     """Did the suite ask for a person?"""
     alerts = _sum(data.lines.values(), "alert")
     if alerts:
-        yield _finding(NOTE, "reading", tag("b", plural(alerts, "alert")), " in all that was read: see the lines that begin with alert.")
+        text = " in all that was read: see the lines that begin with alert."
+        yield _finding(NOTE, "reading", tag("b", plural(alerts, "alert")), text)
 
 
 def _unreadable(data: PageData) -> Iterator[Finding]:

@@ -138,7 +138,7 @@ def _days(data: PageData) -> Markup | None:
         day = found.setdefault((data.bins.start + row.bin * data.bins.length) // DAY, {})
         day[row.result] = day.get(row.result, 0) + row.number
     columns = [Column("day (UTC)", False), Column("received"), Column("bytes"), *(Column(name) for _, name in RESULTS)]
-    rows = [
+    rows: list[tuple[Child, ...]] = [
         (
             f"{moment(day * DAY):%a %Y-%m-%d}", found[day].get("received", 0), size(found[day].get("bytes", 0)),
             *(found[day].get(result, 0) for result, _ in RESULTS),

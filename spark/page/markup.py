@@ -89,7 +89,7 @@ def shown(text: str, longest: int = LONGEST) -> str:
 
 
 # A word that is longer may be broken, after one of these characters or wherever it must.
-_WORD = 28
+_WORD = 36
 _LONG = re.compile(rf"\S{{{_WORD + 1},}}")
 _PARTS = re.compile(rf"[^@.,;:/=_&?-]{{0,{_WORD - 1}}}[@.,;:/=_&?-]|[^@.,;:/=_&?-]{{1,{_WORD}}}")
 
