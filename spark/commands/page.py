@@ -1,16 +1,12 @@
 """queue-report page: writes how the queues of a lake are and were as one HTML page."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from queue_base.errors import Usage
 from spark.commands.settings import split_setting
 from spark.commands.show import TIME
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @click.command("page")
@@ -21,7 +17,10 @@ if TYPE_CHECKING:
 @click.option("--host", help="Only this host's queues.")
 @click.option("--domain", help="Only mail to this domain.")
 @click.option(
-    "--engine", "kind", type=click.Choice(["auto", "duckdb", "spark"]), default="auto",
+    "--engine",
+    "kind",
+    type=click.Choice(["auto", "duckdb", "spark"]),
+    default="auto",
     help="What reads the lake; default DuckDB for a directory of this machine, else Spark.",
 )
 @click.option("--master", metavar="URL", help="Spark's master; default local[*], or what spark-submit was told.")
@@ -60,18 +59,11 @@ def command(
     from spark.reports.report import View
     from spark.runtime.progress import make_progress
     from spark.runtime.session import Sessions
-    from spark.runtime.work import is_small_lake
 
     if kind == "auto" and (master is not None or settings):
         kind = "spark"
     with make_progress() as progress, Sessions(master, settings) as sessions:
-
-        def start() -> "SparkSession":
-            session = sessions.get(little=is_small_lake(lake))
-            progress.watch(session)
-            return session
-
-        engine = open_engine(lake, kind, start)
+        engine = open_engine(lake, kind, sessions)
         try:
             write_page(engine, target, View(since, until, None, host, domain and domain.lower()), progress)
         finally:

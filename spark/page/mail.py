@@ -31,7 +31,7 @@ CLASSES = 6
 
 def senders(data: PageData) -> Markup:
     about = (
-        "Who put most into the queues: the first by messages, by messages of the log's last day, by bytes and by "
+        "Who put most into the queues: the first by messages of the log's last day, by all messages, by bytes and by "
         "failed deliveries. Messages count by their birth, deliveries by their end."
     )
     if not data.senders and not data.users:
@@ -48,20 +48,25 @@ def _origins(data: PageData, title: str, name: str, rows: Sequence[Origin]) -> M
     received = sum(row.messages for row in data.received)
     day = data.end - data.begin > DAY
     columns = [
-        Column(name, False), Column("messages"), Column("", False), *([Column("last day")] if day else []),
-        Column("bytes"), Column("delivered"), Column("deferred"), Column("failed"), Column("of attempts"),
+        Column(name, False), Column("last day" if day else "messages"), Column("", False),
+        *([Column("in all")] if day else []), Column("bytes"), Column("delivered"), Column("deferred"), Column("failed"), Column("of attempts"),
     ]  # fmt: skip
-    highest = max(row.messages for row in rows) or 1
-    body = [
+    highest = max(_lately(row, day) for row in rows) or 1
+    body: list[tuple[Child, ...]] = [
         (
-            name_text(f"<{row.origin}>" if name == "sender" else row.origin), row.messages,
-            bar(("c1", row.messages / highest)), *([_recent(data, row)] if day else []), size(row.bytes),
+            name_text(f"<{row.origin}>" if name == "sender" else row.origin),
+            _recent(data, row) if day else row.messages, bar(("c1", _lately(row, day) / highest)),
+            *([row.messages] if day else []), size(row.bytes),
             row.delivered, row.deferred, row.failed, _failed(row),
         )
-        for row in rows
+        for row in sorted(rows, key=lambda row: (-_lately(row, day), -row.messages, row.origin))
     ]  # fmt: skip
     of = f": {len(rows)} of {rows[0].origins:,}" if rows[0].origins > len(rows) else ""
     return table(f"{title}{of}; {number(received)} messages in all", columns, body, "wide")
+
+
+def _lately(row: Origin, day: bool) -> int:
+    return row.recent if day else row.messages
 
 
 def _recent(data: PageData, row: Origin) -> Child:

@@ -50,7 +50,7 @@ class LakeWork:
         from spark.reports.engine import open_engine
         from spark.reports.report import View
 
-        engine = open_engine(self._order.lake, session=lambda: self._sessions.get(little=True))
+        engine = open_engine(self._order.lake, sessions=self._sessions)
         try:
             write_page(engine, page, View(), Progress())
         finally:

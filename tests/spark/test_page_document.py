@@ -38,7 +38,7 @@ class Reader(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.add(tag)
         self.attributes |= {name for name, _ in attrs}
-        if tag != "meta":
+        if tag not in ("meta", "wbr"):
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
@@ -91,7 +91,7 @@ def test_page_says_at_the_top_of_conservation_whether_all_adds_up() -> None:
 def test_a_run_that_lost_a_daemon_and_one_that_was_killed_are_no_clean_stops() -> None:
     lines = {"mx1/main": {"exiting": 7, "died": 2, "crash": 1, "alert": 2}}
     page = make_page(replace(month(), lines=lines))
-    row = re.findall(r"<td[^>]*>([^<]*)</td>", page.partition("Lines read")[2])[1:9]
+    row = re.findall(r"<td[^>]*>([^<]*)</td>", page.partition("Lines read</span>")[2])[:8]
     assert row == ["12", "0", "0", "7", "2", "1", "2", "0"]
 
 
@@ -147,5 +147,3 @@ def test_a_link_to_the_page_stays_a_link(tmp_path: Path) -> None:
         put(tmp_path / "page.html", content)
         assert (tmp_path / "www" / "index.html").read_bytes() == content
     assert (tmp_path / "page.html").is_symlink() and os.listdir(tmp_path / "www") == ["index.html"]
-
-

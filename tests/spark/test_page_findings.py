@@ -119,7 +119,10 @@ def test_what_does_not_add_up_is_the_worst() -> None:
 
 
 def test_how_old_the_end_of_the_log_is_is_said_where_it_is_not_the_present() -> None:
-    text = "warn: The log ends 5 h 1 min before this page was made, at 2026-09-21 14:13 UTC: what has happened since was not read."
+    text = (
+        "warn: The log ends 5 h 1 min before this page was made, at 2026-09-21 14:13 UTC: "
+        "what has happened since was not read."
+    )
     assert said(quiet(made=END + 5 * HOUR + 60))[0] == text
     assert said(quiet(made=END + 1800)) == said(quiet())
     streams = [Stream("mx1", "main", END - 3 * DAY, END), Stream("mx2", "main", END - 3 * DAY, END - 2 * DAY)]

@@ -141,7 +141,8 @@ def test_few_delays_are_points_joined_by_a_bar_and_many_are_lines() -> None:
     def drawn(known: int) -> tuple[int, list[str]]:
         values: list[float | None] = [1.0] * known + [None] * (200 - known)
         high: list[float | None] = [4.0] * known + [None] * (200 - known)
-        made = lines(plot(200), linear_scale(4), (), [Series("max", high, "c2"), Series("p50", values, "c1")], spread=True)
+        series = [Series("max", high, "c2"), Series("p50", values, "c1")]
+        made = lines(plot(200), linear_scale(4), (), series, spread=True)
         return made.count("<circle"), shapes(made, "line")
 
     points, paths = drawn(5)

@@ -36,4 +36,4 @@ ranked as (
 select origin, messages, recent, bytes, delivered, deferred, failed, origins
 from ranked
 where by_messages <= {most} or by_recent <= {most} or (by_bytes <= {few}) or (by_failed <= {few} and failed > 0)
-order by messages desc, origin
+order by recent desc, messages desc, origin

@@ -71,7 +71,7 @@ def month(hostile: str = HOSTILE, seed: int = 1) -> PageData:
                         f"Connected_to_192.0.2.{i}_but_{hostile}/") for i, name in enumerate(CLASSES)],
         deferrals=[Deferral(name, 300, 2, "network", f"timed_out_{hostile}", number, END - 60)
                    for name in names[:12] for number in (200, 100)],
-        senders=[Origin(hostile, 20_000, 18_000, 10**9, 100, 10, 50, 40), Origin("b@c.example", 10, 1, 100, 9, 1, 0, 40)],
+        senders=[Origin(hostile, 20_000, 18_000, 10**9, 100, 10, 50, 40), Origin("b@c.d", 10, 1, 100, 9, 1, 0, 40)],
         users=[Origin("33", 20_000, 18_000, 10**9, 100, 10, 50, 2), Origin("1000", 10, 1, 100, 9, 1, 0, 2)],
         waiting=_queue(hostile), backlog=backlog, channels=channels, flights=flights,
         episodes=[_episode(rng, name, hostile) for name in names for _ in range(rng.randrange(1, 5))], all_episodes=100,
@@ -108,7 +108,7 @@ def _queue(hostile: str) -> list[Waiting]:
         Waiting("recipients", "", "", "", "", "", "", 0, "", 60, 0, 4, None, NO_AGES),
         *(Waiting("domain", name, "", "", "", "", "", 0, "", 15, 14, 1, old, ages)
           for name in (hostile, "d1.example", "", UNTRIED)),
-        Waiting("reason", hostile, "deferred", "network", f"timed_out_{hostile}", "", "", 0, "", 45, 40, 3, old, NO_AGES),
+        Waiting("reason", hostile, "deferred", "network", f"late_{hostile}", "", "", 0, "", 45, 40, 3, old, NO_AGES),
         Waiting("reason", UNTRIED, "untried", "", "", "", "", 0, "", 15, 15, 1, old, NO_AGES),
         Waiting("oldest", hostile, "deferred", "network", hostile, "mx1", "main", 401, hostile, 2, 1, 2, old, NO_AGES),
         Waiting("oldest", UNTRIED, "untried", "", "", "mx1", "main", 402, None, 1, 1, 1, old, NO_AGES),

@@ -200,6 +200,11 @@ def disaster(spam: int = 20_000, hourly: float = 160) -> LakeRows:
             else:
                 tries[f"u{rng.randrange(300)}@{domain}"] = [(born + 0.1, ACCEPTED)]
         scene.mail(born, sender, tries, host=host)
+    for domain, since in dead.items():
+        away = NAMELESS if domain == "kiosk.example" else AWAY
+        for i in range(4):
+            born = since + (END - since) * i / 5
+            scene.mail(born, "office@here.example", {f"u{i}@{domain}": scene.retries(born, away, END)})
     # An outage two days ago that is over.
     for _ in range(60):
         born = END - 2 * DAY + rng.uniform(0, 4 * HOUR)
