@@ -47,6 +47,7 @@ class LakeRows:
 
     def __init__(self) -> None:
         self.rows: dict[str, list[Row]] = {name: [] for name in COLUMNS}
+        self.counts: dict[str, dict[str, int]] = {}
 
     def message(
         self, key: str, birth: Seconds | None, done: Seconds | None, *, first: Seconds | None = None,
@@ -103,7 +104,8 @@ class LakeRows:
             row.update({name: life[name] for name in OF_MESSAGE if name in life})
         tables = {table: self._write_table(lake, table) for table in COLUMNS}
         (lake / MANIFESTS).mkdir(parents=True)
-        (lake / manifest_path(1)).write_bytes(pack(Manifest(number=1, made="2026-11-20T00:00:00Z", tables=tables)))
+        made = Manifest(number=1, made="2026-11-20T00:00:00Z", tables=tables, counts=self.counts)
+        (lake / manifest_path(1)).write_bytes(pack(made))
 
     def _write_table(self, lake: Path, table: str) -> dict[str, int]:
         columns = COLUMNS[table]
