@@ -63,7 +63,11 @@ class SparkEngine:
         return result
 
     def query(self, sql: str, view: View | None = None) -> Result:
-        return self._run(ask(sql, view), "unable to run the statement")
+        trouble = "unable to run the statement"
+        try:
+            return self._run(ask(sql, view), trouble)
+        except ValueError as error:
+            raise Permanent(f"{trouble}: {error}") from error
 
     def close(self) -> None:
         """Leave the session as it is."""
