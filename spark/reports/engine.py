@@ -4,12 +4,14 @@ Both run the same texts (statement.py) and give equal rows.
 """
 
 import importlib.util
+import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from queue_base.errors import Permanent
-from spark.runtime.places import local_path
+from spark.lake.manifest import Manifest
 from spark.reports.report import Report, View
+from spark.runtime.places import local_path
 
 if TYPE_CHECKING:
     from spark.runtime.session import Sessions
@@ -21,7 +23,7 @@ class Result(NamedTuple):
     """Rows in order. kinds: bigint, decimal, text, timestamp, date, boolean or double, a column.
 
     A timestamp is a naive datetime in UTC, a decimal a Decimal, all integers are int; any value may be None. Rows are
-    made while they are read: an error of the engine can come then. Text of another kind (a list) is JSON.
+    made while they are read: an error of the engine can come then. A list or a structure is text in JSON.
     """
 
     names: tuple[str, ...]
@@ -30,10 +32,12 @@ class Result(NamedTuple):
 
 
 class Engine(Protocol):
-    """What answers questions about one lake, as it was when the engine was opened.
+    """What answers questions about one lake, as it was when the engine was opened, which its manifest tells.
 
     Trouble with the lake or the machine is Temporary; SQL that the engine refuses is Permanent.
     """
+
+    manifest: Manifest
 
     def report(self, report: Report, view: View) -> Result:
         """Return the rows of a report, its columns in the registry's order."""
@@ -86,3 +90,8 @@ def check_columns(report: Report, names: tuple[str, ...]) -> None:
     """Raise ValueError where a report's statement has other columns than the registry says."""
     if names != tuple(report.columns):
         raise ValueError(f"{report.name}.sql has the columns {' '.join(names)}, not {' '.join(report.columns)}")
+
+
+def write_text(value: Any) -> str:
+    """Return a value of no kind that Result has as text."""
+    return json.dumps(value, default=str) if isinstance(value, (list, tuple, dict)) else str(value)

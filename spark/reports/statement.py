@@ -16,6 +16,8 @@ TABLES = ("messages", "deliveries", "intervals", "pending", "quarantine")
 # The messages that have a delivery to the view's domain.
 OF_DOMAIN = "messages_of_domain"
 
+# What a question may begin with, in either engine.
+_QUESTIONS = ("select", "with", "values", "from", "table", "explain", "describe", "desc", "show", "summarize")
 _COMMENT = re.compile(r"--[^\n]*")
 _SOURCE = re.compile(r"\b(?:from|join)\s+([a-z_]+)", re.IGNORECASE)
 _PARAMETER = re.compile(r"(?<![:\w]):(since|until|at|host|domain)\b")
@@ -33,6 +35,11 @@ class Statement(NamedTuple):
         made = [f"create or replace temporary view {name} as\n{text};\n" for name, text in self.views]
         return "\n".join([*made, f"{self.select};\n"])
 
+    def tables(self) -> list[str]:
+        """Return the tables of the lake that it reads, without `all_`."""
+        words = set(re.findall(r"\w+", self.script().lower()))
+        return [table for table in TABLES if f"all_{table}" in words]
+
 
 def state(report: Report, view: View) -> Statement:
     """Return the statements of a report, at most view.limit rows."""
@@ -40,21 +47,37 @@ def state(report: Report, view: View) -> Statement:
 
 
 def compose(text: str, view: View, windowed: bool) -> Statement:
-    """Return the statements of a SELECT. windowed: its tables are cut to the view's window."""
-    texts = cut_tables(view, windowed) | _shared_views()
-    views: dict[str, str] = {}
-    _add_views(text, texts, views)
+    """Return the statements of a SELECT of ours. windowed: its tables are cut to the view's window."""
+    views = _views(_SOURCE.findall(_COMMENT.sub("", text)), view, windowed)
     select = fill(_trimmed(text), view)
     if view.limit is not None:
         select += f"\nlimit {view.limit}"
-    return Statement(tuple((name, fill(_trimmed(each), view)) for name, each in views.items()), select)
+    return Statement(views, select)
 
 
-def _add_views(text: str, texts: dict[str, str], views: dict[str, str]) -> None:
-    for name in _SOURCE.findall(_COMMENT.sub("", text)):
-        if name in texts and name not in views:
-            _add_views(texts[name], texts, views)
-            views[name] = texts[name]
+def ask(sql: str, view: View | None) -> Statement:
+    """Return the statements of anybody's SELECT, which may name the views as it likes. Without a view it has no
+    parameters. Raises ValueError for what is no question."""
+    word = re.search(r"\w+", _COMMENT.sub("", sql))
+    if word is None or word[0].lower() not in _QUESTIONS:
+        raise ValueError(f"{word[0] if word else 'nothing'} is no question; begin with select")
+    views = _views(re.findall(r"\w+", sql.lower()), view or View(), windowed=True)
+    return Statement(views, _trimmed(sql) if view is None else fill(_trimmed(sql), view))
+
+
+def _views(names: list[str], view: View, windowed: bool) -> tuple[tuple[str, str], ...]:
+    """Return the views of these names, and those that they name, each after those that it names."""
+    texts = cut_tables(view, windowed) | _shared_views()
+    found: dict[str, str] = {}
+    _add_views(names, texts, found)
+    return tuple((name, fill(_trimmed(text), view)) for name, text in found.items())
+
+
+def _add_views(names: list[str], texts: dict[str, str], found: dict[str, str]) -> None:
+    for name in names:
+        if name in texts and name not in found:
+            _add_views(_SOURCE.findall(_COMMENT.sub("", texts[name])), texts, found)
+            found[name] = texts[name]
 
 
 def _trimmed(text: str) -> str:

@@ -48,9 +48,14 @@ class LakeWork:
 
     def _write(self, page: Path) -> None:
         from spark.page.write import write_page
+        from spark.reports.engine import open_engine
         from spark.reports.report import View
 
-        write_page(self._sessions.get(little=True), self._order.lake, page, View(), Progress())
+        engine = open_engine(self._order.lake, sessions=self._sessions)
+        try:
+            write_page(engine, page, View(), Progress())
+        finally:
+            engine.close()
 
     def used(self) -> float | None:
         return self._sessions.last_used if self._sessions.begun else None

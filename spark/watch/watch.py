@@ -49,6 +49,7 @@ class Watch:
         self._clock = clock
         self._out = out
         self._batches = 0
+        self._warned: list[str] = []
         self._timetable = Timetable(every, clock.now())
 
     def run(self) -> bool:
@@ -87,6 +88,11 @@ class Watch:
         skipped = table.end(ended, sum(summary.lines.values()))
         late = f"; it took longer than every {table.every:g} s: {skipped} skipped" if skipped else ""
         self._say(f"batch {self._batches}: {describe_batch(summary)}, {ended - began:.2f} s{late}")
+        # What has not changed since the last batch was said then.
+        for warning in summary.warnings:
+            if warning not in self._warned:
+                self._say(f"warning: {warning}")
+        self._warned = summary.warnings
         if table.is_tidy_due(self._clock.now()):
             self._try("tidy", self._tidy)
             table.tidied(self._clock.now())
@@ -121,6 +127,8 @@ def describe_batch(summary: Summary) -> str:
     if not summary.lines:
         return "nothing new"
     queues = "1 queue" if summary.streams == 1 else f"{summary.streams} queues"
-    said = f"{sum(summary.lines.values())} lines of {queues}, {sum(summary.rows.values())} rows"
+    # What is pending is written anew each time, so it tells nothing.
+    rows = sum(number for table, number in summary.rows.items() if table != "pending")
+    said = f"{sum(summary.lines.values())} lines of {queues}, {rows} rows"
     bad = summary.lines.get("quarantine", 0)
     return f"{said}, {bad} quarantined" if bad else said
