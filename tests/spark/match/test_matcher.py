@@ -233,3 +233,7 @@ def test_unknown_words_are_kept_from_build_to_build() -> None:
     for at, known in enumerate((True, False, True)):
         stream.match([(line(at, "session 5: begins"), False), (line(at, f"w{at}: x"), False)], known=known)
     assert stream.state.mark()["unknown"] == {"session": 3, "w0:": 1, "w1:": 1, "w2:": 1}
+
+
+def test_the_mark_has_no_name_that_the_stream_has_in_the_manifest_already() -> None:
+    assert State(HOST, QUEUE).mark().keys().isdisjoint(("files", "last", "carried"))
