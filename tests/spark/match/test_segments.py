@@ -78,7 +78,14 @@ LOGS: dict[str, list[str | tuple[int, str]]] = {
 }
 
 
-@pytest.mark.parametrize("known", [(), (1,), (2,)], ids=["none known", "second known", "third known"])
+@pytest.mark.parametrize(
+    "known",
+    [
+        pytest.param((), id="none known"),
+        pytest.param((1,), id="second known", marks=pytest.mark.exhaustive),
+        pytest.param((2,), id="third known", marks=pytest.mark.exhaustive),
+    ],
+)
 @pytest.mark.parametrize("name", LOGS)
 def test_a_log_that_is_cut_in_three_makes_the_tables_of_one_pass(name: str, known: tuple[int, ...]) -> None:
     lines: list[Line] = []
