@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from queue_base.errors import Permanent
-from spark.runtime.places import local_path
 from spark.reports.report import Report, View
+from spark.runtime.places import local_path
 
 if TYPE_CHECKING:
     from spark.runtime.session import Sessions

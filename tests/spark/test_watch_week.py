@@ -76,7 +76,7 @@ def check(lake: Path, minutes: int) -> None:
 def test_an_hour_under_watch_killed_three_times_is_read_once(tmp_path: Path) -> None:
     minutes = HOUR + RETRY
     said = watch_and_kill(tmp_path, minutes, kills=3, longest=4.0)
-    assert said[-1] == "exiting" and not [line for line in said if line.startswith(("warning", "Traceback"))]
+    assert said[-1] == "status: exiting" and not [line for line in said if line.startswith(("warning", "Traceback"))]
     check(tmp_path / "lake", minutes)
 
 
