@@ -40,14 +40,15 @@ def command(out: str | None, days: int) -> None:
             from spark.commands.summary import describe_build
             from spark.lake.build import Order, build
             from spark.page.write import write_page
+            from spark.reports.engine import open_engine
             from spark.reports.report import View
             from spark.runtime.trouble import JAVA_ERRORS, java_reason
 
             try:
                 summary = build(Order(str(place / LOGS), str(place / LAKE)), sessions, progress)
-                session = sessions.get(little=True)
-                progress.watch(session)
-                write_page(session, str(place / LAKE), place / PAGE, View(), progress)
+                engine = open_engine(str(place / LAKE), sessions=sessions)
+                write_page(engine, place / PAGE, View(), progress)
+                engine.close()
             except JAVA_ERRORS as error:
                 raise Temporary(f"unable to make the demo: {java_reason(error)}; run it again") from error
             progress.phase("ending")

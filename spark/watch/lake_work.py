@@ -19,6 +19,8 @@ HEAP_SHARE = 0.5
 LEAST_HEAP = 512 << 20
 # Of what all may take, what this process may have without Java.
 OWN_SHARE = 0.5
+# And of that, what DuckDB may have while it makes the page.
+ENGINE_SHARE = 0.25
 
 
 class LakeWork:
@@ -48,9 +50,14 @@ class LakeWork:
 
     def _write(self, page: Path) -> None:
         from spark.page.write import write_page
+        from spark.reports.engine import open_engine
         from spark.reports.report import View
 
-        write_page(self._sessions.get(little=True), self._order.lake, page, View(), Progress())
+        engine = open_engine(self._order.lake, sessions=self._sessions, memory=int(self._memory * ENGINE_SHARE))
+        try:
+            write_page(engine, page, View(), Progress())
+        finally:
+            engine.close()
 
     def used(self) -> float | None:
         return self._sessions.last_used if self._sessions.begun else None
