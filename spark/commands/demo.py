@@ -49,7 +49,7 @@ def command(out: str | None, days: int) -> None:
 
             try:
                 summary = build(session, Order(str(place / LOGS), str(place / LAKE)), progress)
-                engine = open_engine(str(place / LAKE), session=lambda: session)
+                engine = open_engine(str(place / LAKE))
                 write_page(engine, place / PAGE, View(), progress)
                 engine.close()
             except JAVA_ERRORS as error:
