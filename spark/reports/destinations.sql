@@ -1,10 +1,21 @@
-with chosen as (
+with found as (
+  -- What a day without a bad one ended is over: the log goes on after it.
   select
-    domain, host, queue, slow, began_ns, ended_ns, dead, attempts, messages, reason,
-    coalesce(ended_ns, newest.ns) as until_ns
+    episodes.domain, episodes.host, episodes.queue, episodes.slow, episodes.began_ns, episodes.dead,
+    episodes.attempts, episodes.messages, episodes.reason, newest.ns as newest_ns,
+    coalesce(
+      episodes.good_ns,
+      case when cast(newest.ns as decimal(28, 0)) - episodes.last_ns > 86400000000000 then episodes.last_ns end
+    ) as ended_ns
   from episodes
   cross join newest
-  where (:since is null or coalesce(ended_ns, newest.ns) >= :since) and (:until is null or began_ns < :until)
+),
+chosen as (
+  select
+    domain, host, queue, slow, began_ns, ended_ns, dead, attempts, messages, reason,
+    coalesce(ended_ns, newest_ns) as until_ns
+  from found
+  where (:since is null or coalesce(ended_ns, newest_ns) >= :since) and (:until is null or began_ns < :until)
 ),
 destinations as (
   select distinct domain, host, queue from chosen
