@@ -42,7 +42,7 @@ def command(
     if since is not None and until is not None and until <= since:
         raise Usage("--until must be later than --since")
     target = Path(out)
-    if why := _unfit(target):
+    if why := unfit(target):
         raise Usage(f"unable to write {out}: {why}")
     from spark.runtime.progress import make_progress
     from spark.runtime.session import start_session
@@ -66,7 +66,7 @@ def command(
     print(f"the page is {target}")
 
 
-def _unfit(target: Path) -> str | None:
+def unfit(target: Path) -> str | None:
     """Return why a page cannot be put there, None where it can: it takes the place of what has the name."""
     if target.is_dir():
         return "it is a directory"

@@ -14,10 +14,12 @@ from queue_base.errors import Failure, Permanent, Temporary
 from spark.lake.columns import COLUMNS, PARTITIONED
 from spark.lake.newest import open_local
 from spark.reports.engine import Result, check_columns
+from spark.reports.functions import FUNCTIONS
 from spark.reports.report import Report, View
 from spark.reports.statement import TABLES, Statement, compose, state
 
-MEMORY = "1GB"
+# Bytes. What a report needs above that goes to temporary files.
+MEMORY = 1 << 30
 _FETCHED = 4096
 
 # count_if: DuckDB's own is null of no rows. div: of integers, towards zero, as Spark's is a bigint. substring_index:
@@ -35,13 +37,7 @@ MACROS = {
     "sequence(a, b)": "generate_series(a, b)",
     "explode(list)": "unnest(list)",
 }
-# Functions that are ours in both engines (spark_engine.py has the same for Spark).
-# seconds: of nanoseconds, exactly. quotient: with nine digits, the last one rounded half away from zero; null for b 0.
-FUNCTIONS = {
-    "seconds(ns)": "cast(cast(ns as decimal(28, 0)) * 0.000000001 as decimal(28, 9))",
-    "quotient(a, b)": "seconds(div(2000000000 * cast(a as decimal(38, 0)) + case when a < 0 "
-    "then -cast(b as decimal(38, 0)) else cast(b as decimal(38, 0)) end, 2 * cast(b as decimal(38, 0))))",
-}
+OWN = {f"{each.name}({', '.join(each.parameters)})": each.body for each in FUNCTIONS}
 _TYPES = {
     "string": "varchar", "long": "bigint", "int": "integer", "boolean": "boolean", "time": "timestamp", "date": "date",
     "longs": "bigint[]",
@@ -59,15 +55,14 @@ _TEMPORARY = (duckdb.IOException, duckdb.OutOfMemoryException, duckdb.InterruptE
 
 
 class DuckEngine:
-    """The tables of a local lake in DuckDB. memory: its bound, such as 1GB; what needs more goes to a directory of
-    temporary files. Raises as open_local does."""
+    """The tables of a local lake in DuckDB, within `memory` bytes. Raises as open_local does."""
 
-    def __init__(self, lake: str, memory: str = MEMORY) -> None:
+    def __init__(self, lake: str, memory: int = MEMORY) -> None:
         path, manifest = open_local(lake)
         # DuckDB makes and removes this directory itself, where it needs it.
         temporary = os.path.join(os.environ.get("TMPDIR") or "/tmp", f"queue-report-{os.urandom(8).hex()}")
         settings: dict[str, str | bool | int | float | list[str]] = {
-            "memory_limit": memory,
+            "memory_limit": f"{memory}B",
             "temp_directory": temporary,
             "threads": len(os.sched_getaffinity(0)),
             "autoinstall_known_extensions": False,
@@ -75,7 +70,7 @@ class DuckEngine:
         }
         self._connection = duckdb.connect(":memory:", config=settings)
         self._connection.execute("set timezone = 'UTC'")
-        for head, body in (MACROS | FUNCTIONS).items():
+        for head, body in (MACROS | OWN).items():
             self._connection.execute(f"create macro {head} as {body}")
         for table in TABLES:
             files = [os.path.join(path, table, name) for name in manifest.tables.get(table, ())]

@@ -4,7 +4,7 @@ Both run the same texts (statement.py) and give equal rows.
 """
 
 import importlib.util
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from queue_base.errors import Permanent
@@ -12,7 +12,7 @@ from spark.lake.newest import local_path
 from spark.reports.report import Report, View
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from spark.runtime.session import Sessions
 
 ENGINES = ("auto", "duckdb", "spark")
 
@@ -56,10 +56,11 @@ def choose_engine(lake: str, kind: str = "auto") -> str:
 def open_engine(
     lake: str,
     kind: str = "auto",
-    session: "Callable[[], SparkSession] | None" = None,
-    memory: str | None = None,
+    sessions: "Sessions | None" = None,
+    memory: int | None = None,
 ) -> Engine:
-    """Open a lake. session: starts Spark, which is asked for only where Spark is the engine; memory: DuckDB's bound.
+    """Open a lake. sessions: begins Spark's session, only if Spark is the engine, and ends it; by default there is one
+    that the process leaves to its end. memory: DuckDB's bound, bytes.
 
     Raises Permanent where there is no lake or the engine is not installed, Temporary where it cannot be read now.
     """
@@ -72,11 +73,10 @@ def open_engine(
                 "install it with pip install 'queue-suite[report]', then run this again"
             ) from error
         return DuckEngine(lake, memory or MEMORY)
-    if session is None:
-        from spark.runtime.session import start_session
+    from spark.runtime.session import Sessions
+    from spark.runtime.work import is_small_lake
 
-        session = start_session
-    running = session()
+    running = (sessions or Sessions()).get(little=is_small_lake(lake))
     from spark.reports.spark_engine import SparkEngine
 
     return SparkEngine(running, lake)

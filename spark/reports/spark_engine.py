@@ -22,6 +22,7 @@ from queue_base.errors import Failure, Permanent, Temporary
 from spark.lake.schema import Tables
 from spark.lake.store import open_tables
 from spark.reports.engine import Result, check_columns
+from spark.reports.functions import FUNCTIONS, INTEGER
 from spark.reports.report import Report, View
 from spark.reports.statement import TABLES, Statement, compose, state
 from spark.runtime.trouble import JAVA_ERRORS, java_reason
@@ -47,6 +48,9 @@ class SparkEngine:
 
     def _start(self, session: SparkSession, tables: Tables) -> None:
         self._session = session
+        for name, parameters, returns, body in FUNCTIONS:
+            typed = ", ".join(f"{parameter} {INTEGER}" for parameter in parameters)
+            session.sql(f"create or replace temporary function {name}({typed}) returns {returns} return {body}")
         for table in TABLES:
             getattr(tables, table).createOrReplaceTempView(f"all_{table}")
 

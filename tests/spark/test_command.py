@@ -41,6 +41,14 @@ def test_wrong_usage_is_100_in_one_line(words: list[str], said: str) -> None:
     assert said in done.stderr and done.stderr.count("\n") == 1 and done.stderr.startswith("queue-report: ")
 
 
+def test_without_a_command_it_says_what_to_do_next_and_is_wrong_usage() -> None:
+    done = run()
+    assert (done.returncode, done.stdout) == (100, "")
+    for command in ("build", "watch", "show", "page", "demo"):
+        assert f"\n  queue-report {command} " in done.stderr
+    assert done.stderr.count("\n") < 12 and "\nqueue-report --help" in done.stderr
+
+
 def test_without_pyspark_one_line_says_how_to_get_it(tmp_path: Path) -> None:
     (tmp_path / "pyspark.py").write_text("raise ImportError(\"No module named 'pyspark'\")\n")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
