@@ -5,8 +5,8 @@ from pathlib import Path
 import click
 
 from queue_base.errors import Temporary, Usage
+from spark.commands.options import TIME
 from spark.commands.settings import split_setting
-from spark.commands.show import TIME
 
 
 @click.command("page")

@@ -15,6 +15,11 @@ class Function(NamedTuple):
     returns: str
     body: str
 
+    def create(self) -> str:
+        """Return Spark's statement that makes it."""
+        typed = ", ".join(f"{parameter} {INTEGER}" for parameter in self.parameters)
+        return f"create or replace temporary function {self.name}({typed}) returns {self.returns} return {self.body}"
+
 
 INTEGER = "decimal(38, 0)"
 DECIMAL = "decimal(28, 9)"
