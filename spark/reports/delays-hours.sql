@@ -1,7 +1,7 @@
 with times as (
   -- In nanoseconds; null where the log begins after the message's birth.
   select
-    timestamp_seconds(div(try_subtract(done_ns, pmod(done_ns, 3600000000000)), 1000000000)) as start,
+    timestamp_seconds(div(cast(done_ns as decimal(28, 0)) - pmod(done_ns, 3600000000000), 1000000000)) as start,
     try_subtract(start_ns, birth_ns) as queue,
     try_subtract(done_ns, start_ns) as delivery
   from deliveries
