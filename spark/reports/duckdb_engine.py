@@ -37,6 +37,7 @@ class DuckEngine:
 
     def __init__(self, lake: str, memory: int = MEMORY) -> None:
         path, manifest = open_local(lake)
+        self.manifest = manifest
         # DuckDB makes and removes this directory itself, where it needs it.
         temporary = os.path.join(os.environ.get("TMPDIR") or "/tmp", f"queue-report-{os.urandom(8).hex()}")
         settings: dict[str, str | bool | int | float | list[str]] = {

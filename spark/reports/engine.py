@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from queue_base.errors import Permanent
-from spark.lake.newest import local_path
+from spark.lake.manifest import Manifest
 from spark.reports.report import Report, View
+from spark.runtime.places import local_path
 
 if TYPE_CHECKING:
     from spark.runtime.session import Sessions
@@ -31,10 +32,12 @@ class Result(NamedTuple):
 
 
 class Engine(Protocol):
-    """What answers questions about one lake, as it was when the engine was opened.
+    """What answers questions about one lake, as it was when the engine was opened, which its manifest tells.
 
     Trouble with the lake or the machine is Temporary; SQL that the engine refuses is Permanent.
     """
+
+    manifest: Manifest
 
     def report(self, report: Report, view: View) -> Result:
         """Return the rows of a report, its columns in the registry's order."""

@@ -19,8 +19,9 @@ from pyspark.sql.types import (
 )
 
 from queue_base.errors import Failure, Permanent, Temporary
+from spark.lake.manifest import Manifest
 from spark.lake.schema import Tables
-from spark.lake.store import open_tables
+from spark.lake.store import open_lake, read_tables
 from spark.reports.engine import Result, check_columns, write_text
 from spark.reports.functions import FUNCTIONS
 from spark.reports.report import Report, View
@@ -35,20 +36,22 @@ _EPOCH = datetime(1970, 1, 1)
 
 
 class SparkEngine:
-    """The tables of a lake in a session, which its caller ends. Raises as open_tables does."""
+    """The tables of a lake in a session, which its caller ends. Raises as open_lake does."""
 
     def __init__(self, session: SparkSession, lake: str) -> None:
-        self._start(session, open_tables(session, lake))
+        place, manifest = open_lake(session, lake)
+        self._start(session, read_tables(session, place, manifest), manifest)
 
     @classmethod
     def of_tables(cls, session: SparkSession, tables: Tables) -> "SparkEngine":
         """Return an engine over tables that are no lake."""
         engine = cls.__new__(cls)
-        engine._start(session, tables)
+        engine._start(session, tables, Manifest())
         return engine
 
-    def _start(self, session: SparkSession, tables: Tables) -> None:
+    def _start(self, session: SparkSession, tables: Tables, manifest: Manifest) -> None:
         self._session = session
+        self.manifest = manifest
         for function in FUNCTIONS:
             session.sql(function.create())
         for table in TABLES:

@@ -47,6 +47,7 @@ class LakeRows:
 
     def __init__(self) -> None:
         self.rows: dict[str, list[Row]] = {name: [] for name in COLUMNS}
+        self.counts: dict[str, dict[str, int]] = {}
 
     def message(
         self, key: str, birth: Seconds | None, done: Seconds | None, *, first: Seconds | None = None,
@@ -68,10 +69,10 @@ class LakeRows:
 
     def delivery(
         self, key: str, recipient: str, start: Seconds, done: Seconds | None, result: str | None = "success", *,
-        reason: str = "", code: str = "", kind: str = "", delivery: int = 1, channel: str = "remote",
-        host: str = "h", queue: str = "q",
+        reason: str = "", template: str | None = None, code: str = "", kind: str = "", delivery: int = 1,
+        channel: str = "remote", host: str = "h", queue: str = "q",
     ) -> None:  # fmt: skip
-        """Add a delivery; one without a result is in flight. kind: its class."""
+        """Add a delivery; one without a result is in flight. template: None is the reason. kind: its class."""
         row: Row = {
             "host": host, "queue": queue, "key": key, "recipient": recipient, "delivery": delivery,
             "domain": recipient.rpartition("@")[2] if "@" in recipient else "",
@@ -81,7 +82,7 @@ class LakeRows:
             self.rows["pending"].append({**row, "what": "delivery"})
             return
         end = {"done_ns": None if done is None else ns(done), "date": _date(start if done is None else done)}
-        said = {"reason": reason, "template": reason, "code": code, "class": kind}
+        said = {"reason": reason, "template": reason if template is None else template, "code": code, "class": kind}
         self.rows["deliveries"].append({**row, **end, **said, "result": result})
 
     def sample(self, at: Seconds, until: Seconds, local: tuple[int, int], remote: tuple[int, int], host: str) -> None:
@@ -103,7 +104,8 @@ class LakeRows:
             row.update({name: life[name] for name in OF_MESSAGE if name in life})
         tables = {table: self._write_table(lake, table) for table in COLUMNS}
         (lake / MANIFESTS).mkdir(parents=True)
-        (lake / manifest_path(1)).write_bytes(pack(Manifest(number=1, made="2026-11-20T00:00:00Z", tables=tables)))
+        made = Manifest(number=1, made="2026-11-20T00:00:00Z", tables=tables, counts=self.counts)
+        (lake / manifest_path(1)).write_bytes(pack(made))
 
     def _write_table(self, lake: Path, table: str) -> dict[str, int]:
         columns = COLUMNS[table]
