@@ -14,10 +14,11 @@ from spark.commands import build as build_command
 from spark.commands import demo as demo_command
 from spark.commands import page as page_command
 from spark.commands import show as show_command
+from spark.commands import sql as sql_command
 from spark.commands import watch as watch_command
 
 PROGRAM = "queue-report"
-COMMANDS = (build_command, watch_command, show_command, page_command, demo_command)
+COMMANDS = (build_command, watch_command, show_command, sql_command, page_command, demo_command)
 # What is said where no command is given.
 NEXT = """\
 queue-report reads the logs of mail queues into tables, and makes reports of them. What to do next:
@@ -25,6 +26,7 @@ queue-report reads the logs of mail queues into tables, and makes reports of the
   queue-report build /var/log/queue --lake /srv/lake    read the logs; again later for what is new
   queue-report watch /var/log/queue --lake /srv/lake    the same every minute, by a process that stays
   queue-report show overall --lake /srv/lake            print a report; `show` alone lists them
+  queue-report sql 'select …' --lake /srv/lake          ask the tables a question of your own
   queue-report page --lake /srv/lake --out mail.html    write one page of them, with plots
   queue-report demo                                     try it all on a month of simulated logs
 

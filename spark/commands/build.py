@@ -2,6 +2,7 @@
 
 import click
 
+from queue_base.errors import complain
 from spark.commands.settings import split_setting
 
 
@@ -44,17 +45,16 @@ def command(
       queue-report build hdfs:///logs --lake hdfs:///lake --master yarn --compact --expire 400
     """
     settings = dict(map(split_setting, conf))
+    from spark.lake.build import Order, build
     from spark.runtime.progress import make_progress
     from spark.runtime.session import Sessions
-    from spark.runtime.work import has_few_logs
 
     with make_progress() as progress, Sessions(master, settings) as sessions:
-        session = sessions.get(little=has_few_logs(logs, lake))
-        progress.watch(session)
-        from spark.lake.build import Order, build
-
-        summary = build(session, Order(logs, lake, host, queue, expire, compact), progress)
+        asked = settings if master is None else {**settings, "spark.master": master}
+        summary = build(Order(logs, lake, host, queue, expire, compact, asked), sessions, progress)
         progress.phase("ending")
     from spark.commands.summary import describe_build
 
+    for warning in summary.warnings:
+        complain("queue-report", f"warning: {warning}")
     print(describe_build(summary))

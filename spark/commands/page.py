@@ -5,8 +5,8 @@ from pathlib import Path
 import click
 
 from queue_base.errors import Usage
+from spark.commands.options import TIME, engine_option, spark_options
 from spark.commands.settings import split_setting
-from spark.commands.show import TIME
 
 
 @click.command("page")
@@ -16,15 +16,8 @@ from spark.commands.show import TIME
 @click.option("--until", type=TIME, metavar="TIME", help="Only what ended before.")
 @click.option("--host", help="Only this host's queues.")
 @click.option("--domain", help="Only mail to this domain.")
-@click.option(
-    "--engine",
-    "kind",
-    type=click.Choice(["auto", "duckdb", "spark"]),
-    default="auto",
-    help="What reads the lake; default DuckDB for a directory of this machine, else Spark.",
-)
-@click.option("--master", metavar="URL", help="Spark's master; default local[*], or what spark-submit was told.")
-@click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark's, as spark-submit takes it.")
+@engine_option
+@spark_options
 def command(
     lake: str,
     out: str,
@@ -32,7 +25,7 @@ def command(
     until: int | None,
     host: str | None,
     domain: str | None,
-    kind: str,
+    engine: str,
     master: str | None,
     conf: tuple[str, ...],
 ) -> None:
@@ -60,14 +53,14 @@ def command(
     from spark.runtime.progress import make_progress
     from spark.runtime.session import Sessions
 
-    if kind == "auto" and (master is not None or settings):
-        kind = "spark"
+    if engine == "auto" and (master is not None or settings):
+        engine = "spark"
     with make_progress() as progress, Sessions(master, settings) as sessions:
-        engine = open_engine(lake, kind, sessions)
+        opened = open_engine(lake, engine, sessions)
         try:
-            write_page(engine, target, View(since, until, None, host, domain and domain.lower()), progress)
+            write_page(opened, target, View(since, until, None, host, domain and domain.lower()), progress)
         finally:
-            engine.close()
+            opened.close()
             progress.phase("ending")
     print(f"the page is {target}")
 

@@ -4,7 +4,7 @@ select
   code,
   class,
   template as reason,
-  min(coalesce(reason, 'report mangled, will defer')) as example
+  min(coalesce(reason, 'report_mangled')) as example
 from deliveries
 where result in ('deferral', 'mangled')
 group by template, code, class

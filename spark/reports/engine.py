@@ -4,13 +4,14 @@ Both run the same texts (statement.py) and give equal rows.
 """
 
 import importlib.util
+import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from queue_base.errors import Permanent
 from spark.lake.manifest import Manifest
-from spark.lake.newest import local_path
 from spark.reports.report import Report, View
+from spark.runtime.places import local_path
 
 if TYPE_CHECKING:
     from spark.runtime.session import Sessions
@@ -22,7 +23,7 @@ class Result(NamedTuple):
     """Rows in order. kinds: bigint, decimal, text, timestamp, date, boolean or double, a column.
 
     A timestamp is a naive datetime in UTC, a decimal a Decimal, all integers are int; any value may be None. Rows are
-    made while they are read: an error of the engine can come then. Text of another kind (a list) is JSON.
+    made while they are read: an error of the engine can come then. A list or a structure is text in JSON.
     """
 
     names: tuple[str, ...]
@@ -89,3 +90,8 @@ def check_columns(report: Report, names: tuple[str, ...]) -> None:
     """Raise ValueError where a report's statement has other columns than the registry says."""
     if names != tuple(report.columns):
         raise ValueError(f"{report.name}.sql has the columns {' '.join(names)}, not {' '.join(report.columns)}")
+
+
+def write_text(value: Any) -> str:
+    """Return a value of no kind that Result has as text."""
+    return json.dumps(value, default=str) if isinstance(value, (list, tuple, dict)) else str(value)

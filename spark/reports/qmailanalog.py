@@ -106,7 +106,7 @@ _COUNTS = {
 }
 _REASON = {
     "reason": "what was reported, with queue ids as ID, addresses as ADDRESS and IP, host names as HOST, numbers as N",
-    "example": "one of the reasons as logged",
+    "example": "the alphabetically first of the reasons, as logged; report_mangled if there is none",
 }
 _CODE = {"code": "RFC 3463 code in the text, if any", "class": "whose trouble it is"}
 _ORDER = "A row a reason, the most deliveries first."

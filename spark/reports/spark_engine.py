@@ -1,7 +1,7 @@
 """Spark SQL over a lake of any file system."""
 
-import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -22,16 +22,17 @@ from queue_base.errors import Failure, Permanent, Temporary
 from spark.lake.manifest import Manifest
 from spark.lake.schema import Tables
 from spark.lake.store import open_lake, read_tables
-from spark.reports.engine import Result, check_columns
-from spark.reports.functions import FUNCTIONS, INTEGER
+from spark.reports.engine import Result, check_columns, write_text
+from spark.reports.functions import FUNCTIONS
 from spark.reports.report import Report, View
-from spark.reports.statement import TABLES, Statement, compose, state
+from spark.reports.statement import TABLES, Statement, ask, state
 from spark.runtime.trouble import JAVA_ERRORS, java_reason
 
 _KINDS: tuple[tuple[type[DataType], str], ...] = (
     (IntegralType, "bigint"), (DecimalType, "decimal"), (FractionalType, "double"), (StringType, "text"),
     (TimestampType, "timestamp"), (TimestampNTZType, "timestamp"), (DateType, "date"), (BooleanType, "boolean"),
 )  # fmt: skip
+_EPOCH = datetime(1970, 1, 1)
 
 
 class SparkEngine:
@@ -51,9 +52,8 @@ class SparkEngine:
     def _start(self, session: SparkSession, tables: Tables, manifest: Manifest) -> None:
         self._session = session
         self.manifest = manifest
-        for name, parameters, returns, body in FUNCTIONS:
-            typed = ", ".join(f"{parameter} {INTEGER}" for parameter in parameters)
-            session.sql(f"create or replace temporary function {name}({typed}) returns {returns} return {body}")
+        for function in FUNCTIONS:
+            session.sql(function.create())
         for table in TABLES:
             getattr(tables, table).createOrReplaceTempView(f"all_{table}")
 
@@ -63,7 +63,7 @@ class SparkEngine:
         return result
 
     def query(self, sql: str, view: View | None = None) -> Result:
-        return self._run(compose(sql, view or View(), windowed=True), "unable to run the statement")
+        return self._run(ask(sql, view), "unable to run the statement")
 
     def close(self) -> None:
         """Leave the session as it is."""
@@ -76,35 +76,40 @@ class SparkEngine:
             kinds = tuple(_kind(field.dataType) for field in frame.schema.fields)
         except JAVA_ERRORS as error:
             raise _failure(trouble, error) from error
-        return Result(tuple(frame.columns), kinds, _rows(frame, kinds, trouble))
+        return Result(tuple(frame.columns), kinds, _rows(frame, trouble))
 
 
 def _kind(found: DataType) -> str:
-    return next((name for kind, name in _KINDS if isinstance(found, kind)), "json")
+    if isinstance(found, DecimalType) and found.scale == 0:
+        return "bigint"
+    return next((name for kind, name in _KINDS if isinstance(found, kind)), "text")
 
 
-def _rows(frame: DataFrame, kinds: tuple[str, ...], trouble: str) -> Iterator[tuple[Any, ...]]:
-    from datetime import UTC, datetime, timedelta
-
+def _rows(frame: DataFrame, trouble: str) -> Iterator[tuple[Any, ...]]:
+    types = [field.dataType for field in frame.schema.fields]
+    changed = [(i, change) for i, found in enumerate(types) if (change := _change(found)) is not None]
     # In Python a timestamp would be in the zone of this machine; as a number it is what it is.
-    start = datetime(1970, 1, 1, tzinfo=UTC).replace(tzinfo=None)
-    times = [i for i, kind in enumerate(kinds) if kind == "timestamp"]
-    odd = [i for i, kind in enumerate(kinds) if kind == "json"]
-    numbered = frame.toDF(*(f"c{i}" for i in range(len(kinds))))
-    numbered = numbered.withColumns({f"c{i}": F.unix_micros(F.col(f"c{i}").cast("timestamp")) for i in times})
+    times = [i for i, found in enumerate(types) if isinstance(found, (TimestampType, TimestampNTZType))]
+    frame = frame.toDF(*(f"c{i}" for i in range(len(types))))
+    frame = frame.withColumns({f"c{i}": F.unix_micros(F.col(f"c{i}").cast("timestamp")) for i in times})
     try:
-        for row in numbered.toLocalIterator(prefetchPartitions=True):
-            if not times and not odd:
-                yield tuple(row)
-                continue
+        for row in frame.toLocalIterator(prefetchPartitions=True):
             cells = list(row)
-            for i in times:
-                cells[i] = None if cells[i] is None else start + timedelta(microseconds=cells[i])
-            for i in odd:
-                cells[i] = None if cells[i] is None else json.dumps(cells[i], default=str)
+            for i, change in changed:
+                if cells[i] is not None:
+                    cells[i] = change(cells[i])
             yield tuple(cells)
     except JAVA_ERRORS as error:
         raise _failure(trouble, error) from error
+
+
+def _change(found: DataType) -> Callable[[Any], Any] | None:
+    """Return what makes Result's value of Python's for a type; None for nothing."""
+    if isinstance(found, DecimalType):
+        return int if found.scale == 0 else None
+    if isinstance(found, (TimestampType, TimestampNTZType)):
+        return lambda micros: _EPOCH + timedelta(microseconds=micros)
+    return None if any(isinstance(found, kind) for kind, _ in _KINDS) else write_text
 
 
 def _failure(trouble: str, error: BaseException) -> Failure:

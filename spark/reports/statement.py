@@ -40,21 +40,34 @@ def state(report: Report, view: View) -> Statement:
 
 
 def compose(text: str, view: View, windowed: bool) -> Statement:
-    """Return the statements of a SELECT. windowed: its tables are cut to the view's window."""
-    texts = cut_tables(view, windowed) | _shared_views()
-    views: dict[str, str] = {}
-    _add_views(text, texts, views)
+    """Return the statements of a SELECT of ours. windowed: its tables are cut to the view's window."""
+    views = _views(_SOURCE.findall(_COMMENT.sub("", text)), view, windowed)
     select = fill(_trimmed(text), view)
     if view.limit is not None:
         select += f"\nlimit {view.limit}"
-    return Statement(tuple((name, fill(_trimmed(each), view)) for name, each in views.items()), select)
+    return Statement(views, select)
 
 
-def _add_views(text: str, texts: dict[str, str], views: dict[str, str]) -> None:
-    for name in _SOURCE.findall(_COMMENT.sub("", text)):
-        if name in texts and name not in views:
-            _add_views(texts[name], texts, views)
-            views[name] = texts[name]
+def ask(sql: str, view: View | None) -> Statement:
+    """Return the statements of anybody's SELECT, which may name the views as it likes. Without a view it has no
+    parameters."""
+    views = _views(re.findall(r"\w+", sql.lower()), view or View(), windowed=True)
+    return Statement(views, _trimmed(sql) if view is None else fill(_trimmed(sql), view))
+
+
+def _views(names: list[str], view: View, windowed: bool) -> tuple[tuple[str, str], ...]:
+    """Return the views of these names, and those that they name, each after those that it names."""
+    texts = cut_tables(view, windowed) | _shared_views()
+    found: dict[str, str] = {}
+    _add_views(names, texts, found)
+    return tuple((name, fill(_trimmed(text), view)) for name, text in found.items())
+
+
+def _add_views(names: list[str], texts: dict[str, str], found: dict[str, str]) -> None:
+    for name in names:
+        if name in texts and name not in found:
+            _add_views(_SOURCE.findall(_COMMENT.sub("", texts[name])), texts, found)
+            found[name] = texts[name]
 
 
 def _trimmed(text: str) -> str:

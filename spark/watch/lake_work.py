@@ -28,7 +28,8 @@ class LakeWork:
         self, order: Order, page: Path | None, memory: int, master: str | None, settings: Mapping[str, str]
     ) -> None:
         heap = max(int(memory * HEAP_SHARE), LEAST_HEAP) >> 20
-        self._order = order
+        asked = dict(settings) if master is None else {**settings, "spark.master": master}
+        self._order = dataclasses.replace(order, settings=asked)
         self._page = page
         self._memory = memory
         self._sessions = Sessions(master, {"spark.driver.memory": f"{heap}m", **settings})
@@ -36,7 +37,7 @@ class LakeWork:
     def build(self, tidy: bool) -> Summary:
         expire = self._order.expire if tidy else None
         order = dataclasses.replace(self._order, compact=tidy, expire=expire)
-        return self._explained(lambda: build(self._sessions.get(little=True), order, Progress()))
+        return self._explained(lambda: build(order, self._sessions, Progress()))
 
     def write_page(self) -> bool:
         page = self._page

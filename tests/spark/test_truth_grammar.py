@@ -5,8 +5,8 @@ import random
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-
 from spark.windows.parse import parse_lines
+
 from support.spark.log_files import GARBAGE, lines_of
 from support.spark.log_reference import parse_event, time_of
 from support.spark.log_world import World

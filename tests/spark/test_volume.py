@@ -1,6 +1,5 @@
 """Reports of traffic and of troubles, on tables written by hand: hours, days, daytime, domains, classify."""
 
-import datetime
 from decimal import Decimal
 
 import pytest

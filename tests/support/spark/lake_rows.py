@@ -69,10 +69,10 @@ class LakeRows:
 
     def delivery(
         self, key: str, recipient: str, start: Seconds, done: Seconds | None, result: str | None = "success", *,
-        reason: str = "", code: str = "", kind: str = "", delivery: int = 1, channel: str = "remote",
-        host: str = "h", queue: str = "q",
+        reason: str = "", template: str | None = None, code: str = "", kind: str = "", delivery: int = 1,
+        channel: str = "remote", host: str = "h", queue: str = "q",
     ) -> None:  # fmt: skip
-        """Add a delivery; one without a result is in flight. kind: its class."""
+        """Add a delivery; one without a result is in flight. template: None is the reason. kind: its class."""
         row: Row = {
             "host": host, "queue": queue, "key": key, "recipient": recipient, "delivery": delivery,
             "domain": recipient.rpartition("@")[2] if "@" in recipient else "",
@@ -82,7 +82,7 @@ class LakeRows:
             self.rows["pending"].append({**row, "what": "delivery"})
             return
         end = {"done_ns": None if done is None else ns(done), "date": _date(start if done is None else done)}
-        said = {"reason": reason, "template": reason, "code": code, "class": kind}
+        said = {"reason": reason, "template": reason if template is None else template, "code": code, "class": kind}
         self.rows["deliveries"].append({**row, **end, **said, "result": result})
 
     def sample(self, at: Seconds, until: Seconds, local: tuple[int, int], remote: tuple[int, int], host: str) -> None:

@@ -1,7 +1,7 @@
 """What a delivery's reason says: its template, the RFC 3463 code in it, and the class of the trouble.
 
-All are Spark's own expressions. They cost 30 us of CPU a reason, so `describe`, which stands in the path of every line,
-looks at failures and deferrals only; what a success said is nobody's trouble.
+Only failures and deferrals are described; what a success said is nobody's trouble. The time that a text takes grows
+with its length and no faster, whatever it holds.
 
 A reason is text as the log has it, `_` standing for a space. A class says whose trouble it is, and so who mends it:
 
@@ -24,67 +24,70 @@ A reason is text as the log has it, `_` standing for a space. A class says whose
 | other | none of these |
 """
 
-from functools import reduce
-from operator import or_
-
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+import re
+from typing import NamedTuple
 
 # The three digits of a reply stand at the beginning, after a slash (a line's end) or after `said:`.
-_REPLY = r"(?<=^|/|said:_|said:_\()[245]\d\d(?![A-Za-z0-9.])"
-_CODE = r"[245]\.\d{1,3}+\.\d{1,3}+(?!\.?[0-9])"
+_REPLY = r"(?:^|(?<=/)|(?<=said:_)|(?<=said:_\())[245][0-9][0-9](?![A-Za-z0-9.])"
+_CODE = r"[245]\.[0-9]{1,3}+\.[0-9]{1,3}+(?!\.?[0-9])"
 _HEX = r"[0-9A-Fa-f]{1,4}+"
 
-# What is folded, and into what, in this order, each in what the ones before left. For speed each pattern begins with
-# the character that a match begins with, looks around only then, and tries nothing twice (++).
+# An address without <> begins after a `_`, which may be a space. A word without @ is taken too, so that no part of it
+# is tried again.
+_ADDRESS = re.compile(r"<[^<>@]*+@[^<>]*+>|([^_/<>()\[\]{},;:=\"'@]++)(@[A-Za-z0-9.-]*[A-Za-z0-9])?")
+# What is folded after that, and into what, in this order, each in what the ones before left. For speed each pattern
+# begins with the character that a match begins with, looks around only then, and tries nothing twice: so ++, and where
+# it is for more than a character (?=(…)) and a reference to it. (There ++ is wrong in CPython before 3.11.5.)
 _FOLDED = (
-    # An address without <> begins after a `_`, which may be a space.
-    (r"<[^<>@]*+@[^<>]*+>|[^_/<>()\[\]{},;:=\"'@]++@[A-Za-z0-9.-]*[A-Za-z0-9]", "ADDRESS"),
     # Version 6 with :: or with all eight groups, so that 12:34:56 is none.
     (
-        r"[0-9A-Fa-f](?<![A-Za-z0-9.].)(?:(?<=\d)\d{0,2}+(?:\.\d{1,3}+){3}(?!\.?[0-9])"
-        rf"|[0-9A-Fa-f]{{0,3}}+:(?:(?:{_HEX}:){{0,6}}+:[0-9A-Fa-f:]*+(?:\.\d{{1,3}}+)*+|(?:{_HEX}:){{6}}{_HEX}))",
+        r"[0-9A-Fa-f](?<![A-Za-z0-9.].)(?:(?<=[0-9])[0-9]{0,2}+(?:\.[0-9]{1,3}+){3}(?!\.?[0-9])"
+        rf"|[0-9A-Fa-f]{{0,3}}+:(?:(?=((?:{_HEX}:){{0,6}}))\1:[0-9A-Fa-f:]*+(?:\.[0-9]{{1,3}}+)*|(?:{_HEX}:){{6}}{_HEX}))",
         "IP",
     ),
     (r"[A-Za-z0-9](?<![A-Za-z0-9.-].)[A-Za-z0-9-]*+(?:\.[A-Za-z0-9-]++)*\.[A-Za-z]{2,}+(?![A-Za-z0-9-])", "HOST"),
     # Eight characters or more, with a digit and a letter, but not a reply's code and a word, as in 550-Requested.
     (
-        r"[A-Za-z0-9](?<![A-Za-z0-9.-].)(?=[A-Za-z0-9.-]{7})(?:(?<=\d)(?=[0-9.-]*+[A-Za-z])"
-        r"|(?<=[A-Za-z])(?=[A-Za-z.-]*+[0-9]))(?<!(?=[245]\d\d-|8BITMIME|SMTPUTF8).)"
-        r"[A-Za-z0-9]*+(?:[.-]++[A-Za-z0-9]++)*+",
+        r"[A-Za-z0-9](?<![A-Za-z0-9.-].)(?=[A-Za-z0-9.-]{7})(?:(?<=[0-9])(?=[0-9.-]*+[A-Za-z])"
+        r"|(?<=[A-Za-z])(?=[A-Za-z.-]*+[0-9]))(?<!(?=[245][0-9][0-9]-|8BITMIME|SMTPUTF8).)"
+        r"[A-Za-z0-9]*+(?:[.-]++[A-Za-z0-9]++)*",
         "ID",
     ),
     (r"queued_as_[A-Za-z0-9]++", "queued_as_ID"),
     (
-        rf"\d(?<![A-Za-z0-9.]\d)(?<!(?={_REPLY}|{_CODE}).)\d*+(?:\.\d++)*+(?:[kKMG]?B|[smhdkKMG]|ms)?+(?![A-Za-z0-9])",
+        rf"[0-9](?<![A-Za-z0-9.][0-9])(?<!(?={_REPLY}|{_CODE}).)(?=([0-9]*+(?:\.[0-9]++)*(?:[kKMG]?B|[smhdkKMG]|ms)?))\1"
+        r"(?![A-Za-z0-9])",
         "N",
     ),
 )
-
-
-def template(reason: Column) -> Column:
-    """Return the reason without what differs each time: ADDRESS, IP, HOST, ID and N stand for that. Null for null."""
-    for pattern, name in _FOLDED:
-        reason = F.regexp_replace(reason, pattern, name)
-    return reason
-
-
-# What nearly every success differs in, where it stands by itself: the last id, or one that anybody would take for one.
-_LONE_ID = (
-    r"_(?:(?<=[_/(:]queued_as_)(?<!queued_as_queued_as_)|(?!8BITMIME|SMTPUTF8)(?=[A-Za-z0-9]{8})(?=[0-9]*+[A-Za-z])(?=[A-Za-z]*+[0-9]))[A-Za-z0-9]++"
-    r"(?<!queued(?=_as_))(?=[_/]|$)"
+_FOLDS = tuple((re.compile(pattern, re.DOTALL), name) for pattern, name in _FOLDED)
+_CODES = re.compile(rf"(?:^|[^A-Za-z0-9.])({_CODE})")
+# An id that stands by itself: the last one, or one that anybody would take for one.
+_LONE_ID = re.compile(
+    r"_(?:(?<=[_/(:]queued_as_)(?<!queued_as_queued_as_)|(?!8BITMIME|SMTPUTF8)(?=[A-Za-z0-9]{8})(?=[0-9]*+[A-Za-z])"
+    r"(?=[A-Za-z]*+[0-9]))[A-Za-z0-9]++(?<!queued(?=_as_))(?=[_/]|\Z)"
 )
 
 
-def abridge(reason: Column) -> Column:
-    """Return the reason with some ids folded: less than its template, which is the same of both, for a fifth of the
-    price. What is many is grouped by this first."""
-    return F.regexp_replace(reason, _LONE_ID, "_ID")
+def template(reason: str) -> str:
+    """Return the reason without what differs each time: ADDRESS, IP, HOST, ID and N stand for that."""
+    if "@" in reason:
+        reason = _ADDRESS.sub(lambda found: found[1] if found[1] and not found[2] else "ADDRESS", reason)
+    for pattern, name in _FOLDS:
+        reason = pattern.sub(name, reason)
+    return reason
 
 
-def enhanced_code(reason: Column) -> Column:
+def abridge(reason: str) -> str:
+    """Return the reason with some ids folded: less than its template, which is the same of both, for a tenth of the
+    price."""
+    return _LONE_ID.sub("_ID", reason)
+
+
+def enhanced_code(reason: str) -> str:
     """Return the first RFC 3463 code in the text, such as 4.4.1; '' for none. qmail writes it as (#4.4.1)."""
-    return F.regexp_extract(reason, rf"(?:^|[^A-Za-z0-9.])({_CODE})", 1)
+    found = _CODES.search(reason)
+    return "" if found is None else found[1]
 
 
 # The last two numbers of a code that is sure of itself; hosts give the others to nearly everything.
@@ -144,50 +147,78 @@ _LAST_WORDS = {
 }  # fmt: skip
 
 
-def delivery_class(code: Column, folded: Column, reason: Column) -> Column:
-    """Return the class of a failure or deferral with this RFC 3463 code ('' for none), template and reason.
+_SURE_CLASS = {detail: name for name, details in _SURE.items() for detail in details}
+
+
+def is_listed(reason: str) -> bool:
+    """Return whether a reason names a list of addresses that send spam."""
+    reason = reason.lower()
+    return any(name in reason for name in _LISTS)
+
+
+def delivery_class(code: str, folded: str, listed: bool) -> str:
+    """Return the class of a failure or deferral with this RFC 3463 code ('' for none) and template; listed: is_listed.
 
     A code that is sure of itself comes first, then words that name rates, spam, encryption or a quota, then the code's
     subject, then other words. All but the names of spam lists are looked for in the template, where a host that is
-    called antispam.example is none. Null for null.
+    called antispam.example is none.
     """
-    words = F.lower(folded)
-    detail, subject = F.substring_index(code, ".", -2), F.substring_index(F.substring_index(code, ".", 2), ".", -1)
-    found = F.when(folded.isNull(), F.lit(None).cast("string"))
-    for name, details in _SURE.items():
-        found = found.when(detail.isin(*details), name)
-    found = found.when(_any(F.lower(reason), _LISTS), "spam")
+    _, _, detail = code.partition(".")
+    subject = detail.partition(".")[0]
+    if detail in _SURE_CLASS:
+        return _SURE_CLASS[detail]
+    if listed:
+        return "spam"
+    words = folded.lower()
     for name, texts in _WORDS.items():
-        found = found.when(_any(words, texts), name)
-    for number, name in _SUBJECTS.items():
-        found = found.when(subject == number, name)
+        if any(text in words for text in texts):
+            return name
+    if subject in _SUBJECTS:
+        return _SUBJECTS[subject]
     for name, texts in _LAST_WORDS.items():
-        found = found.when(_any(words, texts), name)
+        if any(text in words for text in texts):
+            return name
     # 2.0 and 2.4: something about the mailbox. 0.0 and no code: nothing is known.
-    return found.when(subject == "2", "mailbox").otherwise("other")
+    return "mailbox" if subject == "2" else "other"
 
 
-def _any(text: Column, words: tuple[str, ...]) -> Column:
-    return reduce(or_, (text.contains(word) for word in words))
+class Said(NamedTuple):
+    """What a reason says."""
+
+    template: str | None
+    code: str
+    kind: str
 
 
-def describe(deliveries: DataFrame) -> DataFrame:
-    """Add template, code and class (strings) to deliveries with result and reason.
+# Of a success, and of what was lost: nobody's trouble. Of a mangled report: our own programs', as qmailanalog has it.
+NOTHING = Said(None, "", "")
+MANGLED = Said("report_mangled", "", "local")
 
-    A success has the template null, the code '' and the class ''; so has a lost delivery. A mangled report has the
-    template that qmailanalog gives it, and is our own programs' trouble.
-    """
-    result, reason = F.col("result"), F.col("reason")
-    trouble = result.isin("failure", "deferral")
-    mangled = result == "mangled"
-    return deliveries.withColumns(
-        {
-            "template": F.when(trouble, template(reason)).when(mangled, "report_mangled"),
-            "code": F.when(trouble, F.coalesce(enhanced_code(reason), F.lit(""))).otherwise(""),
-        }
-    ).withColumn(
-        "class",
-        F.when(trouble, F.coalesce(delivery_class(F.col("code"), F.col("template"), reason), F.lit("other")))
-        .when(mangled, "local")
-        .otherwise(""),
-    )
+
+class Describer:
+    """Describes reasons of failures and deferrals, and remembers some."""
+
+    _MOST = 1 << 15
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, Said] = {}
+        self._abridged: dict[tuple[str, bool], Said] = {}
+
+    def describe(self, reason: bytes) -> Said:
+        """Return what a reason (UTF-8) says."""
+        said = self._known.get(reason)
+        if said is None:
+            if len(self._known) >= self._MOST:
+                self._known.clear()
+            text = reason.decode()
+            said = self._known[reason] = self._describe(abridge(text), is_listed(text))
+        return said
+
+    def _describe(self, reason: str, listed: bool) -> Said:
+        said = self._abridged.get((reason, listed))
+        if said is None:
+            if len(self._abridged) >= self._MOST:
+                self._abridged.clear()
+            folded, code = template(reason), enhanced_code(reason)
+            said = self._abridged[reason, listed] = Said(folded, code, delivery_class(code, folded, listed))
+        return said
