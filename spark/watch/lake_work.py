@@ -39,7 +39,11 @@ class LakeWork:
     def build(self, tidy: bool) -> Summary:
         expire = self._order.expire if tidy else None
         order = dataclasses.replace(self._order, compact=tidy, expire=expire)
-        return self._explained(lambda: build(order, self._sessions, Progress()))
+        done = self._explained(lambda: build(order, self._sessions, Progress()))
+        if tidy:
+            # Whole files were in memory.
+            give_back()
+        return done
 
     def write_page(self) -> bool:
         page = self._page

@@ -28,8 +28,9 @@ class Watched:
         self._out = top / "out"
 
     @contextmanager
-    def run(self) -> "Iterator[subprocess.Popen[bytes]]":
+    def run(self, *options: str) -> "Iterator[subprocess.Popen[bytes]]":
         words = [*program("queue-report"), "watch", str(self.logs), "--lake", str(self.lake), "--every", "3600"]
+        words += options
         with (
             open(self._out, "ab") as out,
             subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=out, stderr=out) as process,
@@ -51,17 +52,20 @@ def watched(tmp_path: Path) -> Watched:
     return Watched(tmp_path)
 
 
-def test_it_reads_what_is_there_a_hangup_reads_more_and_term_ends_it(watched: Watched) -> None:
-    with watched.run() as process:
+def test_it_reads_what_is_there_a_hangup_reads_more_and_term_ends_it(watched: Watched, tmp_path: Path) -> None:
+    page = tmp_path / "mail.html"
+    with watched.run("--page", str(page)) as process:
         watched.wait_for("batch 1: 15 lines of 1 queue, ")
         watched.log.grow(1)
         process.send_signal(signal.SIGHUP)
         watched.wait_for("batch 2: 14 lines of 1 queue, ")
         process.send_signal(signal.SIGHUP)
         watched.wait_for("batch 3: nothing new, ")
+        assert page.read_text().startswith("<!DOCTYPE html>")
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
-    said = watched.said()
+    said = [line for line in watched.said() if not line.startswith("page: written, ")]
+    assert len(said) == len(watched.said()) - 1, "the second page comes later: the first took that long"
     assert said[0] == f"status: watching {watched.logs} for lake {watched.lake}, every 3600 s"
     assert said[-1] == "status: exiting" and len(said) == 5
 
