@@ -1,6 +1,6 @@
 with troubles as (
   select
-    timestamp_seconds(div(try_subtract(done_ns, pmod(done_ns, 3600000000000)), 1000000000)) as hour,
+    timestamp_seconds(div(cast(done_ns as decimal(28, 0)) - pmod(done_ns, 3600000000000), 1000000000)) as hour,
     class,
     result
   from deliveries

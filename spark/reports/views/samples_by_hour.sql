@@ -1,30 +1,36 @@
--- As samples, by hour; hour is its number since 1970.
-with stretches as (
+-- As samples, by hour: its number since 1970.
+with pieces as (
+  -- Most are within an hour. hour_ns: its start.
   select
     host, queue, local_now, local_limit, remote_now, remote_limit,
-    greatest(at_ns, :since) as from_ns, least(until_ns, :until) as to_ns
-  from intervals
-  where until_ns > at_ns and try_subtract(until_ns, at_ns) <= 31622400000000000
-),
-pieces as (
+    from_ns - pmod(from_ns, 3600000000000) as hour_ns,
+    cast(try_subtract(to_ns, from_ns) as decimal(28, 0)) as ns
+  from observed
+  where pmod(from_ns, 3600000000000) + try_subtract(to_ns, from_ns) <= 3600000000000 and from_ns >= 0
+  union all
+  -- The others, and those before 1970, are cut at the full hours.
   select
-    host, queue, local_now, local_limit, remote_now, remote_limit, from_ns, to_ns,
-    explode(sequence(
-      div(try_subtract(from_ns, pmod(from_ns, 3600000000000)), 3600000000000),
-      div(try_subtract(to_ns - 1, pmod(to_ns - 1, 3600000000000)), 3600000000000)
-    )) as hour
-  from stretches
-  where from_ns < to_ns
+    host, queue, local_now, local_limit, remote_now, remote_limit,
+    cast(hour as decimal(28, 0)) * 3600000000000 as hour_ns,
+    least(to_ns, cast(hour + 1 as decimal(28, 0)) * 3600000000000)
+    - greatest(from_ns, cast(hour as decimal(28, 0)) * 3600000000000) as ns
+  from (
+    select
+      host, queue, local_now, local_limit, remote_now, remote_limit, from_ns, to_ns,
+      explode(sequence(
+        div(cast(from_ns as decimal(28, 0)) - pmod(from_ns, 3600000000000), 3600000000000),
+        div(cast(to_ns as decimal(28, 0)) - 1 - pmod(to_ns - 1, 3600000000000), 3600000000000)
+      )) as hour
+    from observed
+    where pmod(from_ns, 3600000000000) + try_subtract(to_ns, from_ns) > 3600000000000 or from_ns < 0
+  ) as hours
 ),
 combinations as (
   select
-    host, queue, hour, local_now, local_limit, remote_now, remote_limit,
-    sum(
-      least(to_ns, cast(hour + 1 as decimal(28, 0)) * 3600000000000)
-      - greatest(from_ns, cast(hour as decimal(28, 0)) * 3600000000000)
-    ) as ns
+    host, queue, div(hour_ns, 3600000000000) as hour, local_now, local_limit, remote_now, remote_limit,
+    sum(cast(ns as decimal(28, 0))) as ns
   from pieces
-  group by host, queue, hour, local_now, local_limit, remote_now, remote_limit
+  group by host, queue, hour_ns, local_now, local_limit, remote_now, remote_limit
 )
 select
   host, queue, hour, 'local' as channel, cast(local_now as bigint) as now, cast(local_limit as bigint) as allowed, ns
