@@ -27,9 +27,9 @@ DECIMAL = "decimal(28, 9)"
 FUNCTIONS = (
     # Nanoseconds as seconds, exactly. Of a wider decimal Spark would drop digits of the product.
     Function("seconds", ("ns",), DECIMAL, f"cast(cast(ns as decimal(28, 0)) * 0.000000001 as {DECIMAL})"),
-    # A quotient with nine digits, the last one rounded half away from zero; null where b is 0, or where it has more than
-    # 18 digits before the point. b is not negative. The whole part and the rest are divided each by itself, since div
-    # makes a bigint.
+    # A quotient with nine digits, the last one rounded half away from zero; null where b is 0, or where it would have
+    # more than 18 digits before the point. b is not negative. The whole part and the rest are divided each by itself,
+    # since div makes a bigint.
     Function(
         "quotient",
         ("a", "b"),
