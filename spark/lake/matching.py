@@ -146,7 +146,9 @@ def match_segment(
     A file that cannot be read is the outcome's trouble. Raises OSError where the rows cannot be written.
     """
     host, queue = segment.stream
-    writer = TableWriter(home.directory, _name(segment.stream, str(segment.number) + again), home.today)
+    # An executor that was taken for dead may be at work on the same segment still: no two write the same file.
+    name = _name(segment.stream, f"{segment.number}{again}-{os.urandom(4).hex()}")
+    writer = TableWriter(home.directory, name, home.today)
     matcher = Matcher(host, queue, state, seen)
     lines: Counter[str] = Counter()
     try:
@@ -184,7 +186,7 @@ def _keep_edge(home: Home, segment: Segment, edge: Edge) -> bytes | str:
         return kept
     directory = os.path.join(home.directory, EDGES)
     os.makedirs(directory, exist_ok=True)
-    path = os.path.join(directory, _name(segment.stream, str(segment.number)))
+    path = os.path.join(directory, _name(segment.stream, f"{segment.number}-{os.urandom(4).hex()}"))
     with open(path, "wb") as file:
         file.write(kept)
     return path
