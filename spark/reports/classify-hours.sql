@@ -13,4 +13,4 @@ select
   count(*) filter (where result <> 'failure') as deferrals
 from troubles
 group by hour, class
-order by hour, class
+order by hour, class nulls first

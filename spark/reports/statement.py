@@ -6,6 +6,7 @@ views are those of spark/reports/views. Parameters are :since, :until, :at, :hos
 """
 
 import re
+from collections.abc import Sequence
 from datetime import date, timedelta
 from functools import cache
 from typing import NamedTuple
@@ -39,6 +40,18 @@ class Statement(NamedTuple):
         """Return the tables of the lake that it reads, without `all_`."""
         words = set(re.findall(r"\w+", self.script().lower()))
         return [table for table in TABLES if f"all_{table}" in words]
+
+    def functions(self, creations: Sequence[str]) -> list[str]:
+        """Return those of the statements `create … function|macro NAME(…) …` whose function it uses, or another of
+        these uses; each function uses only those before it."""
+        found: list[str] = []
+        text = self.script()
+        for create in reversed(creations):
+            name = re.findall(r"(?:macro|function) (\w+)\(", create)[0]
+            if re.search(rf"\b{name}\s*\(", text):
+                found.insert(0, create)
+                text += create
+        return found
 
 
 def state(report: Report, view: View) -> Statement:
