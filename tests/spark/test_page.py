@@ -83,7 +83,7 @@ def test_disaster_is_said_in_words(lake: DuckEngine) -> None:
     page = re.sub("<[^>]*>", "", make_page(collect(lake)))
     for words in (
         "3 destinations are dead: ", "sent 400 messages", "&lt;newsletter@shop.here.example&gt;",
-        "queue-send lost a daemon and ended once", "wait, the oldest for 1 d 6 h",
+        "queue-send lost a daemon and ended once", "wait, the oldest for 1 d 7 h",
     ):  # fmt: skip
         assert words in page, words
     assert "Nothing waits" not in page
