@@ -1,6 +1,5 @@
-"""A lake read by DuckDB: without pyspark, by any name, by questions of one's own, and by the script that show prints."""
+"""A lake read by DuckDB: without pyspark, whatever its name, by questions of one's own, by the script of a report."""
 
-import csv
 import io
 import subprocess
 import sys
@@ -166,7 +165,7 @@ def test_a_file_that_is_gone_is_trouble_that_may_pass(tmp_path: Path) -> None:
     rows.write(tmp_path / "lake")
     for path in tmp_path.glob("lake/messages/*/*/*"):
         path.unlink()
-    with pytest.raises(Temporary, match="^unable to show overall: No files found that match"):
+    with pytest.raises(Temporary, match=r"^unable to show overall: No files found that match"):
         ask("overall", DuckEngine(str(tmp_path / "lake")))
 
 
@@ -192,9 +191,12 @@ def test_duckdb_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch, 
         open_engine(str(lake), "duckdb")
 
 
-def test_csv_of_a_report_is_read_by_anything(lake: Path) -> None:
-    rows = list(csv.DictReader(io.StringIO(printed(lake, "overall", View()))))
-    assert list(rows[0]) == list(REPORTS["overall"].columns)
+def test_where_neither_engine_is_installed_both_are_named(lake: Path) -> None:
+    blocked = ALONE.replace('"pyspark"', '"duckdb", "pyspark"')
+    command = [sys.executable, "-c", blocked, str(ROOT), "show", "overall", "--lake", str(lake)]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (said.returncode, said.stdout, said.stderr.count("\n")) == (100, "", 1)
+    assert "pip install 'queue-suite[report]'" in said.stderr and "queue-suite[spark]" in said.stderr
 
 
 @pytest.fixture(scope="module")
