@@ -22,6 +22,7 @@ from spark.reports.report import View
 from spark.reports.script import write_script
 from support.spark.lake_rows import LakeRows, ask, ns
 from support.spark.odd_rows import T, odd_rows
+from support.spark.packaged import pack
 
 ROOT = Path(__file__).parents[2]
 # Runs queue-report as where only the extra `report` is installed.
@@ -64,6 +65,13 @@ def test_a_report_needs_neither_pyspark_nor_java_nor_numpy_nor_pyarrow(lake: Pat
     said = run("show", "senders", "--lake", str(lake), "--format", "csv")
     assert (said.returncode, said.stderr) == (0, "")
     assert said.stdout == printed(lake, "senders", View())
+
+
+def test_the_texts_of_reports_are_found_in_a_zip_file_too(lake: Path, tmp_path: Path) -> None:
+    code, _ = pack(tmp_path)
+    command = [sys.executable, "-c", ALONE, str(code), "show", "days", "--lake", str(lake), "--format", "csv"]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path)
+    assert (said.stdout, said.stderr) == (printed(lake, "days", View()), "")
 
 
 def test_a_host_is_taken_as_its_directory_names_it(lake: Path) -> None:
