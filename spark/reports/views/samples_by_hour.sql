@@ -16,9 +16,12 @@ with pieces as (
   from (
     select
       host, queue, local_now, local_limit, remote_now, remote_limit, from_ns, to_ns,
-      explode(sequence(hour_of(from_ns), hour_of(to_ns - 1))) as hour
-    from observed
-    where hour_of(from_ns) < hour_of(to_ns - 1)
+      explode(sequence(first, last)) as hour
+    from (
+      select *, hour_of(from_ns) as first, hour_of(to_ns - 1) as last
+      from observed
+    ) as bounds
+    where first < last
   ) as hours
 ),
 combinations as (
