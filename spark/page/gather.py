@@ -208,7 +208,7 @@ def _waiting(*values: Any) -> Waiting:
 def _place(row: Waiting) -> tuple[Any, ...]:
     """Return what the rows of each part are put in order by: the oldest messages, and the largest of all else."""
     first = (row.oldest, row.host, row.queue, row.id) if row.part == "oldest" else (-row.recipients,)
-    return row.part, *first, row.domain, row.state, row.class_, row.reason
+    return row.part, *first, row.state, row.class_, row.reason, row.domain
 
 
 def _channels(row: Sequence[Any]) -> Iterator[Channel]:
