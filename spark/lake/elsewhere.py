@@ -18,6 +18,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
+from pyspark.sql.udf import UserDefinedFunction
+from pyspark.util import PythonEvalType
 
 from spark.lake.arrow import ARROW
 from spark.lake.batch import Batch, Before, finish, mark_of
@@ -76,7 +78,7 @@ def match_elsewhere(
     lines = read_table(session, lake, "lines", list(manifest.tables.get("lines", ())))
     with tempfile.TemporaryDirectory(prefix="queue-report-") as directory:
         home = Home(directory, today)
-        contents = _Contents(logs)
+        contents = _Contents(lake, logs)
         results: list[StreamResult] = []
         dropped: list[int] = []
         for stream in wanted.streams:
@@ -112,8 +114,18 @@ def _stage_rows(session: SparkSession, lake: Place, update: Update, segments: Se
     # A file is a row, which Spark would send in groups of many.
     session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "1")
     place = lake.uri(update.home("staged"))
-    files.mapInArrow(_MatchFiles(read), _STAGED).write.mode("overwrite").partitionBy("table").parquet(place)
+    _map_in_arrow(files, _MatchFiles(read), _STAGED).write.mode("overwrite").partitionBy("table").parquet(place)
     return session.read.schema(_STAGED).option("__globPaths__", "false").parquet(place)
+
+
+def _map_in_arrow(
+    frame: DataFrame, work: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], schema: StructType
+) -> DataFrame:
+    """Return frame.mapInArrow(work, schema), which asks for pandas though it has no use for it."""
+    made: Any = UserDefinedFunction(work, schema, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
+    column = made(*(frame[name] for name in frame.columns))
+    java: Any = frame._jdf
+    return DataFrame(java.mapInArrow(column._jc, False, None), frame.sparkSession)
 
 
 def _is_file(segment: Segment) -> bool:
@@ -174,15 +186,15 @@ def _write(lake: Place, update: Update, table: str, staged: DataFrame, today: da
 class _Contents(Mapping[str, bytes]):
     """What logs hold, by their paths as Spark takes them, read as it is asked for."""
 
-    def __init__(self, logs: Place) -> None:
-        self._logs = logs
+    def __init__(self, *places: Place) -> None:
+        self._places = places
 
     def __contains__(self, path: object) -> bool:
         return bool(path)
 
     def __getitem__(self, path: str) -> bytes:
-        below = path.removeprefix(self._logs.root).lstrip("/")
-        return self._logs.read(below)
+        place = next(place for place in self._places if path.startswith(place.root))
+        return place.read(path.removeprefix(place.root).lstrip("/"))
 
     def __iter__(self) -> Iterator[str]:
         return iter(())

@@ -27,7 +27,7 @@ def read_lines(
     files hold, by their path, where no path can be opened.
     """
     for part in parts:
-        for lines in _lines_of(part, counted[part.name], contents or {}):
+        for lines in _lines_of(part, counted[part.name], {} if contents is None else contents):
             yield lines
             counted[part.name] += len(lines.starts)
 

@@ -12,6 +12,8 @@ import re
 from collections.abc import Callable
 from typing import TypeAlias
 
+from spark.match.stamps import STAMP, time_of
+
 # Kind of event and template. Of those that fit, the first counts.
 TEMPLATES = (
     ("status", "status: local {local_now}/{local_limit} remote {remote_now}/{remote_limit}"),
@@ -80,6 +82,11 @@ def parse_event(text: bytes) -> Event | None:
             return _read(kind, match.groups(), bounds)
     foreign = _FOREIGN.match(text)
     return None if foreign is None else ("foreign " + ("warning" if foreign[1] == b"warning" else "alert"), ())
+
+
+def is_line(line: bytes) -> bool:
+    """Return whether a line is one of the log, whole: a stamp whose time can be told, and an event."""
+    return time_of(line) is not None and parse_event(line[STAMP:]) is not None
 
 
 def _read(kind: str, groups: tuple[bytes, ...], bounds: tuple[int, ...]) -> Event | None:

@@ -173,7 +173,7 @@ class Matcher:
             self._rules.exiting(at)
         elif kind == "done":
             delivery, result, reason = values
-            self._rules.done(at, int(delivery), _RESULTS[bytes(result)], bytes(reason))  # type: ignore[arg-type]
+            self._rules.done(at, int(delivery), _RESULTS[bytes(result)], bytes(reason))
         elif kind in _RULED:
             getattr(self._rules, kind)(at, *values)
 

@@ -42,3 +42,10 @@ def decode_stamps(
     has[found] = near
     times[found] = np.where(near, seconds * SECOND + nanoseconds, 0)
     return times, has
+
+
+def time_of(line: bytes) -> int | None:
+    """Return the Unix time in nanoseconds of a line's stamp; None where it has none that can be told."""
+    one = np.zeros(1, np.int64)
+    times, has = decode_stamps(np.frombuffer(line, np.uint8), one, one + len(line))
+    return int(times[0]) if has[0] else None

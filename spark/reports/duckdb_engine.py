@@ -14,7 +14,7 @@ from spark.lake.newest import open_local
 from spark.reports.duckdb_sql import MACROS, select_table, table_files
 from spark.reports.engine import Result, check_columns, write_text
 from spark.reports.report import Report, View
-from spark.reports.statement import TABLES, Statement, ask, state
+from spark.reports.statement import Statement, ask, state
 
 # Bytes. What a report needs above that goes to temporary files.
 MEMORY = 1 << 30
@@ -36,8 +36,8 @@ class DuckEngine:
     """The tables of a local lake in DuckDB, within `memory` bytes. Raises as open_local does."""
 
     def __init__(self, lake: str, memory: int = MEMORY) -> None:
-        path, manifest = open_local(lake)
-        self.manifest = manifest
+        self._path, self.manifest = open_local(lake)
+        self._made: set[str] = set()
         # DuckDB makes and removes this directory itself, where it needs it.
         temporary = os.path.join(os.environ.get("TMPDIR") or "/tmp", f"queue-report-{os.urandom(8).hex()}")
         settings: dict[str, str | bool | int | float | list[str]] = {
@@ -51,9 +51,6 @@ class DuckEngine:
         self._connection.execute("set timezone = 'UTC'")
         for macro in MACROS:
             self._connection.execute(macro)
-        for table in TABLES:
-            select = select_table(table, table_files(path, manifest, table))
-            self._connection.execute(f"create view all_{table} as {select}")
 
     def report(self, report: Report, view: View) -> Result:
         result = self._run(state(report, view), f"unable to show {report.name}")
@@ -61,7 +58,24 @@ class DuckEngine:
         return result
 
     def query(self, sql: str, view: View | None = None) -> Result:
-        return self._run(ask(sql, view), "unable to run the statement")
+        trouble = "unable to run the statement"
+        try:
+            statements = self._connection.extract_statements(sql)
+        except duckdb.Error as error:
+            raise _failure(trouble, error) from error
+        if len(statements) != 1:
+            raise Permanent(f"{trouble}: it is {len(statements)} statements; give one")
+        try:
+            return self._run(ask(sql, view), trouble)
+        except ValueError as error:
+            raise Permanent(f"{trouble}: {error}") from error
+
+    def _make_tables(self, tables: list[str]) -> None:
+        for table in tables:
+            if table not in self._made:
+                select = select_table(table, table_files(self._path, self.manifest, table))
+                self._connection.execute(f"create view all_{table} as {select}")
+                self._made.add(table)
 
     def close(self) -> None:
         self._connection.close()
@@ -70,6 +84,7 @@ class DuckEngine:
         # Views are those of one cursor, so that another report can be asked for while this one is read.
         cursor = self._connection.cursor()
         try:
+            self._make_tables(statement.tables())
             for name, text in statement.views:
                 cursor.execute(f"create or replace temporary view {name} as {text}")
             cursor.execute(statement.select)

@@ -6,6 +6,7 @@ views are those of spark/reports/views. Parameters are :since, :until, :at, :hos
 """
 
 import re
+from collections.abc import Sequence
 from datetime import date, timedelta
 from functools import cache
 from typing import NamedTuple
@@ -16,6 +17,8 @@ TABLES = ("messages", "deliveries", "intervals", "pending", "quarantine")
 # The messages that have a delivery to the view's domain.
 OF_DOMAIN = "messages_of_domain"
 
+# What a question may begin with, in either engine.
+_QUESTIONS = ("select", "with", "values", "from", "table", "explain", "describe", "desc", "show", "summarize")
 _COMMENT = re.compile(r"--[^\n]*")
 _SOURCE = re.compile(r"\b(?:from|join)\s+([a-z_]+)", re.IGNORECASE)
 _PARAMETER = re.compile(r"(?<![:\w]):(since|until|at|host|domain)\b")
@@ -32,6 +35,23 @@ class Statement(NamedTuple):
         """Return all of it as it can be given to a shell of SQL."""
         made = [f"create or replace temporary view {name} as\n{text};\n" for name, text in self.views]
         return "\n".join([*made, f"{self.select};\n"])
+
+    def tables(self) -> list[str]:
+        """Return the tables of the lake that it reads, without `all_`."""
+        words = set(re.findall(r"\w+", self.script().lower()))
+        return [table for table in TABLES if f"all_{table}" in words]
+
+    def functions(self, creations: Sequence[str]) -> list[str]:
+        """Return those of the statements `create … function|macro NAME(…) …` whose function it uses, or another of
+        these uses; each function uses only those before it."""
+        found: list[str] = []
+        text = self.script()
+        for create in reversed(creations):
+            name = re.findall(r"(?:macro|function) (\w+)\(", create)[0]
+            if re.search(rf"\b{name}\s*\(", text):
+                found.insert(0, create)
+                text += create
+        return found
 
 
 def state(report: Report, view: View) -> Statement:
@@ -50,7 +70,10 @@ def compose(text: str, view: View, windowed: bool) -> Statement:
 
 def ask(sql: str, view: View | None) -> Statement:
     """Return the statements of anybody's SELECT, which may name the views as it likes. Without a view it has no
-    parameters."""
+    parameters. Raises ValueError for what is no question."""
+    word = re.search(r"\w+", _COMMENT.sub("", sql))
+    if word is None or word[0].lower() not in _QUESTIONS:
+        raise ValueError(f"{word[0] if word else 'nothing'} is no question; begin with select")
     views = _views(re.findall(r"\w+", sql.lower()), view or View(), windowed=True)
     return Statement(views, _trimmed(sql) if view is None else fill(_trimmed(sql), view))
 

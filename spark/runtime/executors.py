@@ -55,7 +55,7 @@ def send_code(session: "SparkSession") -> None:
     if str(context.master).startswith("local"):
         context.pythonExec = sys.executable
     else:
-        _check(context)
+        check(context)
     setattr(context, _SENT, True)
 
 
@@ -79,7 +79,7 @@ def pack_code() -> bytes:
     return made.getvalue()
 
 
-def _check(context: Any) -> None:
+def check(context: Any) -> None:
     """Ask the executors for Python and packages, before any work is lost. Those that come later are not asked."""
     count = max(1, int(context.defaultParallelism))
     try:

@@ -65,7 +65,7 @@ class LakeRows:
         if done is None:
             self.rows["pending"].append({**row, "what": "message"})
         else:
-            self.rows["messages"].append({**row, "done_ns": ns(done), "outcome": outcome, "date": _date(done)})
+            self.rows["messages"].append({**row, "done_ns": ns(done), "outcome": outcome, "date": day(done)})
 
     def delivery(
         self, key: str, recipient: str, start: Seconds, done: Seconds | None, result: str | None = "success", *,
@@ -81,14 +81,14 @@ class LakeRows:
         if result is None:
             self.rows["pending"].append({**row, "what": "delivery"})
             return
-        end = {"done_ns": None if done is None else ns(done), "date": _date(start if done is None else done)}
+        end = {"done_ns": None if done is None else ns(done), "date": day(start if done is None else done)}
         said = {"reason": reason, "template": reason if template is None else template, "code": code, "class": kind}
         self.rows["deliveries"].append({**row, **end, **said, "result": result})
 
     def sample(self, at: Seconds, until: Seconds, local: tuple[int, int], remote: tuple[int, int], host: str) -> None:
         """Add an interval; local, remote: in flight and limit."""
         row: Row = {
-            "host": host, "queue": "q", "at_ns": ns(at), "until_ns": ns(until), "date": _date(until),
+            "host": host, "queue": "q", "at_ns": ns(at), "until_ns": ns(until), "date": day(until),
             "local_now": local[0], "local_limit": local[1], "remote_now": remote[0], "remote_limit": remote[1],
         }  # fmt: skip
         self.rows["intervals"].append(row)
@@ -149,7 +149,8 @@ def _place(row: Row) -> tuple[str, ...]:
     return row["host"], row["queue"], row["key"]
 
 
-def _date(seconds: Seconds) -> datetime.date:
+def day(seconds: Seconds) -> datetime.date:
+    """Return the date, UTC."""
     return datetime.datetime.fromtimestamp(float(seconds), datetime.UTC).date()
 
 

@@ -56,7 +56,7 @@ class Stream:
         self._carry = carry or (lambda state: state)
 
     def match(self, lines: Sequence[Line], size: int = 1 << 30, known: bool = False) -> None:
-        """Match a segment; with an unknown beginning, and again where that does not fit, or at once with a known one."""
+        """Match a segment: with an unknown beginning, and again where that does not fit; or with a known one."""
         first, edge = self._run(lines, size, pickle.loads(pickle.dumps(self.state)) if known else None)
         if not fits(self.state, edge):
             self.again += 1

@@ -3,7 +3,7 @@
 import random
 from decimal import Decimal
 
-from support.spark.lake_rows import LakeRows, Seconds
+from support.spark.lake_rows import LakeRows, Seconds, day, ns
 
 # 2026-11-20 09:00:00 UTC.
 T = 1_795_165_200
@@ -54,6 +54,12 @@ def odd_rows(seed: int = 1, messages: int = 200) -> LakeRows:
         until = at + chance.choice((0, 1, 60, 10_000, -5))
         now = (chance.randrange(6), 5), (chance.randrange(21), 20)
         rows.sample(at, until, *now, HOSTS[number % 4])
+    for number in range(8):
+        time_ns = None if number % 2 else ns(T + 1800 * number)
+        rows.rows["quarantine"].append({
+            "host": HOSTS[number % 4], "queue": "q", "file": f"{number}/current", "line": number or None,
+            "time_ns": time_ns, "reason": "no event", "text": "\ufffd'\\", "date": time_ns and day(T + 1800 * number),
+        })  # fmt: skip
     return rows
 
 

@@ -1,14 +1,12 @@
-"""What a reason says: its template, the code in it and the class of the trouble; and that no Python reads it."""
+"""What a reason says: its template, the code in it and the class of the trouble."""
 
 import random
+import time
 from typing import NamedTuple
 
 import pytest
-from pyspark.sql import Row, SparkSession
 
-from spark.windows.reasons import abridge, describe, template
-
-pytestmark = pytest.mark.together
+from spark.match.reasons import Describer, Said, abridge, enhanced_code, template
 
 SAID = "_does_not_like_recipient./Remote_host_said:_"
 
@@ -70,30 +68,27 @@ CASES = [
 ]  # fmt: skip
 
 
-def test_a_reason_has_a_template_a_code_and_a_class(spark: SparkSession) -> None:
-    given = [(number, case.reason, "failure") for number, case in enumerate(CASES)]
-    rows = describe(spark.createDataFrame(given, "number int, reason string, result string")).collect()
-    made = {row.number: Case(row.reason, row.template, row.code, row["class"]) for row in rows}
-    assert [(made[number], case) for number, case in enumerate(CASES) if made[number] != case] == []
+@pytest.mark.parametrize("case", CASES, ids=[case.reason[:60] for case in CASES])
+def test_a_reason_has_a_template_a_code_and_a_class(case: Case) -> None:
+    assert Describer().describe(case.reason.encode()) == Said(case.template, case.code, case.kind)
 
 
-def test_only_failures_and_deferrals_are_described(spark: SparkSession) -> None:
-    given = [("success", "did_0+0+1/"), ("lost", None), ("mangled", None), ("deferral", None), ("deferral", "no_1")]
-    rows = describe(spark.createDataFrame(given, "result string, reason string")).collect()
-    assert rows == [
-        Row(result="success", reason="did_0+0+1/", template=None, code="", **{"class": ""}),
-        Row(result="lost", reason=None, template=None, code="", **{"class": ""}),
-        Row(result="mangled", reason=None, template="report_mangled", code="", **{"class": "local"}),
-        Row(result="deferral", reason=None, template=None, code="", **{"class": "other"}),
-        Row(result="deferral", reason="no_1", template="no_N", code="", **{"class": "other"}),
-    ]
+def test_a_reason_that_is_met_again_says_the_same() -> None:
+    describer = Describer()
+    for _ in range(2):
+        for case in CASES:
+            assert describer.describe(case.reason.encode()) == Said(case.template, case.code, case.kind)
 
 
-def test_successes_fold_too(spark: SparkSession) -> None:
-    said = "192.0.2.7_accepted_message./Remote_host_said:_250_2.0.0_Ok:_queued_as_"
-    given = [(said + "4Gk2Xn3T4Mz9sTl/",), (said + "zBcDfGhJk/",), ("did_0+0+1/",)]
-    frame = spark.createDataFrame(given, "reason string")
-    assert [row[0] for row in frame.select(template(frame.reason)).collect()] == [
+def test_a_list_of_spammers_is_found_in_what_is_folded_as_an_id() -> None:
+    describer = Describer()
+    assert describer.describe(b"554_see_a1spamhaus9_now/").kind == "spam"
+    assert describer.describe(b"554_see_a1bcdefghi9_now/").kind == "other"
+
+
+def test_successes_fold_too() -> None:
+    said = "192.0.2.1_accepted_message./Remote_host_said:_250_2.0.0_Ok:_queued_as_"
+    assert [template(text) for text in (said + "4Gk2Xn3T4Mz9sTl/", said + "zBcDfGhJk/", "did_0+0+1/")] == [
         "IP_accepted_message./Remote_host_said:_250_2.0.0_Ok:_queued_as_ID/",
         "IP_accepted_message./Remote_host_said:_250_2.0.0_Ok:_queued_as_ID/",
         "did_N+N+N/",
@@ -107,19 +102,27 @@ PIECES = (
 )
 
 
-def test_what_is_abridged_has_the_same_template(spark: SparkSession) -> None:
+def test_what_is_abridged_has_the_same_template() -> None:
     source = random.Random(1)
     made = ["".join(source.choices(PIECES, k=source.randrange(1, 12))) for _ in range(20_000)]
-    given = [(text,) for text in [*made, *(case.reason for case in CASES)]]
-    frame = spark.createDataFrame(given, "reason string")
-    short = abridge(frame.reason)
-    other = frame.select("reason", short.alias("short")).where(template(short) != template(frame.reason))
-    assert other.limit(5).collect() == []
-    assert frame.where(short != frame.reason).count() > 500
+    reasons = [*made, *(case.reason for case in CASES)]
+    assert [reason for reason in reasons if template(abridge(reason)) != template(reason)] == []
+    assert sum(abridge(reason) != reason for reason in reasons) > 500
 
 
-def test_no_python_reads_a_reason(spark: SparkSession) -> None:
-    frame = describe(spark.createDataFrame([], "result string, reason string"))
-    # What Spark will run, as it prints it; `explain` itself goes to stdout.
-    plan = frame._jdf.queryExecution().toString()
-    assert "Python" not in plan, plan
+HOSTILE = (
+    *("x", "a@", "1.", "<", "<a@", "a.", "1:", "-a1", "a@....", "_a1", "queued_as_", "::", "a-", "said:_(", "1", "a1"),
+    *("_/", "a.1-", "@", "9.9.9.", "_12345678a", "é"),
+)
+
+
+@pytest.mark.parametrize("piece", HOSTILE)
+@pytest.mark.parametrize("end", ["", "@", "!", "-", "."])
+def test_the_time_for_a_long_reason_grows_no_faster_than_its_length(piece: str, end: str) -> None:
+    text = piece * (200_000 // len(piece)) + end
+    begin = time.process_time()
+    template(text)
+    abridge(text)
+    enhanced_code(text)
+    # It takes 0.05 s; what is quadratic takes minutes.
+    assert time.process_time() - begin < 3
