@@ -215,4 +215,6 @@ def _after(state: State, result: StreamResult) -> State:
     for name, lines in result.lines.items():
         if name in files:
             files[name][2] += lines
-    return {**state, **result.mark, "files": files}
+    # What the matcher keeps has names of its own; those of spark.logs.joints are not its.
+    joints = {name: state[name] for name in ("last", "carried") if name in state}
+    return {**state, **result.mark, **joints, "files": files}
