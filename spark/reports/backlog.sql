@@ -9,28 +9,25 @@ with ages as (
   ) as buckets (bucket, from_ns, to_ns)
 ),
 stays as (
-  -- Messages that may have waited at a full hour; most have come and gone between two.
+  -- Messages that waited at some full hour; most have come and gone between two. The next full hour at or after a time
+  -- is the one after the hour of the nanosecond before.
   select born_ns, done_ns
   from (select coalesce(birth_ns, first_ns) as born_ns, done_ns from lives) as bounds
-  where done_ns is null or born_ns < 0 or pmod(born_ns, 3600000000000) = 0
-    or div(born_ns, 3600000000000) < div(done_ns - 1, 3600000000000)
+  where done_ns is null or hour_of(born_ns - 1) < hour_of(done_ns - 1)
 ),
 stretches as (
-  -- From when until when a message was in a bucket, moved on so that rounding down gives the next full hour.
+  -- From when until when a message was in a bucket.
   select
     ages.bucket,
-    cast(stays.born_ns as decimal(28, 0)) + ages.from_ns + 3599999999999 as from_ns,
+    cast(stays.born_ns as decimal(28, 0)) + ages.from_ns as from_ns,
     least(
       cast(stays.done_ns as decimal(28, 0)), cast(stays.born_ns as decimal(28, 0)) + ages.to_ns
-    ) + 3599999999999 as to_ns
+    ) as to_ns
   from stays
   cross join ages
 ),
 hours as (
-  select
-    bucket,
-    div(from_ns - pmod(from_ns, 3600000000000), 3600000000000) as first,
-    div(to_ns - pmod(to_ns, 3600000000000), 3600000000000) as last
+  select bucket, hour_of(from_ns - 1) + 1 as first, hour_of(to_ns - 1) + 1 as last
   from stretches
   where to_ns is null or to_ns > from_ns
 ),

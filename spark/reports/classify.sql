@@ -8,4 +8,4 @@ select
 from deliveries
 where result in ('failure', 'deferral', 'mangled')
 group by class, code
-order by count(*) desc, class, code
+order by count(*) desc, class nulls first, code nulls first

@@ -10,7 +10,7 @@ with sums as (
   group by hour, host, queue, channel
 )
 select
-  timestamp_seconds(hour * 3600) as start, host, queue, channel,
+  timestamp_seconds(3600 * hour) as start, host, queue, channel,
   seconds(ns) as seconds,
   quotient(work, ns) as average,
   peak,

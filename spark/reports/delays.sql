@@ -6,7 +6,7 @@ with times as (
   from deliveries
   where result = 'success'
 ),
-ranked as (
+placed as (
   select
     queue, delivery,
     row_number() over (order by queue nulls last) as queue_place,
@@ -15,14 +15,15 @@ ranked as (
     count(delivery) over () as delivery_number
   from times
 )
+-- The smallest time that a share of all do not exceed.
 select
   count(*) as deliveries,
-  seconds(max(case when queue_place = div(queue_number * 50 + 99, 100) then queue end)) as queue_p50,
-  seconds(max(case when queue_place = div(queue_number * 90 + 99, 100) then queue end)) as queue_p90,
-  seconds(max(case when queue_place = div(queue_number * 99 + 99, 100) then queue end)) as queue_p99,
-  seconds(max(case when queue_place = div(queue_number * 100 + 99, 100) then queue end)) as queue_max,
-  seconds(max(case when delivery_place = div(delivery_number * 50 + 99, 100) then delivery end)) as delivery_p50,
-  seconds(max(case when delivery_place = div(delivery_number * 90 + 99, 100) then delivery end)) as delivery_p90,
-  seconds(max(case when delivery_place = div(delivery_number * 99 + 99, 100) then delivery end)) as delivery_p99,
-  seconds(max(case when delivery_place = div(delivery_number * 100 + 99, 100) then delivery end)) as delivery_max
-from ranked
+  seconds(min(case when queue_place * 100 >= queue_number * 50 then queue end)) as queue_p50,
+  seconds(min(case when queue_place * 100 >= queue_number * 90 then queue end)) as queue_p90,
+  seconds(min(case when queue_place * 100 >= queue_number * 99 then queue end)) as queue_p99,
+  seconds(max(queue)) as queue_max,
+  seconds(min(case when delivery_place * 100 >= delivery_number * 50 then delivery end)) as delivery_p50,
+  seconds(min(case when delivery_place * 100 >= delivery_number * 90 then delivery end)) as delivery_p90,
+  seconds(min(case when delivery_place * 100 >= delivery_number * 99 then delivery end)) as delivery_p99,
+  seconds(max(delivery)) as delivery_max
+from placed

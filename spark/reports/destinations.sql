@@ -1,10 +1,20 @@
-with chosen as (
+with found as (
   select
-    domain, host, queue, slow, began_ns, ended_ns, dead, attempts, messages, reason,
-    coalesce(ended_ns, newest.ns) as until_ns
+    episodes.domain, episodes.host, episodes.queue, episodes.slow, episodes.dead, episodes.attempts,
+    episodes.messages, episodes.reason, episodes.began_ns,
+    -- What a day without a bad one ended is over: the log goes on after it.
+    coalesce(
+      episodes.good_ns,
+      case when cast(newest.ns as decimal(28, 0)) - episodes.last_ns > 86400000000000 then episodes.last_ns end
+    ) as ended_ns,
+    newest.ns as newest_ns
   from episodes
   cross join newest
-  where (:since is null or coalesce(ended_ns, newest.ns) >= :since) and (:until is null or began_ns < :until)
+),
+chosen as (
+  select *
+  from found
+  where (:since is null or coalesce(ended_ns, newest_ns) >= :since) and (:until is null or began_ns < :until)
 ),
 destinations as (
   select distinct domain, host, queue from chosen
@@ -48,48 +58,48 @@ waits as (
     on lives.key = messages_there.key and lives.host = messages_there.host and lives.queue = messages_there.queue
 ),
 -- Messages that waited at some time of an episode: those that had begun before it ended, less those that had stopped
--- before it began. Both are running counts. A question comes before what happens at the same time.
+-- before it began. Both are running counts. The questions, at its beginning and at its end, come before what happens at
+-- the same time; they carry the episode along.
 events as (
   select
-    domain, host, queue, cast(null as boolean) as slow, cast(null as bigint) as began_ns, 1 as place,
-    from_ns as ns, 1 as begun, 0 as stopped
+    domain, host, queue, from_ns as ns, 1 as place, 1 as begun, 0 as stopped,
+    cast(null as boolean) as slow, cast(null as boolean) as dead, cast(null as bigint) as attempts,
+    cast(null as bigint) as messages, cast(null as string) as reason, cast(null as bigint) as began_ns,
+    cast(null as bigint) as ended_ns, cast(null as bigint) as newest_ns
   from waits
   union all
-  select domain, host, queue, cast(null as boolean), cast(null as bigint), 1, to_ns, 0, 1
+  select domain, host, queue, to_ns, 1, 0, 1, null, null, null, null, null, null, null, null
   from waits
   where to_ns is not null
   union all
-  select domain, host, queue, slow, began_ns, 0, began_ns, 0, 0
+  select
+    chosen.domain, chosen.host, chosen.queue,
+    case when sides.at_end then coalesce(chosen.ended_ns, 9223372036854775807) else chosen.began_ns end, 0, 0, 0,
+    chosen.slow, chosen.dead, chosen.attempts, chosen.messages, chosen.reason, chosen.began_ns, chosen.ended_ns,
+    chosen.newest_ns
   from chosen
-  union all
-  select domain, host, queue, slow, began_ns, 0, coalesce(ended_ns, 9223372036854775807), 0, 0
-  from chosen
+  cross join (values (false), (true)) as sides (at_end)
 ),
 counted as (
   select
-    domain, host, queue, slow, began_ns, place,
+    domain, host, queue, place, slow, dead, attempts, messages, reason, began_ns, ended_ns, newest_ns,
     sum(begun) over so_far as begun,
     sum(stopped) over so_far as stopped
   from events
   window so_far as (
     partition by domain, host, queue order by ns, place rows between unbounded preceding and current row
   )
-),
-held as (
-  select domain, host, queue, slow, began_ns, max(begun) - min(stopped) as held
-  from counted
-  where place = 0
-  group by domain, host, queue, slow, began_ns
 )
 select
-  chosen.host, chosen.queue, chosen.domain,
-  case when chosen.slow then 'slow' when chosen.dead then 'dead' else 'deferring' end as kind,
-  timestamp_micros(div(chosen.began_ns, 1000)) as began,
-  timestamp_micros(div(chosen.ended_ns, 1000)) as ended,
-  seconds(cast(chosen.until_ns as decimal(28, 0)) - chosen.began_ns) as seconds,
-  chosen.attempts, chosen.messages, held.held, chosen.reason
-from chosen
-join held
-  on held.domain = chosen.domain and held.host = chosen.host and held.queue = chosen.queue
-  and held.slow = chosen.slow and held.began_ns = chosen.began_ns
-order by began, chosen.domain, chosen.host, chosen.queue, kind, chosen.began_ns
+  host, queue, domain,
+  case when slow then 'slow' when dead then 'dead' else 'deferring' end as kind,
+  timestamp_micros(div(began_ns, 1000)) as began,
+  timestamp_micros(div(ended_ns, 1000)) as ended,
+  seconds(cast(coalesce(ended_ns, newest_ns) as decimal(28, 0)) - began_ns) as seconds,
+  attempts, messages,
+  max(begun) - min(stopped) as held,
+  reason
+from counted
+where place = 0
+group by host, queue, domain, slow, dead, attempts, messages, reason, began_ns, ended_ns, newest_ns
+order by began, domain, host, queue, kind, began_ns

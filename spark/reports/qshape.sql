@@ -1,14 +1,20 @@
-with recipients as (
+with queued as (
+  select host, queue, key, minutes from waiting
+),
+now as (
+  select ns from moment
+),
+recipients as (
   -- later: how often it was settled after the moment. last_settled, last_open: places of its latest attempts.
   select
     attempts.host, attempts.queue, attempts.key, attempts.domain,
-    count(*) filter (where attempts.settled and attempts.done_ns > moment.ns) as later,
+    count(*) filter (where attempts.settled and attempts.done_ns > now.ns) as later,
     max(case when attempts.settled then attempts.place end) as last_settled,
     max(case when not attempts.settled then attempts.place end) as last_open
   from attempts
-  join waiting
-    on waiting.key = attempts.key and waiting.host = attempts.host and waiting.queue = attempts.queue
-  cross join moment
+  join queued
+    on queued.key = attempts.key and queued.host = attempts.host and queued.queue = attempts.queue
+  cross join now
   group by attempts.host, attempts.queue, attempts.key, attempts.channel, attempts.recipient, attempts.domain
 ),
 known as (
@@ -21,9 +27,9 @@ known as (
   group by host, queue, key, domain
 ),
 each as (
-  select waiting.minutes, coalesce(known.domain, '(not yet tried)') as domain, coalesce(known.number, 1) as number
-  from waiting
-  left join known on known.key = waiting.key and known.host = waiting.host and known.queue = waiting.queue
+  select queued.minutes, coalesce(known.domain, '(not yet tried)') as domain, coalesce(known.number, 1) as number
+  from queued
+  left join known on known.key = queued.key and known.host = queued.host and known.queue = queued.queue
 ),
 shape as (
   select

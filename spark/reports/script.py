@@ -1,7 +1,5 @@
 """A report's SQL as a script for the shell of DuckDB or of Spark: what it prints is the report."""
 
-import re
-
 from spark.lake.newest import open_local
 from spark.reports.duckdb_sql import MACROS, select_table, table_files
 from spark.reports.functions import FUNCTIONS
@@ -30,7 +28,7 @@ def write_script(report: Report, view: View, engine: str, lake: str | None) -> s
     if engine == "duckdb":
         return _for_duckdb(report, statement, lake)
     head = _SPARK.format(title=report.title, lake=lake or "LAKE", names=tuple(statement.tables()))
-    functions = _used(statement, tuple(function.create() for function in FUNCTIONS))
+    functions = statement.functions([function.create() for function in FUNCTIONS])
     return head + "\n" + _statements(functions) + statement.script()
 
 
@@ -45,21 +43,8 @@ def _for_duckdb(report: Report, statement: Statement, lake: str | None) -> str:
             f"create or replace temporary view all_{name} as\n{select_table(name, table_files(path, manifest, name))}"
             for name in names
         ]
-    return head + "\n" + _statements(_used(statement, MACROS) + tables) + statement.script()
+    return head + "\n" + _statements(statement.functions(MACROS) + tables) + statement.script()
 
 
 def _statements(texts: list[str]) -> str:
     return "".join(f"{text};\n\n" for text in texts)
-
-
-def _used(statement: Statement, functions: tuple[str, ...]) -> list[str]:
-    """Return those statements that make a function which the report uses, or a function that it uses does."""
-    found: list[str] = []
-    text = statement.script()
-    # A function uses only those before it.
-    for create in reversed(functions):
-        name = re.findall(r"(?:macro|function) (\w+)\(", create)[0]
-        if re.search(rf"\b{name}\s*\(", text):
-            found.insert(0, create)
-            text += create
-    return found

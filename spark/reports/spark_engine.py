@@ -19,14 +19,12 @@ from pyspark.sql.types import (
 )
 
 from queue_base.errors import Failure, Permanent, Temporary
-from spark.lake.manifest import Manifest
-from spark.lake.schema import Tables
-from spark.lake.store import open_lake, read_tables
+from spark.lake.store import open_lake, read_table
 from spark.reports.engine import Result, check_columns, write_text
 from spark.reports.functions import FUNCTIONS
 from spark.reports.report import Report, View
-from spark.reports.statement import TABLES, Statement, ask, state
-from spark.runtime.trouble import JAVA_ERRORS, java_reason
+from spark.reports.statement import Statement, ask, state
+from spark.runtime.errors import JAVA_ERRORS, java_reason
 
 _KINDS: tuple[tuple[type[DataType], str], ...] = (
     (IntegralType, "bigint"), (DecimalType, "decimal"), (FractionalType, "double"), (StringType, "text"),
@@ -39,23 +37,9 @@ class SparkEngine:
     """The tables of a lake in a session, which its caller ends. Raises as open_lake does."""
 
     def __init__(self, session: SparkSession, lake: str) -> None:
-        place, manifest = open_lake(session, lake)
-        self._start(session, read_tables(session, place, manifest), manifest)
-
-    @classmethod
-    def of_tables(cls, session: SparkSession, tables: Tables) -> "SparkEngine":
-        """Return an engine over tables that are no lake."""
-        engine = cls.__new__(cls)
-        engine._start(session, tables, Manifest())
-        return engine
-
-    def _start(self, session: SparkSession, tables: Tables, manifest: Manifest) -> None:
         self._session = session
-        self.manifest = manifest
-        for function in FUNCTIONS:
-            session.sql(function.create())
-        for table in TABLES:
-            getattr(tables, table).createOrReplaceTempView(f"all_{table}")
+        self._place, self.manifest = open_lake(session, lake)
+        self._tables: dict[str, DataFrame] = {}
 
     def report(self, report: Report, view: View) -> Result:
         result = self._run(state(report, view), f"unable to show {report.name}")
@@ -72,8 +56,19 @@ class SparkEngine:
     def close(self) -> None:
         """Leave the session as it is."""
 
+    def _table(self, table: str) -> DataFrame:
+        if table not in self._tables:
+            files = list(self.manifest.tables.get(table, ()))
+            self._tables[table] = read_table(self._session, self._place, table, files)
+        return self._tables[table]
+
     def _run(self, statement: Statement, trouble: str) -> Result:
         try:
+            # Each time, because an engine of another lake may have taken the names.
+            for table in statement.tables():
+                self._table(table).createOrReplaceTempView(f"all_{table}")
+            for create in statement.functions([function.create() for function in FUNCTIONS]):
+                self._session.sql(create)
             for name, text in statement.views:
                 self._session.sql(text).createOrReplaceTempView(name)
             frame = self._session.sql(statement.select)

@@ -7,7 +7,7 @@ Temporary trouble is a line and a pause; anything else ends the loop as the exce
     tidy: 120 files put together, 0 expired, 1.20 s
     page: 0.84 s
     warning: unable to build lake /srv/lake: no space left on device; …; trying again in 120 s
-    exiting
+    status: exiting
 """
 
 from collections.abc import Callable
@@ -60,7 +60,7 @@ class Watch:
                 due = self._timetable.due
                 wish = self._clock.wait(due if idle is None else min(due, idle))
                 if wish is Wish.STOP:
-                    self._say("exiting")
+                    self._say("status: exiting")
                     return False
                 if wish is Wish.BATCH or self._clock.now() >= due:
                     self._round()

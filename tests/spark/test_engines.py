@@ -13,6 +13,7 @@ from spark.reports.duckdb_engine import DuckEngine
 from spark.reports.engine import Engine, Result
 from spark.reports.report import Report, View
 from spark.reports.spark_engine import SparkEngine
+from support.spark.extreme_rows import NOW, extreme_rows
 from support.spark.lake_rows import LakeRows, ns
 from support.spark.odd_rows import T, odd_rows
 
@@ -56,6 +57,13 @@ def differences(spark: SparkSession, lake: Path, views: tuple[View, ...]) -> lis
 def test_every_report_of_odd_rows_is_the_same_by_both_engines(spark: SparkSession, tmp_path: Path) -> None:
     odd_rows().write(tmp_path / "lake")
     assert differences(spark, tmp_path / "lake", VIEWS) == []
+
+
+def test_every_report_of_extreme_times_and_numbers_is_the_same_by_both_engines(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    extreme_rows().write(tmp_path / "lake")
+    assert differences(spark, tmp_path / "lake", (View(at=ns(NOW)),)) == []
 
 
 def test_every_report_of_an_empty_lake_is_the_same_by_both_engines(spark: SparkSession, tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def test_a_batch_begins_every_minute_and_is_a_line() -> None:
         "page: written, 0.00 s",
         "batch 3: 10 lines of 1 queue, 3 rows, 1 quarantined, 0.50 s",
         "page: written, 0.00 s",
-        "exiting",
+        "status: exiting",
     ]
     assert work.begun == [0.0, 60.0, 120.0] and work.ended == 1
 

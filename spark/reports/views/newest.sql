@@ -1,11 +1,11 @@
 -- One row, ns: the newest stamp of what the tables hold; null where they are empty.
 select max(ns) as ns
 from (
-  select max(greatest(done_ns, first_ns)) as ns from messages
+  select greatest(max(done_ns), max(first_ns)) as ns from messages
   union all
-  select max(greatest(done_ns, start_ns)) as ns from deliveries
+  select greatest(max(done_ns), max(start_ns)) as ns from deliveries
   union all
-  select max(greatest(until_ns, at_ns)) as ns from intervals
+  select greatest(max(until_ns), max(at_ns)) as ns from intervals
   union all
-  select max(greatest(first_ns, start_ns)) as ns from pending
+  select greatest(max(first_ns), max(start_ns)) as ns from pending
 ) as newest_by_table

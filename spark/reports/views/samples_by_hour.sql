@@ -1,28 +1,33 @@
--- As samples, by hour; hour is its number since 1970.
-with stretches as (
+-- As samples, by hour: its number since 1970.
+with pieces as (
+  -- Most are within an hour.
   select
     host, queue, local_now, local_limit, remote_now, remote_limit,
-    greatest(at_ns, :since) as from_ns, least(until_ns, :until) as to_ns
-  from intervals
-  where until_ns > at_ns and try_subtract(until_ns, at_ns) <= 31622400000000000
-),
-pieces as (
+    hour_of(from_ns) as hour,
+    cast(try_subtract(to_ns, from_ns) as decimal(28, 0)) as ns
+  from observed
+  where hour_of(from_ns) = hour_of(to_ns - 1)
+  union all
+  -- The others are cut at the full hours.
   select
-    host, queue, local_now, local_limit, remote_now, remote_limit, from_ns, to_ns,
-    explode(sequence(
-      div(try_subtract(from_ns, pmod(from_ns, 3600000000000)), 3600000000000),
-      div(try_subtract(to_ns - 1, pmod(to_ns - 1, 3600000000000)), 3600000000000)
-    )) as hour
-  from stretches
-  where from_ns < to_ns
+    host, queue, local_now, local_limit, remote_now, remote_limit, hour,
+    least(to_ns, cast(hour + 1 as decimal(28, 0)) * 3600000000000)
+    - greatest(from_ns, cast(hour as decimal(28, 0)) * 3600000000000) as ns
+  from (
+    select
+      host, queue, local_now, local_limit, remote_now, remote_limit, from_ns, to_ns,
+      explode(sequence(first, last)) as hour
+    from (
+      select *, hour_of(from_ns) as first, hour_of(to_ns - 1) as last
+      from observed
+    ) as bounds
+    where first < last
+  ) as hours
 ),
 combinations as (
   select
     host, queue, hour, local_now, local_limit, remote_now, remote_limit,
-    sum(
-      least(to_ns, cast(hour + 1 as decimal(28, 0)) * 3600000000000)
-      - greatest(from_ns, cast(hour as decimal(28, 0)) * 3600000000000)
-    ) as ns
+    sum(cast(ns as decimal(28, 0))) as ns
   from pieces
   group by host, queue, hour, local_now, local_limit, remote_now, remote_limit
 )

@@ -4,7 +4,8 @@ The clock goes on as soon as somebody waits for it, so a week takes as long as i
 of the minute; what is on the disk tells which minute it is, so a program that was killed is simply run again. It is
 rotated each hour, as multilog does it, and no more than KEPT old files stay.
 
-Words: the directory, the minutes. It prints what watch prints, and at each WEIGHED minute the bytes of memory it has.
+Words: the directory, the minutes. It prints its first minute, what watch prints, and at each WEIGHED minute the bytes
+of memory that it has.
 """
 
 import os
@@ -154,6 +155,7 @@ def run(top: Path, minutes: int) -> None:
     log = GrowingLog(top / "logs" / "mx1" / "q")
     work = LakeWork(Order(str(top / "logs"), str(top / "lake")), None, 2 << 30, None, {})
     clock = LogClock(log, minutes)
+    print(f"begun: {log.minute()}", flush=True)
     Watch(work, clock, 60.0, sys.stdout).run()
     assert work.used() is None, "so little needs no Spark"
 
