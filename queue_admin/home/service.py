@@ -13,38 +13,12 @@ from queue_base.accounts import Owner
 from queue_base.durable import read_file
 from queue_base.errors import Permanent
 from queue_base.home import Home
-
-# As multilog's arguments in log/run: 20 files of 1 MB.
-_SVLOGD_CONFIG = b"s1000000\nn20\n"
+from queue_base.service_log import SVLOGD_CONFIG, log_script
 
 
 def run_script(home: Home, start: str) -> bytes:
     """Return the script `run`, which execs the program `start` with QUEUE_HOME set and stderr sent to the log."""
     return f"#!/bin/sh\nexec 2>&1\nexec env QUEUE_HOME={shlex.quote(home.path)} {shlex.quote(start)}\n".encode()
-
-
-def log_script(account: str | None) -> bytes:
-    """Return the script `log/run`, which execs multilog if it is on PATH, else svlogd; under `account` if not None.
-
-    Both add a TAI64N stamp to each line. svlogd gets a buffer that is larger than the longest line, so that it does
-    not split lines.
-    """
-    name = shlex.quote(account) if account else ""
-    own = f" && chown {name} ./main" if account else ""
-    as_account = (f"setuidgid {name} ", f"chpst -u {name} ") if account else ("", "")
-    return f"""#!/bin/sh
-exec 2>&1
-mkdir -p ./main{own} || exit 111
-if command -v multilog >/dev/null; then
-  exec {as_account[0]}multilog t s1000000 n20 ./main
-fi
-if command -v svlogd >/dev/null; then
-  exec {as_account[1]}svlogd -t -l 2000 -b 8192 ./main
-fi
-echo 'log: fatal: neither multilog (daemontools) nor svlogd (runit) is on PATH'
-sleep 10
-exit 111
-""".encode()
 
 
 def write_service(
@@ -66,7 +40,7 @@ def write_service(
     # The logger's account owns the directory, and may have put links there.
     with Tree(f"{work}/log/main") as tree:
         config = Maker(log_owner, tree=tree)
-        config.file(f"{work}/log/main/config", _SVLOGD_CONFIG, 0o644)
+        config.file(f"{work}/log/main/config", SVLOGD_CONFIG, 0o644)
         tree.sync()
     # In a directory that an interrupted run left, scripts are replaced.
     for script, text in (("log/run", log_script(account)), ("run", run_script(home, start))):

@@ -2,10 +2,11 @@
 
 import click
 
-from spark.commands.settings import split_setting
+from queue_base.errors import complain
+from spark.commands.settings import missing, split_setting
 
 
-def _name(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
+def stream_name(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
     """Return the name of a host or queue. Refuse what no directory can be called, as an empty variable of a script."""
     if value is not None and (value in ("", ".", "..") or "/" in value):
         raise click.BadParameter(f"{value or 'nothing'} is no name", context, option)
@@ -15,8 +16,8 @@ def _name(context: click.Context, option: click.Parameter, value: str | None) ->
 @click.command("build")
 @click.argument("logs")
 @click.option("--lake", required=True, metavar="LAKE", help="The directory of the tables; made where it is missing.")
-@click.option("--host", callback=_name, help="The host of logs that are not in a directory of one; default localhost.")
-@click.option("--queue", callback=_name, help="The queue of logs that are not in a directory of one; default queue.")
+@click.option("--host", callback=stream_name, help="The host of logs not in a directory of one; default localhost.")
+@click.option("--queue", callback=stream_name, help="The queue of logs not in a directory of one; default queue.")
 @click.option("--compact", is_flag=True, help="Then put together what many builds left in many small files.")
 @click.option(
     "--expire", type=click.IntRange(min=0), metavar="DAYS", help="Then drop dates that are more than DAYS days ago."
@@ -44,20 +45,19 @@ def command(
       queue-report build hdfs:///logs --lake hdfs:///lake --master yarn --compact --expire 400
     """
     settings = dict(map(split_setting, conf))
+    try:
+        from spark.lake.build import Order, build
+    except ImportError as error:
+        raise missing(error) from error
     from spark.runtime.progress import make_progress
-    from spark.runtime.session import start_session
-    from spark.runtime.work import has_few_logs
+    from spark.runtime.session import Sessions
 
-    with make_progress() as progress:
-        session = start_session(master, settings, has_few_logs(logs, lake))
-        try:
-            progress.watch(session)
-            from spark.lake.build import Order, build
-
-            summary = build(session, Order(logs, lake, host, queue, expire, compact), progress)
-        finally:
-            progress.phase("ending")
-            session.stop()
+    with make_progress() as progress, Sessions(master, settings) as sessions:
+        asked = settings if master is None else {**settings, "spark.master": master}
+        summary = build(Order(logs, lake, host, queue, expire, compact, asked), sessions, progress)
+        progress.phase("ending")
     from spark.commands.summary import describe_build
 
+    for warning in summary.warnings:
+        complain("queue-report", f"warning: {warning}")
     print(describe_build(summary))

@@ -28,7 +28,7 @@ def command(out: str | None, days: int) -> None:
     place = _make_place(out)
     from spark.demo.world import write_logs
     from spark.runtime.progress import make_progress
-    from spark.runtime.session import start_session
+    from spark.runtime.session import Sessions
 
     with make_progress() as progress:
         progress.phase("writing logs")
@@ -36,24 +36,20 @@ def command(out: str | None, days: int) -> None:
             write_logs(place / LOGS, days=days)
         except OSError as error:
             raise Temporary(f"unable to write {place / LOGS}: {reason(error)}; run it again") from error
-        progress.phase("starting Spark")
-        session = start_session(little=True)
-        try:
-            progress.watch(session)
+        with Sessions() as sessions:
             from spark.commands.summary import describe_build
             from spark.lake.build import Order, build
             from spark.page.write import write_page
+            from spark.reports.engine import open_engine
             from spark.reports.report import View
-            from spark.runtime.trouble import JAVA_ERRORS, java_reason
 
+            summary = build(Order(str(place / LOGS), str(place / LAKE)), sessions, progress)
+            engine = open_engine(str(place / LAKE), sessions=sessions)
             try:
-                summary = build(session, Order(str(place / LOGS), str(place / LAKE)), progress)
-                write_page(session, str(place / LAKE), place / PAGE, View(), progress)
-            except JAVA_ERRORS as error:
-                raise Temporary(f"unable to make the demo: {java_reason(error)}; run it again") from error
-        finally:
+                write_page(engine, place / PAGE, View(), progress)
+            finally:
+                engine.close()
             progress.phase("ending")
-            session.stop()
     print(describe_build(summary))
     print(f"logs: {place / LOGS}\nlake: {place / LAKE}, for `queue-report show REPORT --lake {place / LAKE}`")
     print(f"the page is {place / PAGE}: open it in a browser")

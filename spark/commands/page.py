@@ -1,12 +1,12 @@
-"""queue-report page: writes all reports of a lake as one HTML page."""
+"""queue-report page: writes how the queues of a lake are and were as one HTML page."""
 
 from pathlib import Path
 
 import click
 
-from queue_base.errors import Temporary, Usage
+from queue_base.errors import Usage
+from spark.commands.options import TIME, engine_option, spark_options
 from spark.commands.settings import split_setting
-from spark.commands.show import TIME
 
 
 @click.command("page")
@@ -16,8 +16,8 @@ from spark.commands.show import TIME
 @click.option("--until", type=TIME, metavar="TIME", help="Only what ended before.")
 @click.option("--host", help="Only this host's queues.")
 @click.option("--domain", help="Only mail to this domain.")
-@click.option("--master", metavar="URL", help="Spark's master; default local[*], or what spark-submit was told.")
-@click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark's, as spark-submit takes it.")
+@engine_option
+@spark_options
 def command(
     lake: str,
     out: str,
@@ -25,13 +25,15 @@ def command(
     until: int | None,
     host: str | None,
     domain: str | None,
+    engine: str,
     master: str | None,
     conf: tuple[str, ...],
 ) -> None:
-    """Write the reports of LAKE, with plots, as one HTML page.
+    """Write how the queues of LAKE are, and were, as one HTML page.
 
-    The page needs no network and no other file, and no script: it can be mailed, or put on any web server. A TIME is
-    a date, a date and time (UTC where it names no zone), or a stamp of the log.
+    It says first what is wrong now; then the queue, destinations, senders, volume, delays and limits, with plots. It
+    needs no network, no other file and no script: it can be mailed, or put on any web server. A TIME is a date, a date
+    and time (UTC where it names no zone), or a stamp of the log.
 
     \b
     Examples:
@@ -42,31 +44,28 @@ def command(
     if since is not None and until is not None and until <= since:
         raise Usage("--until must be later than --since")
     target = Path(out)
-    if why := _unfit(target):
+    if why := unfit(target):
         raise Usage(f"unable to write {out}: {why}")
+    # What is heavy is only loaded now: --help needs neither DuckDB nor Spark.
+    from spark.page.write import write_page
+    from spark.reports.engine import open_engine
+    from spark.reports.report import View
     from spark.runtime.progress import make_progress
-    from spark.runtime.session import start_session
-    from spark.runtime.work import is_small_lake
+    from spark.runtime.session import Sessions
 
-    with make_progress() as progress:
-        session = start_session(master, settings, is_small_lake(lake))
+    if engine == "auto" and (master is not None or settings):
+        engine = "spark"
+    with make_progress() as progress, Sessions(master, settings) as sessions:
+        opened = open_engine(lake, engine, sessions)
         try:
-            progress.watch(session)
-            from spark.page.write import write_page
-            from spark.reports.report import View
-            from spark.runtime.trouble import JAVA_ERRORS, java_reason
-
-            try:
-                write_page(session, lake, target, View(since, until, None, host, domain and domain.lower()), progress)
-            except JAVA_ERRORS as error:
-                raise Temporary(f"unable to make {out}: {java_reason(error)}; run it again") from error
+            write_page(opened, target, View(since, until, None, host, domain and domain.lower()), progress)
         finally:
+            opened.close()
             progress.phase("ending")
-            session.stop()
     print(f"the page is {target}")
 
 
-def _unfit(target: Path) -> str | None:
+def unfit(target: Path) -> str | None:
     """Return why a page cannot be put there, None where it can: it takes the place of what has the name."""
     if target.is_dir():
         return "it is a directory"

@@ -1,28 +1,12 @@
 """queue-report show: prints a report of a lake's tables."""
 
-import shutil
-import sys
-import tempfile
-from typing import TextIO
-
 import click
 
-from queue_base.errors import Permanent, Temporary, Usage
+from queue_base.errors import Usage
+from spark.commands.answer import print_answer
+from spark.commands.forms import FORMATS
+from spark.commands.options import TIME, engine_option, spark_options
 from spark.commands.settings import split_setting
-from spark.commands.times import parse_time
-
-
-class _Time(click.ParamType[int]):
-    name = "time"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        try:
-            return parse_time(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
-TIME = _Time()
 
 
 @click.command("show")
@@ -34,11 +18,11 @@ TIME = _Time()
 @click.option("--host", help="Only this host's queues.")
 @click.option("--domain", help="Only mail to this domain.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N rows.")
-@click.option(
-    "--format", "form", type=click.Choice(["table", "csv", "json"]), default="table", help="How; default table."
-)
-@click.option("--master", metavar="URL", help="Spark's master; default local[*], or what spark-submit was told.")
-@click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark's, as spark-submit takes it.")
+@click.option("--format", "form", type=click.Choice(FORMATS), default="table", help="How; default table.")
+@click.option("--wide", is_flag=True, help="All columns of a table, also if they do not fit the terminal.")
+@click.option("--sql", is_flag=True, help="Print the report's SQL instead, to be changed and given to a shell.")
+@engine_option
+@spark_options
 def command(
     report: str | None,
     lake: str | None,
@@ -49,6 +33,9 @@ def command(
     domain: str | None,
     limit: int | None,
     form: str,
+    wide: bool,
+    sql: bool,
+    engine: str,
     master: str | None,
     conf: tuple[str, ...],
 ) -> None:
@@ -61,51 +48,44 @@ def command(
       queue-report show overall --lake /srv/lake --since 2026-11-01
       queue-report show failures --lake /srv/lake --host mx1 --limit 20
       queue-report show qshape --lake /srv/lake --at 2026-11-20T13:05 --format csv
+      queue-report show senders --lake /srv/lake --sql | duckdb
     """
     settings = dict(map(split_setting, conf))
-    # Spark's own modules are only loaded now: --help, and a wrong option, need neither pyspark nor Java.
-    try:
-        from spark.reports import REPORTS
-        from spark.reports.report import View, run
-    except ImportError as error:
-        raise Permanent(
-            f"unable to load pyspark: {error}; install it with pip install 'queue-suite[spark]', then run this again"
-        ) from error
+    from spark.reports import REPORTS
+    from spark.reports.engine import choose_engine
+    from spark.reports.report import View
+
     if report is None:
         width = max(map(len, REPORTS))
         print("\n".join(f"{name:<{width}}  {each.title}" for name, each in REPORTS.items()))
         return
     if report not in REPORTS:
         raise Usage(f"unable to show {report}: there is no such report; known are {' '.join(REPORTS)}")
-    if lake is None:
+    if lake is None and not sql:
         raise Usage("show needs --lake LAKE, the directory that `queue-report build` made")
-    if at is not None and not REPORTS[report].momentary:
+    chosen = REPORTS[report]
+    if at is not None and not chosen.momentary:
         momentary = " and ".join(name for name, each in REPORTS.items() if each.momentary)
         raise Usage(f"--at is for {momentary}; {report} takes --since and --until")
     if since is not None and until is not None and until <= since:
         raise Usage("--until must be later than --since")
-    from spark.lake.store import open_tables
-    from spark.reports.show import print_report
-    from spark.runtime.progress import make_progress
-    from spark.runtime.session import start_session
-    from spark.runtime.trouble import JAVA_ERRORS, java_reason
-    from spark.runtime.work import is_small_lake
-
     view = View(since, until, at, host, None if domain is None else domain.lower(), limit)
-    with tempfile.TemporaryFile("w+") as kept:
-        # On a terminal the rows wait until the bar, which is on the same one, is gone.
-        out: TextIO = kept if sys.stdout.isatty() else sys.stdout
-        with make_progress() as progress:
-            session = start_session(master, settings, is_small_lake(lake))
-            try:
-                progress.watch(session)
-                progress.phase(report)
-                print_report(REPORTS[report], run(REPORTS[report], open_tables(session, lake), view), form, out)
-            except JAVA_ERRORS as error:
-                raise Temporary(f"unable to show {report}: {java_reason(error)}; run it again") from error
-            finally:
-                progress.phase("ending")
-                session.stop()
-        if out is kept:
-            kept.seek(0)
-            shutil.copyfileobj(kept, sys.stdout)
+    if engine == "auto" and (master is not None or settings):
+        engine = "spark"
+    if sql:
+        from spark.reports.script import write_script
+
+        print(write_script(chosen, view, choose_engine(lake or ".", engine), lake), end="")
+        return
+    assert lake is not None
+    print_answer(
+        lake,
+        engine,
+        (master, settings),
+        report,
+        lambda asked: asked.report(chosen, view),
+        form,
+        wide=wide,
+        single=chosen.single,
+        spaced=chosen.spaced,
+    )

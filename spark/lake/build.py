@@ -3,40 +3,49 @@
 Each of these is an update of its own, whole or not there. Nothing new, and nothing is written.
 """
 
+import os
+import sys
 import time
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-
-from pyspark.sql import DataFrame, Observation, SparkSession
-from pyspark.sql import functions as F
+from typing import TYPE_CHECKING, Protocol
 
 from queue_base.errors import Permanent, Temporary, reason
-from spark.lake.compact import groups, rearrange
+from spark.lake.batch import DRIVER_BYTES, Batch, Before, finish, match_by_spark, match_here
+from spark.lake.columns import COLUMNS, PARTITIONED
+from spark.lake.compact import Group, groups, put_together
 from spark.lake.expire import expired
 from spark.lake.lock import locked
 from spark.lake.manifest import Manifest, add_counts
-from spark.lake.schema import TABLES
-from spark.lake.storage import Storage
-from spark.lake.store import PARTITIONED, read_table, read_tables
+from spark.lake.matching import Home
+from spark.lake.parquet import read_files
 from spark.lake.update import Update, make_lake, prepare
 from spark.logs.plan import Plan, SourceError
 from spark.logs.sources import plan
+from spark.runtime.places import Place, below, open_place
 from spark.runtime.progress import Progress
-from spark.runtime.trouble import JAVA_ERRORS, java_reason
-from spark.windows.match import Batch, make_batch
-from spark.windows.reasons import describe
 
-# Up to so many bytes of logs each table's rows of a batch are written by one task, so as one file a date and host.
-ONE_TASK = 32 << 20
-# So many tables are written at once.
-_WRITERS = 3
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Spark's setting of how many bytes of logs the driver matches itself.
+DRIVER_SETTING = "spark.queueReport.driverBytes"
+
+
+class Sessions(Protocol):
+    """Who has a session of Spark, begun as it is first asked for (runtime.session.Sessions)."""
+
+    def get(self, *, little: bool = False) -> "SparkSession":
+        """Return the session."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """What a build is to do. expire: days, None for never. host, queue: names for streams whose path tells none."""
+    """What a build is to do. expire: days, None for never. host, queue: names for streams whose path tells none.
+
+    settings: Spark's own that were asked for, with its master if one was named.
+    """
 
     logs: str
     lake: str
@@ -44,11 +53,15 @@ class Order:
     queue: str | None = None
     expire: int | None = None
     compact: bool = False
+    settings: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
 class Summary:
-    """What a build did: lines read by kind (see docs/logs.md), files and bytes, rows added by table, files dropped."""
+    """What a build did: lines read by kind (see docs/logs.md), files and bytes, rows added by table, files dropped.
+
+    warnings: logs that could not be read, or are out of order.
+    """
 
     files: int = 0
     bytes: int = 0
@@ -58,33 +71,24 @@ class Summary:
     expired: int = 0
     compacted: int = 0
     seconds: float = 0.0
+    warnings: list[str] = field(default_factory=list)
 
 
-def build(session: SparkSession, order: Order, progress: Progress) -> Summary:
+def build(order: Order, sessions: Sessions, progress: Progress) -> Summary:
     """Build a lake from logs. Raises Permanent or Temporary; then the lake is as it was, or as its last update left it.
 
-    progress.phase is called before each phase.
+    sessions: asked for a session only where Spark is needed: for many logs, or for another file system. progress.phase
+    is called before each phase.
     """
     begun = time.monotonic()
-    summary = Summary()
     try:
-        storage = Storage(session, order.lake)
-        _keep_apart(session, order.logs, storage)
-        make_lake(storage)
-        with locked(storage):
-            progress.phase("looking at the lake")
-            manifest = prepare(storage)
-            manifest = _add(session, storage, manifest, order, progress, summary)
-            if order.expire is not None:
-                progress.phase("dropping old dates")
-                manifest = _expire(storage, manifest, order.expire, summary)
-            if order.compact:
-                progress.phase("putting small files together")
-                manifest = _compact(session, storage, manifest, progress, summary)
+        summary = _Build(order, sessions, progress).run()
     except SourceError as error:
         raise Permanent(f"unable to read logs {order.logs}: {error}; the lake is as it was") from error
-    except (OSError, *JAVA_ERRORS) as error:
-        why = reason(error) if isinstance(error, OSError) else java_reason(error)
+    except Exception as error:
+        why = reason(error) if isinstance(error, OSError) else _java_reason(error)
+        if why is None:
+            raise
         raise Temporary(
             f"unable to build lake {order.lake}: {why}; it is as it was, run this again to go on"
         ) from error
@@ -92,120 +96,161 @@ def build(session: SparkSession, order: Order, progress: Progress) -> Summary:
     return summary
 
 
-def _add(
-    session: SparkSession, storage: Storage, manifest: Manifest, order: Order, progress: Progress, summary: Summary
-) -> Manifest:
-    """Read what is new. Returns the lake's manifest after it."""
-    update = Update(storage, manifest)
-    try:
-        progress.phase("looking at the logs")
-        wanted = plan(session, order.logs, dict(manifest.state), update.scratch(), order.host, order.queue)
-        if not wanted.pieces and wanted.state == manifest.state and not update.doomed:
+def _java_reason(error: Exception) -> str | None:
+    """Return why a call of Java failed; None for another error. Where no Java was called, its module is not loaded."""
+    if "py4j" not in sys.modules:
+        return None
+    from spark.runtime.errors import JAVA_ERRORS, java_reason
+
+    return java_reason(error) if isinstance(error, JAVA_ERRORS) else None
+
+
+class _Build:
+    """A build at work."""
+
+    def __init__(self, order: Order, sessions: Sessions, progress: Progress) -> None:
+        self._order, self._sessions, self._progress = order, sessions, progress
+        self._summary = Summary()
+
+    def run(self) -> Summary:
+        try:
+            self._logs = self._open(self._order.logs)
+        except OSError as error:
+            # Nothing was asked of it yet: it is no file system that Spark knows.
+            raise SourceError(reason(error)) from error
+        self._lake = self._open(self._order.lake)
+        self._keep_apart()
+        make_lake(self._lake)
+        with locked(self._lake):
+            self._progress.phase("looking at the lake")
+            manifest = self._add(prepare(self._lake))
+            if self._order.expire is not None:
+                self._progress.phase("dropping old dates")
+                manifest = self._expire(manifest, self._order.expire)
+            if self._order.compact:
+                self._progress.phase("putting small files together")
+                self._compact(manifest)
+        return self._summary
+
+    def _open(self, path: str) -> Place:
+        return open_place(path, self._session, self._order.settings)
+
+    def _session(self) -> "SparkSession":
+        self._progress.phase("starting Spark")
+        session = self._sessions.get()
+        self._progress.watch(session)
+        return session
+
+    def _keep_apart(self) -> None:
+        """Raise Permanent where the lake is in the logs: the next build would read it."""
+        lake = self._lake.root
+        if (lake + "/").startswith(self._logs.root.rstrip("/") + "/"):
+            raise Permanent(f"unable to build lake {lake}: it is inside the logs; name a directory elsewhere")
+
+    def _add(self, manifest: Manifest) -> Manifest:
+        """Read what is new. Returns the lake's manifest after it."""
+        update = Update(self._lake, manifest)
+        try:
+            self._progress.phase("looking at the logs")
+            copies = below(self._lake, update.home("copies"))
+            wanted = plan(self._logs, dict(manifest.state), copies, self._order.host, self._order.queue)
+            batch = Batch({}, {}, wanted.state, wanted.warnings)
+            if wanted.streams:
+                batch = self._match(update, wanted, manifest)
+            self._summary.warnings = batch.warnings
+            if not batch.counts and batch.state == manifest.state and not update.doomed:
+                update.abandon()
+                return manifest
+            self._progress.phase("moving files in")
+            update.move(batch.files)
+            self._progress.phase("writing the manifest")
+            after = update.commit(batch.state, add_counts(manifest.counts, batch.counts))
+            self._progress.phase("cleaning up")
+            update.clean()
+        except (Exception, KeyboardInterrupt):
             update.abandon()
+            raise
+        self._sum_up(wanted, batch)
+        return after
+
+    def _match(self, update: Update, wanted: Plan, manifest: Manifest) -> Batch:
+        """Write the rows of what is new into the update's directory."""
+        rows = dict.fromkeys(COLUMNS, 0)
+        today = datetime.now(UTC).date()
+        lines = tuple(manifest.tables.get("lines", ()))
+        open_ones = list(manifest.tables.get("pending", ()))
+        phase = self._progress.phase
+        if self._logs.local is None or self._lake.local is None:
+            from spark.lake.elsewhere import match_elsewhere
+
+            session = self._session()
+            phase("matching lines")
+            batch = match_elsewhere(session, self._logs, self._lake, update, wanted, manifest, today, phase)
+        else:
+            home = Home(os.path.join(self._lake.local, update.home()), today)
+            before = Before(self._lake.local, read_files(self._lake.local, "pending", open_ones), lines, manifest.state)
+            most = int(self._order.settings.get(DRIVER_SETTING, DRIVER_BYTES))
+            if wanted.bytes <= most:
+                phase("matching lines")
+                results = match_here(wanted, before, home)
+            else:
+                session = self._session()
+                phase("matching lines")
+                results = match_by_spark(wanted, before, home, self._logs, session, phase)
+            batch = finish(results, wanted, before, home, rows, phase)
+        if batch.counts:
+            # pending is all that is open now; the rest is added to.
+            update.drop("pending", open_ones)
+        elif not any(batch.state[name] != manifest.state.get(name) for name in batch.state):
+            raise Temporary(f"unable to read logs {self._order.logs}: {batch.warnings[0]}; the lake is as it was")
+        return batch
+
+    def _sum_up(self, wanted: Plan, batch: Batch) -> None:
+        summary = self._summary
+        summary.files, summary.bytes = wanted.files, wanted.bytes
+        for kinds in batch.counts.values():
+            summary.lines = add_counts({"": summary.lines}, {"": kinds})[""]
+        summary.streams = len(batch.counts)
+        summary.rows = batch.rows
+
+    def _expire(self, manifest: Manifest, days: int) -> Manifest:
+        old = expired(manifest.tables, days, datetime.now(UTC).date())
+        self._summary.expired = sum(len(paths) for paths in old.values())
+        if not self._summary.expired:
             return manifest
-        counts: Mapping[str, Mapping[str, int]] = {}
-        state = wanted.state
-        if wanted.pieces:
-            progress.phase("reading lines")
-            batch = make_batch(session, wanted, read_tables(session, storage, manifest) if manifest.number else None)
-            _stage(update, batch, wanted, manifest, progress, summary)
-            counts, state = batch.counts, batch.state
-        progress.phase("moving files in")
-        update.move()
-        progress.phase("writing the manifest")
-        after = update.commit(state, add_counts(manifest.counts, counts))
-        progress.phase("cleaning up")
-        update.clean()
-    except (Exception, KeyboardInterrupt):
-        update.abandon()
-        raise
-    summary.files, summary.bytes = len({piece.file for piece in wanted.pieces}), wanted.bytes
-    for kinds in counts.values():
-        summary.lines = add_counts({"": summary.lines}, {"": kinds})[""]
-    summary.streams = len(counts)
-    return after
-
-
-def _stage(
-    update: Update, batch: Batch, wanted: Plan, manifest: Manifest, progress: Progress, summary: Summary
-) -> None:
-    """Write a batch's tables aside."""
-    frames = batch._asdict() | {"deliveries": describe(batch.deliveries)}
-
-    def write(table: str) -> int:
-        progress.phase(f"writing {table}")
-        counted = Observation()
-        frame = _arrange(fit(frames[table], table), table, wanted.bytes)
-        update.stage(table, frame.observe(counted, F.count(F.lit(1)).alias("rows")))
-        return int(counted.get["rows"])
-
-    # Spark plans one while it writes another.
-    with ThreadPoolExecutor(_WRITERS) as pool:
-        summary.rows |= zip(TABLES, pool.map(write, TABLES), strict=True)
-    # pending is all that is open now; the rest is added to.
-    update.drop("pending", manifest.tables.get("pending", {}))
-
-
-def fit(frame: DataFrame, table: str) -> DataFrame:
-    """Return a frame in the columns of a table's schema, null where it has none. Lines without a date get today's."""
-    fitted = frame.to(TABLES[table])
-    if table == "quarantine":
-        today = F.lit(datetime.now(UTC).date())
-        fitted = fitted.withColumn("date", F.coalesce("date", today))
-    return fitted
-
-
-def _arrange(frame: DataFrame, table: str, size: int) -> DataFrame:
-    """Distribute rows so that few files are written: one of each date and host, unless there is a lot."""
-    if size <= ONE_TASK:
-        return frame.coalesce(1)
-    return frame.hint("rebalance", "date", "host") if table in PARTITIONED else frame.hint("rebalance")
-
-
-def _expire(storage: Storage, manifest: Manifest, days: int, summary: Summary) -> Manifest:
-    old = expired(manifest.tables, days, datetime.now(UTC).date())
-    summary.expired = sum(len(paths) for paths in old.values())
-    if not summary.expired:
-        return manifest
-    update = Update(storage, manifest)
-    for table, paths in old.items():
-        update.drop(table, paths)
-    after = update.commit(manifest.state, manifest.counts)
-    update.clean()
-    return after
-
-
-def _compact(
-    session: SparkSession, storage: Storage, manifest: Manifest, progress: Progress, summary: Summary
-) -> Manifest:
-    found = groups(manifest.tables, PARTITIONED)
-    if not found:
-        return manifest
-    update = Update(storage, manifest)
-    try:
-        for group in found:
-            progress.phase(f"putting {group.table} together")
-            update.stage(group.table, rearrange(read_table(session, storage, group.table, list(group.paths)), group))
-            update.drop(group.table, group.paths)
-            summary.compacted += len(group.paths)
-        progress.phase("moving files in")
-        update.move()
-        progress.phase("writing the manifest")
+        update = Update(self._lake, manifest)
+        for table, paths in old.items():
+            update.drop(table, paths)
         after = update.commit(manifest.state, manifest.counts)
-        progress.phase("cleaning up")
         update.clean()
-    except (Exception, KeyboardInterrupt):
-        update.abandon()
-        raise
-    return after
+        return after
 
+    def _compact(self, manifest: Manifest) -> None:
+        found = groups(manifest.tables, PARTITIONED)
+        if not found:
+            return
+        update = Update(self._lake, manifest)
+        try:
+            for group in found:
+                self._progress.phase(f"putting {group.table} together")
+                self._put_together(update, manifest, group)
+                update.drop(group.table, group.paths)
+                self._summary.compacted += len(group.paths)
+            self._progress.phase("moving files in")
+            update.move()
+            self._progress.phase("writing the manifest")
+            update.commit(manifest.state, manifest.counts)
+            self._progress.phase("cleaning up")
+            update.clean()
+        except (Exception, KeyboardInterrupt):
+            update.abandon()
+            raise
 
-def _keep_apart(session: SparkSession, logs: str, storage: Storage) -> None:
-    """Raise Permanent where the lake is in the logs: the next build would read it."""
-    try:
-        above = Storage(session, logs).root.rstrip("/") + "/"
-    except OSError as error:
-        # Nothing was asked of it yet: it is no file system that Spark knows.
-        raise SourceError(reason(error)) from error
-    if (storage.root + "/").startswith(above):
-        raise Permanent(f"unable to build lake {storage.root}: it is inside the logs; name a directory elsewhere")
+    def _put_together(self, update: Update, manifest: Manifest, group: Group) -> None:
+        if self._lake.local is not None:
+            home = os.path.join(self._lake.local, update.home())
+            put_together(self._lake.local, home, group, manifest.tables[group.table])
+            return
+        from spark.lake.elsewhere import put_together_by_spark
+
+        put_together_by_spark(self._session(), self._lake, update, group)

@@ -5,10 +5,11 @@ Only small files are read and written again, so that compacting each day does no
 
 import posixpath
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from datetime import date
+from typing import TYPE_CHECKING, NamedTuple
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 # More small files than this in one date and host are put together.
 FEW = 4
@@ -46,8 +47,34 @@ def groups(tables: Mapping[str, Mapping[str, int]], names: Iterable[str]) -> lis
     ]
 
 
-def rearrange(frame: DataFrame, group: Group) -> DataFrame:
-    """Return the group's rows distributed so that each date and host is written as `parts` files."""
+def put_together(lake: str, home: str, group: Group, sizes: Mapping[str, int]) -> None:
+    """Write the group's rows again, into few files below `home`, a file of rows at a time. Raises OSError.
+
+    lake, home: directories of this machine. sizes: bytes of the lake's files of that table.
+    """
+    from spark.lake.parquet import TableWriter, read_file
+
+    places: dict[str, list[str]] = {}
+    for path in group.paths:
+        places.setdefault(posixpath.dirname(path), []).append(path)
+    for number, paths in enumerate(places.values()):
+        share = max(1, sum(sizes[path] for path in paths) // group.parts)
+        taken = part = 0
+        writer = TableWriter(home, f"{number}-{part}", date.min)
+        for path in paths:
+            if taken >= share:
+                writer.close()
+                taken, part = 0, part + 1
+                writer = TableWriter(home, f"{number}-{part}", date.min)
+            writer.add({group.table: read_file(lake, group.table, path)})
+            taken += sizes[path]
+        writer.close()
+
+
+def rearrange(frame: "DataFrame", group: Group) -> "DataFrame":
+    """Return the group's rows distributed so that Spark writes each date and host as `parts` files."""
+    from pyspark.sql import functions as F
+
     if group.parts == 1:
         return frame.repartition(group.tasks, "date", "host")
     share = F.pmod(F.xxhash64(*frame.columns), F.lit(group.parts))

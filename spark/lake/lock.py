@@ -13,33 +13,33 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from queue_base.errors import Temporary
-from spark.lake.storage import Storage
+from spark.runtime.places import Place
 
 LOCK = "_lock"
 
 
 @contextmanager
-def locked(storage: Storage) -> Iterator[None]:
+def locked(place: Place) -> Iterator[None]:
     """Have the lake for oneself. Raises Temporary while another build has it, OSError where it cannot be written."""
-    if storage.local is not None:
-        with _locked_here(storage, os.path.join(storage.local, LOCK)):
+    if place.local is not None:
+        with _locked_here(place, os.path.join(place.local, LOCK)):
             yield
         return
-    _take_file(storage)
+    _take_file(place)
     try:
         yield
     finally:
-        storage.remove(LOCK)
+        place.remove(LOCK)
 
 
 @contextmanager
-def _locked_here(storage: Storage, path: str) -> Iterator[None]:
+def _locked_here(place: Place, path: str) -> Iterator[None]:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise _busy(storage, os.pread(descriptor, 1000, 0), "run this again when it has ended") from error
+            raise _busy(place, os.pread(descriptor, 1000, 0), "run this again when it has ended") from error
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, _owner(), 0)
         yield
@@ -47,19 +47,19 @@ def _locked_here(storage: Storage, path: str) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _take_file(storage: Storage) -> None:
+def _take_file(place: Place) -> None:
     for _ in range(2):
         try:
-            storage.write(LOCK, _owner(), replace=False)
+            place.write(LOCK, _owner(), replace=False)
             return
         except OSError:
-            if not storage.exists(LOCK):
+            if not place.exists(LOCK):
                 raise
-        content = storage.read(LOCK)
+        content = place.read(LOCK)
         if not _is_stale(content):
             break
-        storage.remove(LOCK)
-    raise _busy(storage, content, f"if that one is dead, remove {storage.uri(LOCK)}")
+        place.remove(LOCK)
+    raise _busy(place, content, f"if that one is dead, remove {place.uri(LOCK)}")
 
 
 def _owner() -> bytes:
@@ -81,10 +81,10 @@ def _is_stale(content: bytes) -> bool:
     return False
 
 
-def _busy(storage: Storage, content: bytes, remedy: str) -> Temporary:
+def _busy(place: Place, content: bytes, remedy: str) -> Temporary:
     try:
         owner = json.loads(content)
         who = f"process {owner['pid']} on {owner['host']} since {owner['since']}"
     except (ValueError, KeyError, TypeError):
         who = "nobody knows who"
-    return Temporary(f"unable to build lake {storage.root}: another build has it ({who}); {remedy}")
+    return Temporary(f"unable to build lake {place.root}: another build has it ({who}); {remedy}")

@@ -1,86 +1,43 @@
-"""The lake: which of its files count, and its tables read back. build.py writes it; this is all that a report needs.
-
-A reader sees the state after one build, whole, whatever a build does meanwhile or leaves behind when it dies.
-"""
+"""A lake's tables as Spark reads them. newest.py says which files count."""
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from queue_base.errors import Permanent, Temporary
-from spark.lake.manifest import Manifest, NotAManifest, TooNew, unpack
+from queue_base.errors import Temporary, reason
+from spark.lake.columns import PARTITIONED, PARTITIONS
+from spark.lake.manifest import Manifest
+from spark.lake.newest import open_manifest
 from spark.lake.schema import TABLES, Tables
-from spark.lake.storage import Storage
 from spark.runtime.local import make_table
-
-MANIFESTS = "_manifest"
-# All but `pending`, which is replaced as a whole.
-PARTITIONED = ("messages", "deliveries", "intervals", "quarantine", "lines")
+from spark.runtime.places import Place, open_place
 
 
 def open_tables(session: SparkSession, lake: str) -> Tables:
     """Return the tables of a lake (a path, or a URI of any file system that Spark knows) as its last build left them.
 
-    Raises Permanent where there is no lake, where it is something else, or of a later version; Temporary where it
-    cannot be read now.
+    Raises as open_lake does.
     """
-    storage, manifest = open_lake(session, lake)
-    return read_tables(session, storage, manifest)
+    place, manifest = open_lake(session, lake)
+    return read_tables(session, place, manifest)
 
 
-def open_lake(session: SparkSession, lake: str) -> tuple[Storage, Manifest]:
-    """Return where a lake is, and its manifest. Raises as open_tables does."""
+def open_lake(session: SparkSession, lake: str) -> tuple[Place, Manifest]:
+    """Return where a lake is, and its manifest. Raises as newest.open_manifest does."""
     try:
-        storage = Storage(session, lake)
-        manifest = find_manifest(storage)
-        empty = manifest is None and not storage.exists(MANIFESTS)
+        place = open_place(lake, lambda: session, dict(session.sparkContext.getConf().getAll()))
     except OSError as error:
-        raise Temporary(f"unable to open lake {lake}: {error}; nothing is shown") from error
-    if manifest is None:
-        reason = "there is no lake of queue-report" if empty else "its first build has not ended"
-        raise Permanent(f"unable to open lake {lake}: {reason}; make it with `queue-report build LOGS --lake {lake}`")
-    return storage, manifest
+        raise Temporary(f"unable to open lake {lake}: {reason(error)}; nothing is shown") from error
+    return place, open_manifest(place)
 
 
-def manifest_path(number: int) -> str:
-    return f"{MANIFESTS}/{number:06}.json"
-
-
-def manifest_numbers(storage: Storage) -> list[int]:
-    """Return the numbers of the manifests that are there, whole or not, the newest first."""
-    names = (entry.name.removesuffix(".json") for entry in storage.list(MANIFESTS) if entry.name.endswith(".json"))
-    return sorted((int(name) for name in names if name.isdecimal()), reverse=True)
-
-
-def find_manifest(storage: Storage) -> Manifest | None:
-    """Return the newest whole manifest, None where there is none. Raises Permanent for one that is newer than we are.
-
-    One that is not whole can only be what a file system lost in a power cut; the one before it still counts.
-    """
-    numbers = manifest_numbers(storage)
-    for number in numbers:
-        try:
-            return unpack(storage.read(manifest_path(number)))
-        except NotAManifest:
-            continue
-        except TooNew as error:
-            raise Permanent(
-                f"unable to open lake {storage.root}: a later queue-report made it ({error}); use that one"
-            ) from error
-    if numbers:
-        raise Permanent(
-            f"unable to open lake {storage.root}: none of its manifests is whole; build a new one from the logs"
-        )
-    return None
-
-
-def read_tables(session: SparkSession, storage: Storage, manifest: Manifest) -> Tables:
+def read_tables(session: SparkSession, place: Place, manifest: Manifest) -> Tables:
     """Return the tables that a manifest lists."""
     return Tables(
-        **{table: read_table(session, storage, table, list(manifest.tables.get(table, ()))) for table in TABLES}
+        **{table: read_table(session, place, table, list(manifest.tables.get(table, ()))) for table in TABLES}
     )
 
 
-def read_table(session: SparkSession, storage: Storage, table: str, paths: list[str]) -> DataFrame:
+def read_table(session: SparkSession, place: Place, table: str, paths: list[str]) -> DataFrame:
     """Return the rows of some files of a table, in the columns of the schema; paths are below the table's directory."""
     schema = TABLES[table]
     if not paths:
@@ -88,8 +45,8 @@ def read_table(session: SparkSession, storage: Storage, table: str, paths: list[
     return (
         session.read.schema(_stored(table))
         # The paths are names, also where a host or the lake has a bracket or a star in its own.
-        .options(basePath=storage.uri(table), __globPaths__="false")
-        .parquet(*(storage.uri(f"{table}/{path}") for path in paths))
+        .options(basePath=place.uri(table), __globPaths__="false")
+        .parquet(*(place.uri(f"{table}/{path}") for path in paths))
         .select(*schema.names)
     )
 
@@ -99,5 +56,5 @@ def _stored(table: str) -> StructType:
     schema = TABLES[table]
     if table not in PARTITIONED:
         return schema
-    last = [schema["date"], schema["host"]]
+    last = [schema[name] for name in PARTITIONS]
     return StructType([column for column in schema if column not in last] + last)

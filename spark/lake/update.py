@@ -7,18 +7,16 @@ it was about to move are listed there before the first is moved, so no table has
 import json
 import posixpath
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from pyspark.sql import DataFrame
-
 from queue_base.errors import Permanent
+from spark.lake.columns import COLUMNS
 from spark.lake.lock import LOCK
 from spark.lake.manifest import Manifest, pack
-from spark.lake.schema import TABLES
-from spark.lake.storage import Storage
-from spark.lake.store import MANIFESTS, PARTITIONED, find_manifest, manifest_numbers, manifest_path
+from spark.lake.newest import MANIFESTS, find_manifest, manifest_numbers, manifest_path
+from spark.runtime.places import Place, for_each, list_if_there, walk
 
 BATCHES = "_batch"
 MOVES = "moves.json"
@@ -26,31 +24,31 @@ MOVES = "moves.json"
 GRACE = 600
 
 
-def prepare(storage: Storage) -> Manifest:
+def prepare(place: Place) -> Manifest:
     """Make the lake where there is none, and remove what dead builds left. Returns its manifest; call it with the lock.
 
     Raises OSError where the lake cannot be written.
     """
-    manifest = find_manifest(storage) or Manifest()
-    for batch in storage.list(BATCHES):
-        _sweep(storage, posixpath.join(BATCHES, batch.name), manifest.files())
+    manifest = find_manifest(place) or Manifest()
+    for batch in list_if_there(place, BATCHES):
+        _sweep(place, posixpath.join(BATCHES, batch.name), manifest.files())
     return manifest
 
 
-def make_lake(storage: Storage) -> None:
+def make_lake(place: Place) -> None:
     """Make the directory of a lake. Raises Permanent where there is something else, OSError where it cannot be made."""
-    found = [entry.name for entry in storage.list()]
+    found = [entry.name for entry in list_if_there(place)]
     if MANIFESTS in found:
         return
-    if storage.is_file():
-        raise Permanent(f"unable to build lake {storage.root}: it is a file; name a new directory")
-    foreign = [name for name in found if name not in (LOCK, BATCHES, *TABLES)]
+    if place.is_file():
+        raise Permanent(f"unable to build lake {place.root}: it is a file; name a new directory")
+    foreign = [name for name in found if name not in (LOCK, BATCHES, *COLUMNS)]
     if foreign:
         raise Permanent(
-            f"unable to build lake {storage.root}: it is no lake, and holds {foreign[0]}; name a new directory"
+            f"unable to build lake {place.root}: it is no lake, and holds {foreign[0]}; name a new directory"
         )
-    storage.make_directory(MANIFESTS)
-    storage.sync([MANIFESTS, ""])
+    place.make_directory(MANIFESTS)
+    place.sync([MANIFESTS, ""])
 
 
 class Update:
@@ -59,26 +57,22 @@ class Update:
     doomed: files that were dropped long enough ago to be removed now.
     """
 
-    def __init__(self, storage: Storage, before: Manifest) -> None:
-        self._storage = storage
+    def __init__(self, place: Place, before: Manifest) -> None:
+        self._place = place
         self._before = before
-        self._number = max([before.number, *manifest_numbers(storage)]) + 1
+        self._number = max([before.number, *manifest_numbers(place)]) + 1
         self._home = posixpath.join(BATCHES, f"{self._number:06}")
-        self._tables = {table: dict(before.tables.get(table, {})) for table in TABLES}
+        self._tables = {table: dict(before.tables.get(table, {})) for table in COLUMNS}
         self._dropped = {path: when for path, when in before.dropped.items() if when > time.time() - GRACE}
         self.doomed = [path for path in before.dropped if path not in self._dropped]
-        storage.make_directory(self._home)
+        place.make_directory(self._home)
 
-    def scratch(self) -> str:
-        """Return the URI of a directory that is gone after the update."""
-        return self._storage.uri(posixpath.join(self._home, "scratch"))
+    def home(self, *names: str) -> str:
+        """Return the path of a directory of the update's own, or of what is in it; it is gone after the update.
 
-    def stage(self, table: str, frame: DataFrame) -> None:
-        """Write rows aside, as they are distributed; they become part of the lake with the commit."""
-        writer = frame.write.mode("append")
-        if table in PARTITIONED:
-            writer = writer.partitionBy("date", "host")
-        writer.parquet(self._storage.uri(posixpath.join(self._home, table)))
+        What is a Parquet file below home(TABLE) becomes part of the table with the commit.
+        """
+        return posixpath.join(self._home, *names)
 
     def drop(self, table: str, paths: Iterable[str]) -> None:
         """Take files out of a table; they stay on the disk for a while."""
@@ -86,15 +80,23 @@ class Update:
             del self._tables[table][path]
             self._dropped[posixpath.join(table, path)] = int(time.time())
 
-    def move(self) -> None:
-        """Move what was staged to where the tables are, and make it safe."""
-        moves = {old: (table, new, size) for table in TABLES for old, new, size in self._moves_of(table)}
+    def move(self, wanted: Collection[tuple[str, str]] | None = None) -> None:
+        """Move what was staged to where the tables are, and make it safe.
+
+        wanted: tables and paths below home(TABLE); all that is there if it is None. An executor that was taken for dead
+        may have left others.
+        """
+        moves = {
+            old: (table, new, size)
+            for table in COLUMNS
+            for old, new, size in self._moves_of(table, None if wanted is None else set(wanted))
+        }
         targets = [posixpath.join(table, new) for table, new, _ in moves.values()]
-        self._storage.write(posixpath.join(self._home, MOVES), json.dumps(targets + self.doomed).encode())
-        self._storage.sync([posixpath.join(self._home, MOVES), self._home, BATCHES, ""])
-        self._storage.each(self._storage.make_directory, {posixpath.dirname(target) for target in targets})
-        self._storage.each(self._storage.rename, moves, targets)
-        self._storage.sync([*targets, *_directories(targets)])
+        self._place.write(posixpath.join(self._home, MOVES), json.dumps(targets + self.doomed).encode())
+        self._place.sync([posixpath.join(self._home, MOVES), self._home, BATCHES, ""])
+        for_each(self._place, self._place.make_directory, {posixpath.dirname(target) for target in targets})
+        for_each(self._place, self._place.rename, moves, targets)
+        self._place.sync([*targets, *_directories(targets)])
         for table, new, size in moves.values():
             self._tables[table][new] = size
 
@@ -103,53 +105,54 @@ class Update:
         made = datetime.now(UTC).isoformat(timespec="seconds")
         new = Manifest(self._number, made, self._tables, state, counts, self._dropped)
         path = manifest_path(self._number)
-        self._storage.write(f"{path}.new", pack(new))
-        self._storage.sync([f"{path}.new"])
-        self._storage.rename(f"{path}.new", path)
-        self._storage.sync([MANIFESTS])
+        self._place.write(f"{path}.new", pack(new))
+        self._place.sync([f"{path}.new"])
+        self._place.rename(f"{path}.new", path)
+        self._place.sync([MANIFESTS])
         return new
 
     def clean(self) -> None:
         """Remove what nobody needs after the commit: what was dropped a while ago, and the build's own directory."""
-        _remove(self._storage, self.doomed)
-        for number in manifest_numbers(self._storage):
+        _remove(self._place, self.doomed)
+        for number in manifest_numbers(self._place):
             if number not in (self._number, self._before.number):
-                self._storage.remove(manifest_path(number))
-        self._storage.remove(self._home)
+                self._place.remove(manifest_path(number))
+        self._place.remove(self._home)
 
     def abandon(self) -> None:
         """Remove what was written; the lake stays as it was."""
-        manifest = find_manifest(self._storage)
-        self._storage.remove(f"{manifest_path(self._number)}.new")
-        _sweep(self._storage, self._home, manifest.files() if manifest else set())
+        manifest = find_manifest(self._place)
+        self._place.remove(f"{manifest_path(self._number)}.new")
+        _sweep(self._place, self._home, manifest.files() if manifest else set())
 
-    def _moves_of(self, table: str) -> Iterable[tuple[str, str, int]]:
+    def _moves_of(self, table: str, wanted: set[tuple[str, str]] | None) -> Iterable[tuple[str, str, int]]:
         """Yield for each staged file of a table where it is, its new name below the table, and its bytes."""
         home = posixpath.join(self._home, table)
-        files = sorted((path, size) for path, size in self._storage.walk(home) if path.endswith(".parquet"))
+        found = ((path, size) for path, size in walk(self._place, home) if path.endswith(".parquet"))
+        files = sorted((path, size) for path, size in found if wanted is None or (table, path) in wanted)
         for ordinal, (path, size) in enumerate(files):
             name = f"{self._number:06}-{ordinal:04}.parquet"
             yield posixpath.join(home, path), posixpath.join(posixpath.dirname(path), name), size
 
 
-def _sweep(storage: Storage, home: str, counted: set[str]) -> None:
+def _sweep(place: Place, home: str, counted: set[str]) -> None:
     """Remove a batch's directory, and before it those of the files that it moved which do not count."""
     try:
-        listed = json.loads(storage.read(posixpath.join(home, MOVES)))
+        listed = json.loads(place.read(posixpath.join(home, MOVES)))
     except (OSError, ValueError):
         # It is made safe before the first move: where it is not whole, nothing was moved.
         listed = []
-    _remove(storage, [path for path in listed if path not in counted])
-    storage.remove(home)
+    _remove(place, [path for path in listed if path not in counted])
+    place.remove(home)
 
 
-def _remove(storage: Storage, paths: Iterable[str]) -> None:
+def _remove(place: Place, paths: Iterable[str]) -> None:
     """Remove files, and the directories that are empty then."""
     gone = list(paths)
-    storage.each(storage.remove, gone)
+    for_each(place, place.remove, gone)
     # A directory comes after those in it; one that is not empty stays.
     for directory in sorted(_directories(gone) - {""}, reverse=True):
-        storage.remove_empty(directory)
+        place.remove_empty(directory)
 
 
 def _directories(paths: Iterable[str]) -> set[str]:

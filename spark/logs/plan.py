@@ -1,11 +1,12 @@
-"""What a batch reads: the words that sources, joints, read and match share."""
+"""What a build reads: the words that sources, joints, segments and reader share."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 # What a manifest keeps of the streams, as JSON: by "host/queue", which files were read and how far (see
-# spark.logs.joints). {} before the first batch.
+# spark.logs.joints). {} before the first build.
 State: TypeAlias = dict[str, Any]
+Stream: TypeAlias = tuple[str, str]  # Host and queue.
 
 
 class SourceError(Exception):
@@ -13,37 +14,47 @@ class SourceError(Exception):
 
 
 @dataclass(frozen=True)
-class Piece:
-    """A file that Spark reads whole: a log file in place, or a copy of what is new in one, in the staging directory.
+class Part:
+    """Whole lines of one log, to be read from `start` to `end` (bytes, unpacked) of a file.
 
-    path and uri: as Spark takes it, and as it shows it. file: the log's path below LOGS, for people; name: its last
-    part. base: number of the stream's first block here. first_line: number in `file` of the first line that this batch
-    reads of it. carried: the first line is put together. torn: the one line in it was cut short.
+    path: below LOGS, as Python opens it or as Spark takes it; a copy of what is new in a log that grows, too. content:
+    the bytes themselves, where they are few; then there is no path. file: the log's path below LOGS, for people; name:
+    its last part. head: what an earlier file or build had of the first line. first: number in `file` of the first line
+    that this build reads of it. torn: head was cut short, and is all that is read. packed: gzip, xz, zstd or ''.
     """
 
     path: str
-    uri: str
-    host: str
-    queue: str
     file: str
     name: str
-    base: int
-    first_line: int
-    carried: bool
-    torn: bool
-    size: int
+    start: int
+    end: int
+    first: int
+    head: bytes = b""
+    torn: bool = False
+    packed: str = ""
+    content: bytes | None = None
+
+    @property
+    def size(self) -> int:
+        return self.end - self.start + len(self.head)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a batch reads. pieces is empty where nothing is new. state: what the manifest keeps once it is done.
+    """What a build reads: by stream its parts, in order; streams without anything new are left out.
 
-    block: bytes that no block of Spark's is smaller than, but the last of a file. staging: a directory of the batch's
-    own, as Spark names it. bytes: all that is read.
+    state: what the manifest keeps once it is done, but for lines counted and `latest`. warnings: of files that cannot
+    be read, or are out of order.
     """
 
-    pieces: tuple[Piece, ...]
+    streams: dict[Stream, list[Part]]
     state: State
-    staging: str
-    block: int
-    bytes: int
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def bytes(self) -> int:
+        return sum(part.size for parts in self.streams.values() for part in parts)
+
+    @property
+    def files(self) -> int:
+        return len({part.file for parts in self.streams.values() for part in parts})

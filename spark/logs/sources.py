@@ -1,104 +1,149 @@
-"""Which logs are there, and what in them is new since the last batch. This looks at every file, but reads few bytes.
+"""Which logs are there, and what in them is new since the last build. This looks at every file, but reads few bytes.
 
 A stream is one host's one queue: a directory LOGS/host/queue. Its files are read in the order of their names, `current`
-last. A file that is whole lines is read in place. What grows, was read in part, or has part of a line at an end is
-copied to the staging directory first, so that what Spark reads are whole lines that nobody changes (spark.logs.joints).
+last, where they are: they only grow. `current` alone may get another name meanwhile, so what is new in it is kept.
 """
 
+import errno
+import os
 import posixpath
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from typing import Any
 
-from pyspark.sql import SparkSession
-
 from queue_base.errors import Temporary, reason
-from spark.logs.files import Entry, Files, LocalFiles, open_files
-from spark.logs.joints import Joiner
-from spark.logs.plan import Piece, Plan, SourceError, State
-from spark.logs.streams import Stream
+from spark.logs.joints import Joined, Joiner, Keep, Kept
+from spark.logs.plan import Part, Plan, SourceError, State, Stream
+from spark.runtime.places import REQUESTS, Entry, Place
 
-__all__ = ["Piece", "Plan", "SourceError", "State", "plan"]
+__all__ = ["Part", "Plan", "SourceError", "State", "plan"]
 
 # What multilog and svlogd keep beside the logs. A file that their processor has at work comes back as a rotated one.
 _NOT_LOGS = frozenset(("lock", "state", "newstate", "config", "previous", "processed"))
 # How a directory of a table is called where the host is null.
 _NO_HOST = "__HIVE_DEFAULT_PARTITION__"
 _TRIES = 5
-_LOOKERS = 16
-_NO_ROOM = ("no space left on device", "disk quota exceeded")
+# Up to so many bytes, what is new in a growing log is kept in memory; of all logs together up to MOST_KEPT.
+_KEPT = 1 << 18
+MOST_KEPT = 32 << 20
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+_NO_ROOM_TEXTS = ("no space left on device", "disk quota exceeded")
 
 
 def plan(
-    session: SparkSession,
-    logs: str,
+    place: Place,
     state: Mapping[str, Any],
-    staging: str,
+    staging: Place,
     host: str | None = None,
     queue: str | None = None,
 ) -> Plan:
-    """Look at LOGS (a path or a URI of any file system that Spark knows) and return what is new.
+    """Look at LOGS and return what is new.
 
     host and queue name what the directories do not: of LOGS/x, x is the host, or the queue where only host is given.
-    Writes copies of growing files into `staging` (a URI of a directory that is this batch's own, which the caller
-    removes when the batch is over). Raises SourceError; Temporary where a log cannot be read now; OSError where there
-    is no room for the copies.
+    Links or copies growing files into `staging`, which is this build's own and which the caller removes when the build
+    is over. A stream that cannot be read is left as it was, with a warning, if there is another one that can. Raises
+    SourceError; Temporary where a log cannot be read now; OSError where there is no room for the copies.
     """
-    files, (root, copies) = open_files(session, logs, staging)
-    block = _smallest_block(session)
-    pieces: list[Piece] = []
-    after: State = dict(state)
-
-    def look(number: int, place: str, stream: Stream) -> tuple[list[Piece], State]:
-        for attempt in range(_TRIES):
-            found = _list_logs(files, place)
-            copy = f"{copies}/lines/{number}.{attempt}"
-            joiner = Joiner(files, place, posixpath.relpath(place, root), copy, block)
-            try:
-                looked = joiner.join(*stream, found, state.get("/".join(stream), {}))
-            except FileNotFoundError:
-                if attempt + 1 == _TRIES:
-                    raise
-                continue
-            # A file that was renamed or removed while it was looked at is not missed: look again.
-            if {one.name for one in _list_logs(files, place)} <= {one.name for one in found}:
-                break
-        return looked
-
+    warnings: list[str] = []
+    troubles: list[Exception] = []
     try:
-        streams = _find_streams(files, root, host, queue)
-        # Elsewhere each look at a file waits for an answer: many streams at once.
-        with ThreadPoolExecutor(1 if isinstance(files, LocalFiles) else _LOOKERS) as pool:
-            for stream, (made, known) in zip(
-                streams.values(), pool.map(look, count(), streams, streams.values()), strict=True
-            ):
-                pieces += made
-                after["/".join(stream)] = known
+        streams = _find_streams(place, host, queue, warnings)
+        listed = {below: _list_logs(place, below) for below in streams} if place.local is not None else {}
     except OSError as error:
-        raise _trouble(error, logs, root) from error
-    return Plan(tuple(pieces), after, staging, block, sum(piece.size for piece in pieces))
+        raise _trouble(error, place) from error
+    most = MOST_KEPT if place.local is not None and _new_bytes(listed, streams, state) <= MOST_KEPT else _KEPT
+
+    def look(number: int, below: str, stream: Stream) -> Joined | Exception:
+        keep = _Keeper(place, staging, str(number), most)
+        try:
+            return _look(place, below, keep, state.get("/".join(stream), {}))
+        except (OSError, SourceError) as error:
+            if isinstance(error, OSError) and _is_no_room(error):
+                raise
+            return error if isinstance(error, SourceError) else _trouble(error, place, below)
+
+    streams_in_order = list(streams.items())
+    parts: dict[Stream, list[Part]] = {}
+    after: State = dict(state)
+    # Elsewhere each look at a file waits for an answer: many streams at once.
+    with ThreadPoolExecutor(1 if place.local is not None else REQUESTS) as pool:
+        looked = pool.map(look, count(), streams.keys(), streams.values())
+        for (_, stream), found in zip(streams_in_order, looked, strict=True):
+            if isinstance(found, Exception):
+                troubles.append(found)
+                warnings.append(f"queue {stream[1]} of host {stream[0]} is left as it was: {found}")
+                continue
+            if found.parts:
+                parts[stream] = found.parts
+            after["/".join(stream)] = found.state
+            warnings += found.warnings
+    if len(troubles) == len(streams):
+        raise troubles[0]
+    return Plan(parts, after, warnings)
 
 
-def _trouble(error: OSError, logs: str, root: str) -> Exception:
+class _Keeper:
+    """Keeps what is new in a file that may be renamed: in memory, or in the staging directory."""
+
+    def __init__(self, place: Place, staging: Place, name: str, most: int) -> None:
+        self._place, self._staging, self._name, self._most = place, staging, name, most
+        self._copies = count()
+
+    def __call__(self, path: str, start: int, end: int) -> Kept:
+        if end - start <= self._most:
+            return Kept("", 0, self._place.read(path, start, end - start))
+        name = f"{self._name}.{next(self._copies)}"
+        copy = posixpath.join(self._staging.root, name)
+        if self._place.local is not None and self._staging.local is not None:
+            # Another name for the same file costs nothing.
+            self._staging.make_directory()
+            try:
+                os.link(posixpath.join(self._place.local, path), copy)
+                return Kept(copy, start, None)
+            except OSError as error:
+                if error.errno not in (errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP):
+                    raise
+        self._place.copy(path, start, end, self._staging, name)
+        return Kept(copy, 0, None)
+
+
+def _look(place: Place, below: str, keep: Keep, state: State) -> Joined:
+    """Look at a stream's files. A file that was renamed or removed meanwhile is not missed: look again."""
+    for attempt in range(_TRIES):
+        found = _list_logs(place, below)
+        try:
+            joined = Joiner(place, below, keep).join(found, state)
+        except FileNotFoundError:
+            if attempt + 1 == _TRIES:
+                raise
+            continue
+        if {one.name for one in _list_logs(place, below)} <= {one.name for one in found}:
+            break
+    return joined
+
+
+def _new_bytes(listed: Mapping[str, list[Entry]], streams: Mapping[str, Stream], state: Mapping[str, Any]) -> int:
+    """Return how many bytes may be new, at most."""
+    total = 0
+    for below, logs in listed.items():
+        known = state.get("/".join(streams[below]), {}).get("files", {})
+        total += sum(max(0, log.size - known.get(log.name, (0,))[0]) for log in logs)
+    return total
+
+
+def _is_no_room(error: OSError) -> bool:
+    return error.errno in _NO_ROOM or str(error) in _NO_ROOM_TEXTS
+
+
+def _trouble(error: OSError, place: Place, below: str = "") -> Exception:
     """Return what to raise for a failing system call, of which only a missing file is no passing trouble."""
     why = reason(error)
-    if why in _NO_ROOM:
-        # No log is written here: it is the lake that has no room for copies.
-        return OSError(why)
-    text = why if error.filename in (None, root) else f"{error.filename}: {why}"
+    root = posixpath.join(place.root, below) if below else place.root
+    text = why if error.filename in (None, root, place.root) else f"{error.filename}: {why}"
     if isinstance(error, FileNotFoundError):
         return SourceError(text)
-    return Temporary(f"unable to read logs {logs}: {text}; the lake is as it was, run this again to go on")
-
-
-def _smallest_block(session: SparkSession) -> int:
-    """Return a size that Spark's blocks reach, all but a file's last: FilePartition.maxSplitBytes is never less."""
-    sizes = [
-        session.sparkContext._jvm.org.apache.spark.network.util.JavaUtils.byteStringAsBytes(session.conf.get(name))  # type: ignore[union-attr]
-        for name in ("spark.sql.files.maxPartitionBytes", "spark.sql.files.openCostInBytes")
-    ]
-    return max(1, min(int(size) for size in sizes))
+    return Temporary(f"unable to read logs {root}: {text}; the lake is as it was, run this again to go on")
 
 
 def is_log(name: str) -> bool:
@@ -106,34 +151,35 @@ def is_log(name: str) -> bool:
     return not (name.startswith(".") or name in _NOT_LOGS or (name.startswith("@") and name.endswith(".t")))
 
 
-def _list_logs(files: Files, place: str) -> list[Entry]:
+def _list_logs(place: Place, below: str) -> list[Entry]:
     """Return the logs of a directory in their order, empty ones left out; of a file, that one."""
-    found = [one for one in files.list(place) if not one.is_directory and one.size and is_log(one.name)]
+    found = [one for one in place.list(below) if not one.is_directory and one.size and is_log(one.name)]
     return sorted(found, key=lambda one: (one.name == "current", one.name))
 
 
-def _find_streams(files: Files, root: str, host: str | None, queue: str | None) -> dict[str, Stream]:
+def _find_streams(place: Place, host: str | None, queue: str | None, warnings: list[str]) -> dict[str, Stream]:
     """Return the directories that have logs, and the host and queue of each, in the order of their names."""
     places: dict[str, Stream] = {}
     owners: dict[Stream, str] = {}
-    for place in sorted(_find_places(files, root)):
-        parts = [part for part in posixpath.relpath(place, root).split("/") if part != "."]
+    for below in sorted(_find_places(place, "", warnings)):
+        parts = below.split("/") if below else []
         if len(parts) == 1:
             parts = [parts[0], queue or "queue"] if host is None or queue is not None else [host, parts[0]]
         elif not parts:
             parts = [host or "localhost", queue or "queue"]
-        if not _is_text(place):
-            raise SourceError(f"{place}: its name is not UTF-8; rename it")
+        shown = posixpath.join(place.root, below)
+        if not _is_text(below):
+            raise SourceError(f"{shown}: its name is not UTF-8; rename it")
         if parts[0] == _NO_HOST:
-            raise SourceError(f"{place}: no host may be called {_NO_HOST}; rename it")
+            raise SourceError(f"{shown}: no host may be called {_NO_HOST}; rename it")
         stream = (parts[0], parts[1])
         if stream in owners:
             raise SourceError(
-                f"{owners[stream]} and {place} would both be queue {stream[1]} of host {stream[0]}; "
+                f"{owners[stream]} and {shown} would both be queue {stream[1]} of host {stream[0]}; "
                 "give one directory at a time, or one of them another place below it"
             )
-        owners[stream] = place
-        places[place] = stream
+        owners[stream] = shown
+        places[below] = stream
     if not places:
         raise SourceError(
             "it has no log files; wanted are directories of multilog or svlogd, as LOGS/HOST/QUEUE/current"
@@ -146,10 +192,16 @@ def _is_text(name: str) -> bool:
     return all(not "\ud800" <= letter <= "\udfff" for letter in name)
 
 
-def _find_places(files: Files, place: str) -> Iterator[str]:
-    entries = files.list(place)
+def _find_places(place: Place, below: str, warnings: list[str]) -> Iterator[str]:
+    try:
+        entries = place.list(below)
+    except OSError as error:
+        if not below:
+            raise
+        warnings.append(f"{posixpath.join(place.root, below)} is passed by: {reason(error)}")
+        return
     if any(not one.is_directory and is_log(one.name) for one in entries):
-        yield place
+        yield below
     for one in entries:
         if one.is_directory and not one.name.startswith("."):
-            yield from _find_places(files, posixpath.join(place, one.name))
+            yield from _find_places(place, posixpath.join(below, one.name), warnings)

@@ -2,22 +2,27 @@
 
 import base64
 import hashlib
+from importlib.resources import files
 
-from spark.page import head, mail, queue, trouble
+from spark.page import health, mail, queue, trouble
 from spark.page.data import PageData
-from spark.page.markup import Markup, join, tag
-from spark.page.style import STYLE
+from spark.page.findings import find
+from spark.page.markup import Markup, join, shown, tag
+from spark.page.scales import HOUR, MINUTE, duration, number, plural, share, size, span, when
+
+STYLE = files("spark.page").joinpath("style.css").read_text()
 
 SECTIONS = (
+    ("queue", "Queue", queue.queue),
+    ("destinations", "Destinations", trouble.destinations),
+    ("senders", "Senders", mail.senders),
     ("volume", "Volume", mail.volume),
-    ("delays", "Delays", mail.delays),
     ("classes", "Deferrals and failures", mail.classes),
-    ("domains", "Worst domains", mail.domains),
-    ("destinations", "Destinations in trouble", trouble.destinations),
-    ("concurrency", "Concurrency", queue.concurrency),
-    ("queue", "The queue", queue.shape),
-    ("conservation", "Conservation", queue.conservation),
-    ("reading", "What was read", head.reading),
+    ("domains", "Worst domains", trouble.domains),
+    ("delays", "Delays", mail.delays),
+    ("concurrency", "Concurrency", health.concurrency),
+    ("conservation", "Conservation", health.conservation),
+    ("reading", "What was read", health.reading),
 )
 
 
@@ -26,10 +31,10 @@ def make_page(data: PageData) -> str:
     links = tag("ul", *(tag("li", tag("a", title, href=f"#{name}")) for name, title, _ in SECTIONS))
     body = tag(
         "body",
-        head.head(data),
+        tag("header", tag("h1", "Mail queues"), _covers(data), _findings(data), _tiles(data)),
         tag("nav", links, aria_label="Sections"),
         tag("main", *(make(data) for _, _, make in SECTIONS)),
-        tag("footer", tag("p", "All times are UTC. Made by queue-report.")),
+        tag("footer", tag("p", f"All times are UTC. Made by queue-report, {when(data.made)}.")),
     )
     return "<!DOCTYPE html>\n" + tag("html", _head(), body, lang="en") + "\n"
 
@@ -48,3 +53,61 @@ def _head() -> Markup:
         tag("title", "Mail queues"),
         join(tag("style", Markup(STYLE))),
     )
+
+
+def _covers(data: PageData) -> Markup:
+    """Return what the page is about, and how old the end of the log is."""
+    streams = len(data.streams)
+    queues = plural(streams, "queue")
+    only = f" · {shown(data.only)}" if data.only else ""
+    if data.last is None:
+        return tag("p", tag("b", "no log"), only, class_="covers")
+    covers = tag("b", f"{span(data.begin, data.end)} UTC")
+    age = max(data.made - data.last, 0)
+    if age < 2 * MINUTE:
+        old = " · the log is up to date"
+    else:
+        old = f" · the log ends {duration(age)} before this page was made" if age < HOUR else ""
+    return tag("p", covers, f" ({duration(data.end - data.begin)}) · {queues}{only}{old}", class_="covers")
+
+
+_SIGNS = {"bad": "✗", "warn": "!", "good": "✓", "note": "·"}
+_SPOKEN = {"bad": "Broken: ", "warn": "Look: ", "good": "Good: ", "note": ""}
+
+
+def _findings(data: PageData) -> Markup:
+    items = (
+        tag(
+            "li", tag("span", _SIGNS[one.level], class_="sign", aria_hidden="true"),
+            tag("span", tag("span", _SPOKEN[one.level], class_="spoken") if _SPOKEN[one.level] else None, one.text, " ",
+                tag("a", "more", href=f"#{one.section}", aria_label=f"more: {one.section}")),
+            class_=one.level,
+        )
+        for one in find(data)
+    )  # fmt: skip
+    return tag("ul", *items, class_="findings", aria_label="Findings")
+
+
+def _tiles(data: PageData) -> Markup:
+    found = []
+    whole = data.part("all")
+    if data.last is not None:
+        waits = whole[0].messages if whole else 0
+        oldest = whole[0].oldest if whole else None
+        found.append(
+            ("messages waiting", number(waits), "none" if oldest is None else f"oldest {duration(data.end - oldest)}")
+        )
+    received = sum(row.messages for row in data.received)
+    found.append(("messages received", number(received), f"{size(sum(row.bytes or 0 for row in data.received))}"))
+    attempts = sum(row.number for row in data.attempts)
+    for result, name in mail.RESULTS:
+        part = data.sum_attempts(result)
+        found.append((name, number(part), f"{share(part, attempts)} of attempts" if attempts else "no attempts"))
+    times = data.all_delays
+    if times is not None and times.queue_p50 is not None:
+        found.append(("median queue time", duration(times.queue_p50), f"p99 {mail.seconds(times.queue_p99)}"))
+    tiles = [
+        tag("div", tag("dt", name), tag("dd", text, class_="large"), tag("dd", about), class_="tile")
+        for name, text, about in found
+    ]
+    return tag("dl", *tiles, class_="tiles")

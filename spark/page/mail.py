@@ -1,76 +1,163 @@
-"""The page's sections about mail: volume, delays, failures and deferrals, domains."""
+"""The page's sections about mail: who sent it, volume, delays, failures and deferrals by class."""
 
 from collections.abc import Callable, Sequence
 
-from spark.page.bins import add, fill, make_bins, words
-from spark.page.data import PageData, Row
-from spark.page.markup import Markup, tag
-from spark.page.plots import SMALL, Bins, Plot, Series, bands, legend, lines
-from spark.page.scales import delay_scale, duration, linear_scale, moment, share, size
-from spark.page.tables import (
+from spark.page.data import Attempts, Delays, Origin, PageData
+from spark.page.markup import (
+    DASH,
+    Child,
     Column,
+    Markup,
     bar,
     figure,
-    log_text,
+    legend,
     more,
+    name_text,
     nothing,
+    pair,
     reason_text,
     section,
     table,
+    tag,
 )
+from spark.page.plots import SMALL, Plot, Series, bands, lines
+from spark.page.scales import DAY, Bins, delay_scale, duration, linear_scale, moment, number, share, size
 
-RESULTS = (("delivered", "delivered"), ("deferred", "deferred"), ("bounced", "failed"))
+# A result of a delivery, its class of the style sheet, and what it is called.
+RESULTS = (("success", "delivered"), ("deferral", "deferred"), ("failure", "failed"))
 # So many classes have a colour of their own; the rest are one band.
 CLASSES = 6
 
 
-def volume(data: PageData) -> Markup:
-    rows = data.of("hours")
+def senders(data: PageData) -> Markup:
+    about = (
+        "Who put most into the queues: the first by messages of the log's last day, by all messages, by bytes and by "
+        "failed deliveries. Messages count by their birth, deliveries by their end."
+    )
+    if not data.senders and not data.users:
+        return section("senders", "Senders", about, nothing("No mail."))
+    return section(
+        "senders", "Senders", about, _origins(data, "Senders", "sender", data.senders),
+        _origins(data, "Users who put mail in", "uid", data.users),
+    )  # fmt: skip
+
+
+def _origins(data: PageData, title: str, name: str, rows: Sequence[Origin]) -> Markup | None:
     if not rows:
+        return None
+    received = sum(row.messages for row in data.received)
+    day = data.end - data.begin > DAY
+    columns = [
+        Column(name, False), Column("last day" if day else "messages"), Column("", False),
+        *([Column("in all")] if day else []), Column("bytes"), Column("delivered"), Column("deferred"),
+        Column("failed"), Column("of attempts"),
+    ]  # fmt: skip
+    highest = max(_lately(row, day) for row in rows) or 1
+    body: list[tuple[Child, ...]] = [
+        (
+            name_text(f"<{row.origin}>" if name == "sender" else row.origin),
+            _recent(data, row) if day else row.messages, bar(("c1", _lately(row, day) / highest)),
+            *([row.messages] if day else []), size(row.bytes),
+            row.delivered, row.deferred, row.failed, _failed(row),
+        )
+        for row in sorted(rows, key=lambda row: (-_lately(row, day), -row.messages, row.origin))
+    ]  # fmt: skip
+    of = f": {len(rows)} of {rows[0].origins:,}" if rows[0].origins > len(rows) else ""
+    return table(f"{title}{of}; {number(received)} messages in all", columns, body, "wide")
+
+
+def _lately(row: Origin, day: bool) -> int:
+    return row.recent if day else row.messages
+
+
+def _recent(data: PageData, row: Origin) -> Child:
+    """Return the messages of the last day, emphasized where they are a large part of it."""
+    today = data.today.received if data.today else 0
+    loud = row.recent >= 100 and row.recent * 5 >= today and row.recent * 2 >= row.messages
+    return tag("strong", number(row.recent)) if loud else row.recent
+
+
+def _failed(row: Origin) -> Child:
+    text = share(row.failed, row.attempts)
+    return tag("strong", text, class_="bad") if row.failed >= 20 and row.failed * 20 >= row.attempts else text
+
+
+def volume(data: PageData) -> Markup:
+    if not data.received and not data.attempts:
         return section("volume", "Volume", "What came in, and what became of it.", nothing("No mail."))
-    bins = make_bins(data.begin, data.end)
-    each = words(bins)
-    series = [Series(name, _summed(bins, rows, key), key) for key, name in RESULTS]
-    received = Series("received", _summed(bins, rows, "received"), "c1")
-    sizes = Series("received", _summed(bins, rows, "bytes"), "c2")
-    total = {key: data.total("hours", key) for key in ("received", "bytes", "delivered", "deferred", "bounced")}
+    bins = data.bins
+    each = bins.each()
+    series = [
+        Series(name, by_bin(bins, data.attempts, lambda row, result=result: row.result == result), name)  # type: ignore[misc]
+        for result, name in RESULTS
+    ]
+    shares = _shares(data)
+    title = f"Deliveries per {each}"
     plots = [
         figure(
-            f"Deliveries per {each}",
+            title,
             "A deferral is one attempt that failed for now, so a recipient can count more than once.",
-            bands(Plot(f"Deliveries per {each}", _shares(total), bins, _number), series),
-            legend(series),
+            legend(*((name, name) for _, name in RESULTS)),
+            bands(Plot(title, shares, bins, _count), series),
         ),
-        tag(
-            "div",
-            *(
-                _received(f"{name} received per {each}", series, bins, write)
-                for name, series, write in (("Messages", received, None), ("Bytes", sizes, size))
-            ),
-            class_="pair",
+        pair(
+            _received(data, f"Messages received per {each}", "messages", "c1", _count),
+            _received(data, f"Bytes received per {each}", "bytes", "c4", size),
         ),
     ]
-    about = f"{total['received']:,} messages came in, {size(total['bytes'])}. {_shares(total)}"
+    messages, bytes_ = sum(row.messages for row in data.received), sum(row.bytes or 0 for row in data.received)
+    about = f"{messages:,} messages came in, {size(bytes_)}. {shares}"
     return section("volume", "Volume", about, *plots, _days(data))
 
 
-def _received(title: str, series: Series, bins: Bins, write: Callable[[float], str] | None) -> Markup:
-    values = [value or 0.0 for value in series.values]
+def by_bin(bins: Bins, rows: Sequence[Attempts], chosen: Callable[[Attempts], bool]) -> list[float]:
+    """Return how many of the chosen deliveries ended in each bin."""
+    found = [0.0] * bins.number
+    for row in rows:
+        if chosen(row) and 0 <= row.bin < bins.number:
+            found[row.bin] += row.number
+    return found
+
+
+def _received(data: PageData, title: str, what: str, mark: str, write: Callable[[float], str]) -> Markup:
+    values = [0.0] * data.bins.number
+    for row in data.received:
+        if 0 <= row.bin < data.bins.number:
+            values[row.bin] += getattr(row, what) or 0
     top = max(range(len(values)), key=values.__getitem__)
-    say = write or _number
-    text = f"At most {say(values[top])}, {bins.label(top)}."
-    return figure(title, text, bands(Plot(title, text, bins, say, *SMALL), [series], linear_scale(values[top], write)))
+    text = f"The most: {write(values[top])}, {data.bins.label(top)}."
+    scale = linear_scale(values[top], size if what == "bytes" else None)
+    plot = bands(Plot(title, text, data.bins, write, SMALL), [Series("received", values, mark)], scale)
+    return figure(title, text, plot)
 
 
-def _days(data: PageData) -> Markup:
-    names = ("received", "bytes", "delivered", "deferred", "bounced")
-    columns = [Column("day (UTC)", False), *(Column(name, True, data.meaning("days", name)) for name in names)]
-    rows = [
-        (f"{moment(row['start']):%a %Y-%m-%d}", row["received"], size(row["bytes"]),
-         row["delivered"], row["deferred"], row["bounced"])
-        for row in data.of("days")
+def _days(data: PageData) -> Markup | None:
+    """Return a table by day, where bins are parts of days."""
+    if data.end - data.begin <= DAY or DAY % data.bins.length:
+        return None
+    found: dict[int, dict[str, int]] = {}
+    for received in data.received:
+        day = found.setdefault((data.bins.start + received.bin * data.bins.length) // DAY, {})
+        day["received"] = day.get("received", 0) + received.messages
+        day["bytes"] = day.get("bytes", 0) + (received.bytes or 0)
+    for row in data.attempts:
+        day = found.setdefault((data.bins.start + row.bin * data.bins.length) // DAY, {})
+        day[row.result] = day.get(row.result, 0) + row.number
+    columns = [Column("day (UTC)", False), Column("received"), Column("bytes"), *(Column(name) for _, name in RESULTS)]
+    rows: list[tuple[Child, ...]] = [
+        (
+            f"{moment(day * DAY):%a %Y-%m-%d}", found[day].get("received", 0), size(found[day].get("bytes", 0)),
+            *(found[day].get(result, 0) for result, _ in RESULTS),
+        )
+        for day in sorted(found)[-400:]
     ]  # fmt: skip
     return more("The same by day, in numbers", table("Traffic by day", columns, rows))
+
+
+def _shares(data: PageData) -> str:
+    total = [data.sum_attempts(result) for result, _ in RESULTS]
+    parts = [f"{share(part, sum(total))} {name}" for part, (_, name) in zip(total, RESULTS, strict=True)]
+    return f"Of {sum(total):,} delivery attempts {', '.join(parts)}." if sum(total) else "No delivery ended."
 
 
 def delays(data: PageData) -> Markup:
@@ -78,137 +165,95 @@ def delays(data: PageData) -> Markup:
         "Queue time is what a message waited before the delivery that succeeded, earlier attempts included; delivery "
         "time is what that delivery took. Half of all mail is faster than the median, 99 of 100 than p99."
     )
-    hours = data.of("delays-hours")
-    if not hours:
+    if not data.delays or data.all_delays is None:
         return section("delays", "Delays", about, nothing("No delivery succeeded."))
-    bins = make_bins(data.begin, data.end)
-    plots = []
-    for key, name in (("queue", "Queue time"), ("delivery", "Delivery time")):
-        series = [
-            Series(text, fill(bins, ((row["start"], row[f"{key}_{column}"]) for row in hours), max), mark)
-            for column, text, mark in (("max", "longest", "far"), ("p99", "p99", "c3"), ("p90", "p90", "c2"),
-                                       ("p50", "median", "c1"))
-        ]  # fmt: skip
-        known = [value for one in series for value in one.values if value is not None]
-        if not known:
-            continue
-        scale = delay_scale(min(known), max(known))
-        text = f"Logarithmic scale. Median up to {duration(_top(series[3]))}, p99 up to {duration(_top(series[1]))}."
-        hint = "" if bins.length == 3600 else f" Each point is the worst hour of {words(bins)}."
-        plot = lines(Plot(f"{name}, hour by hour", text, bins, duration), scale, (), series)
-        plots.append(figure(name, f"By the hour in which deliveries ended; logarithmic scale.{hint}", plot,
-                            legend(series[::-1])))  # fmt: skip
-    return section("delays", "Delays", about, _overall_delays(data), *plots)
+    plots = [_delays(data, key, name) for key, name in (("queue", "Queue time"), ("delivery", "Delivery time"))]
+    return section("delays", "Delays", about, _overall_delays(data.all_delays), *plots)
 
 
-def _overall_delays(data: PageData) -> Markup:
-    found = data.of("delays")
-    if not found:
-        return Markup("")
+_SPREAD = (("max", "longest", "far"), ("p99", "p99", "c3"), ("p90", "p90", "c2"), ("p50", "median", "c1"))
+
+
+def _delays(data: PageData, key: str, name: str) -> Markup | None:
+    series = [Series(text, _of_bins(data, f"{key}_{column}"), mark) for column, text, mark in _SPREAD]
+    known = [value for one in series for value in one.values if value is not None]
+    if not known:
+        return None
+    each = data.bins.each()
+    top = [max((value for value in one.values if value is not None), default=0.0) for one in series]
+    text = f"Logarithmic scale. Median up to {duration(top[3])}, p99 up to {duration(top[1])}."
+    plot = Plot(f"{name} per {each}", text, data.bins, duration)
+    keys = legend(*((mark, text) for _, text, mark in reversed(_SPREAD)))
+    drawn = lines(plot, delay_scale(min(known), max(known)), (), series, spread=True)
+    return figure(name, f"Of deliveries that ended in each {each}; logarithmic scale.", keys, drawn)
+
+
+def _of_bins(data: PageData, column: str) -> list[float | None]:
+    found: list[float | None] = [None] * data.bins.number
+    for row in data.delays:
+        if 0 <= row.bin < data.bins.number:
+            found[row.bin] = getattr(row, column)
+    return found
+
+
+def _overall_delays(found: Delays) -> Markup:
     names = (("p50", "median"), ("p90", "p90"), ("p99", "p99"), ("max", "longest"))
     columns = [Column("", False), *(Column(name) for _, name in names)]
     rows = [
-        (name, *(_seconds(found[0][f"{key}_{column}"]) for column, _ in names))
+        (name, *(seconds(getattr(found, f"{key}_{column}")) for column, _ in names))
         for key, name in (("queue", "queue time"), ("delivery", "delivery time"))
     ]
-    return table(f"Delays of {found[0]['deliveries']:,} deliveries", columns, rows, "narrow")
+    return table(f"Delays of {found.deliveries:,} deliveries", columns, rows, "narrow")
+
+
+def seconds(value: float | None) -> str:
+    return DASH if value is None else duration(value)
 
 
 def classes(data: PageData) -> Markup:
     about = "By the class of the trouble, made from the enhanced code (RFC 3463) and the words of each reason."
-    rows = data.of("classify")
-    if not rows:
+    if not data.reasons:
         return section("classes", "Deferrals and failures", about, nothing("Nothing was deferred, and nothing failed."))
+    plots = [_by_class(data, result, title) for result, title in (("deferral", "Deferrals"), ("failure", "Failures"))]
+    return section("classes", "Deferrals and failures", about, *plots, _reasons(data))
+
+
+def _by_class(data: PageData, result: str, title: str) -> Markup:
+    rows = [row for row in data.attempts if row.result == result]
     sums: dict[str, int] = {}
     for row in rows:
-        sums[row["class"]] = sums.get(row["class"], 0) + row["failures"] + row["deferrals"]
+        sums[row.class_] = sums.get(row.class_, 0) + row.number
+    if not sums:
+        return figure(title, "None.")
     largest = sorted(sums, key=lambda name: (-sums[name], name))
     named = largest if len(largest) <= CLASSES + 1 else largest[:CLASSES]
-    bins = make_bins(data.begin, data.end)
-    plots = []
-    for key, title in (("deferrals", "Deferrals"), ("failures", "Failures")):
-        series = _by_class(bins, data.of("classify-hours"), key, named)
-        total = data.total("classify", key)
-        worst = max(largest, key=lambda name: sum(row[key] for row in rows if row["class"] == name))
-        part = sum(row[key] for row in rows if row["class"] == worst)
-        text = f"{total:,} in all, {share(part, total)} of them of class {worst}." if total else "None."
-        plot = bands(Plot(f"{title} per {words(bins)}, by class", text, bins, _number), series)
-        plots.append(figure(f"{title} per {words(bins)}", text, plot, legend(series)))
-    return section("classes", "Deferrals and failures", about, *plots, _reasons(data, rows))
-
-
-def _by_class(bins: Bins, rows: Sequence[Row], key: str, named: Sequence[str]) -> list[Series]:
-    found = [
-        Series(name, fill(bins, ((row["start"], row[key]) for row in rows if row["class"] == name), add), f"c{i}")
+    bins, total = data.bins, sum(sums.values())
+    series = [
+        Series(name or "other", by_bin(bins, rows, lambda row, name=name: row.class_ == name), f"c{i}")  # type: ignore[misc]
         for i, name in enumerate(named, 1)
     ]
-    found = [one for one in found if any(one.values)]
-    others = [(row["start"], row[key]) for row in rows if row["class"] not in named]
-    return [*found, Series("others", fill(bins, others, add), "rest")] if any(value for _, value in others) else found
+    if len(named) < len(largest):
+        series.append(Series("others", by_bin(bins, rows, lambda row: row.class_ not in named), "rest"))
+    text = f"{total:,} in all, {share(sums[largest[0]], total)} of them of class {largest[0] or 'other'}."
+    keys = legend(*((one.mark, one.name) for one in series))
+    title = f"{title} per {bins.each()}"
+    return figure(title, text, keys, bands(Plot(f"{title}, by class", text, bins, _count), series))
 
 
-def _reasons(data: PageData, rows: Sequence[Row]) -> Markup:
-    highest = max(row["failures"] + row["deferrals"] for row in rows)
-    columns = [Column(name, i > 1, data.meaning("classify", name)) for i, name in
-               enumerate(("class", "code", "failures", "deferrals"))]  # fmt: skip
-    columns += [Column("", False), Column("domains"), Column("an example", False)]
-    body = [
+def _reasons(data: PageData) -> Markup:
+    highest = max(row.failures + row.deferrals for row in data.reasons)
+    columns = [Column("class", False), Column("code", False), Column("failures"), Column("deferrals"),
+               Column("", False), Column("domains"), Column("an example", False)]  # fmt: skip
+    body: list[tuple[Child, ...]] = [
         (
-            row["class"], row["code"] or "\N{EN DASH}", row["failures"], row["deferrals"],
-            bar(("bounced", row["failures"] / highest), ("deferred", row["deferrals"] / highest)),
-            row["domains"], reason_text(row["example"]),
+            row.class_, row.code or DASH, row.failures, row.deferrals,
+            bar(("failed", row.failures / highest), ("deferred", row.deferrals / highest)),
+            row.domains, reason_text(row.example),
         )
-        for row in rows
+        for row in data.reasons
     ]  # fmt: skip
-    return table("Reasons by class and code, the most frequent first", columns, body, "wide")
+    return table("Reasons by class and code, the most frequent first", columns, body, "wide words")
 
 
-def domains(data: PageData) -> Markup:
-    about = "The recipient domains with the most deferrals and failures. The bar shows what became of the attempts."
-    rows = [row for row in data.of("domains") if row["deferred"] or row["bounced"]]
-    if not rows:
-        return section("domains", "Worst domains", about, nothing("No domain had any."))
-    columns = [
-        Column("domain", False),
-        Column("", False),
-        *(Column(name, True, data.meaning("domains", key)) for name, key in (
-            ("delivered", "delivered"), ("deferred", "deferred"), ("failed", "bounced"), ("bytes", "bytes"),
-            ("average delay", "delay_avg"), ("longest", "delay_max"))),
-    ]  # fmt: skip
-    body = [
-        (
-            log_text(row["domain"] or "(none)", 60), _shared(row), row["delivered"], row["deferred"], row["bounced"],
-            size(row["bytes"]), _seconds(row["delay_avg"]), _seconds(row["delay_max"]),
-        )
-        for row in rows
-    ]  # fmt: skip
-    keys = tag("ul", *(tag("li", tag("span", class_=f"key {key}", aria_hidden="true"), name) for key, name in RESULTS),
-               class_="legend")  # fmt: skip
-    return section("domains", "Worst domains", about, keys, table("Domains with trouble", columns, body, "wide"))
-
-
-def _shared(row: Row) -> Markup:
-    attempts = row["delivered"] + row["deferred"] + row["bounced"]
-    return bar(*((key, row[key] / attempts) for key, _ in RESULTS))
-
-
-def _summed(bins: Bins, rows: Sequence[Row], key: str) -> list[float | None]:
-    return fill(bins, ((row["start"], row[key]) for row in rows), add)
-
-
-def _shares(total: dict[str, int]) -> str:
-    attempts = total["delivered"] + total["deferred"] + total["bounced"]
-    parts = [f"{share(total[key], attempts)} {name}" for key, name in RESULTS]
-    return f"Of {attempts:,} delivery attempts {parts[0]}, {parts[1]}, {parts[2]}."
-
-
-def _top(series: Series) -> float:
-    return max((value for value in series.values if value is not None), default=0.0)
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}"
-
-
-def _seconds(value: float | None) -> str:
-    return "\N{EN DASH}" if value is None else duration(value)
+def _count(value: float) -> str:
+    return number(round(value))

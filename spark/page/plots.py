@@ -1,37 +1,22 @@
-"""Plots as inline SVG: bands on top of each other and lines over time. Pure: the same values make the same text.
+"""Plots over time as inline SVG, and time lines. Pure: the same values make the same text.
 
-Colours come from the page's style sheet by class, so that they follow light and dark. Each plot has a title and a
+A plot takes the width of its place, and its text keeps its size: across, all is in shares of the width; up and down, in
+pixels. Colours come from the style sheet by class, so that they follow light and dark. Each plot has a title and a
 description for those who do not see it, and shows its numbers where the pointer rests; nothing needs a script.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from spark.page.markup import Markup, tag
-from spark.page.scales import Scale, heights, linear_scale, moment, time_scale, when
+from spark.page.markup import Markup, log_text, tag
+from spark.page.scales import Bins, Scale, heights, linear_scale, time_scale
 
-WIDTH, HEIGHT = 960, 250
-# Of two plots side by side.
-SMALL = (470, 190)
-LEFT, RIGHT, TOP, BOTTOM = 62, 14, 12, 28
+# In pixels: of the plot, above and below the field, and of a plot that stands beside another one.
+HEIGHT, SMALL = 230, 170
+TOP, BOTTOM = 10, 24
 
-
-class Bins(NamedTuple):
-    """Stretches of time of equal length: the first begins at `start` (Unix time), all in seconds."""
-
-    start: int
-    length: int
-    number: int
-
-    @property
-    def end(self) -> int:
-        return self.start + self.length * self.number
-
-    def label(self, i: int) -> str:
-        """Return from when to when a bin goes."""
-        begin = self.start + i * self.length
-        end = moment(begin + self.length)
-        return f"{when(begin)} \N{EN DASH} {end:%H:%M}" if self.length < 86400 else f"{moment(begin):%a %Y-%m-%d}"
+# So few bins are bars, with room between them. So few values of lines are points: with a bar for each bin, without one.
+BARS, POINTS, ALONE = 90, 60, 12
 
 
 class Series(NamedTuple):
@@ -43,24 +28,26 @@ class Series(NamedTuple):
 
 
 class Plot(NamedTuple):
-    """What a plot is about, for all of them: `write` gives a value in words, `text` says in a sentence what is seen."""
+    """What a plot is about: `write` gives a value in words, `text` says in a sentence what is seen."""
 
     title: str
     text: str
     bins: Bins
     write: Callable[[float], str]
-    width: int = WIDTH
     height: int = HEIGHT
 
-    def x(self, place: float) -> float:
-        return LEFT + place * (self.width - LEFT - RIGHT)
+    @property
+    def field(self) -> int:
+        """The height of the field, without the times below it."""
+        return self.height - TOP - BOTTOM
 
     def y(self, place: float) -> float:
-        return self.height - BOTTOM - place * (self.height - TOP - BOTTOM)
+        """Return where in the field a place from 0 (bottom) to 1 is."""
+        return (1 - place) * self.field
 
 
 def bands(plot: Plot, series: Sequence[Series], scale: Scale | None = None) -> Markup:
-    """Return a plot of series on top of each other, the first one at the bottom, as steps: one a bin."""
+    """Return a plot of series on top of each other, the first one at the bottom: bars, or steps where they are many."""
     rows = [[value or 0.0 for value in one.values] for one in series]
     scale = scale or linear_scale(heights(rows))
     below = [0.0] * plot.bins.number
@@ -69,28 +56,51 @@ def bands(plot: Plot, series: Sequence[Series], scale: Scale | None = None) -> M
         above = [low + value for low, value in zip(below, row, strict=True)]
         drawn += _band(plot, scale, below, above, one.mark)
         below = above
-    return _svg(plot, scale, drawn, series)
+    return _framed(plot, scale, drawn, (), series)
 
 
-def lines(plot: Plot, scale: Scale, filled: Sequence[Series], drawn: Sequence[Series]) -> Markup:
-    """Return a plot of lines over time. `filled` lie behind, from the bottom up, each by itself."""
+def lines(plot: Plot, scale: Scale, filled: Sequence[Series], drawn: Sequence[Series], spread: bool = False) -> Markup:
+    """Return a plot of lines over time; where there are few values, of points.
+
+    filled: areas behind the lines, each from the bottom up. spread: points of one bin are joined from the lowest series
+    to the highest.
+    """
     floor = [0.0] * plot.bins.number
     shapes: list[Markup] = []
     for one in filled:
         shapes += _band(plot, scale, floor, [value or 0.0 for value in one.values], one.mark)
+    known = max((sum(value is not None for value in one.values) for one in drawn), default=0)
+    few = known <= (POINTS if spread else ALONE)
+    points: list[Markup] = []
+    if few and spread:
+        shapes += _spreads(plot, scale, drawn)
     for one in drawn:
-        shapes.append(tag("path", class_=f"line {one.mark}", d=_line(plot, scale, one.values)))
-    return _svg(plot, scale, shapes, [*filled, *drawn])
+        if not (few and spread):
+            shapes.append(tag("path", class_=f"line {one.mark}", d=_line(plot, scale, one.values)))
+        if few:
+            points += _points(plot, scale, one)
+    return _framed(plot, scale, shapes, points, [*filled, *drawn])
 
 
 def _band(plot: Plot, scale: Scale, below: Sequence[float], above: Sequence[float], mark: str) -> list[Markup]:
-    """Return the area between two rows of values; nothing where it is empty, and apart where there are gaps."""
-    shapes = []
-    for first, last in _stretches(below, above):
-        up = _steps(plot, scale, above, range(first, last), "M")
-        back = _steps(plot, scale, below, range(last - 1, first - 1, -1), "L")
-        shapes.append(f"{up}{back}Z")
-    return [tag("path", class_=f"area {mark}", d="".join(shapes))] if shapes else []
+    """Return the area between two rows of values; nothing where it is empty."""
+    if plot.bins.number <= BARS:
+        parts = [
+            f"M{i}.1 {_up(plot, scale, low)}V{_up(plot, scale, high)}H{i}.9V{_up(plot, scale, low)}Z"
+            for i, (low, high) in enumerate(zip(below, above, strict=True))
+            if high > low
+        ]
+    else:
+        parts = [
+            f"{_steps(plot, scale, above, range(first, last), 'M')}"
+            f"{_steps(plot, scale, below, range(last - 1, first - 1, -1), 'L')}Z"
+            for first, last in _stretches(below, above)
+        ]
+    return [tag("path", class_=f"area {mark}", d="".join(parts))] if parts else []
+
+
+def _up(plot: Plot, scale: Scale, value: float) -> str:
+    return f"{plot.y(scale.place(value)):.1f}".removesuffix(".0")
 
 
 def _stretches(below: Sequence[float], above: Sequence[float]) -> Iterator[tuple[int, int]]:
@@ -108,92 +118,152 @@ def _stretches(below: Sequence[float], above: Sequence[float]) -> Iterator[tuple
 
 def _steps(plot: Plot, scale: Scale, values: Sequence[float], bins: range, begin: str) -> str:
     """Return the outline of some bins, to the right or to the left."""
-    number, forward = plot.bins.number, bins.step > 0
+    forward = bins.step > 0
     parts: list[str] = []
-    before: float | None = None
+    before: str | None = None
     for i in bins:
-        y = plot.y(scale.place(values[i]))
+        y = _up(plot, scale, values[i])
         if y != before:
-            edge = plot.x((i if forward else i + 1) / number)
-            parts.append(f"{'H' if before is not None else begin}{edge:.1f}{'V' if before is not None else ' '}{y:.1f}")
+            edge = i if forward else i + 1
+            parts.append(f"{begin}{edge} {y}" if before is None else f"H{edge}V{y}")
             before = y
-    last = plot.x((bins[-1] + 1 if forward else bins[-1]) / number)
-    return "".join(parts) + f"H{last:.1f}"
+    return "".join(parts) + f"H{bins[-1] + 1 if forward else bins[-1]}"
 
 
 def _line(plot: Plot, scale: Scale, values: Sequence[float | None]) -> str:
-    """Return a line through the middles of the bins, with its gaps; a value alone between two gaps is a dot."""
+    """Return a line through the middles of the bins, with its gaps; a value alone between two gaps is a dash."""
     parts: list[str] = []
     before = False
     for i, value in enumerate(values):
         if value is not None:
-            x, y = plot.x((i + 0.5) / plot.bins.number), plot.y(scale.place(value))
             alone = not before and (i + 1 == len(values) or values[i + 1] is None)
-            parts.append(f"{'L' if before else 'M'}{x:.1f} {y:.1f}{'h.1' if alone else ''}")
+            parts.append(f"{'L' if before else 'M'}{i}.5 {_up(plot, scale, value)}{'h.4' if alone else ''}")
         before = value is not None
     return "".join(parts)
 
 
-def _svg(plot: Plot, scale: Scale, shapes: Sequence[Markup], series: Sequence[Series]) -> Markup:
-    return svg(
-        plot.title,
-        plot.text,
-        plot.width,
-        plot.height,
-        *_rules(plot, scale),
-        *time_axis(plot.bins.start, plot.bins.end, plot.x, TOP, plot.height - BOTTOM, plot.width),
-        tag("g", *shapes),
-        *_readings(plot, series),
-    )
+def _spreads(plot: Plot, scale: Scale, drawn: Sequence[Series]) -> list[Markup]:
+    """Return a line for each bin from its lowest value to its highest."""
+    parts = []
+    for i in range(plot.bins.number):
+        known = [value for one in drawn if (value := one.values[i]) is not None]
+        if len(known) > 1:
+            parts.append(f"M{i}.5 {_up(plot, scale, min(known))}V{_up(plot, scale, max(known))}")
+    return [tag("path", class_="line spread", d="".join(parts))] if parts else []
 
 
-def svg(title: str, text: str, width: int, height: int, *children: Markup) -> Markup:
-    """Return a picture with what a screen reader says of it. It takes the width of its place."""
-    return tag(
-        "svg", tag("title", title), tag("desc", text), *children,
-        class_="plot" if width == WIDTH else "plot small", viewBox=f"0 0 {width} {height}", role="img",
-        aria_label=f"{title}. {text}",
+def _points(plot: Plot, scale: Scale, one: Series) -> Iterator[Markup]:
+    for i, value in enumerate(one.values):
+        if value is not None:
+            yield tag(
+                "circle", class_=one.mark, cx=f"{_percent((i + 0.5) / plot.bins.number)}",
+                cy=TOP + plot.y(scale.place(value)), r=2.5,
+            )  # fmt: skip
+
+
+def _percent(place: float) -> str:
+    return f"{100 * place:.2f}".rstrip("0").rstrip(".") + "%"
+
+
+def _framed(
+    plot: Plot, scale: Scale, shapes: Sequence[Markup], points: Sequence[Markup], series: Sequence[Series]
+) -> Markup:
+    """Return the plot with its axes."""
+    marks = [(TOP + plot.y(scale.place(tick.value)), tick.label) for tick in scale.ticks]
+    rules = [tag("line", class_="rule" if i else "base", x1=0, x2="100%", y1=y, y2=y) for i, (y, _) in enumerate(marks)]
+    across = f"0 0 {plot.bins.number} {plot.field}"
+    # Bins are one wide here, whatever the width of the plot.
+    inner: dict[str, str | float] = {"y": TOP, "width": "100%", "height": plot.field, "viewBox": across}
+    inner["preserveAspectRatio"] = "none"
+    field = tag(
+        "svg", tag("title", plot.title), tag("desc", plot.text), *rules,
+        *time_axis(plot.bins.start, plot.bins.end, TOP, plot.height - BOTTOM),
+        tag("svg", *shapes, **inner), *points, tag("svg", *_readings(plot, series), class_="hits", **inner),
+        class_="field", height=plot.height, role="img", aria_label=f"{plot.title}. {plot.text}",
     )  # fmt: skip
+    labels = (tag("text", label, x=44, y=y + 4) for y, label in marks)
+    axis = tag("svg", *labels, class_="axis", width=50, height=plot.height, aria_hidden="true")
+    return tag("div", axis, field, class_="plot")
 
 
-def _rules(plot: Plot, scale: Scale) -> Iterator[Markup]:
-    """Yield the lines across and what stands before them."""
+def time_axis(begin: float, end: float, top: float, bottom: float) -> Iterator[Markup]:
+    """Yield the marks of a time axis, and the times below it; on a phone every other one is left out."""
+    scale = time_scale(begin, end)
     for i, tick in enumerate(scale.ticks):
-        y = plot.y(scale.place(tick.value))
-        yield tag("path", class_="rule" if i else "base", d=f"M{LEFT} {y:.1f}H{plot.width - RIGHT}")
-        yield tag("text", tick.label, class_="y", x=LEFT - 8, y=y + 4)
-
-
-def time_axis(
-    begin: float, end: float, x: Callable[[float], float], top: float, bottom: float, width: int
-) -> Iterator[Markup]:
-    """Yield the marks of a time axis, and the times below it. x: from a place (0 to 1) to a coordinate."""
-    scale = time_scale(begin, end, 10 if width == WIDTH else 5)
-    for tick in scale.ticks:
-        at = x(scale.place(tick.value))
-        yield tag("path", class_="rule", d=f"M{at:.1f} {top:.1f}V{bottom + 5:.1f}")
+        at = scale.place(tick.value)
+        x = _percent(at)
+        yield tag("line", class_="rule", x1=x, x2=x, y1=top, y2=bottom + 4)
         # What is at an end stays inside the picture.
-        side = "start" if at < x(0) + 20 else "end" if at > width - 34 else "middle"
-        yield tag("text", tick.label, class_="x", x=at, y=bottom + 19, text_anchor=side)
+        side = "start" if at < 0.03 else "end" if at > 0.96 else "middle"
+        yield tag("text", tick.label, class_="few" if i % 2 else None, x=x, y=bottom + 18, text_anchor=side)
 
 
 def _readings(plot: Plot, series: Sequence[Series]) -> Iterator[Markup]:
-    """Yield a strip over each bin that tells its numbers where the pointer rests on it."""
-    width = plot.x(1 / plot.bins.number) - plot.x(0)
+    """Yield a strip over each bin with values that tells them where the pointer rests on it."""
     for i in range(plot.bins.number):
         found = [(one.name, one.values[i]) for one in series]
-        words = [f"{name}: {plot.write(value)}" for name, value in found if value is not None]
-        text = "\n".join([plot.bins.label(i), *reversed(words)])
-        yield tag(
-            "rect", tag("title", text), class_="hit", x=plot.x(i / plot.bins.number), y=TOP, width=width,
-            height=plot.height - TOP - BOTTOM,
-        )  # fmt: skip
+        words = [f"{name}: {plot.write(value)}" for name, value in found if value]
+        if words:
+            text = "\n".join([plot.bins.label(i), *reversed(words)])
+            yield tag("rect", tag("title", text), x=i, width=1, height=plot.field)
 
 
-def legend(series: Sequence[Series], *more: str) -> Markup:
-    """Return what the colours mean, in the order from top to bottom."""
-    items = [
-        tag("li", tag("span", class_=f"key {one.mark}", aria_hidden="true"), one.name) for one in reversed(series)
+# How much of its row a stretch fills, by mark: the kinds differ in height, not in colour alone.
+FILLED = {"dead": 14, "deferring": 9, "slow": 4}
+ROW = 20
+
+
+class Stretch(NamedTuple):
+    """From begin to end (Unix time, s) something lasted; `mark` is its kind and a class; `text` says what."""
+
+    begin: float
+    end: float
+    mark: str
+    text: str
+
+
+class Row(NamedTuple):
+    """A name, from a log, and its stretches."""
+
+    name: str
+    stretches: Sequence[Stretch]
+
+
+def timeline(title: str, begin: float, end: float, rows: Sequence[Row]) -> Markup:
+    """Return a table whose rows are a name and its stretches between two times (Unix, s)."""
+    place = time_scale(begin, end).place
+    ticks = tag("svg", *time_axis(begin, end, 0, 0), class_="lane", height=BOTTOM, aria_hidden="true")
+    body = [
+        tag("tr", tag("th", log_text(row.name, 60, word=24), scope="row"), tag("td", _lane(begin, end, place, row)))
+        for row in rows
     ]
-    return tag("ul", *items, *(tag("li", text) for text in more), class_="legend")
+    foot = tag("tfoot", tag("tr", tag("td", ""), tag("td", ticks)))
+    return tag("table", tag("tbody", *body), foot, class_="timeline", aria_label=title)
 
+
+def _lane(begin: float, end: float, place: Callable[[float], float], row: Row) -> Markup:
+    rules = (
+        tag("line", class_="rule", x1=_percent(place(tick.value)), x2=_percent(place(tick.value)), y1=0, y2=ROW)
+        for tick in time_scale(begin, end).ticks
+    )
+    drawn = []
+    # What fills more lies behind.
+    for one in sorted(row.stretches, key=lambda stretch: -FILLED[stretch.mark]):
+        left, right = place(one.begin), place(one.end)
+        # An outage of five minutes in a year is drawn too, and inside.
+        width = max(right - left, 0.003)
+        left = min(left, 1 - width)
+        high = FILLED[one.mark]
+        drawn.append(
+            tag(
+                "rect", tag("title", one.text), class_=one.mark, x=_percent(left), y=(ROW - high) / 2,
+                width=_percent(width), height=high,
+            )
+        )  # fmt: skip
+    base = tag("line", class_="rule", x1=0, x2="100%", y1=ROW / 2, y2=ROW / 2)
+    return tag("svg", *rules, base, *drawn, class_="lane", height=ROW, role="img", aria_label=_spoken(row))
+
+
+def _spoken(row: Row) -> str:
+    """Return a row in words, as far as somebody listens."""
+    return "; ".join(one.text.partition("\n")[0] for one in row.stretches[:5])

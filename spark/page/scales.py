@@ -1,4 +1,4 @@
-"""Scales and their ticks, and how the page writes numbers: pure functions, no state.
+"""Stretches of time, scales with their ticks, and how the page writes numbers: pure functions, no state.
 
 Times are Unix seconds and written in UTC. A scale maps a value to a place from 0 to 1.
 """
@@ -10,6 +10,50 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 MINUTE, HOUR, DAY, WEEK = 60, 3600, 86400, 604800
+
+# As many bins as a plot has room for.
+MOST = 260
+_LENGTHS = (
+    MINUTE, 2 * MINUTE, 5 * MINUTE, 10 * MINUTE, 15 * MINUTE, 30 * MINUTE,
+    HOUR, 2 * HOUR, 3 * HOUR, 4 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 2 * DAY, WEEK, 4 * WEEK,
+)  # fmt: skip
+
+
+class Bins(NamedTuple):
+    """Stretches of time of equal length: the first begins at `start` (Unix time), all in seconds."""
+
+    start: int
+    length: int
+    number: int
+
+    @property
+    def end(self) -> int:
+        return self.start + self.length * self.number
+
+    def label(self, i: int) -> str:
+        """Return from when to when a bin goes."""
+        begin = self.start + i * self.length
+        end = moment(begin + self.length)
+        return f"{when(begin)} \N{EN DASH} {end:%H:%M}" if self.length < DAY else f"{moment(begin):%a %Y-%m-%d}"
+
+    def each(self) -> str:
+        """Return a bin's length, such as `3 h`."""
+        for length, name in ((WEEK, "week"), (DAY, "day"), (HOUR, "hour"), (MINUTE, "minute")):
+            if self.length % length == 0:
+                number = self.length // length
+                return name if number == 1 else f"{number} {name}s"
+        return f"{self.length} s"
+
+
+def make_bins(begin: float, end: float, most: int = MOST) -> Bins:
+    """Return bins from the full minute, hour, day or Monday at or before begin to the one at or after end."""
+    length = next((length for length in _LENGTHS if (end - begin) / length <= most), None)
+    if length is None:
+        # A clock that was years off: whole weeks, as many as it takes.
+        length = WEEK * -(-int(end - begin) // (WEEK * most))
+    offset = 4 * DAY if length % WEEK == 0 else 0
+    start = (int(begin) - offset) // length * length + offset
+    return Bins(start, length, max(1, -(-math.ceil(end - start) // length)))
 
 
 class Tick(NamedTuple):
@@ -123,17 +167,33 @@ def when(value: float) -> str:
     return f"{moment(value):%Y-%m-%d %H:%M}"
 
 
+def span(begin: float, end: float) -> str:
+    """Return from when to when, the date once where it is one."""
+    same = moment(begin).date() == moment(end).date()
+    return f"{when(begin)} \N{EN DASH} {moment(end):%H:%M}" if same else f"{when(begin)} \N{EN DASH} {when(end)}"
+
+
+def plural(number: int, noun: str) -> str:
+    """Return a number of things, such as `1 message` and `2 messages`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def count(value: float) -> str:
     """Return a count for an axis, such as `12k`; it has no more than four digits."""
-    for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+    for size, letter in ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
             return f"{value / size:.4g}{letter}"
     return f"{value:.4g}"
 
 
+def number(value: int) -> str:
+    """Return a whole number as a person reads it; one that no log of mail can have is shortened."""
+    return f"{value:,}" if abs(value) < 10**12 else count(value)
+
+
 def size(value: float) -> str:
     """Return a number of bytes in decimal units, such as `1.2 GB`."""
-    for unit, letter in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+    for unit, letter in ((1e21, "ZB"), (1e18, "EB"), (1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if abs(value) >= unit:
             return f"{value / unit:.3g} {letter}"
     return f"{value:.0f} B"

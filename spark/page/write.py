@@ -2,23 +2,21 @@
 
 import os
 import tempfile
+import time
 from pathlib import Path
 
-from pyspark.sql import SparkSession
-
 from queue_base.errors import Temporary, reason
-from spark.lake.store import open_lake, read_tables
-from spark.page.collect import NANO, collect
 from spark.page.document import make_page
+from spark.page.gather import NANO, gather
 from spark.page.scales import when
+from spark.reports.engine import Engine
 from spark.reports.report import View
 from spark.runtime.progress import Progress
 
 
-def write_page(session: SparkSession, lake: str, target: Path, view: View, progress: Progress) -> None:
-    """Write the page of a lake to a file. Raises Permanent and Temporary, as open_lake does and where it cannot."""
-    storage, manifest = open_lake(session, lake)
-    data = collect(read_tables(session, storage, manifest), view, manifest, describe(view), progress.phase)
+def write_page(engine: Engine, target: Path, view: View, progress: Progress) -> None:
+    """Write the page of a lake to a file. Raises Permanent and Temporary, as the engine does and where it cannot."""
+    data = gather(engine, view, time.time(), describe(view), progress.phase)
     progress.phase("writing the page")
     replace(target, make_page(data).encode())
 

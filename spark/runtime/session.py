@@ -5,12 +5,18 @@ pyspark is loaded only here and below, so that `queue-report --help` needs neith
 
 import os
 import re
+import signal
+import subprocess
 import tempfile
+import time
 from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
 
 from queue_base.errors import Permanent, Temporary
-from spark.runtime.java import choose_java
+from spark.runtime.archive import Start, find_archive, start_with
+from spark.runtime.java import choose_java, say_how_java_ended
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,7 +41,7 @@ NEEDED = {
 # for an answer of a batch, so that the collector that takes the least of the processors is the best.
 JAVA_OPTIONS = "-XX:-DontCompileHugeMethods -XX:+UseParallelGC"
 # Of a short run Java's better compiler takes a third of the time, and its work would never pay.
-LITTLE_OPTIONS = f"{JAVA_OPTIONS} -XX:TieredStopAtLevel=1"
+LITTLE = "-XX:TieredStopAtLevel=1"
 # What every session that we begin has.
 QUIET = {
     "spark.ui.showConsoleProgress": "false",
@@ -64,6 +70,7 @@ EMBEDDED = {
     "spark.sql.shuffle.partitions": "32",
 }
 DEFAULT_MASTER = "local[*]"
+_DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
 # In what Java and Spark say of an order that cannot be right, whatever the machine.
 _WRONG = (
     *("Could not parse Master URL", "Invalid master URL", "Master must", "must be set in the environment"),
@@ -76,6 +83,86 @@ _SAYS_NOTHING = re.compile(
 _BEFORE_REASON = re.compile(
     r'(\S+ \S+ ERROR \w+: )?(Exception in thread "\S+" )?(([a-z]\w*\.)+\w+(Exception|Error): )?'
 )
+# How long (seconds) Java may take to end when it is told to, and to be dead after it answered no more.
+ENDING = 30.0
+DYING = 3.0
+# Javas that were not waited for, until they have ended.
+_ending: list["subprocess.Popen[bytes]"] = []
+
+
+class Sessions:
+    """One session of Spark: begun when it is first asked for, and again after it has been ended.
+
+    As a context manager it ends the session, and a failure within it that came of Java's end is raised as that
+    (Temporary), whatever it was taken for. last_used: the monotonic time of the last get().
+    """
+
+    def __init__(self, master: str | None = None, settings: Mapping[str, str] | None = None) -> None:
+        self._master = master
+        self._settings = dict(settings or {})
+        self._session: SparkSession | None = None
+        self._makes_archive = False
+        self.last_used = 0.0
+
+    @property
+    def begun(self) -> bool:
+        """Whether a session runs now."""
+        return self._session is not None
+
+    @property
+    def java_pid(self) -> int | None:
+        """The process of Java, None where there is none of ours."""
+        process = _java_process() if self._session is not None else None
+        return None if process is None or process.poll() is not None else process.pid
+
+    def get(self, *, little: bool = False) -> "SparkSession":
+        """Return the session. Raises as start_session, whose `little` counts where it has to be started."""
+        self.last_used = time.monotonic()
+        if self._session is None:
+            # pyspark takes SIGINT for itself, from whoever has it.
+            handler = signal.getsignal(signal.SIGINT)
+            self._session, self._makes_archive = _start(self._master, self._settings, little, make=True)
+            if callable(handler) and handler is not signal.default_int_handler:
+                signal.signal(signal.SIGINT, handler)
+        return self._session
+
+    def end(self) -> None:
+        """Stop the session and Java, if they run. Never fails."""
+        if self._session is None:
+            return
+        session, self._session = self._session, None
+        try:
+            session.stop()
+        except Exception:
+            # Java is gone already.
+            pass
+        _end_java(wait=not self._makes_archive)
+
+    def __enter__(self) -> "Sessions":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        ended = self.explain(error) if isinstance(error, Exception) else None
+        try:
+            self.end()
+        finally:
+            if ended is not None:
+                raise ended from error
+
+    def explain(self, error: Exception) -> Temporary | None:
+        """Return what to say where an error came of Java's end, None where Java is alive or not ours."""
+        process = _java_process() if self._session is not None else None
+        if process is None:
+            return None
+        try:
+            # Its end is seen at the other end of a socket before it is seen here.
+            code = process.wait(DYING if _is_lost_connection(error) else 0)
+        except subprocess.TimeoutExpired:
+            return None
+        return Temporary(
+            f"unable to go on: {say_how_java_ended(code)}; the lake is as it was: run this again, where memory was "
+            "short with less for Java (--conf spark.driver.memory=1g) or on a machine that has more"
+        )
 
 
 def start_session(
@@ -87,7 +174,13 @@ def start_session(
     (runtime.work). Raises Permanent if pyspark or Java is missing, Temporary if Spark does not start or the master
     cannot be reached; each in one line.
     """
+    return _start(master, settings or {}, little, make=False)[0]
+
+
+def _start(master: str | None, wanted: Mapping[str, str], little: bool, make: bool) -> tuple["SparkSession", bool]:
+    """Return a session, and whether its Java makes an archive when it ends, which it only does if `make` is set."""
     try:
+        import pyspark
         from pyspark import SparkConf
         from pyspark.sql import SparkSession
     except ImportError as error:
@@ -95,35 +188,114 @@ def start_session(
             f"unable to load pyspark: {error}; install it with pip install 'queue-suite[spark]', then run this again"
         ) from error
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    start = Start()
+    chosen = dict(QUIET)
     if not submitted:
-        choose_java(os.environ)
-    wanted = dict(settings or {})
+        java = choose_java(os.environ)
+        archive = find_archive(java, _jars(pyspark.__file__), os.environ)
+        # While a session runs another one shares its Java.
+        if archive and pyspark.SparkContext._gateway is None:
+            start = start_with(archive, make)
     if master is None and not submitted:
         master = wanted.get("spark.master") or DEFAULT_MASTER
-    chosen = dict(QUIET)
     if master is not None and master.startswith("local"):
         chosen |= EMBEDDED
         if little:
-            chosen["spark.driver.extraJavaOptions"] = LITTLE_OPTIONS
+            chosen[_DRIVER_OPTIONS] += f" {LITTLE}"
     if submitted:
         # spark-submit has used the other class for local files already, and Java would go on with that one.
         chosen["spark.hadoop.fs.file.impl.disable.cache"] = "true"
     if master is not None:
         chosen["spark.master"] = master
-    chosen |= {"spark.app.name": "queue-report"} | NEEDED | wanted
-    session = _begin(SparkSession.builder, SparkConf(loadDefaults=False), chosen, submitted)
-    for name, value in NEEDED.items():
-        session.conf.set(name, wanted.get(name, value))
-    session.sparkContext.setLogLevel("ERROR")
-    return session
+    chosen |= {"spark.app.name": "queue-report", **NEEDED, **wanted}
+    chosen[_DRIVER_OPTIONS] = " ".join([chosen[_DRIVER_OPTIONS], *start.options])
+    try:
+        session = _begin(SparkSession.builder, SparkConf(loadDefaults=False), chosen, submitted, start)
+        for name, value in NEEDED.items():
+            session.conf.set(name, wanted.get(name, value))
+        session.sparkContext.setLogLevel("ERROR")
+    finally:
+        if start.lock is not None:
+            # Java has its own of it.
+            os.close(start.lock)
+    return session, start.makes
 
 
-def _begin(builder: Any, configuration: Any, chosen: Mapping[str, str], submitted: bool) -> "SparkSession":
+def _jars(pyspark: str) -> str:
+    """Return the directory of Spark's jars, as Spark's own scripts find it."""
+    return str(Path(os.environ.get("SPARK_HOME") or Path(pyspark).parent) / "jars")
+
+
+def _java_process() -> "subprocess.Popen[bytes] | None":
+    """Return the Java that this process has started for pyspark, None where there is none."""
+    from pyspark import SparkContext
+
+    gateway: Any = SparkContext._gateway
+    # Any other attribute of a gateway is taken for a name in Java.
+    process = None if gateway is None else vars(gateway).get("proc")
+    return process if isinstance(process, subprocess.Popen) else None
+
+
+def _end_java(wait: bool) -> None:
+    """Have Java end; a Java that still has an archive to make is not waited for, and gives way to others."""
+    from pyspark import SparkContext
+
+    process, gateway = _java_process(), SparkContext._gateway
+    if process is None or gateway is None:
+        # It is spark-submit's.
+        return
+    SparkContext._gateway = SparkContext._jvm = None
+    try:
+        gateway.shutdown()
+    except Exception:
+        pass
+    _ending[:] = [other for other in _ending if other.poll() is None]
+    if not wait:
+        _give_way(process.pid)
+        _ending.append(process)
+    try:
+        if process.stdin:
+            # The end of its input is what Java ends at.
+            process.stdin.close()
+        if wait:
+            process.wait(ENDING)
+    except OSError:
+        pass
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _give_way(pid: int) -> None:
+    """Let every other process go before this one."""
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            os.setpriority(os.PRIO_PROCESS, int(thread), 19)
+    except OSError:
+        # It is gone, or a thread of it is.
+        pass
+
+
+def _is_lost_connection(error: BaseException) -> bool:
+    """Return whether an error, or what it came of, is such as one meets where nobody answers any more."""
+    from py4j.protocol import Py4JError, Py4JJavaError
+
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, (OSError, EOFError, Py4JError)) and not isinstance(seen, Py4JJavaError):
+            return True
+        seen = seen.__cause__ or seen.__context__
+    return False
+
+
+def _begin(
+    builder: Any, configuration: Any, chosen: Mapping[str, str], submitted: bool, start: Start
+) -> "SparkSession":
     """Start Java, unless spark-submit has, with its stderr kept off the terminal; then the session."""
     from py4j.protocol import Py4JNetworkError
     from pyspark import SparkContext, java_gateway
 
-    from spark.runtime.trouble import JAVA_ERRORS, java_reason
+    from spark.runtime.errors import JAVA_ERRORS, java_reason
 
     for name, value in chosen.items():
         builder = builder.config(name, value)
@@ -135,7 +307,9 @@ def _begin(builder: Any, configuration: Any, chosen: Mapping[str, str], submitte
             if SparkContext._gateway is None:
                 # The one way to a Java that writes nowhere but where we say.
                 launch: Any = java_gateway.launch_gateway
-                SparkContext._ensure_initialized(gateway=launch(configuration, {"stderr": said, "stdout": said}))
+                inherited = () if start.lock is None else (start.lock,)
+                kept = {"stderr": said, "stdout": said, "pass_fds": inherited}
+                SparkContext._ensure_initialized(gateway=launch(configuration, kept))
             return _made(builder)
         except (*JAVA_ERRORS, OSError) as error:
             # Where Java itself has ended only its stderr tells why.

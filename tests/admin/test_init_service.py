@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from queue_admin.home.service import log_script, run_script, write_service
+from queue_admin.home.service import run_script, write_service
 from queue_admin.main import main
 from queue_admin.system_accounts import myself
 from queue_base.errors import Permanent
 from queue_base.home import Home
+from queue_base.service_log import log_script
 from support.inject.qmail_queue import snapshot
 from support.suite import program
 from support.tools import need

@@ -4,20 +4,17 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from spark.lake import update
-from spark.lake.schema import TABLES
+from spark.lake.arrow import ARROW
 from support.spark.scripted_logs import ScriptedLake, message, pending, quarantined
-
-pytestmark = pytest.mark.together
 
 STRANGE = ["007", "1e3", "null", "a:b c{}[*]/%41=", "ä"]
 
 
 @pytest.fixture
-def lake(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ScriptedLake:
-    return ScriptedLake(spark, str(tmp_path / "the [lake] {x}"), monkeypatch)
+def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ScriptedLake:
+    return ScriptedLake(str(tmp_path / "the [lake] {x}"), monkeypatch)
 
 
 def data_files(lake: ScriptedLake) -> set[str]:
@@ -28,9 +25,7 @@ def data_files(lake: ScriptedLake) -> set[str]:
 
 def listed(lake: ScriptedLake) -> set[str]:
     """Return the data files that count."""
-    from spark.lake.store import open_lake
-
-    return open_lake(lake.spark, lake.place)[1].files()
+    return lake.manifest().files()
 
 
 def test_rows_come_back_as_they_went_in_whatever_the_host_is_called(lake: ScriptedLake) -> None:
@@ -47,8 +42,8 @@ def test_rows_come_back_as_they_went_in_whatever_the_host_is_called(lake: Script
     today = datetime.now(UTC).date()
     dates = dict(lake.rows("quarantine", "text", "date"))
     assert dates["dated"].isoformat() == "1999-12-31" and today - dates["undated"] <= timedelta(days=1)
-    for table, schema in TABLES.items():
-        assert getattr(lake.tables(), table).dtypes == [(one.name, one.dataType.simpleString()) for one in schema]
+    for table, schema in ARROW.items():
+        assert lake.table(table).schema == schema
     assert summary.rows == {"messages": 5, "deliveries": 0, "intervals": 0, "pending": 1, "quarantine": 2, "lines": 0}
 
 
@@ -68,12 +63,12 @@ def test_pending_is_replaced_and_the_rest_added_to(lake: ScriptedLake) -> None:
         {"messages": [message("2.2")], "pending": [pending("3.3"), pending("4.4")]},
     ]
     lake.build()
-    reader = lake.tables()
+    reader = lake.manifest()
     lake.build()
     assert lake.rows("messages", "key") == [("1.1",), ("2.2",)]
     assert lake.rows("pending", "key") == [("3.3",), ("4.4",)]
     # Who opened the lake before still sees it whole.
-    assert [row.key for row in reader.pending.collect()] == ["2.2"]
+    assert lake.table("pending", reader).column("key").to_pylist() == ["2.2"]
 
 
 def test_compaction_leaves_few_files_and_the_same_rows(lake: ScriptedLake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,12 +78,12 @@ def test_compaction_leaves_few_files_and_the_same_rows(lake: ScriptedLake, monke
     for _ in lake.script:
         lake.build()
     before = lake.rows("messages", "host", "key", "done", "date")
-    reader = lake.tables()
+    reader = lake.manifest()
     assert len([path for path in listed(lake) if path.startswith("messages/")]) == 11
     assert lake.build(compact=True).compacted == 10
     assert len([path for path in listed(lake) if path.startswith("messages/")]) == 3
     assert lake.rows("messages", "host", "key", "done", "date") == before
-    assert len(reader.messages.collect()) == 11
+    assert lake.table("messages", reader).num_rows == 11
     assert lake.build(compact=True).compacted == 0
     monkeypatch.setattr(update, "GRACE", -1)
     lake.build()
@@ -96,14 +91,12 @@ def test_compaction_leaves_few_files_and_the_same_rows(lake: ScriptedLake, monke
     assert lake.rows("messages", "host", "key", "done", "date") == before
 
 
-# Compaction of small ones runs always; this takes 10 s.
-@pytest.mark.exhaustive
 def test_large_partitions_are_put_together_in_several_files(
     lake: ScriptedLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from spark.lake import compact
 
-    monkeypatch.setattr(compact, "WANTED", 5000)
+    monkeypatch.setattr(compact, "WANTED", 20_000)
     lake.script = [{"messages": [message(f"{n}.{m}") for m in range(20)]} for n in range(5)]
     for _ in lake.script:
         lake.build()
@@ -127,9 +120,7 @@ def test_whole_dates_expire(lake: ScriptedLake, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_numbers_of_lines_add_up_in_the_manifest(lake: ScriptedLake) -> None:
-    from spark.lake.store import open_lake
-
     lake.script = [{"messages": [message("1.1")]}, {"messages": [message("2.2"), message("3.3")]}]
     lake.build()
     lake.build()
-    assert open_lake(lake.spark, lake.place)[1].counts == {"a/q": {"new": 3}}
+    assert lake.manifest().counts == {"a/q": {"new": 3}}

@@ -1,16 +1,15 @@
 """queue-report build on real logs: batch by batch as they grow, and logs that cannot be read."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from queue_base.errors import Permanent
-from spark.lake.build import Order, Summary, build
-from spark.lake.store import open_tables
-from spark.runtime.progress import Progress
-
-pytestmark = pytest.mark.together
+from spark.lake import batch
+from spark.lake.build import Summary
+from spark.lake.newest import open_local
+from support.spark.log_lake import Lake
 
 # Each line with its stamp's nanoseconds; one second, 2023-11-14.
 EVENTS = [
@@ -26,61 +25,79 @@ EVENTS = [
 LINES = [f"@400000006553f10a{100 + at:08x} {event}\n" for at, event in enumerate(EVENTS)]
 
 
-def run(spark: SparkSession, logs: Path, lake: Path) -> Summary:
-    return build(spark, Order(str(logs), str(lake)), Progress())
+def run(logs: Path, lake: Path) -> Summary:
+    return Lake(lake).build(logs)
 
 
-def test_a_log_that_grows_and_is_rotated_is_read_once(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_log_that_grows_and_is_rotated_is_read_once(tmp_path: Path) -> None:
     log, lake = tmp_path / "logs" / "a" / "q", tmp_path / "lake"
     log.mkdir(parents=True)
     (log / "current").write_text("".join(LINES[:3]) + LINES[3][:40])
-    run(spark, tmp_path / "logs", lake)
-    tables = open_tables(spark, str(lake))
-    assert tables.messages.count() == 0 and sorted(row.what for row in tables.pending.collect()) == [
-        "delivery",
-        "message",
-    ]
+    run(tmp_path / "logs", lake)
+    tables = Lake(lake)
+    assert not tables.rows("messages")
+    assert sorted(row["what"] for row in tables.rows("pending")) == ["delivery", "message"]
     (log / "current").write_text("".join(LINES[:7]))
     (log / "current").rename(log / "@400000006553f10a00000200.s")
     (log / "current").write_text(LINES[7])
-    summary = run(spark, tmp_path / "logs", lake)
-    tables = open_tables(spark, str(lake))
-    (message,) = tables.messages.collect()
-    assert (message.id, message.outcome, message.successes, message.deferrals) == (457, "delivered", 1, 1)
-    deliveries = tables.deliveries.orderBy("delivery").collect()
-    assert [(one.result, one.code, one.domain) for one in deliveries] == [
+    summary = run(tmp_path / "logs", lake)
+    (message,) = tables.rows("messages")
+    wanted = ("id", "outcome", "successes", "deferrals")
+    assert [message[name] for name in wanted] == [457, "delivered", 1, 1]
+    deliveries = sorted(tables.rows("deliveries"), key=lambda row: row["delivery"])
+    assert [(one["result"], one["code"], one["domain"]) for one in deliveries] == [
         ("deferral", "4.7.1", "example.net"),
         ("success", "", "example.net"),
     ]
-    assert [row.text for row in tables.quarantine.collect()] == [LINES[5].rstrip("\n")]
-    assert tables.pending.count() == 0 and summary.lines["quarantine"] == 1
-    assert run(spark, tmp_path / "logs", lake).rows == {}
+    (unread,) = tables.rows("quarantine")
+    assert (unread["text"], unread["line"]) == (LINES[5].rstrip("\n"), 6)
+    assert not tables.rows("pending") and summary.lines["quarantine"] == 1
+    assert run(tmp_path / "logs", lake).rows == {}
 
 
-def test_logs_that_cannot_be_read_are_permanent_trouble_and_make_no_table(spark: SparkSession, tmp_path: Path) -> None:
+def test_logs_that_cannot_be_read_are_permanent_trouble_and_make_no_table(tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     missing = r"^unable to read logs \S+/missing: no such file or directory; the lake is as it was$"
     with pytest.raises(Permanent, match=missing):
-        run(spark, tmp_path / "missing", lake)
+        run(tmp_path / "missing", lake)
     (tmp_path / "empty").mkdir()
     with pytest.raises(Permanent, match=r"^unable to read logs \S+/empty: it has no log files; "):
-        run(spark, tmp_path / "empty", lake)
+        run(tmp_path / "empty", lake)
     (tmp_path / "syslog").mkdir()
     (tmp_path / "syslog" / "mail.log").write_text("Jan  2 03:04:05 a postfix/smtp[1]: hello\n")
     with pytest.raises(Permanent, match=r"^unable to read logs \S+/syslog: \S+/syslog/mail\.log: its lines"):
-        run(spark, tmp_path / "syslog", lake)
+        run(tmp_path / "syslog", lake)
     with pytest.raises(Permanent, match="its first build has not ended"):
-        open_tables(spark, str(lake))
+        open_local(str(lake))
 
 
-def test_logs_hosts_queues_and_lakes_may_have_any_name(spark: SparkSession, tmp_path: Path) -> None:
+def test_logs_hosts_queues_and_lakes_may_have_any_name(tmp_path: Path) -> None:
     odd = "a b%41[x]*#ü{c}?&+'\"\\d:e"
     log, lake = tmp_path / f"logs {odd}" / f"h{odd}" / f"q{odd}", tmp_path / f"lake {odd}"
     log.mkdir(parents=True)
     # One file is read in place, the other as a copy.
     (log / "@400000006553f10a00000200.s").write_text("".join(LINES[:4]))
     (log / "current").write_text("".join(LINES[4:]))
-    run(spark, log.parents[1], lake)
-    (message,) = open_tables(spark, str(lake)).messages.collect()
-    assert (message.host, message.queue, message.outcome) == (f"h{odd}", f"q{odd}", "delivered")
-    assert run(spark, log.parents[1], lake).rows == {}
+    run(log.parents[1], lake)
+    (message,) = Lake(lake).rows("messages")
+    assert (message["host"], message["queue"], message["outcome"]) == (f"h{odd}", f"q{odd}", "delivered")
+    assert run(log.parents[1], lake).rows == {}
+
+
+def test_what_an_executor_wrote_that_was_taken_for_dead_counts_for_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "logs" / "a" / "q"
+    log.mkdir(parents=True)
+    (log / "@400000006553f10a00000200.s").write_text("".join(LINES))
+    match = batch.match_segment
+
+    def match_twice(*words: Any, **more: Any) -> Any:
+        match(*words, **more)
+        return match(*words, **more)
+
+    monkeypatch.setattr(batch, "match_segment", match_twice)
+    lake = Lake(tmp_path / "lake", cut=100)
+    assert lake.build(tmp_path / "logs").rows["deliveries"] == 2
+    assert len(lake.rows("deliveries")) == 2 and len(lake.rows("lines")) == len(LINES)
+    assert not list((tmp_path / "lake" / "_batch").iterdir())

@@ -4,14 +4,11 @@ from itertools import groupby
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from pyspark.sql import SparkSession
 
-from spark.lake.schema import Tables
+from spark.reports.engine import Engine
 from spark.reports.report import View
 from support.spark.lake_rows import LakeRows, ask, ns, utc
 from support.spark.queue_model import Attempt, Life, add_lives, worlds
-
-pytestmark = pytest.mark.together
 
 DAY = 86400
 T = 1_000_000
@@ -37,7 +34,7 @@ class Story:
 
 
 @pytest.fixture(scope="module")
-def tables(spark: SparkSession) -> Tables:
+def engine() -> Engine:
     rows = LakeRows()
     # Three are enough, two are not; what is neither good nor bad does not break a row.
     story = Story(rows, "dead.example")
@@ -70,12 +67,12 @@ def tables(spark: SparkSession) -> Tables:
     for at in (0, 1, 2):
         story.tell(at, "deferral", kind="network")
     story.tell(DAY + 3, "success")
-    return rows.tables(spark)
+    return rows.engine()
 
 
-def test_an_episode_is_three_bad_deliveries_without_a_good_one_between(tables: Tables) -> None:
+def test_an_episode_is_three_bad_deliveries_without_a_good_one_between(engine: Engine) -> None:
     columns = ("domain", "kind", "began", "ended", "attempts", "messages", "reason")
-    assert ask("destinations", tables, None, *columns) == [
+    assert ask("destinations", engine, None, *columns) == [
         ("gap.example", "dead", utc(T), utc(T + DAY + 1), 3, 3, "0"),
         ("late.example", "dead", utc(T), utc(T + 2), 3, 3, "0"),
         ("dead.example", "dead", utc(T + 10), utc(T + 20), 4, 4, "10"),
@@ -85,18 +82,18 @@ def test_an_episode_is_three_bad_deliveries_without_a_good_one_between(tables: T
     ]
 
 
-def test_messages_that_waited_at_some_time_of_it_were_held(tables: Tables) -> None:
+def test_messages_that_waited_at_some_time_of_it_were_held(engine: Engine) -> None:
     # At dead.example 3 wait for ever and one was settled before; the 4 bad, the mangled, the lost, the returned and
     # the one whose failure ended it waited in the episode, and so did what was deferred at 30: it was born at -20.
-    found = dict(ask("destinations", tables, View(domain="dead.example"), "domain", "held"))
+    found = dict(ask("destinations", engine, View(domain="dead.example"), "domain", "held"))
     assert found == {"dead.example": 1 + 4 + 1 + 1 + 1 + 1 + 2}
-    assert ask("destinations", tables, View(domain="busy.example"), "held") == [(4,)]
+    assert ask("destinations", engine, View(domain="busy.example"), "held") == [(4,)]
 
 
-def test_a_window_has_the_episodes_that_reach_into_it(tables: Tables) -> None:
+def test_a_window_has_the_episodes_that_reach_into_it(engine: Engine) -> None:
     def domains(since: int, until: int) -> list[str]:
         view = View(since=ns(T + since), until=ns(T + until))
-        return [row[0] for row in ask("destinations", tables, view, "domain")]
+        return [row[0] for row in ask("destinations", engine, view, "domain")]
 
     assert domains(20, 100) == ["gap.example", "dead.example"]
     assert domains(3 * DAY + 6, 4 * DAY) == ["gap.example"]
@@ -138,9 +135,9 @@ def expected_of(life_of: dict[str, Life], tries: list[tuple[Attempt, str]], end:
     return found
 
 
-@settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(worlds(["h1", "h2"], ["a.example"], 30, 40_000))
-def test_episodes_are_what_a_plain_reading_of_their_rule_gives(spark: SparkSession, world: list[Life]) -> None:
+def test_episodes_are_what_a_plain_reading_of_their_rule_gives(world: list[Life]) -> None:
     # One domain a host, so that all recipients of a life are of one destination.
     rows = LakeRows()
     add_lives(rows, world)
@@ -153,5 +150,5 @@ def test_episodes_are_what_a_plain_reading_of_their_rule_gives(spark: SparkSessi
         for slow in (False, True):
             expected += [[host, *episode] for episode in expected_of(life_of, tries, end, slow)]
     columns = ("host", "kind", "began", "ended", "attempts", "messages", "held")
-    found = [list(row) for row in ask("destinations", rows.tables(spark), None, *columns)]
+    found = [list(row) for row in ask("destinations", rows.engine(), None, *columns)]
     assert sorted(found, key=repr) == sorted(expected, key=repr)

@@ -7,8 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from support.spark.full_disk import PHASES
 from support.tools import need, need_private_mounts
 
@@ -18,7 +16,6 @@ ENTER = 'mount -t tmpfs -o size=2m tmpfs "$1" && exec "$2" -m support.spark.full
 FULL = r"111 unable to build lake \S+: no space left on device; it is as it was, run this again to go on"
 
 
-@pytest.mark.exhaustive  # Six builds in a process of their own: most of a minute.
 def test_a_disk_that_gets_full_in_any_phase_is_temporary_trouble_and_the_lake_stays(tmp_path: Path) -> None:
     need_private_mounts()
     (tmp_path / "disk").mkdir()

@@ -16,12 +16,12 @@ from support.suite import BIN
 # What Spark's own scripts run, but for Java.
 NEEDED = ("bash", "dirname", "env", "ls", "ps", "readlink", "sh", "uname")
 START = """
-from spark.runtime.session import LITTLE_OPTIONS, start_session
+from spark.runtime.session import JAVA_OPTIONS, LITTLE, start_session
 session = start_session("local[1]", {"spark.driver.memory": "1g"}, little=True)
 print(session.range(1000).selectExpr("sum(id)").collect()[0][0])
 java = session.sparkContext._jvm.java.lang
 print(java.System.getProperty("java.home"))
-print(set(LITTLE_OPTIONS.split()) <= set(java.management.ManagementFactory.getRuntimeMXBean().getInputArguments()))
+print({*JAVA_OPTIONS.split(), LITTLE} <= set(java.management.ManagementFactory.getRuntimeMXBean().getInputArguments()))
 """
 
 

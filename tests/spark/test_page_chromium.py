@@ -1,6 +1,7 @@
 """The page of queue-report in a browser: it is whole, fits its window, loads nothing, and runs nothing."""
 
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,11 @@ NAMES = [name for name, _, _ in SECTIONS]
 
 
 @pytest.fixture
-def trap() -> socket.socket:
+def trap() -> Iterator[socket.socket]:
     """A port that nobody may knock at."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    listener.setblocking(False)
-    return listener
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        yield listener
 
 
 def knocks(trap: socket.socket) -> bool:
@@ -43,13 +44,13 @@ def test_page_is_whole_in_a_wide_window_and_in_a_narrow_one_and_nothing_is_loade
         seen = observe(page, width)
         assert seen["sections"] == NAMES
         assert seen["width"] <= seen["room"], f"the page is wider than a window of {width}"
-        assert len(seen["plots"]) == 12
-        assert min(seen["plots"]) > 10
+        assert len(seen["plots"]) == 10
+        assert min(seen["plots"]) >= 10
+        assert seen["cut"] == [], "a plot that is wider than its place"
         assert seen["small"] > 8, "text in a plot that nobody can read"
         # Nothing of a log's text became markup.
         assert (seen["title"], seen["active"], seen["loaded"]) == ("Mail queues", 0, [])
     assert not knocks(trap)
-    trap.close()
 
 
 def test_page_follows_the_reader_into_the_dark(tmp_path: Path, trap: socket.socket) -> None:
@@ -57,10 +58,8 @@ def test_page_follows_the_reader_into_the_dark(tmp_path: Path, trap: socket.sock
     light, dark = (observe(page, 1000, scheme) for scheme in (LIGHT, DARK))
     assert light["paper"] != dark["paper"]
     assert light["ink"] != dark["ink"]
-    trap.close()
 
 
 def test_page_looks_the_same_without_scripts(tmp_path: Path, trap: socket.socket) -> None:
     page = write(tmp_path, trap)
     assert observe(page, 1000, frame=NO_SCRIPTS) == observe(page, 1000)
-    trap.close()

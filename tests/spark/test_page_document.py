@@ -4,7 +4,7 @@ import base64
 import hashlib
 import os
 import re
-from collections.abc import Sequence
+import unicodedata
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -14,15 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queue_base.errors import Temporary
-from spark.page.collect import choose_moments, covered
-from spark.page.data import PageData, Row
-from spark.page.document import SECTIONS, make_page
-from spark.page.markup import Markup, join, tag
-from spark.page.queue import every_hour
-from spark.page.style import STYLE
+from spark.page.data import PageData
+from spark.page.document import SECTIONS, STYLE, make_page
+from spark.page.markup import Markup, join, log_text, name_text, reason_text, shown, tag
+from spark.page.scales import make_bins
 from spark.page.write import replace as put
-from spark.reports.report import View
-from support.spark.page_rows import START, month
+from support.spark.page_rows import END, month
 
 
 class Reader(HTMLParser):
@@ -41,7 +38,7 @@ class Reader(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.add(tag)
         self.attributes |= {name for name, _ in attrs}
-        if tag != "meta":
+        if tag not in ("meta", "wbr"):
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
@@ -72,46 +69,48 @@ def test_page_refers_to_nothing_but_itself_and_lets_only_its_own_style_count() -
     assert f"default-src &#39;none&#39;; style-src &#39;sha256-{digest}&#39;" in page
 
 
-def test_page_of_an_empty_lake_has_all_sections_too() -> None:
-    page = make_page(PageData("2026-04-01T00:00:05+00:00", 1, "", 0.0, 0.0, {}))
+def empty() -> PageData:
+    return PageData(END, "2026-04-01T00:00:05+00:00", 1, "", 0.0, 0.0, None, make_bins(0, 0))
+
+
+def test_page_of_an_empty_lake_has_all_sections_too_and_says_that_there_is_nothing() -> None:
+    page = make_page(empty())
     assert [name for name, _, _ in SECTIONS] == re.findall('<section id="([a-z]+)">', page)
-    assert "No mail." in page and "<b>no time at all</b>" in page and "<dd>no attempts</dd>" in page
-
-
-def test_page_goes_from_the_first_to_the_last_hour_or_as_it_was_asked_to_and_no_time_without_either() -> None:
-    hours: dict[str, Sequence[Row]] = {
-        "hours": [{"start": START}], "delays-hours": [], "backlog": [{"at": START + 7200}]
-    }  # fmt: skip
-    assert covered(hours, View()) == (START, START + 3 * 3600)
-    nothing: dict[str, Sequence[Row]] = dict.fromkeys(hours, ())
-    since, until = int(START) * 10**9, int(START + 3600) * 10**9
-    assert covered(nothing, View(since, until)) == (START, START + 3600)
-    for view in (View(), View(since=since), View(until=until)):
-        begin, end = covered(nothing, view)
-        assert begin == end
+    assert "No mail." in page and "<b>no log</b>" in page and "There is nothing in the lake." in page
+    assert "messages waiting" not in page
 
 
 def test_page_says_at_the_top_of_conservation_whether_all_adds_up() -> None:
     data = month()
     assert "✗ </strong>2 recipients are not accounted for" in make_page(data)
-    whole = [row for row in data.of("conservation") if not row["difference"]]
-    page = make_page(replace(data, rows={**data.rows, "conservation": whole, "conservation-messages": []}))
+    whole = [row for row in data.conserved if not row.difference]
+    page = make_page(replace(data, conserved=whole, problems=()))
     assert "✓ </strong>All 80,000 recipients are accounted for." in page
 
 
-def test_hour_without_a_row_in_the_queue_was_as_the_one_before() -> None:
-    rows = [{"at": START, "T": 3}, {"at": START + 3 * 3600, "T": 0}]
-    assert [(at - START, row["T"]) for at, row in every_hour(rows, START, START + 5 * 3600)] == [
-        (0, 3), (3600, 3), (7200, 3), (10_800, 0), (14_400, 0),
-    ]  # fmt: skip
+def test_a_run_that_lost_a_daemon_and_one_that_was_killed_are_no_clean_stops() -> None:
+    lines = {"mx1/main": {"exiting": 7, "died": 2, "crash": 1, "alert": 2}}
+    page = make_page(replace(month(), lines=lines))
+    row = re.findall(r"<td[^>]*>([^<]*)</td>", page.partition("Lines read</span>")[2])[:8]
+    assert row == ["12", "0", "0", "7", "2", "1", "2", "0"]
 
 
-def test_moments_are_the_longest_queue_a_middling_one_and_the_last_and_each_only_once() -> None:
-    rows = [{"at": START + 3600 * i, "T": length} for i, length in enumerate((1, 9, 4, 2, 3))]
-    assert [at - START for _, at in choose_moments(rows, START, START + 5 * 3600)] == [3600, 14_400]
-    rows[4]["T"] = 0
-    assert [at - START for _, at in choose_moments(rows, START, START + 5 * 3600)] == [3600, 10_800, 14_400]
-    assert choose_moments([], 0, 0) == []
+def test_bars_of_what_is_still_dead_end_where_the_log_ends() -> None:
+    data = month()
+    episode = data.episodes[0]._replace(domain="gone.example", began=data.end - 3 * 86_400, ended=None, kind="dead")
+    page = make_page(replace(data, episodes=[episode], last=data.end))
+    x, width = re.findall(r'<rect class="dead" x="([\d.]+)%" y="3" width="([\d.]+)%"', page)[0]
+    assert abs(float(x) + float(width) - 100) < 0.02
+    assert "still" in page
+
+
+def test_a_name_is_not_broken_and_a_long_word_only_where_it_may_be() -> None:
+    assert name_text("mail.some-company.example") == '<bdi class="log name">mail.some-company.example</bdi>'
+    long = "a-very-long-name-of-a-host." * 3 + "example"
+    assert re.sub("<wbr>", "", log_text(long)) == f'<bdi class="log">{long}</bdi>'
+    assert all(len(part) <= 36 for part in re.split("<wbr>", log_text(long)[17:-6]))
+    assert reason_text("Sorry,_it_is_away._(#4.4.1)/") == '<bdi class="log">Sorry, it is away. (#4.4.1)</bdi>'
+    assert shown("one two three four", 14) == "one two three…"
 
 
 @given(st.text(max_size=60))
@@ -121,6 +120,14 @@ def test_any_text_stays_text(text: str) -> None:
     assert parts
     assert parts[1] == parts[2]
     assert join(Markup("<br>"), "<br>") == "<br>&lt;br&gt;"
+
+
+@given(st.text(max_size=200))
+def test_text_of_a_log_shows_no_character_that_moves_others_and_is_cut(text: str) -> None:
+    seen = shown(text, 50)
+    assert len(seen) <= 50
+    assert not [c for c in seen if unicodedata.category(c) in ("Cc", "Cf", "Zl", "Zp")]
+    assert shown("e" + "\u0301" * 40) == "e" + "\u0301" * 3
 
 
 def test_page_is_replaced_at_once_and_keeps_its_name_where_that_fails(tmp_path: Path) -> None:
@@ -140,5 +147,3 @@ def test_a_link_to_the_page_stays_a_link(tmp_path: Path) -> None:
         put(tmp_path / "page.html", content)
         assert (tmp_path / "www" / "index.html").read_bytes() == content
     assert (tmp_path / "page.html").is_symlink() and os.listdir(tmp_path / "www") == ["index.html"]
-
-

@@ -7,12 +7,25 @@ from xml.etree import ElementTree
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spark.page.bins import add, fill, make_bins
-from spark.page.plots import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Bins, Plot, Series, bands, lines
-from spark.page.scales import count, delay_scale, duration, linear_scale, share, size, time_scale
-from spark.page.timeline import Row, Stretch, timeline
+from spark.page.plots import BOTTOM, HEIGHT, TOP, Plot, Row, Series, Stretch, bands, lines, timeline
+from spark.page.scales import (
+    MOST,
+    Bins,
+    count,
+    delay_scale,
+    duration,
+    linear_scale,
+    make_bins,
+    number,
+    plural,
+    share,
+    size,
+    span,
+    time_scale,
+)
 
 DAY = 86400
+FIELD = HEIGHT - TOP - BOTTOM
 
 
 def at(text: str) -> float:
@@ -70,25 +83,24 @@ def test_numbers_are_written_for_people() -> None:
         "0 s", "40 µs", "0.034 s", "9.5 s", "2 min 5 s", "3 h 10 min", "4 d 3 h", "-2 s",
     ]  # fmt: skip
     assert [count(value) for value in (0, 999, 12_000, 2.5e6)] == ["0", "999", "12k", "2.5M"]
-    assert [size(value) for value in (999, 1500, 2.5e9)] == ["999 B", "1.5 kB", "2.5 GB"]
+    assert [size(value) for value in (999, 1500, 2.5e9, 9.3e18)] == ["999 B", "1.5 kB", "2.5 GB", "9.3 EB"]
+    assert [number(value) for value in (0, 1234, 2**63)] == ["0", "1,234", "9.223E"]
+    assert (plural(1, "message"), plural(2000, "message")) == ("1 message", "2,000 messages")
+    assert span(at("2026-03-01 10:00"), at("2026-03-01 11:30")) == "2026-03-01 10:00 \N{EN DASH} 11:30"
     assert [share(*pair) for pair in ((1, 3), (1, 10_000), (9_999, 10_000), (5, 5), (0, 0))] == [
         "33.3 %", "< 0.1 %", "> 99.9 %", "100.0 %", "\N{EN DASH}",
     ]  # fmt: skip
 
 
-def test_hours_become_as_many_bins_as_there_is_room_for_and_none_is_lost() -> None:
+def test_bins_are_as_many_as_there_is_room_for_from_minutes_of_an_hour_to_weeks_of_a_century() -> None:
     begin = at("2026-03-01")
-    for days, length in ((2, 3600), (31, 3 * 3600), (365, 2 * DAY)):
+    for days, length in ((1 / 24, 60), (2, 900), (31, 3 * 3600), (365, 2 * DAY)):
         bins = make_bins(begin, begin + days * DAY)
         assert bins.length == length
         assert bins.start <= begin
         assert bins.end >= begin + days * DAY
-        hours = [(begin + 3600 * i, 1.0) for i in range(24 * days)]
-        assert sum(value or 0 for value in fill(bins, hours, add)) == 24 * days
-
-
-def test_bin_without_a_value_is_a_gap_and_points_outside_count_nowhere() -> None:
-    assert fill(Bins(0, 10, 3), [(5, 1.0), (7, 2.0), (25, None), (30, 9.0), (-1, 9.0)], max) == [2.0, None, None]
+    assert make_bins(0, 7e9).number <= MOST + 1
+    assert make_bins(begin, begin) == Bins(int(begin), 60, 1)
 
 
 def shapes(markup: str, kind: str) -> list[str]:
@@ -100,37 +112,63 @@ def plot(number: int) -> Plot:
     return Plot("T", "D", Bins(0, 3600, number), str)
 
 
-def test_bands_lie_on_each_other_as_steps_from_edge_to_edge() -> None:
+def test_few_bands_are_bars_with_room_between_them() -> None:
     first, second = shapes(bands(plot(2), [Series("a", [1, 2], "c1"), Series("b", [1, None], "c2")]), "area")
-    floor, top = HEIGHT - BOTTOM, TOP
-    half, middle = (floor + top) / 2, (LEFT + WIDTH - RIGHT) / 2
-    right = WIDTH - RIGHT
+    half = FIELD / 2
     # The highest sum is 2, and so the axis ends at 2.
-    assert first == f"M{LEFT:.1f} {half:.1f}H{middle:.1f}V{top:.1f}H{right:.1f}L{right:.1f} {floor:.1f}H{LEFT:.1f}Z"
-    assert second == f"M{LEFT:.1f} {top:.1f}H{middle:.1f}L{middle:.1f} {half:.1f}H{LEFT:.1f}Z"
+    assert first == f"M0.1 {FIELD}V{half:g}H0.9V{FIELD}ZM1.1 {FIELD}V0H1.9V{FIELD}Z"
+    assert second == f"M0.1 {half:g}V0H0.9V{half:g}Z"
 
 
-def test_line_breaks_at_a_gap_and_a_value_alone_is_a_dot() -> None:
-    scale = linear_scale(4)
-    (path,) = shapes(lines(plot(6), scale, (), [Series("a", [1, 2, None, 3, None, 4], "c1")]), "line")
+def test_many_bands_lie_on_each_other_as_steps_from_edge_to_edge() -> None:
+    ones: list[float | None] = [1.0] * 200
+    twos: list[float | None] = [2.0] * 100 + [None] * 100
+    first, second = shapes(bands(plot(200), [Series("a", ones, "c1"), Series("b", twos, "c2")]), "area")
+    low, high = round(FIELD * 2 / 3, 1), 0
+    assert first == f"M0 {low}H200L200 {FIELD}H0Z"
+    assert second == f"M0 {high}H100L100 {low}H0Z"
+
+
+def test_line_breaks_at_a_gap_and_a_value_alone_is_a_dash() -> None:
+    values: list[float | None] = [1, 2, None, 3, None, 4]
+    (path,) = shapes(lines(plot(6), linear_scale(4), (), [Series("a", values, "c1")]), "line")
     assert len(re.findall("M", path)) == 3
     assert len(re.findall("L", path)) == 1
-    assert path.count("h.1") == 2
+    assert path.count("h.4") == 2
+
+
+def test_few_delays_are_points_joined_by_a_bar_and_many_are_lines() -> None:
+    def drawn(known: int) -> tuple[int, list[str]]:
+        values: list[float | None] = [1.0] * known + [None] * (200 - known)
+        high: list[float | None] = [4.0] * known + [None] * (200 - known)
+        series = [Series("max", high, "c2"), Series("p50", values, "c1")]
+        made = lines(plot(200), linear_scale(4), (), series, spread=True)
+        return made.count("<circle"), shapes(made, "line")
+
+    points, paths = drawn(5)
+    assert (points, len(paths)) == (10, 1)
+    assert paths[0].count("V") == 5
+    points, paths = drawn(150)
+    assert (points, len(paths)) == (0, 2)
 
 
 def test_plot_tells_its_numbers_its_title_and_its_description_without_a_script() -> None:
-    root = ElementTree.fromstring(bands(plot(2), [Series("a", [1, 2], "c1"), Series("b", [3, None], "c2")]))
-    assert root.get("role") == "img"
-    assert [root[0].tag, root[0].text, root[1].tag, root[1].text] == ["title", "T", "desc", "D"]
-    hits = [rect[0].text for rect in root.iter("rect") if rect.get("class") == "hit"]
-    assert hits == ["1970-01-01 00:00 \N{EN DASH} 01:00\nb: 3\na: 1", "1970-01-01 01:00 \N{EN DASH} 02:00\na: 2"]
+    root = ElementTree.fromstring(bands(plot(3), [Series("a", [1, 2, None], "c1"), Series("b", [3, None, None], "c2")]))
+    field = next(svg for svg in root.iter("svg") if svg.get("class") == "field")
+    assert field.get("role") == "img"
+    assert [field[0].tag, field[0].text, field[1].tag, field[1].text] == ["title", "T", "desc", "D"]
+    hits = next(svg for svg in root.iter("svg") if svg.get("class") == "hits")
+    # A bin with nothing in it has nothing to tell.
+    assert [rect[0].text for rect in hits] == [
+        "1970-01-01 00:00 \N{EN DASH} 01:00\nb: 3\na: 1", "1970-01-01 01:00 \N{EN DASH} 02:00\na: 2",
+    ]  # fmt: skip
 
 
 def test_time_line_draws_what_reaches_over_its_ends_inside_and_what_is_short_wide_enough_to_see() -> None:
     long, late = Stretch(-500, 200, "dead", "a"), Stretch(900, 5000, "dead", "c")
     short = Stretch(400, 400.001, "slow", "b")
-    rows = [Row("d1", [long, short, late])]
-    root = ElementTree.fromstring(timeline("T", "D", 0, 1000, rows))
-    found = [(float(rect.get("x", "")), float(rect.get("width", ""))) for rect in root.iter("rect")]
-    assert all(x >= 208 and x + width <= WIDTH - RIGHT + 0.11 for x, width in found)
-    assert min(width for _, width in found) == 2.5
+    root = ElementTree.fromstring(timeline("T", 0, 1000, [Row("d1", [long, short, late])]))
+    found = [tuple(float(rect.get(name, "").rstrip("%")) for name in ("x", "width")) for rect in root.iter("rect")]
+    assert all(x >= 0 and x + width <= 100.001 for x, width in found)
+    assert min(width for _, width in found) == 0.3
+    assert (90.0, 10.0) in found

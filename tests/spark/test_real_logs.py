@@ -4,30 +4,20 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
-from spark.lake.build import Order, build
-from spark.lake.schema import Tables
-from spark.lake.store import open_tables
-from spark.runtime.progress import Progress
+from spark.reports.engine import open_engine
 from support.saying import Say
 from support.spark.lake_rows import ask
 from support.spark.log_account import Account
-from support.spark.log_lake import rows_of
+from support.spark.log_lake import Lake
 from support.spark.log_rows import agree
 from support.spark.logged_run import LoggedRun
 
-pytestmark = pytest.mark.together
 
-
-def batch(spark: SparkSession, logs: Path, lake: Path) -> None:
-    """Read what is new in the logs into a lake."""
-    build(spark, Order(str(logs), str(lake)), Progress())
-
-
-def check(run: LoggedRun, tables: Tables) -> str:
+def check(run: LoggedRun, place: Path) -> str:
     """Fail where the tables or the report of conservation do not agree with what happened; return what that was."""
-    truth = rows_of(tables)
+    truth = Lake(place).truth()
+    tables = open_engine(str(place))
     account = Account(run, truth)
     assert account.wrong() == []
     assert truth.quarantine == []
@@ -40,21 +30,21 @@ def check(run: LoggedRun, tables: Tables) -> str:
 
 
 def test_the_tables_of_a_suite_that_is_killed_agree_with_injectors_receivers_and_queue(
-    spark: SparkSession, tmp_path: Path, say: Say
+    tmp_path: Path, say: Say
 ) -> None:
     run = LoggedRun(tmp_path / "logs" / "mx1" / "main", seed=1, count=150, rounds=1)
     run.go()
     names = [path.name for path in run.logs.iterdir()]
     assert sum(name.endswith(".s") for name in names) > 10 and any(name.endswith(".u") for name in names)
-    batch(spark, tmp_path / "logs", tmp_path / "lake")
-    say(check(run, open_tables(spark, str(tmp_path / "lake"))))
+    Lake(tmp_path / "lake").feed(tmp_path / "logs")
+    say(check(run, tmp_path / "lake"))
 
 
 @pytest.mark.exhaustive
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", [2, 3])
 def test_the_tables_agree_after_a_minute_whose_log_is_read_while_it_grows(
-    spark: SparkSession, tmp_path: Path, seed: int, say: Say
+    tmp_path: Path, seed: int, say: Say
 ) -> None:
     logs, growing, whole = tmp_path / "logs", tmp_path / "growing", tmp_path / "whole"
     run = LoggedRun(logs / "mx1" / "main", seed, count=2500, rounds=10)
@@ -63,10 +53,10 @@ def test_the_tables_agree_after_a_minute_whose_log_is_read_while_it_grows(
         work = pool.submit(run.go)
         while not work.done():
             if (run.logs / "current").exists() and (run.logs / "current").stat().st_size:
-                batch(spark, logs, growing)
+                Lake(growing).feed(logs)
                 batches += 1
         work.result()
-    batch(spark, logs, growing)
-    say(f"{batches + 1} batches; " + check(run, open_tables(spark, str(growing))))
-    batch(spark, logs, whole)
-    agree(rows_of(open_tables(spark, str(whole))), rows_of(open_tables(spark, str(growing))))
+    Lake(growing).feed(logs)
+    say(f"{batches + 1} batches; " + check(run, growing))
+    Lake(whole, 100_000).feed(logs)
+    agree(Lake(whole).truth(), Lake(growing).truth())

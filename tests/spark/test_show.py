@@ -1,84 +1,15 @@
-"""queue-report show: the three forms to the letter, times as people write them, and what it says of a wrong order."""
+"""queue-report show: times as people write them, and what it says of a wrong order."""
 
-import io
-import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
 
 from spark.commands.times import parse_time
 from spark.reports import REPORTS
-from spark.reports.report import Report
-from spark.reports.show import FORMATS, print_report
-
-pytestmark = pytest.mark.together
 
 ROOT = Path(__file__).parents[2]
-
-
-def report(frame: DataFrame, single: bool = False) -> Report:
-    names = dict.fromkeys(frame.columns, "")
-    return Report("r", "R", "A row.", names, lambda tables, view: frame, single=single, spaced=frozenset({"why"}))
-
-
-@pytest.fixture(scope="module")
-def frame(spark: SparkSession) -> DataFrame:
-    return spark.sql("""
-        select n, timestamp_micros(at) at, cast(s as decimal(28,9)) s, why from values
-        (9007199254740993L, 1700000000000001L, '1234567890123456789.000000001', 'a_b,"c"'),
-        (-1L, null, '-0.5', null)
-        as t(n, at, s, why) order by n desc""")
-
-
-def printed(frame: DataFrame, form: str, single: bool = False) -> str:
-    out = io.StringIO()
-    print_report(report(frame, single), frame, form, out)
-    return out.getvalue()
-
-
-def test_a_table_is_aligned_for_people(frame: DataFrame) -> None:
-    assert printed(frame, "table").splitlines() == [
-        "               n  at                                                    s  why",
-        '9007199254740993  2023-11-14T22:13:20.000001Z  1234567890123456789.000000  a b,"c"',
-        "              -1  -                                             -0.500000  -",
-    ]
-
-
-def test_a_single_row_is_a_line_a_column(frame: DataFrame) -> None:
-    assert printed(frame.limit(1), "table", single=True).splitlines() == [
-        "n    9007199254740993",
-        "at   2023-11-14T22:13:20.000001Z",
-        "s    1234567890123456789.000000",
-        'why  a b,"c"',
-    ]
-
-
-def test_csv_is_exact(frame: DataFrame) -> None:
-    assert printed(frame, "csv").splitlines() == [
-        "n,at,s,why",
-        '9007199254740993,2023-11-14T22:13:20.000001Z,1234567890123456789.000000001,"a_b,""c"""',
-        "-1,,-0.500000000,",
-    ]
-
-
-def test_json_is_exact_and_has_an_object_a_line(frame: DataFrame) -> None:
-    text = printed(frame, "json")
-    assert len(text.splitlines()) == 4
-    assert json.loads(text, parse_float=str) == [
-        {"n": 9007199254740993, "at": "2023-11-14T22:13:20.000001Z", "s": "1234567890123456789.000000001",
-         "why": 'a_b,"c"'},
-        {"n": -1, "at": None, "s": "-0.500000000", "why": None},
-    ]  # fmt: skip
-
-
-def test_no_rows_are_a_heading_or_an_empty_array(frame: DataFrame) -> None:
-    none = frame.where("n = 0")
-    assert {form: printed(none, form) for form in FORMATS} == {
-        "table": "n  at  s  why\n", "csv": "n,at,s,why\n", "json": "[]\n"
-    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -135,6 +66,8 @@ def test_show_alone_lists_the_reports() -> None:
         (("overall", "--lake", "x", "--at", "noon"), "noon is no time"),
         (("overall", "--lake", "x", "--format", "xml"), "'xml' is not one of 'table', 'csv', 'json'"),
         (("overall", "--lake", "x", "--conf", "yes"), "it must be KEY=VALUE"),
+        (("overall", "--lake", "x", "--engine", "duckdb", "--master", "local"), "--master and --conf are Spark's"),
+        (("overall", "--lake", "hdfs://x/y", "--engine", "duckdb"), "it is not on this machine; use --engine spark"),
     ],
 )
 def test_a_wrong_order_is_refused_in_one_line_before_spark_starts(arguments: tuple[str, ...], told: str) -> None:

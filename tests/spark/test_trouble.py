@@ -12,17 +12,17 @@ from pyspark.sql import SparkSession
 from queue_base.errors import Permanent, Temporary
 from spark.lake.lock import locked
 from spark.lake.manifest import Manifest, NotAManifest, pack, unpack
-from spark.lake.storage import Storage
-from spark.lake.store import manifest_path, open_tables
-from spark.runtime.trouble import JAVA_ERRORS, java_reason, shorten
+from spark.lake.newest import manifest_path, open_local
+from spark.runtime.errors import JAVA_ERRORS, java_reason, shorten
+from spark.runtime.places import LocalPlace
 from support.spark.scripted_logs import ScriptedLake, message
 
 pytestmark = pytest.mark.together
 
 
 @pytest.fixture
-def lake(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ScriptedLake:
-    made = ScriptedLake(spark, str(tmp_path / "lake"), monkeypatch)
+def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ScriptedLake:
+    made = ScriptedLake(str(tmp_path / "lake"), monkeypatch)
     made.script = [{"messages": [message("1.1")]}]
     return made
 
@@ -58,12 +58,12 @@ def test_a_lake_that_cannot_be_made_is_temporary_trouble(lake: ScriptedLake) -> 
         lake.build()
 
 
-def test_reading_where_no_lake_is_says_how_to_make_one(spark: SparkSession, tmp_path: Path) -> None:
+def test_reading_where_no_lake_is_says_how_to_make_one(tmp_path: Path) -> None:
     with pytest.raises(Permanent, match=r"there is no lake of queue-report; make it with `queue-report build LOGS"):
-        open_tables(spark, str(tmp_path / "lake"))
+        open_local(str(tmp_path / "lake"))
     (tmp_path / "lake" / "_manifest").mkdir(parents=True)
     with pytest.raises(Permanent, match="its first build has not ended"):
-        open_tables(spark, str(tmp_path / "lake"))
+        open_local(str(tmp_path / "lake"))
 
 
 def test_a_lake_of_a_later_version_is_refused_and_left_alone(lake: ScriptedLake) -> None:
@@ -71,7 +71,7 @@ def test_a_lake_of_a_later_version_is_refused_and_left_alone(lake: ScriptedLake)
     path = Path(lake.place, manifest_path(1))
     path.write_bytes(path.read_bytes().replace(b'"version": 1', b'"version": 2'))
     before = path.read_bytes()
-    for refused in (lake.tables, lake.build):
+    for refused in (lake.manifest, lake.build):
         with pytest.raises(Permanent, match=r"a later queue-report made it \(its version is 2, ours 1\)"):
             refused()
     assert path.read_bytes() == before
@@ -81,31 +81,31 @@ def test_a_second_build_at_once_is_refused_and_names_the_first(lake: ScriptedLak
     lake.build()
     owner = rf"process {os.getpid()} on \S+ since 20\S+"
     refused = pytest.raises(Temporary, match=rf"another build has it \({owner}\); run this again when it has ended")
-    with locked(Storage(lake.spark, lake.place)), refused:
+    with locked(LocalPlace(lake.place)), refused:
         lake.build()
     lake.build()
 
 
 def test_elsewhere_a_lock_file_stands_for_the_lock(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    storage = Storage(spark, str(tmp_path))
-    storage.local = None  # As it is on HDFS.
-    with locked(storage):
-        owner = json.loads(storage.read("_lock"))
-        with pytest.raises(Temporary, match=r"if that one is dead, remove file:\S+/_lock"), locked(storage):
+    place = LocalPlace(str(tmp_path))
+    place.local = None  # As it is on HDFS.
+    with locked(place):
+        owner = json.loads(place.read("_lock"))
+        with pytest.raises(Temporary, match=r"if that one is dead, remove file:\S+/_lock"), locked(place):
             pass
-    assert not storage.exists("_lock")
+    assert not place.exists("_lock")
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    storage.write("_lock", json.dumps(owner | {"pid": ended.pid}).encode())
-    with locked(storage):
-        assert json.loads(storage.read("_lock"))["pid"] == os.getpid()
-    storage.write("_lock", json.dumps(owner | {"pid": ended.pid, "host": "another"}).encode())
-    with pytest.raises(Temporary, match=rf"process {ended.pid} on another"), locked(storage):
+    place.write("_lock", json.dumps(owner | {"pid": ended.pid}).encode())
+    with locked(place):
+        assert json.loads(place.read("_lock"))["pid"] == os.getpid()
+    place.write("_lock", json.dumps(owner | {"pid": ended.pid, "host": "another"}).encode())
+    with pytest.raises(Temporary, match=rf"process {ended.pid} on another"), locked(place):
         pass
-    storage.write("_lock", b"")
-    with pytest.raises(Temporary, match="nobody knows who"), locked(storage):
+    place.write("_lock", b"")
+    with pytest.raises(Temporary, match="nobody knows who"), locked(place):
         pass
 
 
@@ -114,11 +114,11 @@ def test_a_failing_batch_leaves_nothing_behind(lake: ScriptedLake, monkeypatch: 
     before = sorted(path for path in Path(lake.place).rglob("*"))
     lake.script.append({"messages": [message("2.2")]})
 
-    def fail(self: Storage, old: str, new: str) -> None:
+    def fail(self: LocalPlace, old: str, new: str) -> None:
         raise OSError("no space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Storage, "rename", fail)
+        patch.setattr(LocalPlace, "rename", fail)
         with pytest.raises(Temporary, match=r": no space left on device; it is as it was, run this again to go on$"):
             lake.build()
     assert sorted(path for path in Path(lake.place).rglob("*")) == before
@@ -126,6 +126,7 @@ def test_a_failing_batch_leaves_nothing_behind(lake: ScriptedLake, monkeypatch: 
     assert lake.rows("messages", "key") == [("1.1",), ("2.2",)]
 
 
+@pytest.mark.together
 def test_java_s_errors_are_one_line(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(JAVA_ERRORS) as failed:
         spark.range(1).selectExpr("raise_error('first line\nsecond line')").collect()

@@ -5,15 +5,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from support.spark.log_files import lines_of, rotated, write_files
 from support.spark.log_lake import Lake
 from support.spark.log_rows import Truth, agree
 from support.spark.log_world import World
 from support.tools import need
-
-pytestmark = pytest.mark.together
 
 
 def write_worlds(logs: Path, seed: int, places: list[tuple[str, str]], steps: int) -> Truth:
@@ -28,24 +25,25 @@ def write_worlds(logs: Path, seed: int, places: list[tuple[str, str]], steps: in
     return truth
 
 
-def test_the_log_of_one_host_makes_the_tables_that_are_true(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_log_of_one_host_makes_the_tables_that_are_true(tmp_path: Path) -> None:
     expected = write_worlds(tmp_path / "logs", 1, [("alpha", "main")], 600)
-    lake = Lake(spark, tmp_path / "lake")
+    lake = Lake(tmp_path / "lake")
     assert lake.feed(tmp_path / "logs")
     agree(expected, lake.truth())
 
 
-def test_the_logs_of_many_hosts_and_queues_do_not_mix(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("cut", [None, 4000])
+def test_the_logs_of_many_hosts_and_queues_do_not_mix(tmp_path: Path, cut: int | None) -> None:
     places = [(f"host{number % 5}.example", f"queue{number // 5}") for number in range(12)]
     expected = write_worlds(tmp_path / "logs", 2, places, 250)
-    lake = Lake(spark, tmp_path / "lake")
+    lake = Lake(tmp_path / "lake", cut)
     assert lake.feed(tmp_path / "logs")
     agree(expected, lake.truth())
 
 
-def test_a_batch_over_what_was_read_already_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_batch_over_what_was_read_already_changes_nothing(tmp_path: Path) -> None:
     expected = write_worlds(tmp_path / "logs", 3, [("alpha", "main"), ("beta", "main")], 150)
-    lake = Lake(spark, tmp_path / "lake")
+    lake = Lake(tmp_path / "lake")
     assert lake.feed(tmp_path / "logs")
     assert not lake.feed(tmp_path / "logs")
     agree(expected, lake.truth())
@@ -53,15 +51,15 @@ def test_a_batch_over_what_was_read_already_changes_nothing(spark: SparkSession,
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", range(100, 140))
-def test_many_logs_make_the_tables_that_are_true(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+def test_many_logs_make_the_tables_that_are_true(tmp_path: Path, seed: int) -> None:
     places = [(f"host{number}", "main") for number in range(1 + seed % 7)]
     expected = write_worlds(tmp_path / "logs", seed, places, 2000)
-    lake = Lake(spark, tmp_path / "lake")
+    lake = Lake(tmp_path / "lake", random.Random(seed).choice((None, 1000, 10_000, 100_000)))
     assert lake.feed(tmp_path / "logs")
     agree(expected, lake.truth())
 
 
-def test_what_multilog_and_svlogd_themselves_rotate_is_read(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_multilog_and_svlogd_themselves_rotate_is_read(tmp_path: Path) -> None:
     expected = Truth()
     for host, command in {
         "multilog": [need("multilog"), "s4096", "n1000", "."],
@@ -75,6 +73,6 @@ def test_what_multilog_and_svlogd_themselves_rotate_is_read(spark: SparkSession,
         files = [path.read_bytes() for path in directory.glob("@*.s")]
         assert len(files) > 5
         expected.add(world.truth)
-    lake = Lake(spark, tmp_path / "lake")
+    lake = Lake(tmp_path / "lake")
     lake.feed(tmp_path / "logs")
     agree(expected, lake.truth())

@@ -4,16 +4,14 @@ import random
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
-from spark.logs.plan import SourceError
+from queue_base.errors import Permanent
 from support.spark.log_files import Files, lines_of, rotated, stamp, write_files
 from support.spark.log_lake import Lake
 from support.spark.log_reference import read_stream
 from support.spark.log_rows import Truth, agree
 from support.spark.log_world import World
 
-pytestmark = pytest.mark.together
 SECOND = 10**9
 BEGIN = 1_700_000_000 * SECOND
 
@@ -43,8 +41,11 @@ FILES: dict[str, Files] = {
     "four-files": [(NAMES[0], ONE[:30]), (NAMES[1], ONE[30:35]), (NAMES[2], ONE[35:36]), ("current", ONE[36:])],
     "newline-alone": [(NAMES[0], ONE[:-1]), ("current", b"\n")],
     "cut-in-stamp": [(NAMES[0], ONE + ONE[:1]), (NAMES[1], ONE[1:20]), ("current", ONE[20:])],
-    # Cut short, since the next file begins with a line of its own. What was whole but for its newline counts as cut.
+    # Cut short, since the next file begins with a line of its own.
     "cut-short": [(NAMES[0], log_of("new msg 5", "end msg 7")[:-3]), ("current", ONE)],
+    # Whole but for its newline: a line where the logger has completed the file, else cut short.
+    "no-newline": [(NAMES[0], log_of("new msg 5", "end msg 5")[:-1]), ("current", ONE)],
+    "no-newline-interrupted": [(NAMES[0][:-1] + "u", log_of("new msg 5", "end msg 5")[:-1]), ("current", ONE)],
     "empty-files": [(NAMES[0], b""), (NAMES[1], ONE), (NAMES[2], b""), ("current", b"")],
     "unfinished": [("current", ONE + log_of("new msg 8", begin=BEGIN + 60 * SECOND)[:-1])],
     "interrupted": [(NAMES[0][:-1] + "u", ONE[:100]), ("current", ONE[100:])],
@@ -65,6 +66,8 @@ CASES = {
     "newline-alone": (["delivered"], ["success"], 0, 0),
     "cut-in-stamp": (["delivered"], ["success"], 0, 0),
     "cut-short": (["delivered"], ["success"], 1, 1),
+    "no-newline": (["delivered", "delivered"], ["success"], 0, 0),
+    "no-newline-interrupted": (["delivered"], ["success"], 1, 1),
     "empty-files": (["delivered"], ["success"], 0, 0),
     "unfinished": (["delivered"], ["success"], 0, 0),
     "interrupted": (["delivered"], ["success"], 0, 0),
@@ -86,17 +89,17 @@ def test_the_reference_has_the_gist_of_it(host: str) -> None:
     assert (sorted(outcomes), results, len(truth.waiting), len(truth.quarantine)) == CASES[host]
 
 
-def test_hard_cases_make_what_the_reference_reads_in_them(spark: SparkSession, tmp_path: Path) -> None:
+def test_hard_cases_make_what_the_reference_reads_in_them(tmp_path: Path) -> None:
     expected = Truth()
     for host, files in FILES.items():
         write_files(tmp_path / "logs" / host / "main", files)
         expected.add(read_stream(files, host, "main"))
-    lake = Lake(spark, tmp_path / "lake")
+    lake = Lake(tmp_path / "lake")
     lake.feed(tmp_path / "logs")
     agree(expected, lake.truth())
 
 
-def test_a_directory_of_logs_is_one_stream_wherever_it_lies(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_directory_of_logs_is_one_stream_wherever_it_lies(tmp_path: Path) -> None:
     expected = Truth()
     for place, host, queue in (
         ("a/main/log/main", "a", "main"),
@@ -107,15 +110,15 @@ def test_a_directory_of_logs_is_one_stream_wherever_it_lies(spark: SparkSession,
         world = World(5, host, queue).run(40)
         write_files(tmp_path / "logs" / place, rotated(world.lines, random.Random(place), 3))
         expected.add(world.truth)
-    lake = Lake(spark, tmp_path / "lake")
+    lake = Lake(tmp_path / "lake")
     lake.feed(tmp_path / "logs")
     agree(expected, lake.truth())
 
 
-def test_logs_without_host_or_queue_in_the_path_have_what_is_given(spark: SparkSession, tmp_path: Path) -> None:
+def test_logs_without_host_or_queue_in_the_path_have_what_is_given(tmp_path: Path) -> None:
     write_files(tmp_path / "flat", [("current", ONE)])
     write_files(tmp_path / "hosts" / "h", [("current", ONE)])
-    lake = Lake(spark, tmp_path / "lake")
+    lake = Lake(tmp_path / "lake")
     lake.feed(tmp_path / "flat")
     lake.feed(tmp_path / "hosts", queue="q2")
     found = {(row.host, row.queue) for row in lake.truth().messages}
@@ -131,24 +134,24 @@ def test_logs_without_host_or_queue_in_the_path_have_what_is_given(spark: SparkS
         b"2026-11-20_19:20:11.00000 new msg 5\n",
     ],
 )
-def test_files_without_stamps_are_refused_by_name(spark: SparkSession, tmp_path: Path, line: bytes) -> None:
+def test_files_without_stamps_are_refused_by_name(tmp_path: Path, line: bytes) -> None:
     write_files(tmp_path / "logs" / "h" / "q", [("current", line * 20)])
-    with pytest.raises(SourceError, match=r"h/q/current.*@4000000"):
-        Lake(spark, tmp_path / "lake").feed(tmp_path / "logs")
+    with pytest.raises(Permanent, match=r"h/q/current.*@4000000"):
+        Lake(tmp_path / "lake").feed(tmp_path / "logs")
 
 
-def test_two_directories_for_one_stream_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_two_directories_for_one_stream_are_refused(tmp_path: Path) -> None:
     for place in ("h/q/log/main", "h/q/main"):
         write_files(tmp_path / "logs" / place, [("current", ONE)])
-    with pytest.raises(SourceError, match="h/q"):
-        Lake(spark, tmp_path / "lake").feed(tmp_path / "logs")
+    with pytest.raises(Permanent, match="h/q"):
+        Lake(tmp_path / "lake").feed(tmp_path / "logs")
 
 
-def test_a_log_that_was_doubled_in_a_later_batch_counts_once(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_log_that_was_doubled_in_a_later_batch_counts_once(tmp_path: Path) -> None:
     world = World(8, "h", "q").run(120)
     text = b"".join(lines_of(world.lines))
     half = text.index(b"\n", len(text) // 2) + 1
-    lake = Lake(spark, tmp_path / "lake")
+    lake = Lake(tmp_path / "lake")
     for number, piece in enumerate((text[:half], text[:half], text)):
         write_files(tmp_path / str(number) / "h" / "q", [(NAMES[number], piece)])
         lake.feed(tmp_path / str(number))

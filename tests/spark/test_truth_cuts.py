@@ -7,7 +7,6 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
-from pyspark.sql import SparkSession
 
 from support.spark.log_feeding import WAYS, pieces_of
 from support.spark.log_files import damage, lines_of, rotated
@@ -16,16 +15,15 @@ from support.spark.log_reference import read_stream
 from support.spark.log_rows import Truth, agree
 from support.spark.log_world import World
 
-pytestmark = pytest.mark.together
 SLOW = settings(deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate])
 CUTS = st.integers(0, 2**24 - 1)  # Of so few bits, which hypothesis draws evenly.
 
 
-def feed(spark: SparkSession, pieces: list[bytes], way: str, seed: int) -> Truth:
+def feed(pieces: list[bytes], way: str, seed: int) -> Truth:
     """Feed the pieces in that way, one batch each, and look again after some batches; return what came of it."""
     with TemporaryDirectory() as directory:
-        lake = Lake(spark, Path(directory) / "lake")
         rng = random.Random(seed)
+        lake = Lake(Path(directory) / "lake", rng.choice((None, 1000, 5000)))
         for logs in WAYS[way](pieces, Path(directory) / "logs", "alpha/main", rng):
             lake.feed(logs)
             if rng.random() < 0.2:
@@ -33,19 +31,19 @@ def feed(spark: SparkSession, pieces: list[bytes], way: str, seed: int) -> Truth
         return lake.truth()
 
 
-def cut_and_compare(spark: SparkSession, seed: int, cuts: list[int], way: str, steps: int) -> None:
+def cut_and_compare(seed: int, cuts: list[int], way: str, steps: int) -> None:
     world = World(seed, "alpha", "main").run(steps)
     pieces = pieces_of(b"".join(lines_of(world.lines)), cuts)
-    agree(world.truth, feed(spark, pieces, way, seed))
+    agree(world.truth, feed(pieces, way, seed))
 
 
 # Each piece is a batch, so a few seconds on a busy machine. The way with most that can go wrong runs always.
 @pytest.mark.parametrize(
     "way", [way if way == "growing" else pytest.param(way, marks=pytest.mark.exhaustive) for way in WAYS]
 )
-def test_a_log_that_is_cut_anywhere_makes_the_same_tables(spark: SparkSession, way: str) -> None:
+def test_a_log_that_is_cut_anywhere_makes_the_same_tables(way: str) -> None:
     rng = random.Random(way)
-    cut_and_compare(spark, len(way), [rng.randrange(2**30) for _ in range(5)], way, 200)
+    cut_and_compare(len(way), [rng.randrange(2**30) for _ in range(5)], way, 200)
 
 
 @pytest.mark.exhaustive
@@ -53,10 +51,10 @@ def test_a_log_that_is_cut_anywhere_makes_the_same_tables(spark: SparkSession, w
 @settings(SLOW, max_examples=1)  # Of 51 batches: minutes.
 @given(st.integers(0, 2**20), st.lists(CUTS, min_size=50, max_size=50, unique=True), st.sampled_from(list(WAYS)))
 def test_a_log_that_is_cut_at_50_places_makes_the_same_tables(
-    spark: SparkSession, seed: int, cuts: list[int], way: str
+    seed: int, cuts: list[int], way: str
 ) -> None:
     assume(max(cuts) > 2**20)  # What hypothesis tries first is the least of each.
-    cut_and_compare(spark, seed, cuts, way, 200)
+    cut_and_compare(seed, cuts, way, 200)
 
 
 @pytest.mark.exhaustive
@@ -64,11 +62,11 @@ def test_a_log_that_is_cut_at_50_places_makes_the_same_tables(
 @settings(SLOW, max_examples=10)
 @given(st.integers(0, 2**20), st.lists(CUTS, min_size=1, max_size=6), st.sampled_from(list(WAYS)))
 def test_a_damaged_log_that_is_cut_makes_what_the_reference_reads(
-    spark: SparkSession, seed: int, cuts: list[int], way: str
+    seed: int, cuts: list[int], way: str
 ) -> None:
     rng = random.Random(seed)
     files = damage(rotated(World(seed, "alpha", "main").run(150).lines, rng, 4, 0.0), rng)
     log = b"".join(data for _, data in files)
     pieces = pieces_of(log, cuts)
     expected = read_stream([(str(number), piece) for number, piece in enumerate(pieces)], "alpha", "main")
-    agree(expected, feed(spark, pieces, way, seed))
+    agree(expected, feed(pieces, way, seed))

@@ -4,15 +4,12 @@ import random
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from support.spark.log_files import damage, rotated, write_files
 from support.spark.log_lake import Lake
 from support.spark.log_reference import read_stream
 from support.spark.log_rows import Truth, agree
 from support.spark.log_world import World
-
-pytestmark = pytest.mark.together
 
 
 def write_damaged(logs: Path, seeds: range, steps: int) -> Truth:
@@ -27,17 +24,19 @@ def write_damaged(logs: Path, seeds: range, steps: int) -> Truth:
     return expected
 
 
-def test_damaged_logs_make_what_the_reference_reads_in_them(spark: SparkSession, tmp_path: Path) -> None:
+# Each stream in one go, and in segments of so many bytes that are matched by themselves and joined.
+@pytest.mark.parametrize("cut", [None, 1500])
+def test_damaged_logs_make_what_the_reference_reads_in_them(tmp_path: Path, cut: int | None) -> None:
     expected = write_damaged(tmp_path / "logs", range(12), 150)
-    lake = Lake(spark, tmp_path / "lake")
+    lake = Lake(tmp_path / "lake", cut)
     assert lake.feed(tmp_path / "logs")
     agree(expected, lake.truth())
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("start", range(1000, 2000, 50))
-def test_many_damaged_logs_make_what_the_reference_reads(spark: SparkSession, tmp_path: Path, start: int) -> None:
+def test_many_damaged_logs_make_what_the_reference_reads(tmp_path: Path, start: int) -> None:
     expected = write_damaged(tmp_path / "logs", range(start, start + 50), 150)
-    lake = Lake(spark, tmp_path / "lake")
+    lake = Lake(tmp_path / "lake", random.Random(start).choice((None, 1000, 3000, 10_000)))
     assert lake.feed(tmp_path / "logs")
     agree(expected, lake.truth())

@@ -6,14 +6,10 @@ delivery. All logs here are batches of one pass, each on a host of its own.
 
 from pathlib import Path
 
-import pytest
-from pyspark.sql import SparkSession
-
 from support.spark.log_files import lines_of, write_files
 from support.spark.log_lake import Lake
 from support.spark.log_rows import Truth
 
-pytestmark = pytest.mark.together
 DAY = 1_700_000_000
 # By host: seconds after DAY, and the line.
 LOGS: dict[str, list[tuple[float, str]]] = {
@@ -122,19 +118,19 @@ def seconds(time_ns: int | None) -> float | None:
     return None if time_ns is None else (time_ns - DAY * 10**9) / 10**9
 
 
-def read_logs(spark: SparkSession, directory: Path) -> Truth:
+def read_logs(directory: Path) -> Truth:
     """Return the tables of all logs."""
     for host, log in LOGS.items():
         text = b"".join(lines_of((DAY * 10**9 + int(at * 10**9), line) for at, line in log))
         write_files(directory / "logs" / host / "main", [("current", text)])
-    lake = Lake(spark, directory / "lake")
+    lake = Lake(directory / "lake")
     lake.feed(directory / "logs")
     return lake.truth()
 
 
 # One test, because the tables take many seconds, and single tests of them may run in several processes.
-def test_messages_and_deliveries_are_those_of_matchup_and_nothing_is_left(spark: SparkSession, tmp_path: Path) -> None:
-    tables = read_logs(spark, tmp_path)
+def test_messages_and_deliveries_are_those_of_matchup_and_nothing_is_left(tmp_path: Path) -> None:
+    tables = read_logs(tmp_path)
     for host in LOGS:
         messages = sorted((row for row in tables.messages if row.host == host), key=lambda row: row.done_ns or 0)
         assert [

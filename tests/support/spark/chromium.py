@@ -28,11 +28,13 @@ document.getElementById("page").onload = (event) => {
   document.getElementById("seen").textContent = JSON.stringify({
     title: inner.title, sections: all("section").map((one) => one.id),
     height: root.scrollHeight, width: root.scrollWidth, room: root.clientWidth,
-    plots: all("svg.plot").map((one) => one.querySelectorAll("path, rect").length),
+    plots: all(".plot").map((one) => one.querySelectorAll("path, rect, line").length),
+    cut: all("svg.field, svg.lane").filter((one) => one.getBoundingClientRect().right > root.clientWidth)
+      .map((one) => one.getAttribute("aria-label")),
     active: all("script, img, iframe, object, embed, link, form, [onerror], [onload]").length,
     loaded: event.target.contentWindow.performance.getEntriesByType("resource").map((one) => one.name),
     ink: getComputedStyle(inner.body).color, paper: getComputedStyle(inner.body).backgroundColor,
-    small: Math.min(...all("svg.plot text").map((one) => one.getBoundingClientRect().height)),
+    small: Math.min(...all("svg text").map((one) => one.getBoundingClientRect().height).filter((high) => high)),
   });
 };
 </script>"""

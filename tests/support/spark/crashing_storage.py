@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from spark.lake.storage import Storage
+from spark.runtime.places import LocalPlace
 from support.spark.scripted_logs import Crash
 
 CHANGES = ("write", "rename", "remove", "remove_empty", "make_directory")
@@ -24,18 +24,18 @@ class Countdown:
 
 @contextmanager
 def counting(patch: pytest.MonkeyPatch, left: int | None = None, torn: bool = False) -> Iterator[Countdown]:
-    """Have every Storage die after `left` changes. torn: a write that dies leaves the first half of its content."""
+    """Have every place die after `left` changes. torn: a write that dies leaves the first half of its content."""
     countdown = Countdown(left, torn)
     with patch.context() as inner:
         for name in CHANGES:
-            inner.setattr(Storage, name, _dying(countdown, name))
+            inner.setattr(LocalPlace, name, _dying(countdown, name))
         yield countdown
 
 
 def _dying(countdown: Countdown, name: str) -> object:
-    original = getattr(Storage, name)
+    original = getattr(LocalPlace, name)
 
-    def change(self: Storage, *arguments: object, **others: object) -> object:
+    def change(self: LocalPlace, *arguments: object, **others: object) -> object:
         if countdown.is_due():
             if countdown.torn and name == "write":
                 path, content = arguments[0], arguments[1]

@@ -17,10 +17,9 @@ import pytest
 from queue_base.errors import Failure
 from spark.lake.build import Order, build
 from spark.runtime.progress import Progress
-from support.spark.scripted_logs import ScriptedLake, message
-from support.spark.session import session
+from support.spark.scripted_logs import NoSpark, ScriptedLake, message
 
-PHASES = ("looking at the logs", "writing messages", "writing lines", "moving files in", "writing the manifest")
+PHASES = ("looking at the logs", "matching lines", "writing pending", "moving files in", "writing the manifest")
 
 
 class FullAt(Progress):
@@ -46,7 +45,7 @@ def fill(disk: Path, phase: str) -> list[object]:
     """Build a lake twice, the second time with a disk that gets full; then once more."""
     place = disk / phase.replace(" ", "-")
     with pytest.MonkeyPatch.context() as patch:
-        lake = ScriptedLake(session(), str(place), patch)
+        lake = ScriptedLake(str(place), patch)
         lake.script = [{"messages": [message("1.1")]}]
         lake.build()
         before = contents(place)
@@ -63,7 +62,7 @@ def copy(disk: Path, log: Path) -> list[object]:
     log.parent.mkdir(parents=True)
     log.write_text("@400000006553f10a00000000 new msg 457\n" * 1000)
     order = Order(str(log.parents[2]), str(disk / "copying"))
-    said = complaint(lambda: build(session(), order, FullAt(disk, "looking at the logs")))
+    said = complaint(lambda: build(order, NoSpark(), FullAt(disk, "looking at the logs")))
     return [said, not (disk / "copying" / "messages").exists(), []]
 
 
@@ -80,5 +79,4 @@ if __name__ == "__main__":
     disk = Path(sys.argv[1])
     found = {phase: fill(disk, phase) for phase in PHASES}
     found["copying"] = copy(disk, disk.with_name("logs") / "h" / "q" / "current")
-    session().stop()
     print(json.dumps(found))

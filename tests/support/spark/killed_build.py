@@ -19,8 +19,8 @@ from spark.runtime.progress import Progress
 from support.spark.scripted_logs import Script, ScriptedLake, message, pending
 
 ROOT = Path(__file__).resolve().parents[3]
-# Into a phase, which takes a second or so.
-MIDDLE = 0.15
+# Into a phase, which takes some milliseconds.
+MIDDLE = 0.004
 
 
 def script(batches: int) -> Script:
@@ -61,9 +61,7 @@ def run_and_kill(lake: str, batches: int, phase: str) -> int:
 
 
 if __name__ == "__main__":
-    from support.spark.session import session
-
     with pytest.MonkeyPatch.context() as patch:
-        made = ScriptedLake(session(), sys.argv[1], patch)
+        made = ScriptedLake(sys.argv[1], patch)
         made.script = script(int(sys.argv[2]))
         build_and_tidy(made, patch, KillAt(sys.argv[3]))

@@ -4,18 +4,32 @@ A message is named by its key, which needs no number in these tests; host and qu
 """
 
 import datetime
+import re
+import shutil
+import tempfile
+import weakref
 from decimal import Decimal
+from pathlib import Path
 from typing import Any, TypeAlias
 
-from pyspark.sql import DataFrame, SparkSession
+import pyarrow
+import pyarrow.parquet
 
-from spark.lake.schema import OF_MESSAGE, TABLES, Tables
+from spark.lake.columns import COLUMNS, OF_MESSAGE, PARTITIONED, PARTITIONS
+from spark.lake.manifest import Manifest, pack
+from spark.lake.newest import MANIFESTS, manifest_path
 from spark.reports import REPORTS
-from spark.reports.report import View, run
+from spark.reports.duckdb_engine import DuckEngine
+from spark.reports.engine import Engine
+from spark.reports.report import View
 
 NANO = 1_000_000_000
 Row: TypeAlias = dict[str, Any]
 Seconds: TypeAlias = int | Decimal
+ARROW = {
+    "string": pyarrow.string(), "long": pyarrow.int64(), "int": pyarrow.int32(), "boolean": pyarrow.bool_(),
+    "time": pyarrow.timestamp("us", tz="UTC"), "date": pyarrow.date32(), "longs": pyarrow.list_(pyarrow.int64()),
+}  # fmt: skip
 
 
 def ns(seconds: Seconds) -> int:
@@ -24,15 +38,16 @@ def ns(seconds: Seconds) -> int:
 
 
 def utc(seconds: Seconds) -> datetime.datetime:
-    """Return a time as Spark's rows have it where the time zone is UTC: without a zone, as this process shows it."""
-    return datetime.datetime.fromtimestamp(float(seconds))
+    """Return a time as the rows of a result have it: in UTC, without a zone."""
+    return datetime.datetime.fromtimestamp(float(seconds), datetime.UTC).replace(tzinfo=None)
 
 
 class LakeRows:
-    """Rows of the five tables, and the Tables of them."""
+    """Rows of the tables, and a lake of them."""
 
     def __init__(self) -> None:
-        self.rows: dict[str, list[Row]] = {name: [] for name in TABLES}
+        self.rows: dict[str, list[Row]] = {name: [] for name in COLUMNS}
+        self.counts: dict[str, dict[str, int]] = {}
 
     def message(
         self, key: str, birth: Seconds | None, done: Seconds | None, *, first: Seconds | None = None,
@@ -50,14 +65,14 @@ class LakeRows:
         if done is None:
             self.rows["pending"].append({**row, "what": "message"})
         else:
-            self.rows["messages"].append({**row, "done_ns": ns(done), "outcome": outcome, "date": _date(done)})
+            self.rows["messages"].append({**row, "done_ns": ns(done), "outcome": outcome, "date": day(done)})
 
     def delivery(
         self, key: str, recipient: str, start: Seconds, done: Seconds | None, result: str | None = "success", *,
-        reason: str = "", code: str = "", kind: str = "", delivery: int = 1, channel: str = "remote",
-        host: str = "h", queue: str = "q",
+        reason: str = "", template: str | None = None, code: str = "", kind: str = "", delivery: int = 1,
+        channel: str = "remote", host: str = "h", queue: str = "q",
     ) -> None:  # fmt: skip
-        """Add a delivery; one without a result is in flight. kind: its class."""
+        """Add a delivery; one without a result is in flight. template: None is the reason. kind: its class."""
         row: Row = {
             "host": host, "queue": queue, "key": key, "recipient": recipient, "delivery": delivery,
             "domain": recipient.rpartition("@")[2] if "@" in recipient else "",
@@ -66,40 +81,81 @@ class LakeRows:
         if result is None:
             self.rows["pending"].append({**row, "what": "delivery"})
             return
-        end = {"done_ns": None if done is None else ns(done), "date": _date(start if done is None else done)}
-        said = {"reason": reason, "template": reason, "code": code, "class": kind}
+        end = {"done_ns": None if done is None else ns(done), "date": day(start if done is None else done)}
+        said = {"reason": reason, "template": reason if template is None else template, "code": code, "class": kind}
         self.rows["deliveries"].append({**row, **end, **said, "result": result})
 
     def sample(self, at: Seconds, until: Seconds, local: tuple[int, int], remote: tuple[int, int], host: str) -> None:
         """Add an interval; local, remote: in flight and limit."""
         row: Row = {
-            "host": host, "queue": "q", "at_ns": ns(at), "until_ns": ns(until), "date": _date(until),
+            "host": host, "queue": "q", "at_ns": ns(at), "until_ns": ns(until), "date": day(until),
             "local_now": local[0], "local_limit": local[1], "remote_now": remote[0], "remote_limit": remote[1],
         }  # fmt: skip
         self.rows["intervals"].append(row)
 
-    def tables(self, spark: SparkSession) -> Tables:
-        """Return the tables. What a delivery knows of its message is that of the message here."""
+    def write(self, lake: Path) -> None:
+        """Make a lake of the rows, as the first build leaves one.
+
+        What a delivery knows of its message is that of the message here.
+        """
         lives = {_place(row): row for row in (*self.rows["messages"], *self.rows["pending"]) if "delivery" not in row}
         for row in (row for name in ("deliveries", "pending") for row in self.rows[name] if "delivery" in row):
             life = lives.get(_place(row), {})
             row.update({name: life[name] for name in OF_MESSAGE if name in life})
-        frames = {}
-        for name, schema in TABLES.items():
-            rows = [tuple(map(row.get, schema.names)) for row in self.rows.get(name, [])]
-            frames[name] = spark.createDataFrame(rows, schema)
-        return Tables(**frames)
+        tables = {table: self._write_table(lake, table) for table in COLUMNS}
+        (lake / MANIFESTS).mkdir(parents=True)
+        made = Manifest(number=1, made="2026-11-20T00:00:00Z", tables=tables, counts=self.counts)
+        (lake / manifest_path(1)).write_bytes(pack(made))
+
+    def _write_table(self, lake: Path, table: str) -> dict[str, int]:
+        columns = COLUMNS[table]
+        directories: dict[str, list[Row]] = {}
+        for row in self.rows[table]:
+            directories.setdefault(_directory(row) if table in PARTITIONED else "", []).append(row)
+        files = {}
+        for directory, rows in directories.items():
+            stored = [name for name in columns if not directory or name not in PARTITIONS]
+            arrays = [pyarrow.array([_value(row, name) for row in rows], ARROW[columns[name]]) for name in stored]
+            path = Path(directory, "000001-0000.parquet")
+            (lake / table / directory).mkdir(parents=True, exist_ok=True)
+            pyarrow.parquet.write_table(pyarrow.Table.from_arrays(arrays, names=stored), lake / table / path)
+            files[str(path)] = (lake / table / path).stat().st_size
+        return files
+
+    def engine(self) -> DuckEngine:
+        """Return an engine over a lake of the rows, which is removed with it."""
+        lake = tempfile.mkdtemp(prefix="queue-report-test-")
+        self.write(Path(lake))
+        engine = DuckEngine(lake)
+        weakref.finalize(engine, shutil.rmtree, lake)
+        return engine
+
+
+def _directory(row: Row) -> str:
+    """Return the directory of a row below its table, named as Spark does."""
+    day = "__HIVE_DEFAULT_PARTITION__" if row.get("date") is None else row["date"].isoformat()
+    host = re.sub(r"""[\0-\x1f"#%'*/:=?\\\x7f{\[\]^]""", lambda found: f"%{ord(found[0]):02X}", row["host"])
+    return f"date={day}/host={host}"
+
+
+def _value(row: Row, name: str) -> Any:
+    """Return a value as it is stored; a time is that of its nanoseconds."""
+    if row.get(name) is None and row.get(f"{name}_ns") is not None:
+        return row[f"{name}_ns"] // 1000
+    return row.get(name)
 
 
 def _place(row: Row) -> tuple[str, ...]:
     return row["host"], row["queue"], row["key"]
 
 
-def _date(seconds: Seconds) -> datetime.date:
+def day(seconds: Seconds) -> datetime.date:
+    """Return the date, UTC."""
     return datetime.datetime.fromtimestamp(float(seconds), datetime.UTC).date()
 
 
-def ask(name: str, tables: Tables, view: View | None = None, *columns: str) -> list[tuple[Any, ...]]:
+def ask(name: str, engine: Engine, view: View | None = None, *columns: str) -> list[tuple[Any, ...]]:
     """Return a report's rows in order, as tuples of these columns (all where none is named)."""
-    frame: DataFrame = run(REPORTS[name], tables, view or View())
-    return [tuple(row) for row in (frame.select(*columns) if columns else frame).collect()]
+    result = engine.report(REPORTS[name], view or View())
+    places = [result.names.index(column) for column in columns or result.names]
+    return [tuple(row[place] for place in places) for row in result.rows]

@@ -1,89 +1,93 @@
 """The log pipeline as a test drives it: batch after batch over directories of logs, and what it made of them."""
 
-import shutil
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pyspark.sql import DataFrame, Row, SparkSession
+import pytest
 
-from spark.lake.schema import TABLES, Tables
-from spark.logs import sources
-from spark.windows import match
+from spark.lake import build as build_module
+from spark.lake.arrow import ARROW
+from spark.lake.batch import Before, match_apart
+from spark.lake.build import Order, Summary, build
+from spark.lake.matching import Home, StreamResult
+from spark.lake.newest import open_local
+from spark.lake.parquet import read_files
+from spark.logs.plan import Plan
+from spark.runtime.places import LocalPlace
+from spark.runtime.progress import Progress
 from support.spark.log_rows import DeliveryRow, IntervalRow, MessageRow, QuarantineRow, Truth
+from support.spark.scripted_logs import NoSpark
 
 ROW = TypeVar("ROW", MessageRow, DeliveryRow, IntervalRow)
+Row = dict[str, Any]
 
 
 class Lake:
-    """A lake in a directory of its own, with no more about it than the pipeline's contract asks of its caller."""
+    """A lake that is built without Spark. cut: bytes of the segments that streams are matched in; None for one each."""
 
-    def __init__(self, spark: SparkSession, directory: Path) -> None:
-        self._spark = spark
+    def __init__(self, directory: Path, cut: int | None = None) -> None:
         self._directory = directory
-        self._state: dict[str, Any] = {}
-        self._batches = 0
+        self._cut = cut
         self.counts: list[dict[str, dict[str, int]]] = []
+        self.warnings: list[str] = []
 
-    def feed(self, logs: Path, host: str | None = None, queue: str | None = None) -> bool:
-        """Run one batch over LOGS; return whether there was anything new."""
-        staging = self._directory / "staging"
-        staging.mkdir(parents=True)
-        try:
-            plan = sources.plan(self._spark, str(logs), self._state, str(staging), host, queue)
-            if not plan.pieces:
-                self._state = plan.state  # Part of a line may be new.
-                return False
-            batch = match.make_batch(self._spark, plan, self._tables() if self._batches else None)
-            self._batches += 1
-            for name in TABLES:
-                getattr(batch, name).write.parquet(str(self._directory / name / str(self._batches)))
-            self._state = batch.state
-            self.counts.append(batch.counts)
-        finally:
-            shutil.rmtree(staging)
-        return True
+    def feed(self, logs: Path, host: str | None = None, queue: str | None = None, **tidy: Any) -> bool:
+        """Run one build over LOGS; return whether there was anything new."""
+        found = self.build(logs, host, queue, **tidy)
+        return bool(found.lines)
 
-    def _tables(self) -> Tables:
-        return Tables(**{name: self._read(name) for name in TABLES})
+    def build(self, logs: Path, host: str | None = None, queue: str | None = None, **tidy: Any) -> Summary:
+        order = Order(str(logs), str(self._directory), host, queue, **tidy)
+        with pytest.MonkeyPatch.context() as patch:
+            if self._cut is not None:
+                patch.setattr(build_module, "match_here", self._match(LocalPlace(str(logs)), self._cut))
+            found = build(order, NoSpark(), Progress())
+        self.warnings = found.warnings
+        return found
 
-    def _read(self, name: str) -> DataFrame:
-        first = self._batches if name == "pending" else 1
-        paths = [str(self._directory / name / str(batch)) for batch in range(first, self._batches + 1)]
-        return self._spark.read.schema(TABLES[name]).parquet(*paths)
+    def _match(self, logs: LocalPlace, size: int) -> Any:
+        def match(wanted: Plan, before: Before, home: Home) -> Iterable[StreamResult]:
+            return match_apart(wanted, before, home, logs, size, map, lambda phase: None)
+
+        return match
+
+    def rows(self, table: str) -> list[Row]:
+        """Return the rows of a table."""
+        _, manifest = open_local(str(self._directory))
+        found: list[Row] = read_files(str(self._directory), table, manifest.tables.get(table, {})).to_pylist()
+        return found
 
     def truth(self) -> Truth:
         """Return what is in the tables."""
-        return rows_of(self._tables()) if self._batches else Truth()
+        return rows_of({table: self.rows(table) for table in ARROW})
 
 
-def rows_of(tables: Tables) -> Truth:
+def rows_of(tables: dict[str, list[Row]]) -> Truth:
     """Bring tables to the form in which they are compared, and look at what follows from other columns."""
-    pending = tables.pending.collect()
-    messages, deliveries, intervals = (table.collect() for table in tables[:3])
-    for row in (*messages, *deliveries, *intervals, *pending):
-        _check(row)
+    for table in ("messages", "deliveries", "intervals", "pending"):
+        for row in tables[table]:
+            _check(row)
     return Truth(
-        [_row(MessageRow, row) for row in messages],
-        [_row(DeliveryRow, row) for row in deliveries],
-        [_row(IntervalRow, row) for row in intervals],
-        [_row(MessageRow, row) for row in pending if row["what"] == "message"],
-        [_row(DeliveryRow, row) for row in pending if row["what"] == "delivery"],
+        [_row(MessageRow, row) for row in tables["messages"]],
+        [_row(DeliveryRow, row) for row in tables["deliveries"]],
+        [_row(IntervalRow, row) for row in tables["intervals"]],
+        [_row(MessageRow, row) for row in tables["pending"] if row["what"] == "message"],
+        [_row(DeliveryRow, row) for row in tables["pending"] if row["what"] == "delivery"],
         [
             QuarantineRow(row["host"], row["queue"], row["time_ns"], row["reason"] == "cut short", row["text"])
-            for row in tables.quarantine.collect()
+            for row in tables["quarantine"]
         ],
     )
 
 
 def _row(kind: type[ROW], row: Row) -> ROW:
-    found = row.asDict()
-    return kind._make(found.get(name) for name in kind._fields)
+    return kind._make(row.get(name) for name in kind._fields)
 
 
-def _check(row: Row) -> None:
+def _check(found: Row) -> None:
     """Each time stands in two columns, and the date is that of the row's end (of its start, where it was lost)."""
-    found = row.asDict()
     for name, time in found.items():
         nanoseconds = found.get(f"{name}_ns")
         if f"{name}_ns" in found:

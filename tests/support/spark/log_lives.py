@@ -18,6 +18,7 @@ class Lives:
         self._flights: dict[int, Flight] = {}
         self._bounces: dict[int, str] = {}
         self._sample: tuple[int, tuple[int, int, int, int]] | None = None
+        self.last_ns = 0  # Of the queue's last line.
 
     def new(self, at: int, number: int) -> None:
         mail = self._mails.get(number)
@@ -105,8 +106,9 @@ class Lives:
         pass
 
     def status(self, at: int, local: int, local_limit: int, remote: int, remote_limit: int) -> None:
-        if local == remote == 0:
+        if local == remote == 0 and self._flights:
             self._lose_all()
+            self._end_sample(self.last_ns)  # It crashed; what was seen last held until then.
         sample = (local, local_limit, remote, remote_limit)
         if self._sample is None or self._sample[1] != sample:
             self._end_sample(at)

@@ -64,6 +64,8 @@ class SimulatedRun:
         self._status()
 
     def _crash(self) -> None:
+        if self._flights:
+            self._close_interval(self.lines[-1][0])
         for flight in self._flights:
             flight.mail.flying -= 1
             flight.mail.waiting.append((flight.channel, flight.recipient))

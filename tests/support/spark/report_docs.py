@@ -37,7 +37,25 @@ All reports have the same options:
   digits, integers as such, missing values empty or null. A table shows six digits, `-` for a missing value, and the
   log's `_` as spaces in columns that hold text of the log.
 
-Times that are sums or averages (s) are exact to the nanosecond.
+- `--engine auto`, `duckdb` or `spark`: what reads the tables. `auto` is DuckDB if it is installed and LAKE is a
+  directory of this machine, otherwise Spark; so it is Spark with `--master` or `--conf` too. Both print the same to the
+  byte, DuckDB in a second and without Java.
+- `--sql`: prints the SQL of the report instead of its rows, with the options filled in. With `--lake` it is a whole
+  script for the shell of DuckDB (`queue-report show senders --lake LAKE --sql | duckdb`), or for Spark with `--engine
+  spark`; its head says how to use it. It is a good beginning for a report of your own.
+
+Times that are sums or averages (s) are exact to the nanosecond. Averages and shares have nine digits.
+
+`queue-report sql 'select …' --lake LAKE` asks a question of your own: one SELECT over the tables `messages`,
+`deliveries`, `intervals`, `pending` and `quarantine` ([their columns](logs.md#the-tables)), in the words of DuckDB, or
+of Spark with `--engine spark`. `--format`, `--engine`, `--master` and `--conf` are as above.
+
+    queue-report sql "select uid, count(*) as n from messages group by uid order by n desc" --lake /srv/lake
+
+Besides the functions that DuckDB or Spark has, there are `seconds(ns)`, exact seconds of nanoseconds, and `quotient(a,
+b)`, with nine digits. What the reports are made of has names too: `lives` (all messages, those that wait too),
+`attempts` (all deliveries, those in flight too), `ended_messages` and `ended_deliveries` (as qmailanalog counts them),
+`received` and `waiting` (messages that were received, and that wait). spark/reports/views/ has their texts.
 
 The reports from `overall` to `sendmail` are qmailanalog's, with its names and its rules: a message is born at its
 `info` line, a mangled report is a deferral, addresses are folded to lower case, and a message counts when it has ended

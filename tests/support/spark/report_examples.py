@@ -1,23 +1,48 @@
 """What each report prints of a small queue: the examples of docs/reports.md."""
 
 import io
+from typing import Any, NamedTuple
 
-from spark.lake.schema import DELIVERIES, Tables
+from spark.commands.forms import print_result
 from spark.reports import REPORTS
-from spark.reports.report import View, run
-from spark.reports.show import print_report
-from spark.windows.reasons import describe
+from spark.reports.report import View
 from support.spark.lake_rows import LakeRows
-from support.spark.session import session
 
 # 2026-11-20 09:00:00 UTC.
 T = 1_795_165_200
 
-GREY = "192.0.2.25_does_not_like_recipient./Remote_host_said:_450_4.7.1_<{0}>:_Greylisted,_try_again_in_300_seconds/"
-UNKNOWN = (
-    "198.51.100.3_does_not_like_recipient./Remote_host_said:_550_5.1.1_<{0}>:_User_unknown/Giving_up_on_198.51.100.3./"
+
+class Said(NamedTuple):
+    """A reason, and what the table says of it; {0} is what differs."""
+
+    reason: str
+    template: str
+    code: str
+    kind: str
+
+    def of(self, text: str) -> dict[str, Any]:
+        """Return the arguments of LakeRows.delivery."""
+        return {**self._asdict(), "reason": self.reason.format(text)}
+
+
+GREY = Said(
+    "192.0.2.25_does_not_like_recipient./Remote_host_said:_450_4.7.1_<{0}>:_Greylisted,_try_again_in_300_seconds/",
+    "IP_does_not_like_recipient./Remote_host_said:_450_4.7.1_ADDRESS:_Greylisted,_try_again_in_N_seconds/",
+    "4.7.1",
+    "rate",
 )
-DEAD = "Sorry,_I_wasn't_able_to_establish_an_SMTP_connection._(#4.4.1)/"
+UNKNOWN = Said(
+    "198.51.100.3_does_not_like_recipient./Remote_host_said:_550_5.1.1_<{0}>:_User_unknown/Giving_up_on_198.51.100.3./",
+    "IP_does_not_like_recipient./Remote_host_said:_550_5.1.1_ADDRESS:_User_unknown/Giving_up_on_IP./",
+    "5.1.1",
+    "mailbox",
+)
+DEAD = Said(
+    "Sorry,_I_wasn't_able_to_establish_an_SMTP_connection._(#4.4.1)/",
+    "Sorry,_I_wasn't_able_to_establish_an_SMTP_connection._(#4.4.1)/",
+    "4.4.1",
+    "network",
+)
 TAKEN = "192.0.2.25_accepted_message./Remote_host_said:_250_2.0.0_Ok:_queued_as_4Gk2Xn3T4M{0}/"
 
 
@@ -35,10 +60,10 @@ def example_rows() -> LakeRows:
                  outcome="partly", host="mx1")  # fmt: skip
     rows.rows["messages"][-1].update(uid=1001, qp=4720, bounce_qp=4721)
     for start in (301, 600):
-        reason = GREY.format("carl@there.example")
-        rows.delivery("470.1", "carl@there.example", T + start, T + start + 2, "deferral", reason=reason, host="mx1")
-    rows.delivery("470.1", "dora@far.example", T + 301, T + 302, "failure", reason=UNKNOWN.format("dora@far.example"),
-                  host="mx1")  # fmt: skip
+        rows.delivery("470.1", "carl@there.example", T + start, T + start + 2, "deferral", host="mx1",
+                      **GREY.of("carl@there.example"))  # fmt: skip
+    rows.delivery("470.1", "dora@far.example", T + 301, T + 302, "failure", host="mx1",
+                  **UNKNOWN.of("dora@far.example"))  # fmt: skip
     rows.delivery("470.1", "carl@there.example", T + 900, T + 902, reason=TAKEN.format("x"), host="mx1")
     rows.message("480.1", T + 903, T + 904, sender="", size=3100, counts=(1, 0, 0), recipients=1, host="mx1")
     rows.rows["messages"][-1].update(uid=1002, qp=4721, bounce_of="470.1")
@@ -50,28 +75,23 @@ def example_rows() -> LakeRows:
         rows.rows["pending"][-1].update(uid=1000, qp=4730 + number)
         for again in range(2 - number):
             begun = start + 400 * again
-            rows.delivery(key, "eve@dead.example", begun, begun + 60, "deferral", reason=DEAD, host="mx1")
+            rows.delivery(key, "eve@dead.example", begun, begun + 60, "deferral", host="mx1", **DEAD.of(""))
     rows.sample(T, T + 300, (0, 10), (1, 20), "mx1")
     rows.sample(T + 300, T + 302, (0, 10), (20, 20), "mx1")
     rows.sample(T + 302, T + 1460, (1, 10), (1, 20), "mx1")
     return rows
 
 
-def example_tables() -> Tables:
+def make_examples() -> dict[str, str]:
+    """Return the table of each report, at most five rows."""
     rows = example_rows()
     for row in rows.rows["messages"] + rows.rows["pending"]:
         row["info_ns"] = row.get("birth_ns")
-    tables = rows.tables(session())
-    deliveries = describe(tables.deliveries.drop("template", "code", "class")).select(*DELIVERIES.names)
-    return tables._replace(deliveries=deliveries)
-
-
-def make_examples() -> dict[str, str]:
-    """Return the table of each report, at most five rows."""
-    tables = example_tables()
+    engine = rows.engine()
     examples = {}
     for name, report in REPORTS.items():
         out = io.StringIO()
-        print_report(report, run(report, tables, View(limit=5)), "table", out)
+        found = engine.report(report, View(limit=5))
+        print_result(found, "table", out, single=report.single, spaced=report.spaced)
         examples[name] = out.getvalue()
     return examples

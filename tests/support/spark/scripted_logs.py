@@ -1,22 +1,37 @@
-"""Batches for a lake without logs: each is given as rows, so that tests of the lake need no parser and no matching."""
+"""Batches for a lake without logs: each is given as rows, so that tests of the lake need no matching, and no Spark."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
 
 from spark.lake import build as build_module
+from spark.lake.arrow import ARROW
+from spark.lake.batch import Before
 from spark.lake.build import Order, Summary, build
-from spark.lake.schema import TABLES, Tables
-from spark.lake.store import open_tables
-from spark.logs.plan import Plan
+from spark.lake.manifest import Manifest
+from spark.lake.matching import Home, StreamResult
+from spark.lake.newest import open_local
+from spark.lake.parquet import TableWriter, read_files
+from spark.logs.plan import Part, Plan
+from spark.runtime.places import Place
 from spark.runtime.progress import Progress
-from spark.windows.match import Batch
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 Rows = list[dict[str, Any]]
 Script = list[dict[str, Rows]]
+STREAM = ("a", "q")
+
+
+class NoSpark:
+    """Who is asked for a session of Spark where none is needed."""
+
+    def get(self, *, little: bool = False) -> "SparkSession":
+        raise AssertionError("Spark was asked for")
 
 
 class Crash(BaseException):
@@ -39,51 +54,50 @@ class CrashAt(Progress):
 class ScriptedLake:
     """A lake that build() makes from a script: the n-th batch is the script's n-th entry."""
 
-    def __init__(self, spark: SparkSession, place: str, patch: pytest.MonkeyPatch) -> None:
-        self.spark, self.place = spark, place
+    def __init__(self, place: str, patch: pytest.MonkeyPatch) -> None:
+        self.place = place
         self.logs = "/nowhere/logs"
         self.script: Script = []
         patch.setattr(build_module, "plan", self._plan)
-        patch.setattr(build_module, "make_batch", self._make_batch)
+        patch.setattr(build_module, "match_here", self._match)
 
     def build(self, progress: Progress | None = None, *, compact: bool = False, expire: int | None = None) -> Summary:
         order = Order(self.logs, self.place, compact=compact, expire=expire)
-        return build(self.spark, order, progress or Progress())
+        return build(order, NoSpark(), progress or Progress())
 
-    def tables(self) -> Tables:
-        return open_tables(self.spark, self.place)
+    def manifest(self) -> Manifest:
+        return open_local(self.place)[1]
+
+    def table(self, name: str, manifest: Manifest | None = None) -> pa.Table:
+        """Return a table, as a manifest or the newest one has it."""
+        found = manifest or self.manifest()
+        return read_files(self.place, name, found.tables.get(name, {}))
 
     def rows(self, table: str, *columns: str) -> list[tuple[Any, ...]]:
         """Return a table's rows in order, of some columns."""
-        return sorted(tuple(row) for row in getattr(self.tables(), table).select(*columns).collect())
+        found = self.table(table).select(columns).to_pylist()
+        return sorted(tuple(row.values()) for row in found)
 
-    def _plan(
-        self, spark: SparkSession, logs: str, state: Mapping[str, Any], staging: str, host: object, queue: object
-    ) -> Plan:
-        at = state.get("at", 0)
-        pieces: Any = (PIECE,) if at < len(self.script) else ()
-        values: dict[str, Any] = dict.fromkeys(Plan.__dataclass_fields__, 1)
-        values |= {"pieces": pieces, "state": {"at": at + 1} if pieces else dict(state), "staging": staging}
-        return Plan(**values)
+    def _plan(self, logs: Place, state: Mapping[str, Any], staging: Place, host: object, queue: object) -> Plan:
+        at = state.get("a/q", {}).get("at", 0)
+        if at >= len(self.script):
+            return Plan({}, dict(state))
+        return Plan({STREAM: [Part("", "a/q/current", "current", 0, 1, 1)]}, {"a/q": {"at": at + 1, "files": {}}})
 
-    def _make_batch(self, spark: SparkSession, plan: Plan, stored: Tables | None) -> Batch:
-        rows = self.script[plan.state["at"] - 1]
-        frames = {table: frame_of(spark, table, rows.get(table, [])) for table in TABLES}
-        counts = {"a/q": {"new": len(rows.get("messages", []))}}
-        return Batch(**frames, state=plan.state, counts=counts)
-
-
-class _Piece:
-    file = "a/q/current"
+    def _match(self, wanted: Plan, before: Before, home: Home) -> Iterator[StreamResult]:
+        rows = self.script[wanted.state["a/q"]["at"] - 1]
+        writer = TableWriter(home.directory, "scripted", home.today)
+        tables = {table: table_of(table, found) for table, found in rows.items()}
+        still = tables.pop("pending", None)
+        writer.add(tables)
+        counts = {"new": len(rows.get("messages", []))}
+        yield StreamResult(STREAM, writer.close(), still, counts=counts)
 
 
-PIECE = _Piece()
-
-
-def frame_of(spark: SparkSession, table: str, rows: Rows) -> Any:
+def table_of(table: str, rows: Rows) -> pa.Table:
     """Return rows in a table's columns; what a row does not state is null."""
-    schema = TABLES[table]
-    return spark.createDataFrame([tuple(row.get(name) for name in schema.names) for row in rows], schema)
+    schema = ARROW[table]
+    return pa.Table.from_pylist([{name: row.get(name) for name in schema.names} for row in rows], schema)
 
 
 def message(key: str, day: str = "2026-01-02", host: str = "a") -> dict[str, Any]:

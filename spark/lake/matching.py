@@ -1,0 +1,327 @@
+"""Matching the logs of a build: segments to Parquet files and edges, edges to the rest of the rows and what is open.
+
+All of it is plain Python on files that this machine's system calls know; a Spark executor runs it, or the driver.
+"""
+
+import gc
+import hashlib
+import itertools
+import os
+import pickle
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from queue_base.errors import reason
+from spark.lake.parquet import TableWriter, Written, escape, names_of, open_writer, read_file
+from spark.logs.plan import Stream
+from spark.logs.reader import read_lines
+from spark.logs.segments import Segment
+from spark.match import Edge, Matcher, State, fits, join
+
+# A pickled edge of more bytes than this is left as a file, so that the driver need not hold them all.
+LARGE_EDGE = 4 << 20
+# Of a day, in nanoseconds.
+_DAY = 86_400 * 10**9
+EDGES = "edges"
+
+
+@dataclass(frozen=True)
+class Home:
+    """Where a build writes: its own directory in the lake. today: the date of lines that have none."""
+
+    directory: str
+    today: date
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a segment. edge: pickled, or the path of a file that has it. lines: read, by file (Part.name).
+
+    trouble: why it could not be read; then nothing was written.
+    """
+
+    segment: Segment
+    written: tuple[Written, ...] = ()
+    edge: bytes | str = b""
+    lines: Counter[str] = field(default_factory=Counter)
+    trouble: str = ""
+
+    def open_edge(self) -> Edge:
+        if isinstance(self.edge, bytes):
+            found: Edge = pickle.loads(self.edge)
+        else:
+            with open(self.edge, "rb") as file:
+                found = pickle.load(file)
+        return found
+
+
+@dataclass(frozen=True)
+class StreamResult:
+    """What became of a stream. pending: its rows of that table; mark: State.mark(); counts: lines read by kind.
+
+    again: the segments that were matched a second time. trouble: why it could not be read; then nothing is written, and
+    the stream stays as it was.
+    """
+
+    stream: Stream
+    written: list[Written] = field(default_factory=list)
+    pending: pa.Table | None = None
+    mark: dict[str, Any] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    lines: Counter[str] = field(default_factory=Counter)
+    again: tuple[int, ...] = ()
+    trouble: str = ""
+
+
+class Seen(Protocol):
+    """The lines of a stream that were read before."""
+
+    def __call__(self, earliest: int, latest: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Return stamps and prints of the lines with stamps from earliest to latest."""
+
+    def with_written(self, directory: str, written: Sequence[Written], before: Sequence[int] = ()) -> "Seen":
+        """Return these lines and those of segments of this build: what is written for them, their numbers."""
+
+
+@dataclass(frozen=True)
+class SeenLines:
+    """The lines of a stream that were read before: those of the lake, and of this build's earlier segments.
+
+    places: directories and the data files of `lines` in them, of this stream's host.
+    """
+
+    stream: Stream
+    places: tuple[tuple[str, tuple[str, ...]], ...]
+
+    def __call__(self, earliest: int, latest: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Return stamps and prints of the lines with stamps from earliest to latest."""
+        first, last = _date_of(earliest), _date_of(latest)
+        times, prints = [np.empty(0, np.int64)], [np.empty(0, np.int32)]
+        for directory, paths in self.places:
+            for path in paths:
+                if not first <= names_of(path)["date"] <= last:
+                    continue
+                wanted = (
+                    (pc.field("queue") == self.stream[1])
+                    & (pc.field("time_ns") >= earliest)
+                    & (pc.field("time_ns") <= latest)
+                )
+                found = read_file(directory, "lines", path, ["queue", "time_ns", "print"], wanted)
+                times.append(found.column("time_ns").to_numpy())
+                prints.append(found.column("print").to_numpy())
+        return np.concatenate(times), np.concatenate(prints)
+
+    def with_written(self, directory: str, written: Sequence[Written], before: Sequence[int] = ()) -> "SeenLines":
+        paths = tuple(one.path for one in written if one.table == "lines")
+        return replace(self, places=(*self.places, (directory, paths)))
+
+
+def seen_lines(stream: Stream, lake: str, paths: Sequence[str]) -> SeenLines:
+    """Return the lines of a stream in the lake. paths: all data files of `lines`."""
+    host = f"/host={escape(stream[0])}/"
+    return SeenLines(stream, ((lake, tuple(path for path in paths if host in path)),))
+
+
+def _date_of(time_ns: int) -> str:
+    return (datetime.fromtimestamp(0, UTC).date().fromordinal(719_163 + time_ns // _DAY)).isoformat()
+
+
+def match_segment(
+    home: Home,
+    segment: Segment,
+    state: State | None = None,
+    seen: Seen | None = None,
+    contents: Mapping[str, bytes] | None = None,
+    again: str = "",
+) -> Outcome:
+    """Match a segment; write its rows. state: before it, None where that is not known; again: names a second try.
+
+    A file that cannot be read is the outcome's trouble. Raises OSError where the rows cannot be written.
+    """
+    host, queue = segment.stream
+    # An executor that was taken for dead may be at work on the same segment still: no two write the same file.
+    name = _name(segment.stream, f"{segment.number}{again}-{os.urandom(4).hex()}")
+    writer = TableWriter(home.directory, name, home.today)
+    matcher = Matcher(host, queue, state, seen)
+    lines: Counter[str] = Counter()
+    with _collector_off():
+        try:
+            blocks = read_lines(segment.parts, lines, contents)
+            while (block := _next(blocks)) is not None:
+                writer.add(matcher.feed(block))
+        except _Unreadable as error:
+            remove_files(home.directory, writer.close())
+            return Outcome(segment, trouble=str(error))
+        rows, edge = matcher.finish()
+        writer.add(rows)
+    return Outcome(segment, tuple(writer.close()), _keep_edge(home, segment, edge), lines)
+
+
+@contextmanager
+def _collector_off() -> Iterator[None]:
+    """Keep Python's garbage collector off: the matcher makes no cycles, and looking for some takes a fifth longer."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+class _Unreadable(Exception):
+    """A log that cannot be read."""
+
+
+def _next(blocks: Any) -> Any:
+    try:
+        return next(blocks, None)
+    except OSError as error:
+        name = f"{error.filename}: " if error.filename else ""
+        raise _Unreadable(f"{name}{reason(error)}") from error
+
+
+def _name(stream: Stream, end: str) -> str:
+    """Return a name for files of a stream that no other stream's have; Update.move gives them others."""
+    return hashlib.blake2s("/".join(stream).encode(), digest_size=16).hexdigest() + f"-{end}"
+
+
+def _keep_edge(home: Home, segment: Segment, edge: Edge) -> bytes | str:
+    kept = pickle.dumps(edge, pickle.HIGHEST_PROTOCOL)
+    if len(kept) <= LARGE_EDGE:
+        return kept
+    directory = os.path.join(home.directory, EDGES)
+    os.makedirs(directory, exist_ok=True)
+    path = os.path.join(directory, _name(segment.stream, f"{segment.number}-{os.urandom(4).hex()}"))
+    with open(path, "wb") as file:
+        file.write(kept)
+    return path
+
+
+def remove_files(directory: str, written: Sequence[Written]) -> None:
+    """Remove files that are not to become part of the lake."""
+    for one in written:
+        os.unlink(os.path.join(directory, one.table, one.path))
+
+
+def join_stream(
+    home: Home,
+    stream: Stream,
+    pending: pa.Table | None,
+    mark: Mapping[str, Any],
+    outcomes: Sequence[Outcome],
+    seen: Seen,
+    contents: Mapping[str, bytes] | None = None,
+) -> StreamResult:
+    """Join the segments of a stream, in order; write the rows that depend on what was before each.
+
+    pending, mark: of the stream before this build. A segment whose rows do not stand, since its lines may have been
+    read before or its beginning was another than it looked, is matched again. Raises OSError.
+    """
+    failed = next((outcome.trouble for outcome in outcomes if outcome.trouble), "")
+    if failed:
+        return _give_up(home, stream, outcomes, [], failed)
+    state = State.unpack(*stream, pending, mark)
+    writer = TableWriter(home.directory, _name(stream, "joined"), home.today)
+    written: list[Written] = []
+    counts: Counter[str] = Counter()
+    lines: Counter[str] = Counter()
+    again: list[int] = []
+    stand: list[int] = []
+    for given in outcomes:
+        outcome, edge = given, given.open_edge()
+        if not fits(state, edge):
+            remove_files(home.directory, outcome.written)
+            again.append(outcome.segment.number)
+            known = seen.with_written(home.directory, written, stand)
+            outcome = match_segment(home, outcome.segment, state, known, contents, again="-again")
+            if outcome.trouble:
+                rest = [one for one in outcomes if one.segment.number > outcome.segment.number]
+                return _give_up(home, stream, rest, [*written, *writer.close()], outcome.trouble)
+            edge = outcome.open_edge()
+        else:
+            stand.append(outcome.segment.number)
+        rows, state = join(state, edge)
+        writer.add(rows)
+        counts += edge.counts
+        _place_lines(home.directory, outcome, lines)
+        written += outcome.written
+        lines += outcome.lines
+    written += writer.close()
+    return StreamResult(stream, written, state.pack(), state.mark(), dict(counts), lines, tuple(again))
+
+
+def _give_up(
+    home: Home, stream: Stream, outcomes: Sequence[Outcome], written: Sequence[Written], trouble: str
+) -> StreamResult:
+    for outcome in outcomes:
+        remove_files(home.directory, outcome.written)
+    remove_files(home.directory, written)
+    return StreamResult(stream, trouble=trouble)
+
+
+def _place_lines(directory: str, outcome: Outcome, before: Mapping[str, int]) -> None:
+    """Add to the numbers of quarantined lines those that the segments before had of the same file."""
+    moved = {part.file: before[part.name] for part in outcome.segment.parts if before.get(part.name)}
+    if not moved:
+        return
+    for one in outcome.written:
+        if one.table == "quarantine":
+            _renumber(os.path.join(directory, one.table, one.path), moved)
+
+
+def _renumber(path: str, moved: Mapping[str, int]) -> None:
+    import pyarrow.parquet as pq
+
+    found = pq.ParquetFile(path).read()
+    more = pa.array([moved.get(name, 0) for name in found.column("file").to_pylist()], pa.int64())
+    at = found.schema.get_field_index("line")
+    found = found.set_column(at, found.schema.field(at), pc.add(found.column("line"), more))
+    with open_writer(path, found.schema, "quarantine") as writer:
+        writer.write_table(found)
+
+
+def match_stream(
+    home: Home,
+    segment: Segment,
+    pending: pa.Table | None,
+    mark: Mapping[str, Any],
+    seen: Seen,
+    contents: Mapping[str, bytes] | None = None,
+) -> StreamResult:
+    """Match a stream in one go: what match_segment and join_stream do, with the beginning known."""
+    state = State.unpack(*segment.stream, pending, mark)
+    outcome = match_segment(home, segment, state, seen, contents)
+    if outcome.trouble:
+        return StreamResult(segment.stream, trouble=outcome.trouble)
+    edge = outcome.open_edge()
+    if edge.state is None:
+        raise AssertionError("a segment with a known beginning has a state behind it")
+    counts = dict(edge.counts)
+    return StreamResult(
+        segment.stream, list(outcome.written), edge.state.pack(), edge.state.mark(), counts, outcome.lines
+    )
+
+
+def split_pending(pending: pa.Table) -> dict[Stream, pa.Table]:
+    """Return the rows of `pending` by stream."""
+    if not pending.num_rows:
+        return {}
+    ordered = pending.sort_by([("host", "ascending"), ("queue", "ascending")])
+    hosts, queues = (ordered.column(name).combine_chunks().dictionary_encode() for name in ("host", "queue"))
+    pairs = np.stack([hosts.indices.to_numpy(), queues.indices.to_numpy()])
+    starts = [0, *(np.flatnonzero((pairs[:, 1:] != pairs[:, :-1]).any(axis=0)) + 1).tolist(), ordered.num_rows]
+    found: dict[Stream, pa.Table] = {}
+    for start, end in itertools.pairwise(starts):
+        part = ordered.slice(start, end - start)
+        found[part.column("host")[0].as_py(), part.column("queue")[0].as_py()] = part
+    return found

@@ -1,0 +1,110 @@
+"""The lines that docs/logs.md lists, as templates, and how an event is read by them.
+
+A template is text with fields: `{name}` is a number, `{name$}` text without a space, maybe empty, `{name$$}` text that
+may have spaces, `{name=a|b}` one of some words. A number is below 2^63, those of LEVELS below 2^31.
+
+Another program's lines (a session of SMTP, say) are one more template here, and a rule of the same name in
+spark.match.rules where they tell of something that is kept; without a rule they are counted by kind, no more. What has
+a first word that no template has is counted under that word (see first_word).
+"""
+
+import re
+from collections.abc import Callable
+from typing import TypeAlias
+
+from spark.match.stamps import STAMP, time_of
+
+# Kind of event and template. Of those that fit, the first counts.
+TEMPLATES = (
+    ("status", "status: local {local_now}/{local_limit} remote {remote_now}/{remote_limit}"),
+    ("status", "status: local {local_now}/{local_limit} remote {remote_now}/{remote_limit} exitasap"),
+    ("exiting", "status: exiting"),
+    ("start", "starting delivery {delivery}: msg {message} to {address=(?:local|remote) [^ ]*}"),
+    ("done", "delivery {delivery}: {result=success|failure|deferral}: {reason$}"),
+    ("mangled", "delivery {delivery}: report mangled, will defer"),
+    ("new", "new msg {message}"),
+    ("info", "info msg {message}: bytes {bytes} from <{sender$$}> qp {qp} uid {uid}"),
+    ("end", "end msg {message}"),
+    ("bounce", "bounce msg {message} qp {qp}"),
+    ("delay", "delay msg {message} qp {qp}"),
+    ("triple", "triple bounce: discarding bounce/{message}"),
+    ("triple", "double bounce: discarding bounce/{message}"),  # netqmail's, where doublebounceto is empty.
+    ("corrupt", "corrupt msg {message}: {why$$}"),
+    ("hold", "hold msg {message}: {why$$}"),
+    ("release", "release msg {message}"),
+    ("dest", "dest {nexthop$} dead: {text$$}"),
+    ("dest", "dest {nexthop$} alive: {text$$}"),
+    ("inflow", "inflow slow: {text$$}"),
+    ("inflow", "inflow refused: {text$$}"),
+    ("inflow", "inflow free: {text$$}"),
+    ("alert", "alert: {text$$}"),
+    ("warning", "warning: {text$$}"),
+)
+LEVELS = ("local_now", "local_limit", "remote_now", "remote_limit")
+
+Value: TypeAlias = int | bytes
+Event: TypeAlias = tuple[str, tuple[Value, ...]]
+Fits: TypeAlias = Callable[[bytes], "re.Match[bytes] | None"]
+
+_FIELD = re.compile(r"\{(\w+)(\$*)(?:=([^}]*))?\}")
+_FORMS = {"": "([0-9]+)", "$": "([^ ]*)", "$$": "(.*)"}
+# PROGRAM: alert: …, from another program's stderr.
+_FOREIGN = re.compile(rb"[!-9;-~]+: (alert|warning|fatal): ", re.DOTALL)
+_WORD = re.compile(rb"[a-z][a-z0-9_-]{0,30}:?(?= |\Z)")
+
+
+def _compile(template: str) -> tuple[Fits, tuple[int, ...]]:
+    """Return what fits a template, and for each field what its number must be below; 0 for text."""
+    pattern, bounds, at = "", [], 0
+    for field in _FIELD.finditer(template):
+        pattern += re.escape(template[at : field.start()])
+        pattern += f"({field[3]})" if field[3] else _FORMS[field[2]]
+        bounds.append(0 if field[2] or field[3] else 2**31 if field[1] in LEVELS else 2**63)
+        at = field.end()
+    return re.compile((pattern + re.escape(template[at:])).encode(), re.DOTALL).fullmatch, tuple(bounds)
+
+
+_KINDS: dict[bytes, list[tuple[str, Fits, tuple[int, ...]]]] = {}
+for _kind, _template in TEMPLATES:
+    _KINDS.setdefault(_template.split(" ")[0].encode(), []).append((_kind, *_compile(_template)))
+
+# Of the kinds that most lines are, for those who read them line by line: what fits (no check of the bounds), and so
+# many digits at most that any number is below 2^63.
+FITS = {kind: kinds[0][1] for kinds in _KINDS.values() for kind in [kinds[0][0]]}
+SAFE_DIGITS = 18
+
+
+def parse_event(text: bytes) -> Event | None:
+    """Return the kind of an event and the values of its fields, in order; None for what is no event."""
+    for kind, fits, bounds in _KINDS.get(text[: text.find(b" ")], ()):
+        match = fits(text)
+        if match is not None:
+            return _read(kind, match.groups(), bounds)
+    foreign = _FOREIGN.match(text)
+    return None if foreign is None else ("foreign " + ("warning" if foreign[1] == b"warning" else "alert"), ())
+
+
+def is_line(line: bytes) -> bool:
+    """Return whether a line is one of the log, whole: a stamp whose time can be told, and an event."""
+    return time_of(line) is not None and parse_event(line[STAMP:]) is not None
+
+
+def _read(kind: str, groups: tuple[bytes, ...], bounds: tuple[int, ...]) -> Event | None:
+    values: list[Value] = []
+    for group, bound in zip(groups, bounds, strict=True):
+        if not bound:
+            values.append(group)
+            continue
+        # Python refuses to read thousands of digits.
+        digits = group.lstrip(b"0")
+        number = int(digits or b"0") if len(digits) < 20 else bound
+        if number >= bound:
+            return None
+        values.append(number)
+    return kind, tuple(values)
+
+
+def first_word(text: bytes) -> str | None:
+    """Return the first word of an event that no template fits, None where it is no word or some template has it."""
+    word = _WORD.match(text)
+    return None if word is None or word[0] in _KINDS else word[0].decode()

@@ -1,0 +1,189 @@
+"""From lines to rows: the matcher of one segment of a stream.
+
+What is the same for all lines is done by numpy, a block at a time: stamps, repeats, and statuses, a third of all lines.
+A plain loop then takes the other lines in the order of the log, and the statuses that say that nothing is in flight.
+"""
+
+from collections import Counter
+
+import numpy as np
+
+from spark.match.block import Block
+from spark.match.edge import Edge, make_edge
+from spark.match.found import to_rows
+from spark.match.grammar import FITS, SAFE_DIGITS, first_word, parse_event
+from spark.match.lines import Lines
+from spark.match.opening import Opening
+from spark.match.quarantine import Quarantine
+from spark.match.repeats import Prints, Repeats, Seen, Times
+from spark.match.rules import Found, Rules
+from spark.match.stamps import IS_STAMPED
+from spark.match.state import State, add_words
+from spark.match.statuses import Levels, Statuses
+from spark.match.tables import NAMES, Rows, fill
+
+_START, _DONE, _NEW, _INFO, _END = range(1, 6)
+# The first bytes of an event say which of these kinds it is, if it is one of them.
+_HEADS = {b"start": _START, b"deliv": _DONE, b"new m": _NEW, b"info ": _INFO, b"end m": _END}
+_RESULTS = {b"success": "success", b"failure": "failure", b"deferral": "deferral"}
+# Kinds with a rule of their name that come by parse_event.
+_RULED = frozenset(("new", "info", "start", "mangled", "bounce", "triple", "hold", "release", "end", "alert"))
+
+
+class Matcher:
+    """Matches the lines of one segment, which come in the order of the log.
+
+    state: what is open before the segment, used up by it; None where that is not known. seen: which lines were there
+    before; asked only where stamps are not later than all before.
+    """
+
+    def __init__(self, host: str, queue: str, state: State | None, seen: Seen | None = None) -> None:
+        self._place = {"host": host, "queue": queue}
+        self._found = Found()
+        self._counts: Counter[str] = Counter()
+        self._unknown: Counter[str] = Counter()
+        if state is None:
+            self._rules: Rules = Opening(State(host, queue), self._found, self._counts)
+        else:
+            self._rules = Rules(state, self._found, self._counts)
+        self._state = self._rules.state
+        self._repeats = Repeats(self._state.stamps, seen)
+        self._statuses = Statuses()
+
+    def feed(self, lines: Lines) -> Rows:
+        """Return the rows that are complete now."""
+        if not len(lines.starts):
+            return dict.fromkeys(NAMES)
+        block = Block(lines)
+        bad = Quarantine(lines, self._place)
+        if lines.torn:
+            self._counts["quarantine"] += len(lines.starts)
+            for number, (time, has) in enumerate(zip(block.times.tolist(), block.has_stamp.tolist(), strict=True)):
+                bad.add(block, number, "cut short", time if has else None)
+            return self._rows(bad, block.times[:0], block.prints[:0])
+        if not block.has_stamp.all():
+            unread = np.flatnonzero(~block.has_stamp).tolist()
+            self._counts["quarantine"] += len(unread)
+            for number in unread:
+                stamped = IS_STAMPED.match(block.line(number)) is not None
+                bad.add(block, number, "stamp out of range" if stamped else "not stamped", None)
+            block.keep(block.has_stamp)
+        if not len(block.starts):
+            return self._rows(bad, block.times, block.prints)
+        block.read_texts()
+        repeats = self._repeats.find(block.times, block.prints, block.line)
+        if repeats is not None:
+            self._counts["repeated"] += int(repeats.sum())
+            block.keep(~repeats)
+        if len(block.starts):
+            self._match(block, bad)
+        return self._rows(bad, block.times, block.prints)
+
+    def finish(self) -> tuple[Rows, Edge]:
+        """Return the last rows, and the edge."""
+        return dict.fromkeys(NAMES), make_edge(self._rules, self._repeats, +self._counts, self._unknown)
+
+    def _match(self, block: Block, bad: Quarantine) -> None:
+        """Apply the rules to a block of stamped lines."""
+        rules, times, texts = self._rules, block.times.tolist(), block.events()
+        levels = Levels(self._statuses, rules, block, texts)
+        new, info, start, done, end = rules.new, rules.info, rules.start, rules.done, rules.end
+        fits_start, fits_done, fits_new = FITS["start"], FITS["done"], FITS["new"]
+        fits_info, fits_end = FITS["info"], FITS["end"]
+        starts = results = news = infos = ends = 0
+        head_of = _HEADS.get
+        strangers: set[int] = set()  # Lines that are not the queue's own.
+        for number in levels.lines_for_rules():
+            text = texts[number]
+            kind = head_of(text[:5])
+            # What does not fit, or has a number of so many digits that it may be too large, is looked at below.
+            if kind == _DONE:
+                if (match := fits_done(text)) is not None:
+                    delivery, result, reason = match.groups()
+                    if len(delivery) <= SAFE_DIGITS:
+                        results += 1
+                        done(times[number], int(delivery), _RESULTS[result], reason)
+                        continue
+            elif kind == _START:
+                if (match := fits_start(text)) is not None:
+                    delivery, message, address = match.groups()
+                    if len(delivery) <= SAFE_DIGITS and len(message) <= SAFE_DIGITS:
+                        starts += 1
+                        start(times[number], int(delivery), int(message), address)
+                        continue
+            elif kind == _NEW:
+                if (match := fits_new(text)) is not None and len(text) <= SAFE_DIGITS + 8:
+                    news += 1
+                    new(times[number], int(match[1]))
+                    continue
+            elif kind == _INFO:
+                if (match := fits_info(text)) is not None:
+                    message, size, sender, qp, uid = match.groups()
+                    if max(len(message), len(size), len(qp), len(uid)) <= SAFE_DIGITS:
+                        infos += 1
+                        info(times[number], int(message), int(size), sender, int(qp), int(uid))
+                        continue
+            elif kind == _END:
+                if (match := fits_end(text)) is not None and len(text) <= SAFE_DIGITS + 8:
+                    ends += 1
+                    end(times[number], int(match[1]))
+                    continue
+            elif levels.is_level(number):
+                if not rules.is_idle():
+                    levels.advance(number)
+                    rules.idle(times[number], self._last_before(number, times, strangers), levels.take(number))
+                continue
+            self._rare(block, number, times[number], text, levels, strangers, bad)
+        levels.advance(None)
+        for name, count in (("start", starts), ("done", results), ("new", news), ("info", infos), ("end", ends)):
+            self._counts[name] += count
+        self._counts["status"] += levels.count
+        self._state.last_ns = self._last_before(len(times), times, strangers)
+
+    def _last_before(self, number: int, times: list[int], strangers: set[int]) -> int | None:
+        """Return the stamp of the queue's last line before one of a block; None where it is not known."""
+        number -= 1
+        while number in strangers:
+            number -= 1
+        return times[number] if number >= 0 else self._state.last_ns
+
+    def _rare(
+        self, block: Block, number: int, at: int, text: bytes, levels: Levels, strangers: set[int],
+        bad: Quarantine,
+    ) -> None:  # fmt: skip
+        """Take a line of a kind that few lines have, or of none."""
+        event = parse_event(text)
+        if event is None:
+            strangers.add(number)
+            self._counts["quarantine"] += 1
+            self._count_unknown(text)
+            bad.add(block, number, "not a line of the log", at)
+            return
+        kind, values = event
+        if kind.startswith("foreign "):
+            strangers.add(number)
+            self._counts[kind.removeprefix("foreign ")] += 1
+            return
+        self._counts["done" if kind == "mangled" else kind] += 1
+        if kind == "exiting":
+            levels.advance(number)
+            self._rules.exiting(at)
+        elif kind == "done":
+            delivery, result, reason = values
+            self._rules.done(at, int(delivery), _RESULTS[bytes(result)], bytes(reason))
+        elif kind in _RULED:
+            getattr(self._rules, kind)(at, *values)
+
+    def _count_unknown(self, text: bytes) -> None:
+        word = first_word(text)
+        if word is not None:
+            add_words(self._unknown, {word: 1})
+
+    def _rows(self, bad: Quarantine, times: Times, prints: Prints) -> Rows:
+        """Return what was found."""
+        rows = to_rows(self._found, self._place)
+        self._found.clear()
+        rows["quarantine"] = bad.rows()
+        if len(times):
+            rows["lines"] = fill("lines", {"time_ns": times, "print": prints}, self._place, len(times))
+        return rows

@@ -1,0 +1,145 @@
+"""Lines that are in the log a second time: where files are doubled, or a log is given again. They count once.
+
+Lines beside each other with one stamp are a run. In a run a line may come again, and does count again; not directly
+behind its equal, though. But where an earlier run has the same stamp, as in a copy of the log, only so many equal lines
+count as it does not have. So only stamps that are not later than all before need a closer look.
+
+A line is known by its stamp and its print, a hash of 32 bits.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spark.match.hashes import murmur3
+from spark.match.state import Stamps
+
+Times: TypeAlias = NDArray[np.int64]
+Prints: TypeAlias = NDArray[np.int32]
+# Given two stamps, stamps and prints of the lines between them (both included) that counted in earlier segments or
+# builds: the columns time_ns and print of the table `lines`. More lines do no harm.
+Seen: TypeAlias = Callable[[int, int], tuple[Times, Prints]]
+
+
+class Repeats:
+    """Finds the lines of a segment that are repeats.
+
+    stamps: of the lines before the segment; changed. seen: those lines; None where they are not to be had.
+    doubtful: whether a line was met that may be one of those, and they are not to be had. first_ns, first_print: of
+    the first line. lowest: the earliest stamp that came in two runs or after a later one.
+    """
+
+    def __init__(self, stamps: Stamps, seen: Seen | None) -> None:
+        self.doubtful = False
+        self.first_ns: int | None = None
+        self.first_print: int | None = None
+        self.earliest: int | None = None
+        self.lowest: int | None = None
+        self._stamps = stamps
+        self._before, self._seen = stamps.latest, seen
+        # What counted of this segment, by block, with the earliest and the latest stamp.
+        self._read: list[tuple[Times, Prints, int, int]] = []
+
+    def find(self, times: Times, prints: Prints, line: Callable[[int], bytes]) -> NDArray[np.bool_] | None:
+        """Return which lines are repeats, None for none. line: returns a line, which old lakes know by another print.
+
+        At least one line is given, in the order of the log.
+        """
+        stamps = self._stamps
+        first = stamps.run_ns is None
+        if self.first_ns is None:
+            self.first_ns, self.first_print = int(times[0]), int(prints[0])
+        earliest = int(times.min())
+        self.earliest = earliest if self.earliest is None else min(earliest, self.earliest)
+        later = times[1:] > times[:-1]
+        if later.all() and (stamps.latest is None or times[0] > stamps.latest):
+            repeats = None
+            self._note_run(int(times[-1]), True, int(prints[-1]), {})
+        else:
+            repeats = self._look(times, prints, line, first)
+        latest = int(times.max())
+        stamps.latest = latest if stamps.latest is None else max(latest, stamps.latest)
+        counting = slice(None) if repeats is None else ~repeats
+        self._read.append((times[counting], prints[counting], earliest, latest))
+        return repeats
+
+    def _note_run(self, time: int, fresh: bool, last: int, counted: dict[int, int]) -> None:
+        stamps = self._stamps
+        stamps.run_ns, stamps.run_fresh, stamps.last_print, stamps.run_prints = time, fresh, last, counted
+
+    def _look(
+        self, times: Times, prints: Prints, line: Callable[[int], bytes], first: bool
+    ) -> NDArray[np.bool_] | None:
+        stamps = self._stamps
+        # Runs by number; 0 is the one that goes on from before, if it does.
+        changes = np.empty(len(times), np.bool_)
+        changes[0] = first or times[0] != stamps.run_ns
+        changes[1:] = times[1:] != times[:-1]
+        repeats = np.empty(len(times), np.bool_)
+        repeats[0] = not changes[0] and prints[0] == stamps.last_print
+        repeats[1:] = ~changes[1:] & (prints[1:] == prints[:-1])
+        beside = repeats.copy()
+        starts = np.flatnonzero(changes)
+        # The latest stamp before each run.
+        lowest = np.iinfo(np.int64).min
+        before = np.maximum.accumulate(np.concatenate(([lowest if stamps.latest is None else stamps.latest], times)))
+        fresh = times[starts] > before[starts]
+        going_on = np.array([] if changes[0] else [stamps.run_fresh], np.bool_)
+        run_fresh = np.concatenate((going_on, fresh))
+        runs = np.cumsum(changes) - (1 if changes[0] else 0)
+        doubts = np.flatnonzero(~run_fresh[runs])
+        counted: dict[int, int] = {}
+        if len(doubts):
+            counted = self._compare(times, prints, line, runs, beside, repeats, doubts, not changes[0])
+        self._note_run(int(times[-1]), bool(run_fresh[-1]), int(prints[-1]), {} if run_fresh[-1] else counted)
+        return repeats if repeats.any() else None
+
+    def _compare(
+        self, times: Times, prints: Prints, line: Callable[[int], bytes], runs: NDArray[np.int64],
+        beside: NDArray[np.bool_], repeats: NDArray[np.bool_], doubts: NDArray[np.int64], goes_on: bool,
+    ) -> dict[int, int]:  # fmt: skip
+        """Find repeats in runs that are not fresh. Returns how many lines of each print the last such run has."""
+        low, high = int(times[doubts].min()), int(times[doubts].max())
+        self.lowest = low if self.lowest is None else min(low, self.lowest)
+        known, old = self._lines_between(low, high)
+        doubtful = np.zeros(len(times), np.bool_)
+        doubtful[doubts] = True
+        counted: dict[int, int] = dict(self._stamps.run_prints) if goes_on else {}
+        # More lines of this block may be what a later one repeats.
+        places = np.flatnonzero((times >= low) & (times <= high))
+        run = 0 if goes_on else -1
+        for place in places.tolist():
+            if runs[place] != run:
+                run, counted = int(runs[place]), {}
+            if beside[place]:
+                continue
+            time, print_ = int(times[place]), int(prints[place])
+            if doubtful[place]:
+                counted[print_] = counted.get(print_, 0) + 1
+                if counted[print_] <= known[time, print_] or (time in old and murmur3(line(place)) in old[time]):
+                    repeats[place] = True
+                    continue
+            known[time, print_] += 1
+        return counted
+
+    def _lines_between(self, low: int, high: int) -> tuple[Counter[tuple[int, int]], dict[int, set[int]]]:
+        """Return how often each line between two stamps counted, and the prints of lakes' lines by stamp."""
+        known: Counter[tuple[int, int]] = Counter()
+        old: dict[int, set[int]] = {}
+        if self._before is not None and low <= self._before:
+            if self._seen is None:
+                self.doubtful = True
+            else:
+                times, prints = self._seen(low, high)
+                inside = (times >= low) & (times <= high)
+                for time, print_ in zip(times[inside].tolist(), prints[inside].tolist(), strict=True):
+                    known[time, print_] += 1
+                    old.setdefault(time, set()).add(print_)
+        for times, prints, earliest, latest in self._read:
+            if earliest <= high and latest >= low:
+                inside = (times >= low) & (times <= high)
+                known.update(zip(times[inside].tolist(), prints[inside].tolist(), strict=True))
+        return known, old

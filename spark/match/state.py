@@ -1,0 +1,315 @@
+"""What is open between two lines of a stream's log, and how the table `pending` holds it."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark.match.hashes import hash_address, hash_addresses
+from spark.match.tables import FACTS, LEVEL, add_address, add_facts, fill
+
+# Of a message, what `info` tells and when: qp, uid, sender, bytes, birth_ns, info_ns. None: the log does not say.
+Facts: TypeAlias = tuple[int | None, int | None, bytes | None, int | None, int | None, int | None]
+NO_FACTS: Facts = (None, None, None, None, None, None)
+# Deliveries in flight and limits: local_now, local_limit, remote_now, remote_limit.
+Level: TypeAlias = tuple[int, int, int, int]
+Place: TypeAlias = tuple[str, str]  # Host and queue.
+
+# Columns of a message's row that are attributes of Message.
+_COPIED = ("successes", "failures", "deferrals", "bounce_qp", "bounce_of", "again_ns", "fate")
+_WORDS_MAX = 100  # Unknown first words that are counted each for itself.
+_OTHERS = "(others)"
+_SLICE = 1 << 16  # Messages that are packed or unpacked at once.
+
+
+class Hashes:
+    """Addresses as hash_address has them."""
+
+    __slots__ = ("hashes",)
+
+    def __init__(self, hashes: Iterable[int]) -> None:
+        self.hashes = set(hashes)
+
+
+class Message:
+    """One life of a message number. There may be a million: no dict, and what is rare is None.
+
+    tried: the addresses (`remote R`) that were tried: None for none, one, or a set; or as hashes: one, or Hashes.
+    again_ns: time of a last `new`, of which the next `info` will tell whether it is another message. fate: discarded
+    or deleted, so far.
+    """
+
+    __slots__ = (
+        "again_ns", "bounce_of", "bounce_qp", "deferrals", "facts", "failures", "fate", "first_ns", "key", "number",
+        "successes", "tried",
+    )  # fmt: skip
+
+    def __init__(self, number: int, first_ns: int, facts: Facts) -> None:
+        self.number, self.first_ns, self.facts = number, first_ns, facts
+        self.key = f"{number}.{first_ns}"
+        self.successes = self.failures = self.deferrals = 0
+        self.tried: bytes | set[bytes] | int | Hashes | None = None
+        self.bounce_qp: int | None = None
+        self.bounce_of: str | None = None
+        self.again_ns: int | None = None
+        self.fate: str | None = None
+
+    def try_address(self, address: bytes) -> None:
+        """Note that an address is tried."""
+        tried = self.tried
+        if tried is None:
+            self.tried = address
+        elif tried == address:
+            pass
+        elif isinstance(tried, bytes):
+            self.tried = {tried, address}
+        elif isinstance(tried, Hashes):
+            tried.hashes.add(hash_address(address))
+        elif isinstance(tried, set):
+            tried.add(address)
+        else:
+            self.tried = Hashes({tried, hash_address(address)})
+
+    def recipients(self) -> int:
+        """Return how many different addresses were tried."""
+        tried = self.tried
+        if isinstance(tried, Hashes):
+            return len(tried.hashes)
+        return 0 if tried is None else len(tried) if isinstance(tried, set) else 1
+
+    def seen(self) -> list[int]:
+        """Return the hashes of the addresses that were tried, which are noted as hashes from now on."""
+        tried = self.tried
+        if tried is None:
+            return []
+        if isinstance(tried, set):
+            tried = self.tried = Hashes(hash_addresses(list(tried)))
+        if isinstance(tried, Hashes):
+            return sorted(tried.hashes)
+        if isinstance(tried, bytes):
+            tried = self.tried = hash_address(tried)
+        return [tried]
+
+
+def _hash_tried(messages: Iterable[Message]) -> None:
+    """Note single addresses as their hashes."""
+    named = [(one, one.tried) for one in messages if isinstance(one.tried, bytes)]
+    if named:
+        for (one, _), hashed in zip(named, hash_addresses([address for _, address in named]), strict=True):
+            one.tried = hashed
+
+
+# A delivery in flight: its message, number, address (`remote R`), start, and the message's facts at the start.
+Delivery: TypeAlias = tuple[Message, int, bytes, int, Facts]
+# A bounce whose own message has not been seen: key and number of what it reports, and when it was said.
+Bounce: TypeAlias = tuple[str, int, int]
+
+
+@dataclass
+class Stamps:
+    """The stamps of the lines that were read. latest: of all; None: no line was, or it is not known which.
+
+    run_ns, run_fresh, last_print: the lines at the end that have one stamp: which, whether none before had it or a
+    later one, and the print of the last. run_prints: of a run that is not fresh, how many lines each print had.
+    """
+
+    latest: int | None = None
+    run_ns: int | None = None
+    run_fresh: bool = True
+    last_print: int | None = None
+    run_prints: dict[int, int] = field(default_factory=dict)
+
+
+class State:
+    """What is open at one place of a stream's log.
+
+    messages, deliveries: by number. bounces: by qp. level: since when, and which; None where nothing is known, as
+    between two runs of queue-send. last_ns: stamp of the queue's last line. dying: this run has lost a daemon.
+    unknown: how many lines of the stream began with a word that no kind of line has, by that word.
+    """
+
+    def __init__(self, host: str, queue: str) -> None:
+        self.host, self.queue = host, queue
+        self.messages: dict[int, Message] = {}
+        self.deliveries: dict[int, Delivery] = {}
+        self.bounces: dict[int, Bounce] = {}
+        self.level: tuple[int, Level] | None = None
+        self.last_ns: int | None = None
+        self.dying = False
+        self.unknown: Counter[str] = Counter()
+        self.stamps = Stamps()
+
+    def pack(self) -> pa.Table:
+        """Return the rows of the table `pending`."""
+        messages = list(self.messages.values())
+        starts = range(0, max(1, len(messages)), _SLICE)
+        parts = [self._pack_messages(messages[start : start + _SLICE]) for start in starts]
+        if self.deliveries:
+            flying = list(self.deliveries.values())
+            columns = {
+                "id": [one[0].number for one in flying],
+                "key": [one[0].key for one in flying],
+                "open": [self.messages.get(one[0].number) is one[0] for one in flying],
+                "delivery": [one[1] for one in flying],
+                "start_ns": [one[3] for one in flying],
+            }
+            add_address(columns, [one[2] for one in flying])
+            add_facts(columns, [one[4] for one in flying])
+            parts.append(self._table("delivery", columns, len(flying)))
+        if self.level is not None:
+            at, level = self.level
+            columns = {name: [value] for name, value in zip(LEVEL, level, strict=True)}
+            parts.append(self._table("status", columns | {"first_ns": [at]}, 1))
+        if self.bounces:
+            keys, numbers, times = zip(*self.bounces.values(), strict=True)
+            columns = {"bounce_qp": list(self.bounces), "key": keys, "id": numbers, "first_ns": times}
+            parts.append(self._table("bounce", columns, len(keys)))
+        return pa.concat_tables(parts)
+
+    def _pack_messages(self, messages: list[Message]) -> pa.Table:
+        _hash_tried(messages)
+        columns: dict[str, Any] = {
+            "id": [one.number for one in messages],
+            "key": [one.key for one in messages],
+            "first_ns": [one.first_ns for one in messages],
+            "recipients": [one.recipients() for one in messages],
+            "seen": [one.seen() for one in messages],
+        }
+        for name in _COPIED:
+            columns[name] = [getattr(one, name) for one in messages]
+        add_facts(columns, [one.facts for one in messages])
+        return self._table("message", columns, len(messages))
+
+    def _table(self, what: str, columns: Mapping[str, Any], size: int) -> pa.Table:
+        constant = {"what": what, "host": self.host, "queue": self.queue}
+        return pa.Table.from_batches([fill("pending", columns, constant, size)])
+
+    def mark(self) -> dict[str, Any]:
+        """Return what `pending` does not hold, for JSON: the last stamps, whether the run has lost a daemon, and
+        unknown words. The names are none of those that spark.logs.joints keeps beside them."""
+        stamps = self.stamps
+        return {
+            "latest": stamps.latest,
+            "run": [
+                stamps.run_ns,
+                stamps.run_fresh,
+                stamps.last_print,
+                [list(one) for one in stamps.run_prints.items()],
+            ],
+            "last_ns": self.last_ns,
+            "dying": self.dying,
+            "unknown": dict(sorted(self.unknown.items())),
+        }
+
+    @classmethod
+    def unpack(cls, host: str, queue: str, pending: pa.Table | None, mark: Mapping[str, Any] | None = None) -> "State":
+        """Return the state of a stream. pending: rows of any streams. mark: what `mark` gave; of a lake made before
+        the last stamp as `latest`, which may be missing."""
+        if pending is not None:
+            pending = pending.filter((pc.field("host") == host) & (pc.field("queue") == queue))
+        return unpack_all(pending, {(host, queue): mark or {}})[host, queue]
+
+
+def add_words(counts: Counter[str], words: Mapping[str, int]) -> None:
+    """Add words to counts of unknown ones; all together those that come when there are very many."""
+    for word, count in words.items():
+        many = len(counts) >= _WORDS_MAX and word not in counts
+        counts[_OTHERS if many else word] += count
+
+
+def unpack_all(pending: pa.Table | None, marks: Mapping[Place, Mapping[str, Any]]) -> dict[Place, State]:
+    """Return the states of all streams that have rows of `pending` or a mark."""
+    states: dict[Place, State] = {}
+    for place, mark in marks.items():
+        state = states[place] = State(*place)
+        state.dying = bool(mark.get("dying"))
+        state.unknown.update(mark.get("unknown", {}))
+        state.stamps.latest = mark.get("latest")
+        state.last_ns = mark.get("last_ns", mark.get("latest"))
+        if mark.get("run"):
+            stamps = state.stamps
+            stamps.run_ns, stamps.run_fresh, stamps.last_print, prints = mark["run"]
+            stamps.run_prints = dict(prints)
+    if pending is None:
+        return states
+    # Messages before their deliveries.
+    for what, unpack in _UNPACK.items():
+        for batch in pending.filter(pc.field("what") == what).to_batches(_SLICE):
+            unpack(states, batch)
+    return states
+
+
+def _rows(batch: pa.RecordBatch, *names: str) -> Iterator[tuple[Any, ...]]:
+    """Yield host, queue and these columns of each row; texts as UTF-8, but for those two and keys."""
+    columns = []
+    for name in ("host", "queue", *names):
+        column = batch.column(name)
+        is_text = name in ("sender", "channel", "recipient")
+        columns.append((column.cast(pa.binary()) if is_text else column).to_pylist())
+    return zip(*columns, strict=True)
+
+
+def _unpack_messages(states: dict[Place, State], batch: pa.RecordBatch) -> None:
+    seen = batch.column("seen")
+    hashes, ends = (
+        seen.flatten().to_pylist(),
+        np.cumsum(pc.fill_null(pc.list_value_length(seen), 0).to_numpy()).tolist(),
+    )
+    begin, place, state = 0, ("", ""), State("", "")
+    for end, (host, queue, number, first_ns, key, *rest) in zip(
+        ends, _rows(batch, "id", "first_ns", "key", *FACTS, *_COPIED), strict=True
+    ):
+        if (host, queue) != place:
+            place = host, queue
+            state = states.setdefault(place, State(*place))
+        qp, uid, sender, size, birth_ns, info_ns, *copied = rest
+        message = Message(number, first_ns, (qp, uid, sender, size, birth_ns, info_ns))
+        message.key = key
+        for name, value in zip(_COPIED, copied, strict=True):
+            setattr(message, name, value)
+        if end - begin == 1:
+            message.tried = hashes[begin]
+        elif end > begin:
+            message.tried = Hashes(hashes[begin:end])
+        begin = end
+        state.messages[number] = message
+
+
+def _unpack_deliveries(states: dict[Place, State], batch: pa.RecordBatch) -> None:
+    names = ("id", "key", "open", "delivery", "channel", "recipient", "start_ns", *FACTS)
+    for host, queue, number, key, is_open, delivery, channel, recipient, start_ns, *facts in _rows(batch, *names):
+        state = states.setdefault((host, queue), State(host, queue))
+        message = state.messages.get(number) if is_open else None
+        if message is None:
+            message = Message(number, 0, NO_FACTS)
+            message.key = key
+        qp, uid, sender, size, birth_ns, info_ns = facts
+        known = (qp, uid, sender, size, birth_ns, info_ns)
+        state.deliveries[delivery] = (message, delivery, channel + b" " + recipient, start_ns, known)
+
+
+def _unpack_statuses(states: dict[Place, State], batch: pa.RecordBatch) -> None:
+    for host, queue, first_ns, *level in _rows(batch, "first_ns", *LEVEL):
+        local, local_limit, remote, remote_limit = level
+        states.setdefault((host, queue), State(host, queue)).level = (
+            first_ns,
+            (local, local_limit, remote, remote_limit),
+        )
+
+
+def _unpack_bounces(states: dict[Place, State], batch: pa.RecordBatch) -> None:
+    for host, queue, qp, *bounce in _rows(batch, "bounce_qp", "key", "id", "first_ns"):
+        key, number, first_ns = bounce
+        states.setdefault((host, queue), State(host, queue)).bounces[qp] = (key, number, first_ns)
+
+
+_UNPACK: dict[str, Callable[[dict[Place, State], pa.RecordBatch], None]] = {
+    "message": _unpack_messages,
+    "delivery": _unpack_deliveries,
+    "status": _unpack_statuses,
+    "bounce": _unpack_bounces,
+}

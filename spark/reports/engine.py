@@ -1,0 +1,102 @@
+"""The engines that answer SQL about a lake: DuckDB for one in a directory of this machine, Spark for any.
+
+Both run the same texts (statement.py) and give equal rows.
+"""
+
+import importlib.util
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from queue_base.errors import Permanent
+from spark.lake.manifest import Manifest
+from spark.reports.report import Report, View
+from spark.runtime.places import local_path
+
+if TYPE_CHECKING:
+    from spark.runtime.session import Sessions
+
+ENGINES = ("auto", "duckdb", "spark")
+
+
+class Result(NamedTuple):
+    """Rows in order. kinds: bigint, decimal, text, timestamp, date, boolean or double, a column.
+
+    A timestamp is a naive datetime in UTC, a decimal a Decimal, all integers are int; any value may be None. Rows are
+    made while they are read: an error of the engine can come then. A list or a structure is text in JSON.
+    """
+
+    names: tuple[str, ...]
+    kinds: tuple[str, ...]
+    rows: Iterator[tuple[Any, ...]]
+
+
+class Engine(Protocol):
+    """What answers questions about one lake, as it was when the engine was opened, which its manifest tells.
+
+    Trouble with the lake or the machine is Temporary; SQL that the engine refuses is Permanent.
+    """
+
+    manifest: Manifest
+
+    def report(self, report: Report, view: View) -> Result:
+        """Return the rows of a report, its columns in the registry's order."""
+
+    def query(self, sql: str, view: View | None = None) -> Result:
+        """Return the rows of one SELECT over the tables, cut to the view, and the views."""
+
+    def close(self) -> None:
+        """End it; results that have not been read end too."""
+
+
+def choose_engine(lake: str, kind: str = "auto") -> str:
+    """Return duckdb or spark. auto is DuckDB if it is installed and the lake is a directory of this machine."""
+    if kind != "auto":
+        return kind
+    local = local_path(lake) is not None
+    return "duckdb" if local and importlib.util.find_spec("duckdb") is not None else "spark"
+
+
+def open_engine(
+    lake: str,
+    kind: str = "auto",
+    sessions: "Sessions | None" = None,
+    memory: int | None = None,
+) -> Engine:
+    """Open a lake. sessions: begins Spark's session, only if Spark is the engine, and ends it; by default there is one
+    that the process leaves to its end. memory: DuckDB's bound, bytes.
+
+    Raises Permanent where there is no lake or the engine is not installed, Temporary where it cannot be read now.
+    """
+    if choose_engine(lake, kind) == "duckdb":
+        try:
+            from spark.reports.duckdb_engine import MEMORY, DuckEngine
+        except ImportError as error:
+            raise Permanent(
+                f"unable to load duckdb: {error}; "
+                "install it with pip install 'queue-suite[report]', then run this again"
+            ) from error
+        return DuckEngine(lake, memory or MEMORY)
+    if kind == "auto" and local_path(lake) is not None and importlib.util.find_spec("pyspark") is None:
+        raise Permanent(
+            "unable to load duckdb or pyspark: neither is installed; "
+            "pip install 'queue-suite[report]' or 'queue-suite[spark]', then run this again"
+        )
+    from spark.runtime.session import Sessions
+    from spark.runtime.work import is_small_lake
+
+    running = (sessions or Sessions()).get(little=is_small_lake(lake))
+    from spark.reports.spark_engine import SparkEngine
+
+    return SparkEngine(running, lake)
+
+
+def check_columns(report: Report, names: tuple[str, ...]) -> None:
+    """Raise ValueError where a report's statement has other columns than the registry says."""
+    if names != tuple(report.columns):
+        raise ValueError(f"{report.name}.sql has the columns {' '.join(names)}, not {' '.join(report.columns)}")
+
+
+def write_text(value: Any) -> str:
+    """Return a value of no kind that Result has as text."""
+    return json.dumps(value, default=str) if isinstance(value, (list, tuple, dict)) else str(value)

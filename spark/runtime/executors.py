@@ -1,0 +1,110 @@
+"""Work of ours in the Python of Spark's executors: our code is sent to them, and what they lack is told."""
+
+import atexit
+import io
+import os
+import shutil
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from queue_base.errors import Permanent
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# What executors run of ours.
+PACKAGES = ("queue_base", "queue_wire", "spark")
+NEEDED = ("numpy", "pyarrow")
+# The mark of a context that has our code.
+_SENT = "_queue_report_code"
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+def run_on_executors(
+    session: "SparkSession", work: Callable[[Task], Result], tasks: Sequence[Task]
+) -> Iterator[Result]:
+    """Yield what work gives for each task, in any order; each is a task of Spark's, the first begun first.
+
+    Raises Permanent if an executor lacks what it needs.
+    """
+    if not tasks:
+        return
+    context: Any = session.sparkContext
+    send_code(session)
+    chosen = context.parallelize(list(tasks), len(tasks))
+    yield from chosen.map(work).collect()
+
+
+def send_code(session: "SparkSession") -> None:
+    """Let the executors import our packages, and look whether they have what these need. Raises Permanent."""
+    context: Any = session.sparkContext
+    if getattr(context, _SENT, None) is not None:
+        return
+    # Executors fetch it whenever they begin, so it stays as long as this process.
+    directory = tempfile.mkdtemp(prefix="queue-report-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    path = os.path.join(directory, "queue_report_code.zip")
+    Path(path).write_bytes(pack_code())
+    context.addPyFile(path)
+    if str(context.master).startswith("local"):
+        context.pythonExec = sys.executable
+    else:
+        check(context)
+    setattr(context, _SENT, True)
+
+
+def pack_code() -> bytes:
+    """Return our packages as a zip file."""
+    import spark
+
+    root = os.path.dirname(os.path.dirname(os.path.abspath(spark.__file__)))
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as out:
+        if os.path.isfile(root):  # spark-submit was given a zip file of ours.
+            with zipfile.ZipFile(root) as given:
+                for name in given.namelist():
+                    if name.split("/")[0] in PACKAGES:
+                        out.writestr(name, given.read(name))
+            return made.getvalue()
+        for package in PACKAGES:
+            for found in sorted(Path(root, package).rglob("*")):
+                if found.is_file() and "__pycache__" not in found.parts:
+                    out.write(found, found.relative_to(root))
+    return made.getvalue()
+
+
+def check(context: Any) -> None:
+    """Ask the executors for Python and packages, before any work is lost. Those that come later are not asked."""
+    count = max(1, int(context.defaultParallelism))
+    try:
+        answers = set(context.parallelize(range(count), count).map(partial(_look, NEEDED)).collect())
+    except Exception as error:
+        if "PYTHON_VERSION_MISMATCH" in str(error) or "different minor version" in str(error):
+            raise Permanent(
+                "unable to match logs on Spark's executors: their Python is of another version than the driver's; "
+                "set PYSPARK_PYTHON, or ship an environment (docs/cluster.md)"
+            ) from error
+        raise
+    for host, python, missing in sorted(answers):
+        if missing:
+            raise Permanent(
+                f"unable to match logs on Spark's executor {host}: its Python ({python}) lacks {missing}; "
+                "install it there, or ship an environment (docs/cluster.md)"
+            )
+
+
+def _look(needed: Sequence[str], _: int) -> tuple[str, str, str]:
+    """Return where an executor is, its Python, and what that lacks."""
+    import importlib.util
+    import socket
+    import sys
+
+    missing = [name for name in needed if importlib.util.find_spec(name) is None]
+    return socket.gethostname(), sys.executable, ", ".join(missing)

@@ -1,0 +1,1 @@
+"""queue-report watch: builds that are made again and again by one process."""

@@ -1,0 +1,99 @@
+"""What a resident build does for its lake: builds, the page, and the session of Spark that either may need."""
+
+import dataclasses
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from queue_base.errors import Failure, Temporary, reason
+from spark.lake.build import Order, Summary, build
+from spark.runtime.progress import Progress
+from spark.runtime.session import Sessions
+from spark.watch.memory import give_back, resident
+
+Value = TypeVar("Value")
+
+# Of what all may take, the share of Java's heap; Java needs nearly as much besides, and Spark no less than LEAST_HEAP.
+HEAP_SHARE = 0.5
+LEAST_HEAP = 512 << 20
+# Of what all may take, what this process may have without Java.
+OWN_SHARE = 0.5
+# And of that, what DuckDB may have while it makes the page.
+ENGINE_SHARE = 0.25
+
+
+class LakeWork:
+    """See spark.watch.watch.Work. order.expire counts at tidying only. memory: bytes that all may take together."""
+
+    def __init__(
+        self, order: Order, page: Path | None, memory: int, master: str | None, settings: Mapping[str, str]
+    ) -> None:
+        heap = max(int(memory * HEAP_SHARE), LEAST_HEAP) >> 20
+        asked = dict(settings) if master is None else {**settings, "spark.master": master}
+        self._order = dataclasses.replace(order, settings=asked)
+        self._page = page
+        self._memory = memory
+        self._sessions = Sessions(master, {"spark.driver.memory": f"{heap}m", **settings})
+
+    def build(self, tidy: bool) -> Summary:
+        expire = self._order.expire if tidy else None
+        order = dataclasses.replace(self._order, compact=tidy, expire=expire)
+        done = self._explained(lambda: build(order, self._sessions, Progress()))
+        if tidy:
+            # Whole files were in memory.
+            give_back()
+        return done
+
+    def write_page(self) -> bool:
+        page = self._page
+        if page is None:
+            return False
+        self._explained(lambda: self._write(page))
+        return True
+
+    def _write(self, page: Path) -> None:
+        from spark.page.write import write_page
+        from spark.reports.engine import open_engine
+        from spark.reports.report import View
+
+        engine = open_engine(self._order.lake, sessions=self._sessions, memory=int(self._memory * ENGINE_SHARE))
+        try:
+            write_page(engine, page, View(), Progress())
+        finally:
+            engine.close()
+
+    def used(self) -> float | None:
+        return self._sessions.last_used if self._sessions.begun else None
+
+    def let_go(self) -> None:
+        self._sessions.end()
+
+    def memory(self) -> int:
+        java = self._sessions.java_pid
+        if java is not None and resident(java) + resident(os.getpid()) > self._memory:
+            self._sessions.end()
+        own = int(self._memory * OWN_SHARE)
+        if resident(os.getpid()) > own:
+            give_back()
+        return max(resident(os.getpid()) - own, 0)
+
+    def _explained(self, work: Callable[[], Value]) -> Value:
+        """Do something; trouble that is not a Failure already, and Java's end, become Temporary."""
+        try:
+            return work()
+        except Exception as error:
+            ended = self._sessions.explain(error)
+            if ended is not None:
+                # The next use starts another Java.
+                self._sessions.end()
+                raise ended from error
+            if isinstance(error, Failure):
+                raise
+            if isinstance(error, MemoryError):
+                give_back()
+                raise Temporary(f"unable to build lake {self._order.lake}: out of memory") from error
+            if isinstance(error, OSError):
+                name = error.filename or f"lake {self._order.lake}"
+                raise Temporary(f"unable to use {name}: {reason(error)}") from error
+            raise

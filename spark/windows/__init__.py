@@ -1,1 +1,0 @@
-"""Matching by Spark's own expressions."""

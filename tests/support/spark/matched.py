@@ -1,0 +1,143 @@
+"""The pure matcher as a test drives it: lines in segments and blocks, and the tables that come of them."""
+
+import pickle
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from spark.lake.arrow import ARROW
+from spark.match import Edge, Lines, Matcher, Rows, State, fits, join
+from spark.match.tables import NAMES
+from support.spark.log_files import Files
+from support.spark.log_reference import whole_lines
+from support.spark.log_rows import DeliveryRow, IntervalRow, MessageRow, QuarantineRow, Truth
+
+ROW = TypeVar("ROW", MessageRow, DeliveryRow, IntervalRow)
+Line = tuple[bytes, bool]  # With whether it was cut short.
+HOST, QUEUE = "alpha", "main"
+
+
+def blocks_of(lines: Sequence[Line], size: int) -> Iterable[Lines]:
+    """Yield lines in blocks of at most `size`; those that were cut short each by itself."""
+    waiting: list[bytes] = []
+    for line, torn in [*lines, (b"", None)]:
+        if waiting and (torn is None or torn or len(waiting) == size):
+            yield _block(waiting)
+            waiting = []
+        if torn:
+            yield _block([line])._replace(torn=True)
+        elif torn is not None:
+            waiting.append(line)
+
+
+def _block(lines: list[bytes]) -> Lines:
+    ends = np.cumsum([len(line) + 1 for line in lines]) - 1
+    starts = np.concatenate(([0], ends[:-1] + 1))
+    return Lines(b"\n".join(lines) + b"\n", starts.astype(np.int64), ends.astype(np.int64), "alpha/main/current", 1)
+
+
+class Stream:
+    """Matches segments of one stream as a build does, and collects the rows.
+
+    carry: what becomes of the state between two segments. again: how many segments were matched again.
+    """
+
+    def __init__(self, host: str = HOST, queue: str = QUEUE, carry: Callable[[State], State] | None = None) -> None:
+        self.host, self.queue = host, queue
+        self.state = State(host, queue)
+        self.batches: dict[str, list[pa.RecordBatch]] = {name: [] for name in NAMES}
+        self.counts: Counter[str] = Counter()
+        self.unknown: Counter[str] = Counter()
+        self.again = 0
+        self._carry = carry or (lambda state: state)
+
+    def match(self, lines: Sequence[Line], size: int = 1 << 30, known: bool = False) -> None:
+        """Match a segment: with an unknown beginning, and again where that does not fit; or with a known one."""
+        first, edge = self._run(lines, size, pickle.loads(pickle.dumps(self.state)) if known else None)
+        if not fits(self.state, edge):
+            self.again += 1
+            first, edge = self._run(lines, size, self.state, self._seen)
+            assert fits(self.state, edge)
+        edge = pickle.loads(pickle.dumps(edge))
+        rest, state = join(self.state, edge)
+        for rows in (*first, rest):
+            self._add(rows)
+        self.counts += edge.counts
+        self.unknown += edge.unknown
+        self.state = self._carry(state)
+
+    def _run(self, lines: Sequence[Line], size: int, *given: Any) -> tuple[list[Rows], Edge]:
+        matcher = Matcher(self.host, self.queue, *given)
+        rows = [matcher.feed(block) for block in blocks_of(lines, size)]
+        last, edge = matcher.finish()
+        return [*rows, last], edge
+
+    def _seen(self, earliest: int, latest: int) -> tuple[Any, Any]:
+        table = self._table("lines")
+        return table["time_ns"].to_numpy(), table["print"].to_numpy()
+
+    def _add(self, rows: Rows) -> None:
+        for name in NAMES:
+            batch = rows[name]
+            if batch is not None:
+                batch.validate(full=True)
+                assert batch.num_rows and batch.schema == ARROW[name]
+                self.batches[name].append(batch)
+
+    def _table(self, name: str) -> pa.Table:
+        return pa.Table.from_batches(self.batches[name], ARROW[name])
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = self._table(name).to_pylist()
+        return rows
+
+    def truth(self) -> Truth:
+        """Return the tables in the form in which they are compared."""
+        packed = self.state.pack()
+        packed.validate(full=True)
+        pending: list[dict[str, Any]] = packed.to_pylist()
+        tables = {name: self.rows(name) for name in NAMES}
+        for row in (*pending, *(row for name in NAMES for row in tables[name])):
+            check(row)
+        return Truth(
+            [_row(MessageRow, row) for row in tables["messages"]],
+            [_row(DeliveryRow, row) for row in tables["deliveries"]],
+            [_row(IntervalRow, row) for row in tables["intervals"]],
+            [_row(MessageRow, row) for row in pending if row["what"] == "message"],
+            [_row(DeliveryRow, row) for row in pending if row["what"] == "delivery"],
+            [
+                QuarantineRow(row["host"], row["queue"], row["time_ns"], row["reason"] == "cut short", row["text"])
+                for row in tables["quarantine"]
+            ],
+        )
+
+
+def _row(kind: type[ROW], row: dict[str, Any]) -> ROW:
+    return kind._make(row.get(name) for name in kind._fields)
+
+
+def check(row: dict[str, Any]) -> None:
+    """Each time stands in two columns, and the date is that of the row's end (of its start, where it was lost)."""
+    for name, time in row.items():
+        if f"{name}_ns" in row:
+            nanoseconds = row[f"{name}_ns"]
+            assert (nanoseconds is None) == (time is None), row
+            assert time is None or round(time.timestamp() * 10**6) == nanoseconds // 1000, row
+    ends = [row[name] for name in ("done_ns", "start_ns", "at_ns", "time_ns") if row.get(name) is not None]
+    if "date" in row:
+        assert row["date"] == (datetime.fromtimestamp(ends[0] // 10**9, UTC).date() if ends else None), row
+
+
+def match_files(files: Files, host: str = HOST, queue: str = QUEUE) -> Truth:
+    """Return the tables of a stream's files, in one pass."""
+    return match_lines(list(whole_lines(files)), host, queue)
+
+
+def match_lines(lines: Sequence[Line], host: str = HOST, queue: str = QUEUE, size: int = 1 << 30) -> Truth:
+    stream = Stream(host, queue)
+    stream.match(lines, size, known=True)
+    return stream.truth()
