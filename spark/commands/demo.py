@@ -42,15 +42,13 @@ def command(out: str | None, days: int) -> None:
             from spark.page.write import write_page
             from spark.reports.engine import open_engine
             from spark.reports.report import View
-            from spark.runtime.trouble import JAVA_ERRORS, java_reason
 
+            summary = build(Order(str(place / LOGS), str(place / LAKE)), sessions, progress)
+            engine = open_engine(str(place / LAKE), sessions=sessions)
             try:
-                summary = build(Order(str(place / LOGS), str(place / LAKE)), sessions, progress)
-                engine = open_engine(str(place / LAKE), sessions=sessions)
                 write_page(engine, place / PAGE, View(), progress)
+            finally:
                 engine.close()
-            except JAVA_ERRORS as error:
-                raise Temporary(f"unable to make the demo: {java_reason(error)}; run it again") from error
             progress.phase("ending")
     print(describe_build(summary))
     print(f"logs: {place / LOGS}\nlake: {place / LAKE}, for `queue-report show REPORT --lake {place / LAKE}`")

@@ -89,7 +89,7 @@ def command(
     clock = SystemClock()
     order = Order(logs, lake, host, queue, expire)
     work = LakeWork(order, Path(page) if page else None, memory, master, settings)
-    print(f"watching {logs} for lake {lake}, every {every:g} s", flush=True)
+    print(f"status: watching {logs} for lake {lake}, every {every:g} s", flush=True)
     if Watch(work, clock, every, sys.stdout).run():
         sys.stdout.flush()
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])

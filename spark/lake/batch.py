@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # Up to so many bytes of logs are matched by the driver: Spark takes longer to begin than they take.
-DRIVER_BYTES = 96 << 20
+DRIVER_BYTES = 160 << 20
 # Edges of more bytes than this in all are joined by executors.
 MOST_EDGES = 64 << 20
 # Segments of less than a task's share are given to one task.

@@ -28,9 +28,18 @@ _LOOK = 1 << 14
 _LINE_MAX = 1 << 20  # What is longer without a newline is garbage, and not carried.
 _REMEMBERED = 1000  # Files of a stream that are gone and still known.
 
-# Called with a log's path below LOGS and where what is new begins and ends: returns where to read it, as long as it
-# may be renamed meanwhile: the bytes themselves, or a copy's path.
-Keep = Callable[[str, int, int], bytes | str]
+
+
+class Kept(NamedTuple):
+    """What is new in a log that may be renamed meanwhile: the bytes themselves, or a file's path and where they are."""
+
+    path: str
+    start: int
+    content: bytes | None
+
+
+# Called with a log's path below LOGS, and where what is new begins and ends.
+Keep = Callable[[str, int, int], Kept]
 
 
 class Joined(NamedTuple):
@@ -192,12 +201,9 @@ class Joiner:
         name = log.entry.name
         path, start, content = self._path(name), log.start, None
         if not log.packing and (name == "current" or name.startswith("_")):
-            kept = self._keep(path, start, end)
-            start, end = 0, end - start
-            if isinstance(kept, bytes):
-                path, content, end = "", kept, len(kept)
-            else:
-                path = kept
+            size = end - start
+            path, start, content = self._keep(path, start, end)
+            end = start + (size if content is None else len(content))
         else:
             path = posixpath.join(self._place.root, path) if path else self._place.root
         self._append(name, Part(path, "", name, start, end, lines + 1, self._carried, False, log.packing, content))

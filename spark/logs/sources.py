@@ -1,18 +1,19 @@
 """Which logs are there, and what in them is new since the last build. This looks at every file, but reads few bytes.
 
 A stream is one host's one queue: a directory LOGS/host/queue. Its files are read in the order of their names, `current`
-last, where they are: they only grow. `current` alone may get another name meanwhile, so what is new in it is copied.
+last, where they are: they only grow. `current` alone may get another name meanwhile, so what is new in it is kept.
 """
 
 import errno
+import os
 import posixpath
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from typing import Any
 
 from queue_base.errors import Temporary, reason
-from spark.logs.joints import Joined, Joiner
+from spark.logs.joints import Joined, Joiner, Keep, Kept
 from spark.logs.plan import Part, Plan, SourceError, State, Stream
 from spark.runtime.places import REQUESTS, Entry, Place
 
@@ -25,7 +26,7 @@ _NO_HOST = "__HIVE_DEFAULT_PARTITION__"
 _TRIES = 5
 # Up to so many bytes, what is new in a growing log is kept in memory; of all logs together up to MOST_KEPT.
 _KEPT = 1 << 18
-MOST_KEPT = 256 << 20
+MOST_KEPT = 32 << 20
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _NO_ROOM_TEXTS = ("no space left on device", "disk quota exceeded")
 
@@ -40,7 +41,7 @@ def plan(
     """Look at LOGS and return what is new.
 
     host and queue name what the directories do not: of LOGS/x, x is the host, or the queue where only host is given.
-    Writes copies of growing files into `staging`, which is this build's own and which the caller removes when the build
+    Links or copies growing files into `staging`, which is this build's own and which the caller removes when the build
     is over. A stream that cannot be read is left as it was, with a warning, if there is another one that can. Raises
     SourceError; Temporary where a log cannot be read now; OSError where there is no room for the copies.
     """
@@ -83,21 +84,31 @@ def plan(
 
 
 class _Keeper:
-    """Keeps what is new in a file that may be renamed: in memory, or as a copy in the staging directory."""
+    """Keeps what is new in a file that may be renamed: in memory, or in the staging directory."""
 
     def __init__(self, place: Place, staging: Place, name: str, most: int) -> None:
         self._place, self._staging, self._name, self._most = place, staging, name, most
         self._copies = count()
 
-    def __call__(self, path: str, start: int, end: int) -> bytes | str:
+    def __call__(self, path: str, start: int, end: int) -> Kept:
         if end - start <= self._most:
-            return self._place.read(path, start, end - start)
-        copy = f"{self._name}.{next(self._copies)}"
-        self._place.copy(path, start, end, self._staging, copy)
-        return posixpath.join(self._staging.root, copy)
+            return Kept("", 0, self._place.read(path, start, end - start))
+        name = f"{self._name}.{next(self._copies)}"
+        copy = posixpath.join(self._staging.root, name)
+        if self._place.local is not None and self._staging.local is not None:
+            # Another name for the same file costs nothing.
+            self._staging.make_directory()
+            try:
+                os.link(posixpath.join(self._place.local, path), copy)
+                return Kept(copy, start, None)
+            except OSError as error:
+                if error.errno not in (errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP):
+                    raise
+        self._place.copy(path, start, end, self._staging, name)
+        return Kept(copy, 0, None)
 
 
-def _look(place: Place, below: str, keep: Callable[[str, int, int], bytes | str], state: State) -> Joined:
+def _look(place: Place, below: str, keep: Keep, state: State) -> Joined:
     """Look at a stream's files. A file that was renamed or removed meanwhile is not missed: look again."""
     for attempt in range(_TRIES):
         found = _list_logs(place, below)

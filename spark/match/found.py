@@ -7,7 +7,7 @@ import numpy as np
 from spark.match.reasons import MANGLED, NOTHING, Describer, Said
 from spark.match.rules import DeliveryRow, Found
 from spark.match.state import Message
-from spark.match.tables import LEVEL, NAMES, Columns, Rows, add_address, add_facts, fill
+from spark.match.tables import LEVEL, NAMES, Columns, Rows, add_address, add_facts, column_of, fill
 
 # One for all matchers of a process: reasons are the same everywhere.
 _DESCRIBER = Describer()
@@ -27,11 +27,11 @@ def to_rows(found: Found, place: Mapping[str, str]) -> Rows:
 
 
 def _messages(found: list[tuple[Message, int, str]]) -> Columns:
-    messages, ends, outcomes = zip(*found, strict=True)
+    messages = [row[0] for row in found]
     columns: Columns = {
         "id": [one.number for one in messages],
         "key": [one.key for one in messages],
-        "done_ns": ends,
+        "done_ns": column_of(found, 1),
         "first_ns": [one.first_ns for one in messages],
         "successes": [one.successes for one in messages],
         "failures": [one.failures for one in messages],
@@ -39,22 +39,20 @@ def _messages(found: list[tuple[Message, int, str]]) -> Columns:
         "recipients": [one.recipients() for one in messages],
         "bounce_qp": [one.bounce_qp for one in messages],
         "bounce_of": [one.bounce_of for one in messages],
-        "outcome": outcomes,
+        "outcome": column_of(found, 2),
     }
     add_facts(columns, [one.facts for one in messages])
     return columns
 
 
 def _deliveries(found: list[DeliveryRow]) -> Columns:
-    keys, numbers, deliveries, addresses, starts, ends, results, reasons, facts = zip(*found, strict=True)
-    said = [_say(result, reason) for result, reason in zip(results, reasons, strict=True)]
-    columns: Columns = {
-        "key": keys, "id": numbers, "delivery": deliveries, "start_ns": starts, "done_ns": ends,
-        "result": results, "reason": reasons,
-    }  # fmt: skip
-    columns["template"], columns["code"], columns["class"] = zip(*said, strict=True)
-    add_address(columns, addresses)
-    add_facts(columns, facts)
+    names = ("key", "id", "delivery", "address", "start_ns", "done_ns", "result", "reason", "facts")
+    columns: Columns = {name: column_of(found, place) for place, name in enumerate(names)}
+    said = list(map(_say, columns["result"], columns["reason"]))
+    for place, name in enumerate(("template", "code", "class")):
+        columns[name] = column_of(said, place)
+    add_address(columns, columns.pop("address"))
+    add_facts(columns, columns.pop("facts"))
     return columns
 
 

@@ -1,6 +1,10 @@
 """Hashes of Spark's, in which lakes hold what they know: a recipient is one of `pending.seen`, a line was a `print`."""
 
+from collections.abc import Sequence
 from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
 
 _MASK = (1 << 64) - 1
 _P1, _P2, _P3, _P4, _P5 = (
@@ -47,6 +51,7 @@ def xxhash64(data: bytes, seed: int) -> int:
 
 
 _SEEDS = {channel: xxhash64(channel, 42) for channel in (b"local", b"remote")}
+_SHORT = 32  # Bytes; longer texts are hashed by lanes.
 
 
 @lru_cache(1 << 16)
@@ -54,6 +59,42 @@ def hash_address(address: bytes) -> int:
     """Return the hash of `local R` or `remote R`, of its two words, as Spark's xxhash64(channel, recipient)."""
     channel, _, recipient = address.partition(b" ")
     return xxhash64(recipient, _SEEDS[channel])
+
+
+def hash_addresses(addresses: Sequence[bytes]) -> list[int]:
+    """Return hash_address of each address, many at once."""
+    recipients = [address[address.index(b" ") + 1 :] for address in addresses]
+    sizes = np.fromiter(map(len, recipients), np.int64, len(recipients))
+    padded = np.frombuffer(b"".join(one[:_SHORT].ljust(_SHORT, b"\0") for one in recipients), np.uint8)
+    padded = padded.reshape(-1, _SHORT)
+    seeds = [_SEEDS[address[: address.index(b" ")]] & _MASK for address in addresses]
+    found = np.array(seeds, np.uint64) + np.uint64(_P5) + sizes.astype(np.uint64)
+    words = padded.view("<u8")
+    for place in range(_SHORT // 8):
+        step = _turn_all(found ^ _turn_all(words[:, place] * np.uint64(_P2), 31) * np.uint64(_P1), 27)
+        found = np.where(sizes >= 8 * place + 8, step * np.uint64(_P1) + np.uint64(_P4), found)
+    at = sizes & ~7
+    rows = np.arange(len(sizes))
+    half = padded.view("<u4")[rows, np.minimum(at >> 2, _SHORT // 4 - 1)].astype(np.uint64)
+    step = _turn_all(found ^ half * np.uint64(_P1), 23) * np.uint64(_P2) + np.uint64(_P3)
+    has_half = sizes & 4 > 0
+    found = np.where(has_half, step, found)
+    at = np.where(has_half, at + 4, at)
+    for _ in range(3):
+        byte = padded[rows, np.minimum(at, _SHORT - 1)].astype(np.uint64)
+        found = np.where(at < sizes, _turn_all(found ^ byte * np.uint64(_P5), 11) * np.uint64(_P1), found)
+        at = at + 1
+    found = (found ^ (found >> np.uint64(33))) * np.uint64(_P2)
+    found = (found ^ (found >> np.uint64(29))) * np.uint64(_P3)
+    found ^= found >> np.uint64(32)
+    hashes: list[int] = found.view(np.int64).tolist()
+    for place in np.flatnonzero(sizes >= _SHORT).tolist():
+        hashes[place] = hash_address(addresses[place])
+    return hashes
+
+
+def _turn_all(values: NDArray[np.uint64], bits: int) -> NDArray[np.uint64]:
+    return (values << np.uint64(bits)) | (values >> np.uint64(64 - bits))
 
 
 def murmur3(data: bytes, seed: int = 42) -> int:

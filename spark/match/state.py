@@ -1,20 +1,26 @@
 """What is open between two lines of a stream's log, and how the table `pending` holds it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark.match.hashes import hash_address
-from spark.match.tables import LEVEL, add_address, add_facts, fill
+from spark.match.hashes import hash_address, hash_addresses
+from spark.match.tables import FACTS, LEVEL, add_address, add_facts, fill
 
 # Of a message, what `info` tells and when: qp, uid, sender, bytes, birth_ns, info_ns. None: the log does not say.
 Facts: TypeAlias = tuple[int | None, int | None, bytes | None, int | None, int | None, int | None]
 NO_FACTS: Facts = (None, None, None, None, None, None)
 # Deliveries in flight and limits: local_now, local_limit, remote_now, remote_limit.
 Level: TypeAlias = tuple[int, int, int, int]
+Place: TypeAlias = tuple[str, str]  # Host and queue.
+
+# Columns of a message's row that are attributes of Message.
+_COPIED = ("successes", "failures", "deferrals", "bounce_qp", "bounce_of", "again_ns", "fate")
+_SLICE = 1 << 16  # Messages that are packed or unpacked at once.
 
 
 class Hashes:
@@ -73,15 +79,25 @@ class Message:
         return 0 if tried is None else len(tried) if isinstance(tried, set) else 1
 
     def seen(self) -> list[int]:
-        """Return the hashes of the addresses that were tried."""
+        """Return the hashes of the addresses that were tried, which are noted as hashes from now on."""
         tried = self.tried
         if tried is None:
             return []
-        if isinstance(tried, int):
-            return [tried]
+        if isinstance(tried, set):
+            tried = self.tried = Hashes(hash_addresses(list(tried)))
+        if isinstance(tried, Hashes):
+            return sorted(tried.hashes)
         if isinstance(tried, bytes):
-            return [hash_address(tried)]
-        return sorted(tried.hashes if isinstance(tried, Hashes) else map(hash_address, tried))
+            tried = self.tried = hash_address(tried)
+        return [tried]
+
+
+def _hash_tried(messages: Iterable[Message]) -> None:
+    """Note single addresses as their hashes."""
+    named = [(one, one.tried) for one in messages if isinstance(one.tried, bytes)]
+    if named:
+        for (one, _), hashed in zip(named, hash_addresses([address for _, address in named]), strict=True):
+            one.tried = hashed
 
 
 # A delivery in flight: its message, number, address (`remote R`), start, and the message's facts at the start.
@@ -125,17 +141,8 @@ class State:
     def pack(self) -> pa.Table:
         """Return the rows of the table `pending`."""
         messages = list(self.messages.values())
-        columns: dict[str, Any] = {
-            "id": [one.number for one in messages],
-            "key": [one.key for one in messages],
-            "first_ns": [one.first_ns for one in messages],
-            "recipients": [one.recipients() for one in messages],
-            "seen": [one.seen() for one in messages],
-        }
-        for name in ("successes", "failures", "deferrals", "bounce_qp", "bounce_of", "again_ns", "fate"):
-            columns[name] = [getattr(one, name) for one in messages]
-        add_facts(columns, [one.facts for one in messages])
-        parts = [self._table("message", columns, len(messages))]
+        starts = range(0, max(1, len(messages)), _SLICE)
+        parts = [self._pack_messages(messages[start : start + _SLICE]) for start in starts]
         if self.deliveries:
             flying = list(self.deliveries.values())
             columns = {
@@ -158,6 +165,20 @@ class State:
             parts.append(self._table("bounce", columns, len(keys)))
         return pa.concat_tables(parts)
 
+    def _pack_messages(self, messages: list[Message]) -> pa.Table:
+        _hash_tried(messages)
+        columns: dict[str, Any] = {
+            "id": [one.number for one in messages],
+            "key": [one.key for one in messages],
+            "first_ns": [one.first_ns for one in messages],
+            "recipients": [one.recipients() for one in messages],
+            "seen": [one.seen() for one in messages],
+        }
+        for name in _COPIED:
+            columns[name] = [getattr(one, name) for one in messages]
+        add_facts(columns, [one.facts for one in messages])
+        return self._table("message", columns, len(messages))
+
     def _table(self, what: str, columns: Mapping[str, Any], size: int) -> pa.Table:
         constant = {"what": what, "host": self.host, "queue": self.queue}
         return pa.Table.from_batches([fill("pending", columns, constant, size)])
@@ -178,11 +199,9 @@ class State:
         return unpack_all(pending, {(host, queue): mark or {}})[host, queue]
 
 
-def unpack_all(
-    pending: pa.Table | None, marks: Mapping[tuple[str, str], Mapping[str, Any]]
-) -> dict[tuple[str, str], State]:
+def unpack_all(pending: pa.Table | None, marks: Mapping[Place, Mapping[str, Any]]) -> dict[Place, State]:
     """Return the states of all streams that have rows of `pending` or a mark."""
-    states: dict[tuple[str, str], State] = {}
+    states: dict[Place, State] = {}
     for place, mark in marks.items():
         state = states[place] = State(*place)
         state.dying = bool(mark.get("dying"))
@@ -195,50 +214,79 @@ def unpack_all(
     if pending is None:
         return states
     # Messages before their deliveries.
-    for wanted in (pc.field("what") != "delivery", pc.field("what") == "delivery"):
-        for batch in pending.filter(wanted).to_batches(1 << 16):
-            for row in batch.to_pylist():
-                place = row["host"], row["queue"]
-                if place not in states:
-                    states[place] = State(*place)
-                _UNPACK[row["what"]](states[place], row)
+    for what, unpack in _UNPACK.items():
+        for batch in pending.filter(pc.field("what") == what).to_batches(_SLICE):
+            unpack(states, batch)
     return states
 
 
-def _facts(row: Mapping[str, Any]) -> Facts:
-    sender = None if row["sender"] is None else row["sender"].encode()
-    return row["qp"], row["uid"], sender, row["bytes"], row["birth_ns"], row["info_ns"]
+def _rows(batch: pa.RecordBatch, *names: str) -> Iterator[tuple[Any, ...]]:
+    """Yield host, queue and these columns of each row; texts as UTF-8, but for those two and keys."""
+    columns = []
+    for name in ("host", "queue", *names):
+        column = batch.column(name)
+        is_text = name in ("sender", "channel", "recipient")
+        columns.append((column.cast(pa.binary()) if is_text else column).to_pylist())
+    return zip(*columns, strict=True)
 
 
-def _unpack_message(state: State, row: Mapping[str, Any]) -> None:
-    message = state.messages[row["id"]] = Message(row["id"], row["first_ns"], _facts(row))
-    message.key = row["key"]
-    for name in ("successes", "failures", "deferrals", "bounce_qp", "bounce_of", "again_ns", "fate"):
-        setattr(message, name, row[name])
-    seen = row["seen"] or ()
-    message.tried = None if not seen else seen[0] if len(seen) == 1 else Hashes(seen)
+def _unpack_messages(states: dict[Place, State], batch: pa.RecordBatch) -> None:
+    seen = batch.column("seen")
+    hashes, ends = (
+        seen.flatten().to_pylist(),
+        np.cumsum(pc.fill_null(pc.list_value_length(seen), 0).to_numpy()).tolist(),
+    )
+    begin, place, state = 0, ("", ""), State("", "")
+    for end, (host, queue, number, first_ns, key, *rest) in zip(
+        ends, _rows(batch, "id", "first_ns", "key", *FACTS, *_COPIED), strict=True
+    ):
+        if (host, queue) != place:
+            place = host, queue
+            state = states.setdefault(place, State(*place))
+        qp, uid, sender, size, birth_ns, info_ns, *copied = rest
+        message = Message(number, first_ns, (qp, uid, sender, size, birth_ns, info_ns))
+        message.key = key
+        for name, value in zip(_COPIED, copied, strict=True):
+            setattr(message, name, value)
+        if end - begin == 1:
+            message.tried = hashes[begin]
+        elif end > begin:
+            message.tried = Hashes(hashes[begin:end])
+        begin = end
+        state.messages[number] = message
 
 
-def _unpack_delivery(state: State, row: Mapping[str, Any]) -> None:
-    message = state.messages.get(row["id"]) if row["open"] else None
-    if message is None:
-        message = Message(row["id"], 0, NO_FACTS)
-        message.key = row["key"]
-    address = f"{row['channel']} {row['recipient']}".encode()
-    state.deliveries[row["delivery"]] = (message, row["delivery"], address, row["start_ns"], _facts(row))
+def _unpack_deliveries(states: dict[Place, State], batch: pa.RecordBatch) -> None:
+    names = ("id", "key", "open", "delivery", "channel", "recipient", "start_ns", *FACTS)
+    for host, queue, number, key, is_open, delivery, channel, recipient, start_ns, *facts in _rows(batch, *names):
+        state = states.setdefault((host, queue), State(host, queue))
+        message = state.messages.get(number) if is_open else None
+        if message is None:
+            message = Message(number, 0, NO_FACTS)
+            message.key = key
+        qp, uid, sender, size, birth_ns, info_ns = facts
+        known = (qp, uid, sender, size, birth_ns, info_ns)
+        state.deliveries[delivery] = (message, delivery, channel + b" " + recipient, start_ns, known)
 
 
-def _unpack_status(state: State, row: Mapping[str, Any]) -> None:
-    state.level = row["first_ns"], (row["local_now"], row["local_limit"], row["remote_now"], row["remote_limit"])
+def _unpack_statuses(states: dict[Place, State], batch: pa.RecordBatch) -> None:
+    for host, queue, first_ns, *level in _rows(batch, "first_ns", *LEVEL):
+        local, local_limit, remote, remote_limit = level
+        states.setdefault((host, queue), State(host, queue)).level = (
+            first_ns,
+            (local, local_limit, remote, remote_limit),
+        )
 
 
-def _unpack_bounce(state: State, row: Mapping[str, Any]) -> None:
-    state.bounces[row["bounce_qp"]] = (row["key"], row["id"], row["first_ns"])
+def _unpack_bounces(states: dict[Place, State], batch: pa.RecordBatch) -> None:
+    for host, queue, qp, *bounce in _rows(batch, "bounce_qp", "key", "id", "first_ns"):
+        key, number, first_ns = bounce
+        states.setdefault((host, queue), State(host, queue)).bounces[qp] = (key, number, first_ns)
 
 
-_UNPACK = {
-    "message": _unpack_message,
-    "delivery": _unpack_delivery,
-    "status": _unpack_status,
-    "bounce": _unpack_bounce,
+_UNPACK: dict[str, Callable[[dict[Place, State], pa.RecordBatch], None]] = {
+    "message": _unpack_messages,
+    "delivery": _unpack_deliveries,
+    "status": _unpack_statuses,
+    "bounce": _unpack_bounces,
 }

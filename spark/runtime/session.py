@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
 
 from queue_base.errors import Permanent, Temporary
-from spark.runtime.archive import Making, find_archive, options_to_use
+from spark.runtime.archive import Start, find_archive, start_with
 from spark.runtime.java import choose_java, say_how_java_ended
 
 if TYPE_CHECKING:
@@ -83,11 +83,11 @@ _SAYS_NOTHING = re.compile(
 _BEFORE_REASON = re.compile(
     r'(\S+ \S+ ERROR \w+: )?(Exception in thread "\S+" )?(([a-z]\w*\.)+\w+(Exception|Error): )?'
 )
-
-
 # How long (seconds) Java may take to end when it is told to, and to be dead after it answered no more.
 ENDING = 30.0
 DYING = 3.0
+# Javas that were not waited for, until they have ended.
+_ending: list["subprocess.Popen[bytes]"] = []
 
 
 class Sessions:
@@ -101,7 +101,7 @@ class Sessions:
         self._master = master
         self._settings = dict(settings or {})
         self._session: SparkSession | None = None
-        self._making: Making | None = None
+        self._makes_archive = False
         self.last_used = 0.0
 
     @property
@@ -112,7 +112,7 @@ class Sessions:
     @property
     def java_pid(self) -> int | None:
         """The process of Java, None where there is none of ours."""
-        process = _java_process()
+        process = _java_process() if self._session is not None else None
         return None if process is None or process.poll() is not None else process.pid
 
     def get(self, *, little: bool = False) -> "SparkSession":
@@ -121,22 +121,22 @@ class Sessions:
         if self._session is None:
             # pyspark takes SIGINT for itself, from whoever has it.
             handler = signal.getsignal(signal.SIGINT)
-            self._session, self._making = _start(self._master, self._settings, little, make=True)
+            self._session, self._makes_archive = _start(self._master, self._settings, little, make=True)
             if callable(handler) and handler is not signal.default_int_handler:
                 signal.signal(signal.SIGINT, handler)
         return self._session
 
     def end(self) -> None:
-        """Stop the session and Java, if they run; the first time an archive for the next one is made. Never fails."""
+        """Stop the session and Java, if they run. Never fails."""
         if self._session is None:
             return
-        session, making, self._session, self._making = self._session, self._making, None, None
+        session, self._session = self._session, None
         try:
             session.stop()
         except Exception:
             # Java is gone already.
             pass
-        _end_java(making)
+        _end_java(wait=not self._makes_archive)
 
     def __enter__(self) -> "Sessions":
         return self
@@ -151,8 +151,8 @@ class Sessions:
 
     def explain(self, error: Exception) -> Temporary | None:
         """Return what to say where an error came of Java's end, None where Java is alive or not ours."""
-        process = _java_process()
-        if self._session is None or process is None:
+        process = _java_process() if self._session is not None else None
+        if process is None:
             return None
         try:
             # Its end is seen at the other end of a socket before it is seen here.
@@ -177,10 +177,8 @@ def start_session(
     return _start(master, settings or {}, little, make=False)[0]
 
 
-def _start(
-    master: str | None, wanted: Mapping[str, str], little: bool, make: bool
-) -> tuple["SparkSession", Making | None]:
-    """Return a session, and what makes an archive for the next one where this one has none and `make` allows it."""
+def _start(master: str | None, wanted: Mapping[str, str], little: bool, make: bool) -> tuple["SparkSession", bool]:
+    """Return a session, and whether its Java makes an archive when it ends, which it only does if `make` is set."""
     try:
         import pyspark
         from pyspark import SparkConf
@@ -190,15 +188,14 @@ def _start(
             f"unable to load pyspark: {error}; install it with pip install 'queue-suite[spark]', then run this again"
         ) from error
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-    making, options = None, list[str]()
+    start = Start()
     chosen = dict(QUIET)
     if not submitted:
         java = choose_java(os.environ)
         archive = find_archive(java, _jars(pyspark.__file__), os.environ)
-        options = options_to_use(archive) if archive else []
-        if make and archive and not options:
-            making = Making(archive)
-            options = making.begin()
+        # While a session runs another one shares its Java.
+        if archive and pyspark.SparkContext._gateway is None:
+            start = start_with(archive, make)
     if master is None and not submitted:
         master = wanted.get("spark.master") or DEFAULT_MASTER
     if master is not None and master.startswith("local"):
@@ -210,18 +207,18 @@ def _start(
         chosen["spark.hadoop.fs.file.impl.disable.cache"] = "true"
     if master is not None:
         chosen["spark.master"] = master
-    chosen |= {"spark.app.name": "queue-report"} | NEEDED | wanted
-    chosen[_DRIVER_OPTIONS] = " ".join([chosen[_DRIVER_OPTIONS], *options])
+    chosen |= {"spark.app.name": "queue-report", **NEEDED, **wanted}
+    chosen[_DRIVER_OPTIONS] = " ".join([chosen[_DRIVER_OPTIONS], *start.options])
     try:
-        session = _begin(SparkSession.builder, SparkConf(loadDefaults=False), chosen, submitted)
+        session = _begin(SparkSession.builder, SparkConf(loadDefaults=False), chosen, submitted, start)
         for name, value in NEEDED.items():
             session.conf.set(name, wanted.get(name, value))
         session.sparkContext.setLogLevel("ERROR")
-    except BaseException:
-        if making:
-            making.close()
-        raise
-    return session, making
+    finally:
+        if start.lock is not None:
+            # Java has its own of it.
+            os.close(start.lock)
+    return session, start.makes
 
 
 def _jars(pyspark: str) -> str:
@@ -239,43 +236,44 @@ def _java_process() -> "subprocess.Popen[bytes] | None":
     return process if isinstance(process, subprocess.Popen) else None
 
 
-def _end_java(making: Making | None) -> None:
-    """Have Java end, and make the archive of the classes that it has listed."""
+def _end_java(wait: bool) -> None:
+    """Have Java end; a Java that still has an archive to make is not waited for, and gives way to others."""
     from pyspark import SparkContext
 
     process, gateway = _java_process(), SparkContext._gateway
     if process is None or gateway is None:
         # It is spark-submit's.
         return
-    words = _words_of(process.pid) if making else []
     SparkContext._gateway = SparkContext._jvm = None
     try:
         gateway.shutdown()
     except Exception:
         pass
+    _ending[:] = [other for other in _ending if other.poll() is None]
+    if not wait:
+        _give_way(process.pid)
+        _ending.append(process)
     try:
         if process.stdin:
             # The end of its input is what Java ends at.
             process.stdin.close()
-        process.wait(ENDING)
+        if wait:
+            process.wait(ENDING)
     except OSError:
-        process.wait()
+        pass
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-    if making is None:
-        return
-    if "-cp" in words and process.returncode == 0:
-        making.end(words[0], words[words.index("-cp") + 1])
-    making.close()
 
 
-def _words_of(pid: int) -> list[str]:
-    """Return the command that a process runs, none where it is gone."""
+def _give_way(pid: int) -> None:
+    """Let every other process go before this one."""
     try:
-        return [os.fsdecode(word) for word in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")]
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            os.setpriority(os.PRIO_PROCESS, int(thread), 19)
     except OSError:
-        return []
+        # It is gone, or a thread of it is.
+        pass
 
 
 def _is_lost_connection(error: BaseException) -> bool:
@@ -290,7 +288,9 @@ def _is_lost_connection(error: BaseException) -> bool:
     return False
 
 
-def _begin(builder: Any, configuration: Any, chosen: Mapping[str, str], submitted: bool) -> "SparkSession":
+def _begin(
+    builder: Any, configuration: Any, chosen: Mapping[str, str], submitted: bool, start: Start
+) -> "SparkSession":
     """Start Java, unless spark-submit has, with its stderr kept off the terminal; then the session."""
     from py4j.protocol import Py4JNetworkError
     from pyspark import SparkContext, java_gateway
@@ -307,7 +307,9 @@ def _begin(builder: Any, configuration: Any, chosen: Mapping[str, str], submitte
             if SparkContext._gateway is None:
                 # The one way to a Java that writes nowhere but where we say.
                 launch: Any = java_gateway.launch_gateway
-                SparkContext._ensure_initialized(gateway=launch(configuration, {"stderr": said, "stdout": said}))
+                inherited = () if start.lock is None else (start.lock,)
+                kept = {"stderr": said, "stdout": said, "pass_fds": inherited}
+                SparkContext._ensure_initialized(gateway=launch(configuration, kept))
             return _made(builder)
         except (*JAVA_ERRORS, OSError) as error:
             # Where Java itself has ended only its stderr tells why.

@@ -1,4 +1,4 @@
-"""How much a run has to read, as far as this machine's directories tell it before Java starts.
+"""How much a report has to read, as far as this machine's directories tell it before Java starts.
 
 What is little is done before Java's better compiler has paid for itself (session.start_session, `little`).
 """
@@ -8,18 +8,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-LITTLE_LOGS = 96 << 20
 LITTLE_LAKE = 64 << 20
-
-
-def has_few_logs(logs: str, lake: str) -> bool:
-    """Return whether less than LITTLE_LOGS bytes are in files of `logs` that came or grew since the lake's last build.
-
-    False where that is not known: `logs` is on another machine, say.
-    """
-    built = max((status.st_ctime for status in _files(Path(lake) / "_manifest")), default=0.0)
-    new = (status.st_size for status in _files(Path(logs)) if status.st_ctime >= built)
-    return os.path.exists(logs) and _is_less(new, LITTLE_LOGS)
 
 
 def is_small_lake(lake: str) -> bool:

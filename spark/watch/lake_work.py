@@ -19,6 +19,8 @@ HEAP_SHARE = 0.5
 LEAST_HEAP = 512 << 20
 # Of what all may take, what this process may have without Java.
 OWN_SHARE = 0.5
+# And of that, what DuckDB may have while it makes the page.
+ENGINE_SHARE = 0.25
 
 
 class LakeWork:
@@ -37,7 +39,11 @@ class LakeWork:
     def build(self, tidy: bool) -> Summary:
         expire = self._order.expire if tidy else None
         order = dataclasses.replace(self._order, compact=tidy, expire=expire)
-        return self._explained(lambda: build(order, self._sessions, Progress()))
+        done = self._explained(lambda: build(order, self._sessions, Progress()))
+        if tidy:
+            # Whole files were in memory.
+            give_back()
+        return done
 
     def write_page(self) -> bool:
         page = self._page
@@ -51,7 +57,7 @@ class LakeWork:
         from spark.reports.engine import open_engine
         from spark.reports.report import View
 
-        engine = open_engine(self._order.lake, sessions=self._sessions)
+        engine = open_engine(self._order.lake, sessions=self._sessions, memory=int(self._memory * ENGINE_SHARE))
         try:
             write_page(engine, page, View(), Progress())
         finally:

@@ -7,7 +7,7 @@ Temporary trouble is a line and a pause; anything else ends the loop as the exce
     tidy: 120 files put together, 0 expired, 1.20 s
     page: 0.84 s
     warning: unable to build lake /srv/lake: no space left on device; …; trying again in 120 s
-    exiting
+    status: exiting
 """
 
 from collections.abc import Callable
@@ -49,6 +49,7 @@ class Watch:
         self._clock = clock
         self._out = out
         self._batches = 0
+        self._warned: list[str] = []
         self._timetable = Timetable(every, clock.now())
 
     def run(self) -> bool:
@@ -59,7 +60,7 @@ class Watch:
                 due = self._timetable.due
                 wish = self._clock.wait(due if idle is None else min(due, idle))
                 if wish is Wish.STOP:
-                    self._say("exiting")
+                    self._say("status: exiting")
                     return False
                 if wish is Wish.BATCH or self._clock.now() >= due:
                     self._round()
@@ -87,6 +88,11 @@ class Watch:
         skipped = table.end(ended, sum(summary.lines.values()))
         late = f"; it took longer than every {table.every:g} s: {skipped} skipped" if skipped else ""
         self._say(f"batch {self._batches}: {describe_batch(summary)}, {ended - began:.2f} s{late}")
+        # What has not changed since the last batch was said then.
+        for warning in summary.warnings:
+            if warning not in self._warned:
+                self._say(f"warning: {warning}")
+        self._warned = summary.warnings
         if table.is_tidy_due(self._clock.now()):
             self._try("tidy", self._tidy)
             table.tidied(self._clock.now())
@@ -121,6 +127,8 @@ def describe_batch(summary: Summary) -> str:
     if not summary.lines:
         return "nothing new"
     queues = "1 queue" if summary.streams == 1 else f"{summary.streams} queues"
-    said = f"{sum(summary.lines.values())} lines of {queues}, {sum(summary.rows.values())} rows"
+    # What is pending is written anew each time, so it tells nothing.
+    rows = sum(number for table, number in summary.rows.items() if table != "pending")
+    said = f"{sum(summary.lines.values())} lines of {queues}, {rows} rows"
     bad = summary.lines.get("quarantine", 0)
     return f"{said}, {bad} quarantined" if bad else said

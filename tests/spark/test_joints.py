@@ -1,8 +1,10 @@
 """What is new in a directory of logs is read once, in order, whatever loggers and administrators do with its files."""
 
+import errno
 import gzip
 import lzma
 import os
+from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,8 +13,9 @@ import pytest
 from queue_base.errors import Temporary
 from spark.logs import sources
 from spark.logs.plan import SourceError
+from spark.logs.reader import read_lines
 from support.spark.log_files import lines_of, stamp, write_files
-from support.spark.log_plans import Looks
+from support.spark.log_plans import Looks, lines_in
 
 SECOND = 10**9
 BEGIN = 1_700_000_000 * SECOND
@@ -183,6 +186,29 @@ def test_lines_are_numbered_in_their_files_through_all_builds(queue: Path, looks
     write_files(queue, [("current", whole)])
     # The fifth came in two builds.
     assert [line.number for line in looks.read()] == [None, 6, 7, 8, 9]
+
+
+@pytest.mark.parametrize("same_disk", [True, False])
+def test_what_is_new_in_current_is_read_though_its_logger_renames_it_meanwhile(
+    queue: Path, looks: Looks, monkeypatch: pytest.MonkeyPatch, same_disk: bool
+) -> None:
+    def fail(old: str, new: str) -> None:
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    if not same_disk:
+        monkeypatch.setattr(os, "link", fail)
+    monkeypatch.setattr(sources, "_KEPT", 0)
+    monkeypatch.setattr(sources, "MOST_KEPT", 0)
+    whole = b"".join(log(0, 20))
+    for end in (300, len(whole)):
+        (queue / "current").write_bytes(whole[:end])
+        found = looks.plan()
+        (queue / "current").rename(queue / "elsewhere")
+        (queue / "current").write_bytes(b"".join(log(100, 20)))
+        (part,) = found.streams["h", "q"]
+        texts = [line.text[26:] for block in read_lines([part], Counter()) for line in lines_in(block)]
+        assert numbers(texts) == list(range(8) if end == 300 else range(8, 20))
+        (queue / "elsewhere").rename(queue / "current")
 
 
 def test_links_and_pipes_beside_the_hosts_are_passed_by(queue: Path, looks: Looks) -> None:

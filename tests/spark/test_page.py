@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from datetime import UTC
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from spark.page.write import describe, write_page
 from spark.reports.duckdb_engine import DuckEngine
 from spark.reports.report import View
 from spark.runtime.progress import Progress
-from support.spark.lake_rows import NANO, LakeRows
+from support.spark.lake_rows import NANO, LakeRows, ask
 from support.spark.page_scenes import ACCEPTED, DAY, END, HOUR, Scene, disaster, quiet_hour
 
 # A short disaster: as the one to look at, with 400 messages of spam.
@@ -83,7 +84,7 @@ def test_disaster_is_said_in_words(lake: DuckEngine) -> None:
     page = re.sub("<[^>]*>", "", make_page(collect(lake)))
     for words in (
         "3 destinations are dead: ", "sent 400 messages", "&lt;newsletter@shop.here.example&gt;",
-        "queue-send lost a daemon and ended once", "wait, the oldest for 1 d 6 h",
+        "queue-send lost a daemon and ended once", "wait, the oldest for 1 d 7 h",
     ):  # fmt: skip
         assert words in page, words
     assert "Nothing waits" not in page
@@ -269,3 +270,20 @@ def test_page_needs_neither_pyspark_nor_java(rows: LakeRows, tmp_path: Path) -> 
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     assert "3 destinations are dead" in (tmp_path / "page.html").read_text()
+
+
+def test_episodes_are_those_of_the_report_that_go_on_first(lake: DuckEngine) -> None:
+    columns = ("host", "queue", "domain", "kind", "began", "ended", "attempts")
+    report = ask("destinations", lake, View(), *columns)
+    expected = Counter(
+        (*row[:4], *(time and round(time.replace(tzinfo=UTC).timestamp(), 3) for time in row[4:6]), row[6])
+        for row in report
+    )
+    data = collect(lake)
+    found = Counter(
+        (*row[:4], round(row.began, 3), row.ended and round(row.ended, 3), row.attempts) for row in data.episodes
+    )
+    assert data.all_episodes == len(report) > 10
+    assert found == expected
+    over = [row.ended is not None for row in data.episodes]
+    assert over == sorted(over)

@@ -59,7 +59,7 @@ def test_a_java_that_was_killed_is_called_that_whatever_failed_then(
 
 
 def test_what_fails_while_java_lives_is_told_as_it_is(java: "subprocess.Popen[bytes]") -> None:
-    with pytest.raises(Permanent, match="^syslog$"):
+    with pytest.raises(Permanent, match=r"^syslog$"):
         use(Permanent("syslog"), Sessions())
 
 
@@ -110,7 +110,8 @@ def test_a_java_without_memory_says_what_gives_it_more() -> None:
 
 
 KILLED = """
-import os, signal, sys
+import logging, os, signal, sys
+logging.getLogger().addHandler(logging.NullHandler())
 from spark.runtime.session import Sessions
 from queue_base.errors import Temporary
 with Sessions("local[1]", {"spark.driver.memory": "600m"}) as sessions:

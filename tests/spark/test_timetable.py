@@ -1,5 +1,7 @@
 """When a resident build does what: fixed times, growing pauses, and the quiet hours for putting files together."""
 
+from itertools import pairwise
+
 import pytest
 
 from spark.watch.timetable import (
@@ -75,7 +77,7 @@ def test_a_quiet_log_is_tidied_once_an_hour_if_there_is_anything_to_tidy() -> No
             table.tidied(now)
     assert len(tidied) in (9, 10)
     assert all((now / 60) % 60 >= 50 for now in tidied)
-    assert min(later - now for now, later in zip(tidied, tidied[1:], strict=False)) >= QUIET_TIDY
+    assert min(later - now for now, later in pairwise(tidied)) >= QUIET_TIDY
 
 
 def test_a_log_that_says_nothing_is_tidied_once_a_day_only() -> None:

@@ -12,6 +12,7 @@ from spark.lake import batch
 from spark.lake import build as build_module
 from spark.lake.build import DRIVER_SETTING, Order, Summary, build
 from spark.lake.columns import COLUMNS
+from spark.logs.segments import cut
 from spark.runtime import executors
 from spark.runtime.places import HadoopPlace, Place
 from spark.runtime.progress import Progress
@@ -112,7 +113,6 @@ def test_a_log_that_vanishes_before_its_task_leaves_its_stream_as_it_was(
 ) -> None:
     copy = half_of(logs, tmp_path / "logs")
     gone = min((copy / "b" / "in").glob("@*"))
-    cut = batch.cut
 
     def lose(*words: object) -> object:
         if gone.exists():

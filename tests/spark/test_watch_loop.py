@@ -97,7 +97,7 @@ def test_a_batch_begins_every_minute_and_is_a_line() -> None:
         "page: written, 0.00 s",
         "batch 3: 10 lines of 1 queue, 3 rows, 1 quarantined, 0.50 s",
         "page: written, 0.00 s",
-        "exiting",
+        "status: exiting",
     ]
     assert work.begun == [0.0, 60.0, 120.0] and work.ended == 1
 
@@ -219,3 +219,15 @@ def test_memory_is_measured_and_can_be_given_back(tmp_path: Path) -> None:
     assert resident(os.getpid()) > 1 << 20
     give_back()
     assert resident(2**22 + 1) == 0
+
+
+def test_a_batch_s_warnings_are_said_once_while_they_stay_the_same() -> None:
+    class Warns(FakeWork):
+        def build(self, tidy: bool) -> Summary:
+            done = super().build(tidy)
+            done.warnings = ["mx1/q: cannot read @4000.s"] if self.clock.time < 130 else []
+            return done
+
+    clock = FakeClock(300.0)
+    said = run(clock, Warns(clock, lines=0))
+    assert [line for line in said if line.startswith("warning")] == ["warning: mx1/q: cannot read @4000.s"]

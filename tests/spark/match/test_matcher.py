@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from spark.match import Lines, Matcher, State, fits, join, split_lines
-from spark.match.hashes import hash_address, murmur3
+from spark.match.hashes import hash_address, hash_addresses, murmur3
 from spark.match.text import escape, unescape
 from support.spark.log_files import stamp
 from support.spark.matched import HOST, QUEUE, Stream
@@ -218,3 +218,10 @@ def test_recipients_that_an_earlier_build_knows_are_not_counted_again() -> None:
         texts = [f"starting delivery {at * 5 + n}: msg 5 to remote {one}" for n, one in enumerate(recipients)]
         stream.match([(line(at, text), False) for text in texts], known=True)
     assert [row.recipients for row in stream.truth().waiting] == [3]
+
+
+@pytest.mark.parametrize("channel", ["local", "remote"])
+def test_many_addresses_have_the_hashes_that_each_has(channel: str) -> None:
+    addresses = [f"{channel} {'ä' * (size % 3)}{'x@y' * size}"[: size + 8].encode() for size in range(100)]
+    addresses += [f"{channel} ".encode() + bytes(range(size, 2 * size)) for size in range(60)]
+    assert hash_addresses(addresses) == [hash_address(address) for address in addresses]

@@ -24,13 +24,14 @@ class Looks:
     """Looks at a directory of logs again and again; `warnings` are those of the last look."""
 
     def __init__(self, logs: Path, scratch: Path) -> None:
-        self._place, self._scratch = LocalPlace(str(logs)), LocalPlace(str(scratch))
+        self._place, self._scratch, self._looks = LocalPlace(str(logs)), scratch, 0
         self.state: dict[str, Any] = {}
         self.warnings: list[str] = []
 
     def plan(self) -> Plan:
         """Return what is new; it counts as read."""
-        found = plan(self._place, self.state, self._scratch)
+        self._looks += 1
+        found = plan(self._place, self.state, LocalPlace(str(self._scratch / str(self._looks))))
         self.state, self.warnings = found.state, found.warnings
         return found
 

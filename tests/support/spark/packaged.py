@@ -4,6 +4,7 @@ import configparser
 import os
 import sys
 import sysconfig
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -24,10 +25,21 @@ def pack(top: Path) -> tuple[Path, Path]:
     code, main = top / "queue_suite.zip", top / "queue_report.py"
     with zipfile.ZipFile(code, "w") as archive:
         for package in settings["options"]["packages"].split():
-            for path in sorted((ROOT / package.replace(".", "/")).glob("*.py")):
-                archive.write(path, path.relative_to(ROOT))
+            for path in sorted((ROOT / package.replace(".", "/")).rglob("*")):
+                if path.suffix in (".py", ".sql", ".css") and str(path.relative_to(ROOT)) not in archive.namelist():
+                    archive.write(path, path.relative_to(ROOT))
     main.write_text(MAIN)
     return code, main
+
+
+def pack_libraries(top: Path) -> Path:
+    """Make an archive of what executors need beside Python, as docs/cluster.md says; return its path."""
+    libraries, archive = Path(sysconfig.get_path("purelib")), top / "libraries.tar"
+    with tarfile.open(archive, "w") as made:
+        for name in ("numpy", "numpy.libs", "pyarrow", "pyarrow.libs"):
+            if (libraries / name).exists():
+                made.add(libraries / name, name)
+    return archive
 
 
 def bare_environment(environment: dict[str, str]) -> dict[str, str]:

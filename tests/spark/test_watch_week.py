@@ -1,0 +1,101 @@
+"""watch, minute by minute, killed again and again: nothing is lost or counted twice, memory and lake stay small."""
+
+import json
+import random
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from support.spark.watched_week import HOUR, RETRY, WEEK, hours, watch
+
+# More memory than this, in bytes, between the first day of a process and its last is growth.
+ALLOWED = 32 << 20
+
+
+def manifest(lake: Path) -> dict[str, Any]:
+    newest = max((lake / "_manifest").glob("*.json"))
+    value: dict[str, Any] = json.loads(newest.read_text())
+    return value
+
+
+def rows(lake: Path, table: str, *columns: str) -> list[tuple[Any, ...]]:
+    found = []
+    for path in manifest(lake)["tables"].get(table, {}):
+        read = pq.ParquetFile(lake / table / path).read(columns=list(columns)).to_pydict()
+        found += list(zip(*(read[column] for column in columns), strict=True))
+    return found
+
+
+def events(minutes: int) -> Counter[str]:
+    """Return how many lines of each kind there are in the log, and how many lines."""
+    counted: Counter[str] = Counter()
+    for hour in hours(minutes):
+        for line in hour.decode().splitlines():
+            words = line.split(" ", 3)
+            counted[words[1]] += 1
+            if words[1] == "delivery":
+                counted[words[3].split(":")[0]] += 1
+    return counted
+
+
+def watch_and_kill(top: Path, minutes: int, kills: int, longest: float, seed: int = 1) -> list[str]:
+    """Watch so many minutes, killed so many times after at most `longest` seconds. Returns what was printed."""
+    rng = random.Random(seed)
+    log = top / "said"
+    for _ in range(kills):
+        with watch(top, minutes, log) as process:
+            time.sleep(rng.uniform(0.3, longest))
+            process.kill()
+    with watch(top, minutes, log) as process:
+        assert process.wait(3600) == 0, log.read_text()[-2000:]
+    return log.read_text().splitlines()
+
+
+def check(lake: Path, minutes: int) -> None:
+    """Compare what is in the tables with what is in the log."""
+    logged = events(minutes)
+    ended = rows(lake, "messages", "key")
+    assert len(ended) == len(set(ended)) == logged["end"]
+    deliveries = rows(lake, "deliveries", "start_ns", "delivery", "result")
+    assert len(deliveries) == len(set(deliveries)) == logged["delivery"]
+    assert Counter(result for *_, result in deliveries) == {
+        "success": logged["success"], "deferral": logged["deferral"]
+    }  # fmt: skip
+    open_messages = [key for what, key in rows(lake, "pending", "what", "key") if what == "message"]
+    assert len(open_messages) == len(set(open_messages)) == logged["new"] - logged["end"]
+    counts = manifest(lake)["counts"]["mx1/q"]
+    assert sum(counts.values()) == logged.total() - logged["success"] - logged["deferral"]
+    assert not rows(lake, "quarantine", "reason")
+
+
+def test_an_hour_under_watch_killed_three_times_is_read_once(tmp_path: Path) -> None:
+    minutes = HOUR + RETRY
+    said = watch_and_kill(tmp_path, minutes, kills=3, longest=4.0)
+    assert said[-1] == "status: exiting" and not [line for line in said if line.startswith(("warning", "Traceback"))]
+    check(tmp_path / "lake", minutes)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.timeout(5400)
+def test_a_week_under_watch_killed_fifty_times_is_read_once_in_little_memory_and_few_files(tmp_path: Path) -> None:
+    said = watch_and_kill(tmp_path, WEEK, kills=50, longest=12.0)
+    lake = tmp_path / "lake"
+    check(lake, WEEK)
+    batches = [line for line in said if line.startswith("batch ")]
+    assert len(batches) >= WEEK
+    # The last process was not killed.
+    last = said[max(place for place, line in enumerate(said) if line.startswith("begun: ")) :]
+    memory = [int(line.split()[2]) for line in last if line.startswith("memory: ")]
+    assert len(memory) > 14 and max(memory[-6:]) <= max(memory[1:7]) + ALLOWED, memory
+    assert [line for line in said if line.startswith("tidy: ")]
+    files = Counter(
+        (table, path.rpartition("/")[0]) for table, paths in manifest(lake)["tables"].items() for path in paths
+    )
+    # All days but the last have been put together.
+    assert max(number for (_, place), number in files.items() if "2026-01-07" not in place) <= 6, files
+    on_disk = sum(1 for path in lake.rglob("*.parquet"))
+    assert on_disk <= sum(files.values()) + 2 * 60 * len(files)

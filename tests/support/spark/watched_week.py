@@ -1,0 +1,165 @@
+"""A week under watch: run as a program, it watches a log that grows by a minute's lines a minute, by its own clock.
+
+The clock goes on as soon as somebody waits for it, so a week takes as long as its batches. The log is a pure function
+of the minute; what is on the disk tells which minute it is, so a program that was killed is simply run again. It is
+rotated each hour, as multilog does it, and no more than KEPT old files stay.
+
+Words: the directory, the minutes. It prints its first minute, what watch prints, and at each WEIGHED minute the bytes
+of memory that it has.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from spark.lake import update
+from spark.lake.build import Order
+from spark.watch.clock import Wish
+from spark.watch.lake_work import LakeWork
+from spark.watch.memory import resident
+from spark.watch.watch import Watch
+
+ROOT = Path(__file__).resolve().parents[3]
+BEGIN = 1_767_225_600  # 2026-01-01
+HOUR = 60
+KEPT = 20
+WEIGHED = 240
+WEEK = 7 * 24 * 60
+# A message is tried a second time, and ends, so many minutes after it came.
+RETRY = 45
+
+
+def minute_of_log(minute: int) -> bytes:
+    """Return the lines of a minute: a status, messages that come and go at once, and one that is deferred for a while.
+
+    The log is busy for 50 minutes of each hour. Each message has a number that was used by others before.
+    """
+    events = ["status: local 0/10 remote 0/20"] if minute % (12 * HOUR) == 0 else []
+    if minute % HOUR < 50:
+        for number in (1, 2):
+            delivery = 10 * minute + number
+            message = 100 + number
+            events += [
+                f"new msg {message}",
+                f"info msg {message}: bytes {1000 + minute} from <s{minute % 7}@here.example> qp {minute} uid 1000",
+                f"starting delivery {delivery}: msg {message} to remote r{number}@d{minute % 11}.example",
+                f"delivery {delivery}: success: 192.0.2.1_accepted_message./Remote_host_said:_250_ok_{minute}/",
+                f"end msg {message}",
+            ]
+        events += [*_come(minute), f"delivery {10 * minute + 3}: deferral: Connection_timed_out._(#4.4.1)/"]
+    if minute >= RETRY and (minute - RETRY) % HOUR < 50:
+        message, delivery = _held(minute - RETRY), 10 * minute + 4
+        events += [
+            f"starting delivery {delivery}: msg {message} to remote x@slow.example",
+            f"delivery {delivery}: success: 192.0.2.2_accepted_message./",
+            f"end msg {message}",
+        ]
+    stamps = (f"@{(1 << 62) + 10 + BEGIN + 60 * minute:016x}{1000 * place:08x}" for place in range(len(events)))
+    return "".join(f"{stamp} {event}\n" for stamp, event in zip(stamps, events, strict=True)).encode()
+
+
+def _held(minute: int) -> int:
+    return 1000 + minute % (2 * HOUR)
+
+
+def _come(minute: int) -> list[str]:
+    message = _held(minute)
+    return [
+        f"new msg {message}",
+        f"info msg {message}: bytes 77 from <slow@here.example> qp {minute} uid 1001",
+        f"starting delivery {10 * minute + 3}: msg {message} to remote x@slow.example",
+    ]
+
+
+def hours(minutes: int) -> Iterator[bytes]:
+    """Yield the log by hours, each what one file has."""
+    for first in range(0, minutes, HOUR):
+        yield b"".join(minute_of_log(minute) for minute in range(first, min(first + HOUR, minutes)))
+
+
+class GrowingLog:
+    """The log on the disk; it grows from whatever a program that was killed has left."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "current").touch()
+
+    def minute(self) -> int:
+        """Return the first minute that is not wholly there."""
+        hour = self._hour()
+        size = (self.place / "current").stat().st_size
+        minute = hour * HOUR
+        while minute < (hour + 1) * HOUR and size >= len(minute_of_log(minute)):
+            size -= len(minute_of_log(minute))
+            minute += 1
+        return minute
+
+    def grow(self, minute: int) -> None:
+        """Write what is missing of a minute, all those before being there."""
+        current = self.place / "current"
+        if minute // HOUR > self._hour():
+            current.rename(self.place / f"@{(1 << 62) + 10 + BEGIN + 3600 * (minute // HOUR):016x}00000000.s")
+            current.touch()
+            for old in sorted(self.place.glob("@*.s"))[:-KEPT]:
+                old.unlink()
+        whole = b"".join(minute_of_log(each) for each in range(minute // HOUR * HOUR, minute + 1))
+        with open(current, "ab") as file:
+            file.write(whole[file.tell() :])
+
+    def _hour(self) -> int:
+        """Return the hour that `current` is of: the newest rotated file has its beginning in its name."""
+        (self.place / "current").touch()
+        names = sorted(path.name for path in self.place.glob("@*.s"))
+        return (int(names[-1][1:17], 16) - (1 << 62) - 10 - BEGIN) // 3600 if names else 0
+
+
+class LogClock:
+    """A clock that goes on at once when somebody waits; a minute's lines are in the log when it has passed."""
+
+    def __init__(self, log: GrowingLog, minutes: int) -> None:
+        self._log, self._minutes = log, minutes
+        self._minute = log.minute()
+        self._begun = time.monotonic()
+        self._slept = 0.0
+
+    def now(self) -> float:
+        return self._slept + time.monotonic() - self._begun
+
+    def wait(self, until: float) -> Wish:
+        self._slept += max(until - self.now(), 0.0)
+        if self._minute >= self._minutes:
+            return Wish.STOP
+        self._log.grow(self._minute)
+        self._minute += 1
+        if self._minute % WEIGHED == 0:
+            print(f"memory: {self._minute} {resident(os.getpid())}", flush=True)
+        return Wish.TIME
+
+
+def watch(top: Path, minutes: int, log: Path) -> "subprocess.Popen[bytes]":
+    """Run the program; what it prints goes to the end of `log`."""
+    words = [sys.executable, "-m", "support.spark.watched_week", str(top), str(minutes)]
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT}/tests"}
+    with open(log, "ab") as out:
+        return subprocess.Popen(words, env=environment, stdout=out, stderr=out)
+
+
+def run(top: Path, minutes: int) -> None:
+    # A batch's old files may be removed by the next: no reader has them open for ten minutes.
+    update.GRACE = 0
+    log = GrowingLog(top / "logs" / "mx1" / "q")
+    work = LakeWork(Order(str(top / "logs"), str(top / "lake")), None, 2 << 30, None, {})
+    clock = LogClock(log, minutes)
+    print(f"begun: {log.minute()}", flush=True)
+    Watch(work, clock, 60.0, sys.stdout).run()
+    assert work.used() is None, "so little needs no Spark"
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    run(Path(sys.argv[1]), int(sys.argv[2]))
