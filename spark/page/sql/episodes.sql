@@ -1,5 +1,5 @@
--- The worst times during which a destination was in trouble: what spark/reports/destinations.sql lists, without the mail
--- that it held. Those that go on come first, then the longest; number is how many there are.
+-- The worst times during which a destination was in trouble: what spark/reports/destinations.sql lists, without the
+-- mail that it held. Those that go on come first, then the longest; number is how many there are.
 --
 -- Numbers stand for domain, host and queue while the deliveries are put in order: text would cost most of the time.
 with series as (
