@@ -1,40 +1,45 @@
 with ages as (
-  -- A message is in a bucket from one age to another, in nanoseconds.
+  -- A message is in a bucket from one age to another, in minutes.
   select *
   from (values
-    (0, 0, 300000000000), (1, 300000000000, 600000000000), (2, 600000000000, 1200000000000),
-    (3, 1200000000000, 2400000000000), (4, 2400000000000, 4800000000000), (5, 4800000000000, 9600000000000),
-    (6, 9600000000000, 19200000000000), (7, 19200000000000, 38400000000000), (8, 38400000000000, 76800000000000),
-    (9, 76800000000000, cast(null as bigint))
-  ) as buckets (bucket, from_ns, to_ns)
+    (0, 0, 5), (1, 5, 10), (2, 10, 20), (3, 20, 40), (4, 40, 80), (5, 80, 160), (6, 160, 320), (7, 320, 640),
+    (8, 640, 1280), (9, 1280, cast(null as int))
+  ) as buckets (bucket, from_minutes, to_minutes)
 ),
 stays as (
-  -- Messages that waited at some full hour; most have come and gone between two. The next full hour at or after a time
-  -- is the one after the hour of the nanosecond before.
-  select born_ns, done_ns
-  from (select coalesce(birth_ns, first_ns) as born_ns, done_ns from lives) as bounds
-  where done_ns is null or hour_of(born_ns - 1) < hour_of(done_ns - 1)
+  -- Messages that waited at a full hour, by the full minutes at or after their birth and their end: hours and ages
+  -- begin at full minutes, so no more need be known. Most messages have come and gone between two full hours.
+  select born, done, count(*) as number
+  from (
+    select
+      case when born_ns > 0 then div(born_ns - 1, 60000000000) + 1 else div(born_ns, 60000000000) end as born,
+      case when done_ns > 0 then div(done_ns - 1, 60000000000) + 1 else div(done_ns, 60000000000) end as done
+    from (select coalesce(birth_ns, first_ns) as born_ns, done_ns from lives) as bounds
+    where done_ns is null or hour_of(born_ns - 1) < hour_of(done_ns - 1)
+  ) as minutes
+  group by born, done
 ),
 stretches as (
-  -- From when until when a message was in a bucket.
+  -- From when until when they were in a bucket.
   select
-    ages.bucket,
-    cast(stays.born_ns as decimal(28, 0)) + ages.from_ns as from_ns,
-    least(
-      cast(stays.done_ns as decimal(28, 0)), cast(stays.born_ns as decimal(28, 0)) + ages.to_ns
-    ) as to_ns
+    ages.bucket, stays.number,
+    stays.born + ages.from_minutes as begun,
+    least(stays.done, stays.born + ages.to_minutes) as ended
   from stays
   cross join ages
 ),
 hours as (
-  select bucket, hour_of(from_ns - 1) + 1 as first, hour_of(to_ns - 1) + 1 as last
+  -- The full hours at or after that.
+  select
+    bucket, number,
+    case when begun > 0 then div(begun - 1, 60) + 1 else div(begun, 60) end as first,
+    case when ended > 0 then div(ended - 1, 60) + 1 else div(ended, 60) end as last
   from stretches
-  where to_ns is null or to_ns > from_ns
 ),
 steps as (
-  select first as hour, bucket, 1 as step from hours where last is null or first < last
+  select first as hour, bucket, number as step from hours where last is null or first < last
   union all
-  select last as hour, bucket, -1 as step from hours where first < last
+  select last as hour, bucket, -number as step from hours where first < last
 ),
 by_hour as (
   select
