@@ -216,5 +216,5 @@ def _after(state: State, result: StreamResult) -> State:
         if name in files:
             files[name][2] += lines
     # What the matcher keeps has names of its own; those of spark.logs.joints are not its.
-    joints = {name: state[name] for name in ("last", "carried") if name in state}
+    joints: State = {name: state[name] for name in ("last", "carried") if name in state}
     return {**state, **result.mark, **joints, "files": files}

@@ -8,6 +8,7 @@ import pytest
 from queue_base.errors import Permanent
 from spark.lake import batch
 from spark.lake.build import Summary
+from spark.lake.matching import match_segment
 from spark.lake.newest import open_local
 from support.spark.log_lake import Lake
 
@@ -90,11 +91,10 @@ def test_what_an_executor_wrote_that_was_taken_for_dead_counts_for_nothing(
     log = tmp_path / "logs" / "a" / "q"
     log.mkdir(parents=True)
     (log / "@400000006553f10a00000200.s").write_text("".join(LINES))
-    match = batch.match_segment
 
     def match_twice(*words: Any, **more: Any) -> Any:
-        match(*words, **more)
-        return match(*words, **more)
+        match_segment(*words, **more)
+        return match_segment(*words, **more)
 
     monkeypatch.setattr(batch, "match_segment", match_twice)
     lake = Lake(tmp_path / "lake", cut=100)
