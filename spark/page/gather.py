@@ -115,7 +115,7 @@ class _Gathering:
             "deferrals": self._ask("deferrals", Deferral, {**window, "most": DESTINATIONS, "each": EACH}),
             "senders": self._ask("origins", Origin, {**origins, "origin": "lower(sender)"}),
             "users": self._ask("origins", Origin, {**origins, "origin": "cast(uid as string)"}),
-            "waiting": self._ask("waiting", _waiting, queue),
+            "waiting": sorted(self._ask("waiting", _waiting, queue), key=_place),
             "backlog": self._backlog(bins, {**binned, "number": bins.number, "floor": begin - _YEARS, "never": _NEVER}),
             **self._channels(window, binned),
             **self._episodes(window),
@@ -203,6 +203,12 @@ def _plain(value: Any, nanoseconds: bool) -> Any:
 
 def _waiting(*values: Any) -> Waiting:
     return Waiting._make((*values[:13], values[13:]))
+
+
+def _place(row: Waiting) -> tuple[Any, ...]:
+    """Return what the rows of each part are put in order by: the oldest messages, and the largest of all else."""
+    first = (row.oldest, row.host, row.queue, row.id) if row.part == "oldest" else (-row.recipients,)
+    return row.part, *first, row.state, row.class_, row.reason, row.domain
 
 
 def _channels(row: Sequence[Any]) -> Iterator[Channel]:

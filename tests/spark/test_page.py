@@ -10,6 +10,7 @@ from datetime import UTC
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from spark.page.data import AGES, PageData, Waiting
 from spark.page.document import SECTIONS, make_page
@@ -17,6 +18,7 @@ from spark.page.gather import WAITING, gather
 from spark.page.write import describe, write_page
 from spark.reports.duckdb_engine import DuckEngine
 from spark.reports.report import View
+from spark.reports.spark_engine import SparkEngine
 from spark.runtime.progress import Progress
 from support.spark.lake_rows import NANO, LakeRows, ask
 from support.spark.page_scenes import ACCEPTED, DAY, END, HOUR, Scene, disaster, quiet_hour
@@ -287,3 +289,11 @@ def test_episodes_are_those_of_the_report_that_go_on_first(lake: DuckEngine) -> 
     assert found == expected
     over = [row.ended is not None for row in data.episodes]
     assert over == sorted(over)
+
+
+# Twenty statements in a session of Spark: some 20 s.
+@pytest.mark.exhaustive
+def test_spark_finds_the_same_as_duckdb(spark: SparkSession, lake: DuckEngine, rows: LakeRows, tmp_path: Path) -> None:
+    rows.write(tmp_path / "lake")
+    found = gather(SparkEngine(spark, str(tmp_path / "lake")), View(), END, "", lambda _: None)
+    assert found == gather(lake, View(), END, "", lambda _: None)

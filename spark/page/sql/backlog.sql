@@ -1,8 +1,8 @@
 -- The queue at the end of each bin, by age: how many messages more, or fewer, have an age than at the end of the bin
 -- before. Bin -1 is what waited at the beginning. The last bin ends with the log.
 --
--- A message has an age (from `after` to `before` seconds) during a stretch of its life. Where a stretch begins the count
--- goes up, where it ends, down.
+-- A message has an age (from `after` to `before` seconds) during a stretch of its life. Where a stretch begins the
+-- count goes up, where it ends, down.
 with known as (
     select greatest(coalesce(birth_ns, first_ns), {floor}) as born_ns, done_ns from messages
     where done_ns > {begin} and coalesce(birth_ns, first_ns) < {end}

@@ -15,7 +15,8 @@ from (
     select host, queue, local_now, local_limit, remote_now, remote_limit,
         least(until_ns, {end}) - greatest(at_ns, {begin}) as ns
     from intervals
-    where until_ns > at_ns and try_subtract(until_ns, at_ns) < 31622400000000000 and at_ns < {end} and until_ns > {begin}
+    where until_ns > at_ns and try_subtract(until_ns, at_ns) < 31622400000000000 and at_ns < {end}
+      and until_ns > {begin}
 ) as samples
 group by host, queue
 order by host, queue

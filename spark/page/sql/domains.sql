@@ -7,7 +7,8 @@ from (
         count_if(result = 'failure') as failed,
         sum(case when result = 'success' then bytes end) as bytes,
         count(case when result = 'success' then birth_ns end) as delays,
-        sum(case when result = 'success' then cast(try_subtract(done_ns, birth_ns) as decimal(38, 0)) end) as delay_sum_ns,
+        sum(case when result = 'success' then cast(try_subtract(done_ns, birth_ns) as decimal(38, 0)) end) as
+            delay_sum_ns,
         max(case when result = 'success' then try_subtract(done_ns, birth_ns) end) as delay_max_ns
     from deliveries
     where done_ns >= {begin} and done_ns < {end}

@@ -1,5 +1,5 @@
--- The worst times during which a destination was in trouble: what spark/reports/destinations.sql lists, without the mail
--- that it held. Those that go on come first, then the longest; number is how many there are.
+-- The worst times during which a destination was in trouble: what spark/reports/destinations.sql lists, without the
+-- mail that it held. Those that go on come first, then the longest; number is how many there are.
 --
 -- Numbers stand for domain, host and queue while the deliveries are put in order: text would cost most of the time.
 with series as (
@@ -54,8 +54,9 @@ islands as (
 found as (
     select islands.series, islands.began_ns, islands.dead, islands.attempts, newest.ns as newest_ns,
         -- What a day without a bad one ended is over: the log goes on after it.
-        coalesce(islands.good_ns, case when try_subtract(newest.ns, islands.bad_ns) > 86400000000000 then islands.bad_ns end)
-            as ended_ns
+        coalesce(
+            islands.good_ns, case when try_subtract(newest.ns, islands.bad_ns) > 86400000000000 then islands.bad_ns end
+        ) as ended_ns
     from islands cross join newest
 ),
 worst as (

@@ -6,7 +6,8 @@ with placed as (
             div(greatest(at_ns, {begin}) - {begin}, {length}), div(least(until_ns, {end}) - 1 - {begin}, {length})
         )) as bin
     from intervals
-    where until_ns > at_ns and try_subtract(until_ns, at_ns) < 31622400000000000 and at_ns < {end} and until_ns > {begin}
+    where until_ns > at_ns and try_subtract(until_ns, at_ns) < 31622400000000000 and at_ns < {end}
+      and until_ns > {begin}
 ),
 pieces as (
     select host, queue, bin, local_now, local_limit, remote_now, remote_limit,
