@@ -3,7 +3,7 @@
 import click
 
 from queue_base.errors import complain
-from spark.commands.settings import split_setting
+from spark.commands.settings import missing, split_setting
 
 
 def stream_name(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
@@ -45,7 +45,10 @@ def command(
       queue-report build hdfs:///logs --lake hdfs:///lake --master yarn --compact --expire 400
     """
     settings = dict(map(split_setting, conf))
-    from spark.lake.build import Order, build
+    try:
+        from spark.lake.build import Order, build
+    except ImportError as error:
+        raise missing(error) from error
     from spark.runtime.progress import make_progress
     from spark.runtime.session import Sessions
 

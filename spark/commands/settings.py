@@ -1,6 +1,6 @@
-"""Spark's settings on the command line, as spark-submit takes them."""
+"""Spark's settings on the command line, as spark-submit takes them; and what to say where a package is missing."""
 
-from queue_base.errors import Usage
+from queue_base.errors import Permanent, Usage
 
 
 def split_setting(setting: str) -> tuple[str, str]:
@@ -9,3 +9,11 @@ def split_setting(setting: str) -> tuple[str, str]:
     if not name or not equals:
         raise Usage(f"--conf {setting}: it must be KEY=VALUE")
     return name, value
+
+
+def missing(error: ImportError) -> Permanent:
+    """Return the failure for a package that an extra of ours would bring."""
+    name = (error.name or str(error).rpartition("'")[0].rpartition("'")[2]).partition(".")[0]
+    return Permanent(
+        f"unable to load {name}: {error}; install it with pip install 'queue-suite[spark]', then run this again"
+    )

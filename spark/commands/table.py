@@ -22,7 +22,10 @@ CUT = "…"
 # A text is not cut to less than this: free text, and names.
 LEAST_TEXT, LEAST_NAME = 30, 16
 # Columns that are left out first, in this order, where a report has them; then numbers, from the right.
-MINOR = ("example", "uid", "qp", "key", "rbytes", "sbytes", "repeated", "at_limit", "span")
+MINOR = (
+    *("example", "uid", "qp", "key", "rbytes", "sbytes", "span", "at_limit"),
+    *("problems", "repeated", "deleted", "untried", "ended", "waiting"),
+)
 _GAP = "  "
 
 

@@ -10,7 +10,7 @@ from queue_base.errors import Usage
 from queue_base.processes import program_path
 from spark.commands.build import stream_name
 from spark.commands.page import unfit
-from spark.commands.settings import split_setting
+from spark.commands.settings import missing, split_setting
 
 
 class _Size(click.ParamType[int]):
@@ -81,7 +81,10 @@ def command(
         for path in write_service(service, _own_command(), force):
             print(f"wrote {path}")
         return
-    from spark.lake.build import Order
+    try:
+        from spark.lake.build import Order
+    except ImportError as error:
+        raise missing(error) from error
     from spark.watch.clock import SystemClock
     from spark.watch.lake_work import LakeWork
     from spark.watch.watch import Watch

@@ -136,6 +136,7 @@ class _Build:
         return open_place(path, self._session, self._order.settings)
 
     def _session(self) -> "SparkSession":
+        self._progress.phase("starting Spark")
         session = self._sessions.get()
         self._progress.watch(session)
         return session
@@ -161,7 +162,7 @@ class _Build:
                 update.abandon()
                 return manifest
             self._progress.phase("moving files in")
-            update.move()
+            update.move(batch.files)
             self._progress.phase("writing the manifest")
             after = update.commit(batch.state, add_counts(manifest.counts, batch.counts))
             self._progress.phase("cleaning up")
@@ -178,22 +179,25 @@ class _Build:
         today = datetime.now(UTC).date()
         lines = tuple(manifest.tables.get("lines", ()))
         open_ones = list(manifest.tables.get("pending", ()))
-        self._progress.phase("matching lines")
+        phase = self._progress.phase
         if self._logs.local is None or self._lake.local is None:
             from spark.lake.elsewhere import match_elsewhere
 
-            batch = match_elsewhere(
-                self._session(), self._logs, self._lake, update, wanted, manifest, today, self._progress.phase
-            )
+            session = self._session()
+            phase("matching lines")
+            batch = match_elsewhere(session, self._logs, self._lake, update, wanted, manifest, today, phase)
         else:
             home = Home(os.path.join(self._lake.local, update.home()), today)
             before = Before(self._lake.local, read_files(self._lake.local, "pending", open_ones), lines, manifest.state)
             most = int(self._order.settings.get(DRIVER_SETTING, DRIVER_BYTES))
             if wanted.bytes <= most:
+                phase("matching lines")
                 results = match_here(wanted, before, home)
             else:
-                results = match_by_spark(wanted, before, home, self._logs, self._session(), self._progress.phase)
-            batch = finish(results, wanted, before, home, rows, self._progress.phase)
+                session = self._session()
+                phase("matching lines")
+                results = match_by_spark(wanted, before, home, self._logs, session, phase)
+            batch = finish(results, wanted, before, home, rows, phase)
         if batch.counts:
             # pending is all that is open now; the rest is added to.
             update.drop("pending", open_ones)

@@ -31,7 +31,7 @@ class TerminalProgress(Progress):
     """Draws the phase and how many tasks of Spark's are done in it."""
 
     def __init__(self) -> None:
-        self._text = "starting Spark"
+        self._text = "starting"
         self._tracker: Any = None
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._draw_on, name="progress", daemon=True)

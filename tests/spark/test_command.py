@@ -49,13 +49,16 @@ def test_without_a_command_it_says_what_to_do_next_and_is_wrong_usage() -> None:
     assert done.stderr.count("\n") < 12 and "\nqueue-report --help" in done.stderr
 
 
-def test_without_pyspark_one_line_says_how_to_get_it(tmp_path: Path) -> None:
-    (tmp_path / "pyspark.py").write_text("raise ImportError(\"No module named 'pyspark'\")\n")
+@pytest.mark.parametrize(
+    ("module", "logs"), [("pyarrow", "/logs"), ("numpy", "/logs"), ("pyspark", "hdfs:///logs")]
+)
+def test_without_what_a_build_needs_one_line_says_how_to_get_it(tmp_path: Path, module: str, logs: str) -> None:
+    (tmp_path / f"{module}.py").write_text(f"raise ImportError(\"No module named '{module}'\")\n")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    done = run("build", "/logs", "--lake", str(tmp_path / "lake"), environment=environment)
+    done = run("build", logs, "--lake", str(tmp_path / "lake"), environment=environment)
     assert (done.returncode, done.stderr) == (
         100,
-        "queue-report: fatal: unable to load pyspark: No module named 'pyspark'; install it with "
+        f"queue-report: fatal: unable to load {module}: No module named '{module}'; install it with "
         "pip install 'queue-suite[spark]', then run this again\n",
     )
 
@@ -63,10 +66,10 @@ def test_without_pyspark_one_line_says_how_to_get_it(tmp_path: Path) -> None:
 def test_an_interrupt_is_one_line_and_leaves_nothing_behind(tmp_path: Path) -> None:
     log, lake = tmp_path / "logs" / "h" / "q" / "current", tmp_path / "lake"
     log.parent.mkdir(parents=True)
-    log.write_text("".join(f"@400000006553f10a{at:08x} new msg {at}\n" for at in range(1000)))
+    log.write_text("".join(f"@400000006553f10a{at:08x} new msg {at}\n" for at in range(300_000)))
     words = [*program("queue-report"), "build", str(tmp_path / "logs"), "--lake", str(lake)]
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as building:
-        wait_until(lambda: any(lake.glob("_batch/*/scratch/events")))
+        wait_until(lambda: any(lake.glob("_batch/*")))
         building.send_signal(signal.SIGINT)
         said = building.communicate(timeout=100)[1]
     assert (building.returncode, said) == (

