@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
+from queue_base.daemon.processes import program_path
 from queue_base.errors import Usage
-from queue_base.processes import program_path
 from spark.commands.build import stream_name
 from spark.commands.page import unfit
 from spark.commands.settings import missing, split_setting
