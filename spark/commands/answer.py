@@ -45,7 +45,7 @@ def print_answer(
         # On a terminal the rows wait until the bar, which is on the same one, is gone.
         out: TextIO = ends.enter_context(tempfile.TemporaryFile("w+")) if sys.stdout.isatty() else sys.stdout
         with make_progress() as progress, Sessions(*cluster) as sessions:
-            opened = open_engine(lake, "spark", sessions)
+            opened = open_engine(lake, engine, sessions)
             progress.watch(sessions.get())
             progress.phase(name)
             print_result(ask(opened), form, out, width=width, single=single, spaced=spaced)

@@ -40,12 +40,16 @@ _TASK_BYTES = 16 << 20
 
 @dataclass
 class Batch:
-    """What a batch added: rows by table, lines by kind and stream, the state for the manifest, and warnings."""
+    """What a batch added: rows by table, lines by kind and stream, the state for the manifest, and warnings.
+
+    files: tables and paths of what was written; None for all that is in the update's directory.
+    """
 
     rows: dict[str, int]
     counts: dict[str, dict[str, int]]
     state: State
     warnings: list[str] = field(default_factory=list)
+    files: set[tuple[str, str]] | None = None
 
 
 @dataclass(frozen=True)
@@ -171,6 +175,7 @@ def finish(
     batch = Batch(rows, {}, dict(wanted.state), list(wanted.warnings))
     still: list[pa.Table] = []
     done: list[str] = []
+    files: set[tuple[str, str]] = set()
     for result in results:
         name = "/".join(result.stream)
         if result.trouble:
@@ -187,6 +192,7 @@ def finish(
         batch.state[name] = _after(batch.state[name], result)
         for one in result.written:
             rows[one.table] += one.rows
+            files.add((one.table, one.path))
         if result.pending is not None and result.pending.num_rows:
             still.append(result.pending)
     phase("writing pending")
@@ -197,7 +203,10 @@ def finish(
     writer = TableWriter(home.directory, "pending", home.today)
     for table in [rest, *still]:
         writer.add({"pending": table.combine_chunks()})
-    rows["pending"] = sum(one.rows for one in writer.close())
+    for one in writer.close():
+        rows["pending"] += one.rows
+        files.add((one.table, one.path))
+    batch.files = files
     return batch
 
 
@@ -206,4 +215,6 @@ def _after(state: State, result: StreamResult) -> State:
     for name, lines in result.lines.items():
         if name in files:
             files[name][2] += lines
-    return {**state, **result.mark, "files": files}
+    # What the matcher keeps has names of its own; those of spark.logs.joints are not its.
+    joints: State = {name: state[name] for name in ("last", "carried") if name in state}
+    return {**state, **result.mark, **joints, "files": files}

@@ -162,7 +162,7 @@ class _Build:
                 update.abandon()
                 return manifest
             self._progress.phase("moving files in")
-            update.move()
+            update.move(batch.files)
             self._progress.phase("writing the manifest")
             after = update.commit(batch.state, add_counts(manifest.counts, batch.counts))
             self._progress.phase("cleaning up")

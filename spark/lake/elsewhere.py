@@ -100,6 +100,8 @@ def match_elsewhere(
                 phase(f"writing {table}")
                 rows[table] += _write(lake, update, table, kept, today, wanted.bytes)
         _copy_all(LocalPlace(directory), lake, update)
+    # Spark's own commit has seen to it that nothing else is there.
+    batch.files = None
     return batch
 
 

@@ -7,7 +7,7 @@ it was about to move are listed there before the first is moved, so no table has
 import json
 import posixpath
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -80,9 +80,17 @@ class Update:
             del self._tables[table][path]
             self._dropped[posixpath.join(table, path)] = int(time.time())
 
-    def move(self) -> None:
-        """Move what was staged to where the tables are, and make it safe."""
-        moves = {old: (table, new, size) for table in COLUMNS for old, new, size in self._moves_of(table)}
+    def move(self, wanted: Collection[tuple[str, str]] | None = None) -> None:
+        """Move what was staged to where the tables are, and make it safe.
+
+        wanted: tables and paths below home(TABLE); all that is there if it is None. An executor that was taken for dead
+        may have left others.
+        """
+        moves = {
+            old: (table, new, size)
+            for table in COLUMNS
+            for old, new, size in self._moves_of(table, None if wanted is None else set(wanted))
+        }
         targets = [posixpath.join(table, new) for table, new, _ in moves.values()]
         self._place.write(posixpath.join(self._home, MOVES), json.dumps(targets + self.doomed).encode())
         self._place.sync([posixpath.join(self._home, MOVES), self._home, BATCHES, ""])
@@ -117,10 +125,11 @@ class Update:
         self._place.remove(f"{manifest_path(self._number)}.new")
         _sweep(self._place, self._home, manifest.files() if manifest else set())
 
-    def _moves_of(self, table: str) -> Iterable[tuple[str, str, int]]:
+    def _moves_of(self, table: str, wanted: set[tuple[str, str]] | None) -> Iterable[tuple[str, str, int]]:
         """Yield for each staged file of a table where it is, its new name below the table, and its bytes."""
         home = posixpath.join(self._home, table)
-        files = sorted((path, size) for path, size in walk(self._place, home) if path.endswith(".parquet"))
+        found = ((path, size) for path, size in walk(self._place, home) if path.endswith(".parquet"))
+        files = sorted((path, size) for path, size in found if wanted is None or (table, path) in wanted)
         for ordinal, (path, size) in enumerate(files):
             name = f"{self._number:06}-{ordinal:04}.parquet"
             yield posixpath.join(home, path), posixpath.join(posixpath.dirname(path), name), size

@@ -7,7 +7,7 @@ from spark.match.found import to_rows
 from spark.match.opening import Call, Opening
 from spark.match.repeats import Repeats
 from spark.match.rules import Found, Rules
-from spark.match.state import State
+from spark.match.state import State, add_words
 from spark.match.tables import Rows
 
 
@@ -57,6 +57,7 @@ def make_edge(rules: Rules, repeats: Repeats, counts: Counter[str], unknown: Cou
     edge = Edge(state.host, state.queue, repeats.earliest, latest, counts, unknown, doubtful=repeats.doubtful)
     if not isinstance(rules, Opening):
         edge.state = state
+        add_words(state.unknown, unknown)
         return edge
     edge.inner = state
     edge.beginning = _Beginning(
@@ -102,6 +103,7 @@ def join(state: State, edge: Edge) -> tuple[Rows, State]:
     if edge.beginning is None or edge.inner is None:
         return to_rows(found, place), edge.state if edge.state is not None else state
     begun, inner = edge.beginning, edge.inner
+    add_words(state.unknown, edge.unknown)
     rules = Rules(state, found, edge.counts)
     for name, *given in begun.calls:
         getattr(rules, name)(*given)

@@ -18,12 +18,9 @@ from spark.match.quarantine import Quarantine
 from spark.match.repeats import Prints, Repeats, Seen, Times
 from spark.match.rules import Found, Rules
 from spark.match.stamps import IS_STAMPED
-from spark.match.state import State
+from spark.match.state import State, add_words
 from spark.match.statuses import Levels, Statuses
 from spark.match.tables import NAMES, Rows, fill
-
-_WORDS_MAX = 100  # Unknown first words that are counted each for itself.
-_OTHERS = "(others)"
 
 _START, _DONE, _NEW, _INFO, _END = range(1, 6)
 # The first bytes of an event say which of these kinds it is, if it is one of them.
@@ -180,8 +177,7 @@ class Matcher:
     def _count_unknown(self, text: bytes) -> None:
         word = first_word(text)
         if word is not None:
-            many = len(self._unknown) >= _WORDS_MAX and word not in self._unknown
-            self._unknown[_OTHERS if many else word] += 1
+            add_words(self._unknown, {word: 1})
 
     def _rows(self, bad: Quarantine, times: Times, prints: Prints) -> Rows:
         """Return what was found."""

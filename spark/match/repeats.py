@@ -40,7 +40,8 @@ class Repeats:
         self.lowest: int | None = None
         self._stamps = stamps
         self._before, self._seen = stamps.latest, seen
-        self._read: list[tuple[Times, Prints]] = []  # What counted of this segment.
+        # What counted of this segment, by block, with the earliest and the latest stamp.
+        self._read: list[tuple[Times, Prints, int, int]] = []
 
     def find(self, times: Times, prints: Prints, line: Callable[[int], bytes]) -> NDArray[np.bool_] | None:
         """Return which lines are repeats, None for none. line: returns a line, which old lakes know by another print.
@@ -61,7 +62,8 @@ class Repeats:
             repeats = self._look(times, prints, line, first)
         latest = int(times.max())
         stamps.latest = latest if stamps.latest is None else max(latest, stamps.latest)
-        self._read.append((times, prints) if repeats is None else (times[~repeats], prints[~repeats]))
+        counting = slice(None) if repeats is None else ~repeats
+        self._read.append((times[counting], prints[counting], earliest, latest))
         return repeats
 
     def _note_run(self, time: int, fresh: bool, last: int, counted: dict[int, int]) -> None:
@@ -136,7 +138,8 @@ class Repeats:
                 for time, print_ in zip(times[inside].tolist(), prints[inside].tolist(), strict=True):
                     known[time, print_] += 1
                     old.setdefault(time, set()).add(print_)
-        for times, prints in self._read:
-            inside = (times >= low) & (times <= high)
-            known.update(zip(times[inside].tolist(), prints[inside].tolist(), strict=True))
+        for times, prints, earliest, latest in self._read:
+            if earliest <= high and latest >= low:
+                inside = (times >= low) & (times <= high)
+                known.update(zip(times[inside].tolist(), prints[inside].tolist(), strict=True))
         return known, old

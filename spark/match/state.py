@@ -1,5 +1,6 @@
 """What is open between two lines of a stream's log, and how the table `pending` holds it."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -20,6 +21,8 @@ Place: TypeAlias = tuple[str, str]  # Host and queue.
 
 # Columns of a message's row that are attributes of Message.
 _COPIED = ("successes", "failures", "deferrals", "bounce_qp", "bounce_of", "again_ns", "fate")
+_WORDS_MAX = 100  # Unknown first words that are counted each for itself.
+_OTHERS = "(others)"
 _SLICE = 1 << 16  # Messages that are packed or unpacked at once.
 
 
@@ -126,6 +129,7 @@ class State:
 
     messages, deliveries: by number. bounces: by qp. level: since when, and which; None where nothing is known, as
     between two runs of queue-send. last_ns: stamp of the queue's last line. dying: this run has lost a daemon.
+    unknown: how many lines of the stream began with a word that no kind of line has, by that word.
     """
 
     def __init__(self, host: str, queue: str) -> None:
@@ -136,6 +140,7 @@ class State:
         self.level: tuple[int, Level] | None = None
         self.last_ns: int | None = None
         self.dying = False
+        self.unknown: Counter[str] = Counter()
         self.stamps = Stamps()
 
     def pack(self) -> pa.Table:
@@ -184,11 +189,21 @@ class State:
         return pa.Table.from_batches([fill("pending", columns, constant, size)])
 
     def mark(self) -> dict[str, Any]:
-        """Return what `pending` does not hold: the last stamps, and whether the run has lost a daemon; for JSON."""
+        """Return what `pending` does not hold, for JSON: the last stamps, whether the run has lost a daemon, and
+        unknown words. The names are none of those that spark.logs.joints keeps beside them."""
         stamps = self.stamps
-        prints = [list(pair) for pair in stamps.run_prints.items()]
-        found = {"latest": stamps.latest, "run": [stamps.run_ns, stamps.run_fresh, stamps.last_print, prints]}
-        return found | {"last": self.last_ns} | ({"dying": True} if self.dying else {})
+        return {
+            "latest": stamps.latest,
+            "run": [
+                stamps.run_ns,
+                stamps.run_fresh,
+                stamps.last_print,
+                [list(one) for one in stamps.run_prints.items()],
+            ],
+            "last_ns": self.last_ns,
+            "dying": self.dying,
+            "unknown": dict(sorted(self.unknown.items())),
+        }
 
     @classmethod
     def unpack(cls, host: str, queue: str, pending: pa.Table | None, mark: Mapping[str, Any] | None = None) -> "State":
@@ -199,14 +214,22 @@ class State:
         return unpack_all(pending, {(host, queue): mark or {}})[host, queue]
 
 
+def add_words(counts: Counter[str], words: Mapping[str, int]) -> None:
+    """Add words to counts of unknown ones; all together those that come when there are very many."""
+    for word, count in words.items():
+        many = len(counts) >= _WORDS_MAX and word not in counts
+        counts[_OTHERS if many else word] += count
+
+
 def unpack_all(pending: pa.Table | None, marks: Mapping[Place, Mapping[str, Any]]) -> dict[Place, State]:
     """Return the states of all streams that have rows of `pending` or a mark."""
     states: dict[Place, State] = {}
     for place, mark in marks.items():
         state = states[place] = State(*place)
         state.dying = bool(mark.get("dying"))
+        state.unknown.update(mark.get("unknown", {}))
         state.stamps.latest = mark.get("latest")
-        state.last_ns = mark.get("last", mark.get("latest"))
+        state.last_ns = mark.get("last_ns", mark.get("latest"))
         if mark.get("run"):
             stamps = state.stamps
             stamps.run_ns, stamps.run_fresh, stamps.last_print, prints = mark["run"]

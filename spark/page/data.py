@@ -183,8 +183,6 @@ class Episode(NamedTuple):
     ended: float | None
     seconds: float
     attempts: int
-    messages: int
-    held: int
     reason: str | None
 
 

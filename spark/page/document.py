@@ -8,7 +8,7 @@ from spark.page import health, mail, queue, trouble
 from spark.page.data import PageData
 from spark.page.findings import find
 from spark.page.markup import Markup, join, shown, tag
-from spark.page.scales import DAY, duration, number, plural, share, size, span, when
+from spark.page.scales import HOUR, MINUTE, duration, number, plural, share, size, span, when
 
 STYLE = files("spark.page").joinpath("style.css").read_text()
 
@@ -64,7 +64,10 @@ def _covers(data: PageData) -> Markup:
         return tag("p", tag("b", "no log"), only, class_="covers")
     covers = tag("b", f"{span(data.begin, data.end)} UTC")
     age = max(data.made - data.last, 0)
-    old = f" · the log ends {duration(age)} before this page was made" if age < DAY else ""
+    if age < 2 * MINUTE:
+        old = " · the log is up to date"
+    else:
+        old = f" · the log ends {duration(age)} before this page was made" if age < HOUR else ""
     return tag("p", covers, f" ({duration(data.end - data.begin)}) · {queues}{only}{old}", class_="covers")
 
 

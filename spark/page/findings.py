@@ -52,7 +52,9 @@ def _destinations(data: PageData) -> Iterator[Finding]:
     ):
         since: dict[str, float] = {}
         for row in data.episodes:
-            if row.kind == kind and row.ended is None:
+            # Three deferrals within minutes are greylisting, or a limit.
+            brief = kind == "deferring" and row.seconds < 10 * MINUTE
+            if row.kind == kind and row.ended is None and not brief:
                 since[row.domain] = min(row.began, since.get(row.domain, row.began))
         if not since:
             continue

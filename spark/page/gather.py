@@ -4,13 +4,12 @@ A statement has no parameters of the engine's: {names} in it are whole numbers, 
 in here. Its columns that end with _ns are nanoseconds.
 """
 
-import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from importlib.resources import files
-from itertools import accumulate, count, islice
+from itertools import accumulate, islice
 from typing import Any, TypeVar
 
 from spark.page.data import (
@@ -116,11 +115,10 @@ class _Gathering:
             "deferrals": self._ask("deferrals", Deferral, {**window, "most": DESTINATIONS, "each": EACH}),
             "senders": self._ask("origins", Origin, {**origins, "origin": "lower(sender)"}),
             "users": self._ask("origins", Origin, {**origins, "origin": "cast(uid as string)"}),
-            "waiting": self._ask("waiting", _waiting, queue),
+            "waiting": sorted(self._ask("waiting", _waiting, queue), key=_place),
             "backlog": self._backlog(bins, {**binned, "number": bins.number, "floor": begin - _YEARS, "never": _NEVER}),
-            "channels": [one for row in self._ask("channels", _row, window) for one in _channels(row)],
-            "flights": self._flights(bins, binned),
-            **self._episodes(),
+            **self._channels(window, binned),
+            **self._episodes(window),
             "conserved": conserved,
             "problems": self._problems() if any(row.problems for row in conserved) else (),
             "quarantined": self._ask("quarantine", Quarantined, {"each": 5, "most": QUARANTINED}),
@@ -144,29 +142,38 @@ class _Gathering:
                 steps[age][i + 1] += step
         return [list(accumulate(row))[1:] for row in steps]
 
-    def _flights(self, bins: Bins, binned: Mapping[str, int]) -> list[Channel]:
-        every = ", ".join(f"({i})" for i in range(bins.number))
-        numbers: dict[str, int | str] = {**binned, "bins": every, "most": PLOTTED}
-        return [one for row in self._ask("flights", _row, numbers) for one in _channels(row)]
+    def _channels(self, window: Mapping[str, int], binned: Mapping[str, int]) -> dict[str, list[Channel]]:
+        """Return all queues' channels as a whole, and those of the busiest queues by bin."""
+        found = [one for row in self._ask("channels", _row, window) for one in _channels(row)]
+        found.sort(key=lambda one: (-one.full / one.seconds, -one.average, one.host, one.queue))
+        queues = dict.fromkeys((one.host, one.queue) for one in found)
+        plotted = set(islice(queues, PLOTTED))
+        # A host at a time: others' files are not even opened.
+        rows = (
+            row for host in sorted({host for host, _ in plotted}) for row in self._ask("flights", _row, binned, host)
+        )
+        flights = [one for row in rows if (row[0], row[1]) in plotted for one in _channels(row)]
+        return {"channels": found, "flights": flights}
 
-    def _episodes(self) -> dict[str, Any]:
+    def _episodes(self, window: Mapping[str, int]) -> dict[str, Any]:
         """Return the worst episodes, and how many there are."""
-        number = count()
-        every = (episode for episode, _ in zip(self._report("destinations", Episode), number, strict=False))
-        worst = heapq.nlargest(EPISODES, every, key=_importance)
-        return {"episodes": worst, "all_episodes": next(number)}
+        rows = self._ask("episodes", _row, {**window, "most": EPISODES})
+        return {"episodes": [Episode(*row[:-1]) for row in rows], "all_episodes": rows[0][-1] if rows else 0}
 
     def _problems(self) -> list[Problem]:
         return list(islice(self._report("conservation-messages", Problem), PROBLEMS + 1))
 
-    def _ask(self, name: str, row: Callable[..., ROW], numbers: Mapping[str, int | str]) -> list[ROW]:
-        result = self._query(name, numbers)
+    def _ask(
+        self, name: str, row: Callable[..., ROW], numbers: Mapping[str, int | str], host: str | None = None
+    ) -> list[ROW]:
+        result = self._query(name, numbers, host)
         scaled = [column.endswith("_ns") for column in result.names]
         return [row(*map(_plain, values, scaled)) for values in result.rows]
 
-    def _query(self, name: str, numbers: Mapping[str, int | str]) -> Result:
+    def _query(self, name: str, numbers: Mapping[str, int | str], host: str | None = None) -> Result:
         self._phase(name)
-        return self._engine.query(statement(name, numbers), self._place)
+        place = self._place if host is None else self._place._replace(host=host)
+        return self._engine.query(statement(name, numbers), place)
 
     def _report(self, name: str, row: Callable[..., ROW]) -> Iterator[ROW]:
         """Yield a report's rows, of the columns that the row has fields for."""
@@ -198,13 +205,15 @@ def _waiting(*values: Any) -> Waiting:
     return Waiting._make((*values[:13], values[13:]))
 
 
+def _place(row: Waiting) -> tuple[Any, ...]:
+    """Return what the rows of each part are put in order by: the oldest messages, and the largest of all else."""
+    first = (row.oldest, row.host, row.queue, row.id) if row.part == "oldest" else (-row.recipients,)
+    return row.part, *first, row.state, row.class_, row.reason, row.domain
+
+
 def _channels(row: Sequence[Any]) -> Iterator[Channel]:
     """Yield the local and the remote channel of a row of channels.sql or flights.sql, where there is any."""
     host, queue, i, seconds, *rest = row
     for name, (work, peak, limit, full) in (("local", rest[:4]), ("remote", rest[4:])):
         if seconds and limit is not None:
             yield Channel(host, queue, name, i, seconds, work / seconds, peak, limit, full)
-
-
-def _importance(episode: Episode) -> tuple[bool, float]:
-    return episode.ended is None, episode.seconds

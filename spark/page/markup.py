@@ -88,28 +88,27 @@ def shown(text: str, longest: int = LONGEST) -> str:
     return visible(words if len(words) > longest * 2 // 3 else cut) + "…"
 
 
-# A word that is longer may be broken, after one of these characters or wherever it must.
-_WORD = 36
-_LONG = re.compile(rf"\S{{{_WORD + 1},}}")
-_PARTS = re.compile(rf"[^@.,;:/=_&?-]{{0,{_WORD - 1}}}[@.,;:/=_&?-]|[^@.,;:/=_&?-]{{1,{_WORD}}}")
+# A word that is longer may be broken, after one of some characters or wherever it must.
+WORD = 36
+_MARKS = "@.,;:/=_&?-"
 
 
-def log_text(text: str | None, longest: int = LONGEST, class_: str = "log") -> Markup:
+def log_text(text: str | None, longest: int = LONGEST, class_: str = "log", word: int = WORD) -> Markup:
     """Return text of a log, kept apart from the text around it, whatever its direction of writing.
 
-    Words stay whole, except those that are too long for any column.
+    Words stay whole, except those of more characters than `word`, which are too long for their column.
     """
     whole = shown(text or "", longest)
-    if not _LONG.search(whole):
+    if len(whole) <= word or max(map(len, whole.split()), default=0) <= word:
         return tag("bdi", whole, class_=class_)
     parts: list[Child] = []
     end = 0
-    for word in _LONG.finditer(whole):
-        parts.append(whole[end : word.start()])
-        for part in _PARTS.findall(word[0]):
+    for long in re.finditer(rf"\S{{{word + 1},}}", whole):
+        parts.append(whole[end : long.start()])
+        for part in re.findall(rf"[^{_MARKS}]{{0,{word - 1}}}[{_MARKS}]|[^{_MARKS}]{{1,{word}}}", long[0]):
             parts += [part, tag("wbr")]
         parts.pop()
-        end = word.end()
+        end = long.end()
     return tag("bdi", *parts, whole[end:], class_="log")
 
 

@@ -234,7 +234,7 @@ def timeline(title: str, begin: float, end: float, rows: Sequence[Row]) -> Marku
     place = time_scale(begin, end).place
     ticks = tag("svg", *time_axis(begin, end, 0, 0), class_="lane", height=BOTTOM, aria_hidden="true")
     body = [
-        tag("tr", tag("th", log_text(row.name, 40), scope="row"), tag("td", _lane(begin, end, place, row)))
+        tag("tr", tag("th", log_text(row.name, 60, word=24), scope="row"), tag("td", _lane(begin, end, place, row)))
         for row in rows
     ]
     foot = tag("tfoot", tag("tr", tag("td", ""), tag("td", ticks)))

@@ -112,7 +112,7 @@ def _domains(data: PageData) -> Markup:
 
 
 def _oldest(data: PageData) -> Markup:
-    rows = sorted(data.part("oldest"), key=lambda row: (row.oldest or 0, row.host, row.queue, row.id))
+    rows = data.part("oldest")
     columns = (
         Column("age", False), Column("host/queue", False), Column("message"), Column("sender", False),
         Column("waits for", False), Column("recipients"), Column("reason of the last deferral", False),

@@ -72,7 +72,7 @@ def _stretch(row: Episode, data: PageData) -> Stretch:
     text = (
         f"{row.kind} on {row.host}/{row.queue}: {when(row.began)} \N{EN DASH} "
         f"{'still' if row.ended is None else when(row.ended)} ({duration(row.seconds)})\n"
-        f"{row.attempts:,} deliveries, {row.held:,} messages held"
+        f"{row.attempts:,} deliveries"
     )
     return Stretch(row.began, end, row.kind, text[:300])
 
@@ -80,14 +80,14 @@ def _stretch(row: Episode, data: PageData) -> Stretch:
 def _list(data: PageData, rows: Sequence[Episode]) -> Markup:
     columns = (
         Column("domain", False), Column("kind", False), Column("host/queue", False), Column("from", False),
-        Column("until", False), Column("lasted"), Column("held"), Column("first reason", False),
+        Column("until", False), Column("lasted"), Column("deliveries"), Column("first reason", False),
     )  # fmt: skip
     first = sorted(rows, key=lambda row: (row.ended is not None, -row.seconds))[:EPISODES]
     body = [
         (
             name_text(row.domain or "(none)"), row.kind, queue_text(row.host, row.queue), time_text(row.began),
             tag("strong", "still", class_="bad") if row.ended is None else time_text(row.ended),
-            duration(row.seconds), row.held, reason_text(row.reason, 100),
+            duration(row.seconds), row.attempts, reason_text(row.reason, 100),
         )
         for row in first
     ]  # fmt: skip

@@ -1,43 +1,45 @@
 with ages as (
-  -- A message is in a bucket from one age to another, in nanoseconds.
+  -- A message is in a bucket from one age to another, in minutes.
   select *
   from (values
-    (0, 0, 300000000000), (1, 300000000000, 600000000000), (2, 600000000000, 1200000000000),
-    (3, 1200000000000, 2400000000000), (4, 2400000000000, 4800000000000), (5, 4800000000000, 9600000000000),
-    (6, 9600000000000, 19200000000000), (7, 19200000000000, 38400000000000), (8, 38400000000000, 76800000000000),
-    (9, 76800000000000, cast(null as bigint))
-  ) as buckets (bucket, from_ns, to_ns)
+    (0, 0, 5), (1, 5, 10), (2, 10, 20), (3, 20, 40), (4, 40, 80), (5, 80, 160), (6, 160, 320), (7, 320, 640),
+    (8, 640, 1280), (9, 1280, cast(null as int))
+  ) as buckets (bucket, from_minutes, to_minutes)
 ),
 stays as (
-  -- Messages that may have waited at a full hour; most have come and gone between two.
-  select born_ns, done_ns
-  from (select coalesce(birth_ns, first_ns) as born_ns, done_ns from lives) as bounds
-  where done_ns is null or born_ns < 0 or pmod(born_ns, 3600000000000) = 0
-    or div(born_ns, 3600000000000) < div(done_ns - 1, 3600000000000)
+  -- Messages that waited at a full hour, by the full minutes at or after their birth and their end: hours and ages
+  -- begin at full minutes, so no more need be known. Most messages have come and gone between two full hours.
+  select born, done, count(*) as number
+  from (
+    select
+      case when born_ns > 0 then div(born_ns - 1, 60000000000) + 1 else div(born_ns, 60000000000) end as born,
+      case when done_ns > 0 then div(done_ns - 1, 60000000000) + 1 else div(done_ns, 60000000000) end as done
+    from (select coalesce(birth_ns, first_ns) as born_ns, done_ns from lives) as bounds
+    where done_ns is null or hour_of(born_ns - 1) < hour_of(done_ns - 1)
+  ) as minutes
+  group by born, done
 ),
 stretches as (
-  -- From when until when a message was in a bucket, moved on so that rounding down gives the next full hour.
+  -- From when until when they were in a bucket.
   select
-    ages.bucket,
-    cast(stays.born_ns as decimal(28, 0)) + ages.from_ns + 3599999999999 as from_ns,
-    least(
-      cast(stays.done_ns as decimal(28, 0)), cast(stays.born_ns as decimal(28, 0)) + ages.to_ns
-    ) + 3599999999999 as to_ns
+    ages.bucket, stays.number,
+    stays.born + ages.from_minutes as begun,
+    least(stays.done, stays.born + ages.to_minutes) as ended
   from stays
   cross join ages
 ),
 hours as (
+  -- The full hours at or after that.
   select
-    bucket,
-    div(from_ns - pmod(from_ns, 3600000000000), 3600000000000) as first,
-    div(to_ns - pmod(to_ns, 3600000000000), 3600000000000) as last
+    bucket, number,
+    case when begun > 0 then div(begun - 1, 60) + 1 else div(begun, 60) end as first,
+    case when ended > 0 then div(ended - 1, 60) + 1 else div(ended, 60) end as last
   from stretches
-  where to_ns is null or to_ns > from_ns
 ),
 steps as (
-  select first as hour, bucket, 1 as step from hours where last is null or first < last
+  select first as hour, bucket, number as step from hours where last is null or first < last
   union all
-  select last as hour, bucket, -1 as step from hours where first < last
+  select last as hour, bucket, -number as step from hours where first < last
 ),
 by_hour as (
   select

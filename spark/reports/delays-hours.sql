@@ -1,7 +1,7 @@
 with times as (
   -- In nanoseconds; null where the log begins after the message's birth.
   select
-    timestamp_seconds(div(cast(done_ns as decimal(28, 0)) - pmod(done_ns, 3600000000000), 1000000000)) as start,
+    hour_of(done_ns) as hour,
     try_subtract(start_ns, birth_ns) as queue,
     try_subtract(done_ns, start_ns) as delivery
   from deliveries
@@ -9,16 +9,16 @@ with times as (
 ),
 placed as (
   select
-    start, queue, delivery,
-    row_number() over (partition by start order by queue nulls last) as queue_place,
-    count(queue) over (partition by start) as queue_number,
-    row_number() over (partition by start order by delivery nulls last) as delivery_place,
-    count(delivery) over (partition by start) as delivery_number
+    hour, queue, delivery,
+    row_number() over (partition by hour order by queue nulls last) as queue_place,
+    count(queue) over (partition by hour) as queue_number,
+    row_number() over (partition by hour order by delivery nulls last) as delivery_place,
+    count(delivery) over (partition by hour) as delivery_number
   from times
 )
 -- The smallest time that a share of all do not exceed.
 select
-  start, count(*) as deliveries,
+  timestamp_seconds(3600 * hour) as start, count(*) as deliveries,
   seconds(min(case when queue_place * 100 >= queue_number * 50 then queue end)) as queue_p50,
   seconds(min(case when queue_place * 100 >= queue_number * 90 then queue end)) as queue_p90,
   seconds(min(case when queue_place * 100 >= queue_number * 99 then queue end)) as queue_p99,
@@ -28,5 +28,5 @@ select
   seconds(min(case when delivery_place * 100 >= delivery_number * 99 then delivery end)) as delivery_p99,
   seconds(max(delivery)) as delivery_max
 from placed
-group by start
-order by start
+group by hour
+order by hour

@@ -49,6 +49,7 @@ class DuckEngine:
         }
         self._connection = duckdb.connect(":memory:", config=settings)
         self._connection.execute("set timezone = 'UTC'")
+        self._connection.execute("set parquet_metadata_cache = true")
         for macro in MACROS:
             self._connection.execute(macro)
 

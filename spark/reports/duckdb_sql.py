@@ -13,7 +13,9 @@ from spark.reports.functions import FUNCTIONS
 # what is before the n-th delimiter, or after the n-th from the end.
 _MACROS = {
     "count_if(condition)": "count(case when condition then 1 end)",
-    "div(a, b)": "try_cast(cast(a as hugeint) // nullif(cast(b as hugeint), 0) as bigint)",
+    "div(a, b)": "case when typeof(a) in ('BIGINT', 'INTEGER') and typeof(b) in ('BIGINT', 'INTEGER') "
+    "then cast(a as bigint) // nullif(cast(b as bigint), 0) "
+    "else try_cast(cast(a as hugeint) // nullif(cast(b as hugeint), 0) as bigint) end",
     "pmod(a, b)": "((a % b) + b) % b",
     "timestamp_micros(n)": "make_timestamp(cast(n as bigint))",
     "timestamp_seconds(n)": "make_timestamp(cast(n as bigint) * 1000000)",

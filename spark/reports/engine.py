@@ -77,6 +77,11 @@ def open_engine(
                 "install it with pip install 'queue-suite[report]', then run this again"
             ) from error
         return DuckEngine(lake, memory or MEMORY)
+    if kind == "auto" and local_path(lake) is not None and importlib.util.find_spec("pyspark") is None:
+        raise Permanent(
+            "unable to load duckdb or pyspark: neither is installed; "
+            "pip install 'queue-suite[report]' or 'queue-suite[spark]', then run this again"
+        )
     from spark.runtime.session import Sessions
     from spark.runtime.work import is_small_lake
 

@@ -40,4 +40,11 @@ FUNCTIONS = (
         f" + case when a < 0 then -cast(b as {INTEGER}) else cast(b as {INTEGER}) end, 2 * cast(b as {INTEGER}))"
         f" as decimal(10, 0)) as {DECIMAL}) end",
     ),
+    # The number of the hour since 1970 that a time is in; before that they are negative.
+    Function(
+        "hour_of",
+        ("ns",),
+        "bigint",
+        "div(ns, 3600000000000) - case when ns < 0 and ns % 3600000000000 <> 0 then 1 else 0 end",
+    ),
 )

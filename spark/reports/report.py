@@ -1,10 +1,8 @@
 """What a report is, and what of a lake it looks at. Its SQL is in NAME.sql beside this module."""
 
+import pkgutil
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
-
-TEXTS = Path(__file__).parent
 
 
 class View(NamedTuple):
@@ -42,4 +40,11 @@ class Report:
 
     def text(self) -> str:
         """Return its SQL: one SELECT."""
-        return (TEXTS / f"{self.name}.sql").read_text()
+        return read_text(f"{self.name}.sql")
+
+
+def read_text(name: str) -> str:
+    """Return a file that lies with this module, also in a zip file, as on a cluster. Raises OSError."""
+    content = pkgutil.get_data(__package__, name)
+    assert content is not None
+    return content.decode()

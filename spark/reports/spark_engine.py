@@ -1,9 +1,12 @@
 """Spark SQL over a lake of any file system."""
 
+import logging
+import re
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
+from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
@@ -38,6 +41,8 @@ class SparkEngine:
 
     def __init__(self, session: SparkSession, lake: str) -> None:
         self._session = session
+        # It prints what is wrong with a statement as JSON, with Java's stack; we tell it ourselves.
+        PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
         self._place, self.manifest = open_lake(session, lake)
         self._tables: dict[str, DataFrame] = {}
 
@@ -115,5 +120,6 @@ def _failure(trouble: str, error: BaseException) -> Failure:
     from pyspark.errors import AnalysisException, ParseException
 
     if isinstance(error, (AnalysisException, ParseException)):
-        return Permanent(f"{trouble}: {java_reason(error)}")
+        line = next(iter(str(error).strip().splitlines()), "no reason given")
+        return Permanent(f"{trouble}: {re.sub(r' ?SQLSTATE: [0-9A-Z]+', '', line).rstrip(';')}")
     return Temporary(f"{trouble}: {java_reason(error)}; run it again")

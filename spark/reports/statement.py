@@ -11,7 +11,7 @@ from datetime import date, timedelta
 from functools import cache
 from typing import NamedTuple
 
-from spark.reports.report import TEXTS, Report, View
+from spark.reports.report import Report, View, read_text
 
 TABLES = ("messages", "deliveries", "intervals", "pending", "quarantine")
 # The messages that have a delivery to the view's domain.
@@ -80,7 +80,7 @@ def ask(sql: str, view: View | None) -> Statement:
 
 def _views(names: list[str], view: View, windowed: bool) -> tuple[tuple[str, str], ...]:
     """Return the views of these names, and those that they name, each after those that it names."""
-    texts = cut_tables(view, windowed) | _shared_views()
+    texts = cut_tables(view, windowed)
     found: dict[str, str] = {}
     _add_views(names, texts, found)
     return tuple((name, fill(_trimmed(text), view)) for name, text in found.items())
@@ -88,9 +88,10 @@ def _views(names: list[str], view: View, windowed: bool) -> tuple[tuple[str, str
 
 def _add_views(names: list[str], texts: dict[str, str], found: dict[str, str]) -> None:
     for name in names:
-        if name in texts and name not in found:
-            _add_views(_SOURCE.findall(_COMMENT.sub("", texts[name])), texts, found)
-            found[name] = texts[name]
+        text = None if name in found else texts.get(name) or _shared_view(name)
+        if text is not None:
+            _add_views(_SOURCE.findall(_COMMENT.sub("", text)), texts, found)
+            found[name] = text
 
 
 def _trimmed(text: str) -> str:
@@ -117,8 +118,12 @@ def quote(text: str) -> str:
 
 
 @cache
-def _shared_views() -> dict[str, str]:
-    return {path.stem: path.read_text() for path in sorted((TEXTS / "views").glob("*.sql"))}
+def _shared_view(name: str) -> str | None:
+    """Return the text of views/NAME.sql; None where there is none."""
+    try:
+        return read_text(f"views/{name}.sql")
+    except OSError:
+        return None
 
 
 def cut_tables(view: View, windowed: bool) -> dict[str, str]:

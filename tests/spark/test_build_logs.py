@@ -1,11 +1,14 @@
 """queue-report build on real logs: batch by batch as they grow, and logs that cannot be read."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from queue_base.errors import Permanent
+from spark.lake import batch
 from spark.lake.build import Summary
+from spark.lake.matching import match_segment
 from spark.lake.newest import open_local
 from support.spark.log_lake import Lake
 
@@ -80,3 +83,21 @@ def test_logs_hosts_queues_and_lakes_may_have_any_name(tmp_path: Path) -> None:
     (message,) = Lake(lake).rows("messages")
     assert (message["host"], message["queue"], message["outcome"]) == (f"h{odd}", f"q{odd}", "delivered")
     assert run(log.parents[1], lake).rows == {}
+
+
+def test_what_an_executor_wrote_that_was_taken_for_dead_counts_for_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "logs" / "a" / "q"
+    log.mkdir(parents=True)
+    (log / "@400000006553f10a00000200.s").write_text("".join(LINES))
+
+    def match_twice(*words: Any, **more: Any) -> Any:
+        match_segment(*words, **more)
+        return match_segment(*words, **more)
+
+    monkeypatch.setattr(batch, "match_segment", match_twice)
+    lake = Lake(tmp_path / "lake", cut=100)
+    assert lake.build(tmp_path / "logs").rows["deliveries"] == 2
+    assert len(lake.rows("deliveries")) == 2 and len(lake.rows("lines")) == len(LINES)
+    assert not list((tmp_path / "lake" / "_batch").iterdir())

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from queue_base.errors import Failure
+from queue_base.errors import Failure, Permanent
 from spark.commands.forms import print_result
 from spark.reports import REPORTS
 from spark.reports.duckdb_engine import DuckEngine
@@ -80,3 +80,23 @@ def test_a_question_of_ones_own_is_answered_alike(spark: SparkSession, tmp_path:
     first, second = DuckEngine(str(tmp_path / "lake")).query(sql), SparkEngine(spark, str(tmp_path / "lake")).query(sql)
     assert (first.kinds, list(first.rows)) == (second.kinds, list(second.rows))
     assert first.kinds == ("text", "date", "timestamp", "boolean", "decimal", "decimal")
+
+
+@pytest.mark.parametrize(
+    ("sql", "why"),
+    [
+        ("selct 1", "selct is no question; begin with select"),
+        ("select nothing from messages", "[UNRESOLVED_COLUMN.WITH_SUGGESTION]"),
+        ("select 1 from nowhere", "[TABLE_OR_VIEW_NOT_FOUND]"),
+        ("select 1 +", "[PARSE_SYNTAX_ERROR]"),
+    ],
+)
+def test_a_question_that_spark_cannot_answer_is_refused_in_one_line(
+    spark: SparkSession, tmp_path: Path, sql: str, why: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    LakeRows().write(tmp_path / "lake")
+    with pytest.raises(Permanent) as caught:
+        SparkEngine(spark, str(tmp_path / "lake")).query(sql)
+    text = str(caught.value)
+    assert text.startswith("unable to run the statement: ") and why in text and "\n" not in text
+    assert capfd.readouterr() == ("", "")

@@ -211,3 +211,28 @@ def test_sendmail_lines_come_by_time_with_a_message_after_its_deliveries(lake: E
         "qp 11: from=<joe@a.example>, uid=1000, size=1000, nrcpts=2, deferrals=1, qtime=10.000000",
     ]
     assert lines[0][0] == utc(s("0.5"))
+
+
+def test_reasons_come_with_the_least_of_those_logged_and_a_mangled_report_with_its_name() -> None:
+    rows = LakeRows()
+    for number, reason in enumerate(("b_2", "b_1", "a_3")):
+        rows.delivery("1.1", "u@x.example", T, T + number, "deferral", reason=reason, template=f"{reason[0]}_N")
+    rows.delivery("1.1", "u@x.example", T, T + 5, "mangled", template="report_mangled", kind="local")
+    rows.rows["deliveries"][-1]["reason"] = None
+    assert ask("deferrals", rows.engine(), None, "del", "xdelay", "reason", "example") == [
+        (2, 1, "b_N", "b_1"),
+        (1, 5, "report_mangled", "report_mangled"),
+        (1, 2, "a_N", "a_3"),
+    ]
+
+
+def test_successes_fold_into_templates_as_failures_do() -> None:
+    said = "192.0.2.7_accepted_message./Remote_host_said:_250_2.0.0_Ok:_queued_as_"
+    rows = LakeRows()
+    for number, reason in enumerate((f"{said}4Gk2Xn3T4Mz9sTl/", f"{said}zBcDfGhJk/", "did_0+0+1/", "it's_[12kB]")):
+        rows.delivery("1.1", "u@x.example", T, T + number, reason=reason)
+    assert ask("successes", rows.engine(), None, "del", "xdelay", "reason") == [
+        (2, 1, "IP_accepted_message./Remote_host_said:_250_2.0.0_Ok:_queued_as_ID/"),
+        (1, 3, "it's_[N]"),
+        (1, 2, "did_N+N+N/"),
+    ]

@@ -6,9 +6,11 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from datetime import UTC
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from spark.page.data import AGES, PageData, Waiting
 from spark.page.document import SECTIONS, make_page
@@ -16,8 +18,9 @@ from spark.page.gather import WAITING, gather
 from spark.page.write import describe, write_page
 from spark.reports.duckdb_engine import DuckEngine
 from spark.reports.report import View
+from spark.reports.spark_engine import SparkEngine
 from spark.runtime.progress import Progress
-from support.spark.lake_rows import NANO, LakeRows
+from support.spark.lake_rows import NANO, LakeRows, ask
 from support.spark.page_scenes import ACCEPTED, DAY, END, HOUR, Scene, disaster, quiet_hour
 
 # A short disaster: as the one to look at, with 400 messages of spam.
@@ -269,3 +272,28 @@ def test_page_needs_neither_pyspark_nor_java(rows: LakeRows, tmp_path: Path) -> 
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     assert "3 destinations are dead" in (tmp_path / "page.html").read_text()
+
+
+def test_episodes_are_those_of_the_report_that_go_on_first(lake: DuckEngine) -> None:
+    columns = ("host", "queue", "domain", "kind", "began", "ended", "attempts")
+    report = ask("destinations", lake, View(), *columns)
+    expected = Counter(
+        (*row[:4], *(time and round(time.replace(tzinfo=UTC).timestamp(), 3) for time in row[4:6]), row[6])
+        for row in report
+    )
+    data = collect(lake)
+    found = Counter(
+        (*row[:4], round(row.began, 3), row.ended and round(row.ended, 3), row.attempts) for row in data.episodes
+    )
+    assert data.all_episodes == len(report) > 10
+    assert found == expected
+    over = [row.ended is not None for row in data.episodes]
+    assert over == sorted(over)
+
+
+# Twenty statements in a session of Spark: some 20 s.
+@pytest.mark.exhaustive
+def test_spark_finds_the_same_as_duckdb(spark: SparkSession, lake: DuckEngine, rows: LakeRows, tmp_path: Path) -> None:
+    rows.write(tmp_path / "lake")
+    found = gather(SparkEngine(spark, str(tmp_path / "lake")), View(), END, "", lambda _: None)
+    assert found == gather(lake, View(), END, "", lambda _: None)

@@ -32,7 +32,7 @@ def part(name: str, **fields: object) -> Waiting:
 
 
 def episode(domain: str, kind: str, hours: float, ended: float | None = None) -> Episode:
-    return Episode("mx1", "q", domain, kind, END - hours * HOUR, ended, hours * HOUR, 9, 3, 4, "timed_out/")
+    return Episode("mx1", "q", domain, kind, END - hours * HOUR, ended, hours * HOUR, 9, "timed_out/")
 
 
 def origin(name: str, messages: int, recent: int, failed: int = 0, delivered: int = 1000) -> Origin:

@@ -1,6 +1,7 @@
 """The queue as it was at any moment: qshape and backlog, on tables written by hand and against a plain model."""
 
 from collections import Counter
+from decimal import Decimal
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -111,6 +112,18 @@ def test_qshape_is_what_a_plain_count_gives(world: list[Life], moments: list[int
         assert found[0] == ("TOTAL", *sums)
         assert {row[0]: list(row[1:]) for row in found[1:]} == expected
         assert [row[1] for row in found[1:]] == sorted((row[1] for row in found[1:]), reverse=True)
+
+
+def test_backlog_has_messages_from_the_nanosecond_of_their_birth_to_that_of_their_end() -> None:
+    nano = Decimal("0.000000001")
+    rows = LakeRows()
+    rows.message("1.1", HOUR, HOUR + nano)
+    rows.message("2.1", HOUR + nano, HOUR + 3600)
+    rows.message("3.1", HOUR - nano, HOUR)
+    rows.message("4.1", HOUR + 3300, HOUR + 3600 + nano)
+    rows.message("5.1", HOUR + 3300 + nano, HOUR + 3600 + nano)
+    expected = [(utc(HOUR), 1, 1, 0), (utc(HOUR + 3600), 2, 1, 1)]
+    assert ask("backlog", rows.engine(), None, "at", "T", "5", "10") == expected
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))

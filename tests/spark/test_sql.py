@@ -1,6 +1,5 @@
-"""A lake read by DuckDB: without pyspark, by any name, by questions of one's own, and by the script that show prints."""
+"""A lake read by DuckDB: without pyspark, whatever its name, by questions of one's own, by the script of a report."""
 
-import csv
 import io
 import subprocess
 import sys
@@ -23,6 +22,7 @@ from spark.reports.report import View
 from spark.reports.script import write_script
 from support.spark.lake_rows import LakeRows, ask, ns
 from support.spark.odd_rows import T, odd_rows
+from support.spark.packaged import pack
 
 ROOT = Path(__file__).parents[2]
 # Runs queue-report as where only the extra `report` is installed.
@@ -65,6 +65,13 @@ def test_a_report_needs_neither_pyspark_nor_java_nor_numpy_nor_pyarrow(lake: Pat
     said = run("show", "senders", "--lake", str(lake), "--format", "csv")
     assert (said.returncode, said.stderr) == (0, "")
     assert said.stdout == printed(lake, "senders", View())
+
+
+def test_the_texts_of_reports_are_found_in_a_zip_file_too(lake: Path, tmp_path: Path) -> None:
+    code, _ = pack(tmp_path)
+    command = [sys.executable, "-c", ALONE, str(code), "show", "days", "--lake", str(lake), "--format", "csv"]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path)
+    assert (said.stdout, said.stderr) == (printed(lake, "days", View()), "")
 
 
 def test_a_host_is_taken_as_its_directory_names_it(lake: Path) -> None:
@@ -166,7 +173,7 @@ def test_a_file_that_is_gone_is_trouble_that_may_pass(tmp_path: Path) -> None:
     rows.write(tmp_path / "lake")
     for path in tmp_path.glob("lake/messages/*/*/*"):
         path.unlink()
-    with pytest.raises(Temporary, match="^unable to show overall: No files found that match"):
+    with pytest.raises(Temporary, match=r"^unable to show overall: No files found that match"):
         ask("overall", DuckEngine(str(tmp_path / "lake")))
 
 
@@ -192,9 +199,12 @@ def test_duckdb_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch, 
         open_engine(str(lake), "duckdb")
 
 
-def test_csv_of_a_report_is_read_by_anything(lake: Path) -> None:
-    rows = list(csv.DictReader(io.StringIO(printed(lake, "overall", View()))))
-    assert list(rows[0]) == list(REPORTS["overall"].columns)
+def test_where_neither_engine_is_installed_both_are_named(lake: Path) -> None:
+    blocked = ALONE.replace('"pyspark"', '"duckdb", "pyspark"')
+    command = [sys.executable, "-c", blocked, str(ROOT), "show", "overall", "--lake", str(lake)]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (said.returncode, said.stdout, said.stderr.count("\n")) == (100, "", 1)
+    assert "pip install 'queue-suite[report]'" in said.stderr and "queue-suite[spark]" in said.stderr
 
 
 @pytest.fixture(scope="module")

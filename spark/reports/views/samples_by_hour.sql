@@ -1,36 +1,35 @@
 -- As samples, by hour: its number since 1970.
 with pieces as (
-  -- Most are within an hour. hour_ns: its start.
+  -- Most are within an hour.
   select
     host, queue, local_now, local_limit, remote_now, remote_limit,
-    from_ns - pmod(from_ns, 3600000000000) as hour_ns,
+    hour_of(from_ns) as hour,
     cast(try_subtract(to_ns, from_ns) as decimal(28, 0)) as ns
   from observed
-  where pmod(from_ns, 3600000000000) + try_subtract(to_ns, from_ns) <= 3600000000000 and from_ns >= 0
+  where hour_of(from_ns) = hour_of(to_ns - 1)
   union all
-  -- The others, and those before 1970, are cut at the full hours.
+  -- The others are cut at the full hours.
   select
-    host, queue, local_now, local_limit, remote_now, remote_limit,
-    cast(hour as decimal(28, 0)) * 3600000000000 as hour_ns,
+    host, queue, local_now, local_limit, remote_now, remote_limit, hour,
     least(to_ns, cast(hour + 1 as decimal(28, 0)) * 3600000000000)
     - greatest(from_ns, cast(hour as decimal(28, 0)) * 3600000000000) as ns
   from (
     select
       host, queue, local_now, local_limit, remote_now, remote_limit, from_ns, to_ns,
-      explode(sequence(
-        div(cast(from_ns as decimal(28, 0)) - pmod(from_ns, 3600000000000), 3600000000000),
-        div(cast(to_ns as decimal(28, 0)) - 1 - pmod(to_ns - 1, 3600000000000), 3600000000000)
-      )) as hour
-    from observed
-    where pmod(from_ns, 3600000000000) + try_subtract(to_ns, from_ns) > 3600000000000 or from_ns < 0
+      explode(sequence(first, last)) as hour
+    from (
+      select *, hour_of(from_ns) as first, hour_of(to_ns - 1) as last
+      from observed
+    ) as bounds
+    where first < last
   ) as hours
 ),
 combinations as (
   select
-    host, queue, div(hour_ns, 3600000000000) as hour, local_now, local_limit, remote_now, remote_limit,
+    host, queue, hour, local_now, local_limit, remote_now, remote_limit,
     sum(cast(ns as decimal(28, 0))) as ns
   from pieces
-  group by host, queue, hour_ns, local_now, local_limit, remote_now, remote_limit
+  group by host, queue, hour, local_now, local_limit, remote_now, remote_limit
 )
 select
   host, queue, hour, 'local' as channel, cast(local_now as bigint) as now, cast(local_limit as bigint) as allowed, ns

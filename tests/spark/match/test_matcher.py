@@ -1,5 +1,6 @@
 """What the matcher makes of single lines and of the places between them: gaps, bytes, NULs, line numbers, counts."""
 
+import json
 import tracemalloc
 
 import numpy as np
@@ -150,7 +151,7 @@ def test_a_line_that_was_cut_short_is_quarantined_whatever_it_says() -> None:
     matcher = Matcher(HOST, QUEUE, State(HOST, QUEUE))
     ends = np.array([len(data)])
     rows = matcher.feed(Lines(data, ends * 0, ends, "f", None, torn=True))
-    assert rows["quarantine"].to_pylist()[0] | {"date": None} == {
+    assert rows["quarantine"] is not None and rows["quarantine"].to_pylist()[0] | {"date": None} == {
         "host": HOST, "queue": QUEUE, "file": "f", "line": None, "time_ns": BEGIN, "reason": "cut short",
         "text": data.decode(), "date": None,
     }  # fmt: skip
@@ -225,3 +226,14 @@ def test_many_addresses_have_the_hashes_that_each_has(channel: str) -> None:
     addresses = [f"{channel} {'ä' * (size % 3)}{'x@y' * size}"[: size + 8].encode() for size in range(100)]
     addresses += [f"{channel} ".encode() + bytes(range(size, 2 * size)) for size in range(60)]
     assert hash_addresses(addresses) == [hash_address(address) for address in addresses]
+
+
+def test_unknown_words_are_kept_from_build_to_build() -> None:
+    stream = Stream(carry=lambda state: State.unpack(HOST, QUEUE, state.pack(), json.loads(json.dumps(state.mark()))))
+    for at, known in enumerate((True, False, True)):
+        stream.match([(line(at, "session 5: begins"), False), (line(at, f"w{at}: x"), False)], known=known)
+    assert stream.state.mark()["unknown"] == {"session": 3, "w0:": 1, "w1:": 1, "w2:": 1}
+
+
+def test_the_mark_has_no_name_that_the_stream_has_in_the_manifest_already() -> None:
+    assert State(HOST, QUEUE).mark().keys().isdisjoint(("files", "last", "carried"))

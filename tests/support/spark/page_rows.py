@@ -96,7 +96,7 @@ def _episode(rng: random.Random, domain: str, hostile: str) -> Episode:
     lasted = rng.lognormvariate(9, 1.5)
     kind = rng.choice(("dead", "dead", "deferring", "slow"))
     ended = None if rng.random() < 0.05 else began + lasted
-    return Episode("mx1", "main", domain, kind, began, ended, lasted, 12, 9, 40,
+    return Episode("mx1", "main", domain, kind, began, ended, lasted, 12,
                    None if kind == "slow" else f"timed_out_{hostile}")  # fmt: skip
 
 
