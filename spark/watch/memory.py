@@ -8,6 +8,13 @@ import re
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _SIZE = re.compile(r"(\d{1,12})([kmgt]?)(?:i?b)?", re.IGNORECASE)
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+# Arrow's own allocator keeps a little more with each of thousands of small batches; the system's does not.
+SYSTEM_MEMORY = ("ARROW_DEFAULT_MEMORY_POOL", "system")
+
+
+def use_system_memory() -> None:
+    """Have Arrow take its memory from the system, unless somebody chose otherwise. Call it before Arrow is loaded."""
+    os.environ.setdefault(*SYSTEM_MEMORY)
 
 
 def parse_size(text: str) -> int:

@@ -13,7 +13,7 @@ import pytest
 from support.spark.watched_week import HOUR, RETRY, WEEK, hours, watch
 
 # More memory than this, in bytes, between the first day of a process and its last is growth.
-ALLOWED = 32 << 20
+ALLOWED = 16 << 20
 
 
 def manifest(lake: Path) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from spark.lake import update
 from spark.lake.build import Order
 from spark.watch.clock import Wish
 from spark.watch.lake_work import LakeWork
-from spark.watch.memory import resident
+from spark.watch.memory import SYSTEM_MEMORY, resident
 from spark.watch.watch import Watch
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -144,7 +144,7 @@ class LogClock:
 def watch(top: Path, minutes: int, log: Path) -> "subprocess.Popen[bytes]":
     """Run the program; what it prints goes to the end of `log`."""
     words = [sys.executable, "-m", "support.spark.watched_week", str(top), str(minutes)]
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT}/tests"}
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT}/tests", SYSTEM_MEMORY[0]: SYSTEM_MEMORY[1]}
     with open(log, "ab") as out:
         return subprocess.Popen(words, env=environment, stdout=out, stderr=out)
 
