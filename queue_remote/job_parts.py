@@ -58,7 +58,7 @@ def choose_options(setup: Setup, sender: bytes, domain: bytes) -> DeliveryOption
     tlspolicy = login = None
     if relayed:
         # Without a relay the name is the domain, which determines both.
-        tlspolicy = find_key(config.tlspolicy or {}, domain)
+        tlspolicy = find_key(config.tlspolicy, domain) if config.tlspolicy else None
         login = setup.logins.key(domain)
     helohost = config.helohost.choose(sender, domain)
     source = config.outgoingip.choose(sender, domain)
@@ -86,6 +86,8 @@ def split_job(setup: Setup, job: Job) -> list[JobPart]:
 
 def join_outcomes(job: Job, outcomes: list[tuple[JobPart, PartOutcome]]) -> Report:
     """Return the report on a job. Its scope is the nexthop's only if that of every part is."""
+    if len(outcomes) == 1:
+        return Report(job.number, *outcomes[0][1])
     verdicts: list[Verdict] = [(b"", b"")] * len(job.recipients)
     for part, outcome in outcomes:
         for number, verdict in zip(part.numbers, outcome.verdicts, strict=True):

@@ -81,26 +81,31 @@ class ClientState(enum.Enum):
     __hash__ = object.__hash__
 
 
-_S = ClientState
+# Names of their own, because Python 3.11 is slow to look up a member of an Enum, and each reply needs several.
+_TLS, _GREETING, _EHLO, _HELO, _STARTTLS, _AUTH, _READY, _RSET, _MAIL, _RCPT, _DATA, _MESSAGE, _END, _QUIT, _CLOSED = (
+    ClientState
+)
 # The next states after a reply, QUIT and CLOSED apart.
 TRANSITIONS: dict[ClientState, tuple[ClientState, ...]] = {
-    _S.GREETING: (_S.EHLO, _S.HELO),
-    _S.EHLO: (_S.HELO, _S.STARTTLS, _S.AUTH, _S.READY),
-    _S.HELO: (_S.AUTH, _S.READY),
-    _S.STARTTLS: (_S.TLS, _S.AUTH, _S.READY),
-    _S.AUTH: (_S.AUTH, _S.READY),
-    _S.RSET: (_S.MAIL,),
-    _S.MAIL: (_S.RCPT, _S.READY),
-    _S.RCPT: (_S.RCPT, _S.DATA, _S.READY),
-    _S.DATA: (_S.MESSAGE, _S.READY),
-    _S.END: (_S.READY,),
+    _GREETING: (_EHLO, _HELO),
+    _EHLO: (_HELO, _STARTTLS, _AUTH, _READY),
+    _HELO: (_AUTH, _READY),
+    _STARTTLS: (_TLS, _AUTH, _READY),
+    _AUTH: (_AUTH, _READY),
+    _RSET: (_MAIL,),
+    _MAIL: (_RCPT, _READY),
+    _RCPT: (_RCPT, _DATA, _READY),
+    _DATA: (_MESSAGE, _READY),
+    _END: (_READY,),
 }
 # The connection is not READY yet, and the next step is the server's.
-OPENING = (_S.GREETING, _S.EHLO, _S.HELO, _S.STARTTLS, _S.AUTH)
+OPENING = (_GREETING, _EHLO, _HELO, _STARTTLS, _AUTH)
 # Replies to a transaction's commands are outstanding. Its result can be known before the last one.
-ENVELOPE = (_S.RSET, _S.MAIL, _S.RCPT, _S.DATA)
+ENVELOPE = (_RSET, _MAIL, _RCPT, _DATA)
+# The connection can carry nothing more.
+ENDED = (_CLOSED, _QUIT)
 # Only DATA and AUTH are continued after a 3xx reply.
-_WITHOUT_INTERMEDIATE = (_S.RSET, _S.MAIL, _S.RCPT, _S.MESSAGE, _S.END)
+_WITHOUT_INTERMEDIATE = (_RSET, _MAIL, _RCPT, _MESSAGE, _END)
 
 
 class Tls(enum.Enum):
@@ -234,7 +239,7 @@ class SmtpClient:
     def __init__(self, session: Session) -> None:
         self.session = session
         self.secure = session.tls is Tls.IMPLICIT
-        self.state = ClientState.TLS if self.secure else ClientState.GREETING
+        self.state = _TLS if self.secure else _GREETING
         self.extensions: dict[bytes, bytes] = {}
         self.failure: ConnectionFailed | None = None
         self.replies = 0
@@ -246,7 +251,7 @@ class SmtpClient:
         self._events: list[Event] = []
         self._reader = ReplyReader()
         # Commands without a reply, the oldest first.
-        self._awaited: deque[ClientState] = deque(() if self.secure else (ClientState.GREETING,))
+        self._awaited: deque[ClientState] = deque(() if self.secure else (_GREETING,))
         self._greeted = b""
         self._mechanism: Mechanism | None = None
         self._challenges = 0
@@ -265,7 +270,7 @@ class SmtpClient:
     @property
     def ended(self) -> bool:
         """Whether the connection can carry nothing more."""
-        return self.state is ClientState.CLOSED or self.state is ClientState.QUIT
+        return self.state in ENDED
 
     @property
     def looped(self) -> bool:
@@ -287,16 +292,16 @@ class SmtpClient:
 
     def feed(self, data: bytes) -> list[Event]:
         """Take bytes from the server; return what they mean."""
-        if self.state is ClientState.TLS:
+        if self.state is _TLS:
             # Anybody on the way could have inserted them.
             self.tls_broken = True
             self._fail(Problem.INJECTED)
-        elif self.state is ClientState.QUIT:
-            self.state = ClientState.CLOSED
-        elif self.state is not ClientState.CLOSED:
+        elif self.state is _QUIT:
+            self.state = _CLOSED
+        elif self.state is not _CLOSED:
             self._reader.feed(data)
             try:
-                while not self.ended and (reply := self._reader.next()) is not None:
+                while self.state not in ENDED and (reply := self._reader.next()) is not None:
                     self._take(reply)
             except FormatError as error:
                 self._fail(Problem.NOT_SMTP, details=str(error))
@@ -314,13 +319,13 @@ class SmtpClient:
     def lost(self, reason: str = CLOSED_BY_PEER) -> list[Event]:
         """Note that the connection ended, or that no reply came in time."""
         state = self.state
-        if state is ClientState.TLS or (self.secure and state in OPENING):
+        if state is _TLS or (self.secure and state in OPENING):
             self.tls_broken = True
-        elif state in (ClientState.EHLO, ClientState.HELO) and reason in _CLOSED_BY_PEER:
+        elif state in (_EHLO, _HELO) and reason in _CLOSED_BY_PEER:
             # Some old servers close the connection at a command that they do not know, without a reply.
             self.ehlo_broken = self.session.esmtp
-        elif state is ClientState.QUIT:
-            self.state = ClientState.CLOSED
+        elif state is _QUIT:
+            self.state = _CLOSED
         self._fail(Problem.LOST, details=reason)
         return self._take_events()
 
@@ -333,15 +338,15 @@ class SmtpClient:
         """
         if self.ended:
             return
-        assert self.state is ClientState.TLS
+        assert self.state is _TLS
         if self.secure:
-            self.state = ClientState.GREETING
-            self._awaited.append(ClientState.GREETING)
+            self.state = _GREETING
+            self._awaited.append(_GREETING)
             return
         self.secure = True
         self.extensions = {}
         self._reader = ReplyReader()
-        self.state = self._say_hello(ClientState.EHLO)
+        self.state = self._say_hello(_EHLO)
 
     def handshake_failed(self, reason: str) -> list[Event]:
         """Note that the TLS handshake failed."""
@@ -360,7 +365,7 @@ class SmtpClient:
 
     def begin(self, envelope: SmtpEnvelope) -> list[Event]:
         """Begin a transaction; only in READY. The state stays READY if this server cannot take the message."""
-        assert self.state is ClientState.READY
+        assert self.state is _READY
         limit = self.size_limit
         if limit and envelope.size > limit:
             return [TransactionRejected(Problem.TOO_LARGE)]
@@ -373,18 +378,18 @@ class SmtpClient:
         self._window = PIPELINED_MOST if self.session.pipelining and b"PIPELINING" in self.extensions else 1
         if self._recipients_kept:
             self._recipients_kept = False
-            self._ask(ClientState.RSET, b"RSET\r\n")
+            self._ask(_RSET, b"RSET\r\n")
         if len(self._awaited) < self._window:
-            self._ask(ClientState.MAIL, self._mail)
+            self._ask(_MAIL, self._mail)
             self._ask_recipients()
         self.state = self._awaited[0]
         return self._take_events()
 
     def message_sent(self) -> None:
         """Note that the message and its final dot are sent."""
-        if self.state is ClientState.MESSAGE:
-            self.state = ClientState.END
-            self._awaited.append(ClientState.END)
+        if self.state is _MESSAGE:
+            self.state = _END
+            self._awaited.append(_END)
 
     def abandon(self, reason: str) -> list[Event]:
         """End the connection at once, because the message cannot be read."""
@@ -393,22 +398,22 @@ class SmtpClient:
 
     def quit(self) -> None:
         """End the connection, with QUIT if the state is READY."""
-        if self.state is ClientState.READY:
+        if self.state is _READY:
             self._out.append(b"QUIT\r\n")
-            self.state = ClientState.QUIT
-        elif self.state is not ClientState.QUIT:
-            self.state = ClientState.CLOSED
+            self.state = _QUIT
+        elif self.state is not _QUIT:
+            self.state = _CLOSED
 
     # Replies. The method for a state returns the next state.
 
     def _take(self, reply: Reply) -> None:
         self.replies += 1
         state = self.state
-        if state is ClientState.READY or (reply.intermediate and state in _WITHOUT_INTERMEDIATE):
+        if state is _READY or (300 <= reply.code < 400 and state in _WITHOUT_INTERMEDIATE):
             # After a 3xx reply the server waits for something, perhaps the message, which was not announced.
             self._fail(Problem.OUT_OF_TURN, reply)
         else:
-            if state is not ClientState.MESSAGE:
+            if state is not _MESSAGE:
                 self._awaited.popleft()
             following = _HANDLERS[state](self, reply)
             if following is not self.state:
@@ -422,7 +427,7 @@ class SmtpClient:
         self._greeted = _host(reply)
         if reply.code != 220:
             return self._decline(Problem.GREETING, reply)
-        return self._say_hello(ClientState.EHLO if self.session.esmtp else ClientState.HELO)
+        return self._say_hello(_EHLO if self.session.esmtp else _HELO)
 
     def _on_ehlo(self, reply: Reply) -> ClientState:
         if reply.accepted:
@@ -434,7 +439,7 @@ class SmtpClient:
             return self._on_name_accepted(reply)
         if reply.permanent and not self.secure:
             # RFC 5321 section 3.2: HELO is for servers that do not know EHLO.
-            return self._say_hello(ClientState.HELO)
+            return self._say_hello(_HELO)
         return self._decline(Problem.NAME, reply)
 
     def _on_helo(self, reply: Reply) -> ClientState:
@@ -452,7 +457,7 @@ class SmtpClient:
         if self.secure or tls is Tls.NEVER:
             return self._authenticate()
         if b"STARTTLS" in self.extensions:
-            return self._ask(ClientState.STARTTLS, b"STARTTLS\r\n")
+            return self._ask(_STARTTLS, b"STARTTLS\r\n")
         return self._decline(Problem.NO_STARTTLS) if tls is Tls.MUST else self._authenticate()
 
     def _on_starttls(self, reply: Reply) -> ClientState:
@@ -460,7 +465,7 @@ class SmtpClient:
             if self._reader.pending:
                 self.tls_broken = True
                 return self._fail(Problem.INJECTED)
-            return ClientState.TLS
+            return _TLS
         if reply.code == 421 or self.session.tls is Tls.MUST:
             return self._decline(Problem.STARTTLS, reply)
         return self._authenticate()
@@ -468,7 +473,7 @@ class SmtpClient:
     def _authenticate(self) -> ClientState:
         credentials = self.session.credentials
         if credentials is None:
-            return ClientState.READY
+            return _READY
         mechanism = choose(self.extensions.get(b"AUTH", b""), credentials, self.secure)
         if mechanism is None:
             return self._decline(Problem.NO_MECHANISM)
@@ -477,7 +482,7 @@ class SmtpClient:
         command = b"AUTH " + mechanism.name
         if initial is not None:
             command += b" " + (_base64(initial) or b"=")
-        return self._ask(ClientState.AUTH, command + b"\r\n")
+        return self._ask(_AUTH, command + b"\r\n")
 
     def _on_auth(self, reply: Reply) -> ClientState:
         assert self._mechanism is not None
@@ -487,7 +492,7 @@ class SmtpClient:
                 if not reply.accepted:
                     return self._decline(Problem.AUTH, reply)
                 mechanism.finish()
-                return ClientState.READY
+                return _READY
             self._challenges += 1
             if self._challenges > CHALLENGES_MOST:
                 raise FormatError("more challenges than any mechanism has")
@@ -498,12 +503,12 @@ class SmtpClient:
                 # RFC 4954 section 4: `*` cancels the exchange.
                 self._out.append(b"*\r\n")
             return self._decline(Problem.CHALLENGE, details=str(error))
-        return self._ask(ClientState.AUTH, _base64(answer) + b"\r\n")
+        return self._ask(_AUTH, _base64(answer) + b"\r\n")
 
     def _on_reset(self, reply: Reply) -> ClientState:
         if not reply.accepted:
             return self._fail(Problem.ENDED, reply)
-        return self._awaited[0] if self._awaited else self._ask(ClientState.MAIL, self._mail)
+        return self._awaited[0] if self._awaited else self._ask(_MAIL, self._mail)
 
     def _on_mail(self, reply: Reply) -> ClientState:
         if reply.accepted:
@@ -531,7 +536,7 @@ class SmtpClient:
 
     def _on_data(self, reply: Reply) -> ClientState:
         if reply.code == 354 and not self._finished:
-            return ClientState.MESSAGE
+            return _MESSAGE
         self._finish(TransactionRejected(Problem.DATA, reply))
         if reply.accepted or reply.intermediate:
             # The server has a message, or waits for one.
@@ -591,11 +596,11 @@ class SmtpClient:
         paths, awaited = self._paths, self._awaited
         while len(awaited) < self._window and not self._data_asked:
             if self._asked < len(paths):
-                self._ask(ClientState.RCPT, b"RCPT TO:%s\r\n" % paths[self._asked][1])
+                self._ask(_RCPT, b"RCPT TO:%s\r\n" % paths[self._asked][1])
                 self._asked += 1
             else:
                 self._data_asked = True
-                self._ask(ClientState.DATA, b"DATA\r\n")
+                self._ask(_DATA, b"DATA\r\n")
 
     # Ends.
 
@@ -604,7 +609,7 @@ class SmtpClient:
         if self._awaited:
             return self._awaited[0]
         self._envelope = None
-        return ClientState.READY
+        return _READY
 
     def _finish(self, result: TransactionAccepted | TransactionRejected) -> None:
         """Report the result of the transaction, once."""
@@ -616,7 +621,7 @@ class SmtpClient:
         """End the connection in good order: the server does not want us, or cannot do what we need."""
         self._out.append(b"QUIT\r\n")
         self._fail(problem, reply, details)
-        self.state = ClientState.QUIT
+        self.state = _QUIT
         return self.state
 
     def _fail(
@@ -628,7 +633,7 @@ class SmtpClient:
             self.failure = ConnectionFailed(problem, state or self.state, reply, details, in_transaction)
             self._events.append(self.failure)
             self._awaited.clear()
-            self.state = ClientState.CLOSED
+            self.state = _CLOSED
         return self.state
 
     def _take_events(self) -> list[Event]:
@@ -637,17 +642,17 @@ class SmtpClient:
 
 
 _HANDLERS: dict[ClientState, Callable[[SmtpClient, Reply], ClientState]] = {
-    _S.GREETING: SmtpClient._on_greeting,
-    _S.EHLO: SmtpClient._on_ehlo,
-    _S.HELO: SmtpClient._on_helo,
-    _S.STARTTLS: SmtpClient._on_starttls,
-    _S.AUTH: SmtpClient._on_auth,
-    _S.RSET: SmtpClient._on_reset,
-    _S.MAIL: SmtpClient._on_mail,
-    _S.RCPT: SmtpClient._on_recipient,
-    _S.DATA: SmtpClient._on_data,
-    _S.MESSAGE: SmtpClient._on_early_reply,
-    _S.END: SmtpClient._on_end,
+    _GREETING: SmtpClient._on_greeting,
+    _EHLO: SmtpClient._on_ehlo,
+    _HELO: SmtpClient._on_helo,
+    _STARTTLS: SmtpClient._on_starttls,
+    _AUTH: SmtpClient._on_auth,
+    _RSET: SmtpClient._on_reset,
+    _MAIL: SmtpClient._on_mail,
+    _RCPT: SmtpClient._on_recipient,
+    _DATA: SmtpClient._on_data,
+    _MESSAGE: SmtpClient._on_early_reply,
+    _END: SmtpClient._on_end,
 }
 
 

@@ -10,29 +10,24 @@ class PeerLost(Exception):
 
 
 class OutPipe:
-    """The writing end: `put` buffers, `flush` writes what fits now. Raises PeerLost."""
+    """The writing end: `put` buffers, `flush` writes what fits now; `unwritten` bytes are buffered. Raises PeerLost."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
         self._parts: list[bytes] = []
         self._rest = b""
         self._at = 0
-        self._unwritten = 0
+        self.unwritten = 0
         os.set_blocking(descriptor, False)
 
     def put(self, data: bytes) -> None:
         """Add data to the buffer."""
         self._parts.append(data)
-        self._unwritten += len(data)
-
-    @property
-    def unwritten(self) -> int:
-        """The number of bytes that are not written yet."""
-        return self._unwritten
+        self.unwritten += len(data)
 
     def flush(self) -> None:
         """Write as much as the pipe takes. Raises PeerLost."""
-        while self._unwritten:
+        while self.unwritten:
             if self._at == len(self._rest):
                 self._rest, self._at, self._parts = b"".join(self._parts), 0, []
             try:
@@ -43,7 +38,7 @@ class OutPipe:
             except OSError as error:
                 raise PeerLost(str(error)) from error
             self._at += done
-            self._unwritten -= done
+            self.unwritten -= done
 
     def finish(self) -> None:
         """Write everything; block as long as it takes. Raises PeerLost."""

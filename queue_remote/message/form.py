@@ -20,6 +20,9 @@ from queue_smtp.client import SmtpClient
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.report import PERMANENT, TEMPORARY
 
+# Of a message that was not looked at yet.
+_UNKNOWN = Facts()
+
 
 class Unsendable(Exception):
     """A message that cannot be sent, or not to this server; `verdict` is that on the message."""
@@ -38,7 +41,7 @@ class Forms:
         self._setup = setup
         self._message = message
         self._sender = sender
-        self._facts = Facts()
+        self._facts = _UNKNOWN
         self._size = message.size
         self._needs = False, False
         self._other: Message | None = None

@@ -22,7 +22,7 @@ from queue_remote.smtp.trace import Trace
 from queue_remote.smtp.transaction import Transaction
 from queue_remote.tls.handshake import PARTING_SECONDS, describe_error, describe_tls, is_about_certificate, shake_hands
 from queue_remote.tls.plan import TlsPlan
-from queue_smtp.client import CLOSED_BY_PEER, ENVELOPE, OPENING, ClientState, Event, SmtpClient, Tls
+from queue_smtp.client import CLOSED_BY_PEER, ENDED, ENVELOPE, OPENING, ClientState, Event, SmtpClient, Tls
 from queue_smtp.dotstuff import DotStuffer
 
 ENVELOPE_TIMEOUTS = 3
@@ -139,7 +139,7 @@ class Connection(asyncio.Protocol):
         self._apply(client.begin(transaction.start(client.session.peer)))
         self._write(client.data_to_send())
         try:
-            while not transaction.done and not client.ended:
+            while transaction.verdict is None and client.state not in ENDED:
                 await self._wait()
         finally:
             self._transaction = None
@@ -189,7 +189,7 @@ class Connection(asyncio.Protocol):
             return
         if self._trace is not None:
             self._trace.heard(data)
-        if client.ended:
+        if client.state in ENDED:
             # The answer to QUIT, or anything after the end.
             if self._transport is not None:
                 self._transport.close()
@@ -283,13 +283,13 @@ class Connection(asyncio.Protocol):
 
     def _wake(self) -> None:
         """Wake who waits, if what they wait for has happened."""
-        client = self.client
+        state = self.client.state
         if self._waiter is not None:
             transaction = self._transaction
-            over = client.state not in OPENING if transaction is None else transaction.done or client.ended
+            over = state not in OPENING if transaction is None else transaction.verdict is not None or state in ENDED
             if over and not self._waiter.done():
                 self._waiter.set_result(None)
-        elif self._settled is not None and client.state not in ENVELOPE:
+        elif self._settled is not None and state not in ENVELOPE:
             then, self._settled = self._settled, None
             then(self)
 
