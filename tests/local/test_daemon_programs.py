@@ -76,7 +76,7 @@ def test_thirty_programs_run_at_once(mail: MailHome) -> None:
 
 
 def test_a_hanging_program_is_deferred_at_localtimeout_and_gone_then(mail: MailHome) -> None:
-    mail.qmail(".qmail-info", b"|echo $$ >pid; trap '' TERM; sleep 1000; sleep 1000\n")
+    mail.qmail(".qmail-info", b"|trap '' TERM; echo $$ >pid; sleep 1000; sleep 1000\n")
     (mail.path / "control/timeoutlocal").write_text("1000\n")
     (mail.path / "control/localtimeout").write_text("1\n")
     watch = Stopwatch()
@@ -84,7 +84,7 @@ def test_a_hanging_program_is_deferred_at_localtimeout_and_gone_then(mail: MailH
         daemon.ready()
         letter, text = daemon.verdict(1, mail.message(b"x"), TO)
     assert letter == b"Z" and watch.seconds < SOON
-    assert text == b"Timeout on delivery: killed echo $$ >pid; trap '' TERM; sleep 1000; sleep 1000. (#4.3.0)\n"
+    assert text == b"Timeout on delivery: killed trap '' TERM; echo $$ >pid; sleep 1000; sleep 1000. (#4.3.0)\n"
     wait_for_end(int((mail.alias / "pid").read_text()))
 
 

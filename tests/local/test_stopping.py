@@ -93,7 +93,7 @@ def test_a_queue_local_that_ends_without_its_reports_is_lost_also_after_term(hom
 @pytest.mark.parametrize("jobs", [2, 3])
 def test_the_end_of_the_jobs_is_seen_where_there_is_room_for_no_more_as_well(mail: MailHome, jobs: int) -> None:
     (mail.path / "control/localstoptimeout").write_text("1\n")
-    mail.qmail(".qmail-info", b"|echo $$ >$SENDER; trap '' TERM; sleep 1000; sleep 1000\n")
+    mail.qmail(".qmail-info", b"|trap '' TERM; echo $$ >$SENDER; sleep 1000; sleep 1000\n")
     message = mail.message(b"x")
     limit = f"--nofile={32 + 2}"
     with LocalDaemon(mail.home, wrapper=(need("prlimit"), limit)) as daemon:
@@ -152,7 +152,7 @@ def test_a_time_that_cannot_be_read_is_the_usual_one_and_said(mail: MailHome) ->
 
 def test_a_second_signal_does_not_break_off_what_a_delivery_cleans_up(mail: MailHome) -> None:
     """The time limit and the end of queue-send may come together."""
-    mail.qmail(".qmail-info", b"|echo $PPID >pid; trap '' TERM; sleep 1000; sleep 1000\n./box\n")
+    mail.qmail(".qmail-info", b"|trap '' TERM; echo $PPID >pid; sleep 1000; sleep 1000\n./box\n")
     with LocalDaemon(mail.home) as daemon:
         daemon.ready()
         daemon.send(1, mail.message(b"x"), TO)
