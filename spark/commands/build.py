@@ -2,7 +2,6 @@
 
 import click
 
-from queue_base.errors import complain
 from spark.commands.settings import missing, split_setting
 
 
@@ -56,8 +55,6 @@ def command(
         asked = settings if master is None else {**settings, "spark.master": master}
         summary = build(Order(logs, lake, host, queue, expire, compact, asked), sessions, progress)
         progress.phase("ending")
-    from spark.commands.summary import describe_build
+    from spark.commands.summary import print_build
 
-    for warning in summary.warnings:
-        complain("queue-report", f"warning: {warning}")
-    print(describe_build(summary))
+    print_build(summary)

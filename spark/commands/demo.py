@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from queue_base.errors import Temporary, Usage, reason
+from spark.commands.settings import missing
 
 # What is in a directory of the demo.
 LOGS, LAKE, PAGE = "logs", "lake", "report.html"
@@ -25,8 +26,16 @@ def command(out: str | None, days: int) -> None:
       queue-report demo
       queue-report demo --out /tmp/month
     """
+    try:
+        from spark.lake.build import Order, build
+    except ImportError as error:
+        raise missing(error) from error
     place = _make_place(out)
+    from spark.commands.summary import print_build
     from spark.demo.world import write_logs
+    from spark.page.write import write_page
+    from spark.reports.engine import open_engine
+    from spark.reports.report import View
     from spark.runtime.progress import make_progress
     from spark.runtime.session import Sessions
 
@@ -37,12 +46,6 @@ def command(out: str | None, days: int) -> None:
         except OSError as error:
             raise Temporary(f"unable to write {place / LOGS}: {reason(error)}; run it again") from error
         with Sessions() as sessions:
-            from spark.commands.summary import describe_build
-            from spark.lake.build import Order, build
-            from spark.page.write import write_page
-            from spark.reports.engine import open_engine
-            from spark.reports.report import View
-
             summary = build(Order(str(place / LOGS), str(place / LAKE)), sessions, progress)
             engine = open_engine(str(place / LAKE), sessions=sessions)
             try:
@@ -50,7 +53,7 @@ def command(out: str | None, days: int) -> None:
             finally:
                 engine.close()
             progress.phase("ending")
-    print(describe_build(summary))
+    print_build(summary)
     print(f"logs: {place / LOGS}\nlake: {place / LAKE}, for `queue-report show REPORT --lake {place / LAKE}`")
     print(f"the page is {place / PAGE}: open it in a browser")
 

@@ -1,9 +1,17 @@
 """What a build prints when it is done."""
 
+from queue_base.errors import complain
 from spark.lake.build import Summary
 
 # The manifest's name for lines that could not be read, among the kinds.
 UNREADABLE = "quarantine"
+
+
+def print_build(summary: Summary) -> None:
+    """Print the warnings of a build on stderr, and what it did on stdout."""
+    for warning in summary.warnings:
+        complain("queue-report", f"warning: {warning}")
+    print(describe_build(summary))
 
 
 def describe_build(summary: Summary) -> str:

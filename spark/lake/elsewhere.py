@@ -10,7 +10,7 @@ import pickle
 import posixpath
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import date
 from typing import Any
 
@@ -99,7 +99,7 @@ def match_elsewhere(
             for table in _ROWS:
                 phase(f"writing {table}")
                 rows[table] += _write(lake, update, table, kept, today, wanted.bytes)
-        _copy_all(LocalPlace(directory), lake, update)
+        _copy(LocalPlace(directory), lake, update, batch.files or ())
     # Spark's own commit has seen to it that nothing else is there.
     batch.files = None
     return batch
@@ -241,13 +241,14 @@ class _SparkLines:
         )
 
 
-def _copy_all(source: Place, lake: Place, update: Update) -> None:
-    """Copy the driver's files of all tables into the update's directory."""
+def _copy(source: Place, lake: Place, update: Update, files: Collection[tuple[str, str]]) -> None:
+    """Copy files that the driver has written, by table and path, into the update's directory."""
     for table in TABLES:
         for path, size in walk(source, table):
-            target = update.home(table, path)
-            lake.make_directory(posixpath.dirname(target))
-            source.copy(os.path.join(table, path), 0, size, lake, target)
+            if (table, path) in files:
+                target = update.home(table, path)
+                lake.make_directory(posixpath.dirname(target))
+                source.copy(os.path.join(table, path), 0, size, lake, target)
 
 
 def put_together_by_spark(session: SparkSession, lake: Place, update: Update, group: Group) -> None:

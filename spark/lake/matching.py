@@ -10,7 +10,7 @@ import os
 import pickle
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from typing import Any, Protocol
@@ -208,9 +208,10 @@ def _keep_edge(home: Home, segment: Segment, edge: Edge) -> bytes | str:
 
 
 def remove_files(directory: str, written: Sequence[Written]) -> None:
-    """Remove files that are not to become part of the lake."""
+    """Remove files that are not to become part of the lake; another attempt at the same may have removed them."""
     for one in written:
-        os.unlink(os.path.join(directory, one.table, one.path))
+        with suppress(FileNotFoundError):
+            os.unlink(os.path.join(directory, one.table, one.path))
 
 
 def join_stream(
@@ -225,13 +226,16 @@ def join_stream(
     """Join the segments of a stream, in order; write the rows that depend on what was before each.
 
     pending, mark: of the stream before this build. A segment whose rows do not stand, since its lines may have been
-    read before or its beginning was another than it looked, is matched again. Raises OSError.
+    read before or its beginning was another than was assumed, is matched again. Raises OSError.
+
+    Spark may run this twice, also at the same time: what `outcomes` names is read, or removed, but never changed, and
+    each attempt writes files of its own.
     """
     failed = next((outcome.trouble for outcome in outcomes if outcome.trouble), "")
     if failed:
         return _give_up(home, stream, outcomes, [], failed)
     state = State.unpack(*stream, pending, mark)
-    writer = TableWriter(home.directory, _name(stream, "joined"), home.today)
+    writer = TableWriter(home.directory, _name(stream, f"joined-{os.urandom(4).hex()}"), home.today)
     written: list[Written] = []
     counts: Counter[str] = Counter()
     lines: Counter[str] = Counter()
@@ -253,8 +257,7 @@ def join_stream(
         rows, state = join(state, edge)
         writer.add(rows)
         counts += edge.counts
-        _place_lines(home.directory, outcome, lines)
-        written += outcome.written
+        written += _place_lines(home.directory, outcome, lines)
         lines += outcome.lines
     written += writer.close()
     return StreamResult(stream, written, state.pack(), state.mark(), dict(counts), lines, tuple(again))
@@ -269,25 +272,27 @@ def _give_up(
     return StreamResult(stream, trouble=trouble)
 
 
-def _place_lines(directory: str, outcome: Outcome, before: Mapping[str, int]) -> None:
-    """Add to the numbers of quarantined lines those that the segments before had of the same file."""
+def _place_lines(directory: str, outcome: Outcome, before: Mapping[str, int]) -> list[Written]:
+    """Return what a segment has written, its quarantined lines numbered behind those of the segments before it."""
     moved = {part.file: before[part.name] for part in outcome.segment.parts if before.get(part.name)}
     if not moved:
-        return
-    for one in outcome.written:
-        if one.table == "quarantine":
-            _renumber(os.path.join(directory, one.table, one.path), moved)
+        return list(outcome.written)
+    return [_renumber(directory, one, moved) if one.table == "quarantine" else one for one in outcome.written]
 
 
-def _renumber(path: str, moved: Mapping[str, int]) -> None:
+def _renumber(directory: str, written: Written, moved: Mapping[str, int]) -> Written:
+    """Write quarantined lines again, their numbers in each file higher by `moved`; return the new file."""
     import pyarrow.parquet as pq
 
-    found = pq.ParquetFile(path).read()
+    path = f"{written.path.removesuffix('.parquet')}-{os.urandom(4).hex()}.parquet"
+    target = os.path.join(directory, written.table, path)
+    found = pq.ParquetFile(os.path.join(directory, written.table, written.path)).read()
     more = pa.array([moved.get(name, 0) for name in found.column("file").to_pylist()], pa.int64())
     at = found.schema.get_field_index("line")
     found = found.set_column(at, found.schema.field(at), pc.add(found.column("line"), more))
-    with open_writer(path, found.schema, "quarantine") as writer:
+    with open_writer(target, found.schema, "quarantine") as writer:
         writer.write_table(found)
+    return Written(written.table, path, os.stat(target).st_size, written.rows)
 
 
 def match_stream(

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from queue_base.errors import Permanent
 from spark.lake.arrow import ARROW
 from spark.lake.columns import PARTITIONED, PARTITIONS
 
@@ -162,7 +163,21 @@ def _is_one(column: pa.Array) -> bool:
 
 
 def read_file(directory: str, table: str, path: str, columns: list[str] | None = None, filters: Any = None) -> pa.Table:
-    """Return the rows of a data file in the columns of the schema (or those named); path is below the table's."""
+    """Return the rows of a data file in the columns of the schema (or those named); path is below the table's.
+
+    Raises Permanent for a file that is damaged or gone, OSError where it cannot be read.
+    """
+    try:
+        return _read_file(directory, table, path, columns, filters)
+    except (pa.ArrowInvalid, FileNotFoundError) as error:
+        why = "it is gone" if isinstance(error, FileNotFoundError) else f"it is damaged: {str(error).splitlines()[0]}"
+        raise Permanent(
+            f"unable to read {os.path.join(directory, table, path)}: {why}; "
+            "restore it, or build a new lake from the logs"
+        ) from error
+
+
+def _read_file(directory: str, table: str, path: str, columns: list[str] | None, filters: Any) -> pa.Table:
     schema = ARROW[table] if columns is None else pa.schema([ARROW[table].field(name) for name in columns])
     stored = [name for name in schema.names if not (table in PARTITIONED and name in PARTITIONS)]
     file = pq.ParquetFile(os.path.join(directory, table, path))

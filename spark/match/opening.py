@@ -35,7 +35,7 @@ class Opening(Rules):
         self.dying_known = False
         self._known: set[int] = set()  # Numbers of messages.
         self._touched: set[int] = set()  # Of messages that may be open, by a call that is left to the edge.
-        self._flying: set[int] = set()  # Deliveries that the edge has in flight, started in this segment.
+        self._in_flight: set[int] = set()  # Deliveries that the edge has in flight, started in this segment.
         self._met: set[int] | None = set()  # Deliveries that are known; None: all are.
 
     def _leave(self, *call: Any) -> None:
@@ -73,8 +73,8 @@ class Opening(Rules):
 
     def start(self, at: int, delivery: int, number: int, address: bytes) -> None:
         if number in self._known:
-            if delivery in self._flying:
-                self._flying.remove(delivery)
+            if delivery in self._in_flight:
+                self._in_flight.remove(delivery)
                 self._leave("drop", delivery)
             elif self._met is not None and delivery not in self._met:
                 self.claimed.append(delivery)
@@ -85,14 +85,14 @@ class Opening(Rules):
         if self._met is not None:
             self._met.add(delivery)
         self._touched.add(number)
-        self._flying.add(delivery)
+        self._in_flight.add(delivery)
         self._leave("start", at, delivery, number, address)
 
     def done(self, at: int, delivery: int, result: str, reason: bytes | None) -> None:
         if delivery in self.deliveries:
             super().done(at, delivery, result, reason)
-        elif delivery in self._flying:
-            self._flying.remove(delivery)
+        elif delivery in self._in_flight:
+            self._in_flight.remove(delivery)
             self._leave("done", at, delivery, result, reason)
         elif self._met is not None and delivery not in self._met:
             self._met.add(delivery)
@@ -143,10 +143,10 @@ class Opening(Rules):
 
     def drop_all(self) -> None:
         super().drop_all()
-        if self._met is not None or self._flying:
+        if self._met is not None or self._in_flight:
             self._leave("drop_all")
         self._met = None
-        self._flying.clear()
+        self._in_flight.clear()
 
     def end_run(self) -> None:
         if self.dying_known:
@@ -160,7 +160,7 @@ class Opening(Rules):
         self.dying_known = True
 
     def is_idle(self) -> bool:
-        return not self.deliveries and self._met is None and not self._flying
+        return not self.deliveries and self._met is None and not self._in_flight
 
     def idle(self, at: int, last: int | None, level: Level) -> None:
         if self.deliveries or self.is_idle():
@@ -174,7 +174,7 @@ class Opening(Rules):
             self.state.dying = self.dying_known = False
         self._leave("idle", at, last, level)
         self._met = None
-        self._flying.clear()
+        self._in_flight.clear()
         self.state.level, self.level_begun = (at, level), False
 
     def set_level(self, at: int, level: Level) -> None:

@@ -82,8 +82,8 @@ def open_engine(
             "unable to load duckdb or pyspark: neither is installed; "
             "pip install 'queue-suite[report]' or 'queue-suite[spark]', then run this again"
         )
+    from spark.lake.size import is_small_lake
     from spark.runtime.session import Sessions
-    from spark.runtime.work import is_small_lake
 
     running = (sessions or Sessions()).get(little=is_small_lake(lake))
     from spark.reports.spark_engine import SparkEngine

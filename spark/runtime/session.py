@@ -171,7 +171,7 @@ def start_session(
     """Return a session: on `master`, else on what spark-submit was told, else embedded on this machine's cores.
 
     settings: Spark's own (spark.executor.memory and so on), which come before ours. little: there is little to do
-    (runtime.work). Raises Permanent if pyspark or Java is missing, Temporary if Spark does not start or the master
+    (spark.lake.size). Raises Permanent if pyspark or Java is missing, Temporary if Spark does not start or the master
     cannot be reached; each in one line.
     """
     return _start(master, settings or {}, little, make=False)[0]

@@ -89,6 +89,10 @@ class Timetable:
         self._written = 0
         self._untidy = False
 
+    def changed(self) -> None:
+        """Note that the lake has changed, so that the page is to be written."""
+        self._stale = True
+
     def is_page_due(self, now: float) -> bool:
         """Return whether the page is to be written: the lake has changed, and the last one did not take too long."""
         return self._stale and now >= self._page_due

@@ -88,11 +88,7 @@ class Watch:
         skipped = table.end(ended, sum(summary.lines.values()))
         late = f"; it took longer than every {table.every:g} s: {skipped} skipped" if skipped else ""
         self._say(f"batch {self._batches}: {describe_batch(summary)}, {ended - began:.2f} s{late}")
-        # What has not changed since the last batch was said then.
-        for warning in summary.warnings:
-            if warning not in self._warned:
-                self._say(f"warning: {warning}")
-        self._warned = summary.warnings
+        self._warn(summary)
         if table.is_tidy_due(self._clock.now()):
             self._try("tidy", self._tidy)
             table.tidied(self._clock.now())
@@ -103,7 +99,20 @@ class Watch:
 
     def _tidy(self) -> str:
         summary = self._work.build(True)
-        return f"{summary.compacted} files put together, {summary.expired} expired"
+        self._warn(summary)
+        said = f"{summary.compacted} files put together, {summary.expired} expired"
+        if not summary.lines:
+            return said
+        # The log has grown since the batch.
+        self._timetable.changed()
+        return f"{describe_batch(summary)}, {said}"
+
+    def _warn(self, summary: Summary) -> None:
+        """Print the warnings that the build before did not have."""
+        for warning in summary.warnings:
+            if warning not in self._warned:
+                self._say(f"warning: {warning}")
+        self._warned = summary.warnings
 
     def _try(self, what: str, work: Callable[[], str]) -> None:
         """Do something that batches do not depend on; its trouble is a warning."""

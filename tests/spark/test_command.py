@@ -50,12 +50,22 @@ def test_without_a_command_it_says_what_to_do_next_and_is_wrong_usage() -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "logs"), [("pyarrow", "/logs"), ("numpy", "/logs"), ("pyspark", "hdfs:///logs")]
+    ("module", "words"),
+    [
+        ("pyarrow", ["build", "/logs", "--lake"]),
+        ("numpy", ["build", "/logs", "--lake"]),
+        ("pyspark", ["build", "hdfs:///logs", "--lake"]),
+        ("pyarrow", ["watch", "/logs", "--lake"]),
+        ("numpy", ["demo", "--out"]),
+        ("pyarrow", ["demo", "--out"]),
+    ],
 )
-def test_without_what_a_build_needs_one_line_says_how_to_get_it(tmp_path: Path, module: str, logs: str) -> None:
+def test_without_what_a_build_needs_one_line_says_how_to_get_it(
+    tmp_path: Path, module: str, words: list[str]
+) -> None:
     (tmp_path / f"{module}.py").write_text(f"raise ImportError(\"No module named '{module}'\")\n")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    done = run("build", logs, "--lake", str(tmp_path / "lake"), environment=environment)
+    done = run(*words, str(tmp_path / "lake"), environment=environment)
     assert (done.returncode, done.stderr) == (
         100,
         f"queue-report: fatal: unable to load {module}: No module named '{module}'; install it with "

@@ -7,12 +7,29 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from queue_base.errors import Permanent
 from spark.lake import parquet
 from spark.lake.arrow import ARROW
 from spark.lake.parquet import TableWriter, escape, read_file, read_files
 from support.spark.scripted_logs import message, table_of
 
 TODAY = date(2026, 3, 4)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"), [(b"", "it is damaged: "), (b"PAR1 and no end", "it is damaged: "), (None, "it is gone; ")]
+)
+def test_a_data_file_that_is_damaged_or_gone_is_named(tmp_path: Path, content: bytes | None, said: str) -> None:
+    writer = TableWriter(str(tmp_path), "x", TODAY)
+    writer.add({"messages": table_of("messages", [message("1.1")])})
+    (written,) = writer.close()
+    place = tmp_path / "messages" / written.path
+    if content is None:
+        place.unlink()
+    else:
+        place.write_bytes(content)
+    with pytest.raises(Permanent, match=f"^unable to read {place}: {said}"):
+        read_file(str(tmp_path), "messages", written.path)
 
 
 def test_years_of_dates_need_few_open_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,11 +47,12 @@ class FakeWork:
         self.tidied = self.pages = self.ended = 0
         self.session_used: float | None = None
         self.excess = 0
+        self.tidy_summary = Summary(compacted=7, expired=2)
 
     def build(self, tidy: bool) -> Summary:
         if tidy:
             self.tidied += 1
-            return Summary(compacted=7, expired=2)
+            return self.tidy_summary
         self.begun.append(self.clock.time)
         self.clock.time += self.takes
         failure = self.failures.pop(0) if self.failures else None
@@ -158,6 +159,19 @@ def test_the_lake_is_tidied_by_itself() -> None:
     work = FakeWork(clock)
     said = run(clock, work)
     assert work.tidied == 6 and "tidy: 7 files put together, 2 expired, 0.00 s" in said
+
+
+def test_what_the_log_has_while_the_lake_is_tidied_is_told_and_comes_to_the_page() -> None:
+    clock = FakeClock(4000.0)
+    work = FakeWork(clock, lines=0)
+    work.tidy_summary = Summary(1, 100, {"new": 4}, 1, {"messages": 4}, compacted=7, warnings=["h/q/@1.s: damaged"])
+    # The first batch reads something, so that there is something to tidy; the others find nothing.
+    first, build = [Summary(1, 100, {"new": 9}, 1, {"messages": 9})], work.build
+    work.build = lambda tidy: first.pop() if first else build(tidy)  # type: ignore[method-assign]
+    said = run(clock, work)
+    tidied = said.index("tidy: 4 lines of 1 queue, 4 rows, 7 files put together, 0 expired, 0.00 s")
+    assert said[tidied - 1] == "warning: h/q/@1.s: damaged"
+    assert said[tidied + 1] == "page: written, 0.00 s" and work.pages == 2
 
 
 def test_a_session_that_nobody_uses_is_ended() -> None:

@@ -1,6 +1,6 @@
 """The log pipeline as a test drives it: batch after batch over directories of logs, and what it made of them."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,11 +25,15 @@ Row = dict[str, Any]
 
 
 class Lake:
-    """A lake that is built without Spark. cut: bytes of the segments that streams are matched in; None for one each."""
+    """A lake that is built without Spark. cut: bytes of the segments that streams are matched in; None for one each.
 
-    def __init__(self, directory: Path, cut: int | None = None) -> None:
+    run: does the tasks of segments in Spark's place.
+    """
+
+    def __init__(self, directory: Path, cut: int | None = None, run: Callable[..., Iterable[Any]] = map) -> None:
         self._directory = directory
         self._cut = cut
+        self._run = run
         self.counts: list[dict[str, dict[str, int]]] = []
         self.warnings: list[str] = []
 
@@ -49,7 +53,7 @@ class Lake:
 
     def _match(self, logs: LocalPlace, size: int) -> Any:
         def match(wanted: Plan, before: Before, home: Home) -> Iterable[StreamResult]:
-            return match_apart(wanted, before, home, logs, size, map, lambda phase: None)
+            return match_apart(wanted, before, home, logs, size, self._run, lambda phase: None)
 
         return match
 

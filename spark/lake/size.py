@@ -1,6 +1,6 @@
-"""How much a report has to read, as far as this machine's directories tell it before Java starts.
+"""Whether a lake is small, as far as this machine's directories tell it before Java starts.
 
-What is little is done before Java's better compiler has paid for itself (session.start_session, `little`).
+A report of a small one is done before Java's better compiler has paid for itself (session.start_session, `little`).
 """
 
 import os

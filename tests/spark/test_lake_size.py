@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from spark.runtime.work import LITTLE_LAKE, is_small_lake
+from spark.lake.size import LITTLE_LAKE, is_small_lake
 
 
 def write(path: Path, size: int) -> None:
