@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from queue_base.errors import Permanent
 from spark.lake.arrow import ARROW
 from spark.lake.columns import PARTITIONED, PARTITIONS
 
@@ -162,12 +163,23 @@ def _is_one(column: pa.Array) -> bool:
 
 
 def read_file(directory: str, table: str, path: str, columns: list[str] | None = None, filters: Any = None) -> pa.Table:
-    """Return the rows of a data file in the columns of the schema (or those named); path is below the table's."""
+    """Return the rows of a data file in the columns of the schema (or those named); path is below the table's.
+
+    Raises OSError, and Permanent where the file is damaged.
+    """
     schema = ARROW[table] if columns is None else pa.schema([ARROW[table].field(name) for name in columns])
     stored = [name for name in schema.names if not (table in PARTITIONED and name in PARTITIONS)]
-    file = pq.ParquetFile(os.path.join(directory, table, path))
-    there = set(file.schema_arrow.names)
-    found = file.read([name for name in stored if name in there])
+    name = os.path.join(directory, table, path)
+    try:
+        file = pq.ParquetFile(name)
+        there = set(file.schema_arrow.names)
+        found = file.read([name for name in stored if name in there])
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        # As pyarrow tells it.
+        why = str(error).strip().splitlines()[0] if str(error).strip() else "no reason given"
+        raise Permanent(f"unable to read {name}: it is damaged: {why}; build a new lake from the logs") from error
     if filters is not None:
         found = found.filter(filters)
     told = names_of(path) if table in PARTITIONED else {}
