@@ -12,9 +12,22 @@ def stream_name(context: click.Context, option: click.Parameter, value: str | No
     return value
 
 
+def place_name(context: click.Context, option: click.Parameter, value: str) -> str:
+    """Return the name of a directory. Refuse none, as an empty variable of a script: it would be where one is."""
+    if not value:
+        raise click.BadParameter("nothing is no directory", context, option)
+    return value
+
+
 @click.command("build")
-@click.argument("logs")
-@click.option("--lake", required=True, metavar="LAKE", help="The directory of the tables; made where it is missing.")
+@click.argument("logs", callback=place_name)
+@click.option(
+    "--lake",
+    required=True,
+    callback=place_name,
+    metavar="LAKE",
+    help="The directory of the tables; made where it is missing.",
+)
 @click.option("--host", callback=stream_name, help="The host of logs not in a directory of one; default localhost.")
 @click.option("--queue", callback=stream_name, help="The queue of logs not in a directory of one; default queue.")
 @click.option("--compact", is_flag=True, help="Then put together what many builds left in many small files.")

@@ -3,12 +3,13 @@
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
 from queue_base.daemon.processes import program_path
 from queue_base.errors import Usage
-from spark.commands.build import stream_name
+from spark.commands.build import place_name, stream_name
 from spark.commands.page import unfit
 from spark.commands.settings import missing, split_setting
 
@@ -28,13 +29,32 @@ class _Size(click.ParamType[int]):
         return size
 
 
+class _Seconds(click.ParamType[float]):
+    """From a second to a year; nan is neither more nor less than anything."""
+
+    name = "seconds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        seconds: float = click.FLOAT.convert(value, param, ctx)
+        if not 1 <= seconds <= LONGEST:
+            self.fail(f"{value} is not in the range 1<=x<={LONGEST}.", param, ctx)
+        return seconds
+
+
 LEAST_MEMORY = 512 << 20
+LONGEST = 366 * 86_400
 
 
 @click.command("watch")
-@click.argument("logs")
-@click.option("--lake", required=True, metavar="LAKE", help="The directory of the tables; made where it is missing.")
-@click.option("--every", type=click.FloatRange(min=1), default=60.0, metavar="SECONDS", help="Default 60.")
+@click.argument("logs", callback=place_name)
+@click.option(
+    "--lake",
+    required=True,
+    callback=place_name,
+    metavar="LAKE",
+    help="The directory of the tables; made where it is missing.",
+)
+@click.option("--every", type=_Seconds(), default=60.0, metavar="SECONDS", help="Default 60.")
 @click.option("--page", metavar="FILE.html", help="Also write the page, when the tables have changed.")
 @click.option("--expire", type=click.IntRange(min=0), metavar="DAYS", help="Drop dates that are older.")
 @click.option("--memory", type=_Size(), default="2g", metavar="SIZE", help="What all of it may take; default 2g.")

@@ -16,6 +16,7 @@ from spark.lake.matching import (
     Home,
     Outcome,
     StreamResult,
+    by_host,
     join_stream,
     match_segment,
     match_stream,
@@ -64,9 +65,9 @@ class Before:
 
 def match_here(wanted: Plan, before: Before, home: Home) -> Iterable[StreamResult]:
     """Match each stream in one go, in this process."""
-    pending = split_pending(before.pending)
+    pending, lines = split_pending(before.pending), by_host(before.lines)
     for stream, parts in wanted.streams.items():
-        seen = seen_lines(stream, before.lake, before.lines)
+        seen = seen_lines(stream, before.lake, lines)
         segment = Segment(stream, 0, tuple(parts))
         yield match_stream(home, segment, pending.get(stream), mark_of(before, stream), seen)
 
@@ -100,7 +101,7 @@ def match_apart(
         for outcome in outcomes:
             found[outcome.segment.stream].append(outcome)
     phase("joining segments")
-    pending = split_pending(before.pending)
+    pending, lines = split_pending(before.pending), by_host(before.lines)
     joins = [
         _Join(
             home,
@@ -108,7 +109,7 @@ def match_apart(
             pending.get(stream),
             mark_of(before, stream),
             tuple(sorted(outcomes, key=lambda one: one.segment.number)),
-            seen_lines(stream, before.lake, before.lines),
+            seen_lines(stream, before.lake, lines),
         )
         for stream, outcomes in found.items()
     ]

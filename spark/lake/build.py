@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
-from queue_base.errors import Permanent, Temporary, reason
+from queue_base.errors import Permanent, Temporary, Usage, reason
 from spark.lake.batch import DRIVER_BYTES, Batch, Before, finish, match_by_spark, match_here
 from spark.lake.columns import COLUMNS, PARTITIONED
 from spark.lake.compact import Group, groups, put_together
@@ -105,12 +105,21 @@ def _java_reason(error: Exception) -> str | None:
     return java_reason(error) if isinstance(error, JAVA_ERRORS) else None
 
 
+def _driver_bytes(settings: Mapping[str, str]) -> int:
+    """Return how many bytes of logs the driver matches itself. Raises Usage."""
+    asked = settings.get(DRIVER_SETTING, str(DRIVER_BYTES))
+    if not (asked.isascii() and asked.isdecimal() and len(asked) < 20):
+        raise Usage(f"--conf {DRIVER_SETTING}={asked}: it must be a number of bytes")
+    return int(asked)
+
+
 class _Build:
     """A build at work."""
 
     def __init__(self, order: Order, sessions: Sessions, progress: Progress) -> None:
         self._order, self._sessions, self._progress = order, sessions, progress
         self._summary = Summary()
+        self._driver_bytes = _driver_bytes(order.settings)
 
     def run(self) -> Summary:
         try:
@@ -144,7 +153,10 @@ class _Build:
     def _keep_apart(self) -> None:
         """Raise Permanent where the lake is in the logs: the next build would read it."""
         lake = self._lake.root
-        if (lake + "/").startswith(self._logs.root.rstrip("/") + "/"):
+        places = [(lake, self._logs.root)]
+        if self._lake.local is not None and self._logs.local is not None:
+            places.append((os.path.realpath(self._lake.local), os.path.realpath(self._logs.local)))
+        if any((one + "/").startswith(logs.rstrip("/") + "/") for one, logs in places):
             raise Permanent(f"unable to build lake {lake}: it is inside the logs; name a directory elsewhere")
 
     def _add(self, manifest: Manifest) -> Manifest:
@@ -189,8 +201,7 @@ class _Build:
         else:
             home = Home(os.path.join(self._lake.local, update.home()), today)
             before = Before(self._lake.local, read_files(self._lake.local, "pending", open_ones), lines, manifest.state)
-            most = int(self._order.settings.get(DRIVER_SETTING, DRIVER_BYTES))
-            if wanted.bytes <= most:
+            if wanted.bytes <= self._driver_bytes:
                 phase("matching lines")
                 results = match_here(wanted, before, home)
             else:

@@ -125,10 +125,17 @@ class SeenLines:
         return replace(self, places=(*self.places, (directory, paths)))
 
 
-def seen_lines(stream: Stream, lake: str, paths: Sequence[str]) -> SeenLines:
-    """Return the lines of a stream in the lake. paths: all data files of `lines`."""
-    host = f"/host={escape(stream[0])}/"
-    return SeenLines(stream, ((lake, tuple(path for path in paths if host in path)),))
+def by_host(paths: Sequence[str]) -> dict[str, list[str]]:
+    """Return the data files of `lines` by host."""
+    found: dict[str, list[str]] = {}
+    for path in paths:
+        found.setdefault(path.rsplit("/", 2)[-2], []).append(path)
+    return found
+
+
+def seen_lines(stream: Stream, lake: str, paths: Mapping[str, Sequence[str]]) -> SeenLines:
+    """Return the lines of a stream in the lake. paths: see by_host."""
+    return SeenLines(stream, ((lake, tuple(paths.get(f"host={escape(stream[0])}", ()))),))
 
 
 def _date_of(time_ns: int) -> str:

@@ -167,22 +167,22 @@ def read_file(directory: str, table: str, path: str, columns: list[str] | None =
 
     Raises Permanent for a file that is damaged or gone, OSError where it cannot be read.
     """
-    try:
-        return _read_file(directory, table, path, columns, filters)
-    except (pa.ArrowInvalid, FileNotFoundError) as error:
-        why = "it is gone" if isinstance(error, FileNotFoundError) else f"it is damaged: {str(error).splitlines()[0]}"
-        raise Permanent(
-            f"unable to read {os.path.join(directory, table, path)}: {why}; "
-            "restore it, or build a new lake from the logs"
-        ) from error
-
-
-def _read_file(directory: str, table: str, path: str, columns: list[str] | None, filters: Any) -> pa.Table:
     schema = ARROW[table] if columns is None else pa.schema([ARROW[table].field(name) for name in columns])
     stored = [name for name in schema.names if not (table in PARTITIONED and name in PARTITIONS)]
-    file = pq.ParquetFile(os.path.join(directory, table, path))
-    there = set(file.schema_arrow.names)
-    found = file.read([name for name in stored if name in there])
+    name = os.path.join(directory, table, path)
+    try:
+        file = pq.ParquetFile(name)
+        there = set(file.schema_arrow.names)
+        found = file.read([name for name in stored if name in there])
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, FileNotFoundError):
+            why = "it is gone"
+        elif isinstance(error, OSError) and error.errno is not None:
+            raise
+        else:
+            # pyarrow tells it so; some of its errors are an OSError without a number.
+            why = f"it is damaged: {(str(error).strip() or 'no reason given').splitlines()[0]}"
+        raise Permanent(f"unable to read {name}: {why}; restore it, or build a new lake from the logs") from error
     if filters is not None:
         found = found.filter(filters)
     told = names_of(path) if table in PARTITIONED else {}

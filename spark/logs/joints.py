@@ -19,15 +19,15 @@ from typing import Any, NamedTuple
 
 from spark.logs import packed
 from spark.logs.plan import Part, SourceError, State
+from spark.match.text import escape
 from spark.runtime.places import Entry, Place
 
 _STAMP = re.compile(rb"@[0-9a-f]{24} ")
 _NAME = re.compile(r"@[0-9a-f]{24}\.[su]")
 _PRINT = 1 << 16  # Bytes before the place up to which a file was read that make its fingerprint.
 _LOOK = 1 << 14
-_LINE_MAX = 1 << 20  # What is longer without a newline is garbage, and not carried.
+LINE_MAX = 1 << 20  # What is longer without a newline is garbage, and not carried.
 _REMEMBERED = 1000  # Files of a stream that are gone and still known.
-
 
 
 class Kept(NamedTuple):
@@ -133,9 +133,9 @@ class Joiner:
 
     def _unpack(self, packing: str, path: str) -> packed.Shape:
         if self._place.local is None:
-            return packed.look_through(packing, io.BytesIO(self._place.read(path)), _LINE_MAX)
+            return packed.look_through(packing, io.BytesIO(self._place.read(path)), LINE_MAX)
         with open(posixpath.join(self._place.local, path), "rb") as raw:
-            return packed.look_through(packing, raw, _LINE_MAX)
+            return packed.look_through(packing, raw, LINE_MAX)
 
     def _end(self, path: str, start: int, size: int) -> bytes:
         """Return the end of what is new in a file: with a newline in it, if there is one in the last MB."""
@@ -143,7 +143,7 @@ class Joiner:
         while True:
             begin = max(start, size - look)
             data = self._place.read(path, begin, size - begin)
-            if b"\n" in data or begin == start or look > _LINE_MAX:
+            if b"\n" in data or begin == start or look > LINE_MAX:
                 return data
             look *= 4
 
@@ -194,7 +194,7 @@ class Joiner:
         size = log.entry.size if log.packing else log.size
         self._known[name] = [size, self._print(name, size), lines]
         self._last = name
-        if len(self._carried) > _LINE_MAX:
+        if len(self._carried) > LINE_MAX:
             self._tear()
 
     def _add(self, log: _Log, lines: int, end: int) -> None:
@@ -216,7 +216,9 @@ class Joiner:
 
     def _append(self, name: str, part: Part) -> None:
         below = posixpath.join(self._below, name) if name else self._below
-        file = posixpath.normpath(below) if below else posixpath.basename(self._place.root)
+        path = posixpath.normpath(below) if below else posixpath.basename(self._place.root)
+        # A name may have bytes that are no UTF-8, which no table can hold.
+        file = escape(path.encode("utf-8", "surrogateescape")).decode()
         self._parts.append(Part(**{**vars(part), "file": file}))
 
     def _refuse_unstamped(self, name: str, head: bytes) -> None:

@@ -61,9 +61,12 @@ def _divide(place: Place, part: Part, size: int) -> list[Part]:
         return [part]
     ends: list[int] = []
     for wanted in range(part.start + size, part.end - size // 2, size):
+        if ends and wanted <= ends[-1]:
+            continue  # A line that is longer than a segment.
         end = _line_end(part.path, wanted, part.end)
-        if end is not None and end < part.end and end > (ends[-1] if ends else part.start):
-            ends.append(end)
+        if end is None or end >= part.end:
+            break
+        ends.append(end)
     starts = [part.start, *ends]
     pieces = [replace(part, start=one, end=two) for one, two in zip(starts, [*ends, part.end], strict=True)]
     return [pieces[0], *(replace(piece, head=b"") for piece in pieces[1:])]

@@ -7,12 +7,13 @@ last, where they are: they only grow. `current` alone may get another name meanw
 import errno
 import os
 import posixpath
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from typing import Any
 
 from queue_base.errors import Temporary, reason
+from spark.lake.parquet import escape
 from spark.logs.joints import Joined, Joiner, Keep, Kept
 from spark.logs.plan import Part, Plan, SourceError, State, Stream
 from spark.runtime.places import REQUESTS, Entry, Place
@@ -24,6 +25,8 @@ _NOT_LOGS = frozenset(("lock", "state", "newstate", "config", "previous", "proce
 # How a directory of a table is called where the host is null.
 _NO_HOST = "__HIVE_DEFAULT_PARTITION__"
 _TRIES = 5
+# Bytes that a directory's name may have.
+_NAME_MAX = 255
 # Up to so many bytes, what is new in a growing log is kept in memory; of all logs together up to MOST_KEPT.
 _KEPT = 1 << 18
 MOST_KEPT = 32 << 20
@@ -49,13 +52,14 @@ def plan(
     troubles: list[Exception] = []
     try:
         streams = _find_streams(place, host, queue, warnings)
-        listed = {below: _list_logs(place, below) for below in streams} if place.local is not None else {}
+        listed = _list_all(place, streams) if place.local is not None else {}
     except OSError as error:
         raise _trouble(error, place) from error
     most = MOST_KEPT if place.local is not None and _new_bytes(listed, streams, state) <= MOST_KEPT else _KEPT
+    room = _Room(MOST_KEPT)
 
     def look(number: int, below: str, stream: Stream) -> Joined | Exception:
-        keep = _Keeper(place, staging, str(number), most)
+        keep = _Keeper(place, staging, str(number), most, room)
         try:
             return _look(place, below, keep, state.get("/".join(stream), {}))
         except (OSError, SourceError) as error:
@@ -83,15 +87,29 @@ def plan(
     return Plan(parts, after, warnings)
 
 
+class _Room:
+    """How many bytes may still be kept in memory."""
+
+    def __init__(self, size: int) -> None:
+        self._left = size
+
+    def take(self, size: int) -> bool:
+        """Take so many bytes, if there is room."""
+        if size > self._left:
+            return False
+        self._left -= size
+        return True
+
+
 class _Keeper:
     """Keeps what is new in a file that may be renamed: in memory, or in the staging directory."""
 
-    def __init__(self, place: Place, staging: Place, name: str, most: int) -> None:
-        self._place, self._staging, self._name, self._most = place, staging, name, most
+    def __init__(self, place: Place, staging: Place, name: str, most: int, room: _Room) -> None:
+        self._place, self._staging, self._name, self._most, self._room = place, staging, name, most, room
         self._copies = count()
 
     def __call__(self, path: str, start: int, end: int) -> Kept:
-        if end - start <= self._most:
+        if end - start <= self._most and self._room.take(end - start):
             return Kept("", 0, self._place.read(path, start, end - start))
         name = f"{self._name}.{next(self._copies)}"
         copy = posixpath.join(self._staging.root, name)
@@ -121,6 +139,17 @@ def _look(place: Place, below: str, keep: Keep, state: State) -> Joined:
         if {one.name for one in _list_logs(place, below)} <= {one.name for one in found}:
             break
     return joined
+
+
+def _list_all(place: Place, streams: Iterable[str]) -> dict[str, list[Entry]]:
+    """Return the logs of each stream; one that is gone, or cannot be read, is met again when it is looked at."""
+    found: dict[str, list[Entry]] = {}
+    for below in streams:
+        try:
+            found[below] = _list_logs(place, below)
+        except OSError:
+            continue
+    return found
 
 
 def _new_bytes(listed: Mapping[str, list[Entry]], streams: Mapping[str, Stream], state: Mapping[str, Any]) -> int:
@@ -158,33 +187,51 @@ def _list_logs(place: Place, below: str) -> list[Entry]:
 
 
 def _find_streams(place: Place, host: str | None, queue: str | None, warnings: list[str]) -> dict[str, Stream]:
-    """Return the directories that have logs, and the host and queue of each, in the order of their names."""
-    places: dict[str, Stream] = {}
-    owners: dict[Stream, str] = {}
-    for below in sorted(_find_places(place, "", warnings)):
+    """Return the directories that have logs, and the host and queue of each, in the order of their names.
+
+    Those that no table can name, and those that would be the same stream, are passed by with a warning, if there are
+    others; if not, SourceError.
+    """
+    places: dict[Stream, list[str]] = {}
+    troubles: list[str] = []
+    for below in sorted(_find_places(place, warnings)):
         parts = below.split("/") if below else []
         if len(parts) == 1:
             parts = [parts[0], queue or "queue"] if host is None or queue is not None else [host, parts[0]]
         elif not parts:
             parts = [host or "localhost", queue or "queue"]
-        shown = posixpath.join(place.root, below)
-        if not _is_text(below):
-            raise SourceError(f"{shown}: its name is not UTF-8; rename it")
-        if parts[0] == _NO_HOST:
-            raise SourceError(f"{shown}: no host may be called {_NO_HOST}; rename it")
-        stream = (parts[0], parts[1])
-        if stream in owners:
-            raise SourceError(
-                f"{owners[stream]} and {shown} would both be queue {stream[1]} of host {stream[0]}; "
+        why = _unfit(parts[0], below)
+        if why:
+            troubles.append(f"{posixpath.join(place.root, below)}: {why}")
+        else:
+            places.setdefault((parts[0], parts[1]), []).append(below)
+    for stream, found in list(places.items()):
+        if len(found) > 1:
+            one, two = (posixpath.join(place.root, below) for below in found[:2])
+            troubles.append(
+                f"{one} and {two} would both be queue {stream[1]} of host {stream[0]}; "
                 "give one directory at a time, or one of them another place below it"
             )
-        owners[stream] = shown
-        places[below] = stream
+            del places[stream]
     if not places:
         raise SourceError(
-            "it has no log files; wanted are directories of multilog or svlogd, as LOGS/HOST/QUEUE/current"
+            troubles[0]
+            if troubles
+            else "it has no log files; wanted are directories of multilog or svlogd, as LOGS/HOST/QUEUE/current"
         )
-    return places
+    warnings += (f"passed by: {trouble}" for trouble in troubles)
+    return dict(sorted((found[0], stream) for stream, found in places.items()))
+
+
+def _unfit(host: str, below: str) -> str | None:
+    """Return why no table can name a host or what is below its directory."""
+    if not _is_text(below):
+        return "its name is not UTF-8; rename it"
+    if host == _NO_HOST:
+        return f"no host may be called {_NO_HOST}; rename it"
+    if len(f"host={escape(host)}".encode()) > _NAME_MAX:
+        return "its host's name is too long; rename it"
+    return None
 
 
 def _is_text(name: str) -> bool:
@@ -192,16 +239,26 @@ def _is_text(name: str) -> bool:
     return all(not "\ud800" <= letter <= "\udfff" for letter in name)
 
 
-def _find_places(place: Place, below: str, warnings: list[str]) -> Iterator[str]:
-    try:
-        entries = place.list(below)
-    except OSError as error:
-        if not below:
-            raise
-        warnings.append(f"{posixpath.join(place.root, below)} is passed by: {reason(error)}")
-        return
-    if any(not one.is_directory and is_log(one.name) for one in entries):
-        yield below
-    for one in entries:
-        if one.is_directory and not one.name.startswith("."):
-            yield from _find_places(place, posixpath.join(below, one.name), warnings)
+def _find_places(place: Place, warnings: list[str]) -> Iterator[str]:
+    """Yield each directory that has logs. One that is in itself, by a link, is not looked at again."""
+    left: list[tuple[str, frozenset[tuple[int, int]]]] = [("", frozenset())]
+    while left:
+        below, above = left.pop()
+        try:
+            if place.local is not None:
+                status = os.stat(posixpath.join(place.local, below) if below else place.local)
+                here = (status.st_dev, status.st_ino)
+                if here in above:
+                    continue
+                above |= {here}
+            entries = place.list(below)
+        except OSError as error:
+            if not below:
+                raise
+            warnings.append(f"{posixpath.join(place.root, below)} is passed by: {reason(error)}")
+            continue
+        if any(not one.is_directory and is_log(one.name) for one in entries):
+            yield below
+        for one in entries:
+            if one.is_directory and not one.name.startswith("."):
+                left.append((posixpath.join(below, one.name), above))
