@@ -233,6 +233,9 @@ os.symlink("{place}/bob/upload", "{maildrop}/mail.{3:032x}")
     with Suite(home) as suite:
         suite.wait_for("^end msg")
         wait_until(lambda: not os.listdir(maildrop), why="an empty maildrop/")
+        aside = "alert: queue-pickup: unable to take .* it is set aside as corrupt/maildrop/"
+        # The files are moved before the alerts come by queue-pickup's pipe.
+        wait_until(lambda: suite.count(aside) >= 6, why="six alerts")
+        assert suite.count(aside) == 6
         uids = re.findall(r"<ann@me\.example> qp \d+ uid (\d+)$", "\n".join(suite.lines), re.MULTILINE)
         assert uids == [str(pwd.getpwnam("bob").pw_uid)]
-        assert suite.count("alert: queue-pickup: unable to take .* it is set aside as corrupt/maildrop/") == 6
