@@ -22,39 +22,46 @@ from queue_wire.ids import unpack_id
 MESSAGES_A_TURN = 200
 READING = 0.003  # Seconds of a turn.
 _PARTS = 4093  # With ten million numbers a part has about 2,500, so that inserting one takes little time.
+_LARGEST = (1 << 32) - 1  # In an array of 32-bit numbers.
 
 
 class FoundMessages:
-    """The messages of earlier runs that were found at start and have not ended, some 9 bytes each.
+    """The messages of earlier runs that were found at start and have not ended, some 5 bytes each.
 
     A notice about one of them is late and changes nothing; one about a later message of the same number is carried out.
     """
 
     def __init__(self) -> None:
-        self._parts: dict[int, array[int]] = {}  # Sorted.
+        # Of the numbers with one remainder by _PARTS, the quotients, sorted. They fit 32 bits on most file systems.
+        self._parts: dict[int, array[int]] = {}
 
     def add(self, message: int) -> None:
         """Adds a message."""
-        part = self._parts.get(message % _PARTS)
+        quotient, remainder = divmod(message, _PARTS)
+        part = self._parts.get(remainder)
         if part is None:
-            part = self._parts[message % _PARTS] = array("Q")
-        index = bisect_left(part, message)
-        if index == len(part) or part[index] != message:
-            part.insert(index, message)
+            part = self._parts[remainder] = array("I")
+        if quotient > _LARGEST and part.typecode == "I":
+            part = self._parts[remainder] = array("Q", part)
+        index = bisect_left(part, quotient)
+        if index == len(part) or part[index] != quotient:
+            part.insert(index, quotient)
 
     def holds(self, message: int) -> bool:
         """Returns whether the message was found at start and has not ended."""
-        part = self._parts.get(message % _PARTS)
+        quotient, remainder = divmod(message, _PARTS)
+        part = self._parts.get(remainder)
         if part is None:
             return False
-        index = bisect_left(part, message)
-        return index < len(part) and part[index] == message
+        index = bisect_left(part, quotient)
+        return index < len(part) and part[index] == quotient
 
     def forget(self, message: int) -> None:
         """The message has ended; its number may be used again."""
         if self.holds(message):
-            part = self._parts[message % _PARTS]
-            del part[bisect_left(part, message)]
+            quotient, remainder = divmod(message, _PARTS)
+            part = self._parts[remainder]
+            del part[bisect_left(part, quotient)]
 
 
 class Backlog:
