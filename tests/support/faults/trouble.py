@@ -74,7 +74,8 @@ def put_in_todo(home: Home, message: bytes, todo: bytes) -> int:
 def nonsense_program(top: Path, name: str, said: bytes, *, answer: bool = False) -> Path:
     """Copy bin/ so that one daemon says `said` on fd 1 first, and then goes on as the real one.
 
-    With `answer` it says so only when it has been sent something, which is lost. Return the copy.
+    With `answer` it says so only when it has been sent a job, which is lost; `?` in `said` becomes the job's number,
+    which has one digit in a suite that has just started. Return the copy.
     """
     directory = top / "bin"
     shutil.copytree(BIN, directory)
@@ -84,8 +85,11 @@ def nonsense_program(top: Path, name: str, said: bytes, *, answer: bool = False)
         f"if {answer}:\n"
         # Its greeting, and then the first thing that it is asked.
         "    os.write(1, b'8:ready\\x0020,')\n"
-        "    os.read(0, 65536)\n"
-        f"os.write(1, {said!r})\n"
+        "    job = os.read(0, 65536)\n"
+        "    number = job.partition(b':')[2].partition(b'\\0')[0]\n"
+        "else:\n"
+        "    number = b'?'\n"
+        f"os.write(1, {said!r}.replace(b'?', number))\n"
         f"os.execv({sys.executable!r}, [{sys.executable!r}, {str(BIN / name)!r}, *sys.argv[1:]])\n"
     )
     return directory
