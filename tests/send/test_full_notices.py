@@ -50,7 +50,7 @@ def test_a_new_message_is_delivered_and_ends_without_its_files_being_read(home: 
     for job in jobs:
         loop.report(job, b"Kdone")
     loop.settle()
-    assert list(loop.cleaner._asked)[0][0] == Removal(message, cleaning.REMOTE)
+    assert next(iter(loop.cleaner._asked))[0] == Removal(message, cleaning.REMOTE)
     assert Path(open_layout(home.queue).hashed("remote", message)).read_bytes() == b"Db@c.example\0Dd@e.example\0"
 
 
