@@ -9,20 +9,27 @@ file under the number of a new message, whose mail would then go to the old reci
 that was finished when queue-clean died from a message that is being injected, which looks the same (S2);
 `finish_removals` reads it at the next start. It has the mtime of each mess/ file, in nanoseconds, because a new message
 may have got the number since.
+
+A message that was delivered without being classified has only todo/, perhaps intd/, and a record in queue/marks
+(marks_file.py). They go in step 2; the record is cleared before step 3, so that the next message with the number does
+not find it.
 """
 
+import errno
 import os
 from collections.abc import Iterable
 
 from queue_base.durable import Commit, read_file
 from queue_base.layout import FILE_MODE, Layout, Presence, is_there
+from queue_base.marks_file import clear_slots, open_marks
+from queue_base.safe_open import UnsafePath
 from queue_wire.format_error import FormatError
 from queue_wire.ids import unpack_id
-from queue_wire.pipes.cleaning import ANY, BOTH, LOCAL, REMOTE, Removal
+from queue_wire.pipes.cleaning import ANY, BOTH, LOCAL, REMOTE, TODO, Removal
 
 LIST_PREFIX = "removing."
 # The files of step 1, by what the request says.
-_WORK = {ANY: ("local", "remote"), LOCAL: ("local",), REMOTE: ("remote",), BOTH: ("local", "remote")}
+_WORK = {ANY: ("local", "remote"), LOCAL: ("local",), REMOTE: ("remote",), BOTH: ("local", "remote"), TODO: ()}
 
 
 def remove_messages(layout: Layout, removals: Iterable[Removal]) -> dict[int, OSError]:
@@ -33,7 +40,8 @@ def remove_messages(layout: Layout, removals: Iterable[Removal]) -> dict[int, OS
     failed: dict[int, OSError] = {}
     commit = Commit()
     left = list({removal.message: removal for removal in removals}.values())
-    group_list = _make_list(layout, left, commit)
+    classified = [removal for removal in left if removal.files != TODO]
+    group_list = _make_list(layout, classified, commit) if classified else None
     for step in (_remove_work, _remove_info):
         for removal in left:
             try:
@@ -46,6 +54,7 @@ def remove_messages(layout: Layout, removals: Iterable[Removal]) -> dict[int, OS
         except OSError as error:
             failed.update((removal.message, error) for removal in left)
             left = []
+    left = _clear_marks(layout, left, failed)
     for removal in left:
         try:
             # If a power cut undoes this, S2 remains, which the sweep removes.
@@ -94,7 +103,30 @@ def _remove_work(layout: Layout, removal: Removal, commit: Commit) -> None:
         commit.unlink(layout.bounce(removal.message))
 
 
+def _clear_marks(layout: Layout, removals: list[Removal], failed: dict[int, OSError]) -> list[Removal]:
+    """Clear the records in queue/marks; return the messages that have none any more, add the others to `failed`."""
+    slots = [removal.slot for removal in removals if removal.slot is not None]
+    if not slots:
+        return removals
+    try:
+        handle = open_marks(layout.queue)
+        if handle is not None:
+            try:
+                clear_slots(handle, slots)
+            finally:
+                os.close(handle)
+    except (OSError, UnsafePath) as error:
+        trouble = error if isinstance(error, OSError) else OSError(errno.EPERM, str(error), f"{layout.queue}/marks")
+        failed.update((removal.message, trouble) for removal in removals if removal.slot is not None)
+        return [removal for removal in removals if removal.slot is None]
+    return removals
+
+
 def _remove_info(layout: Layout, removal: Removal, commit: Commit) -> None:
+    if removal.files == TODO:
+        commit.unlink(layout.todo(removal.message))
+        commit.unlink(layout.intd(removal.message))
+        return
     commit.unlink(layout.hashed("info", removal.message))
     if removal.files == ANY:
         _remove_marks(layout, removal.message, commit)

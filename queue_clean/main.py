@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from queue_base.daemon.pipes import PeerLost, read_available
 from queue_base.daemon.signals import ignore
-from queue_base.durable import write_all
+from queue_base.durable import Commit, write_all
 from queue_base.errors import Failure, complain, reason
 from queue_base.home import take_daemon_home
 from queue_base.layout import Layout, open_layout
@@ -49,6 +49,18 @@ def answer(layout: Layout, records: list[bytes]) -> bytes:
     return b"".join(
         NOT_UNDERSTOOD if removal is None else TROUBLE if removal.message in failed else REMOVED for removal in asked
     )
+
+
+def sync_todo(layout: Layout) -> None:
+    """Sync the directories of todo/ and intd/. Raises OSError.
+
+    An earlier run may have removed names there without a sync. If a power cut brought them back after mess/ is gone,
+    they would be envelopes without a message.
+    """
+    commit = Commit()
+    for directory in (*layout.directories("todo"), *layout.directories("intd")):
+        commit.contents(directory)
+    commit.sync()
 
 
 def remove_group(layout: Layout, records: list[bytes]) -> None:

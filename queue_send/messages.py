@@ -33,6 +33,7 @@ from queue_base.daemon.disk_thread import DiskThread
 from queue_base.durable import Commit
 from queue_base.errors import reason
 from queue_send.admin.bounce_orders import BounceOrders
+from queue_send.announced import AnnouncedMessage
 from queue_send.backlog import FoundMessages
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
@@ -48,8 +49,8 @@ from queue_send.peers import Cleaner
 from queue_send.scheduler.retry import AGAIN_AFTER, within_lifetime
 from queue_wire import logline
 from queue_wire.format_error import FormatError
-from queue_wire.pipes.cleaning import Removal
-from queue_wire.pipes.notice import Arrived, Notice
+from queue_wire.pipes.cleaning import TODO, Removal
+from queue_wire.pipes.notice import Answer, Arrived, Notice
 
 BIRTH_AHEAD_MOST = 60  # Seconds that a birth may lie in the future: clocks of different hosts differ a little.
 
@@ -112,6 +113,9 @@ class Messages:
 
     def run(self, ready: dict[int, int], now: float) -> None:
         """Carries out the events, and the notices that the Cleaner has kept."""
+        if self.store.announced is not None:
+            for message in self._cleaner.take_removed():
+                self.store.announced.removed(message)
         for notice in self._cleaner.take_notices():
             self.arrive(notice, now)
         while self._events:
@@ -172,6 +176,11 @@ class Messages:
         message = notice.message
         if self._cleaner.defer(notice):
             return  # The earlier message of this number is being removed; the notice comes again after that.
+        if isinstance(notice, Arrived) and notice.announced:
+            self._arrive_announced(notice, now)
+            return
+        if self.store.announced is not None:
+            self.store.announced.classified(message)
         if isinstance(notice, Arrived) and self._none_late:
             self.store.envelopes.keep(notice, self._clock.to_disk(int(now)))
         elif self.found.holds(message) or not self.store.is_classified(message):
@@ -188,6 +197,71 @@ class Messages:
             channel.scheduler.add_new(message)
         if not channels and message not in self.store.held:
             self.finish(message)
+
+    def _arrive_announced(self, notice: Arrived, now: float) -> None:
+        """Adds a message that is delivered from its notice, while it is still in todo/."""
+        message = notice.message
+        if self.store.announced is None or message in self.store.announced:
+            self._log.warning(f"internal error: queue-todo announced msg {message} twice")
+            return
+        if self._announced is not None:
+            self._announced.add(message)  # If it is classified soon, the backlog may find it.
+        known = self.store.announced.arrive(notice, self._clock.to_disk(int(now)))
+        self._forget_old_marks(message)
+        if message in self.store.held:
+            self.store.classify_first(message, lambda classified: self._start_held(message))
+            return
+        for kind in known.left:
+            self.channels[kind].scheduler.add_new(message)
+        if not known.left:
+            self.finish(message)
+
+    def _start_held(self, message: int) -> None:
+        """Carries out the order about a message on hold that is classified now, if there is one."""
+        if message in self.store.held:
+            self.carry_out_order(message, self._clock.now())
+        else:
+            self.make_due(message)  # It was released meanwhile.
+
+    def answer(self, answer: Answer) -> None:
+        """Takes queue-todo's answer about an announced message: it has files from now on, or is gone."""
+        announced = self.store.announced
+        known = None if announced is None else announced.answer(answer)
+        if announced is None or known is None:
+            return
+        if answer.classified:
+            self._write_marks(answer.message, known)
+        else:
+            self._log.warning(f"msg {answer.message} was taken from todo/ or replaced there; nothing more of it is tried")
+            self.withdraw(answer.message, self._clock.now())
+        announced.clear(known)
+        for then in known.waiting:
+            then(answer.classified)
+
+    def _write_marks(self, message: int, known: AnnouncedMessage) -> None:
+        """Marks recipients in the files of a message that were done after queue-todo was asked to classify it."""
+        late = known.done & ~(known.requested or 0)
+        try:
+            for kind, offsets in known.offsets(late).items():
+                self.store.mark_done(message, kind, offsets)
+            for kind in known.sizes:
+                if kind not in known.left and known.left:
+                    self.store.drop(self.store.layout.hashed(kind, message))
+        except OSError as error:
+            path = error.filename or message
+            self._log.warning(f"trouble marking {path}: {reason(error)}; message will be delivered twice!")
+
+    def settle_announced(self) -> None:
+        """Called at the exit: if queue-todo ended before its answers, gives its files the marks of such a message."""
+        announced = self.store.announced
+        if announced is None:
+            return
+        try:
+            for message, known in announced.left_behind():
+                self.store.envelopes.drop(message)
+                self._write_marks(message, known)
+        except OSError as error:
+            self._log.warning(f"unable to look at {error.filename or 'todo'}: {reason(error)}; the next run will")
 
     def _forget_old_marks(self, message: int) -> None:
         """Forgets marks that are gone from the disk: they were of an earlier message of this number."""
@@ -260,6 +334,8 @@ class Messages:
 
         If the disk refuses a read, it is tried again later.
         """
+        if self.store.announced_message(message) is not None:
+            return True  # It is new: it is due.
         self.store.envelopes.forget(message)  # Its next attempt is that of its file.
         try:
             dues = self._dues(message)
@@ -420,13 +496,20 @@ class Messages:
             return  # MayEnd follows.
         if self._cleaner.holds(message) or not self._delays.release(message):
             return  # It has ended; or queue-enqueue has its notice, and MayEnd follows.
+        known = self.store.announced_message(message)
+        if known is not None and known.requested is not None:
+            self.store.classify_first(message, lambda classified: self.end(message) if classified else None)
+            return
         self.store.held.discard(message)
         self.store.parked.discard(message)
         self._forget_order(message)
         self.found.forget(message)
         for channel in self.channels.values():
             channel.forget(message)
-        removal = Removal(message, self.store.envelopes.files(message))
+        if known is not None and self.store.announced is not None:
+            removal = Removal(message, TODO, self.store.announced.end(message))
+        else:
+            removal = Removal(message, self.store.envelopes.files(message))
         self.store.envelopes.forget(message)
         self._log.put(logline.end_message(message))
         self._cleaner.remove(removal, self._clock.now())

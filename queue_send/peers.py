@@ -18,12 +18,13 @@ from queue_send.loop import Shutdown, TimeBudget
 from queue_send.scheduler.retry import AGAIN_AFTER
 from queue_wire import logline
 from queue_wire.format_error import FormatError
-from queue_wire.pipes.cleaning import ANSWERS, REMOVED, Removal, pack_clean
+from queue_wire.pipes.cleaning import ANSWERS, ANY, REMOVED, TODO, Removal, pack_clean
 from queue_wire.pipes.notice import (
     EXIT,
     PASSED,
     REREAD,
     WRITTEN,
+    Answer,
     Arrived,
     Ask,
     Classified,
@@ -53,9 +54,10 @@ class Notices:
         shutdown: Shutdown,
         announce: Callable[[int], None] | None = None,
         passed: Callable[[], None] | None = None,
+        answer: Callable[[Answer], None] | None = None,
     ) -> None:
         """Calls `arrive` with each message, and `announce` with its injector's pid before its line is logged; `passed`
-        when the answer to `ask_passed` comes.
+        when the answer to `ask_passed` comes; `answer` with the answer to a request to classify a message.
         """
         self._log = log
         self._budget = budget
@@ -66,6 +68,7 @@ class Notices:
         self._arrive = arrive
         self._announce = announce
         self._passed = passed
+        self._answer = answer
         self._reader = NoticeReader()
         self._records: deque[bytes] = deque()  # Read, but not carried out yet.
         self._exit_sent = False
@@ -81,6 +84,11 @@ class Notices:
         """Asks the peer to tell when it has sent the notices of all messages that may be classified now."""
         if self._commands is not None:
             self._commands.put(PASSED)
+
+    def send(self, command: bytes) -> None:
+        """Sends the peer a command."""
+        if self._commands is not None:
+            self._commands.put(command)
 
     def send_exit(self) -> None:
         """Tells the peer to exit, once. It sends the notices that it has before that."""
@@ -138,6 +146,9 @@ class Notices:
             return
         if isinstance(notice, Arrived | Classified):
             self._arrive(notice, now)
+        elif isinstance(notice, Answer):
+            if self._answer is not None:
+                self._answer(notice)
         elif isinstance(notice, Ask):
             if notice is Ask.PASSED:
                 if self._passed is not None:
@@ -167,6 +178,9 @@ class Cleaner:
         self._answers = answers
         self._asked: deque[tuple[Removal, float]] = deque()  # With the time of the request.
         self._again: list[tuple[float, Removal]] = []
+        # Requests for messages that were not classified, until the log has their lines; with its position.
+        self._unlogged: deque[tuple[int, Removal]] = deque()
+        self._removed: list[int] = []
         self._held: dict[int, Notice | None] = {}
         self._kept: list[Notice] = []
         self.lost = False
@@ -176,10 +190,18 @@ class Cleaner:
         notices, self._kept = self._kept, []
         return notices
 
+    def take_removed(self) -> list[int]:
+        """Returns the messages that were removed since the last call."""
+        removed, self._removed = self._removed, []
+        return removed
+
     def remove(self, removal: Removal, now: float) -> None:
         """Asks for the removal of a message that has ended."""
         self._held[removal.message] = None
-        self._ask(removal, now)
+        if removal.files == TODO:
+            self._unlogged.append((self._log.position, removal))
+        else:
+            self._ask(removal, now)
 
     def _ask(self, removal: Removal, now: float) -> None:
         self._asked.append((removal, now))
@@ -208,7 +230,7 @@ class Cleaner:
     @property
     def busy(self) -> bool:
         """Whether requests have not been written yet. The answers need not be waited for."""
-        return bool(self._ids.unwritten) and not self.lost
+        return bool(self._ids.unwritten or self._unlogged) and not self.lost
 
     def prepare(self, poll: "select.poll", now: float) -> float:
         """Waits for answers, for room in the pipe, and for the next repeated request."""
@@ -217,6 +239,8 @@ class Cleaner:
         poll.register(self._answers, select.POLLIN)
         if self._ids.unwritten:
             poll.register(self._ids.descriptor, select.POLLOUT)
+        if self._removed or (self._unlogged and self._log.has_written(self._unlogged[0][0])):
+            return 0.0
         return max(0.0, self._again[0][0] - now) if self._again else 3600.0
 
     def run(self, ready: dict[int, int], now: float) -> None:
@@ -230,8 +254,10 @@ class Cleaner:
             for _ in range(ANSWERS_A_TURN):
                 if self._again and self._again[0][0] <= now:
                     self._ask(heappop(self._again)[1], now)
-            if self._ids.unwritten:
+            if self._ids.unwritten or self._unlogged:
                 self._log.flush()
+            while self._unlogged and self._log.has_written(self._unlogged[0][0]):
+                self._ask(self._unlogged.popleft()[1], now)
             self._ids.flush()
         except PeerLost:
             self.lost = True
@@ -245,8 +271,9 @@ class Cleaner:
         message = removal.message
         if answer != REMOVED[0]:
             self._log.warning(f"unable to clean up msg {message}; will try again later")
-            heappush(self._again, (now + AGAIN_AFTER, Removal(message)))
+            heappush(self._again, (now + AGAIN_AFTER, removal._replace(files=removal.files if removal.files == TODO else ANY)))
             return
+        self._removed.append(message)
         notice = self._held.pop(message, None)
         if notice is not None:
             self._kept.append(notice)

@@ -105,6 +105,8 @@ class Orders:
             answer(self._probe(request.names, now))
             return
         selected = select_messages(request.names, self._birth_of)
+        if self._classify(selected.messages, request, answer):
+            return
         for message in selected.messages:
             self._store.envelopes.forget(message)
         if request.command == wire.FLUSH:
@@ -117,6 +119,19 @@ class Orders:
             orders = {wire.DELETE: marks.DELETED, wire.BOUNCE: marks.RETURNED}
             reason = orders.get(request.command) or marks.clean_reason(request.reason)
             self._mark(selected, reason, answer)
+
+    def _classify(self, messages: list[int], request: Request, answer: Answer) -> bool:
+        """Returns whether some messages are announced. They are classified, and then the request is carried out."""
+        left = {message for message in messages if self._store.announced_message(message) is not None}
+
+        def classified(message: int) -> None:
+            left.discard(message)
+            if not left:
+                self.carry_out(request, answer, self._clock.now())
+
+        for message in list(left):
+            self._store.classify_first(message, lambda _, message=message: classified(message))  # type: ignore[misc]
+        return bool(left)
 
     def _birth_of(self, message: int) -> int | None:
         """Returns the birth of a message that has not ended."""

@@ -271,6 +271,7 @@ class Channel:
         # The entry's nexthop may name a relay; queue-remote looks up the route by the domain.
         nexthop = addresses[0] if self.kind == "local" else split_address(addresses[0])[1].lower()
         self._in_flight[first] = entry
+        self._store.count_start(message, len(addresses))
         self._jobs.put(pack_job(Job(first, self._store.job_path(message), sender, nexthop, addresses)))
         channel = self.kind.encode()
         for delivery, address in enumerate(addresses, first):
@@ -322,6 +323,8 @@ class Channel:
 
     def _set_next_attempt(self, attempt: Attempt, now: float) -> None:
         message = attempt.message
+        if self._store.classify_first(message, lambda _: self._set_next_attempt(attempt, now)):
+            return
         schedule = self._config.current.retry
         due = next_attempt(schedule, attempt.birth, int(now), SKIPS[self.kind], random.random)
         due = within_lifetime(due, int(now), attempt.expires)

@@ -144,6 +144,9 @@ class Verdicts:
 
     def _write(self, failed: list[tuple[EntryResult, int, FailedRecipient]]) -> None:
         """Has the disk thread append failures to bounce/; `apply` returns their entries when they are safe."""
+        failed = [item for item in failed if not self._put_off(item)]
+        if not failed:
+            return
         self._writing += len(failed)
 
         def written(trouble: OSError | None) -> None:
@@ -163,6 +166,17 @@ class Verdicts:
         for failure in failures:
             self._store.envelopes.forget(failure.message)
         self._disk.submit(lambda: self._store.append_failures(failures), written)
+
+    def _put_off(self, item: tuple[EntryResult, int, FailedRecipient]) -> bool:
+        """Returns whether a failure is of an announced message: it is recorded when the message is classified."""
+
+        def then(classified: bool) -> None:
+            if classified:
+                self._write([item])
+            else:
+                self._written.append(item[0])
+
+        return self._store.classify_first(item[2].message, then)
 
     def _mark_all(self, done: dict[Attempt, list[int]]) -> None:
         for attempt, offsets in done.items():
