@@ -90,7 +90,8 @@ def loop(layout: Layout) -> None:
                 records += reader.feed(read_available(0) or b"")
             except PeerLost:
                 # queue-send has exited. Its requests are carried out all the same.
-                remove_group(layout, records)
+                if records:
+                    remove_group(layout, records)
                 raise
         now = time.monotonic()
         if records and (now >= next_group or len(records) >= GROUP):
