@@ -63,14 +63,22 @@ def sync_todo(layout: Layout) -> None:
     commit.sync()
 
 
-def remove_group(layout: Layout, records: list[bytes]) -> None:
-    """Carry out requests, and write the answers."""
-    answers = answer(layout, records)
+def remove_group(layout: Layout, records: list[bytes], synced: bool) -> bool:
+    """Carry out requests, and write the answers. Before the first ones, sync todo/; return whether that is done."""
+    try:
+        if not synced:
+            sync_todo(layout)
+            synced = True
+        answers = answer(layout, records)
+    except OSError as error:
+        complain("queue-clean", f"warning: unable to sync {error.filename or 'todo'}: {reason(error)}; will try again")
+        answers = TROUBLE * len(records)
     try:
         # This may block until queue-send reads, which it does in every turn of its loop.
         write_all(1, answers)
     except BrokenPipeError:
         pass  # queue-send has exited.
+    return synced
 
 
 def loop(layout: Layout) -> None:
@@ -79,6 +87,7 @@ def loop(layout: Layout) -> None:
     poll = select.poll()
     poll.register(0, select.POLLIN)
     records: list[bytes] = []
+    synced = False  # Whether `sync_todo` has succeeded.
     next_group = 0.0
     sweeping: Iterator[Swept] | None = None
     next_sweep = time.monotonic()
@@ -91,13 +100,13 @@ def loop(layout: Layout) -> None:
             except PeerLost:
                 # queue-send has exited. Its requests are carried out all the same.
                 if records:
-                    remove_group(layout, records)
+                    remove_group(layout, records, synced)
                 raise
         now = time.monotonic()
         if records and (now >= next_group or len(records) >= GROUP):
             next_group = now + GROUP_SECONDS
             group, records = records[:GROUP], records[GROUP:]
-            remove_group(layout, group)
+            synced = remove_group(layout, group, synced)
         elif sweeping is not None:
             swept = next(sweeping, None)
             if swept is None:

@@ -4,10 +4,10 @@
     ANNOUNCED    it is delivered; its DONE marks are a record in queue/marks          CLASSIFYING, ENDED
     CLASSIFYING  queue-todo was asked to classify it, and has not answered yet        classified (messages.py), gone
 
-A message that ends as ANNOUNCED is removed by queue-clean: todo/B/I, the record, mess/B/I. Whatever needs files makes it
-CLASSIFYING: a deferral, a failure, an order of queuectl, a hold, a start that comes later than `classifyafter` seconds,
-and the exit. What waits for the files is done after queue-todo's answer. Deliveries go on meanwhile, and their marks go
-to the record, and to the files when the answer has come.
+A message that ends as ANNOUNCED is removed by queue-clean: todo/B/I, the record, mess/B/I. Whatever needs files makes
+it CLASSIFYING: a deferral, a failure, an order of queuectl, a hold, a start that comes later than `classifyafter`
+seconds, and the exit. What waits for the files is done after queue-todo's answer. Deliveries go on meanwhile, and their
+marks go to the record, and to the files when the answer has come.
 
 `classifyafter` 0 has every message classified before it is delivered. So has a queue/marks that cannot be written.
 
@@ -289,10 +289,10 @@ class Announced:
             self._log.flush()
         while self._requests and self._log.has_written(self._requests[0][0]):
             message = self._requests.popleft()[1]
-            known = self._messages.get(message)
-            if known is not None and not known.ended:
-                known.requested = known.done
-                self.send(pack_request(Request(message, known.done)))
+            asked = self.get(message)
+            if asked is not None:
+                asked.requested = asked.done
+                self.send(pack_request(Request(message, asked.done)))
 
     def _ask_unstarted(self) -> None:
         """Asks for the classification of messages that were not started for too long."""

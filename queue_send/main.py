@@ -97,8 +97,8 @@ class QueueSend:
         self._messages, self._channels, self._todo, self._admin = messages, channels, todo, admin
         # The events of a turn are carried out by Messages before the administrator's orders of the turn.
         self._parts: list[Part] = [
-            todo, pickup, backlog, disk, retry, delays, *channels, bouncer, bounce_orders, cleaner, messages, announced, admin,
-            watchdog,
+            todo, pickup, backlog, disk, retry, delays, *channels, bouncer, bounce_orders, cleaner, messages, announced,
+            admin, watchdog,
         ]  # fmt: skip
         self._exit_by = 0.0
         self._log.status(messages.status(leaving=False))

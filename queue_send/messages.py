@@ -232,7 +232,7 @@ class Messages:
         if answer.classified:
             self._write_marks(answer.message, known)
         else:
-            self._log.warning(f"msg {answer.message} was taken from todo/ or replaced there; nothing more of it is tried")
+            self._log.warning(f"msg {answer.message} has left todo/, or is another one; nothing more of it is tried")
             self.withdraw(answer.message, self._clock.now())
         announced.clear(known)
         for then in known.waiting:

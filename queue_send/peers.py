@@ -18,7 +18,7 @@ from queue_send.loop import Shutdown, TimeBudget
 from queue_send.scheduler.retry import AGAIN_AFTER
 from queue_wire import logline
 from queue_wire.format_error import FormatError
-from queue_wire.pipes.cleaning import ANSWERS, ANY, REMOVED, TODO, Removal, pack_clean
+from queue_wire.pipes.cleaning import ANSWERS, REMOVED, TODO, Removal, pack_clean
 from queue_wire.pipes.notice import (
     EXIT,
     PASSED,
@@ -271,7 +271,7 @@ class Cleaner:
         message = removal.message
         if answer != REMOVED[0]:
             self._log.warning(f"unable to clean up msg {message}; will try again later")
-            heappush(self._again, (now + AGAIN_AFTER, removal._replace(files=removal.files if removal.files == TODO else ANY)))
+            heappush(self._again, (now + AGAIN_AFTER, removal if removal.files == TODO else Removal(message)))
             return
         self._removed.append(message)
         notice = self._held.pop(message, None)

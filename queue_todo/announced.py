@@ -1,8 +1,8 @@
 """The announced messages: queue-send delivers them, and they stay in todo/.
 
-For each, what is needed to classify it later as it was announced: the rules, and the identity of the file that was read.
-While a number is here, its message is queue-send's. A name of it that comes meanwhile (a scan, a late event, or a new
-message of the same number that comes before queue-send's word) is kept, and examined when the number is free. Pure.
+For each, what is needed to classify it later as it was announced: the rules, and the identity of the file that was
+read. While a number is here, its message is queue-send's. A name of it that comes meanwhile (a scan, a late event, or a
+new message of the same number that comes before queue-send's word) is kept, and examined when the number is free. Pure.
 """
 
 from typing import NamedTuple

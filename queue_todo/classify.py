@@ -77,8 +77,8 @@ class TodoGroup:
     `unsure` are entries that look classified, but a power cut could undo it. They must not be announced before
     `confirm` returns: a message that was delivered must not be in todo/ again.
 
-    `announced` are entries of messages that are announced. `absent` are messages of `requests` that are not in todo/ any
-    more, or are others.
+    `announced` are entries of messages that are announced. `absent` are messages of `requests` that are not in todo/
+    any more, or are others.
 
     `together` are messages that were deferred because their common sync failed, possibly because of one of them.
     """
@@ -270,7 +270,11 @@ class TodoGroup:
         has = []
         for kind, letter in ("local", notice.LOCAL), ("remote", notice.REMOTE):
             path = self._layout.hashed(kind, message)
-            side = [(address, bool(done >> bit & 1)) for bit, (channel, address) in enumerate(ordered) if channel == letter]
+            side = [
+                (address, bool(done >> bit & 1))
+                for bit, (channel, address) in enumerate(ordered)
+                if channel == letter
+            ]
             has.append(bool(side))
             if side:
                 _replace(self._commit, path, pack_marked(side))

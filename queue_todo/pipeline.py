@@ -17,6 +17,7 @@ from queue_base.daemon.disk_thread import DiskThread, Result
 from queue_base.errors import reason
 from queue_base.layout import Layout
 from queue_base.marks_file import LeftMarks
+from queue_base.safe_open import UnsafePath
 from queue_todo.announced import Announced, Announcement
 from queue_todo.classify import PreparedMessage, TodoGroup, confirm
 from queue_todo.notices import NoticePipe
@@ -64,7 +65,7 @@ class Pipeline:
         self._passes: deque[int] = deque()  # For each P, the number of groups that were sent before it.
         self.announced = Announced()
         self._mode = CLASSIFY
-        self._left_marks = LeftMarks(layout)
+        self._left_marks = self._read_marks()
         self._begun: set[int] = set()  # Messages that may have files of a classification that failed.
         # The requests of queue-send that have no answer yet, by message, with the done bits; those that are next; and
         # those that the disk has refused, with the time of the next attempt.
@@ -77,6 +78,14 @@ class Pipeline:
         self._worked = False
         self._small_since = 0.0
         self._now = 0.0
+
+    def _read_marks(self) -> LeftMarks | None:
+        try:
+            return LeftMarks(self._layout)
+        except (OSError, UnsafePath) as error:
+            why = reason(error) if isinstance(error, OSError) else str(error)
+            self._notices.alert(f"unable to read {self._layout.queue}/marks: {why}; some mail may be delivered twice")
+            return None
 
     def prepare(self, poll: "select.poll", now: float, rules: Rules | None) -> float:
         """Register the thread's descriptor; return the seconds to wait at most."""
