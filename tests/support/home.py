@@ -1,4 +1,7 @@
-"""A home in a test's own directory: every directory of the queue, control/me, the lock and the trigger."""
+"""A home in a test's own directory: every directory of the queue, control/me, the lock and the trigger.
+
+QUEUE_TEST_CLASSIFYAFTER is the value of its control/classifyafter (tests/run --classifyafter).
+"""
 
 import os
 from pathlib import Path
@@ -20,6 +23,8 @@ def make_home(path: Path, *, split: int = 23, flat: bool = False) -> Home:
     (path / "control").mkdir()
     (path / "alias").mkdir()
     (path / "control" / "me").write_bytes(b"me.example.org\n")
+    if after := os.environ.get("QUEUE_TEST_CLASSIFYAFTER"):
+        (path / "control" / "classifyafter").write_text(after + "\n")
     (queue / "lock" / "sendmutex").touch(0o600)
     os.mkfifo(queue / "lock" / "trigger", 0o622)
     return Home(str(path))
