@@ -194,7 +194,7 @@ class Classifier:
     @property
     def _arrival(self) -> float | None:
         """When the next message arrived, None if none waits, or nothing can be classified for lack of rules."""
-        return None if self._rules is None else self._pending.arrival
+        return None if self._rules is None else self._pipeline.arrival
 
     def _take_names(self, now: float) -> None:
         found = []

@@ -65,6 +65,7 @@ class Pipeline:
         self._passes: deque[int] = deque()  # For each P, the number of groups that were sent before it.
         self.announced = Announced()
         self._mode = CLASSIFY
+        self._left_until = 0.0  # Until then messages were left in todo/, and did not wait for this process.
         self._left_marks = self._read_marks()
         self._begun: set[int] = set()  # Messages that may have files of a classification that failed.
         # The requests of queue-send that have no answer yet, by message, with the done bits; those that are next; and
@@ -121,7 +122,17 @@ class Pipeline:
 
     def set_mode(self, mode: bytes) -> None:
         """Announce new messages (ANNOUNCE), LEAVE them in todo/, or CLASSIFY them."""
+        if self._mode == LEAVE:
+            self._left_until = self._now
         self._mode = mode
+
+    @property
+    def arrival(self) -> float | None:
+        """When the next message arrived, or was not left in todo/ any more; None if none waits for this process."""
+        arrival = self._pending.arrival
+        if arrival is None or self._mode == LEAVE:
+            return None
+        return max(arrival, self._left_until)
 
     def request(self, message: int, done: int) -> None:
         """Classify an announced message; `done` are the bits of its recipients that are done."""
