@@ -7,17 +7,12 @@
 If mess/ were removed before the removal of the others is durable, a power cut could bring back an old local/ or remote/
 file under the number of a new message, whose mail would then go to the old recipients. The list distinguishes a message
 that was finished when queue-clean died from a message that is being injected, which looks the same (S2);
-<<<<<<< HEAD
-`finish_removals` reads it at the next start. It has the mtime of each mess/ file, in nanoseconds, because a new message
-may have got the number since.
+`finish_removals` reads it at the next start. It has the mtime, in nanoseconds, and the size of each mess/ file, because
+a new message may have got the number since.
 
 A message that was delivered without being classified has only todo/, perhaps intd/, and a record in queue/marks
 (marks_file.py). They go in step 2; the record is cleared before step 3, so that the next message with the number does
 not find it.
-=======
-`finish_removals` reads it at the next start. It has the mtime, in nanoseconds, and the size of each mess/ file, because
-a new message may have got the number since.
->>>>>>> path
 """
 
 import errno
