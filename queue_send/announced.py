@@ -26,11 +26,20 @@ from queue_base.layout import Layout, is_there
 from queue_base.marks_file import MarksFile
 from queue_base.safe_open import UnsafePath
 from queue_send.config import ConfigFiles
-from queue_send.envelopes import Envelope, Envelopes
+from queue_send.envelopes import Envelopes, KeptEnvelope
 from queue_send.log import Log
 from queue_send.loop import Shutdown
 from queue_wire.marks import DoneMarks, EnvelopeIdentity
-from queue_wire.pipes.notice import ANNOUNCE, CLASSIFY, LEAVE, Answer, Arrived, Request, pack_gone, pack_request
+from queue_wire.pipes.notice import (
+    ANNOUNCE,
+    CLASSIFY,
+    LEAVE,
+    Arrived,
+    ClassifyAnswer,
+    ClassifyRequest,
+    pack_gone,
+    pack_request,
+)
 
 UNSTARTED_LEAST = 300  # Announced messages that have not been started: as many as were started recently, within these.
 UNSTARTED_MOST = 4000
@@ -41,7 +50,7 @@ REQUESTS_A_TURN = 100  # Messages that wait for too long, and are asked to be cl
 Then = Callable[[bool], None]
 
 
-class AnnouncedMessage(Envelope):
+class AnnouncedMessage(KeptEnvelope):
     """One announced message.
 
     places: the bit of each recipient by channel and offset. done: the bits of those that are done. slot: that of its
@@ -176,7 +185,7 @@ class Announced:
             except OSError as error:
                 self._fail(error)
 
-    def answer(self, answer: Answer) -> AnnouncedMessage | None:
+    def answer(self, answer: ClassifyAnswer) -> AnnouncedMessage | None:
         """Takes an answer of queue-todo; returns the message, which is not announced any more."""
         known = self._messages.pop(answer.message, None)
         if known is None or known.requested is None:
@@ -292,7 +301,7 @@ class Announced:
             asked = self.get(message)
             if asked is not None:
                 asked.requested = asked.done
-                self.send(pack_request(Request(message, asked.done)))
+                self.send(pack_request(ClassifyRequest(message, asked.done)))
 
     def _ask_unstarted(self) -> None:
         """Asks for the classification of messages that were not started for too long."""

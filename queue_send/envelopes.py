@@ -58,7 +58,7 @@ class Envelopes:
             envelope = self._kept[notice.message] = KeptEnvelope(notice, due)
             self._room -= envelope.length
 
-    def put(self, message: int, envelope: Envelope) -> None:
+    def put(self, message: int, envelope: KeptEnvelope) -> None:
         """Keeps the envelope of an announced message, which has no files."""
         self.drop(message)
         self._kept[message] = envelope

@@ -50,7 +50,7 @@ from queue_send.scheduler.retry import AGAIN_AFTER, within_lifetime
 from queue_wire import logline
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.cleaning import TODO, Removal
-from queue_wire.pipes.notice import Answer, Arrived, Notice
+from queue_wire.pipes.notice import Arrived, ClassifyAnswer, Notice
 
 BIRTH_AHEAD_MOST = 60  # Seconds that a birth may lie in the future: clocks of different hosts differ a little.
 
@@ -223,7 +223,7 @@ class Messages:
         else:
             self.make_due(message)  # It was released meanwhile.
 
-    def answer(self, answer: Answer) -> None:
+    def answer(self, answer: ClassifyAnswer) -> None:
         """Takes queue-todo's answer about an announced message: it has files from now on, or is gone."""
         announced = self.store.announced
         known = None if announced is None else announced.answer(answer)

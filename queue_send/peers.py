@@ -24,10 +24,10 @@ from queue_wire.pipes.notice import (
     PASSED,
     REREAD,
     WRITTEN,
-    Answer,
     Arrived,
     Ask,
     Classified,
+    ClassifyAnswer,
     Notice,
     NoticeReader,
     unpack_notice,
@@ -54,7 +54,7 @@ class Notices:
         shutdown: Shutdown,
         announce: Callable[[int], None] | None = None,
         passed: Callable[[], None] | None = None,
-        answer: Callable[[Answer], None] | None = None,
+        answer: Callable[[ClassifyAnswer], None] | None = None,
     ) -> None:
         """Calls `arrive` with each message, and `announce` with its injector's pid before its line is logged; `passed`
         when the answer to `ask_passed` comes; `answer` with the answer to a request to classify a message.
@@ -146,7 +146,7 @@ class Notices:
             return
         if isinstance(notice, Arrived | Classified):
             self._arrive(notice, now)
-        elif isinstance(notice, Answer):
+        elif isinstance(notice, ClassifyAnswer):
             if self._answer is not None:
                 self._answer(notice)
         elif isinstance(notice, Ask):

@@ -21,7 +21,7 @@ class Announcement(NamedTuple):
     size: int
 
 
-class Announced:
+class Announcements:
     """The announced messages by number."""
 
     def __init__(self) -> None:

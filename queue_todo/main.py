@@ -40,9 +40,9 @@ from queue_wire.pipes.notice import (
     PASSED,
     REREAD,
     WRITTEN,
+    ClassifyRequest,
     CommandReader,
     Gone,
-    Request,
 )
 
 PROGRAM = "queue-todo"
@@ -164,7 +164,7 @@ class Classifier:
             self._notices.warn(f"unknown command: {error}")
             return
         for command in commands:
-            if isinstance(command, Request):
+            if isinstance(command, ClassifyRequest):
                 self._pipeline.request(command.message, command.done)
             elif isinstance(command, Gone):
                 self._pipeline.gone(command.message)

@@ -5,7 +5,7 @@ queue-send writes the lines of a group to the log, the next group is prepared. L
 own. A slice of one alternates with a group of the others, so that a message with a hundred thousand recipients does not
 delay other mail.
 
-queue-send says what is done with new messages: they are announced, left in todo/, or classified. Announced messages
+queue-send says what is done with new messages: they are announced, left in todo/, or classified. Announcements messages
 (announced.py) are classified when queue-send asks for it, in groups of their own, before other work.
 """
 
@@ -18,7 +18,7 @@ from queue_base.errors import reason
 from queue_base.layout import Layout
 from queue_base.marks_file import LeftMarks
 from queue_base.safe_open import UnsafePath
-from queue_todo.announced import Announced, Announcement
+from queue_todo.announced import Announcement, Announcements
 from queue_todo.classify import PreparedMessage, TodoGroup, confirm
 from queue_todo.notices import NoticePipe
 from queue_todo.pending import RETRY_AFTER, Pending
@@ -29,10 +29,10 @@ from queue_wire.pipes.notice import (
     CLASSIFY,
     LEAVE,
     NOTICE_MOST,
-    Answer,
     Arrived,
     Ask,
     Classified,
+    ClassifyAnswer,
     pack_answer,
     pack_arrived,
     pack_ask,
@@ -63,7 +63,7 @@ class Pipeline:
         self._finishing = False
         self._groups_sent = self._groups_announced = 0
         self._passes: deque[int] = deque()  # For each P, the number of groups that were sent before it.
-        self.announced = Announced()
+        self.announced = Announcements()
         self._mode = CLASSIFY
         self._left_until = 0.0  # Until then messages were left in todo/, and did not wait for this process.
         self._left_marks = self._read_marks()
@@ -146,13 +146,13 @@ class Pipeline:
             self._pending.add([message], self._now)
 
     def _answer(self, message: int, classified: bool) -> None:
-        """Answer a request; from now on the number is as any other."""
+        """ClassifyAnswer a request; from now on the number is as any other."""
         self._requested.pop(message, None)
-        self._notices.put(pack_answer(Answer(message, classified)))
+        self._notices.put(pack_answer(ClassifyAnswer(message, classified)))
         self.gone(message)
 
     def ask_passed(self) -> None:
-        """Answer, as soon as the groups whose lines have been sent are announced."""
+        """ClassifyAnswer, as soon as the groups whose lines have been sent are announced."""
         self._passes.append(self._groups_sent)
         self._answer_passed()
 

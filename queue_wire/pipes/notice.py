@@ -79,14 +79,14 @@ class Arrived(NamedTuple):
     check: int = 0
 
 
-class Answer(NamedTuple):
+class ClassifyAnswer(NamedTuple):
     """The answer to a request to classify an announced message: it is `classified`, or is not in todo/ any more."""
 
     message: int
     classified: bool
 
 
-class Request(NamedTuple):
+class ClassifyRequest(NamedTuple):
     """A request to classify an announced message; bit n of `done` is its n-th recipient in todo/B/I."""
 
     message: int
@@ -126,12 +126,12 @@ def pack_ask(ask: Ask) -> bytes:
     return ask.value.encode("ascii") + b"\0"
 
 
-def pack_answer(answer: Answer) -> bytes:
+def pack_answer(answer: ClassifyAnswer) -> bytes:
     """Return the K or M record, with its NUL."""
     return b"%s%d\0" % (b"K" if answer.classified else b"M", answer.message)
 
 
-def pack_request(request: Request) -> bytes:
+def pack_request(request: ClassifyRequest) -> bytes:
     """Return the I record, with its NUL."""
     return b"I%d %x\0" % request
 
@@ -141,7 +141,7 @@ def pack_gone(message: int) -> bytes:
     return b"G%d\0" % message
 
 
-def unpack_notice(record: bytes) -> Notice | Answer | Ask | bytes:
+def unpack_notice(record: bytes) -> Notice | ClassifyAnswer | Ask | bytes:
     """Return what one record of a NoticeReader holds; bytes are a log line. Raises FormatError."""
     kind = record[:1]
     if kind == b"L":
@@ -151,7 +151,7 @@ def unpack_notice(record: bytes) -> Notice | Answer | Ask | bytes:
     if kind == b"C" or kind == b"A":
         return _unpack_arrived(record)
     if kind == b"K" or kind == b"M":
-        return Answer(unpack_id(record[1:]), kind == b"K")
+        return ClassifyAnswer(unpack_id(record[1:]), kind == b"K")
     if record in (WRITTEN, PASSED):
         return Ask(kind.decode("ascii"))
     channel = record[1:2]
@@ -184,10 +184,10 @@ class CommandReader:
     def __init__(self) -> None:
         self._rest = b""
 
-    def feed(self, data: bytes) -> list[bytes | Request | Gone]:
+    def feed(self, data: bytes) -> list[bytes | ClassifyRequest | Gone]:
         """Return the commands that `data` completes; a byte is returned as it is. Raises FormatError."""
         data, self._rest = self._rest + data, b""
-        commands: list[bytes | Request | Gone] = []
+        commands: list[bytes | ClassifyRequest | Gone] = []
         at = 0
         while at < len(data):
             command = data[at : at + 1]
@@ -206,13 +206,13 @@ class CommandReader:
         return commands
 
 
-def _unpack_command(record: bytes) -> Request | Gone:
+def _unpack_command(record: bytes) -> ClassifyRequest | Gone:
     if record[:1] == b"G":
         return Gone(unpack_id(record[1:]))
     number, _, done = record[1:].partition(b" ")
     if not done or done.strip(b"0123456789abcdef"):
         raise FormatError(f"command: not an id and bits: {quoted(record)}")
-    return Request(unpack_id(number), int(done, 16))
+    return ClassifyRequest(unpack_id(number), int(done, 16))
 
 
 class NoticeReader:

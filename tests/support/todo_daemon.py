@@ -11,10 +11,10 @@ from queue_wire.pipes.notice import (
     REMOTE,
     REREAD,
     WRITTEN,
-    Answer,
     Arrived,
     Ask,
     Classified,
+    ClassifyAnswer,
     unpack_notice,
 )
 from support.home import make_home
@@ -58,7 +58,7 @@ class TodoDaemon(Piped):
             assert isinstance(found, bytes)
             self.lines.append(found.decode())
 
-    def _sent(self) -> Classified | Arrived | Answer | bytes:
+    def _sent(self) -> Classified | Arrived | ClassifyAnswer | bytes:
         """Return the next record; what it asks is answered."""
         while True:
             found = unpack_notice(self.record())
