@@ -21,8 +21,6 @@ from queue_wire.ids import unpack_id
 from queue_wire.pipes.cleaning import ANY, BOTH, LOCAL, REMOTE, Removal
 
 LIST_PREFIX = "removing."
-# Names in these tell that a message exists; step 1 of a removal syncs the others.
-_STATES = ("todo", "intd", "info")
 # The files of step 1, by what the request says.
 _WORK = {ANY: ("local", "remote"), LOCAL: ("local",), REMOTE: ("remote",), BOTH: ("local", "remote")}
 
@@ -109,30 +107,8 @@ def _remove_marks(layout: Layout, message: int, commit: Commit) -> None:
             commit.unlink(layout.hashed(kind, message))
 
 
-class EarlierRemovals:
-    """What daemons of an earlier run have removed, perhaps without a sync, because they were killed.
-
-    It must be safe before mess/ of such a message is removed. Else a power cut brings back todo/ or info/ alone.
-    """
-
-    def __init__(self, layout: Layout) -> None:
-        self._layout = layout
-        self._synced = False
-
-    def sync(self) -> None:
-        """Make these removals safe, once. Raises OSError; it is to be called again then."""
-        if self._synced:
-            return
-        commit = Commit()
-        for kind in _STATES:
-            for directory in self._layout.directories(kind):
-                commit.contents(directory)
-        commit.sync()
-        self._synced = True
-
-
 def finish_removals(layout: Layout) -> list[OSError]:
-    """Finish the removals that a crash interrupted: messages of a list whose info/ is gone (after EarlierRemovals).
+    """Finish the removals that a crash interrupted: messages of a list whose info/ is gone.
 
     A message that still has info/ is in S5: queue-send finds it, and requests its removal again. Returns the errors,
     one for each message that remains; the sweep will remove it. Raises OSError if pid/ cannot be read.

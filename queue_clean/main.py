@@ -18,7 +18,7 @@ from queue_base.durable import write_all
 from queue_base.errors import Failure, complain, reason
 from queue_base.home import take_daemon_home
 from queue_base.layout import Layout, open_layout
-from queue_base.removal import EarlierRemovals, finish_removals, remove_messages
+from queue_base.removal import finish_removals, remove_messages
 from queue_clean.sweep import Swept, sweep
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.cleaning import NOT_UNDERSTOOD, REMOVED, TROUBLE, Removal, unpack_clean
@@ -33,7 +33,7 @@ GROUP_SECONDS = 0.5  # Seconds between the begins of two groups, unless there ar
 SWEEP_EVERY = 76431.0  # Seconds between sweeps, qmail's SLEEP_CLEANUP: 21 hours.
 
 
-def answer(layout: Layout, earlier: EarlierRemovals, records: list[bytes]) -> bytes:
+def answer(layout: Layout, records: list[bytes]) -> bytes:
     """Remove the messages that the records name; return the answers, in order."""
     asked: list[Removal | None] = []
     for record in records:
@@ -42,13 +42,7 @@ def answer(layout: Layout, earlier: EarlierRemovals, records: list[bytes]) -> by
         except FormatError as error:
             complain("queue-clean", f"warning: {error}; ignored")
             asked.append(None)
-    known = [removal for removal in asked if removal is not None]
-    try:
-        earlier.sync()
-    except OSError as error:
-        failed = {removal.message: error for removal in known}
-    else:
-        failed = remove_messages(layout, known)
+    failed = remove_messages(layout, [removal for removal in asked if removal is not None])
     for message, trouble in failed.items():
         name = trouble.filename or message
         complain("queue-clean", f"warning: unable to remove {name}: {reason(trouble)}; it will be asked for again")
@@ -57,9 +51,9 @@ def answer(layout: Layout, earlier: EarlierRemovals, records: list[bytes]) -> by
     )
 
 
-def remove_group(layout: Layout, earlier: EarlierRemovals, records: list[bytes]) -> None:
+def remove_group(layout: Layout, records: list[bytes]) -> None:
     """Carry out requests, and write the answers."""
-    answers = answer(layout, earlier, records)
+    answers = answer(layout, records)
     try:
         # This may block until queue-send reads, which it does in every turn of its loop.
         write_all(1, answers)
@@ -67,7 +61,7 @@ def remove_group(layout: Layout, earlier: EarlierRemovals, records: list[bytes])
         pass  # queue-send has exited.
 
 
-def loop(layout: Layout, earlier: EarlierRemovals) -> None:
+def loop(layout: Layout) -> None:
     """Serve requests; sweep one directory at a time while there are none. Raises PeerLost at the end."""
     reader = RecordReader()
     poll = select.poll()
@@ -85,13 +79,13 @@ def loop(layout: Layout, earlier: EarlierRemovals) -> None:
             except PeerLost:
                 # queue-send has exited. Its requests are carried out all the same.
                 if records:
-                    remove_group(layout, earlier, records)
+                    remove_group(layout, records)
                 raise
         now = time.monotonic()
         if records and (now >= next_group or len(records) >= GROUP):
             next_group = now + GROUP_SECONDS
             group, records = records[:GROUP], records[GROUP:]
-            remove_group(layout, earlier, group)
+            remove_group(layout, group)
         elif sweeping is not None:
             swept = next(sweeping, None)
             if swept is None:
@@ -99,13 +93,8 @@ def loop(layout: Layout, earlier: EarlierRemovals) -> None:
             elif swept.trouble:
                 complain("queue-clean", f"warning: {swept.trouble}; the next sweep will try again")
         elif now >= next_sweep:
+            sweeping = sweep(layout, time.time())
             next_sweep = time.monotonic() + SWEEP_EVERY
-            try:
-                earlier.sync()
-            except OSError as error:
-                complain("queue-clean", f"warning: unable to sync {error.filename}: {reason(error)}; nothing is swept")
-            else:
-                sweeping = sweep(layout, time.time())
 
 
 def main(argv: list[str]) -> int:
@@ -117,9 +106,7 @@ def main(argv: list[str]) -> int:
         ignore(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
         os.umask(0o027)
         layout = open_layout(home.queue)
-        earlier = EarlierRemovals(layout)
         try:
-            earlier.sync()
             troubles = finish_removals(layout)
         except OSError as error:
             troubles = [error]
@@ -127,7 +114,7 @@ def main(argv: list[str]) -> int:
             others = f" (and {len(troubles) - 1} more)" if len(troubles) > 1 else ""
             text = f"warning: unable to remove {trouble.filename}{others}: {reason(trouble)}; the sweep will"
             complain("queue-clean", text)
-        loop(layout, earlier)
+        loop(layout)
     except PeerLost:
         return 0
     except FormatError as error:
