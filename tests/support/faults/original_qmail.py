@@ -17,7 +17,7 @@ def owed_by_qmail(home: Home) -> Counter[tuple[str, str]]:
     A file in todo/ is all that counts for its message; else the recipients with a T in local/ and remote/.
     """
     layout = open_layout(home.queue)
-    numbers = set()
+    numbers: set[int] = set()
     for kind in ("mess", "intd", "todo", "info", "local", "remote"):
         for directory in layout.directories(kind):
             numbers.update(int(name) for name in os.listdir(directory) if name.isdigit())
