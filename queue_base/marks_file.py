@@ -49,11 +49,12 @@ class MarksFile:
         self._handle = _open(layout.queue, os.O_RDWR, create=True)
         try:
             found = self._prepare()
+            # By number, because a record of another envelope of the same number does not count any more.
             self._left = self._merge(found)
         except BaseException:
             os.close(self._handle)
             raise
-        taken = set(self._left.values())
+        taken = {slot for slots in self._left.values() for slot in slots.values()}
         # Slots from this one on were not used in this run. Low ones come first, so that few pages are written.
         self._fresh = max(taken, default=-1) + 1
         self._free = [slot for slot in range(self._fresh - 1, -1, -1) if slot not in taken]
@@ -74,11 +75,11 @@ class MarksFile:
             _write(self._handle, HEADER, 0)
         return unpack_file(data, self._seed)
 
-    def _merge(self, found: dict[int, DoneMarks]) -> dict[EnvelopeIdentity, int]:
-        """Return the slot of each envelope; of two records of one envelope the first gets the marks of both."""
-        left: dict[EnvelopeIdentity, int] = {}
+    def _merge(self, found: dict[int, DoneMarks]) -> dict[int, dict[EnvelopeIdentity, int]]:
+        """Return the slots of each number's envelopes. Of two records of one the first gets the marks of both."""
+        left: dict[int, dict[EnvelopeIdentity, int]] = {}
         for slot, marks in found.items():
-            first = left.setdefault(marks.envelope, slot)
+            first = left.setdefault(marks.envelope.message, {}).setdefault(marks.envelope, slot)
             if first != slot:
                 found[first] = DoneMarks(marks.envelope, found[first].done | marks.done)
                 self.write(first, found[first])
@@ -88,7 +89,7 @@ class MarksFile:
     @property
     def left(self) -> list[EnvelopeIdentity]:
         """The envelopes of an earlier run whose slots are still taken and were not adopted."""
-        return list(self._left)
+        return [envelope for slots in self._left.values() for envelope in slots]
 
     def take(self) -> int | None:
         """Return a free slot, which is taken now; None if all are taken."""
@@ -100,12 +101,17 @@ class MarksFile:
         return self._fresh - 1
 
     def adopt(self, envelope: EnvelopeIdentity) -> tuple[int, int] | None:
-        """Return the slot and the done bits that an earlier run has left for an envelope, None if there are none."""
-        slot = self._left.get(envelope)
+        """Return the slot and the done bits that an earlier run has left for an envelope, None if there are none.
+
+        What was left for another envelope of the number is cleared: an original qmail, say, has delivered that message.
+        """
+        slot = self._left.get(envelope.message, {}).get(envelope)
         if slot is None:
+            self.drop(envelope.message)
             return None
         done = _read_done(self._handle, slot, envelope, self._seed)
-        del self._left[envelope]
+        del self._left[envelope.message][envelope]
+        self.drop(envelope.message)
         if not done:
             self._free.append(slot)  # Its message has ended; queue-clean has cleared the record.
             return None
@@ -125,10 +131,12 @@ class MarksFile:
         self._free.append(slot)
 
     def drop(self, message: int) -> None:
-        """Clear what an earlier run has left for a number: the message was classified, or is another one."""
-        for envelope in [each for each in self._left if each.message == message]:
-            self.clear(self._left[envelope])
-            del self._left[envelope]
+        """Clear what an earlier run has left for a number: its message was classified."""
+        slots = self._left.get(message, {})
+        for envelope, slot in list(slots.items()):
+            self.clear(slot)
+            del slots[envelope]
+        self._left.pop(message, None)
 
     def clear_absent(self) -> list[OSError]:
         """Clear what an earlier run has left for messages that are not in todo/; return what prevented it.
@@ -136,11 +144,10 @@ class MarksFile:
         It is called before the first removal of a message.
         """
         troubles = []
-        for envelope, slot in list(self._left.items()):
+        for message in list(self._left):
             try:
-                if not is_there(self._layout.todo(envelope.message)):
-                    self.clear(slot)
-                    del self._left[envelope]
+                if not is_there(self._layout.todo(message)):
+                    self.drop(message)
             except OSError as error:
                 troubles.append(error)
         return troubles

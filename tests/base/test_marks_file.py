@@ -60,8 +60,19 @@ def test_what_a_run_has_left_is_adopted_by_the_next_one_with_its_slot_and_bits(l
     assert sorted(file.left) == [ONE, TWO]
     assert file.adopt(ONE) == (slots[0], 0b101)
     assert file.adopt(ONE) is None
+    assert file.left == [TWO]
+
+
+def test_what_was_left_for_another_message_of_the_number_is_cleared(layout: Layout) -> None:
+    """An original qmail has delivered it meanwhile, and does not know of the file."""
+    slots = leave(layout, DoneMarks(ONE, 0b101), DoneMarks(TWO, 0b1))
+
+    file = MarksFile(layout)
+
     assert file.adopt(LATER) is None
     assert file.left == [TWO]
+    assert file.take() == slots[0]
+    assert MarksFile(layout).left == [TWO]
 
 
 def test_a_slot_with_a_record_that_was_left_is_not_taken_before_it_is_free(layout: Layout) -> None:
