@@ -327,7 +327,7 @@ class Messages:
         """Makes everything due now, on ALRM; also the messages that the backlog has not found yet."""
         self._all_due = self._announced is not None
         for channel in self.channels.values():
-            channel.scheduler.flush(now)
+            channel.flush(now)
 
     def make_due(self, message: int) -> bool:
         """Makes a waiting message due now, or finishes it if no recipient is left; returns whether it was made due.

@@ -94,6 +94,7 @@ class Channel:
         self._reader = NetstringReader()
         self._in_flight: dict[int, Entry] = {}  # By the number of the job, which is that of its first delivery.
         self._unread = False  # Whether there may be whole reports in the reader.
+        self._flushes = 0  # How often everything was made due.
         self._capacity = 0  # Jobs that the daemon takes at once, as it reported when it started.
         self._input_closed = False
         self._events = events
@@ -128,6 +129,11 @@ class Channel:
     def apply_config(self) -> None:
         """Sets the limits of the control files, after HUP."""
         self.scheduler.apply_settings(self._config.current.settings(self.kind))
+
+    def flush(self, now: float) -> None:
+        """Makes everything due."""
+        self._flushes += 1
+        self.scheduler.flush(now)
 
     def withdraw(self, message: int, now: float) -> None:
         """Prevents further starts of a message. If it is loaded, NoneInFlight follows."""
@@ -321,16 +327,18 @@ class Channel:
         else:
             self._events.append(NoneLeft(attempt.message, self.kind))
 
-    def _set_next_attempt(self, attempt: Attempt, now: float) -> None:
+    def _set_next_attempt(self, attempt: Attempt, now: float, flushes: int | None = None) -> None:
+        """Sets the next attempt in the message's file. `flushes` is what self._flushes was when the attempt ended."""
         message = attempt.message
-        if self._store.classify_first(message, lambda _: self._set_next_attempt(attempt, now)):
+        since = self._flushes if flushes is None else flushes
+        if self._store.classify_first(message, lambda _: self._set_next_attempt(attempt, now, since)):
             return
         schedule = self._config.current.retry
         due = next_attempt(schedule, attempt.birth, int(now), SKIPS[self.kind], random.random)
         due = within_lifetime(due, int(now), attempt.expires)
         try:
             self._store.set_due(message, self.kind, self._clock.to_disk(due))
-            self.scheduler.add_deferred(message, due)
+            self.scheduler.add_deferred(message, due, flushed=since != self._flushes)
         except OSError as error:
             self._log.warning(f"unable to change {error.filename or message}: {reason(error)}; mail goes on")
             self.scheduler.retry_at(message, due)
