@@ -2,6 +2,8 @@
 
     state        meaning, and what leads to it                                          next states
     ARRIVED      queue-todo has classified it, or it was found on the disk at start     WAITING, HELD, PARKED, FINISHED
+    ANNOUNCED    queue-todo has announced it: it is in todo/, and has no other files    the same, CLASSIFYING
+    CLASSIFYING  queue-todo is to make its files, because something must wait           the same
     WAITING      its next attempt is set, or it is new: the scheduler has its number    LOADED, HELD, PARKED
     LOADED       the scheduler has its recipients (an attempt)                          IN_FLIGHT, WAITING, FINISHED,
                                                                                         HELD, PARKED
@@ -12,6 +14,9 @@
     FINISHED     no recipient is left                                                   BOUNCING, ENDED
     BOUNCING     its bounce is composed, injected, or to be tried again                 ENDED, PARKED
     ENDED        `end msg` is in the log, and queue-clean removes its files             (none)
+
+ANNOUNCED and CLASSIFYING are beside the other states (announced.py): such a message waits, is loaded, in flight, or
+finished as any other. What needs its files waits until it is classified.
 
 For a waiting message only its number and its next attempt are in memory; everything else is on the disk, and is read
 when the message is loaded. The scheduler of each channel decides; the channels, Bouncer and BounceOrders report what

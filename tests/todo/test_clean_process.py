@@ -74,7 +74,8 @@ def test_the_files_go_in_the_order_that_a_crash_cannot_turn_against_anybody(tmp_
         elif call.name in ("fsync", "syncfs") and not call.began:
             steps.append("sync " + call.descriptor(0)[1].removeprefix(home.queue + "/").split("/")[0])
     info, mess = steps.index("info"), steps.index("mess")
-    assert set(steps[:info]) == {
+    # todo/ is synced once, before the first removal.
+    assert set(steps[:info]) - {"sync todo"} == {
         "intd",
         "local",
         "remote",

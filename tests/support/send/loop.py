@@ -7,6 +7,7 @@ from queue_base.daemon.disk_thread import DiskThread
 from queue_base.home import Home
 from queue_base.layout import open_layout
 from queue_send.admin.bounce_orders import BounceOrders
+from queue_send.announced import Announced
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
 from queue_send.delivery.channel import Channel
@@ -36,7 +37,10 @@ class Loop:
         config, retry, shutdown, events = ConfigFiles(home, log), DiskRetry(log), Shutdown(log), Events()
         self._pipes = [os.pipe2(os.O_CLOEXEC) for _ in range(6)]
         (self._jobs, jobs), (reports, self._reports), (_, ids), (answers, _), (_, local), (silent, _) = self._pipes
-        store = Store(open_layout(home.queue))
+        self.announced = Announced(open_layout(home.queue), log, config, shutdown)
+        self.sent: list[bytes] = []  # What queue-todo was told.
+        self.announced.send = self.sent.append
+        store = Store(open_layout(home.queue), self.announced)
         bouncer = Bouncer(home, store, log, self.clock, config, self.disk, budget, shutdown, events)
         delays = DelayNotifier(home, store, log, self.clock, config, budget, shutdown, events)
         bounce_orders = BounceOrders(store, log, config, self.disk, shutdown, events)
@@ -53,7 +57,10 @@ class Loop:
             store, channels, bouncer, delays, bounce_orders, self.cleaner,
             log, self.clock, config, self.disk, retry, events,
         )
-        self._parts: list[Part] = [self.disk, self.channel, bouncer, bounce_orders, self.cleaner, self.messages]
+        self.shutdown = shutdown
+        self._parts: list[Part] = [
+            self.disk, self.channel, bouncer, bounce_orders, self.cleaner, self.messages, self.announced,
+        ]  # fmt: skip
         self._reader = NetstringReader()
         self.jobs: list[Job] = []
         os.set_blocking(self._jobs, False)
