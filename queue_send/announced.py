@@ -44,7 +44,8 @@ from queue_wire.pipes.notice import (
 UNSTARTED_LEAST = 300  # Announced messages that have not been started: as many as were started recently, within these.
 UNSTARTED_MOST = 4000
 BROKEN_SECONDS = 60.0  # Seconds for which mail is classified after a mark could not be written.
-REQUESTS_A_TURN = 100  # Messages that wait for too long, and are asked to be classified in one turn.
+LATE_A_TURN = 100  # Messages that wait for too long, of which one turn asks for the classification.
+REQUESTS_A_TURN = 1000  # Requests that one turn sends.
 
 # Called when a message is classified (True), or is not in todo/ any more (False).
 Then = Callable[[bool], None]
@@ -145,6 +146,8 @@ class Announced:
         self._marks: MarksFile | None = None
         self._broken_until = 0.0  # Mail is classified until then, because a mark could not be written.
         self._opened = False
+        self._looked = False
+        self._all_asked = False  # Whether all were asked to be classified at the exit.
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -162,19 +165,30 @@ class Announced:
     def arrive(self, notice: Arrived, due: int) -> AnnouncedMessage:
         """Adds a message that queue-todo has announced."""
         known = AnnouncedMessage(notice, due, time.monotonic())
-        marks = self._open_marks()
-        left = marks.adopt(known.identity) if marks is not None else None
-        if left is not None:
-            known.slot = left[0]
-            known.take_done(left[1])
-        elif marks is not None:
-            marks.drop(notice.message)
+        try:
+            self._take_over(known)
+        except OSError as error:
+            self._fail(error)
         self._messages[notice.message] = known
         self.envelopes.put(notice.message, known)
         if known.unstarted:
             self._unstarted += 1
             self._order.append((known, notice.message))
+        if self._shutdown.begun:
+            self._ask(known, notice.message)
         return known
+
+    def _take_over(self, known: AnnouncedMessage) -> None:
+        """Takes over the record that an earlier run has left for a message; drops that of another one of its number."""
+        marks = self._open_marks()
+        if marks is None or not marks.left:
+            return
+        left = marks.adopt(known.identity)
+        if left is None:
+            marks.drop(known.identity.message)
+        else:
+            known.slot = left[0]
+            known.take_done(left[1])
 
     def classified(self, message: int) -> None:
         """A message was classified by queue-todo itself: what an earlier run has left for its number is over."""
@@ -276,6 +290,10 @@ class Announced:
 
     def prepare(self, poll: "select.poll", now: float) -> float:
         """Waits until the oldest message that was not started is to be classified."""
+        if not self._looked:
+            # An earlier run may have left records, also if no more are made.
+            self._looked = True
+            self._open_marks()
         if self._requests:
             return 0.0 if self._log.has_written(self._requests[0][0]) else 3600.0
         if self._mode != self._choose():
@@ -286,7 +304,8 @@ class Announced:
 
     def run(self, ready: dict[int, int], now: float) -> None:
         """Asks for the classification of messages that wait for too long; tells queue-todo what to do with new ones."""
-        if self._shutdown.begun:
+        if self._shutdown.begun and not self._all_asked:
+            self._all_asked = True
             for message, known in self._messages.items():
                 self._ask(known, message)
         self._ask_unstarted()
@@ -296,7 +315,9 @@ class Announced:
             self.send(mode)
         if self._requests:
             self._log.flush()
-        while self._requests and self._log.has_written(self._requests[0][0]):
+        for _ in range(REQUESTS_A_TURN):
+            if not self._requests or not self._log.has_written(self._requests[0][0]):
+                break
             message = self._requests.popleft()[1]
             asked = self.get(message)
             if asked is not None:
@@ -306,7 +327,7 @@ class Announced:
     def _ask_unstarted(self) -> None:
         """Asks for the classification of messages that were not started for too long."""
         limit = time.monotonic() - self._after
-        for _ in range(REQUESTS_A_TURN):
+        for _ in range(LATE_A_TURN):
             while self._order and (not self._order[0][0].unstarted or self._order[0][0].requested is not None):
                 self._order.popleft()
             if not self._order or self._order[0][0].since > limit:

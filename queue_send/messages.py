@@ -150,7 +150,10 @@ class Messages:
             return State.HELD
         if self.store.is_waiting_in_todo(message):
             return State.UNCLASSIFIED
-        return State.LOADED if self.is_loaded(message) else State.WAITING
+        if self.is_loaded(message):
+            return State.LOADED
+        known = self.store.announced_message(message)
+        return State.UNCLASSIFIED if known is not None and known.requested is not None else State.WAITING
 
     def is_loaded(self, message: int) -> bool:
         """Returns whether recipients of a message are queued or in flight."""
