@@ -64,6 +64,13 @@ PENDING = {
     "start_ns": "long", "open": "boolean", **_LIMITS,
 }  # fmt: skip
 
+# Lines that ask for a person (alert), or tell of what is tried again (warning). kind: alert or warning; what another
+# program in the same log calls fatal is an alert. text: what follows that word, behind the name of the program, where
+# one stands before it; at most 1,000 characters. template: text without what differs each time, spaces as `_`.
+ALERTS = {
+    **_PLACE, "at": "time", "at_ns": "long", "kind": "string", "text": "string", "template": "string", "date": "date",
+}  # fmt: skip
+
 # Lines that could not be read. file: path below LOGS. line: number in the file from 1; null where the line was put
 # together of pieces of two files or batches. time_ns: of its stamp, null for none. text: at most 1,000 characters.
 # date is null where time_ns is.
@@ -80,11 +87,12 @@ COLUMNS: dict[str, dict[str, str]] = {
     "messages": MESSAGES,
     "deliveries": DELIVERIES,
     "intervals": INTERVALS,
+    "alerts": ALERTS,
     "pending": PENDING,
     "quarantine": QUARANTINE,
     "lines": LINES,
 }
 # All but `pending`, which is replaced as a whole.
-PARTITIONED = ("messages", "deliveries", "intervals", "quarantine", "lines")
+PARTITIONED = ("messages", "deliveries", "intervals", "alerts", "quarantine", "lines")
 # What the columns by which a table is stored are called, in the order of its directories.
 PARTITIONS = ("date", "host")

@@ -35,6 +35,7 @@ class Tables(NamedTuple):
     messages: DataFrame
     deliveries: DataFrame
     intervals: DataFrame
+    alerts: DataFrame
     pending: DataFrame
     quarantine: DataFrame
     lines: DataFrame

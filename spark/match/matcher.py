@@ -162,9 +162,13 @@ class Matcher:
         kind, values = event
         if kind.startswith("foreign "):
             strangers.add(number)
-            self._counts[kind.removeprefix("foreign ")] += 1
+            kind = kind.removeprefix("foreign ")
+            self._counts[kind] += 1
+            self._found.alerts.append((at, kind, bytes(values[0])))
             return
         self._counts["done" if kind == "mangled" else kind] += 1
+        if kind == "alert" or kind == "warning":
+            self._found.alerts.append((at, kind, bytes(values[0])))
         if kind == "exiting":
             levels.advance(number)
             self._rules.exiting(at)

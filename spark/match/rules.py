@@ -22,6 +22,8 @@ LOST_DAEMON = b"oh no! lost "
 
 # key, id, delivery, address, start, done, result, reason, facts; done and reason may be None.
 DeliveryRow: TypeAlias = tuple[str, int, int, bytes, int, int | None, str, bytes | None, Facts]
+# Stamp, alert or warning, and what it says.
+AlertRow: TypeAlias = tuple[int, str, bytes]
 # From when until when (ns), and levels, a row each.
 Stretches: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]
 
@@ -35,9 +37,10 @@ class Found:
         self.deliveries: list[DeliveryRow] = []
         self.intervals: list[tuple[int, int, Level]] = []
         self.stretches: list[Stretches] = []
+        self.alerts: list[AlertRow] = []
 
     def clear(self) -> None:
-        for rows in (self.messages, self.deliveries, self.intervals, self.stretches):
+        for rows in (self.messages, self.deliveries, self.intervals, self.stretches, self.alerts):
             rows.clear()
 
 

@@ -9,13 +9,14 @@ from numpy.typing import NDArray
 
 from spark.lake.arrow import ARROW
 
-NAMES = ("messages", "deliveries", "intervals", "quarantine", "lines")
+NAMES = ("messages", "deliveries", "intervals", "alerts", "quarantine", "lines")
 # By table (NAMES): rows in the columns of spark.lake.arrow.ARROW, None for no row.
 Rows: TypeAlias = dict[str, pa.RecordBatch | None]
 Columns: TypeAlias = dict[str, Any]
 
 FACTS = ("qp", "uid", "sender", "bytes", "birth_ns", "info_ns")
 LEVEL = ("local_now", "local_limit", "remote_now", "remote_limit")
+TEXT_MAX = 1000  # Characters that are kept of a line that is text.
 _DAY = 86_400_000_000_000
 
 

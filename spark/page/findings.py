@@ -7,15 +7,15 @@ sentences that a person would want to read; none where all is as always.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from spark.page.data import CRASHED, DIED, UNREADABLE, Day, Origin, PageData
-from spark.page.markup import Child, Markup, join, name_text, queue_text, reason_text, tag
+from spark.page.data import ALERT, CRASHED, DIED, UNREADABLE, Day, Origin, PageData
+from spark.page.markup import Child, Markup, join, log_text, name_text, queue_text, reason_text, tag
 from spark.page.scales import DAY, HOUR, MINUTE, duration, number, plural, share, when
 
 # How bad it is: something is broken; somebody should look; all is well; for information.
 BAD, WARN, GOOD, NOTE = "bad", "warn", "good", "note"
 
-# So many names stand in a sentence.
-NAMED = 3
+# So many names stand in a sentence, and so many texts.
+NAMED, QUOTED = 3, 2
 
 
 class Finding(NamedTuple):
@@ -264,10 +264,20 @@ def _silent(data: PageData) -> Iterator[Finding]:
 
 def _alerts(data: PageData) -> Iterator[Finding]:
     """Did the suite ask for a person?"""
-    alerts = _sum(data.lines.values(), "alert")
-    if alerts:
-        text = " in all that was read: see the lines that begin with alert."
-        yield _finding(NOTE, "reading", tag("b", plural(alerts, "alert")), text)
+    found = [row for row in data.alerts if row.kind == ALERT]
+    if not found:
+        return
+    recent = [row for row in found if data.end - row.last < DAY]
+    first = (recent or found)[:QUOTED]
+    quoted = [join(log_text(row.text, 120), f" ({_often(row.lines)}, last {when(row.last)} UTC)") for row in first]
+    yield _finding(
+        WARN if recent else NOTE,
+        "reading",
+        tag("b", plural(found[0].total, "alert")),
+        ": ",
+        *_listed(quoted, len(recent or found)),
+        ".",
+    )
 
 
 def _unreadable(data: PageData) -> Iterator[Finding]:

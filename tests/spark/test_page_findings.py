@@ -4,9 +4,9 @@ import html
 import re
 from dataclasses import replace
 
-from spark.page.data import Channel, Conserved, Day, Episode, Origin, PageData, Stream, Waiting
+from spark.page.data import Alert, Channel, Conserved, Day, Episode, Origin, PageData, Stream, Waiting
 from spark.page.findings import find
-from spark.page.scales import make_bins
+from spark.page.scales import make_bins, when
 
 END = 1_790_000_000.0
 DAY, HOUR = 86_400.0, 3600.0
@@ -107,10 +107,19 @@ def test_limits_runs_alerts_and_unread_lines_are_said() -> None:
         "warn: queue-send or its machine was stopped without notice 3 times: mx1/main (2) and mx2/main (1).",
         "warn: queue-send lost a daemon and ended once: mx1/main.",
     ]
-    assert said(quiet(lines=lines))[-2:] == [
-        "note: 1 alert in all that was read: see the lines that begin with alert.",
-        "note: 3 lines were not understood of 5,008.",
-    ]
+    assert said(quiet(lines=lines))[-1] == "note: 3 lines were not understood of 5,008."
+
+
+def test_alerts_are_quoted_with_their_count_and_last_time_and_those_of_the_last_day_need_a_person() -> None:
+    old = Alert("alert", 3, 1, "mx1/main", END - 2 * DAY, "unable to watch <todo>", 3)
+    at = when(old.last)
+    assert said(quiet(alerts=[old]))[-1] == f"note: 3 alerts: unable to watch <todo> (3 times, last {at} UTC)."
+    recent = [old._replace(last=END - 60, lines=n, text=f"text {n}", total=6) for n in (3, 2, 1)]
+    warning = recent[0]._replace(kind="warning", text="trouble")
+    at = when(END - 60)
+    assert said(quiet(alerts=[*recent, warning]))[0] == (
+        f"warn: 6 alerts: text 3 (3 times, last {at} UTC), text 2 (twice, last {at} UTC) and 1 more."
+    )
 
 
 def test_what_does_not_add_up_is_the_worst() -> None:
