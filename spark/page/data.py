@@ -233,6 +233,15 @@ class Alert(NamedTuple):
     total: int
 
 
+class Stop(NamedTuple):
+    """When a queue's queue-send last crashed (at the earliest), or lost a daemon; kind: CRASHED or DIED."""
+
+    host: str
+    queue: str
+    kind: str
+    last: float
+
+
 class Quarantined(NamedTuple):
     """A line that could not be read."""
 
@@ -285,6 +294,7 @@ class PageData:
     conserved: Sequence[Conserved] = ()
     problems: Sequence[Problem] = ()
     alerts: Sequence[Alert] = ()
+    stops: Sequence[Stop] = ()
     quarantined: Sequence[Quarantined] = ()
 
     def part(self, name: str) -> list[Waiting]:

@@ -29,6 +29,7 @@ from spark.page.data import (
     Quarantined,
     Reason,
     Received,
+    Stop,
     Stream,
     Waiting,
 )
@@ -123,6 +124,7 @@ class _Gathering:
             "conserved": conserved,
             "problems": self._problems() if any(row.problems for row in conserved) else (),
             "alerts": self._ask("alerts", Alert, {**window, "middle": end - DAY * NANO, "most": ALERTS}),
+            "stops": self._ask("stops", Stop, window),
             "quarantined": self._ask("quarantine", Quarantined, {"each": 5, "most": QUARANTINED}),
         }
 

@@ -123,6 +123,11 @@ def reason_text(text: str | None, longest: int = LONGEST) -> Markup:
     return log_text(plain, longest)
 
 
+def reply_text(reason: str, longest: int = LONGEST) -> Markup:
+    """Return what the remote host said, where a reason tells that; all of it where it does not."""
+    return reason_text(re.sub(r".*?/Remote_host_said:_(?=.)", "", reason, count=1), longest)
+
+
 def queue_text(host: str, queue: str) -> Markup:
     """Return which queue a row is about."""
     return name_text(f"{host}/{queue}")

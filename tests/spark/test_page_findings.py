@@ -4,7 +4,7 @@ import html
 import re
 from dataclasses import replace
 
-from spark.page.data import Alert, Channel, Conserved, Day, Episode, Origin, PageData, Stream, Waiting
+from spark.page.data import Alert, Channel, Conserved, Day, Episode, Origin, PageData, Stop, Stream, Waiting
 from spark.page.findings import find
 from spark.page.scales import make_bins, when
 
@@ -102,10 +102,13 @@ def test_a_spammer_stands_out_and_a_sender_who_always_sends_most_does_not() -> N
 def test_limits_runs_alerts_and_unread_lines_are_said() -> None:
     channel = Channel("mx1", "main", "remote", -1, 86_400.0, 15.0, 20, 20, 43_200.0)
     lines = {"mx1/main": {"status": 5000, "crash": 2, "died": 1, "alert": 1, "quarantine": 3}, "mx2/main": {"crash": 1}}
-    assert said(quiet(channels=[channel], lines=lines))[:3] == [
+    stops = [Stop("mx1", "main", "crash", END - HOUR), Stop("mx1", "main", "died", END - 2 * DAY)]
+    found = said(quiet(channels=[channel], lines=lines, stops=stops))
+    assert [text for text in found if not text.startswith("good: ")][:3] == [
+        "warn: queue-send or its machine was stopped without notice 3 times: mx1/main (twice, last "
+        f"{when(END - HOUR)} UTC) and mx2/main (once).",
         "warn: Concurrency limits hold mail back: mx1/main, remote (50.0 % of the time at 20).",
-        "warn: queue-send or its machine was stopped without notice 3 times: mx1/main (2) and mx2/main (1).",
-        "warn: queue-send lost a daemon and ended once: mx1/main.",
+        f"note: queue-send lost a daemon and ended once: mx1/main (last {when(END - 2 * DAY)} UTC).",
     ]
     assert said(quiet(lines=lines))[-1] == "note: 3 lines were not understood of 5,008."
 

@@ -245,6 +245,11 @@ def disaster(spam: int = 20_000, hourly: float = 160) -> LakeRows:
             ("mx1", 0.5 * HOUR, "alert", f"msg 262150 (262150-kx09qwfz2) {overdue}"),
         )
     ]  # fmt: skip
+    deliveries = scene.lake.rows["deliveries"]
+    again = next(row for row in deliveries if row["host"] == "mx1" and row["birth_ns"] < _ns(crash) < row["start_ns"])
+    flying: Row = {"start_ns": _ns(crash), "delivery": 60_001, "date": datetime.fromtimestamp(crash, UTC).date()}
+    nothing: Row = {"done_ns": None, "result": "lost", "reason": None, "template": None, "code": "", "class": None}
+    deliveries.append({**again, **flying, **nothing})
     scene.lake.rows["quarantine"] = [
         {"host": "mx1", "queue": "main", "file": "mx1/main/@400000006920.s", "line": 4411, "reason": "no stamp",
          "text": "panic: out of memory", "date": datetime.fromtimestamp(END, UTC).date()},
