@@ -42,7 +42,7 @@ with Sessions() as sessions:
 REPORTS = """
 import sys, time
 from spark.reports import REPORTS
-from spark.reports.engine import open_engine
+from spark.reports.choice import open_engine
 from spark.reports.report import View
 engine = open_engine(sys.argv[1], sys.argv[2])
 for name, report in REPORTS.items():

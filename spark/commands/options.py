@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from spark.commands.times import parse_time
-from spark.reports.engine import ENGINES
+from spark.reports.choice import ENGINES
 
 
 class _Time(click.ParamType[int]):

@@ -48,7 +48,7 @@ def command(
         raise Usage(f"unable to write {out}: {why}")
     # What is heavy is only loaded now: --help needs neither DuckDB nor Spark.
     from spark.page.write import write_page
-    from spark.reports.engine import open_engine
+    from spark.reports.choice import open_engine
     from spark.reports.report import View
     from spark.runtime.progress import make_progress
     from spark.runtime.session import Sessions

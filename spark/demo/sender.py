@@ -8,8 +8,8 @@ from collections import Counter, deque
 from collections.abc import Callable
 from functools import partial
 
+from spark.demo.destinations import DAY, answer
 from spark.demo.multilog import Multilog
-from spark.demo.places import DAY, answer
 from spark.demo.things import Dead, Host, Job, Mail
 
 START = 1_772_323_200  # 2026-03-01 UTC, a Sunday.
@@ -100,8 +100,8 @@ class Sender(ABC):
 
     def _offer(self, job: Job) -> None:
         """A recipient is due: it waits for its turn, or for its destination to come back."""
-        if job.place is not None and job.place.name in self._dead:
-            self._dead[job.place.name].parked.append(job)
+        if job.destination is not None and job.destination.name in self._dead:
+            self._dead[job.destination.name].parked.append(job)
         else:
             self._ready[job.channel].append(job)
 
@@ -120,8 +120,8 @@ class Sender(ABC):
         self._count[job.channel] += 1
         channel = ("local", "remote")[job.channel]
         self._say(f"starting delivery {number}: msg {job.mail.id} to {channel} {job.recipient}")
-        if job.place is not None:
-            result, text, took = answer(self._rng, job.place, job.recipient, self._now, job.tries)
+        if job.destination is not None:
+            result, text, took = answer(self._rng, job.destination, job.recipient, self._now, job.tries)
         else:
             good = self._rng.random() > 0.012
             result, text = ("success", "did_1+0+0/") if good else ("failure", "Sorry,_no_mailbox_here._(#5.1.1)/")
@@ -138,11 +138,12 @@ class Sender(ABC):
             result, text = "failure", text + TOO_LONG
         self._say(f"delivery {flight[1]}: {result}: {text}")
         job.tries += 1
-        if job.place is not None:
-            self._learn(job.place.name, missed="(#4.4.1)" in text)
+        if job.destination is not None:
+            self._learn(job.destination.name, missed="(#4.4.1)" in text)
         if result == "deferral":
             # qmail's schedule.
-            self._at(job.mail.birth + (math.sqrt(age) + (20 if job.place else 10)) ** 2, partial(self._offer, job))
+            skip = 20 if job.destination else 10
+            self._at(job.mail.birth + (math.sqrt(age) + skip) ** 2, partial(self._offer, job))
         else:
             self._settle(job.mail, result == "failure")
         if not self._running:
@@ -155,7 +156,7 @@ class Sender(ABC):
         self._misses[name] = self._misses[name] + 1 if missed else 0
         dead = self._dead.get(name)
         if dead is None and self._misses[name] >= 3:
-            parked = [job for job in self._ready[1] if job.place is not None and job.place.name == name]
+            parked = [job for job in self._ready[1] if job.destination is not None and job.destination.name == name]
             for job in parked:
                 self._ready[1].remove(job)
             self._dead[name] = Dead(60, parked)

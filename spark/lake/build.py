@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 DRIVER_SETTING = "spark.queueReport.driverBytes"
 
 
-class Sessions(Protocol):
-    """Who has a session of Spark, begun as it is first asked for (runtime.session.Sessions)."""
+class SessionSource(Protocol):
+    """What begins a session of Spark when it is first asked for one, as runtime.session.Sessions does."""
 
     def get(self, *, little: bool = False) -> "SparkSession":
         """Return the session."""
@@ -74,7 +74,7 @@ class Summary:
     warnings: list[str] = field(default_factory=list)
 
 
-def build(order: Order, sessions: Sessions, progress: Progress) -> Summary:
+def build(order: Order, sessions: SessionSource, progress: Progress) -> Summary:
     """Build a lake from logs. Raises Permanent or Temporary; then the lake is as it was, or as its last update left it.
 
     sessions: asked for a session only where Spark is needed: for many logs, or for another file system. progress.phase
@@ -116,7 +116,7 @@ def _driver_bytes(settings: Mapping[str, str]) -> int:
 class _Build:
     """A build at work."""
 
-    def __init__(self, order: Order, sessions: Sessions, progress: Progress) -> None:
+    def __init__(self, order: Order, sessions: SessionSource, progress: Progress) -> None:
         self._order, self._sessions, self._progress = order, sessions, progress
         self._summary = Summary()
         self._driver_bytes = _driver_bytes(order.settings)

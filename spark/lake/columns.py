@@ -64,11 +64,12 @@ PENDING = {
     "start_ns": "long", "open": "boolean", **_LIMITS,
 }  # fmt: skip
 
-# Lines that ask for a person (alert), or tell of what is tried again (warning). kind: alert or warning; what another
-# program in the same log calls fatal is an alert. text: what follows that word, behind the name of the program, where
-# one stands before it; at most 1,000 characters. template: text without what differs each time, spaces as `_`.
+# Alerts and warnings. kind: alert or warning; what another program in the same log calls fatal is an alert. text: what
+# follows that word, behind the program's name if one stands before it; at most 1,000 characters. template: text without
+# what differs each time, with `_` for a space.
 ALERTS = {
-    **_PLACE, "at": "time", "at_ns": "long", "kind": "string", "text": "string", "template": "string", "date": "date",
+    **_PLACE, "time": "time", "time_ns": "long", "kind": "string", "text": "string", "template": "string",
+    "date": "date",
 }  # fmt: skip
 
 # Lines that could not be read. file: path below LOGS. line: number in the file from 1; null where the line was put

@@ -77,7 +77,7 @@ def _intervals(found: Found) -> Columns:
 def _alerts(found: list[AlertRow]) -> Columns:
     texts = [text[: 4 * TEXT_MAX].decode(errors="ignore")[:TEXT_MAX] for _, _, text in found]
     return {
-        "at_ns": column_of(found, 0),
+        "time_ns": column_of(found, 0),
         "kind": column_of(found, 1),
         "text": texts,
         # Its words are separated by spaces, those of a reason by `_`.

@@ -148,7 +148,7 @@ def cut_tables(view: View, windowed: bool) -> dict[str, str]:
             "all_deliveries", host + _within("coalesce(done_ns, start_ns)", since, until) + to_domain
         ),
         "intervals": _select("all_intervals", host + reaching),
-        "alerts": _select("all_alerts", host + _within("at_ns", since, until)),
+        "alerts": _select("all_alerts", host + _within("time_ns", since, until)),
         "quarantine": _select("all_quarantine", host + _within("time_ns", since, until)),
     }
     if view.domain is None:

@@ -54,7 +54,7 @@ class LakeWork:
 
     def _write(self, page: Path) -> None:
         from spark.page.write import write_page
-        from spark.reports.engine import open_engine
+        from spark.reports.choice import open_engine
         from spark.reports.report import View
 
         engine = open_engine(self._order.lake, sessions=self._sessions, memory=int(self._memory * ENGINE_SHARE))

@@ -10,7 +10,7 @@ import pytest
 
 from spark.lake.build import DRIVER_SETTING
 from spark.lake.columns import COLUMNS
-from spark.reports.engine import open_engine
+from spark.reports.choice import open_engine
 from support.spark.lake_rows import ask
 from support.spark.log_files import rotated, write_files
 from support.spark.log_lake import Lake

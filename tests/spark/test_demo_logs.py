@@ -4,8 +4,8 @@ import re
 from collections import Counter
 from pathlib import Path
 
+from spark.demo.destinations import DAY
 from spark.demo.multilog import Multilog, stamp
-from spark.demo.places import DAY
 from spark.demo.sender import START
 from spark.demo.things import HOSTS
 from spark.demo.world import write_logs

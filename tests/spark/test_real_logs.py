@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from spark.reports.engine import open_engine
+from spark.reports.choice import open_engine
 from support.saying import Say
 from support.spark.lake_rows import ask
 from support.spark.log_account import Account

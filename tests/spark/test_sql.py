@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from queue_base.errors import Permanent, Temporary
 from spark.commands.forms import print_result
 from spark.reports import REPORTS
+from spark.reports.choice import choose_engine, open_engine
 from spark.reports.duckdb_engine import DuckEngine
-from spark.reports.engine import choose_engine, open_engine
 from spark.reports.report import View
 from spark.reports.script import write_script
 from support.spark.lake_rows import LakeRows, ask, ns

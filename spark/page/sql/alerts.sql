@@ -1,9 +1,9 @@
 -- The most frequent alerts and warnings, those of the last day first. `queue` is one of the queues that logged it.
 with texts as (
     select kind, template, count(*) as lines, count(distinct host || '/' || queue) as queues,
-        min(host || '/' || queue) as queue, max(at_ns) as last_ns, min(text) as text
+        min(host || '/' || queue) as queue, max(time_ns) as last_ns, min(text) as text
     from alerts
-    where at_ns >= {begin} and at_ns < {end}
+    where time_ns >= {begin} and time_ns < {end}
     group by kind, template
 ),
 ranked as (

@@ -5,8 +5,8 @@ from deliveries
 where result = 'lost' and start_ns >= {begin} and start_ns < {end}
 group by host, queue
 union all
-select host, queue, 'died', max(at_ns)
+select host, queue, 'died', max(time_ns)
 from alerts
-where kind = 'alert' and text like 'oh no! lost %' and at_ns >= {begin} and at_ns < {end}
+where kind = 'alert' and text like 'oh no! lost %' and time_ns >= {begin} and time_ns < {end}
 group by host, queue
 order by kind, last_ns desc, host, queue

@@ -145,7 +145,7 @@ def test_alerts_and_warnings_are_kept_with_what_they_say() -> None:
         b"queue-remote: warning: unable to verify mx.far.example", b"cron: fatal: gone", b"alert: ", b"note: none",
     ]  # fmt: skip
     rows, matcher = feed(b"".join(line(at, "") + text + b"\n" for at, text in enumerate(said)))
-    assert [(row["at_ns"], row["kind"], row["text"], row["template"]) for row in rows["alerts"]] == [
+    assert [(row["time_ns"], row["kind"], row["text"], row["template"]) for row in rows["alerts"]] == [
         (BEGIN, "alert", "unable to open mess/3/45712: no space", "unable_to_open_mess/N/N:_no_space"),
         (BEGIN + SECOND, "warning", "%FF", "%FF"),
         (BEGIN + 2 * SECOND, "alert", f"queue-remote: {'x' * 986}", f"queue-remote:_{'x' * 986}"),

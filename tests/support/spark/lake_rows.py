@@ -93,6 +93,11 @@ class LakeRows:
         }  # fmt: skip
         self.rows["intervals"].append(row)
 
+    def alert(self, at: Seconds, kind: str, text: str, template: str, *, host: str = "h", queue: str = "q") -> None:
+        """Add a line that is an alert or a warning."""
+        row: Row = {"host": host, "queue": queue, "time_ns": ns(at), "date": day(at), "kind": kind}
+        self.rows["alerts"].append({**row, "text": text, "template": template})
+
     def write(self, lake: Path) -> None:
         """Make a lake of the rows, as the first build leaves one.
 

@@ -234,7 +234,7 @@ def disaster(spam: int = 20_000, hourly: float = 160) -> LakeRows:
     refuse = f"{full}; injectors refuse it until then"
     overdue = "has been past its lifetime since 2026-11-19T02:11:09Z: destination partner-logistics.example is dead"
     scene.lake.rows["alerts"] = [
-        {"host": host, "queue": "main", "at_ns": _ns(END - ago), "kind": kind, "text": text,
+        {"host": host, "queue": "main", "time_ns": _ns(END - ago), "kind": kind, "text": text,
          "template": re.sub(r"[0-9]+", "N", text).replace(" ", "_"),
          "date": datetime.fromtimestamp(END - ago, UTC).date()}
         for host, ago, kind, text in (

@@ -2,8 +2,8 @@ select
   kind,
   count(*) as lines,
   count(distinct host || '/' || queue) as queues,
-  min(at) as first,
-  max(at) as last,
+  timestamp_micros(div(min(time_ns), 1000)) as first,
+  timestamp_micros(div(max(time_ns), 1000)) as last,
   template as text,
   min(text) as example
 from alerts
