@@ -28,6 +28,7 @@ from spark.logs.plan import Plan, State, Stream
 from spark.logs.segments import Segment, choose_size, cut
 from spark.runtime.places import Place
 
+# pyspark takes long to import, and a small build or a report of DuckDB's does without it.
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from queue_base.errors import Permanent, Temporary, Usage, reason
 from spark.lake.batch import DRIVER_BYTES, Batch, Before, finish, match_by_spark, match_here
-from spark.lake.columns import COLUMNS, PARTITIONED
 from spark.lake.compact import Group, groups, put_together
 from spark.lake.expire import expired
 from spark.lake.lock import locked
@@ -25,7 +24,9 @@ from spark.logs.plan import Plan, SourceError
 from spark.logs.sources import plan
 from spark.runtime.places import Place, below, open_place
 from spark.runtime.progress import Progress
+from spark.tables.columns import COLUMNS, PARTITIONED
 
+# pyspark takes long to import, and a small build or a report of DuckDB's does without it.
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 

@@ -21,13 +21,10 @@ from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, 
 from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
 
-from spark.lake.arrow import ARROW
 from spark.lake.batch import Batch, Before, finish, mark_of
-from spark.lake.columns import PARTITIONED
 from spark.lake.compact import Group, rearrange
 from spark.lake.manifest import Manifest
 from spark.lake.matching import Home, Outcome, StreamResult, join_stream, match_segment, split_pending
-from spark.lake.schema import TABLES
 from spark.lake.store import read_table
 from spark.lake.update import Update
 from spark.logs.plan import Plan, Stream
@@ -36,6 +33,9 @@ from spark.logs.segments import Segment
 from spark.match import Matcher
 from spark.runtime.executors import send_code
 from spark.runtime.places import LocalPlace, Place, walk
+from spark.tables.arrow import ARROW
+from spark.tables.columns import PARTITIONED
+from spark.tables.schema import TABLES
 
 # Up to so many bytes of logs each table's rows are written by one task, so as one file a date and host.
 ONE_TASK = 32 << 20

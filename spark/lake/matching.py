@@ -21,11 +21,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from queue_base.errors import reason
-from spark.lake.parquet import TableWriter, Written, escape, names_of, open_writer, read_file
+from spark.lake.parquet import TableWriter, Written, open_writer, read_file
 from spark.logs.plan import Stream
 from spark.logs.reader import read_lines
 from spark.logs.segments import Segment
 from spark.match import Edge, Matcher, State, fits, join
+from spark.tables.partitions import escape_name, names_of
 
 # A pickled edge of more bytes than this is left as a file, so that the driver need not hold them all.
 LARGE_EDGE = 4 << 20
@@ -135,7 +136,7 @@ def by_host(paths: Sequence[str]) -> dict[str, list[str]]:
 
 def seen_lines(stream: Stream, lake: str, paths: Mapping[str, Sequence[str]]) -> SeenLines:
     """Return the lines of a stream in the lake. paths: see by_host."""
-    return SeenLines(stream, ((lake, tuple(paths.get(f"host={escape(stream[0])}", ()))),))
+    return SeenLines(stream, ((lake, tuple(paths.get(f"host={escape_name(stream[0])}", ()))),))
 
 
 def _date_of(time_ns: int) -> str:

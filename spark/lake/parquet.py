@@ -8,23 +8,20 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import date
 from typing import Any, NamedTuple
-from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from queue_base.errors import Permanent
-from spark.lake.arrow import ARROW
-from spark.lake.columns import PARTITIONED, PARTITIONS
+from spark.tables.arrow import ARROW
+from spark.tables.columns import PARTITIONED, PARTITIONS
+from spark.tables.partitions import escape_name, names_of
 
 # Rows of a table, date and host are held until they are so many bytes; then they are written as one row group.
 GROUP_BYTES = 32 << 20
 # At most so many files of a writer are open: a segment that spans years has a file for each date.
 MOST_OPEN = 32
-# What Spark writes as %XX in the name of a partition's directory.
-_ESCAPED = frozenset("\"#%'*/:=?\\\x7f{[]^" + "".join(map(chr, range(1, 32))))
-_NULL = "__HIVE_DEFAULT_PARTITION__"
 # Stamps are nearly sorted: their differences take a quarter of the bytes.
 _DELTA = {"lines": {"time_ns": "DELTA_BINARY_PACKED"}}
 
@@ -36,11 +33,6 @@ class Written(NamedTuple):
     path: str
     size: int
     rows: int
-
-
-def escape(name: str) -> str:
-    """Return a host's or date's name as it is written in a directory's name."""
-    return "".join(f"%{ord(letter):02X}" if letter in _ESCAPED else letter for letter in name) or _NULL
 
 
 class _File:
@@ -147,7 +139,7 @@ def _partitions(table: str, batch: pa.RecordBatch, today: date) -> Iterator[tupl
     each_date = [dates[0].as_py()] if _is_one(dates) else pc.unique(dates).to_pylist()
     for host in each_host:
         for day in each_date:
-            place = f"date={escape(day.isoformat())}/host={escape(host)}"
+            place = f"date={escape_name(day.isoformat())}/host={escape_name(host)}"
             if len(each_host) == len(each_date) == 1:
                 yield place, rest
                 continue
@@ -203,9 +195,3 @@ def read_files(directory: str, table: str, paths: Iterable[str], columns: list[s
     """Return the rows of some data files of a table."""
     schema = ARROW[table] if columns is None else pa.schema([ARROW[table].field(name) for name in columns])
     return pa.concat_tables([schema.empty_table(), *(read_file(directory, table, path, columns) for path in paths)])
-
-
-def names_of(path: str) -> dict[str, str]:
-    """Return what the directories of a data file say: date and host."""
-    pairs = (part.split("=", 1) for part in path.split("/")[:-1] if "=" in part)
-    return {name: unquote(value) for name, value in pairs}

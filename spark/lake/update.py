@@ -12,11 +12,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from queue_base.errors import Permanent
-from spark.lake.columns import COLUMNS
 from spark.lake.lock import LOCK
 from spark.lake.manifest import Manifest, pack
 from spark.lake.newest import MANIFESTS, find_manifest, manifest_numbers, manifest_path
 from spark.runtime.places import Place, for_each, list_if_there, walk
+from spark.tables.columns import COLUMNS
 
 BATCHES = "_batch"
 MOVES = "moves.json"

@@ -13,10 +13,10 @@ from itertools import count
 from typing import Any
 
 from queue_base.errors import Temporary, reason
-from spark.lake.parquet import escape
 from spark.logs.joints import Joined, Joiner, Keep, Kept
 from spark.logs.plan import Part, Plan, SourceError, State, Stream
 from spark.runtime.places import REQUESTS, Entry, Place
+from spark.tables.partitions import escape_name
 
 __all__ = ["Part", "Plan", "SourceError", "State", "plan"]
 
@@ -229,7 +229,7 @@ def _unfit(host: str, below: str) -> str | None:
         return "its name is not UTF-8; rename it"
     if host == _NO_HOST:
         return f"no host may be called {_NO_HOST}; rename it"
-    if len(f"host={escape(host)}".encode()) > _NAME_MAX:
+    if len(f"host={escape_name(host)}".encode()) > _NAME_MAX:
         return "its host's name is too long; rename it"
     return None
 

@@ -8,7 +8,7 @@ goes through the edges of a stream in order, from the State before its first seg
 from spark.match.edge import Edge, fits, join
 from spark.match.lines import Lines, split_lines
 from spark.match.matcher import Matcher
+from spark.match.rows import Rows
 from spark.match.state import State
-from spark.match.tables import Rows
 
 __all__ = ["Edge", "Lines", "Matcher", "Rows", "State", "fits", "join", "split_lines"]

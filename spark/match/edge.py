@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from spark.match.found import to_rows
 from spark.match.opening import Call, Opening
 from spark.match.repeats import Repeats
+from spark.match.rows import Rows
 from spark.match.rules import Found, Rules
 from spark.match.state import State, add_words
-from spark.match.tables import Rows
 
 
 @dataclass

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from spark.match.reasons import MANGLED, NOTHING, Describer, Said
+from spark.match.rows import LEVEL, NAMES, TEXT_MAX, Columns, Rows, add_address, add_facts, column_of, fill
 from spark.match.rules import AlertRow, DeliveryRow, Found
 from spark.match.state import Message
-from spark.match.tables import LEVEL, NAMES, TEXT_MAX, Columns, Rows, add_address, add_facts, column_of, fill
 
 # One for all matchers of a process: reasons are the same everywhere.
 _DESCRIBER = Describer()

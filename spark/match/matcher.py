@@ -16,11 +16,11 @@ from spark.match.lines import Lines
 from spark.match.opening import Opening
 from spark.match.quarantine import Quarantine
 from spark.match.repeats import Prints, Repeats, Seen, Times
+from spark.match.rows import NAMES, Rows, fill
 from spark.match.rules import Found, Rules
 from spark.match.stamps import IS_STAMPED
 from spark.match.state import State, add_words
 from spark.match.statuses import Levels, Statuses
-from spark.match.tables import NAMES, Rows, fill
 
 _START, _DONE, _NEW, _INFO, _END = range(1, 6)
 # The first bytes of an event say which of these kinds it is, if it is one of them.

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from spark.match.block import Block
 from spark.match.lines import Lines
-from spark.match.tables import TEXT_MAX, fill
+from spark.match.rows import TEXT_MAX, fill
 from spark.match.text import escape
 
 

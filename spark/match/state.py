@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark.match.hashes import hash_address, hash_addresses
-from spark.match.tables import FACTS, LEVEL, add_address, add_facts, fill
+from spark.match.rows import FACTS, LEVEL, add_address, add_facts, fill
 
 # Of a message, what `info` tells and when: qp, uid, sender, bytes, birth_ns, info_ns. None: the log does not say.
 Facts: TypeAlias = tuple[int | None, int | None, bytes | None, int | None, int | None, int | None]

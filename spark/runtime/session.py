@@ -18,6 +18,7 @@ from queue_base.errors import Permanent, Temporary
 from spark.runtime.archive import Start, find_archive, start_with
 from spark.runtime.java import choose_java, say_how_java_ended
 
+# pyspark takes long to import, and a small build or a report of DuckDB's does without it.
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from spark.lake import update
-from spark.lake.arrow import ARROW
+from spark.tables.arrow import ARROW
 from support.spark.scripted_logs import ScriptedLake, message, pending, quarantined
 
 STRANGE = ["007", "1e3", "null", "a:b c{}[*]/%41=", "ä"]

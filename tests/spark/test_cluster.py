@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from spark.lake.build import DRIVER_SETTING
-from spark.lake.columns import COLUMNS
 from spark.reports.choice import open_engine
+from spark.tables.columns import COLUMNS
 from support.spark.lake_rows import ask
 from support.spark.log_files import rotated, write_files
 from support.spark.log_lake import Lake

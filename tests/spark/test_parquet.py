@@ -9,8 +9,9 @@ import pytest
 
 from queue_base.errors import Permanent
 from spark.lake import parquet
-from spark.lake.arrow import ARROW
-from spark.lake.parquet import TableWriter, escape, read_file, read_files
+from spark.lake.parquet import TableWriter, read_file, read_files
+from spark.tables.arrow import ARROW
+from spark.tables.partitions import escape_name
 from support.spark.scripted_logs import message, table_of
 
 TODAY = date(2026, 3, 4)
@@ -52,7 +53,7 @@ def test_what_a_directory_says_is_not_in_the_file(tmp_path: Path) -> None:
     rows = table_of("quarantine", [{"host": host, "queue": "q", "text": "t", "date": None}])
     writer.add({"quarantine": rows, "messages": None, "lines": ARROW["lines"].empty_table()})
     (one,) = writer.close()
-    assert one.path == f"date=2026-03-04/host={escape(host)}/x-0.parquet" and "/" not in escape(host)
+    assert one.path == f"date=2026-03-04/host={escape_name(host)}/x-0.parquet" and "/" not in escape_name(host)
     names = pq.ParquetFile(tmp_path / "quarantine" / one.path).schema_arrow.names
     assert names == [name for name in ARROW["quarantine"].names if name not in ("date", "host")]
     (row,) = read_file(str(tmp_path), "quarantine", one.path).to_pylist()

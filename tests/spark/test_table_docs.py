@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from spark.lake.schema import TABLES
+from spark.tables.schema import TABLES
 
 LOGS = (Path(__file__).resolve().parents[2] / "docs" / "logs.md").read_text()
 # Each has a row a column there, or a few of them; pending and lines are for the next build, and are told in short.

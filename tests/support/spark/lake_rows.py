@@ -15,13 +15,13 @@ from typing import Any, TypeAlias
 import pyarrow
 import pyarrow.parquet
 
-from spark.lake.columns import COLUMNS, OF_MESSAGE, PARTITIONED, PARTITIONS
 from spark.lake.manifest import Manifest, pack
 from spark.lake.newest import MANIFESTS, manifest_path
 from spark.reports import REPORTS
 from spark.reports.duckdb_engine import DuckEngine
 from spark.reports.engine import Engine
 from spark.reports.report import View
+from spark.tables.columns import COLUMNS, OF_MESSAGE, PARTITIONED, PARTITIONS
 
 NANO = 1_000_000_000
 Row: TypeAlias = dict[str, Any]

@@ -7,10 +7,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from spark.lake.arrow import ARROW
+from spark.tables.arrow import ARROW
 
 NAMES = ("messages", "deliveries", "intervals", "alerts", "quarantine", "lines")
-# By table (NAMES): rows in the columns of spark.lake.arrow.ARROW, None for no row.
+# By table (NAMES): rows in the columns of spark.tables.arrow.ARROW, None for no row.
 Rows: TypeAlias = dict[str, pa.RecordBatch | None]
 Columns: TypeAlias = dict[str, Any]
 

@@ -16,7 +16,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from spark.lake.columns import COLUMNS
+from spark.tables.columns import COLUMNS
 
 _KINDS: dict[str, DataType] = {
     "string": StringType(), "long": LongType(), "int": IntegerType(), "boolean": BooleanType(),

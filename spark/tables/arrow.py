@@ -1,8 +1,8 @@
-"""The tables (columns.py) in Arrow's types, and their rows as local Parquet files."""
+"""The tables (columns.py) in Arrow's types."""
 
 import pyarrow as pa
 
-from spark.lake.columns import COLUMNS
+from spark.tables.columns import COLUMNS
 
 _KINDS = {
     "string": pa.string(), "long": pa.int64(), "int": pa.int32(), "boolean": pa.bool_(),
