@@ -6,14 +6,14 @@ from spark.commands.settings import missing, split_setting
 
 
 def stream_name(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
-    """Return the name of a host or queue. Refuse what no directory can be called, as an empty variable of a script."""
+    """Return the name of a host or queue. Refuse what cannot name a directory, such as the empty text."""
     if value is not None and (value in ("", ".", "..") or "/" in value):
         raise click.BadParameter(f"{value or 'nothing'} is no name", context, option)
     return value
 
 
 def place_name(context: click.Context, option: click.Parameter, value: str) -> str:
-    """Return the name of a directory. Refuse none, as an empty variable of a script: it would be where one is."""
+    """Return the name of a directory. Refuse the empty text (an unset variable): it would mean the current one."""
     if not value:
         raise click.BadParameter("nothing is no directory", context, option)
     return value

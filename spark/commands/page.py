@@ -66,7 +66,7 @@ def command(
 
 
 def unfit(target: Path) -> str | None:
-    """Return why a page cannot be put there, None where it can: it takes the place of what has the name."""
+    """Return why a page cannot be written there, None if it can. It replaces a file of that name."""
     if target.is_dir():
         return "it is a directory"
     if target.exists() and not target.is_file():

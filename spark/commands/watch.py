@@ -30,7 +30,7 @@ class _Size(click.ParamType[int]):
 
 
 class _Seconds(click.ParamType[float]):
-    """From a second to a year; nan is neither more nor less than anything."""
+    """Seconds, from 1 to a year. nan is refused, too; click's own range takes it."""
 
     name = "seconds"
 

@@ -1,4 +1,4 @@
-"""Where the demo's mail goes: domains with their manners and their bad days, and what they answer."""
+"""Where the demo's mail goes: domains, when they are in trouble, and what they answer."""
 
 import random
 from dataclasses import dataclass, field
@@ -35,12 +35,12 @@ class Destination:
     troubles: list[Trouble] = field(default_factory=list)
 
     def trouble(self, at: float) -> str | None:
-        """Return what ails the domain at a time."""
+        """Return the kind of trouble at a time, None for none."""
         return next((one.kind for one in self.troubles if one.begin <= at < one.end), None)
 
 
 def make_destinations(seed: int, number: int = 64) -> list[Destination]:
-    """Return domains: few large ones, many small ones, one that has not existed for long, and one mistyped."""
+    """Return domains: few large ones, many small ones, one that no longer exists, and one mistyped."""
     rng = random.Random(f"places {seed}")
     names = [f"{first}{second}.example" for first in _FIRST for second in _SECOND]
     rng.shuffle(names)

@@ -46,7 +46,7 @@ class Sender(ABC):
         heapq.heappush(self._events, (max(when, self._now), self._serial, event))
 
     def _go_on(self, until: float) -> None:
-        """Let all happen that happens before a time."""
+        """Do what is due before a time."""
         while self._events and self._events[0][0] < until:
             self._now, _, event = heapq.heappop(self._events)
             event()
@@ -78,7 +78,7 @@ class Sender(ABC):
             self._at(self._now + 4, self._start)
 
     def _crash(self) -> None:
-        """The power goes in the middle of a line."""
+        """Simulate a power cut in the middle of a line."""
         self._running = False
         text = f"starting delivery {self._delivery + 1}: msg 40000 to local anna@{self._host.domain}"
         self._log.cut(self._stamp(), text)
@@ -152,7 +152,7 @@ class Sender(ABC):
     # Destinations.
 
     def _learn(self, name: str, missed: bool) -> None:
-        """Three misses in a row, and a destination counts as dead; any other answer, and it is back."""
+        """After three misses in a row a destination counts as dead, until any other answer."""
         self._misses[name] = self._misses[name] + 1 if missed else 0
         dead = self._dead.get(name)
         if dead is None and self._misses[name] >= 3:

@@ -1,6 +1,6 @@
 """One build: what is new in the logs goes into the lake; then old dates are dropped and small files put together.
 
-Each of these is an update of its own, whole or not there. Nothing new, and nothing is written.
+Each of these is an update of its own, which takes effect as a whole. If nothing is new, nothing is written.
 """
 
 import os
@@ -98,7 +98,7 @@ def build(order: Order, sessions: SessionSource, progress: Progress) -> Summary:
 
 
 def _java_reason(error: Exception) -> str | None:
-    """Return why a call of Java failed; None for another error. Where no Java was called, its module is not loaded."""
+    """Return why a call of Java failed; None for another error. Without Java nothing is loaded for it."""
     if "py4j" not in sys.modules:
         return None
     from spark.runtime.errors import JAVA_ERRORS, java_reason

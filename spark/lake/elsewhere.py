@@ -123,7 +123,7 @@ def _stage_rows(session: SparkSession, lake: Place, update: Update, segments: Se
 def _map_in_arrow(
     frame: DataFrame, work: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], schema: StructType
 ) -> DataFrame:
-    """Return frame.mapInArrow(work, schema), which asks for pandas though it has no use for it."""
+    """Return frame.mapInArrow(work, schema), without pandas, which that method demands and does not use."""
     made: Any = UserDefinedFunction(work, schema, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
     column = made(*(frame[name] for name in frame.columns))
     java: Any = frame._jdf

@@ -44,7 +44,7 @@ class Manifest:
 
 
 def pack(manifest: Manifest) -> bytes:
-    """Return the JSON of a manifest; `whole` is last, so that no beginning of it is whole."""
+    """Return the JSON of a manifest. `whole` comes last, so that a file that was cut short lacks it."""
     value = {
         "program": PROGRAM,
         "version": VERSION,

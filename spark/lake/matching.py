@@ -1,6 +1,6 @@
-"""Matching the logs of a build: segments to Parquet files and edges, edges to the rest of the rows and what is open.
+"""Matching the logs of a build: segments give Parquet files and edges, which are joined to the last rows and a state.
 
-All of it is plain Python on files that this machine's system calls know; a Spark executor runs it, or the driver.
+This is plain Python on files that Python can open. It runs in Spark's executors, or in the driver.
 """
 
 import gc
@@ -176,7 +176,7 @@ def match_segment(
 
 @contextmanager
 def _collector_off() -> Iterator[None]:
-    """Keep Python's garbage collector off: the matcher makes no cycles, and looking for some takes a fifth longer."""
+    """Keep Python's garbage collector off: the matcher makes no cycles, and the search for some takes a fifth longer."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -233,8 +233,8 @@ def join_stream(
 ) -> StreamResult:
     """Join the segments of a stream, in order; write the rows that depend on what was before each.
 
-    pending, mark: of the stream before this build. A segment whose rows do not stand, since its lines may have been
-    read before or its beginning was another than was assumed, is matched again. Raises OSError.
+    pending, mark: of the stream before this build. A segment whose lines may have been read before, or whose assumed
+    beginning was wrong, is matched again. Raises OSError.
 
     Spark may run this twice, also at the same time: what `outcomes` names is read, or removed, but never changed, and
     each attempt writes files of its own.

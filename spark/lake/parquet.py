@@ -1,7 +1,7 @@
-"""Rows of the tables in Parquet files of a directory, as pyarrow writes and reads them; no Spark has a part in it.
+"""Rows of the tables in Parquet files of a directory, as pyarrow writes and reads them, without Spark.
 
 Files are named as Spark names them: TABLE/date=2026-01-02/host=a/NAME.parquet, and what a directory's name says is not
-in the file. A directory is one that this machine's system calls know.
+in the file. A directory is one of this machine, or mounted here.
 """
 
 import os

@@ -1,7 +1,7 @@
 """One new state of the lake in the making: data files are written aside, moved in, and then a manifest lists them.
 
-Until its manifest stands nothing has changed. What a build that died has left is found in LAKE/_batch: the files that
-it was about to move are listed there before the first is moved, so no table has to be searched.
+Nothing has changed until the manifest is there. What a dead build has left is in LAKE/_batch: the files that it was
+about to move are listed there before the first is moved, so no table has to be searched.
 """
 
 import json

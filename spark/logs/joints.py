@@ -1,7 +1,7 @@
 """The joints of a log's files: lines that stand in two of them, in two builds, or that were cut short.
 
-A part of a line at the end of a file is carried, and joined with what comes next: with the same file, where it has
-grown, always; with the next file unless that begins with a whole stamp, which tells that no more of the line came.
+The part of a line at the end of a file is carried, and joined with what comes next. What the same file has
+grown by continues it. The next file does, unless it begins with a whole stamp: then no more of the line came.
 
 The state of a stream: `files`, for each file that was read its size then, a fingerprint of the last bytes before that
 (so that it goes on where it was, `current` also under its later name) and its whole lines so far; `last`, the name of

@@ -1,4 +1,4 @@
-"""The lines of a segment, block by block, from files that this machine's system calls know, or from bytes."""
+"""The lines of a segment, block by block, from files that Python can open, or from bytes."""
 
 import io
 import re
@@ -72,7 +72,7 @@ def _lines_of(part: Part, before: int, contents: Mapping[str, bytes]) -> Iterato
 
 
 class _Rest:
-    """The beginning of a line whose end is not read yet. Of one that is too long only so much is kept as tells that.
+    """The beginning of a line whose end is not read yet. Of a line that is too long only the first part is kept.
 
     NULs are what a file reads as where it lost blocks, and a line may follow: in a long line many count as one.
     """

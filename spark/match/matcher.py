@@ -33,8 +33,8 @@ _RULED = frozenset(("new", "info", "start", "mangled", "bounce", "triple", "hold
 class Matcher:
     """Matches the lines of one segment, which come in the order of the log.
 
-    state: what is open before the segment, used up by it; None where that is not known. seen: which lines were there
-    before; asked only where stamps are not later than all before.
+    state: what is open before the segment, None if that is not known; the matcher changes it. seen: the lines that were
+    read before; asked only about stamps that are not later than all before.
     """
 
     def __init__(self, host: str, queue: str, state: State | None, seen: Seen | None = None) -> None:

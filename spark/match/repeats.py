@@ -1,8 +1,8 @@
 """Lines that are in the log a second time: where files are doubled, or a log is given again. They count once.
 
-Lines beside each other with one stamp are a run. In a run a line may come again, and does count again; not directly
-behind its equal, though. But where an earlier run has the same stamp, as in a copy of the log, only so many equal lines
-count as it does not have. So only stamps that are not later than all before need a closer look.
+Lines that follow each other with the same stamp are a run. Equal lines of one run count each, except one directly
+behind its equal. If an earlier run has the same stamp, as in a copy of the log, then of each line only as many count as
+this run has more than the earlier one. So only stamps that are not later than all before must be looked at closely.
 
 A line is known by its stamp and its print, a hash of 32 bits.
 """

@@ -2,7 +2,7 @@
 
 One life of a message number begins with `new`, `info` or a delivery's start while none is open, and ends with `end`. An
 `info` with other facts than the open life's shows that this one's `end` is missing: it is lost, and the next began with
-the last `new` before that `info`. What is said of a number without an open life (a second `end`, say) is nothing.
+the last `new` before that `info`. A line about a number without an open life (such as a second `end`) has no effect.
 
 A delivery is a start and the next result of its number. When a status says that nothing is in flight, or the queue
 exits, those in flight are lost; so is one whose number is started again. A status that finds deliveries in flight, and

@@ -36,7 +36,7 @@ class Hashes:
 
 
 class Message:
-    """One life of a message number. There may be a million: no dict, and what is rare is None.
+    """One life of a message number. There may be a million, so it has slots, and None for what is rare.
 
     tried: the addresses (`remote R`) that were tried: None for none, one, or a set; or as hashes: one, or Hashes.
     again_ns: time of a last `new`, of which the next `info` will tell whether it is another message. fate: discarded

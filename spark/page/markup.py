@@ -63,7 +63,7 @@ _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
 def visible(text: str) -> str:
-    """Return a log's text with a mark for each character that is not seen: controls, and those that turn the line.
+    """Return a log's text with a mark for each invisible character: controls, and those that turn the line.
 
     Of several marks that stand on one character only the first three are kept: more would cover the lines around.
     """
@@ -210,7 +210,7 @@ def pair(*content: Markup | None) -> Markup:
 
 
 def more(summary: str, content: Markup) -> Markup:
-    """Return what is there for those who ask."""
+    """Return content that is shown on a click on the summary."""
     return tag("details", tag("summary", summary), content)
 
 

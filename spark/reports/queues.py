@@ -1,6 +1,6 @@
 """What became of the queue: its shape, delays, conservation, destinations, classes of trouble, concurrency.
 
-What the registry says of the reports that neither qmailanalog nor pflogsumm has; their SQL is beside this module.
+What the registry says of the reports that neither qmailanalog nor pflogsumm has; their SQL is in sql/.
 """
 
 from spark.reports.report import Report

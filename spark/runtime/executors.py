@@ -1,4 +1,4 @@
-"""Work of ours in the Python of Spark's executors: our code is sent to them, and what they lack is told."""
+"""Work in the Python of Spark's executors: our code is sent to them, and an error names what they lack."""
 
 import atexit
 import io

@@ -278,7 +278,7 @@ def _give_way(pid: int) -> None:
 
 
 def _is_lost_connection(error: BaseException) -> bool:
-    """Return whether an error, or what it came of, is such as one meets where nobody answers any more."""
+    """Return whether an error, or its cause, says that the other end of a connection is gone."""
     from py4j.protocol import Py4JError, Py4JJavaError
 
     seen: BaseException | None = error

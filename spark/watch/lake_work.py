@@ -24,7 +24,7 @@ ENGINE_SHARE = 0.25
 
 
 class LakeWork:
-    """See spark.watch.watch.Work. order.expire counts at tidying only. memory: bytes that all may take together."""
+    """See spark.watch.watch.Work. order.expire counts only when the lake is tidied. memory: bytes, of all together."""
 
     def __init__(
         self, order: Order, page: Path | None, memory: int, master: str | None, settings: Mapping[str, str]
@@ -79,7 +79,7 @@ class LakeWork:
         return max(resident(os.getpid()) - own, 0)
 
     def _explained(self, work: Callable[[], Value]) -> Value:
-        """Do something; trouble that is not a Failure already, and Java's end, become Temporary."""
+        """Do something. An error that is no Failure yet, or comes of Java's end, becomes Temporary."""
         try:
             return work()
         except Exception as error:

@@ -42,7 +42,7 @@ class Work(Protocol):
 
 
 class Watch:
-    """The loop. run() returns whether the process is to start itself again, since it has taken too much memory."""
+    """The loop. run() returns whether the process takes too much memory and is to start itself again."""
 
     def __init__(self, work: Work, clock: Clock, every: float, out: TextIO) -> None:
         self._work = work
