@@ -176,7 +176,7 @@ def match_segment(
 
 @contextmanager
 def _collector_off() -> Iterator[None]:
-    """Keep Python's garbage collector off: the matcher makes no cycles, and the search for some takes a fifth longer."""
+    """Keep Python's garbage collector off: the matcher makes no cycles, and looking for some takes a fifth longer."""
     was_on = gc.isenabled()
     gc.disable()
     try:

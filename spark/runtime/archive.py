@@ -86,7 +86,7 @@ def find_archive(java: str, jars: str, environment: Mapping[str, str]) -> Archiv
 
 
 def start_with(archive: Archive, make: bool) -> Start:
-    """Return how to start a Java with an archive. If that is missing and `make` is set, this Java makes it at its end."""
+    """Return how to start a Java with an archive. If that is missing and `make` is set, this Java will make it."""
     try:
         if _is_there(archive.all) and (not archive.rests or _is_there(archive.own)):
             return _use(archive)
