@@ -69,6 +69,9 @@ def _lines_of(part: Part, before: int, contents: Mapping[str, bytes]) -> Iterato
                 rest = _Rest(chunk[end:])
             else:
                 rest.add(chunk)
+        if rest.line:
+            # A line too long to be carried whose end is not written yet, or a file that has become shorter meanwhile.
+            yield _one_line(part, rest.line[:LINE_MAX], None if joined else first, True)
 
 
 class _Rest:
@@ -100,6 +103,7 @@ def _open(part: Part, contents: Mapping[str, bytes]) -> Iterator[BinaryIO]:
     with raw:
         if part.packed:
             with packed.unpack(part.packed, raw) as file:
+                packed.skip(file, part.start)
                 yield file
         else:
             raw.seek(part.start)

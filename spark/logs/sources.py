@@ -20,8 +20,8 @@ from spark.tables.partitions import escape_name
 
 __all__ = ["Part", "Plan", "SourceError", "State", "plan"]
 
-# What multilog and svlogd keep beside the logs. A file that their processor has at work comes back as a rotated one.
-_NOT_LOGS = frozenset(("lock", "state", "newstate", "config", "previous", "processed"))
+# What multilog and svlogd keep beside the logs. `previous` is one: `current`, while multilog's processor is at work.
+_NOT_LOGS = frozenset(("lock", "state", "newstate", "config", "processed"))
 # How a directory of a table is called where the host is null.
 _NO_HOST = "__HIVE_DEFAULT_PARTITION__"
 _TRIES = 5
@@ -105,11 +105,12 @@ class _Keeper:
     """Keeps what is new in a file that may be renamed: in memory, or in the staging directory."""
 
     def __init__(self, place: Place, staging: Place, name: str, most: int, room: _Room) -> None:
-        self._place, self._staging, self._name, self._most, self._room = place, staging, name, most, room
+        self._place, self._staging, self._name, self._room = place, staging, name, room
+        self.most = most
         self._copies = count()
 
     def __call__(self, path: str, start: int, end: int) -> Kept:
-        if end - start <= self._most and self._room.take(end - start):
+        if end - start <= self.most and self._room.take(end - start):
             return Kept("", 0, self._place.read(path, start, end - start))
         name = f"{self._name}.{next(self._copies)}"
         copy = posixpath.join(self._staging.root, name)
@@ -124,6 +125,9 @@ class _Keeper:
                     raise
         self._place.copy(path, start, end, self._staging, name)
         return Kept(copy, 0, None)
+
+    def take_room(self, size: int) -> bool:
+        return self._room.take(size)
 
 
 def _look(place: Place, below: str, keep: Keep, state: State) -> Joined:

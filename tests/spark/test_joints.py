@@ -216,3 +216,111 @@ def test_links_and_pipes_beside_the_hosts_are_passed_by(queue: Path, looks: Look
     (queue.parents[1] / "loop").symlink_to("loop")
     os.mkfifo(queue.parents[1] / "fifo")
     assert numbers(looks.texts()) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize("how", ["gz", "xz", "zst"])
+@pytest.mark.parametrize("ending", ["s", "s.{}", "u.{}"])
+def test_a_log_that_was_read_in_part_goes_on_where_it_was_though_it_was_rotated_and_compressed_since(
+    queue: Path, looks: Looks, monkeypatch: pytest.MonkeyPatch, how: str, ending: str, kept: bool
+) -> None:
+    if not kept:
+        monkeypatch.setattr(sources, "_KEPT", 0)
+        monkeypatch.setattr(sources, "MOST_KEPT", 0)
+    whole = b"".join(log(0, 20))
+    half = whole.index(b"end msg 7") + 4
+    write_files(queue, [("current", whole[:half])])
+    assert numbers(looks.texts()) == list(range(7))
+    write_files(queue, [(name(19, ending.format(how)), packed(how, whole)), ("current", b"".join(log(20, 2)))])
+    found = looks.read()
+    assert [line.torn for line in found] == [False] * 15
+    assert numbers([line.text[26:] for line in found]) == list(range(7, 22))
+    assert [line.number for line in found] == [None, *range(9, 21), 1, 2]
+    assert looks.read() == [] and looks.warnings == []
+
+
+@pytest.mark.parametrize("how", ["", "gz"])
+def test_a_log_that_was_read_in_part_goes_on_when_its_processor_has_done(
+    queue: Path, looks: Looks, how: str
+) -> None:
+    """multilog calls it `previous` meanwhile, and `current` is another one."""
+    whole = b"".join(log(0, 20))
+    half = whole.index(b"end msg 7") + 4
+    write_files(queue, [("current", whole[:half])])
+    assert numbers(looks.texts()) == list(range(7))
+    (queue / "current").rename(queue / "previous")
+    write_files(queue, [("previous", whole), ("current", b"".join(log(20, 2)))])
+    assert numbers(looks.texts()) == list(range(7, 22))
+    (queue / "previous").unlink()
+    write_files(queue, [(name(19), packed(how, whole) if how else whole), ("current", b"".join(log(20, 4)))])
+    found = looks.read()
+    assert numbers([line.text[26:] for line in found]) == [22, 23] and not any(line.torn for line in found)
+
+
+def test_a_log_whose_beginning_was_read_and_that_svlogd_s_processor_compresses_goes_on(
+    queue: Path, looks: Looks
+) -> None:
+    whole = b"".join(log(0, 20))
+    write_files(queue, [(name(19, "u"), whole[:-5])])
+    assert numbers(looks.texts()) == list(range(19))
+    (queue / name(19, "u")).unlink()
+    write_files(queue, [(name(19), gzip.compress(whole))])
+    assert numbers(looks.texts()) == [19]
+
+
+def test_a_compressed_log_that_is_unpacked_or_compressed_anew_is_not_new(queue: Path, looks: Looks) -> None:
+    whole = b"".join(log(0, 20)) + b"garbage\n"
+    write_files(queue, [(name(19, "s.gz"), gzip.compress(whole))])
+    assert len(looks.read()) == 21
+    (queue / name(19, "s.gz")).unlink()
+    for ending, content in (("s", whole), ("s.xz", lzma.compress(whole)), ("s", gzip.compress(whole))):
+        write_files(queue, [(name(19, ending), content)])
+        assert looks.read() == [], ending
+        (queue / name(19, ending)).unlink()
+
+
+def test_a_compressed_log_to_which_another_is_appended_goes_on_behind_the_first(queue: Path, looks: Looks) -> None:
+    first, second = b"".join(log(0, 5)), b"".join(log(5, 5))
+    write_files(queue, [("old.gz", gzip.compress(first))])
+    assert numbers(looks.texts()) == list(range(5))
+    write_files(queue, [("old.gz", gzip.compress(first) + gzip.compress(second))])
+    assert numbers(looks.texts()) == list(range(5, 10)) and looks.read() == []
+
+
+def test_a_copy_of_a_log_that_itself_goes_on_does_not_take_its_place(queue: Path, looks: Looks) -> None:
+    whole = b"".join(log(0, 20))
+    half = whole.index(b"end msg 7") + 4
+    write_files(queue, [("current", whole[:half])])
+    assert numbers(looks.texts()) == list(range(7))
+    write_files(queue, [("copy.gz", gzip.compress(whole[: half + 200])), ("current", whole)])
+    found = looks.read()
+    assert numbers([line.text[26:] for line in found])[:13] == list(range(7, 20))
+
+
+def test_a_compressed_log_is_unpacked_once_if_it_is_small(
+    queue: Path, looks: Looks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from spark.logs import packed as packing
+
+    opened: list[str] = []
+    unpack = packing.unpack
+
+    def note(how: str, raw: object) -> object:
+        opened.append(how)
+        return unpack(how, raw)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(packing, "unpack", note)
+    write_files(queue, [(name(9, "s.gz"), gzip.compress(b"".join(log(0, 10))))])
+    assert numbers(looks.texts()) == list(range(10)) and opened == ["gzip"]
+
+
+@pytest.mark.parametrize("how", ["", "gz"])
+def test_the_beginning_of_a_line_without_end_is_a_bad_line_at_once(queue: Path, looks: Looks, how: str) -> None:
+    content = b"".join(log(0, 3)) + b"x" * (5 << 20)
+    write_files(queue, [("current", packed(how, content) if how else content)])
+    found = looks.read()
+    assert [(line.torn, line.number) for line in found] == [(False, 1), (False, 2), (False, 3), (True, 4)]
+    assert found[-1].text == b"x" * (1 << 20) and looks.read() == []
+    more = content + b"yy\n" + b"".join(log(3, 2))
+    write_files(queue, [("current", packed(how, more) if how else more)])
+    assert [line.text[-9:] for line in looks.read()] == [b"yy", b"end msg 3", b"end msg 4"]
