@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from spark.lake.build import DRIVER_SETTING
 from spark.reports.choice import open_engine
 from spark.tables.columns import COLUMNS
 from support.spark.lake_rows import ask
@@ -16,23 +15,12 @@ from support.spark.log_files import rotated, write_files
 from support.spark.log_lake import Lake
 from support.spark.log_world import World
 from support.spark.packaged import bare_environment, pack, pack_libraries
-from support.spark.standalone import SPARK, Cluster
+from support.spark.standalone import SETTINGS, SPARK, Cluster
 from support.suite import program
 
 # A minute each on a busy machine: three JVMs each compile what a build needs. With --exhaustive until it is cheaper.
 pytestmark = [pytest.mark.together, pytest.mark.exhaustive, pytest.mark.timeout(900)]
 
-# As in support.spark.session: a little work, for which the better compiler never pays.
-QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-SETTINGS = {
-    "spark.driver.memory": "512m",
-    "spark.driver.extraJavaOptions": QUICK,
-    "spark.executor.memory": "512m",
-    "spark.executor.extraJavaOptions": QUICK,
-    "spark.sql.shuffle.partitions": "2",
-    # The driver would match so little itself.
-    DRIVER_SETTING: "0",
-}
 OPTIONS = [word for name, value in SETTINGS.items() for word in ("--conf", f"{name}={value}")]
 
 
@@ -91,7 +79,7 @@ def test_submitted_as_a_zip_file_it_makes_the_same_tables(
     submit += ["--archives", f"{pack_libraries(tmp_path)}#libraries"]
     submit += ["--conf", "spark.executorEnv.PYTHONPATH=libraries"]
     words = [*submit, str(main), "build", str(logs), "--lake", str(tmp_path / "lake")]
-    said = run(words, bare_environment(cluster.environment), tmp_path)
+    said = run(words, bare_environment(cluster.environment, tmp_path), tmp_path)
     assert f"{code.name}/spark/main.py" in said and "of 4 queues" in said
     assert cluster.executors() == before + 2
     same_tables(tmp_path / "lake", expected)
