@@ -5,7 +5,7 @@ Temporary trouble is a line and a pause; anything else ends the loop as the exce
     batch 7: 1000 lines of 1 queue, 981 rows, 0.31 s
     batch 8: nothing new, 0.02 s
     tidy: 120 files put together, 0 expired, 1.20 s
-    page: 0.84 s
+    page: written, 0.84 s
     warning: unable to build lake /srv/lake: no space left on device; …; trying again in 120 s
     status: exiting
 """

@@ -129,7 +129,7 @@ def test_the_summary_says_what_was_read_and_what_became_of_it() -> None:
     assert describe_build(summary) == (
         "read 2,000 lines of 1 queue (2 files, 1.5 MB) in 1.2 s\n"
         "lines: end 999, new 1,000\n"
-        "quarantined: 1 lines that cannot be read\n"
+        "quarantined: 1 line that cannot be read; the table quarantine has the reason\n"
         "rows: messages 999, pending 1\n"
         "compacted: 7 files"
     )
