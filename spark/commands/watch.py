@@ -105,6 +105,10 @@ def command(
         from spark.lake.build import Order
     except ImportError as error:
         raise missing(error) from error
+    if page is not None:
+        from spark.reports.choice import check_engine
+
+        check_engine(lake)
     from spark.watch.clock import SystemClock
     from spark.watch.lake_work import LakeWork
     from spark.watch.watch import Watch

@@ -10,6 +10,10 @@ from spark.runtime.places import LocalPlace, Place, list_if_there, local_path
 MANIFESTS = "_manifest"
 
 
+class LaterLake(Permanent):
+    """A later version of this program has written the lake."""
+
+
 def manifest_path(number: int) -> str:
     return f"{MANIFESTS}/{number:06}.json"
 
@@ -33,7 +37,7 @@ def find_manifest(place: Place) -> Manifest | None:
         except NotAManifest:
             continue
         except TooNew as error:
-            raise Permanent(
+            raise LaterLake(
                 f"unable to open lake {place.root}: a later queue-report made it ({error}); use that one"
             ) from error
     if numbers:

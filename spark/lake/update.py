@@ -8,10 +8,11 @@ import json
 import posixpath
 import time
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
-from queue_base.errors import Permanent
+from queue_base.errors import Failure, Permanent
 from spark.lake.lock import LOCK
 from spark.lake.manifest import Manifest, pack
 from spark.lake.newest import MANIFESTS, find_manifest, manifest_numbers, manifest_path
@@ -29,8 +30,12 @@ def prepare(place: Place) -> Manifest:
 
     Raises OSError where the lake cannot be written.
     """
+    left = list_if_there(place, BATCHES)
+    if left:
+        # One of them may have given its manifest the name, and not have made that safe.
+        place.sync([MANIFESTS])
     manifest = find_manifest(place) or Manifest()
-    for batch in list_if_there(place, BATCHES):
+    for batch in left:
         _sweep(place, posixpath.join(BATCHES, batch.name), manifest.files())
     return manifest
 
@@ -54,10 +59,11 @@ def make_lake(place: Place) -> None:
 class Update:
     """What a build adds and takes away. Call stage and drop, then move, commit and clean; or abandon.
 
-    doomed: files that were dropped long enough ago to be removed now.
+    doomed: files that were dropped long enough ago to be removed now. is_safe: whether it stays after a power cut.
     """
 
     def __init__(self, place: Place, before: Manifest) -> None:
+        self.is_safe = False
         self._place = place
         self._before = before
         self._number = max([before.number, *manifest_numbers(place)]) + 1
@@ -109,6 +115,7 @@ class Update:
         self._place.sync([f"{path}.new"])
         self._place.rename(f"{path}.new", path)
         self._place.sync([MANIFESTS])
+        self.is_safe = True
         return new
 
     def clean(self) -> None:
@@ -119,11 +126,21 @@ class Update:
                 self._place.remove(manifest_path(number))
         self._place.remove(self._home)
 
-    def abandon(self) -> None:
-        """Remove what was written; the lake stays as it was."""
-        manifest = find_manifest(self._place)
-        self._place.remove(f"{manifest_path(self._number)}.new")
-        _sweep(self._place, self._home, manifest.files() if manifest else set())
+    def abandon(self) -> bool | None:
+        """Remove what was written, unless it counts; what cannot be removed now, the next build removes.
+
+        Returns whether it counts, as it may where commit has failed; None where nobody can tell.
+        """
+        try:
+            manifest = find_manifest(self._place)
+        except (Failure, OSError):
+            return None
+        if manifest is not None and manifest.number == self._number:
+            return True
+        with suppress(OSError):
+            self._place.remove(f"{manifest_path(self._number)}.new")
+            _sweep(self._place, self._home, manifest.files() if manifest else set())
+        return False
 
     def _moves_of(self, table: str, wanted: set[tuple[str, str]] | None) -> Iterable[tuple[str, str, int]]:
         """Yield for each staged file of a table where it is, its new name below the table, and its bytes."""

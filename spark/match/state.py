@@ -115,6 +115,7 @@ class Stamps:
 
     run_ns, run_fresh, last_print: the lines at the end that have one stamp: which, whether none before had it or a
     later one, and the print of the last. run_prints: of a run that is not fresh, how many lines each print had.
+    last_digest: a hash of the last line that nobody can make equal to another's; None where a lake does not have it.
     """
 
     latest: int | None = None
@@ -122,6 +123,7 @@ class Stamps:
     run_fresh: bool = True
     last_print: int | None = None
     run_prints: dict[int, int] = field(default_factory=dict)
+    last_digest: str | None = None
 
 
 class State:
@@ -200,6 +202,7 @@ class State:
                 stamps.last_print,
                 [list(one) for one in stamps.run_prints.items()],
             ],
+            "last_line": [stamps.run_ns, stamps.last_digest],
             "last_ns": self.last_ns,
             "dying": self.dying,
             "unknown": dict(sorted(self.unknown.items())),
@@ -234,6 +237,9 @@ def unpack_all(pending: pa.Table | None, marks: Mapping[Place, Mapping[str, Any]
             stamps = state.stamps
             stamps.run_ns, stamps.run_fresh, stamps.last_print, prints = mark["run"]
             stamps.run_prints = dict(prints)
+            # An earlier version goes on with "run" alone.
+            at, digest = mark.get("last_line", (None, None))
+            stamps.last_digest = digest if at == stamps.run_ns else None
     if pending is None:
         return states
     # Messages before their deliveries.

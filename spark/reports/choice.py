@@ -4,6 +4,7 @@ Both run the same texts (statement.py) and give equal rows.
 """
 
 import importlib.util
+import os
 
 from queue_base.errors import Permanent
 from spark.reports.engine import Engine
@@ -21,6 +22,42 @@ def choose_engine(lake: str, kind: str = "auto") -> str:
     return "duckdb" if local and importlib.util.find_spec("duckdb") is not None else "spark"
 
 
+def check_engine(lake: str, kind: str = "auto") -> str:
+    """Return choose_engine's answer. Raises Permanent where that engine is not installed, or has no Java to run on."""
+    chosen = choose_engine(lake, kind)
+    if chosen == "duckdb":
+        _check_duckdb()
+        return chosen
+    if importlib.util.find_spec("pyspark") is None:
+        raise _no_engine(lake, kind)
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        from spark.runtime.java import choose_java
+
+        choose_java(dict(os.environ))
+    return chosen
+
+
+def _check_duckdb() -> None:
+    try:
+        import duckdb  # noqa: F401 - whether it can be loaded
+    except ImportError as error:
+        raise Permanent(
+            f"unable to load duckdb: {error}; install it with pip install 'queue-suite[report]', then run this again"
+        ) from error
+
+
+def _no_engine(lake: str, kind: str) -> Permanent:
+    if kind == "auto" and local_path(lake) is not None:
+        return Permanent(
+            "unable to load duckdb or pyspark: neither is installed; "
+            "pip install 'queue-suite[report]' or 'queue-suite[spark]', then run this again"
+        )
+    return Permanent(
+        "unable to load pyspark: it is not installed; install it with pip install 'queue-suite[spark]', "
+        "then run this again"
+    )
+
+
 def open_engine(
     lake: str,
     kind: str = "auto",
@@ -33,19 +70,12 @@ def open_engine(
     Raises Permanent where there is no lake or the engine is not installed, Temporary where it cannot be read now.
     """
     if choose_engine(lake, kind) == "duckdb":
-        try:
-            from spark.reports.duckdb_engine import MEMORY, DuckEngine
-        except ImportError as error:
-            raise Permanent(
-                f"unable to load duckdb: {error}; "
-                "install it with pip install 'queue-suite[report]', then run this again"
-            ) from error
+        _check_duckdb()
+        from spark.reports.duckdb_engine import MEMORY, DuckEngine
+
         return DuckEngine(lake, memory or MEMORY)
-    if kind == "auto" and local_path(lake) is not None and importlib.util.find_spec("pyspark") is None:
-        raise Permanent(
-            "unable to load duckdb or pyspark: neither is installed; "
-            "pip install 'queue-suite[report]' or 'queue-suite[spark]', then run this again"
-        )
+    if kind == "auto" and importlib.util.find_spec("pyspark") is None:
+        raise _no_engine(lake, kind)
     from spark.lake.size import is_small_lake
 
     running = (sessions or Sessions()).get(little=is_small_lake(lake))

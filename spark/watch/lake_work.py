@@ -8,6 +8,8 @@ from typing import TypeVar
 
 from queue_base.errors import Failure, Temporary, reason
 from spark.lake.build import Order, Summary, build
+from spark.lake.newest import MANIFESTS
+from spark.runtime.places import local_path
 from spark.runtime.progress import Progress
 from spark.runtime.session import Sessions
 from spark.watch.memory import give_back, resident
@@ -34,16 +36,26 @@ class LakeWork:
         self._order = dataclasses.replace(order, settings=asked)
         self._page = page
         self._memory = memory
+        self._has_lake = False
         self._sessions = Sessions(master, {"spark.driver.memory": f"{heap}m", **settings})
 
     def build(self, tidy: bool) -> Summary:
         expire = self._order.expire if tidy else None
         order = dataclasses.replace(self._order, compact=tidy, expire=expire)
+        self._keep_lake()
         done = self._explained(lambda: build(order, self._sessions, Progress()))
+        self._has_lake = True
         if tidy:
             # Whole files were in memory.
             give_back()
         return done
+
+    def _keep_lake(self) -> None:
+        """Raise Temporary where the lake is gone, as its disk is not mounted: no other one is made in its place."""
+        here = local_path(self._order.lake, self._order.settings)
+        if self._has_lake and here is not None and not os.path.isdir(os.path.join(here, MANIFESTS)):
+            remedy = "mount its disk, or restart this to make a new one"
+            raise Temporary(f"unable to build lake {self._order.lake}: it is gone; {remedy}")
 
     def write_page(self) -> bool:
         page = self._page

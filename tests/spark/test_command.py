@@ -90,7 +90,7 @@ def test_an_interrupt_is_one_line_and_leaves_nothing_behind(tmp_path: Path) -> N
         said = building.communicate(timeout=100)[1]
     assert (building.returncode, said) == (
         111,
-        "queue-report: fatal: interrupted; the lake is as it was, run it again\n",
+        "queue-report: fatal: interrupted; the lake is whole, with all that was new or nothing of it; run it again\n",
     )
     assert [path.name for path in lake.rglob("*") if path.is_file()] == ["_lock"]
 

@@ -1,10 +1,13 @@
 """What is no lake, or cannot be written, or is in use, is refused in one line, and is left as it was."""
 
+import errno
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -147,3 +150,110 @@ def test_what_is_no_manifest_is_not_taken_for_one(content: bytes) -> None:
 def test_a_manifest_comes_back_as_it_went_in() -> None:
     manifest = Manifest(7, "2026-01-02", {"messages": {"a ü": 1}}, {"x": [1]}, {"h/q": {"new": 2}}, {"pending/x": 3})
     assert unpack(pack(manifest)) == manifest
+
+
+def sync_failing(patch: pytest.MonkeyPatch, wanted: str, times: int = 1) -> None:
+    """Have a sync of this path fail, that often."""
+    sync, left = LocalPlace.sync, [times]
+
+    def fail(self: LocalPlace, paths: Iterable[str]) -> None:
+        every = list(paths)
+        if wanted in every and left[0] > 0:
+            left[0] -= 1
+            raise OSError(errno.EIO, "Input/output error")
+        sync(self, every)
+
+    patch.setattr(LocalPlace, "sync", fail)
+
+
+def test_where_the_manifest_cannot_be_made_safe_the_error_says_that_the_batch_is_in_the_lake(
+    lake: ScriptedLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.build()
+    lake.script.append({"messages": [message("2.2")]})
+    with monkeypatch.context() as patch:
+        sync_failing(patch, "_manifest")
+        with pytest.raises(Temporary) as failed:
+            lake.build()
+    assert str(failed.value) == (
+        f"unable to build lake {lake.place}: input/output error; "
+        "what was new in the logs is in it, but a power cut may undo that, run this again to go on"
+    )
+    assert lake.rows("messages", "key") == [("1.1",), ("2.2",)]
+    # The next build makes it safe, though nothing is new.
+    synced: list[str] = []
+    sync = LocalPlace.sync
+
+    def note(self: LocalPlace, paths: Iterable[str]) -> None:
+        every = list(paths)
+        synced.extend(every)
+        sync(self, every)
+
+    monkeypatch.setattr(LocalPlace, "sync", note)
+    lake.build()
+    assert synced == ["_manifest"] and not list(Path(lake.place, "_batch").iterdir())
+    assert lake.rows("messages", "key") == [("1.1",), ("2.2",)]
+
+
+def test_where_the_manifest_cannot_be_read_either_the_error_says_that_nobody_can_tell(
+    lake: ScriptedLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.build()
+    lake.script.append({"messages": [message("2.2")]})
+    read = LocalPlace.read
+
+    def fail(self: LocalPlace, path: str, start: int = 0, size: int | None = None) -> bytes:
+        if "000002" in path:
+            raise OSError(errno.EIO, "Input/output error")
+        return read(self, path, start, size)
+
+    with monkeypatch.context() as patch:
+        sync_failing(patch, "_manifest")
+        patch.setattr(LocalPlace, "read", fail)
+        with pytest.raises(Temporary, match="; nobody can tell now whether what was new in the logs is in it, run"):
+            lake.build()
+    assert lake.rows("messages", "key") == [("1.1",), ("2.2",)]
+    lake.build()
+    assert lake.rows("messages", "key") == [("1.1",), ("2.2",)]
+
+
+def test_a_clean_up_that_fails_is_a_warning_for_what_was_new_is_in_the_lake(
+    lake: ScriptedLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.build()
+    lake.script.append({"messages": [message("2.2")]})
+
+    def fail(self: LocalPlace, path: str) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalPlace, "remove", fail)
+        done = lake.build()
+    assert done.rows["messages"] == 1 and done.warnings == [
+        f"unable to clean up {lake.place}: input/output error; "
+        "what was new is in the lake, the next build cleans up"
+    ]
+    assert lake.rows("messages", "key") == [("1.1",), ("2.2",)] and list(Path(lake.place, "_batch").iterdir())
+    lake.build()
+    assert not list(Path(lake.place, "_batch").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("tidy", "told"),
+    [
+        ({"expire": 0}, "what was new in the logs is in it, and no old dates were dropped"),
+        ({"compact": True}, "what was new in the logs is in it, and no small files were put together"),
+    ],
+)
+def test_trouble_with_tidying_does_not_say_that_what_was_new_is_not_in_the_lake(
+    lake: ScriptedLake, monkeypatch: pytest.MonkeyPatch, tidy: dict[str, Any], told: str
+) -> None:
+    lake.script *= 5
+    for _ in range(5):
+        lake.build()
+    lake.script.append({"messages": [message("2.2")]})
+    with monkeypatch.context() as patch:
+        sync_failing(patch, "_manifest/000007.json.new")
+        with pytest.raises(Temporary, match=f": input/output error; {told}, run this again to go on$"):
+            lake.build(**tidy)
+    assert len(lake.rows("messages", "key")) == 6

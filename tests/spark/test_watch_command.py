@@ -85,16 +85,44 @@ def test_a_lake_that_another_build_has_is_a_warning_and_comes_later(watched: Wat
     assert re.search(r"run this again when it has ended; trying again in 3[56]\d\d s$", watched.said()[1])
 
 
-def test_logs_of_another_form_end_it_with_100(watched: Watched) -> None:
+@pytest.mark.parametrize("what", ["logs", "lake"])
+def test_a_disk_that_is_not_mounted_for_a_while_is_a_warning_and_comes_later(watched: Watched, what: str) -> None:
+    place = watched.logs if what == "logs" else watched.lake
     with watched.run() as process:
-        watched.wait_for("batch 1: ")
-        (watched.logs / "mx1" / "q" / "current").unlink()
-        (watched.logs / "mx1" / "q").rmdir()
-        (watched.logs / "mx1").rmdir()
-        watched.logs.rmdir()
+        watched.wait_for("batch 1: 15 lines")
+        watched.log.grow(1)
+        place.rename(place.with_name("away"))
+        place.mkdir()
         process.send_signal(signal.SIGHUP)
+        watched.wait_for("warning: unable to ")
+        assert list(place.iterdir()) == []
+        place.rmdir()
+        process.send_signal(signal.SIGHUP)
+        watched.wait_for("warning: unable to ", times=2)
+        place.with_name("away").rename(place)
+        process.send_signal(signal.SIGHUP)
+        watched.wait_for("batch 4: 14 lines")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+
+
+def test_logs_that_are_not_there_at_the_start_end_it_with_100(watched: Watched) -> None:
+    watched.logs.rename(watched.logs.with_name("away"))
+    with watched.run() as process:
         assert process.wait(60) == 100
     assert watched.said()[-1].startswith(f"queue-report: fatal: unable to read logs {watched.logs}: ")
+
+
+def test_a_page_that_no_engine_can_make_ends_it_at_its_start(watched: Watched, tmp_path: Path) -> None:
+    script = (
+        "import importlib.util, sys; from spark.main import main; find = importlib.util.find_spec\n"
+        "importlib.util.find_spec = lambda name, *more: None if name in ('duckdb', 'pyspark') else find(name, *more)\n"
+        "sys.exit(main(sys.argv))"
+    )
+    words = ["watch", str(watched.logs), "--lake", str(watched.lake), "--page", str(tmp_path / "mail.html")]
+    done = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 100 and done.stdout == "" and not watched.lake.exists()
+    assert "fatal: unable to load duckdb or pyspark: neither is installed; pip install" in done.stderr
 
 
 @pytest.fixture(params=[Daemontools, Runit], ids=["svscan", "runsvdir"])

@@ -12,6 +12,7 @@ import pytest
 
 from queue_base.errors import Failure, Permanent, Temporary
 from spark.lake.build import Summary
+from spark.lake.newest import LaterLake
 from spark.watch.clock import SystemClock, Wish
 from spark.watch.memory import give_back, parse_size, resident
 from spark.watch.watch import IDLE, Watch, Work
@@ -136,19 +137,42 @@ def test_a_hangup_ends_the_pause() -> None:
     assert work.begun == [0.0, 60.0, 90.0, 120.0, 180.0]
 
 
-def test_permanent_trouble_ends_it_and_the_session() -> None:
+def test_permanent_trouble_at_the_start_ends_it_and_the_session() -> None:
     clock = FakeClock(600.0)
     work = FakeWork(clock)
-    work.failures = [None, Permanent("unable to read logs /logs: they are syslog's")]
+    work.failures = [Temporary("busy"), Permanent("unable to read logs /logs: they are syslog's")]
     with pytest.raises(Permanent, match="syslog"):
+        run(clock, work)
+    assert work.ended == 1 and len(work.begun) == 2
+
+
+def test_permanent_trouble_after_a_batch_that_succeeded_is_a_warning_and_a_pause() -> None:
+    clock = FakeClock(400.0)
+    work = FakeWork(clock, lines=0)
+    gone = Permanent("unable to read logs /logs: no such file or directory; the lake is as it was")
+    work.failures = [None, gone, gone, None]
+    said = run(clock, work)
+    assert [line for line in said if line.startswith("warning")] == [
+        f"warning: {gone}; trying again in 60 s",
+        f"warning: {gone}; trying again in 120 s",
+    ]
+    assert work.begun[:4] == [0.0, 60.0, 120.0, 240.0] and said[-1] == "status: exiting"
+
+
+def test_a_lake_that_a_later_version_has_written_ends_it_at_any_time() -> None:
+    clock = FakeClock(600.0)
+    work = FakeWork(clock)
+    work.failures = [None, LaterLake("unable to open lake /srv/lake: a later queue-report made it")]
+    with pytest.raises(LaterLake):
         run(clock, work)
     assert work.ended == 1
 
 
-def test_trouble_with_the_page_is_a_warning_and_batches_go_on() -> None:
+@pytest.mark.parametrize("trouble", [Temporary, Permanent])
+def test_trouble_with_the_page_is_a_warning_and_batches_go_on(trouble: type[Failure]) -> None:
     clock = FakeClock(100.0)
     work = FakeWork(clock)
-    work.page_failure = Temporary("unable to write /var/www/mail.html: permission denied")
+    work.page_failure = trouble("unable to write /var/www/mail.html: permission denied")
     said = run(clock, work)
     assert said[1] == "warning: unable to write /var/www/mail.html: permission denied; page comes later"
     assert said[2].startswith("batch 2: ") and work.pages == 2
