@@ -19,7 +19,7 @@ from spark.lake.expire import expired
 from spark.lake.lock import locked
 from spark.lake.manifest import Manifest, add_counts
 from spark.lake.matching import Home
-from spark.lake.parquet import read_files
+from spark.lake.pending import Pending
 from spark.lake.update import Update, make_lake, prepare
 from spark.logs.plan import Plan, SourceError
 from spark.logs.sources import plan
@@ -235,7 +235,7 @@ class _Build:
             batch = match_elsewhere(session, self._logs, self._lake, update, wanted, manifest, today, phase)
         else:
             home = Home(os.path.join(self._lake.local, update.home()), today)
-            before = Before(self._lake.local, read_files(self._lake.local, "pending", open_ones), lines, manifest.state)
+            before = Before(self._lake.local, Pending.open(self._lake.local, open_ones), lines, manifest.state)
             if wanted.bytes <= self._driver_bytes:
                 phase("matching lines")
                 results = match_here(wanted, before, home)

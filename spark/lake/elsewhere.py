@@ -8,10 +8,10 @@ matched and joined by the driver, whose files are copied there.
 import os
 import pickle
 import posixpath
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import date
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
@@ -24,7 +24,9 @@ from pyspark.util import PythonEvalType
 from spark.lake.batch import Batch, Before, finish, mark_of
 from spark.lake.compact import Group, rearrange
 from spark.lake.manifest import Manifest
-from spark.lake.matching import Home, Outcome, StreamResult, join_stream, match_segment, split_pending
+from spark.lake.matching import Home, Outcome, StreamResult, join_stream, match_segment
+from spark.lake.parquet import TableWriter
+from spark.lake.pending import Pending
 from spark.lake.store import read_table
 from spark.lake.update import Update
 from spark.logs.plan import Plan, Stream
@@ -73,10 +75,13 @@ def match_elsewhere(
             edges[row["segment"]] = pickle.loads(row["edge"])
     phase("joining segments")
     open_ones = list(manifest.tables.get("pending", ()))
-    pending = read_table(session, lake, "pending", open_ones).toArrow().cast(ARROW["pending"])
-    before = Before("", pending, (), manifest.state)
     lines = read_table(session, lake, "lines", list(manifest.tables.get("lines", ())))
-    with tempfile.TemporaryDirectory(prefix="queue-report-") as directory:
+    with TemporaryDirectory(prefix="queue-report-") as directory, TemporaryDirectory(prefix="queue-report-") as old:
+        pending = read_table(session, lake, "pending", open_ones).toArrow().cast(ARROW["pending"])
+        writer = TableWriter(old, "before", today)
+        writer.add({"pending": pending})
+        del pending
+        before = Before("", Pending.open(old, [one.path for one in writer.close()]), (), manifest.state)
         home = Home(directory, today)
         contents = _Contents(lake, logs)
         results: list[StreamResult] = []
@@ -88,7 +93,7 @@ def match_elsewhere(
                 for at, one in own.items()
             ]
             seen = _SparkLines(stream, lines, staged, tuple(own), directory)
-            open_rows = split_pending(pending).get(stream)
+            open_rows = before.pending.of(stream)
             result = join_stream(home, stream, open_rows, mark_of(before, stream), outcomes, seen, contents)
             results.append(result)
             dropped += [at for at, one in own.items() if result.trouble or one.number in result.again]

@@ -6,6 +6,7 @@ in the file. A directory is one of this machine, or mounted here.
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import date
 from typing import Any, NamedTuple
 
@@ -154,27 +155,27 @@ def _is_one(column: pa.Array) -> bool:
     return bool(ends["min"] == ends["max"])
 
 
-def read_file(directory: str, table: str, path: str, columns: list[str] | None = None, filters: Any = None) -> pa.Table:
+def read_file(
+    directory: str,
+    table: str,
+    path: str,
+    columns: list[str] | None = None,
+    filters: Any = None,
+    group: int | None = None,
+) -> pa.Table:
     """Return the rows of a data file in the columns of the schema (or those named); path is below the table's.
 
-    Raises Permanent for a file that is damaged or gone, OSError where it cannot be read.
+    group: the number of the only row group to be read. Raises Permanent for a file that is damaged or gone, OSError
+    where it cannot be read.
     """
     schema = ARROW[table] if columns is None else pa.schema([ARROW[table].field(name) for name in columns])
     stored = [name for name in schema.names if not (table in PARTITIONED and name in PARTITIONS)]
     name = os.path.join(directory, table, path)
-    try:
+    with _told(name):
         file = pq.ParquetFile(name)
         there = set(file.schema_arrow.names)
-        found = file.read([name for name in stored if name in there])
-    except (pa.ArrowException, OSError) as error:
-        if isinstance(error, FileNotFoundError):
-            why = "it is gone"
-        elif isinstance(error, OSError) and error.errno is not None:
-            raise
-        else:
-            # pyarrow tells it so; some of its errors are an OSError without a number.
-            why = f"it is damaged: {(str(error).strip() or 'no reason given').splitlines()[0]}"
-        raise Permanent(f"unable to read {name}: {why}; restore it, or build a new lake from the logs") from error
+        wanted = [name for name in stored if name in there]
+        found = file.read(wanted) if group is None else file.read_row_group(group, wanted)
     if filters is not None:
         found = found.filter(filters)
     told = names_of(path) if table in PARTITIONED else {}
@@ -189,6 +190,30 @@ def read_file(directory: str, table: str, path: str, columns: list[str] | None =
         else:
             arrays.append(pa.nulls(found.num_rows, field.type))
     return pa.table(arrays, schema=schema)
+
+
+def count_groups(directory: str, table: str, path: str) -> int:
+    """Return how many row groups a data file has. Raises as read_file."""
+    name = os.path.join(directory, table, path)
+    with _told(name):
+        count: int = pq.ParquetFile(name).num_row_groups
+    return count
+
+
+@contextmanager
+def _told(name: str) -> Iterator[None]:
+    """Raise Permanent where a data file is damaged or gone."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, FileNotFoundError):
+            why = "it is gone"
+        elif isinstance(error, OSError) and error.errno is not None:
+            raise
+        else:
+            # pyarrow tells it so; some of its errors are an OSError without a number.
+            why = f"it is damaged: {(str(error).strip() or 'no reason given').splitlines()[0]}"
+        raise Permanent(f"unable to read {name}: {why}; restore it, or build a new lake from the logs") from error
 
 
 def read_files(directory: str, table: str, paths: Iterable[str], columns: list[str] | None = None) -> pa.Table:

@@ -15,6 +15,7 @@ import psutil
 import pyarrow as pa
 import pytest
 
+from spark.lake.build import DRIVER_SETTING
 from spark.lake.newest import open_local
 from spark.lake.parquet import read_files
 from spark.tables.columns import COLUMNS
@@ -54,9 +55,10 @@ def start(cluster: Cluster, top: Path, logs: Path, settings: dict[str, str]) -> 
 
 def workers_of(executor: psutil.Process) -> list[psutil.Process]:
     try:
-        return executor.children(recursive=True)
+        found: list[psutil.Process] = executor.children(recursive=True)
     except psutil.NoSuchProcess:
         return []
+    return found
 
 
 def libraries_of(process: psutil.Process) -> set[str]:
@@ -105,7 +107,7 @@ def kill_and_compare(cluster: Cluster, top: Path, megabytes: int) -> None:
     write_logs(logs / "mx1" / "in", 2 * size)
     write_logs(logs / "mx1" / "out", size, file_size=FILES)
     write_logs(logs / "mx2" / "in", 0, backlog=size // 1200)
-    Lake(top / "expected").build(logs)
+    Lake(top / "expected").build(logs, settings={DRIVER_SETTING: str(1 << 40)})
     settings = SETTINGS | WITH_ARCHIVE | {"spark.archives": f"{pack_libraries(top)}#libraries"}
     before = cluster.executors()
     build = start(cluster, top, logs, settings)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 # Parts of numpy and pyarrow that our code does not load.
-_UNUSED = re.compile(r"/(tests|include|__pycache__)$|flight|substrait|gandiva|[_/]orc\b")
+_UNUSED = re.compile(r"/(tests|include|__pycache__)$")
 # bin/queue-report, which spark-submit takes only under a name that ends in .py; and it says where its code is from.
 MAIN = """
 import sys
@@ -38,7 +38,7 @@ def pack(top: Path) -> tuple[Path, Path]:
 def pack_libraries(top: Path) -> Path:
     """Make an archive of what executors need beside Python, as docs/cluster.md says; return its path.
 
-    Parts of the packages that nobody loads are left out: half of the bytes, which each executor unpacks.
+    Parts of the packages that nobody loads are left out.
     """
     libraries, archive = Path(sysconfig.get_path("purelib")), top / "libraries.tar"
     with tarfile.open(archive, "w") as made:
