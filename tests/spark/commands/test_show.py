@@ -9,7 +9,7 @@ import pytest
 from spark.commands.times import parse_time
 from spark.reports import REPORTS
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize(

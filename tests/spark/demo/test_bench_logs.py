@@ -8,7 +8,7 @@ import pytest
 from support.spark.log_files import Files
 from support.spark.log_reference import read_stream
 
-sys.path.append(str(Path(__file__).resolve().parents[2] / "bench"))
+sys.path.append(str(Path(__file__).resolve().parents[3] / "bench"))
 
 from reporting.logs import write_logs
 

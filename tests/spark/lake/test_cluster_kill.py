@@ -24,7 +24,7 @@ from support.spark.packaged import pack_libraries, write_bare_python
 from support.spark.standalone import SETTINGS, Cluster
 from support.suite import program
 
-sys.path.append(str(Path(__file__).resolve().parents[2] / "bench"))
+sys.path.append(str(Path(__file__).resolve().parents[3] / "bench"))
 
 from reporting.logs import write_logs
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from support.spark.full_disk import PHASES
 from support.tools import need, need_private_mounts
 
-TESTS = Path(__file__).resolve().parents[1]
+TESTS = Path(__file__).resolve().parents[2]
 # Only the program sees the disk, and it is gone with it.
 ENTER = 'mount -t tmpfs -o size=2m tmpfs "$1" && exec "$2" -m support.spark.full_disk "$1"'
 FULL = r"111 unable to build lake \S+: no space left on device; it is as it was, run this again to go on"

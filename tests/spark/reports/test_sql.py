@@ -24,7 +24,7 @@ from support.spark.lake_rows import LakeRows, ask, ns
 from support.spark.odd_rows import T, odd_rows
 from support.spark.packaged import pack
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 # Runs queue-report as where only the extra `report` is installed.
 ALONE = """\
 import sys

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 WRONG = {
     "a master that is none": (["--master", "banana"], "Master must either be yarn or start with spark, k8s, or local"),
     "YARN that is nowhere": (["--master", "yarn"], "either HADOOP_CONF_DIR or YARN_CONF_DIR must be set in the env"),

@@ -15,7 +15,7 @@ from spark.runtime.errors import shorten
 from spark.runtime.java import say_how_java_ended
 from spark.runtime.session import Sessions
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 class FakeSession:
