@@ -86,7 +86,9 @@ def test_disaster_is_said_in_words(lake: DuckEngine) -> None:
     page = re.sub("<[^>]*>", "", make_page(collect(lake)))
     for words in (
         "3 destinations are dead: ", "sent 400 messages", "&lt;newsletter@shop.here.example&gt;",
-        "queue-send lost a daemon and ended once", "wait, the oldest for 1 d 7 h",
+        "queue-send lost a daemon and ended once: mx1/main (last 2026-11-19 15:22 UTC)", "wait, the oldest for 1 d 7 h",
+        "stopped without notice once: mx1/main (last 2026-11-19 14:40 UTC)",
+        "4 alerts: queue-todo: unable to take mail: 81920 bytes free", "(twice, last 2026-11-20 14:40 UTC)",
     ):  # fmt: skip
         assert words in page, words
     assert "Nothing waits" not in page
