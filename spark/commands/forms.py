@@ -1,7 +1,8 @@
 """The forms that rows are printed in: a table for people, CSV or JSON. All rows pass through in order.
 
 csv and json are exact: times in ISO 8601 (UTC, microseconds), decimals with all their digits, integers as such; null
-is an empty field, or null. A table's decimals are rounded to six digits, and null is `-` (spark.commands.table).
+is an empty field, or null. Only on a terminal, csv too has escapes in the place of what that would obey; json always
+has. A table's decimals are rounded to six digits, and null is `-` (spark.commands.table).
 """
 
 import csv
@@ -13,7 +14,7 @@ from datetime import date
 from decimal import Decimal
 from typing import Any, Protocol, TextIO
 
-from spark.commands.table import format_single, format_table, iso
+from spark.commands.table import format_single, format_table, iso, printed
 
 
 class Answer(Protocol):
@@ -67,7 +68,10 @@ def terminal_width(wide: bool) -> int | None:
 def _write_csv(result: Answer, out: TextIO) -> None:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(result.names)
-    writer.writerows([_plain(value) for value in row] for row in result.rows)
+    shown = out.isatty()
+    for row in result.rows:
+        cells = [_plain(value) for value in row]
+        writer.writerow([printed(cell) if shown and isinstance(cell, str) else cell for cell in cells])
 
 
 def _write_json(result: Answer, out: TextIO) -> None:

@@ -67,6 +67,10 @@ def unpack(content: bytes) -> Manifest:
             raise NotAManifest("it is not one of queue-report's")
         if value["version"] > VERSION:
             raise TooNew(f"its version is {value['version']}, ours {VERSION}")
+        if not isinstance(value["number"], int) or not all(map(_is_nested, (value["tables"], value["counts"]))):
+            raise NotAManifest("its tables are none")
+        if not isinstance(value["state"], dict) or not isinstance(value["dropped"], dict):
+            raise NotAManifest("its state is none")
         return Manifest(
             value["number"],
             value["made"],
@@ -77,6 +81,10 @@ def unpack(content: bytes) -> Manifest:
         )
     except (UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError) as error:
         raise NotAManifest(str(error)) from error
+
+
+def _is_nested(value: object) -> bool:
+    return isinstance(value, dict) and all(isinstance(inner, dict) for inner in value.values())
 
 
 def add_counts(

@@ -70,7 +70,7 @@ class Update:
         self._home = posixpath.join(BATCHES, f"{self._number:06}")
         self._tables = {table: dict(before.tables.get(table, {})) for table in COLUMNS}
         self._dropped = {path: when for path, when in before.dropped.items() if when > time.time() - GRACE}
-        self.doomed = [path for path in before.dropped if path not in self._dropped]
+        self.doomed = [path for path in before.dropped if path not in self._dropped and _is_data(path)]
         place.make_directory(self._home)
 
     def home(self, *names: str) -> str:
@@ -155,12 +155,17 @@ class Update:
 def _sweep(place: Place, home: str, counted: set[str]) -> None:
     """Remove a batch's directory, and before it those of the files that it moved which do not count."""
     try:
-        listed = json.loads(place.read(posixpath.join(home, MOVES)))
-    except (OSError, ValueError):
+        listed = [path for path in json.loads(place.read(posixpath.join(home, MOVES))) if _is_data(path)]
+    except (OSError, ValueError, TypeError):
         # It is made safe before the first move: where it is not whole, nothing was moved.
         listed = []
     _remove(place, [path for path in listed if path not in counted])
     place.remove(home)
+
+
+def _is_data(path: object) -> bool:
+    """Return whether a path is one of a table's file; nothing else is removed, whatever a list says."""
+    return isinstance(path, str) and path.split("/")[0] in COLUMNS and ".." not in path.split("/")
 
 
 def _remove(place: Place, paths: Iterable[str]) -> None:

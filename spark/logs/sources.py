@@ -84,7 +84,22 @@ def plan(
             warnings += found.warnings
     if len(troubles) == len(streams):
         raise troubles[0]
+    warnings += _find_copies(state, after)
     return Plan(parts, after, warnings)
+
+
+def _find_copies(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a warning for each new stream that has a log of another one: a copy of it, by another name."""
+    new = [name for name in after if name not in before]
+    if not new:
+        return
+    whose: dict[tuple[int, str], str] = {}
+    for name in [*(name for name in after if name in before), *new]:
+        for known in after[name].get("files", {}).values():
+            other = whose.setdefault((known[0], known[1]), name)
+            if other != name:
+                yield f"{name} has the same log as {other}: each counts as a queue of its own; give one of them"
+                break
 
 
 class _Room:
@@ -255,7 +270,7 @@ def _find_places(place: Place, warnings: list[str]) -> Iterator[str]:
                 if here in above:
                     continue
                 above |= {here}
-            entries = place.list(below)
+            entries = _list_entries(place, below, warnings)
         except OSError as error:
             if not below:
                 raise
@@ -266,3 +281,18 @@ def _find_places(place: Place, warnings: list[str]) -> Iterator[str]:
         for one in entries:
             if one.is_directory and not one.name.startswith("."):
                 left.append((posixpath.join(below, one.name), above))
+
+
+def _list_entries(place: Place, below: str, warnings: list[str]) -> list[Entry]:
+    """Return what is in a directory, without what the system tells nothing of, as a link to a host that is down."""
+    if place.local is None or not os.path.isdir(path := posixpath.join(place.local, below)):
+        return place.list(below)
+    found: list[Entry] = []
+    with os.scandir(path) as entries:
+        for entry in entries:
+            try:
+                found.append(Entry(entry.name, entry.is_dir(), entry.stat().st_size))
+            except OSError as error:
+                if error.errno not in (errno.ENOENT, errno.ELOOP):
+                    warnings.append(f"{posixpath.join(place.root, below, entry.name)} is passed by: {reason(error)}")
+    return sorted(found)

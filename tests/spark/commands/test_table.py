@@ -77,7 +77,7 @@ def test_a_host_that_is_the_same_in_all_rows_goes_before_numbers() -> None:
 
 def test_all_columns_are_shown_as_they_are_without_a_width() -> None:
     row = (REASON * 3, "a\x1b[31m", 1)
-    assert lines("reason x n", "text text bigint", row, width=None)[1] == f"{REASON * 3}  a\x1b[31m  1"
+    assert lines("reason x n", "text text bigint", row, width=None)[1] == f"{REASON * 3}  a\\x1b[31m  1"
 
 
 def test_what_a_terminal_would_obey_is_shown_as_text() -> None:

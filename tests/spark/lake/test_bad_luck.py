@@ -1,11 +1,15 @@
 """Logs, names, data files and options that are worse than any that a healthy machine has."""
 
+import errno
 import gzip
 import os
+import socket
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -256,3 +260,83 @@ def test_where_all_directories_are_bad_the_build_is_refused(tmp_path: Path, lake
         lake.build(tmp_path / "logs")
     with pytest.raises(SourceError):
         sources.plan(LocalPlace(str(tmp_path / "logs")), {}, LocalPlace(str(tmp_path / "copies")))
+
+
+def test_a_host_that_cannot_be_looked_at_does_not_stop_the_others(
+    logs: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the mounted logs of a host that is down."""
+    put(logs / "mx2" / "q" / "current", log(0, 3))
+    scan = os.scandir
+
+    class Entry:
+        def __init__(self, found: os.DirEntry[str]) -> None:
+            self._found = found
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._found, name)
+
+        def stat(self, **given: Any) -> os.stat_result:
+            if self._found.name == "mx2":
+                raise OSError(errno.ESTALE, "Stale file handle", self._found.path)
+            return self._found.stat(**given)
+
+    class Scan:
+        def __init__(self, path: str) -> None:
+            with scan(path) as entries:
+                self._found = [Entry(entry) for entry in entries]
+
+        def __enter__(self) -> Iterator[Entry]:
+            return iter(self._found)
+
+        def __exit__(self, *given: object) -> None:
+            pass
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", Scan)
+        lake.build(logs)
+    assert open_numbers(lake, "mx1") == [0, 1, 2, 3, 4] and open_numbers(lake, "mx2") == []
+    assert lake.warnings == [f"{logs}/mx2 is passed by: stale file handle"]
+    lake.build(logs)
+    assert open_numbers(lake, "mx2") == [0, 1, 2]
+
+
+def test_a_copy_of_a_host_s_logs_by_another_name_is_told(logs: Path, lake: Lake) -> None:
+    lake.build(logs)
+    assert lake.warnings == []
+    put(logs / "copy" / "q" / "current", log(0, 5))
+    put(logs / "mx2" / "q" / "current", log(50, 5))
+    lake.build(logs)
+    assert lake.warnings == ["copy/q has the same log as mx1/q: each counts as a queue of its own; give one of them"]
+
+
+def test_a_log_that_becomes_shorter_while_it_is_read_does_not_stop_anything(logs: Path, lake: Lake) -> None:
+    """What was counted of it stays, and what is there again does not count twice."""
+    current = logs / "mx1" / "q" / "current"
+    put(current, log(0, 50))
+    lake.build(logs)
+    for content in (log(0, 20), log(0, 40)[:1010], log(0, 60)):
+        put(current, content)
+        lake.build(logs)
+    assert open_numbers(lake, "mx1") == list(range(60)) and lake.rows("quarantine") == []
+
+
+def test_pipes_sockets_and_devices_among_the_logs_are_never_opened(logs: Path, lake: Lake) -> None:
+    queue = logs / "mx1" / "q"
+    os.mkfifo(queue / "@400000006553f10a00000000.s")
+    os.mkfifo(logs / "pipe")
+    (queue / "zero").symlink_to("/dev/zero")
+    (logs / "terminal").symlink_to("/dev/tty")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(queue / "socket"))
+        lake.build(logs)
+    assert open_numbers(lake, "mx1") == [0, 1, 2, 3, 4] and lake.warnings == []
+
+
+def test_stamps_beyond_64_bits_are_bad_lines(logs: Path, lake: Lake) -> None:
+    stamps = ("f" * 24, "7" + "f" * 23, "0" * 24, "8" + "0" * 15 + "f" * 8, "4000000fffffffff00000000")
+    lines = b"".join(f"@{stamp} new msg {at + 70}\n".encode() for at, stamp in enumerate(stamps))
+    put(logs / "mx1" / "q" / "current", lines + log(0, 5))
+    lake.build(logs)
+    assert open_numbers(lake, "mx1") == [0, 1, 2, 3, 4]
+    assert [row["reason"] for row in lake.rows("quarantine")] == ["stamp out of range"] * 5

@@ -141,7 +141,17 @@ def test_java_s_errors_are_one_line(spark: SparkSession, tmp_path: Path) -> None
     assert shorten() == shorten("", " ") == "no reason given"
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff", b"[]", b"{}", b"1", b'{"program": "other", "whole": true}'])
+HEAD = b'{"program": "queue-report", "whole": true, "version": 1, "number": 1, "made": "", "dropped": {}, "counts": {},'
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(b"", b"\xff", b"[]", b"{}", b"1", b'{"program": "other", "whole": true}'),
+        *(HEAD + b'"tables": [], "state": {}}', HEAD + b'"tables": {"messages": []}, "state": {}}'),
+        HEAD + b'"tables": {}, "state": []}',
+    ],
+)
 def test_what_is_no_manifest_is_not_taken_for_one(content: bytes) -> None:
     with pytest.raises(NotAManifest):
         unpack(content)
@@ -257,3 +267,18 @@ def test_trouble_with_tidying_does_not_say_that_what_was_new_is_not_in_the_lake(
         with pytest.raises(Temporary, match=f": input/output error; {told}, run this again to go on$"):
             lake.build(**tidy)
     assert len(lake.rows("messages", "key")) == 6
+
+
+OTHERS = b'["../letter.txt", "messages/../../letter.txt", "_manifest/000001.json", 3]'
+
+
+@pytest.mark.parametrize("content", [b"3", OTHERS])
+def test_what_a_dead_build_lists_that_is_no_data_file_is_not_removed(lake: ScriptedLake, content: bytes) -> None:
+    lake.build()
+    letter = Path(lake.place).parent / "letter.txt"
+    letter.write_text("dear")
+    dead = Path(lake.place, "_batch", "000002")
+    dead.mkdir(parents=True)
+    (dead / "moves.json").write_bytes(content)
+    lake.build()
+    assert letter.exists() and lake.rows("messages", "key") == [("1.1",)] and not dead.exists()

@@ -134,7 +134,7 @@ def test_one_host_that_cannot_be_read_does_not_stop_the_others(
     from spark.runtime.places import LocalPlace
 
     write_files(queue, [("current", b"".join(log(0, 3)))])
-    write_files(queue.parents[1] / "bad" / "q", [("current", b"".join(log(0, 3)))])
+    write_files(queue.parents[1] / "bad" / "q", [("current", b"".join(log(5, 3)))])
     read = LocalPlace.read
 
     def fail(self: LocalPlace, path: str, start: int = 0, size: int | None = None) -> bytes:
