@@ -160,3 +160,10 @@ def test_the_width_is_the_terminal_s_own_80_where_nobody_knows_and_none_off_a_te
     monkeypatch.setenv("COLUMNS", "100")
     assert terminal_width(wide=False) == 100
     assert terminal_width(wide=True) == sys.maxsize
+
+
+@pytest.mark.parametrize(("width", "text"), [(None, "a\x1b[2J"), (80, "a\\x1b[2J")])
+def test_csv_is_exact_but_on_a_terminal(width: int | None, text: str) -> None:
+    out = io.StringIO()
+    print_result(Result(("x", "n"), ("text", "bigint"), iter([("a\x1b[2J", 1)])), "csv", out, width=width)
+    assert out.getvalue() == f"x,n\n{text},1\n"
