@@ -97,7 +97,7 @@ def test_large_partitions_are_put_together_in_several_files(
 ) -> None:
     from spark.lake import compact
 
-    monkeypatch.setattr(compact, "WANTED", 20_000)
+    monkeypatch.setattr(compact, "WANTED", 10_000)
     lake.script = [{"messages": [message(f"{n}.{m}") for m in range(20)]} for n in range(5)]
     for _ in lake.script:
         lake.build()

@@ -9,7 +9,8 @@ import pytest
 
 from queue_base.errors import Permanent
 from spark.lake import parquet
-from spark.lake.parquet import TableWriter, read_file, read_files
+from spark.lake.parquet import PLAIN_ROWS, TableWriter, read_file, read_files
+from spark.match.rows import fill
 from spark.tables.arrow import ARROW
 from spark.tables.partitions import escape_name
 from support.spark.scripted_logs import message, table_of
@@ -103,3 +104,17 @@ def test_spark_reads_the_same_rows(tmp_path: Path) -> None:
     assert sorted((row["time_ns"], row["print"]) for row in read) == [(n * 7, -n) for n in range(1000)]
     (row,) = read_table(session(), place, "pending", paths["pending"]).collect()
     assert (row["seen"], row["open"], row["uid"]) == ([1, -2], True, None)
+
+
+def test_a_file_of_few_rows_has_no_dictionaries_and_reads_as_one_of_many(tmp_path: Path) -> None:
+    found = {}
+    for count in (PLAIN_ROWS - 1, PLAIN_ROWS):
+        columns = {"id": list(range(count)), "what": ["message"] * count, "seen": [[1, 2]] * count}
+        rows = fill("pending", columns, {"host": "a", "queue": "q"}, count)
+        writer = TableWriter(str(tmp_path), str(count), TODAY)
+        writer.add({"pending": rows})
+        (written,) = writer.close()
+        made = pq.ParquetFile(tmp_path / "pending" / written.path)
+        found[count] = made.metadata.row_group(0).column(0).has_dictionary_page
+        assert read_file(str(tmp_path), "pending", written.path).equals(pa.Table.from_batches([rows]))
+    assert found == {PLAIN_ROWS - 1: False, PLAIN_ROWS: True}
