@@ -112,6 +112,7 @@ def test_a_java_without_memory_says_what_gives_it_more() -> None:
 KILLED = """
 import logging, os, signal, sys
 logging.getLogger().addHandler(logging.NullHandler())
+from spark.runtime import session
 from spark.runtime.session import Sessions
 from queue_base.errors import Temporary
 with Sessions("local[1]", {"spark.driver.memory": "600m"}) as sessions:
@@ -119,6 +120,10 @@ with Sessions("local[1]", {"spark.driver.memory": "600m"}) as sessions:
     first = sessions.java_pid
     sessions.end()
     assert not sessions.begun and sessions.java_pid is None
+    # The first Java makes an archive, and nobody waits for it. Here it would only take half a minute of a processor.
+    (making,) = session._ending
+    assert making.poll() is None
+    making.kill()
     # Another Java, in the same process.
     print(sessions.get(little=True).range(20).count(), first != sessions.java_pid)
     os.kill(sessions.java_pid, signal.SIGKILL)
@@ -139,5 +144,4 @@ def test_a_session_can_be_begun_again_and_its_java_s_death_is_told(tmp_path: Pat
     said = done.stdout.splitlines()
     assert said[:2] == ["10", "20 True"] and said[3] == "False"
     assert said[2].startswith("unable to go on: Java was killed (signal 9), as Linux does where memory is short; the ")
-    # The first Java makes an archive, and nobody waits for it.
     assert [path.suffix for path in tmp_path.glob("queue-report/*.tried")] == [".tried"]
