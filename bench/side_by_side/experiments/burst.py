@@ -57,7 +57,8 @@ def run(options: tuple[str, ...], ground: Ground, kind: type[Side], messages: in
         DURING.name: during,
         # Where the burst lasts until the end there is nothing after it.
         AFTER.name: rate(ended, late) if late > ended else 0.0,
-        SHARE.name: during / before * 100,
+        # With very few messages a fifth of them is there at the first look.
+        SHARE.name: during / before * 100 if before else 0.0,
         LENGTH.name: ended - begun,
     }
     return Measured(figures, rates(log.times, counts, first, last, STEP), (begun - first, ended - first))

@@ -83,7 +83,7 @@ def run(ground: Ground, kind: type[Side], messages: int) -> Measured:
 
 DESTINATIONS = Experiment(
     "destinations",
-    "5,000 domains, 10 % slow, 5 % dead",
+    "ten messages a domain; 10 % of the domains are slow, 5 % dead",
     50_000,
     (RATE, FAST_99, FAST, SLOW, ATTEMPTS, *COSTS),
     run,
