@@ -1,72 +1,103 @@
 """Removes finished messages, a group at a time, in an order that is safe against a crash.
 
-    1. intd, local, remote, bounce; create a second name, pid/finished.I    sync     info is now the last of its files
-    2. info, and the marks in hold and corrupt                              sync     nobody tries the message again
-    3. mess, then the second name                                                    its number may be used again
+    1. intd, local, remote, bounce; pid/removing.N, which lists the group    sync     info is now the last of the files
+    2. info, and the marks in hold and corrupt                               sync     nobody tries the messages again
+    3. mess, then pid/removing.N                                                      the numbers may be used again
 
 If mess/ were removed before the removal of the others is durable, a power cut could bring back an old local/ or remote/
-file under the number of a new message, whose mail would then go to the old recipients. The second name
-distinguishes a message that was finished when queue-clean died from a message that is being injected, which looks the
-same (S2); `finish_removals` looks for it at the next start. While the second name exists, the number is in use.
+file under the number of a new message, whose mail would then go to the old recipients. The list distinguishes a message
+that was finished when queue-clean died from a message that is being injected, which looks the same (S2);
+`finish_removals` reads it at the next start. It has the mtime of each mess/ file, in nanoseconds, because a new message
+may have got the number since.
 """
 
 import os
 from collections.abc import Iterable
 
-from queue_base.durable import Commit
-from queue_base.layout import Layout, Presence, is_there
+from queue_base.durable import Commit, read_file
+from queue_base.layout import FILE_MODE, Layout, Presence, is_there
 from queue_wire.format_error import FormatError
 from queue_wire.ids import unpack_id
+from queue_wire.pipes.cleaning import ANY, BOTH, LOCAL, REMOTE, Removal
 
-FINISHED_PREFIX = "finished."
+LIST_PREFIX = "removing."
+# The files of step 1, by what the request says.
+_WORK = {ANY: ("local", "remote"), LOCAL: ("local",), REMOTE: ("remote",), BOTH: ("local", "remote")}
 
 
-def remove_messages(layout: Layout, messages: Iterable[int]) -> dict[int, OSError]:
+def remove_messages(layout: Layout, removals: Iterable[Removal]) -> dict[int, OSError]:
     """Remove all files of the messages; return those that could not be removed, with the error.
 
     A message that failed keeps the files of the later steps, so that its removal can be requested again.
     """
     failed: dict[int, OSError] = {}
     commit = Commit()
-    left = list(dict.fromkeys(messages))
+    left = list({removal.message: removal for removal in removals}.values())
+    group_list = _make_list(layout, left, commit)
     for step in (_remove_work, _remove_info):
-        for message in left:
+        for removal in left:
             try:
-                step(layout, message, commit)
+                step(layout, removal, commit)
             except OSError as error:
-                failed[message] = error
-        left = [message for message in left if message not in failed]
+                failed[removal.message] = error
+        left = [removal for removal in left if removal.message not in failed]
         try:
             commit.sync()
         except OSError as error:
-            failed.update(dict.fromkeys(left, error))
-            return failed
-    for message in left:
+            failed.update((removal.message, error) for removal in left)
+            left = []
+    for removal in left:
         try:
             # If a power cut undoes this, S2 remains, which the sweep removes.
-            commit.unlink(layout.mess(message))
-            commit.unlink(_second_name(layout, message))
+            os.unlink(layout.mess(removal.message))
+        except FileNotFoundError:
+            continue
         except OSError as error:
-            failed[message] = error
+            failed[removal.message] = error
+    if group_list is not None:
+        _forget_list(group_list)
     return failed
 
 
-def _remove_work(layout: Layout, message: int, commit: Commit) -> None:
-    for kind in ("local", "remote"):
-        commit.unlink(layout.hashed(kind, message))
-    commit.unlink(layout.intd(message))
-    commit.unlink(layout.bounce(message))
+def _make_list(layout: Layout, removals: list[Removal], commit: Commit) -> str | None:
+    """Make the list of the group; return its path.
+
+    It is only a hint for the next start. If it cannot be made, a crash leaves S2, which the sweep removes.
+    """
+    lines = []
+    for removal in removals:
+        try:
+            lines.append(b"%d %d\n" % (removal.message, os.stat(layout.mess(removal.message)).st_mtime_ns))
+        except OSError:
+            continue  # It is gone, or the removal will report the error.
+    path = f"{layout.queue}/pid/{LIST_PREFIX}{os.getpid()}"
     try:
-        commit.link(layout.mess(message), _second_name(layout, message))
+        commit.unlink(path)
+        commit.create(path, b"".join(lines), FILE_MODE)
     except OSError:
-        # It exists from an earlier request, or mess/ is gone. Or it cannot be created: it is only a hint for the next
-        # start, and without it a crash leaves S2, which the sweep removes.
-        pass
+        return None
+    return path
 
 
-def _remove_info(layout: Layout, message: int, commit: Commit) -> None:
-    commit.unlink(layout.hashed("info", message))
-    _remove_marks(layout, message, commit)
+def _forget_list(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        pass  # The next group replaces it, or the next start reads it.
+
+
+def _remove_work(layout: Layout, removal: Removal, commit: Commit) -> None:
+    for kind in _WORK[removal.files]:
+        commit.unlink(layout.hashed(kind, removal.message))
+    if removal.files == ANY:
+        commit.unlink(layout.intd(removal.message))
+        commit.unlink(layout.bounce(removal.message))
+
+
+def _remove_info(layout: Layout, removal: Removal, commit: Commit) -> None:
+    commit.unlink(layout.hashed("info", removal.message))
+    if removal.files == ANY:
+        _remove_marks(layout, removal.message, commit)
 
 
 def _remove_marks(layout: Layout, message: int, commit: Commit) -> None:
@@ -76,31 +107,41 @@ def _remove_marks(layout: Layout, message: int, commit: Commit) -> None:
             commit.unlink(layout.hashed(kind, message))
 
 
-def _second_name(layout: Layout, message: int) -> str:
-    return f"{layout.queue}/pid/{FINISHED_PREFIX}{message}"
-
-
 def finish_removals(layout: Layout) -> list[OSError]:
-    """Finish the removals that a crash interrupted: messages with a second name whose info/ is gone.
+    """Finish the removals that a crash interrupted: messages of a list whose info/ is gone.
 
     A message that still has info/ is in S5: queue-send finds it, and requests its removal again. Returns the errors,
     one for each message that remains; the sweep will remove it. Raises OSError if pid/ cannot be read.
     """
     troubles = []
     for name in os.listdir(layout.queue + "/pid"):
-        if not name.startswith(FINISHED_PREFIX):
+        if not (name.startswith(LIST_PREFIX) and name[len(LIST_PREFIX) :].isdigit()):
             continue
+        path = f"{layout.queue}/pid/{name}"
         try:
-            message = unpack_id(os.fsencode(name[len(FINISHED_PREFIX) :]))
-        except FormatError:
-            continue  # Not a file of the suite.
-        try:
-            if Presence(layout, message).state() == 2:
-                commit = Commit()
-                _remove_marks(layout, message, commit)
-                commit.sync()
-                os.unlink(layout.mess(message))
-            os.unlink(f"{layout.queue}/pid/{name}")
+            data = read_file(path)
         except OSError as error:
             troubles.append(error)
+            continue
+        for line in data.splitlines():
+            try:
+                _finish_removal(layout, line)
+            except OSError as error:
+                troubles.append(error)
+        _forget_list(path)
     return troubles
+
+
+def _finish_removal(layout: Layout, line: bytes) -> None:
+    """Remove a message of a list, if it is still the one that was finished. Raises OSError."""
+    number, _, mtime = line.partition(b" ")
+    try:
+        message = unpack_id(number)
+    except FormatError:
+        return  # A power cut has left a part of the list, or garbage.
+    if Presence(layout, message).state() != 2 or b"%d" % os.stat(layout.mess(message)).st_mtime_ns != mtime:
+        return
+    commit = Commit()
+    _remove_marks(layout, message, commit)
+    commit.sync()
+    os.unlink(layout.mess(message))

@@ -1,8 +1,9 @@
 """queue-clean: removes finished messages, so that a slow unlink never stalls the scheduler.
 
 `queue-clean [--home HOME]`, started by queue-start. fd 0 gives ids from queue-send (queue_wire.pipes.cleaning), fd 1
-takes one answer for each, in order. The ids that have arrived form a group with shared syncs. At start, and then every
-21 hours, it removes what dead injectors have left. It exits at the end of fd 0.
+takes one answer for each, in order. A request that comes after a while without any is carried out at once. Those of the
+next half second, GROUP at most, form a group with shared syncs, and so on. At start, and then every 21 hours, it
+removes what dead injectors have left. It exits at the end of fd 0.
 """
 
 import os
@@ -20,33 +21,44 @@ from queue_base.layout import Layout, open_layout
 from queue_base.removal import finish_removals, remove_messages
 from queue_clean.sweep import Swept, sweep
 from queue_wire.format_error import FormatError
-from queue_wire.ids import unpack_id
-from queue_wire.pipes.cleaning import NOT_UNDERSTOOD, REMOVED, TROUBLE
+from queue_wire.pipes.cleaning import NOT_UNDERSTOOD, REMOVED, TROUBLE, Removal, unpack_clean
 from queue_wire.pipes.framing import RecordReader
 
 USAGE = "usage: queue-clean [--home HOME]"
 HELP = f"""{USAGE}
 Removes finished messages, and what dead injectors have left. It is started by queue-start.
 """
+GROUP = 2000  # The most messages of a group.
+GROUP_SECONDS = 0.5  # Seconds between the begins of two groups, unless there are GROUP requests.
 SWEEP_EVERY = 76431.0  # Seconds between sweeps, qmail's SLEEP_CLEANUP: 21 hours.
 
 
 def answer(layout: Layout, records: list[bytes]) -> bytes:
     """Remove the messages that the records name; return the answers, in order."""
-    asked: list[int | None] = []
+    asked: list[Removal | None] = []
     for record in records:
         try:
-            asked.append(unpack_id(record))
+            asked.append(unpack_clean(record))
         except FormatError as error:
             complain("queue-clean", f"warning: {error}; ignored")
             asked.append(None)
-    failed = remove_messages(layout, [message for message in asked if message is not None])
+    failed = remove_messages(layout, [removal for removal in asked if removal is not None])
     for message, trouble in failed.items():
         name = trouble.filename or message
         complain("queue-clean", f"warning: unable to remove {name}: {reason(trouble)}; it will be asked for again")
     return b"".join(
-        NOT_UNDERSTOOD if message is None else TROUBLE if message in failed else REMOVED for message in asked
+        NOT_UNDERSTOOD if removal is None else TROUBLE if removal.message in failed else REMOVED for removal in asked
     )
+
+
+def remove_group(layout: Layout, records: list[bytes]) -> None:
+    """Carry out requests, and write the answers."""
+    answers = answer(layout, records)
+    try:
+        # This may block until queue-send reads, which it does in every turn of its loop.
+        write_all(1, answers)
+    except BrokenPipeError:
+        pass  # queue-send has exited.
 
 
 def loop(layout: Layout) -> None:
@@ -54,28 +66,35 @@ def loop(layout: Layout) -> None:
     reader = RecordReader()
     poll = select.poll()
     poll.register(0, select.POLLIN)
+    records: list[bytes] = []
+    next_group = 0.0
     sweeping: Iterator[Swept] | None = None
     next_sweep = time.monotonic()
     while True:
-        wait = 0.0 if sweeping else max(0.0, next_sweep - time.monotonic())
-        if poll.poll(wait * 1000):
-            records = reader.feed(read_available(0) or b"")
-            if records:
-                answers = answer(layout, records)
-                try:
-                    # This may block until queue-send reads, which it does in every turn of its loop.
-                    write_all(1, answers)
-                except BrokenPipeError:
-                    pass  # queue-send has exited. Its requests are carried out all the same, until the end of fd 0.
-        elif sweeping is None:
-            sweeping = sweep(layout, time.time())
-            next_sweep = time.monotonic() + SWEEP_EVERY
-        else:
+        due = next_group if records else next_sweep
+        wait = max(0.0, due - time.monotonic()) if sweeping is None else 0.0
+        if len(records) < GROUP and poll.poll(wait * 1000):
+            try:
+                records += reader.feed(read_available(0) or b"")
+            except PeerLost:
+                # queue-send has exited. Its requests are carried out all the same.
+                if records:
+                    remove_group(layout, records)
+                raise
+        now = time.monotonic()
+        if records and (now >= next_group or len(records) >= GROUP):
+            next_group = now + GROUP_SECONDS
+            group, records = records[:GROUP], records[GROUP:]
+            remove_group(layout, group)
+        elif sweeping is not None:
             swept = next(sweeping, None)
             if swept is None:
                 sweeping = None
             elif swept.trouble:
                 complain("queue-clean", f"warning: {swept.trouble}; the next sweep will try again")
+        elif now >= next_sweep:
+            sweeping = sweep(layout, time.time())
+            next_sweep = time.monotonic() + SWEEP_EVERY
 
 
 def main(argv: list[str]) -> int:

@@ -16,6 +16,7 @@ from queue_base.layout import Layout, Presence
 from queue_base.removal import remove_messages
 from queue_wire.format_error import FormatError
 from queue_wire.ids import unpack_id
+from queue_wire.pipes.cleaning import Removal
 
 OLD = 129600  # Seconds: 36 hours.
 KINDS = ("intd", "todo", "info", "local", "remote", "bounce")
@@ -63,7 +64,7 @@ def _sweep_mess(layout: Layout, directory: str, now: float) -> Swept:
                 dead.append(message)
         except OSError as error:
             troubles.append(error)
-    failed = remove_messages(layout, dead) if dead else {}
+    failed = remove_messages(layout, map(Removal, dead)) if dead else {}
     troubles += failed.values()
     return Swept(len(dead) - len(failed), _tell("sweep", troubles))
 

@@ -65,7 +65,7 @@ class QueueSend:
         cleaner = Cleaner(processes.CLEAN_IDS, processes.CLEAN_ANSWERS, log, shutdown)
         channel = partial(
             Channel, store=store, delays=delays, log=log, clock=clock, config=config, disk=disk, budget=budget,
-            shutdown=shutdown, events=events,
+            shutdown=shutdown, events=events, cleaner=cleaner,
         )  # fmt: skip
         channels = [
             channel("local", "queue-local", processes.LOCAL_JOBS, processes.LOCAL_REPORTS, finishes=True),
@@ -76,12 +76,17 @@ class QueueSend:
         )
         todo = Notices(
             "queue-todo", processes.TODO_NOTICES, processes.TODO_COMMANDS, messages.arrive, log, budget, shutdown,
-            announce=self._announce,
+            announce=self._announce, passed=messages.none_late,
         )  # fmt: skip
         pickup = Notices("queue-pickup", processes.PICKUP_NOTICES, None, messages.arrive, log, budget, shutdown)
-        backlog = Backlog(layout, messages.found, messages.discover, messages.all_found, budget, shutdown, retry)
+
+        def all_found() -> None:
+            messages.all_found()
+            todo.ask_passed()
+
+        backlog = Backlog(layout, messages.found, messages.discover, all_found, budget, shutdown, retry)
         orders = Orders(messages, cleaner, log, clock, config, retry, todo.send_reread)
-        admin = AdminSocket(home, orders, Queries(messages, clock, config), log, shutdown)
+        admin = AdminSocket(home, orders, Queries(messages, cleaner, clock, config), log, shutdown)
         watchdog = Watchdog(messages, log, clock, config, budget, shutdown)
         self._log, self._budget, self._clock, self._config, self._disk = log, budget, clock, config, disk
         self._shutdown, self._bouncer, self._delays, self._cleaner = shutdown, bouncer, delays, cleaner

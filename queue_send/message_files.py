@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeVar
 
 from queue_base.durable import Commit, read_dated, write_all
 from queue_base.layout import FILE_MODE, Layout, is_there
+from queue_send.envelopes import Envelopes
 from queue_send.scheduler.waiting import LONG_AGO
 from queue_wire.envelope import unpack_info
 from queue_wire.failures import END, FailureReader, pack_failure, whole_length
@@ -48,17 +49,22 @@ NO_PIECE = Piece(0, 0, [], None)
 class Store:
     """One queue's info, local, remote, bounce and corrupt files; `kind` is "local" or "remote".
 
-    Only ENOENT means that a file does not exist; every other error is raised.
+    Only ENOENT means that a file does not exist; every other error is raised. What `envelopes` has of a new message is
+    not read from its files.
     """
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
+        self.envelopes = Envelopes()
         # The messages with a mark in hold/ or corrupt/. Messages (messages.py) updates them when it changes a mark.
         self.held = self._marked("hold")
         self.parked = self._marked("corrupt")
 
     def load(self, message: int) -> tuple[bytes, int]:
         """Returns (sender, birth in seconds)."""
+        known = self.envelopes.get(message)
+        if known is not None:
+            return known.sender, known.birth // 1_000_000
         path = self.layout.hashed("info", message)
         data, mtime = read_dated(path)
         return self._unpack(unpack_info, data, "info", message), mtime // _SECOND
@@ -77,6 +83,10 @@ class Store:
         If the file does not exist, no recipients are left. With the first piece of a longer file its last byte is read
         as well: if a crash has truncated the file, FormatError is raised before any recipient is tried.
         """
+        known = self.envelopes.get(message)
+        if known is not None:
+            left = [recipient for recipient in known.left.get(kind, ()) if recipient[0] >= at]
+            return Piece(known.due, known.sizes.get(kind, 0), left, None)
         try:
             handle = os.open(self.layout.hashed(kind, message), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -94,8 +104,8 @@ class Store:
                 raise FormatError("recipients: last record is not ended by a NUL")
             return unpack_piece(data, at, size)
 
-        left, end = self._unpack(unpack, data, kind, message)
-        return Piece(_whole_seconds(found.st_mtime_ns), size, left, end if end < size and data else None)
+        pending, end = self._unpack(unpack, data, kind, message)
+        return Piece(_whole_seconds(found.st_mtime_ns), size, pending, end if end < size and data else None)
 
     def left(self, message: int, kind: str) -> Iterator[tuple[int, bytes] | None]:
         """Yields the recipients that are not done; None after each piece of their file."""
@@ -137,6 +147,9 @@ class Store:
 
     def due(self, message: int, kind: str) -> int | None:
         """Returns the next attempt in whole seconds since the epoch, None if the channel has no recipients left."""
+        known = self.envelopes.get(message)
+        if known is not None:
+            return known.due if kind in known.left else None
         try:
             return _whole_seconds(os.stat(self.layout.hashed(kind, message)).st_mtime_ns)
         except FileNotFoundError:
@@ -161,16 +174,36 @@ class Store:
 
     def set_due(self, message: int, kind: str, when: int) -> None:
         """Sets the next attempt on disk."""
+        self.envelopes.forget(message)
         os.utime(self.layout.hashed(kind, message), (when, when))
 
     def mark_done(self, message: int, kind: str, offsets: list[int]) -> None:
         """Marks recipients done. Not synced: a power cut may undo it, and repeat those recipients."""
+        known = self.envelopes.get(message)
+        if known is not None:
+            known.mark_done(kind, offsets)
         handle = os.open(self.layout.hashed(kind, message), os.O_WRONLY | os.O_CLOEXEC)
         try:
             for offset in offsets:
                 os.pwrite(handle, DONE_MARK, offset)
         finally:
             os.close(handle)
+
+    def finish_channel(self, message: int, kind: str) -> bool:
+        """Removes the file of a channel that is done; returns whether no other channel has recipients left."""
+        other = "remote" if kind == "local" else "local"
+        known = self.envelopes.get(message)
+        if known is not None:
+            known.left.pop(kind, None)
+            if not known.left:
+                return True  # queue-clean removes the file. After a kill it shows that nobody is left.
+        self.drop(self.layout.hashed(kind, message))
+        return self.due(message, other) is None
+
+    def has_failures(self, message: int) -> bool:
+        """Returns whether a message may have a file in bounce/."""
+        # The envelope of a message with a failure is not kept.
+        return self.envelopes.get(message) is None and is_there(self.layout.bounce(message))
 
     def drop(self, path: str) -> None:
         """Removes a file that may be gone already; queue-clean syncs the removal."""

@@ -48,7 +48,8 @@ from queue_send.peers import Cleaner
 from queue_send.scheduler.retry import AGAIN_AFTER, within_lifetime
 from queue_wire import logline
 from queue_wire.format_error import FormatError
-from queue_wire.pipes.notice import Classified
+from queue_wire.pipes.cleaning import Removal
+from queue_wire.pipes.notice import Arrived, Notice
 
 BIRTH_AHEAD_MOST = 60  # Seconds that a birth may lie in the future: clocks of different hosts differ a little.
 
@@ -99,6 +100,7 @@ class Messages:
         self._all_due = False  # ALRM came while it was being read.
         # Messages that arrived while the backlog is being read, so that `discover` does not add them again; then None.
         self._announced: set[int] | None = set()
+        self._none_late = False  # Whether no notice can be about a message that was found at start.
         # Orders by message, and messages with a mark whose reason was not read yet.
         self._orders: dict[int, bytes] = {}
         self._unread_marks = set(store.held)
@@ -153,27 +155,32 @@ class Messages:
 
     # Arrival
 
-    def arrive(self, notice: Classified, now: float) -> None:
+    def arrive(self, notice: Notice, now: float) -> None:
         """Adds a message that was classified just now; if the disk refuses a read, it is tried again later."""
         try:
             self._arrive(notice, now)
         except OSError as error:
             self._retry.later(("arrive", notice.message), partial(self.arrive, notice), error)
 
-    def _arrive(self, notice: Classified, now: float) -> None:
+    def _arrive(self, notice: Notice, now: float) -> None:
         """Adds a message; a notice that is late, or about a message that was found at start, changes nothing.
 
-        The channels that the notice names are not used: it may be about an earlier message of this number, which was
-        found at start and is gone by now. The disk says which channels have recipients.
+        Until the backlog has been read, and all notices of that time have come, a notice may be late. Then only the
+        number counts: it may be about an earlier message of this number, which was found at start and is gone by now.
+        The disk says which channels have recipients.
         """
         message = notice.message
         if self._cleaner.defer(notice):
             return  # The earlier message of this number is being removed; the notice comes again after that.
-        if self.found.holds(message) or not self.store.is_classified(message):
+        if isinstance(notice, Arrived) and self._none_late:
+            self.store.envelopes.keep(notice, self._clock.to_disk(int(now)))
+        elif self.found.holds(message) or not self.store.is_classified(message):
             return  # Found at start; gone; or a new message of this number, whose own notice will come.
         if self._announced is not None:
             self._announced.add(message)
         self._forget_old_marks(message)
+        if message in self.store.held:
+            self.store.envelopes.forget(message)
         if self.carry_out_order(message, now):
             return
         channels = [each for each in self.channels.values() if self.store.due(message, each.kind) is not None]
@@ -236,6 +243,10 @@ class Messages:
         self._all_due = False
         self.all_read = True
 
+    def none_late(self) -> None:
+        """Called after `all_found`, when all notices of messages that may have been found at start have come."""
+        self._none_late = True
+
     # Attempts
 
     def flush(self, now: float) -> None:
@@ -249,6 +260,7 @@ class Messages:
 
         If the disk refuses a read, it is tried again later.
         """
+        self.store.envelopes.forget(message)  # Its next attempt is that of its file.
         try:
             dues = self._dues(message)
         except OSError as error:
@@ -368,10 +380,8 @@ class Messages:
 
     def _finish_channel(self, message: int, kind: str) -> None:
         """Removes the file of a channel that is done; if the other one is done too, finishes the message."""
-        other = "remote" if kind == "local" else "local"
         try:
-            self.store.drop(self.store.layout.hashed(kind, message))
-            last = self.store.due(message, other) is None
+            last = self.store.finish_channel(message, kind)
         except OSError as error:
             path = error.filename or message
             self._log.warning(f"unable to change {path}: {reason(error)}; will try again later")
@@ -416,5 +426,7 @@ class Messages:
         self.found.forget(message)
         for channel in self.channels.values():
             channel.forget(message)
+        removal = Removal(message, self.store.envelopes.files(message))
+        self.store.envelopes.forget(message)
         self._log.put(logline.end_message(message))
-        self._cleaner.remove(message)
+        self._cleaner.remove(removal, self._clock.now())

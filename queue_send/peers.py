@@ -18,12 +18,24 @@ from queue_send.loop import Shutdown, TimeBudget
 from queue_send.scheduler.retry import AGAIN_AFTER
 from queue_wire import logline
 from queue_wire.format_error import FormatError
-from queue_wire.pipes.cleaning import ANSWERS, REMOVED, pack_clean
-from queue_wire.pipes.framing import RecordReader
-from queue_wire.pipes.notice import EXIT, REREAD, WRITTEN, Ask, Classified, unpack_notice
+from queue_wire.pipes.cleaning import ANSWERS, REMOVED, Removal, pack_clean
+from queue_wire.pipes.notice import (
+    EXIT,
+    PASSED,
+    REREAD,
+    WRITTEN,
+    Arrived,
+    Ask,
+    Classified,
+    Notice,
+    NoticeReader,
+    unpack_notice,
+)
 
 NOTICES_A_TURN = 16384  # Bytes: about a hundred messages with their log lines.
 READING = 0.002  # Seconds of a turn for reading them.
+# Messages that wait for their removal; with more, no delivery is started, so that a slow disk does not fill up.
+WAITING_MOST = 50_000
 ANSWERS_A_TURN = 200  # Answers, and repeated requests: an answer may free the number of a new message.
 
 
@@ -35,13 +47,16 @@ class Notices:
         peer: str,
         notices: int,
         commands: int | None,
-        arrive: Callable[[Classified, float], None],
+        arrive: Callable[[Notice, float], None],
         log: Log,
         budget: TimeBudget,
         shutdown: Shutdown,
         announce: Callable[[int], None] | None = None,
+        passed: Callable[[], None] | None = None,
     ) -> None:
-        """Calls `arrive` with each message, and `announce` with its injector's pid before its line is logged."""
+        """Calls `arrive` with each message, and `announce` with its injector's pid before its line is logged; `passed`
+        when the answer to `ask_passed` comes.
+        """
         self._log = log
         self._budget = budget
         self._shutdown = shutdown
@@ -50,7 +65,8 @@ class Notices:
         self._commands = OutPipe(commands) if commands is not None else None
         self._arrive = arrive
         self._announce = announce
-        self._reader = RecordReader()
+        self._passed = passed
+        self._reader = NoticeReader()
         self._records: deque[bytes] = deque()  # Read, but not carried out yet.
         self._exit_sent = False
         self._asks: deque[int] = deque()  # For each question, the position up to which the log must be written.
@@ -60,6 +76,11 @@ class Notices:
         """Tells the peer to read its control files and todo/ again."""
         if self._commands is not None:
             self._commands.put(REREAD)
+
+    def ask_passed(self) -> None:
+        """Asks the peer to tell when it has sent the notices of all messages that may be classified now."""
+        if self._commands is not None:
+            self._commands.put(PASSED)
 
     def send_exit(self) -> None:
         """Tells the peer to exit, once. It sends the notices that it has before that."""
@@ -115,10 +136,13 @@ class Notices:
         except FormatError as error:
             self._log.warning(f"internal error: {self._peer} sent something impossible: {error}")
             return
-        if isinstance(notice, Classified):
+        if isinstance(notice, Arrived | Classified):
             self._arrive(notice, now)
-        elif notice is Ask.WRITTEN:
-            if self._commands is not None:
+        elif isinstance(notice, Ask):
+            if notice is Ask.PASSED:
+                if self._passed is not None:
+                    self._passed()
+            elif self._commands is not None:
                 self._asks.append(self._log.position)
         else:
             pid = logline.injector(notice) if self._announce is not None else None
@@ -141,31 +165,40 @@ class Cleaner:
         self._shutdown = shutdown
         self._ids = OutPipe(ids)
         self._answers = answers
-        self._asked: deque[int] = deque()
-        self._again: list[tuple[float, int]] = []
-        self._held: dict[int, Classified | None] = {}
-        self._kept: list[Classified] = []
+        self._asked: deque[tuple[Removal, float]] = deque()  # With the time of the request.
+        self._again: list[tuple[float, Removal]] = []
+        self._held: dict[int, Notice | None] = {}
+        self._kept: list[Notice] = []
         self.lost = False
 
-    def take_notices(self) -> list[Classified]:
+    def take_notices(self) -> list[Notice]:
         """Returns kept notices whose number is free now."""
         notices, self._kept = self._kept, []
         return notices
 
-    def remove(self, message: int) -> None:
+    def remove(self, removal: Removal, now: float) -> None:
         """Asks for the removal of a message that has ended."""
-        self._held[message] = None
-        self._ask(message)
+        self._held[removal.message] = None
+        self._ask(removal, now)
 
-    def _ask(self, message: int) -> None:
-        self._asked.append(message)
-        self._ids.put(pack_clean(message))
+    def _ask(self, removal: Removal, now: float) -> None:
+        self._asked.append((removal, now))
+        self._ids.put(pack_clean(*removal))
+
+    def lag(self, now: float) -> tuple[int, float]:
+        """Returns how many messages wait for their removal, and the seconds that the oldest request has waited."""
+        return len(self._held), max(0.0, now - self._asked[0][1]) if self._asked else 0.0
+
+    @property
+    def behind(self) -> bool:
+        """Whether so many messages wait for their removal that no delivery is to be started."""
+        return len(self._held) > WAITING_MOST
 
     def holds(self, message: int) -> bool:
         """Returns whether the number is that of a message that is being removed."""
         return message in self._held
 
-    def defer(self, notice: Classified) -> bool:
+    def defer(self, notice: Notice) -> bool:
         """Keeps a notice and returns True, if its number is in use; else returns False."""
         if notice.message not in self._held:
             return False
@@ -196,7 +229,7 @@ class Cleaner:
                     self._take(answer, now)
             for _ in range(ANSWERS_A_TURN):
                 if self._again and self._again[0][0] <= now:
-                    self._ask(heappop(self._again)[1])
+                    self._ask(heappop(self._again)[1], now)
             if self._ids.unwritten:
                 self._log.flush()
             self._ids.flush()
@@ -208,10 +241,11 @@ class Cleaner:
         if not self._asked or answer not in ANSWERS:
             self._log.warning("internal error: queue-clean sent something impossible")
             return
-        message = self._asked.popleft()
+        removal, _ = self._asked.popleft()
+        message = removal.message
         if answer != REMOVED[0]:
             self._log.warning(f"unable to clean up msg {message}; will try again later")
-            heappush(self._again, (now + AGAIN_AFTER, message))
+            heappush(self._again, (now + AGAIN_AFTER, Removal(message)))
             return
         notice = self._held.pop(message, None)
         if notice is not None:

@@ -25,9 +25,10 @@ from typing import NamedTuple
 from queue_base.durable import Commit, write_all
 from queue_base.errors import reason
 from queue_base.layout import FILE_MODE, Layout, is_there
-from queue_wire.control.rewrite import Rules, split_recipients
+from queue_wire.control.rewrite import LOCAL, Rules, rewrite, split_recipients
 from queue_wire.envelope import TodoReader, pack_info
 from queue_wire.format_error import FormatError
+from queue_wire.pipes import notice
 from queue_wire.recipients import pack_recipients
 
 PIECE = 64 * 1024  # Bytes of an envelope that are read at once.
@@ -40,10 +41,12 @@ NO_MEMORY = "out of memory"
 class PreparedMessage(NamedTuple):
     """A prepared message: the facts for the log and for queue-send. `size` is that of mess/B/I in bytes.
 
-    `read` identifies the file in todo/ that was read.
+    `birth` is in microseconds since the epoch. `read` identifies the file in todo/ that was read. `recipients` are
+    those of a full notice, None for a message whose notice is a short one.
     """
 
     message: int
+    birth: int
     size: int
     sender: bytes
     pid: int
@@ -51,6 +54,7 @@ class PreparedMessage(NamedTuple):
     local: bool
     remote: bool
     read: tuple[int, int, int]
+    recipients: list[tuple[bytes, bytes]] | None
 
 
 class TodoGroup:
@@ -169,14 +173,21 @@ class TodoGroup:
         reader = TodoReader()
         recipients = reader.feed(os.read(handle, PIECE))
         sender = reader.end()
-        sides = split_recipients(recipients, self._rules)
-        for kind, side in zip(("local", "remote"), sides, strict=True):
+        ordered = [
+            (notice.LOCAL if channel is LOCAL else notice.REMOTE, address)
+            for channel, address in (rewrite(recipient, self._rules) for recipient in recipients)
+        ]
+        has = []
+        for kind, letter in ("local", notice.LOCAL), ("remote", notice.REMOTE):
             path = self._layout.hashed(kind, message)
+            side = [address for channel, address in ordered if channel == letter]
+            has.append(bool(side))
             if side:
                 _replace(self._commit, path, pack_recipients(side))
             else:
                 self._commit.unlink(path)
-        self._add(message, mess, found, reader, sender, bool(sides[0]), bool(sides[1]))
+        full = len(ordered) <= notice.FULL_RECIPIENTS and found.st_size <= notice.FULL_BYTES
+        self._add(message, mess, found, reader, sender, has[0], has[1], ordered if full else None)
 
     def _take_pieces(self, message: int, handle: int, found: os.stat_result) -> Iterator[None]:
         """Do the same as `_take`, a piece at a time."""
@@ -194,7 +205,7 @@ class TodoGroup:
         finally:
             for side in sides:
                 side.close()
-        self._add(message, mess, found, reader, sender, local, remote)
+        self._add(message, mess, found, reader, sender, local, remote, None)
 
     def _look(self, message: int) -> os.stat_result:
         """Return the status of mess/B/I; remove a mark in corrupt/. Raises FormatError, OSError."""
@@ -212,18 +223,18 @@ class TodoGroup:
 
     def _add(
         self, message: int, mess: os.stat_result, found: os.stat_result, reader: TodoReader, sender: bytes,
-        local: bool, remote: bool,
+        local: bool, remote: bool, recipients: list[tuple[bytes, bytes]] | None,
     ) -> None:  # fmt: skip
         """Write info/, remove intd/, and record the message as prepared."""
         # The birth is the mtime of mess/, in whole microseconds, so that the long id is the same as in S4.
-        birth = mess.st_mtime_ns // 1000 * 1000
-        _replace(self._commit, self._layout.hashed("info", message), pack_info(sender), birth)
+        birth = mess.st_mtime_ns // 1000
+        _replace(self._commit, self._layout.hashed("info", message), pack_info(sender), birth * 1000)
         self._commit.unlink(self._layout.intd(message))
         if is_there(self._layout.bounce(message)):
             # It is of an earlier message that has lost mess/: no delivery of this message has failed yet.
             self._commit.unlink(self._layout.bounce(message))
-        entry = PreparedMessage(message, mess.st_size, sender, reader.pid, reader.uid, local, remote, _identity(found))
-        self.entries.append(entry)
+        facts = message, birth, mess.st_size, sender, reader.pid, reader.uid, local, remote
+        self.entries.append(PreparedMessage(*facts, _identity(found), recipients))
 
     def _park(self) -> None:
         """Write corrupt/B/I with the reason, for the administrator; the message's other files stay."""

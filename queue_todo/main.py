@@ -30,7 +30,7 @@ from queue_todo.pipeline import UNWRITTEN_MOST, Pipeline
 from queue_wire.control.rewrite import Rules
 from queue_wire.format_error import FormatError
 from queue_wire.ids import unpack_id
-from queue_wire.pipes.notice import EXIT, REREAD, WRITTEN
+from queue_wire.pipes.notice import EXIT, PASSED, REREAD, WRITTEN
 
 PROGRAM = "queue-todo"
 USAGE = "usage: queue-todo [--home HOME]"
@@ -150,6 +150,8 @@ class Classifier:
                 self._end = self._end or time.monotonic() + FINISHING
             elif command == WRITTEN[0]:
                 self._pipeline.written()
+            elif command == PASSED[0]:
+                self._pipeline.ask_passed()
             else:
                 self._notices.warn(f"unknown command {command}")
 

@@ -18,7 +18,7 @@ from queue_todo.notices import NoticePipe
 from queue_todo.pending import RETRY_AFTER, Pending
 from queue_wire import logline
 from queue_wire.control.rewrite import Rules
-from queue_wire.pipes.notice import Ask, Classified, pack_ask, pack_classified
+from queue_wire.pipes.notice import NOTICE_MOST, Arrived, Ask, Classified, pack_arrived, pack_ask, pack_classified
 
 GROUP = 250  # The most messages that share a commit.
 UNWRITTEN_MOST = 4 << 20  # Bytes of notices that queue-send has not read; above it, no group is begun.
@@ -41,6 +41,8 @@ class Pipeline:
         self._sent: deque[TodoGroup] = deque()  # Groups whose lines were sent to queue-send.
         self._logged: deque[TodoGroup] = deque()  # Groups whose lines are in the log.
         self._finishing = False
+        self._groups_sent = self._groups_announced = 0
+        self._passes: deque[int] = deque()  # For each P, the number of groups that were sent before it.
         self._unsure: list[PreparedMessage] = []
         self._next_confirm = 0.0
         self._worked = False
@@ -73,6 +75,16 @@ class Pipeline:
         """Note that queue-send has written the lines of the oldest group to the log."""
         if self._sent:
             self._logged.append(self._sent.popleft())
+
+    def ask_passed(self) -> None:
+        """Answer, as soon as the groups whose lines have been sent are announced."""
+        self._passes.append(self._groups_sent)
+        self._answer_passed()
+
+    def _answer_passed(self) -> None:
+        while self._passes and self._passes[0] <= self._groups_announced:
+            self._passes.popleft()
+            self._notices.put(pack_ask(Ask.PASSED))
 
     def take_worked(self) -> bool:
         """Return whether messages were classified or parked since the last call."""
@@ -148,6 +160,7 @@ class Pipeline:
             self._notices.log(line)
         self._notices.put(pack_ask(Ask.WRITTEN))
         self._sent.append(group)
+        self._groups_sent += 1
 
     def _defer(self, group: TodoGroup) -> None:
         for message, _ in group.deferred:
@@ -172,7 +185,11 @@ class Pipeline:
                 group.deferred.append((0, reason(trouble)))
             self._pending.done([entry.message for entry in chain(group.entries, group.unsure)], self._now)
             self._defer(group)
-            self._announce(group.entries)
+            for entry in group.entries:
+                self._notices.put(_pack(entry))
+            self._worked = self._worked or bool(group.entries)
+            self._groups_announced += 1
+            self._answer_passed()
             if group.unsure:
                 self._unsure += group.unsure
                 self._next_confirm = self._now + RETRY_AFTER
@@ -191,14 +208,25 @@ class Pipeline:
                 self._unsure += unsure
                 self._next_confirm = self._now + RETRY_AFTER
                 return
-            self._announce(confirmed)
+            for entry in confirmed:
+                # Not a full one: after so much time, queue-send may have found the message in its backlog.
+                self._notices.put(_pack_short(entry))
+            self._worked = self._worked or bool(confirmed)
             gone = {entry.message for entry in confirmed}
             # The others are classified again.
             self._pending.add([entry.message for entry in unsure if entry.message not in gone], self._now)
 
         self._disk.submit(work, then)
 
-    def _announce(self, entries: list[PreparedMessage]) -> None:
-        for entry in entries:
-            self._notices.put(pack_classified(Classified(entry.message, entry.local, entry.remote)))
-            self._worked = True
+
+def _pack(entry: PreparedMessage) -> bytes:
+    """Return the full notice of a classified message; a short one if its envelope is too long for that."""
+    if entry.recipients is not None:
+        full = pack_arrived(Arrived(entry.message, entry.birth, entry.size, entry.sender, entry.recipients))
+        if len(full) <= NOTICE_MOST:
+            return full
+    return _pack_short(entry)
+
+
+def _pack_short(entry: PreparedMessage) -> bytes:
+    return pack_classified(Classified(entry.message, entry.local, entry.remote))

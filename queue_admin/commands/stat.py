@@ -7,7 +7,7 @@ from collections import Counter
 import click
 
 from queue_admin.home.modes import MAILDROP_REJECTS
-from queue_admin.messages.admin_client import QUERY_WAIT, connect
+from queue_admin.messages.admin_client import QUERY_WAIT, NoAnswer, SchedulerQueries, connect
 from queue_admin.messages.survey import Stray, survey
 from queue_admin.printable import span
 from queue_admin.system_accounts import be_owner
@@ -46,8 +46,8 @@ def command(context: click.Context) -> None:
 
     It needs no lock and changes nothing.
 
-    The first two lines are those of qmail-qstat. `maildrop` is left out if it cannot be read. The line of a daemon has
-    its pid, its age and its resident memory.
+    The first two lines are those of qmail-qstat. `maildrop` is left out if it cannot be read. `being removed` counts
+    the finished messages that wait for queue-clean. The line of a daemon has its pid, its age and its resident memory.
 
     \b
     Example:
@@ -78,6 +78,7 @@ def command(context: click.Context) -> None:
         f"todo: {'flat' if layout.flat_todo else 'hashed'}",
         f"intd: {'flat' if layout.flat_intd else 'hashed'}",
         f"disk: {space.free} bytes free of {space.total}",
+        *([_removals(home)] if processes else []),
         *(
             f"{each.program}: pid {each.pid}, up {span(each.age)}, {each.memory // 1_000_000} MB" for each in processes
         ),
@@ -102,6 +103,16 @@ def _maildrop(home: Home) -> list[str]:
         except OSError:
             continue
     return lines
+
+
+def _removals(home: Home) -> str:
+    """Return the line about finished messages that queue-clean has not removed yet."""
+    try:
+        with SchedulerQueries(home) as queries:
+            count, seconds = queries.removals()
+    except NoAnswer as error:
+        return f"being removed: {error}"
+    return f"being removed: {count}" + (f", the oldest for {seconds} s" if count else "")
 
 
 def _find_queue_send(home: Home) -> tuple[int, str]:

@@ -27,6 +27,7 @@ from queue_wire.admin.socket import (
     DESTINATIONS,
     IDS_MOST,
     NEWS,
+    REMOVALS,
     REQUEST_MOST,
     RESPONSE_MOST,
     TOTALS,
@@ -162,6 +163,11 @@ class SchedulerQueries:
         found, count = self._facts(Request(TOTALS, b"", []), unpack_channel)
         return found, bool(count)
 
+    def removals(self) -> tuple[int, int]:
+        """Return how many finished messages wait for queue-clean, and for how many seconds the oldest has waited."""
+        seconds, count = self._facts(Request(REMOVALS, b"", []), int)
+        return count, sum(seconds)
+
     def destinations(self, channel: str, names: Iterable[str]) -> list[DestinationFact]:
         """Return the named destinations and relays of a channel, or all if no names are given; each once."""
         nexthops = [os.fsencode(name) for name in names]
@@ -184,7 +190,7 @@ class SchedulerQueries:
             return [unpack(note.text) for note in response.notes if note.letter == NEWS], response.touched
         except Failure as error:
             raise NoAnswer(f"not known: {error}") from error
-        except FormatError as error:
+        except (FormatError, ValueError) as error:
             raise NoAnswer(f"not known: unable to understand queue-send: {error}; is it of another version?") from error
 
 

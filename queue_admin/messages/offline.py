@@ -15,6 +15,7 @@ from queue_wire.admin import socket as wire
 from queue_wire.admin.socket import GONE, NEWS, TROUBLE, Note, Request, Response
 from queue_wire.format_error import FormatError
 from queue_wire.ids import pack_long_id, unpack_long_id
+from queue_wire.pipes.cleaning import Removal
 
 
 class OfflineQueue:
@@ -109,7 +110,7 @@ class OfflineQueue:
         for message in messages:
             marks.leave_todo(self._layout, message, commit)
         commit.sync()
-        failed = remove_messages(self._layout, messages)
+        failed = remove_messages(self._layout, map(Removal, messages))
         for message, error in failed.items():
             text = f"unable to remove {error.filename or message}: {reason(error)}; queue-send will"
             self._notes.append(Note(TROUBLE, text.encode("utf-8", "replace")))

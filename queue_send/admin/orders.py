@@ -105,6 +105,8 @@ class Orders:
             answer(self._probe(request.names, now))
             return
         selected = select_messages(request.names, self._birth_of)
+        for message in selected.messages:
+            self._store.envelopes.forget(message)
         if request.command == wire.FLUSH:
             answer(self._flush(selected))
         elif request.command == wire.RELEASE:

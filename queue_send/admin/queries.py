@@ -13,6 +13,7 @@ from queue_send.admin.orders import select_messages
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
 from queue_send.messages import Messages, State
+from queue_send.peers import Cleaner
 from queue_send.scheduler.destination import Destination, RateLimited, SharedRelay
 from queue_send.scheduler.model import Entry
 from queue_send.scheduler.scheduler import Scheduler
@@ -34,8 +35,9 @@ NUMBER_MOST = 10**18 - 1  # The largest number in a fact. No time is later.
 class Queries:
     """The queries that read what queue-send knows."""
 
-    def __init__(self, messages: Messages, clock: Clock, config: ConfigFiles) -> None:
+    def __init__(self, messages: Messages, cleaner: Cleaner, clock: Clock, config: ConfigFiles) -> None:
         self._messages = messages
+        self._cleaner = cleaner
         self._clock = clock
         self._config = config
         self._explainers = {
@@ -48,6 +50,9 @@ class Queries:
             return self._why(request.names, now)
         if request.command == wire.DESTINATIONS:
             return self._destinations(request.names, now)
+        if request.command == wire.REMOVALS:
+            count, seconds = self._cleaner.lag(now)
+            return Response(count, [Note(NEWS, b"%d" % seconds)])
         notes = [Note(NEWS, pack_channel(each.channel())) for each in self._explainers.values()]
         return Response(int(self._messages.all_read), notes)
 

@@ -26,12 +26,13 @@ from queue_send.log import Log
 from queue_send.loop import Shutdown, TimeBudget
 from queue_send.message_files import Piece, Store
 from queue_send.notify.delay import DelayNotifier
+from queue_send.peers import Cleaner
 from queue_send.scheduler.model import Action, Alive, Attempt, Dead, Defer, Entry, Expire, Finish, Start, Withdrawn
 from queue_send.scheduler.retry import AGAIN_AFTER, SKIPS, next_attempt, within_lifetime
 from queue_send.scheduler.scheduler import Scheduler
 from queue_wire import logline
 from queue_wire.address import split_address, verp_sender
-from queue_wire.admin.cause import DAEMON_FULL, EXITING, LOG_BLOCKED
+from queue_wire.admin.cause import DAEMON_FULL, EXITING, LOG_BLOCKED, REMOVALS_BEHIND
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.framing import NetstringReader
 from queue_wire.pipes.job import Job, pack_job
@@ -67,6 +68,7 @@ class Channel:
         budget: TimeBudget,
         shutdown: Shutdown,
         events: Events,
+        cleaner: Cleaner,
         finishes: bool = False,
     ) -> None:
         self.kind = kind
@@ -82,6 +84,7 @@ class Channel:
         self._config = config
         self._budget = budget
         self._shutdown = shutdown
+        self._cleaner = cleaner
         self._loader = Loader(kind, store, clock, config)
         self._verdicts = Verdicts(kind, store, delays, log, config, disk)
         # Messages with many recipients: the attempt, the first piece if it was read, the offsets that were tried.
@@ -113,6 +116,8 @@ class Channel:
             return EXITING
         if self._log.full:
             return LOG_BLOCKED
+        if self._cleaner.behind:
+            return REMOVALS_BEHIND
         return DAEMON_FULL if len(self._in_flight) >= self._capacity or self._jobs.unwritten >= UNWRITTEN_MOST else b""
 
     @property

@@ -160,6 +160,8 @@ class Verdicts:
             self._written += dict.fromkeys(result for result, _, _ in failed)
 
         failures = [failure for _, _, failure in failed]
+        for failure in failures:
+            self._store.envelopes.forget(failure.message)
         self._disk.submit(lambda: self._store.append_failures(failures), written)
 
     def _mark_all(self, done: dict[Attempt, list[int]]) -> None:

@@ -23,7 +23,6 @@ from typing import NamedTuple
 from queue_base.daemon.disk_thread import DiskThread
 from queue_base.errors import reason
 from queue_base.home import Home
-from queue_base.layout import is_there
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
 from queue_send.events import Corrupt, Events, MayEnd
@@ -123,7 +122,7 @@ class Bouncer(Notifier):
 
         Raises OSError.
         """
-        if not is_there(self._store.layout.bounce(message)):
+        if not self._store.has_failures(message):
             return False
         self._accept(message)
         return True

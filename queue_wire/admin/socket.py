@@ -15,6 +15,7 @@ Queries change nothing. The texts of their notes are records (queue_wire.admin.c
     destinations   arguments: a channel, the page to continue at (empty: the first), nexthops (none: all)
                    notes: destinations; count: the next page, 0 if there is none
     totals         notes: channels; count: 1 if the backlog has been read
+    removals       count: finished messages that wait for queue-clean; one note: the seconds of the oldest request
 """
 
 from typing import NamedTuple
@@ -35,7 +36,8 @@ PROBE = b"probe"
 WHY = b"why"
 DESTINATIONS = b"destinations"
 TOTALS = b"totals"
-QUERIES = frozenset((WHY, DESTINATIONS, TOTALS))
+REMOVALS = b"removals"
+QUERIES = frozenset((WHY, DESTINATIONS, TOTALS, REMOVALS))
 COMMANDS = frozenset((HOLD, RELEASE, REQUEUE, DELETE, BOUNCE, FLUSH, PROBE)) | QUERIES
 CHANNELS = (b"local", b"remote")
 GONE = b"-"

@@ -10,7 +10,7 @@ or that breaks the format, raises FormatError.
 from queue_wire.format_error import FormatError, quoted
 
 # The longest length prefix that is still "need more": 9 digits is under 1 GB.
-_PREFIX_MAX = 9
+PREFIX_MAX = 9
 
 
 def pack_netstring(payload: bytes) -> bytes:
@@ -38,10 +38,10 @@ class NetstringReader:
 
     def next(self) -> bytes | None:
         start = self._start
-        colon = self._buffer.find(b":", start, start + _PREFIX_MAX + 1)
+        colon = self._buffer.find(b":", start, start + PREFIX_MAX + 1)
         if colon < 0:
-            head = bytes(self._buffer[start : start + _PREFIX_MAX + 1])
-            if head and (not head.isdigit() or len(head) > _PREFIX_MAX):
+            head = bytes(self._buffer[start : start + PREFIX_MAX + 1])
+            if head and (not head.isdigit() or len(head) > PREFIX_MAX):
                 raise FormatError(f"netstring: no length: {quoted(head)}")
             return None
         prefix = bytes(self._buffer[start:colon])

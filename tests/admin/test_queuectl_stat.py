@@ -35,5 +35,6 @@ def test_stat_shows_each_running_daemon(tmp_path: Path) -> None:
         lines = stat(home.path)[-len(DAEMONS) :]
         shown = [re.fullmatch(r"(queue-\w+): pid (\d+), up \d+s, \d+ MB", line) for line in lines]
         assert [each and each[1] for each in shown] == DAEMONS
+        assert "being removed: 0" in stat(home.path)
         assert shown[0] is not None
         assert int(shown[0][2]) == suite.process.pid

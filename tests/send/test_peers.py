@@ -88,8 +88,8 @@ def test_a_notice_that_means_nothing_is_a_warning_and_mail_goes_on(home: Home, r
 
 def test_a_notice_without_an_end_is_a_warning_and_later_notices_count(home: Home) -> None:
     with ScriptedSend(home) as send:
-        send.todo.send(b"L" + b"x" * 9000)
-        send.wait_for(r"warning: internal error: queue-todo sent something impossible: record over 8192 bytes")
+        send.todo.send(b"L" + b"x" * 17000)
+        send.wait_for(r"warning: internal error: queue-todo sent something impossible: notice: record over 16384 bytes")
         message = classified_message(home, remote=[b"b@c"])
         send.todo.send(b"\0")
         send.todo.classified(message)

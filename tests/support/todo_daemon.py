@@ -5,7 +5,7 @@ from pathlib import Path
 
 from queue_base.home import Home
 from queue_base.layout import open_layout
-from queue_wire.pipes.notice import EXIT, REREAD, WRITTEN, Ask, Classified, unpack_notice
+from queue_wire.pipes.notice import EXIT, LOCAL, REMOTE, REREAD, WRITTEN, Arrived, Ask, Classified, unpack_notice
 from support.home import make_home
 from support.send.piped import Piped
 from support.suite import BIN
@@ -32,16 +32,21 @@ class TodoDaemon(Piped):
         self.home = home
         self.layout = open_layout(home.queue)
         self.lines: list[str] = []
+        self.arrived: Arrived | None = None  # The last full notice.
 
     def notice(self) -> Classified:
-        """Return the next D record; log lines before it go to `lines`."""
+        """Return the next notice, short or full, as a short one; log lines before it go to `lines`."""
         while True:
             found = self._sent()
+            if isinstance(found, Arrived):
+                self.arrived = found
+                channels = [channel for channel, _ in found.recipients]
+                return Classified(found.message, LOCAL in channels, REMOTE in channels)
             if isinstance(found, Classified):
                 return found
             self.lines.append(found.decode())
 
-    def _sent(self) -> Classified | bytes:
+    def _sent(self) -> Classified | Arrived | bytes:
         """Return the next record; what it asks is answered."""
         while True:
             found = unpack_notice(self.record())

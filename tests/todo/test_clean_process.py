@@ -1,13 +1,17 @@
 """queue-clean as a process: what it removes, in which order, and what it answers."""
 
 import os
+import time
+from collections import Counter
 from pathlib import Path
 
 from queue_base.home import Home
 from queue_base.layout import Presence, open_layout
+from queue_wire.pipes import cleaning
 from queue_wire.pipes.cleaning import NOT_UNDERSTOOD, REMOVED, TROUBLE, pack_clean
 from support.faults.strace import read_trace, strace_command
 from support.home import make_home
+from support.inflow import patched_programs
 from support.queued import classified_message, put_mess
 from support.send.piped import Piped
 from support.suite import wait_until
@@ -83,7 +87,7 @@ def test_the_files_go_in_the_order_that_a_crash_cannot_turn_against_anybody(tmp_
     }
     assert all(steps.index(kind) < steps.index(f"sync {kind}") < info for kind in ("intd", "local", "remote", "bounce"))
     assert steps[info:mess] == ["info", "sync info"]
-    assert steps[mess:] == ["mess", "pid"]
+    assert steps[mess:] == ["mess"]
 
 
 def test_a_step_that_fails_keeps_the_later_files_and_may_be_asked_for_again(tmp_path: Path) -> None:
@@ -105,14 +109,47 @@ def test_a_step_that_fails_keeps_the_later_files_and_may_be_asked_for_again(tmp_
     assert files(home) == []
 
 
-def test_a_message_goes_even_where_it_cannot_have_its_second_name(tmp_path: Path) -> None:
+def test_a_group_goes_even_where_it_cannot_have_its_list(tmp_path: Path) -> None:
     home = make_home(tmp_path / "home", split=3)
     message = finished(home)
-    refuse = (need("strace"), "-o", "/dev/null", "-e", "trace=link,linkat", "-e", "inject=link,linkat:error=EDQUOT")
-    with Piped("queue-clean", home, wrapper=refuse) as clean:
+    code = """import os, queue_base.removal as removal
+real = removal.Commit.create
+def create(self, path, *others):
+    raise OSError(122, os.strerror(122), path)
+removal.Commit.create = create"""
+    with Piped("queue-clean", home, programs=patched_programs(tmp_path, queue_clean=code)) as clean:
         clean.write(pack_clean(message))
         assert clean.take(1) == REMOVED
     assert files(home) == []
+
+
+def test_of_a_message_whose_files_are_known_no_others_are_looked_for(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "home", split=3)
+    remote, local = classified_message(home, remote=REMOTE), classified_message(home, local=[b"c@me.example.org"])
+    both = classified_message(home, local=[b"c@me.example.org"], remote=REMOTE)
+    requests = [(remote, cleaning.REMOTE), (local, cleaning.LOCAL), (both, cleaning.BOTH)]
+    trace = tmp_path / "trace"
+    with Piped("queue-clean", home, wrapper=tuple(strace_command(trace, []))) as clean:
+        clean.write(b"".join(pack_clean(*request) for request in requests))
+        assert clean.take(3) == REMOVED * 3
+        assert clean.end() == 0
+    assert files(home) == []
+    removed = Counter(call.path(0).rpartition("/")[2] for call in read_trace(trace) if call.name == "unlink")
+    assert [removed[str(message)] for message, _ in requests] == [3, 3, 4]
+
+
+def test_requests_of_half_a_second_are_one_group(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "home", split=3)
+    messages = [finished(home) for _ in range(40)]
+    trace = tmp_path / "trace"
+    with Piped("queue-clean", home, wrapper=tuple(strace_command(trace, []))) as clean:
+        for message in messages:
+            clean.write(pack_clean(message))
+            time.sleep(0.005)
+        assert clean.take(40) == REMOVED * 40
+        assert clean.end() == 0
+    lists = [call for call in read_trace(trace) if call.name == "unlink" and "/pid/removing." in call.path(0)]
+    assert len(lists) <= 4
 
 
 def test_a_first_step_that_fails_leaves_info_as_well(tmp_path: Path) -> None:
@@ -185,25 +222,27 @@ def test_the_end_of_its_input_ends_it(tmp_path: Path) -> None:
 def test_what_was_being_removed_when_it_died_is_removed_at_the_next_start(tmp_path: Path) -> None:
     home = make_home(tmp_path / "home", split=3)
     layout = open_layout(home.queue)
-    finished_message, injected, classified = put_mess(layout), put_mess(layout), classified_message(home, remote=REMOTE)
-    for message in (finished_message, classified):
-        os.link(layout.mess(message), f"{home.queue}/pid/finished.{message}")
-    Path(home.queue, "pid", "finished.by-hand").touch()
+    gone, injected, classified = put_mess(layout), put_mess(layout), classified_message(home, remote=REMOTE)
+    # An injector has got the number of the last one since.
+    lines = [b"%d %d\n" % (each, os.stat(layout.mess(each)).st_mtime_ns) for each in (gone, classified)]
+    lines += [b"%d 1234567890123456789\n" % injected, b"4711 5\n", b"garbage\n", b"%d" % injected]
+    Path(home.queue, "pid", "removing.99").write_bytes(b"".join(lines))
+    Path(home.queue, "pid", "removing.by-hand").touch()
     with Piped("queue-clean", home) as clean:
         clean.write(b"x\0")
         assert clean.take(1) == NOT_UNDERSTOOD  # It has started.
-        assert Presence(layout, finished_message).state() == 1
+        assert Presence(layout, gone).state() == 1
         # Somebody may be injecting this one; that one is queue-send's to finish.
         assert Presence(layout, injected).state() == 2
         assert Presence(layout, classified).state() == 5
-        assert [path.name for path in Path(home.queue, "pid").iterdir()] == ["finished.by-hand"]
+        assert [path.name for path in Path(home.queue, "pid").iterdir()] == ["removing.by-hand"]
 
 
 def test_a_message_half_removed_by_a_killed_queue_clean_goes_at_the_next_start(tmp_path: Path) -> None:
     home = make_home(tmp_path / "home", split=3)
     message = finished(home)
-    # It is killed as it enters the unlink of mess/, its sixth.
-    kill = (need("strace"), "-o", "/dev/null", "-e", "trace=unlink", "-e", "inject=unlink:signal=KILL:when=6")
+    # It is killed as it enters the unlink of mess/, its seventh; the first is that of an older list.
+    kill = (need("strace"), "-o", "/dev/null", "-e", "trace=unlink", "-e", "inject=unlink:signal=KILL:when=7")
     with Piped("queue-clean", home, wrapper=kill) as clean:
         clean.write(pack_clean(message))
         wait_until(lambda: clean.process.poll() is not None, why="queue-clean to be killed")

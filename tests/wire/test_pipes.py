@@ -5,10 +5,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queue_wire.format_error import FormatError
-from queue_wire.pipes.cleaning import ANSWERS, pack_clean
+from queue_wire.pipes import cleaning
+from queue_wire.pipes.cleaning import ANSWERS, Removal, pack_clean, unpack_clean
 from queue_wire.pipes.framing import NetstringReader, RecordReader, pack_netstring
 from queue_wire.pipes.job import Job, pack_job, unpack_job
-from queue_wire.pipes.notice import Ask, Classified, pack_ask, pack_classified, pack_log, unpack_notice
+from queue_wire.pipes.notice import (
+    LOCAL,
+    REMOTE,
+    Arrived,
+    Ask,
+    Classified,
+    NoticeReader,
+    pack_arrived,
+    pack_ask,
+    pack_classified,
+    pack_log,
+    unpack_notice,
+)
 from queue_wire.pipes.report import Ready, Report, pack_ready, pack_report, unpack_report
 from support import strategies
 
@@ -119,13 +132,58 @@ def test_a_notice_that_is_garbage_is_refused(record: bytes) -> None:
         unpack_notice(record)
 
 
+FULL = Arrived(457, 1_700_000_000_123_456, 2310, b"a@example.org", [(REMOTE, b"b\n@x"), (LOCAL, b"c@y"), (REMOTE, b"")])
+
+
+def test_a_full_notice_is_a_netstring_with_the_envelope() -> None:
+    assert pack_arrived(FULL) == (
+        b"63:C457\x001700000000123456\x002310\0a@example.org\0Rb\n@x\0Lc@y\0R,".replace(
+            b"63:", b"%d:" % (len(pack_arrived(FULL)) - 4)
+        )
+    )
+
+
+@pytest.mark.parametrize("recipients", [[], FULL.recipients, [(LOCAL, b"x" * 1000)] * 8])
+def test_a_full_notice_comes_back_as_it_was_packed(recipients: list[tuple[bytes, bytes]]) -> None:
+    notice = FULL._replace(recipients=recipients)
+    (record,) = NoticeReader().feed(pack_arrived(notice))
+    assert unpack_notice(record) == notice
+
+
+def test_short_and_full_notices_are_read_from_one_stream_however_they_arrive() -> None:
+    stream = b"DR457\0" + pack_arrived(FULL) + b"Lnew msg 457\0W\0" + pack_arrived(FULL) + b"DL4"
+    expected = [Classified(457, False, True), FULL, b"new msg 457", Ask.WRITTEN, FULL]
+    for pieces in strategies.arrivals(stream):
+        reader = NoticeReader()
+        assert [unpack_notice(record) for piece in pieces for record in reader.feed(piece)] == expected
+        assert reader.feed(b"58\0") == [b"DL458"]
+
+
+@pytest.mark.parametrize("data", [b"1234567890:x", b"999999:x", b"3:abcd", b"3x:abc,", b"D" + b"x" * 20000, b"5" * 20])
+def test_a_stream_of_notices_that_is_garbage_is_refused_however_it_arrives(data: bytes) -> None:
+    for pieces in strategies.arrivals(data):
+        reader = NoticeReader()
+        with pytest.raises(FormatError):
+            for piece in pieces:
+                reader.feed(piece)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [b"C", b"C457", b"C457\x001\x002", b"C457\0x\x002\0a", b"C0\x001\x002\0a", b"C7\x001\x002\0a\0Xb"],
+)
+def test_a_full_notice_that_is_garbage_is_refused(record: bytes) -> None:
+    with pytest.raises(FormatError):
+        unpack_notice(record)
+
+
 @given(strategies.garbage)
 def test_garbage_for_a_notice_raises_nothing_but_a_format_error(data: bytes) -> None:
     try:
         notice = unpack_notice(data)
     except FormatError:
         return
-    assert isinstance(notice, Classified | Ask) or (b"\n" not in notice and len(notice) <= 1000)
+    assert isinstance(notice, Classified | Arrived | Ask) or (b"\n" not in notice and len(notice) <= 1000)
 
 
 JOB = Job(9, b"mess/20/457", b"a@example.org", b"example.net", [b"b@example.net", b"c@example.net"])
@@ -235,4 +293,10 @@ def test_garbage_for_a_report_raises_nothing_but_a_format_error(data: bytes) -> 
 
 def test_a_removal_is_an_id_and_its_answer_one_of_three_bytes() -> None:
     assert pack_clean(457) == b"457\0"
+    assert pack_clean(457, cleaning.REMOTE) == b"R457\0"
+    for files in (cleaning.ANY, cleaning.LOCAL, cleaning.REMOTE, cleaning.BOTH):
+        assert unpack_clean(pack_clean(457, files)[:-1]) == Removal(457, files)
+    for record in (b"", b"R", b"Q457", b"457R", b"0"):
+        with pytest.raises(FormatError):
+            unpack_clean(record)
     assert ANSWERS == b"+!x"

@@ -29,6 +29,7 @@ from queue_send.scheduler.round_robin import SKIPPED_AT_ONCE
 from queue_send.scheduler.scheduler import EXPIRED_AT_ONCE, SUSPENDED_AT_ONCE, SUSPENDED_MOST, Scheduler
 from queue_send.scheduler.waiting import LONG_AGO, Waiting
 from queue_wire.failures import FailureReader, pack_failure
+from queue_wire.pipes.cleaning import Removal
 from support.queued import classified_message
 from support.send.loop import Loop
 from support.send.recorder import SETTINGS, Recorder
@@ -291,7 +292,7 @@ def test_a_failure_reader_gives_the_last_text_of_a_recipient_in_the_place_of_its
 def test_removals_and_bounces_that_failed_are_taken_up_a_part_at_a_time(home: Home, loop: Loop) -> None:
     for message in range(1000):
         loop.cleaner._held[message] = None
-        loop.cleaner._again.append((0.0, message))
+        loop.cleaner._again.append((0.0, Removal(message)))
     loop.cleaner.run({}, loop.clock.now())
     assert len(loop.cleaner._asked) <= peers.ANSWERS_A_TURN
     assert notifier.COMPOSING < 0.01

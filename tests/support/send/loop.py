@@ -42,7 +42,10 @@ class Loop:
         bounce_orders = BounceOrders(store, log, config, self.disk, shutdown, events)
         self.cleaner = Cleaner(ids, answers, log, shutdown)
         channels = [
-            Channel(kind, kind, to, back, store, delays, log, self.clock, config, self.disk, budget, shutdown, events)
+            Channel(
+                kind, kind, to, back, store, delays, log, self.clock, config, self.disk, budget, shutdown, events,
+                self.cleaner,
+            )
             for kind, to, back in (("local", local, silent), ("remote", jobs, reports))
         ]
         self.channel = channels[1]

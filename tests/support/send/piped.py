@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from queue_base.home import Home
+from queue_wire.pipes.notice import NoticeReader
 from support.suite import BIN, program
 
 SECONDS = 60.0
@@ -68,19 +69,25 @@ class Piped:
         self.stdin.flush()
 
     def record(self, deadline: float = SECONDS) -> bytes:
-        """Return the next NUL-terminated record, without its NUL."""
+        """Return the next record, NUL-terminated or a netstring, without its framing."""
         end = time.monotonic() + deadline
-        while b"\0" not in self._rest:
+        reader = NoticeReader()
+        at = 0
+        while True:
+            while at < len(self._rest):
+                at += 1
+                records = reader.feed(self._rest[at - 1 : at])
+                if records:
+                    self._rest = self._rest[at:]
+                    return records[0]
             data = read_soon(self.stdout.fileno(), end)
             assert data, f"the daemon has closed its output after {self._rest!r}"
             self._rest += data
-        record, _, self._rest = self._rest.partition(b"\0")
-        return record
 
     def more(self, deadline: float = SECONDS) -> bool:
         """Return whether there is another record before the end of the output; wait until that is known."""
         end = time.monotonic() + deadline
-        while b"\0" not in self._rest:
+        while not NoticeReader().feed(self._rest):
             data = read_soon(self.stdout.fileno(), end)
             if not data:
                 return False

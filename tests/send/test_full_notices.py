@@ -1,0 +1,115 @@
+"""Messages whose notice had the envelope: what queue-send reads of their files, and when."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from queue_base.home import Home
+from queue_base.layout import open_layout
+from queue_send import peers
+from queue_wire.admin.cause import REMOVALS_BEHIND
+from queue_wire.pipes import cleaning
+from queue_wire.pipes.cleaning import Removal
+from queue_wire.pipes.notice import LOCAL, REMOTE, Arrived
+from support.home import make_home
+from support.queued import classified_message
+from support.send.loop import Loop
+
+TWO = [b"b@c.example", b"d@e.example"]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return make_home(tmp_path / "home", split=3)
+
+
+@pytest.fixture
+def loop(home: Home) -> Iterator[Loop]:
+    found = Loop(home)
+    yield found
+    found.close()
+
+
+def arrived(home: Home, message: int, *recipients: bytes) -> Arrived:
+    birth = Path(open_layout(home.queue).hashed("info", message)).stat().st_mtime_ns // 1000
+    return Arrived(message, birth, 18, b"a@example.org", [(REMOTE, recipient) for recipient in recipients])
+
+
+def test_a_new_message_is_delivered_and_ends_without_its_files_being_read(home: Home, loop: Loop) -> None:
+    message = classified_message(home, sender=b"a@example.org", remote=TWO)
+    notice = arrived(home, message, *TWO)
+    loop.messages.all_found()
+    loop.messages.none_late()
+    hidden = Path(open_layout(home.queue).hashed("info", message))
+    hidden.unlink()
+    loop.messages.arrive(notice, loop.clock.now())
+    loop.settle()
+    jobs = sorted(loop.jobs, key=lambda job: job.recipients)
+    assert [(job.sender, job.recipients) for job in jobs] == [(b"a@example.org", [each]) for each in TWO]
+    for job in jobs:
+        loop.report(job, b"Kdone")
+    loop.settle()
+    assert next(iter(loop.cleaner._asked))[0] == Removal(message, cleaning.REMOTE)
+    assert Path(open_layout(home.queue).hashed("remote", message)).read_bytes() == b"Db@c.example\0Dd@e.example\0"
+
+
+def test_a_deferred_message_is_read_from_its_files_at_the_next_attempt(home: Home, loop: Loop) -> None:
+    message = classified_message(home, sender=b"a@example.org", remote=TWO)
+    loop.messages.none_late()
+    loop.messages.arrive(arrived(home, message, *TWO), loop.clock.now())
+    loop.settle()
+    for job in list(loop.jobs):
+        loop.report(job, b"Kdone" if job.recipients == TWO[:1] else b"Zlater")
+    loop.settle()
+    assert loop.messages.store.envelopes.get(message) is None
+    loop.messages.flush(loop.clock.now())
+    loop.settle()
+    assert [job.recipients for job in loop.jobs] == [TWO[1:]]
+
+
+def test_until_all_notices_of_the_time_of_the_backlog_have_come_the_disk_says_whether_a_message_is_new(
+    home: Home, loop: Loop
+) -> None:
+    message = classified_message(home, sender=b"a@example.org", remote=TWO)
+    notice = arrived(home, message, *TWO)
+    Path(open_layout(home.queue).hashed("info", message)).unlink()
+    loop.messages.arrive(notice, loop.clock.now())
+    loop.settle()
+    assert not loop.jobs
+    loop.messages.none_late()
+    loop.messages.arrive(notice, loop.clock.now())
+    loop.settle()
+    assert loop.jobs
+
+
+def test_the_envelopes_that_are_kept_have_a_limit(home: Home, loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("queue_send.envelopes.KEPT_MOST", 3)
+    envelopes = loop.messages.store.envelopes
+    notice = Arrived(1, 5, 18, b"a@b", [(LOCAL, b"x" * 100)])
+    for message in range(5):
+        envelopes.keep(notice._replace(message=message), 5)
+    assert [envelopes.get(message) is None for message in range(5)] == [False, False, False, True, True]
+    envelopes.forget(0)
+    envelopes.keep(notice._replace(message=9), 5)
+    assert envelopes.get(9) is not None
+    for message in range(10):
+        envelopes.forget(message)
+    monkeypatch.setattr("queue_send.envelopes.KEPT_MOST", 10**9)
+    for message in range(200_000):
+        envelopes.keep(notice._replace(message=message), 5)
+    assert sum(envelopes.get(message) is not None for message in range(200_000)) < 100_000
+
+
+def test_no_delivery_starts_while_too_many_messages_wait_for_their_removal(home: Home, loop: Loop) -> None:
+    message = classified_message(home, remote=TWO)
+    loop.settle()
+    for number in range(1, peers.WAITING_MOST + 2):
+        loop.cleaner._held[number] = None
+    assert loop.channel.stopped == REMOVALS_BEHIND
+    loop.arrive(message)
+    loop.settle()
+    assert not loop.jobs
+    del loop.cleaner._held[1]
+    loop.settle()
+    assert loop.jobs
