@@ -33,7 +33,7 @@ def feed(lake: Lake, logs: Path) -> dict[str, list[Row]]:
             with open(next(iter(sorted(directory.iterdir()))), "ab") as file:
                 file.writelines(b"garbage %d\n" % number for number in range(300))
         lake.feed(logs)
-    tables = ("messages", "deliveries", "intervals", "quarantine", "pending", "lines")
+    tables = ("messages", "deliveries", "intervals", "quarantine", "pending", "lines", "alerts")
     return {table: sorted(lake.rows(table), key=repr) for table in tables}
 
 
