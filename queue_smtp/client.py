@@ -35,10 +35,10 @@ MAIL, all RCPTs and DATA are sent at once if the server offers PIPELINING. If it
 accepted no sender or no recipient, the connection ends: the lone dot of RFC 2920 would be an empty message to the
 recipients that the server has kept. RSET precedes the next MAIL for the same reason, if the server may have kept any.
 
-The next transaction may begin in END, if the server offers PIPELINING: its envelope is sent behind the final dot, which
-RFC 2920 section 3.1 allows. RSET comes first, because it is not known yet whether the server takes the message. The
-replies before that to the dot, and the failure of the connection until then, are about the message; the next transaction
-has not been attempted then. `withdraw` gives it up.
+The next transaction may begin in END, if the server offers PIPELINING: its envelope is sent behind the final dot, as
+RFC 2920 section 3.1 allows. RSET comes first, because it is not known yet whether the server takes the message. Up to
+the reply to the dot, a failure of the connection is the message's; the next transaction has not been attempted then.
+`withdraw` gives it up.
 
 A transaction that fails before the server has accepted MAIL has had no effect and may be tried with another server.
 """
@@ -432,7 +432,7 @@ class SmtpClient:
         return self._take_events()
 
     def withdraw(self) -> None:
-        """Give up the transaction that was begun behind a message; the connection ends with the reply to the message."""
+        """Give up the transaction that was begun behind a message; the connection ends with the message's reply."""
         self._next = None
 
     def message_sent(self) -> None:

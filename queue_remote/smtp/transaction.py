@@ -5,7 +5,10 @@ verdicts. The transaction is `done` once it has a verdict on the message, which 
 refused itself. A transaction that is not done may be started again with another server.
 """
 
+from collections.abc import Callable
+
 from queue_remote import report_text
+from queue_remote.message.file import Message
 from queue_remote.report_text import Verdict, describe_failure, describe_rejection
 from queue_smtp.client import (
     Event,
@@ -18,7 +21,6 @@ from queue_smtp.client import (
     TransactionRejected,
 )
 from queue_smtp.path import SmtpPath, pack_forward_path, pack_reverse_path
-from queue_smtp.reply import Reply
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.report import PERMANENT, SUCCESS, TEMPORARY
 
@@ -32,17 +34,24 @@ class Transaction:
     `size` is the message's as RFC 1870 counts it, 0 if it is not known; `eight_bit` says that it has 8-bit bytes.
     `refused` has, for each recipient, the verdict on it alone, or None. `verdict` is that on the message, None until
     the transaction is done.
+
+    For a connection that carries it (queue_remote.smtp.connection): `content` is the message, or the bytes to send for
+    a small one; `over` is called once when the transaction is done or the connection cannot carry it; `given` is the
+    time when it was given to the connection.
     """
 
     __slots__ = (
         *("_answered", "_forward_paths", "_peer", "_rejected", "_reverse_path", "_sendable", "_unsendable"),
-        *("eight_bit", "refused", "size", "verdict"),
+        *("content", "eight_bit", "given", "over", "refused", "size", "verdict"),
     )
 
     def __init__(self, sender: bytes, recipients: list[bytes], size: int, eight_bit: bool = False) -> None:
         self.size = size
         self.eight_bit = eight_bit
         self.verdict: Verdict | None = None
+        self.content: Message | bytes = b""
+        self.over: Callable[[], None] = _ignore
+        self.given = 0.0
         self._peer = b""
         # How many of the sendable recipients the server has answered for, and those that it refused.
         self._answered = 0
@@ -137,3 +146,7 @@ class Transaction:
             letter, text = verdicts[index]
             verdicts[index] = (letter, text + report_text.giving_up(self._peer))
         return verdicts
+
+
+def _ignore() -> None:
+    """The default of over."""
