@@ -77,7 +77,7 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         *("_begun", "_carried", "_clock", "_dot_sent", "_early", "_finished", "_paused", "_prompt", "_sending"),
-        *("_settled", "_shaking", "_trace", "_transport", "_turning", "_waiter", "client", "listed", "on_end"),
+        *("_settled", "_shaking", "_trace", "_transport", "_turning", "_waiter", "client", "on_end"),
     )
 
     def __init__(self, client: SmtpClient, timeout: float, trace: Trace | None = None) -> None:
@@ -101,8 +101,6 @@ class Connection(asyncio.Protocol):
         self._sending: Sending | None = None
         self._dot_sent = 0.0
         self._prompt = False
-        # Whether the pool has it among those that take more.
-        self.listed = False
 
     @property
     def carried(self) -> int:

@@ -58,6 +58,7 @@ class Pool:
         self._drained: asyncio.Future[None] | None = None
         # Busy connections that may take more messages, the one to take first at the end.
         self._joinable: dict[ConnectionKey, list[Connection]] = {}
+        self._listed: dict[Connection, ConnectionKey] = {}
         # Connections with messages that wait behind others.
         self._queued: set[Connection] = set()
         self._queue_timer: asyncio.TimerHandle | None = None
@@ -107,15 +108,17 @@ class Pool:
                 if self._queue_timer is None:
                     self._queue_timer = asyncio.get_running_loop().call_later(BEHIND_SECONDS, self._take_back)
                 return connection
-            connection.listed = False
+            del self._listed[connection]
             candidates.pop()
         del self._joinable[key]
         return None
 
     def offer(self, key: ConnectionKey, connection: Connection) -> None:
         """Let more messages join those that a connection carries."""
-        if self.share.busy and not connection.listed and connection.takes_more(key.config.connection_messages):
-            connection.listed = True
+        if not self.share.busy or connection in self._listed:
+            return
+        if connection.takes_more(key.config.connection_messages):
+            self._listed[connection] = key
             self._joinable.setdefault(key, []).append(connection)
 
     def _take_back(self) -> None:
@@ -173,6 +176,11 @@ class Pool:
     def _forget(self, connection: Connection) -> None:
         self._open.discard(connection)
         self._queued.discard(connection)
+        key = self._listed.pop(connection, None)
+        if key is not None:
+            self._joinable[key].remove(connection)
+            if not self._joinable[key]:
+                del self._joinable[key]
         if connection in self._expiry:
             self._drop(connection)
         if not self._open and self._drained is not None and not self._drained.done():

@@ -75,6 +75,26 @@ def test_messages_join_others_while_busy_with_a_prompt_server(busy: bool, second
         assert time.monotonic() < deadline, found
 
 
+def test_the_pool_forgets_a_connection_that_has_ended() -> None:
+    async def run() -> None:
+        pool = Pool(10)
+        pool.share.busy = True
+        while True:
+            connection = carrying()
+            pool.add(connection)
+            pool.offer(KEY, connection)
+            if pool._listed:
+                break
+            connection.connection_lost(None)
+        connection.connection_lost(None)
+        assert len(pool) == 0
+        assert pool.join(KEY) is None
+        assert not pool._listed
+        assert not pool._joinable
+
+    asyncio.run(run())
+
+
 def test_a_connection_carries_no_more_than_connectionmessages_also_when_messages_join() -> None:
     async def run() -> None:
         connection = carrying()
