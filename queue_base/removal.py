@@ -7,8 +7,8 @@
 If mess/ were removed before the removal of the others is durable, a power cut could bring back an old local/ or remote/
 file under the number of a new message, whose mail would then go to the old recipients. The list distinguishes a message
 that was finished when queue-clean died from a message that is being injected, which looks the same (S2);
-`finish_removals` reads it at the next start. It has the mtime of each mess/ file, in nanoseconds, because a new message
-may have got the number since.
+`finish_removals` reads it at the next start. It has the mtime, in nanoseconds, and the size of each mess/ file, because
+a new message may have got the number since.
 """
 
 import os
@@ -67,7 +67,7 @@ def _make_list(layout: Layout, removals: list[Removal], commit: Commit) -> str |
     lines = []
     for removal in removals:
         try:
-            lines.append(b"%d %d\n" % (removal.message, os.stat(layout.mess(removal.message)).st_mtime_ns))
+            lines.append(b"%d %s\n" % (removal.message, _identity(os.stat(layout.mess(removal.message)))))
         except OSError:
             continue  # It is gone, or the removal will report the error.
     path = f"{layout.queue}/pid/{LIST_PREFIX}{os.getpid()}"
@@ -77,6 +77,10 @@ def _make_list(layout: Layout, removals: list[Removal], commit: Commit) -> str |
     except OSError:
         return None
     return path
+
+
+def _identity(found: os.stat_result) -> bytes:
+    return b"%d %d" % (found.st_mtime_ns, found.st_size)
 
 
 def _forget_list(path: str) -> None:
@@ -134,14 +138,20 @@ def finish_removals(layout: Layout) -> list[OSError]:
 
 def _finish_removal(layout: Layout, line: bytes) -> None:
     """Remove a message of a list, if it is still the one that was finished. Raises OSError."""
-    number, _, mtime = line.partition(b" ")
+    number, _, identity = line.partition(b" ")
     try:
         message = unpack_id(number)
     except FormatError:
         return  # A power cut has left a part of the list, or garbage.
-    if Presence(layout, message).state() != 2 or b"%d" % os.stat(layout.mess(message)).st_mtime_ns != mtime:
+    if Presence(layout, message).state() != 2:
+        return
+    found = os.stat(layout.mess(message))
+    # Where files have times of whole seconds, another message of that second could look the same.
+    if _identity(found) != identity or found.st_mtime_ns % 1_000_000_000 == 0:
         return
     commit = Commit()
-    _remove_marks(layout, message, commit)
+    # The removals of the earlier steps may not have been synced.
+    _remove_work(layout, Removal(message), commit)
+    _remove_info(layout, Removal(message), commit)
     commit.sync()
     os.unlink(layout.mess(message))

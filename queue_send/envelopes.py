@@ -15,7 +15,7 @@ BYTES_MOST = 8_000_000
 _CHANNELS = {True: "local", False: "remote"}
 
 
-class Envelope:
+class KeptEnvelope:
     """One message: `birth` in microseconds since the epoch, `due` in seconds, the sender, and what is left to do.
 
     `left` are, for each channel that has recipients, (offset of the record in the file, address) of those that are not
@@ -46,7 +46,7 @@ class Envelopes:
     """The envelopes that are kept, by the numbers of their messages."""
 
     def __init__(self) -> None:
-        self._kept: dict[int, Envelope] = {}
+        self._kept: dict[int, KeptEnvelope] = {}
         self._room = BYTES_MOST
         self.get = self._kept.get
 
@@ -54,7 +54,7 @@ class Envelopes:
         """Keeps the envelope of a new message, if there is room."""
         self.forget(notice.message)
         if self._room > 0 and len(self._kept) < KEPT_MOST:
-            envelope = self._kept[notice.message] = Envelope(notice, due)
+            envelope = self._kept[notice.message] = KeptEnvelope(notice, due)
             self._room -= envelope.length
 
     def files(self, message: int) -> bytes:

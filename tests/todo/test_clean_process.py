@@ -224,8 +224,9 @@ def test_what_was_being_removed_when_it_died_is_removed_at_the_next_start(tmp_pa
     layout = open_layout(home.queue)
     gone, injected, classified = put_mess(layout), put_mess(layout), classified_message(home, remote=REMOTE)
     # An injector has got the number of the last one since.
-    lines = [b"%d %d\n" % (each, os.stat(layout.mess(each)).st_mtime_ns) for each in (gone, classified)]
-    lines += [b"%d 1234567890123456789\n" % injected, b"4711 5\n", b"garbage\n", b"%d" % injected]
+    seen = {each: os.stat(layout.mess(each)) for each in (gone, classified, injected)}
+    lines = [b"%d %d %d\n" % (each, seen[each].st_mtime_ns, seen[each].st_size) for each in (gone, classified)]
+    lines += [b"%d %d 5\n" % (injected, seen[injected].st_mtime_ns), b"4711 5\n", b"garbage\n", b"%d" % injected]
     Path(home.queue, "pid", "removing.99").write_bytes(b"".join(lines))
     Path(home.queue, "pid", "removing.by-hand").touch()
     with Piped("queue-clean", home) as clean:
@@ -249,3 +250,20 @@ def test_a_message_half_removed_by_a_killed_queue_clean_goes_at_the_next_start(t
     assert not Presence(open_layout(home.queue), message).info
     with Piped("queue-clean", home):
         wait_until(lambda: files(home) == [], why="the rest to be removed")
+
+
+def test_an_unfinished_removal_is_synced_before_the_message_goes(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "home", split=3)
+    layout = open_layout(home.queue)
+    message = put_mess(layout)
+    found = os.stat(layout.mess(message))
+    Path(home.queue, "pid", "removing.99").write_bytes(b"%d %d %d\n" % (message, found.st_mtime_ns, found.st_size))
+    trace = tmp_path / "trace"
+    with Piped("queue-clean", home, wrapper=tuple(strace_command(trace, []))) as clean:
+        assert clean.end() == 0
+    steps = [
+        "mess" if call.name == "unlink" else call.descriptor(0)[1].removeprefix(home.queue + "/").split("/")[0]
+        for call in read_trace(trace)
+        if (call.name == "unlink" and call.path(0) == layout.mess(message)) or (call.name == "fsync" and not call.began)
+    ]
+    assert {"info", "local", "remote"} <= set(steps[: steps.index("mess")])

@@ -86,12 +86,13 @@ def test_queue_todo_leaves_each_message_queued_or_classified(tmp_path: Path, fla
 
 BOTH = """
 import subprocess, sys
+from queue_wire.pipes.notice import NoticeReader
 python, todo, enqueue, home, body, envelope = sys.argv[1:]
 classifier = subprocess.Popen([python, todo, "--home", home], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 with open(body) as body, open(envelope) as envelope:
     injector = subprocess.Popen([python, enqueue, "--home", home], stdin=body, stdout=envelope)
 said = b""
-while b"\\0D" not in said:
+while not any(record[:1] == b"C" for record in NoticeReader().feed(said)):
     said += classifier.stdout.read1()
     if said.endswith(b"\\0W\\0"):
         classifier.stdin.write(b"W")

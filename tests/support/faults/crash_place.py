@@ -9,7 +9,7 @@ from queue_base.home import Home
 from queue_base.layout import FILE_MODE, MESS_MODE, Layout, open_layout
 from queue_wire.envelope import pack_info
 from queue_wire.failures import pack_failure
-from queue_wire.pipes.notice import WRITTEN, Ask, pack_ask
+from queue_wire.pipes.notice import WRITTEN, Arrived, Ask, Classified, NoticeReader, pack_ask, pack_log, unpack_notice
 from support.faults.crash_checks import CLASSIFIED, QUEUED, Check, Message
 from support.faults.crash_model import Crash, CrashModel
 from support.faults.traced import converse_traced, run_traced
@@ -119,12 +119,19 @@ def nobody_is_forgotten(crash: Crash, found: dict[int, Message]) -> list[str]:
 
 def logged(said: bytes) -> bytes:
     """Return what queue-send answers to what queue-todo said, where the log takes every line at once."""
-    return WRITTEN * said.split(b"\0")[:-1].count(pack_ask(Ask.WRITTEN)[:-1])
+    return WRITTEN * _records(said).count(pack_ask(Ask.WRITTEN)[:-1])
+
+
+def _records(said: bytes) -> list[bytes]:
+    """Return the whole records of what queue-todo said; a child of it may have said something before."""
+    begin = said.find(pack_log(b"new msg ")[:-1])
+    return NoticeReader().feed(said[begin:]) if begin >= 0 else []
 
 
 def announced(said: bytes) -> list[int]:
-    """Return the ids in the whole D records of what queue-todo said."""
-    return [int(record[2:]) for record in said.split(b"\0")[:-1] if record[:1] == b"D"]
+    """Return the ids in the whole notices of what queue-todo said."""
+    notices = map(unpack_notice, _records(said))
+    return [notice.message for notice in notices if isinstance(notice, Classified | Arrived)]
 
 
 def classified_when_announced(crash: Crash, found: dict[int, Message]) -> list[str]:

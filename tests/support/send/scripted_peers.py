@@ -130,7 +130,7 @@ class Noticing(Peer):
 
     def end_when_told(self) -> bool:
         """Take what has come; after X end as queue-todo does, and return whether that was so."""
-        told = EXIT in self.receive()
+        told = EXIT in super().receive()
         if told:
             self.die()
         return told
