@@ -54,8 +54,9 @@ _FOLDED = (
     ),
     (r"queued_as_[A-Za-z0-9]++", "queued_as_ID"),
     (
-        rf"[0-9](?<![A-Za-z0-9.][0-9])(?<!(?={_REPLY}|{_CODE}).)(?=([0-9]*+(?:\.[0-9]++)*(?:[kKMG]?B|[smhdkKMG]|ms)?))\1"
-        r"(?![A-Za-z0-9])",
+        # The Z is that of a time in UTC.
+        rf"[0-9](?<![A-Za-z0-9.][0-9])(?<!(?={_REPLY}|{_CODE}).)(?=([0-9]*+(?:\.[0-9]++)*"
+        r"(?:[kKMG]?B|[smhdkKMGZ]|ms)?))\1(?![A-Za-z0-9])",
         "N",
     ),
 )

@@ -65,6 +65,16 @@ def test_a_line_that_current_had_half_of_is_read_though_a_copy_of_an_older_file_
     assert numbers([line.text[26:] for line in found])[:3] == [13, 14, 15]
 
 
+def test_the_file_whose_line_was_read_in_part_goes_on_before_others_that_have_grown(queue: Path, looks: Looks) -> None:
+    """As where logs are copied from another host, file by file, and each copy was cut inside a line."""
+    older, newer = b"".join(log(0, 5)), b"".join(log(10, 5))
+    cuts = older.index(b"end msg 2") + 4, newer.index(b"end msg 12") + 4
+    write_files(queue, [(name(4), older[: cuts[0]]), ("current", newer[: cuts[1]])])
+    assert [line.text[26:] for line in looks.read() if not line.torn] == [b"end msg %d" % n for n in (0, 1, 10, 11)]
+    write_files(queue, [(name(4), older), ("current", newer)])
+    assert numbers([line.text[26:] for line in looks.read() if line.text[:1] == b"@"]) == [12, 13, 14, 3, 4]
+
+
 def test_swapped_names_are_told_and_the_lines_are_read_in_the_order_of_their_stamps(
     queue: Path, looks: Looks
 ) -> None:
@@ -74,6 +84,12 @@ def test_swapped_names_are_told_and_the_lines_are_read_in_the_order_of_their_sta
     (warning,) = looks.warnings
     assert name(4) in warning and name(9) in warning and name(14) not in warning
     assert "their names are swapped; they are read in the order of the stamps" in warning
+
+
+def test_files_with_lines_of_the_same_time_are_read_in_the_order_of_their_names(queue: Path, looks: Looks) -> None:
+    write_files(queue, [(name(4), b"".join(log(3, 6))), (name(9), b"".join(log(0, 5)))])
+    assert numbers(looks.texts()) == [3, 4, 5, 6, 7, 8, 0, 1, 2, 3, 4]
+    assert looks.warnings == []
 
 
 def test_a_clock_that_was_set_back_is_no_swap(queue: Path, looks: Looks) -> None:
@@ -324,3 +340,10 @@ def test_the_beginning_of_a_line_without_end_is_a_bad_line_at_once(queue: Path, 
     more = content + b"yy\n" + b"".join(log(3, 2))
     write_files(queue, [("current", packed(how, more) if how else more)])
     assert [line.text[-9:] for line in looks.read()] == [b"yy", b"end msg 3", b"end msg 4"]
+
+
+def test_a_line_that_grows_too_long_over_builds_is_given_up(queue: Path, looks: Looks) -> None:
+    for size in (600_000, 1_200_000):
+        write_files(queue, [("current", b"".join(log(0, 1)) + b"x" * size)])
+        found = looks.read()
+    assert [line.torn for line in found] == [True]

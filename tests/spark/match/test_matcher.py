@@ -157,6 +157,14 @@ def test_alerts_and_warnings_are_kept_with_what_they_say() -> None:
     assert matcher.finish()[1].counts == {"alert": 4, "warning": 2, "quarantine": 1}
 
 
+def test_alerts_of_two_blocks_are_a_row_each() -> None:
+    matcher = Matcher(HOST, QUEUE, State(HOST, QUEUE))
+    blocks = [line(at, f"warning: {at}") + b"\n" for at in range(2)]
+    rows = [*(matcher.feed(split_lines(block, "alpha/main/current")) for block in blocks), matcher.finish()[0]]
+    found = [part["alerts"] for part in rows]
+    assert [row["text"] for part in found if part is not None for row in part.to_pylist()] == ["0", "1"]
+
+
 def test_an_alert_before_a_status_that_only_the_edge_can_judge_is_one_row() -> None:
     said = ("alert: oh no! lost queue-remote connection! dying...", "status: local 0/10 remote 0/20", "status: exiting")
     log = b"".join(line(at, text) + b"\n" for at, text in enumerate(said))
