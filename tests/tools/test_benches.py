@@ -29,7 +29,7 @@ SIZES: dict[str, tuple[str, str, list[str]]] = {
         r"batch netstring, memory +\d+ kB after 1 messages, \d+ after 20",
         ["strace"],
     ),
-    "inject-startup": ("--runs 2 --dir HERE", r"sendmail[a-z, ]* +[\d.]+ ms +ratio +[\d.]+, goal 1.6 or less", []),
+    "inject-startup": ("--runs 2 --dir HERE", r"sendmail[a-z, ]* +[\d.]+ ms +ratio +[\d.]+, goal 1.4 or less", []),
     "million": ("--messages 50 --idle 0.1 --dir HERE", r"idle, it takes [\d.]+ % of a CPU \(goal 0\)", []),
     "remote": ("--messages 20 --runs 1 --dir HERE", r"best \d+ deliveries/s, goal 5000", ["smtp-sink"]),
     "remote-turns": ("--size 100000 --dir HERE", r"goal 20 ms, missed by \d+", []),
