@@ -72,10 +72,10 @@ def test_reading_where_no_lake_is_says_how_to_make_one(tmp_path: Path) -> None:
 def test_a_lake_of_a_later_version_is_refused_and_left_alone(lake: ScriptedLake) -> None:
     lake.build()
     path = Path(lake.place, manifest_path(1))
-    path.write_bytes(path.read_bytes().replace(b'"version": 1', b'"version": 2'))
+    path.write_bytes(path.read_bytes().replace(b'"version": 2', b'"version": 3'))
     before = path.read_bytes()
     for refused in (lake.manifest, lake.build):
-        with pytest.raises(Permanent, match=r"a later queue-report made it \(its version is 2, ours 1\)"):
+        with pytest.raises(Permanent, match=r"a later queue-report made it \(its version is 3, ours 2\)"):
             refused()
     assert path.read_bytes() == before
 
