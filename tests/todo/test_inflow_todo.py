@@ -92,7 +92,7 @@ def test_while_queue_todo_is_stopped_mail_is_taken_and_then_injectors_are_slowed
 
 
 def test_injectors_are_refused_with_71_where_slowing_is_not_enough(site: Site, tmp_path: Path) -> None:
-    slow = SlowTodo(tmp_path, group=1, pace=0.2, slow_after=0.2, refuse_after=2.0)
+    slow = SlowTodo(tmp_path, group=1, pace=0.2, slow_after=0.2, refuse_after=4.0)
     with Suite(site.home, programs=slow.programs) as suite:
         bulk(site.home, letters(1))
         # Its line is in the log before it is classified, and what arrives until then may be the backlog of the start.
