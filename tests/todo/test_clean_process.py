@@ -249,3 +249,20 @@ def test_a_message_half_removed_by_a_killed_queue_clean_goes_at_the_next_start(t
     assert not Presence(open_layout(home.queue), message).info
     with Piped("queue-clean", home):
         wait_until(lambda: files(home) == [], why="the rest to be removed")
+
+
+def test_lists_that_are_none_do_not_stop_it(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "home", split=3)
+    message = put_mess(open_layout(home.queue))
+    pid = Path(home.queue) / "pid"
+    os.mkfifo(pid / "removing.1")
+    (pid / "removing.2").mkdir()
+    (pid / "removing.3").symlink_to("/dev/zero")
+    lines = [b"\0" * 100_000, b"%d" % message, b"%d 5" % message, b"%d %s" % (message, b"9" * 5000), b"-1 1"]
+    (pid / "removing.4").write_bytes(b"\n".join(lines))
+    with Piped("queue-clean", home) as clean:
+        other = finished(home)
+        clean.write(pack_clean(other))
+        assert clean.take(1) == REMOVED
+        assert Path(open_layout(home.queue).mess(message)).exists()
+        assert clean.end() == 0

@@ -144,7 +144,7 @@ def test_whatever_the_dots_are_answered_each_job_has_its_own_verdict(home: Remot
                 recipient = b"refused@b.example" if refused else b"ok@b.example"
                 numbers.append((daemon.start(other if refused else path, recipient), expected if refused else b"K"))
             for job, letter in numbers:
-                assert daemon.report(job).verdicts[0][0] == letter
+                assert (found := daemon.report(job)).verdicts[0][0] == letter, found
     assert len(server.received) == jobs if answer.startswith("2") else len(server.received) >= jobs * 9 // 10
 
 
