@@ -213,7 +213,7 @@ def test_a_refused_recipient_behind_a_message_changes_nothing_for_other_jobs(hom
         home.route_all_to(listener.getsockname()[1])
         path = home.message(b"Subject: hello\n\nA message.\n")
         with RemoteDaemon(home) as daemon:
-            begun = {}
+            begun: dict[int, bytes] = {}
             for number in range(jobs):
                 if len(begun) >= connections:
                     check_report(daemon, begun)
