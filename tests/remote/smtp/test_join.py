@@ -229,7 +229,7 @@ def check_report(daemon: RemoteDaemon, begun: dict[int, bytes]) -> None:
     report = daemon.report_of_any()
     recipient = begun.pop(report.number)
     letter, text = report.verdicts[0]
-    assert (letter, b"internal" in text) == (b"D" if b"refused" in recipient else b"K", False)
+    assert (letter, b"internal" in text) == (b"D" if b"refused" in recipient else b"K", False), text
 
 
 def test_a_message_that_waits_behind_a_refused_one_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
