@@ -12,6 +12,7 @@ a new message may have got the number since.
 """
 
 import os
+import stat
 from collections.abc import Iterable
 
 from queue_base.durable import Commit, read_file
@@ -21,6 +22,7 @@ from queue_wire.ids import unpack_id
 from queue_wire.pipes.cleaning import ANY, BOTH, LOCAL, REMOTE, Removal
 
 LIST_PREFIX = "removing."
+LIST_MOST = 16_000_000  # Bytes of a list that is read. A line has about 30.
 # The files of step 1, by what the request says.
 _WORK = {ANY: ("local", "remote"), LOCAL: ("local",), REMOTE: ("remote",), BOTH: ("local", "remote")}
 
@@ -123,7 +125,9 @@ def finish_removals(layout: Layout) -> list[OSError]:
             continue
         path = f"{layout.queue}/pid/{name}"
         try:
-            data = read_file(path)
+            if not stat.S_ISREG(os.lstat(path).st_mode):
+                continue  # A person's: reading a FIFO would not end.
+            data = read_file(path, LIST_MOST)
         except OSError as error:
             troubles.append(error)
             continue

@@ -49,7 +49,7 @@ from queue_send.scheduler.retry import AGAIN_AFTER, within_lifetime
 from queue_wire import logline
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.cleaning import Removal
-from queue_wire.pipes.notice import Arrived, Notice
+from queue_wire.pipes.notice import LOCAL, REMOTE, Arrived, Classified, Notice
 
 BIRTH_AHEAD_MOST = 60  # Seconds that a birth may lie in the future: clocks of different hosts differ a little.
 
@@ -160,7 +160,13 @@ class Messages:
         try:
             self._arrive(notice, now)
         except OSError as error:
-            self._retry.later(("arrive", notice.message), partial(self.arrive, notice), error)
+            # By then the envelope may be that of an earlier message of this number: the disk says what is there.
+            self.store.envelopes.forget(notice.message)
+            short = notice
+            if isinstance(notice, Arrived):
+                channels = {channel for channel, _ in notice.recipients}
+                short = Classified(notice.message, LOCAL in channels, REMOTE in channels)
+            self._retry.later(("arrive", notice.message), partial(self.arrive, short), error)
 
     def _arrive(self, notice: Notice, now: float) -> None:
         """Adds a message; a notice that is late, or about a message that was found at start, changes nothing.

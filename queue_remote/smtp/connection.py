@@ -107,6 +107,11 @@ class Connection(asyncio.Protocol):
         """The number of transactions that are under way or wait."""
         return len(self._carried)
 
+    @property
+    def waiting(self) -> int:
+        """The number of transactions whose turn has not come: all but the one that the replies are about."""
+        return len(self._carried) - min(1, self._begun)
+
     def takes_more(self, transactions_most: int) -> bool:
         """Return whether it is worth while to `carry` a transaction behind others: the server answers promptly."""
         count = len(self._carried)

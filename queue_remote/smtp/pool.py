@@ -126,15 +126,17 @@ class Pool:
         self._queue_timer = None
         before = time.monotonic() - BEHIND_SECONDS
         for connection in list(self._queued):
-            if connection.carried > 1:
+            if connection.waiting:
                 connection.withdraw(before)
-            if connection.carried < 2:
+            if not connection.waiting:
                 self._queued.discard(connection)
         if self._queued:
             self._queue_timer = asyncio.get_running_loop().call_later(BEHIND_SECONDS / 2, self._take_back)
 
     def give(self, key: ConnectionKey, connection: Connection) -> None:
         """Take back a connection whose transaction is done; it is kept in use while it carries others."""
+        if connection in self._expiry:
+            return  # Two of its transactions have ended with one read, and it was given back for the first.
         if connection.carried:
             self.offer(key, connection)
             return

@@ -1,6 +1,8 @@
 """When messages join others on a connection: while queue-remote is busy and the server answers promptly."""
 
 import asyncio
+import socket
+import threading
 import time
 
 import pytest
@@ -142,5 +144,117 @@ def test_whatever_the_dots_are_answered_each_job_has_its_own_verdict(home: Remot
                 recipient = b"refused@b.example" if refused else b"ok@b.example"
                 numbers.append((daemon.start(other if refused else path, recipient), expected if refused else b"K"))
             for job, letter in numbers:
-                assert daemon.report(job).verdicts[0][0] == letter
+                assert (found := daemon.report(job)).verdicts[0][0] == letter, found
     assert len(server.received) == jobs if answer.startswith("2") else len(server.received) >= jobs * 9 // 10
+
+
+def test_a_connection_that_ends_two_messages_at_once_is_idle_once() -> None:
+    async def run() -> None:
+        pool = Pool(10)
+        pool.share.busy = True
+        connection = Connection(ready().protocol, 60)
+        connection.connection_made(Peer())
+        pool.add(connection)
+        accepted, refused = message(), message()
+        for transaction in accepted, refused:
+            transaction.over = lambda: pool.give(KEY, connection)
+            connection.carry(transaction)
+        connection.data_received(ENVELOPE)
+        connection.data_received(b"250 done\r\n250 reset\r\n250 ok\r\n550 nobody\r\n503 no recipients\r\n")
+        assert accepted.verdict is not None
+        assert refused.verdict is not None
+        assert pool.take(KEY) is connection
+        assert pool.take(KEY) is None
+        connection.abort()
+
+    asyncio.run(run())
+
+
+def answer_at_once(listener: socket.socket, taken: list[bytes]) -> None:
+    """Serve a connection: the replies to what one read has are one write, as those of most servers."""
+    connection, _ = listener.accept()
+    with connection:
+        connection.sendall(b"220 server.example\r\n")
+        rest, recipients, in_message = b"", list[bytes](), False
+        while data := connection.recv(1 << 20):
+            replies = b""
+            *lines, rest = (rest + data).split(b"\r\n")
+            for line in lines:
+                if in_message:
+                    if line == b".":
+                        in_message = False
+                        taken.extend(recipients)
+                        recipients = []
+                        replies += b"250 taken\r\n"
+                elif line.startswith(b"EHLO"):
+                    replies += b"250-server.example\r\n250 PIPELINING\r\n"
+                elif line.startswith(b"RCPT"):
+                    refused = b"refused" in line
+                    recipients += [] if refused else [line]
+                    replies += b"550 nobody\r\n" if refused else b"250 ok\r\n"
+                elif line == b"DATA":
+                    in_message = bool(recipients)
+                    replies += b"354 go\r\n" if in_message else b"503 no recipients\r\n"
+                else:
+                    recipients = []
+                    replies += b"250 ok\r\n"
+            connection.sendall(replies)
+
+
+def test_a_refused_recipient_behind_a_message_changes_nothing_for_other_jobs(home: RemoteHome) -> None:
+    jobs, connections = 900, 10
+    taken: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0), backlog=connections) as listener:
+        servers = [
+            threading.Thread(target=answer_at_once, args=(listener, taken), daemon=True) for _ in range(connections)
+        ]
+        for server in servers:
+            server.start()
+        home.route_all_to(listener.getsockname()[1])
+        path = home.message(b"Subject: hello\n\nA message.\n")
+        with RemoteDaemon(home) as daemon:
+            begun: dict[int, bytes] = {}
+            for number in range(jobs):
+                if len(begun) >= connections:
+                    check_report(daemon, begun)
+                recipient = b"%d%s@b.example" % (number, b"-refused" if number % 3 == 0 else b"")
+                begun[daemon.start(path, recipient)] = recipient
+            while begun:
+                check_report(daemon, begun)
+    assert sorted(taken) == sorted(b"RCPT TO:<%d@b.example>" % number for number in range(jobs) if number % 3)
+
+
+def check_report(daemon: RemoteDaemon, begun: dict[int, bytes]) -> None:
+    """Wait for a report, and check that its verdict is its own message's."""
+    report = daemon.report_of_any()
+    recipient = begun.pop(report.number)
+    letter, text = report.verdicts[0]
+    assert (letter, b"internal" in text) == (b"D" if b"refused" in recipient else b"K", False), text
+
+
+def test_a_message_that_waits_behind_a_refused_one_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool_module, "BEHIND_SECONDS", 0.05)
+
+    async def run() -> None:
+        pool, taken_back = Pool(10), asyncio.Event()
+        pool.share.busy = True
+        connection = Connection(ready().protocol, 60)
+        connection.connection_made(Peer())
+        refused, waiting = message(), message()
+        connection.carry(refused)
+        connection._prompt = True
+        pool.offer(KEY, connection)
+        assert pool.join(KEY) is connection
+        waiting.over = taken_back.set
+        connection.carry(waiting)
+        # The reply to DATA is outstanding, and does not come.
+        connection.data_received(b"250 ok\r\n550 nobody\r\n")
+        assert refused.verdict is not None
+        assert connection.carried == 1
+        async with asyncio.timeout(60):
+            await taken_back.wait()
+        assert waiting.verdict is None
+        assert connection.carried == 0
+        connection.abort()
+
+    asyncio.run(run())
