@@ -17,6 +17,7 @@ not find it.
 
 import errno
 import os
+import stat
 from collections.abc import Iterable
 
 from queue_base.durable import Commit, read_file
@@ -28,6 +29,7 @@ from queue_wire.ids import unpack_id
 from queue_wire.pipes.cleaning import ANY, BOTH, LOCAL, REMOTE, TODO, Removal
 
 LIST_PREFIX = "removing."
+LIST_MOST = 16_000_000  # Bytes of a list that is read. A line has about 30.
 # The files of step 1, by what the request says.
 _WORK = {ANY: ("local", "remote"), LOCAL: ("local",), REMOTE: ("remote",), BOTH: ("local", "remote"), TODO: ()}
 
@@ -155,7 +157,9 @@ def finish_removals(layout: Layout) -> list[OSError]:
             continue
         path = f"{layout.queue}/pid/{name}"
         try:
-            data = read_file(path)
+            if not stat.S_ISREG(os.lstat(path).st_mode):
+                continue  # A person's: reading a FIFO would not end.
+            data = read_file(path, LIST_MOST)
         except OSError as error:
             troubles.append(error)
             continue

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from queue_base.errors import Temporary, reason
 from queue_base.home import Home
 from queue_remote.delivery import deliver
-from queue_remote.job_parts import choose_options
 from queue_remote.message.conversions import Conversions
 from queue_remote.message.file import open_input
 from queue_remote.report_text import Verdict, no_controls, no_message
@@ -54,8 +53,8 @@ async def _deliver(
         return pack_alone([], (TEMPORARY, no_message(reason(error))))
     try:
         transaction = Transaction(sender, recipients, message.size)
-        options = choose_options(setup, sender, nexthop)
-        await deliver(setup, pool, nexthop, options, sender, transaction, message, trace)
+        key = setup.options.find(sender, nexthop)
+        await deliver(setup, pool, nexthop, key, sender, transaction, message, trace)
     finally:
         message.close()
     assert transaction.verdict is not None

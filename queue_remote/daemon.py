@@ -8,6 +8,7 @@ parsed, or that fails by a bug, is deferred with an alert.
 
 import asyncio
 import contextlib
+import functools
 import os
 import random
 import signal
@@ -17,12 +18,16 @@ import traceback
 from queue_base.daemon.pipes import OutPipe, PeerLost, read_available
 from queue_base.errors import Temporary, complain, reason
 from queue_base.home import Home
+from queue_remote.config import SEND
 from queue_remote.delivery import deliver
 from queue_remote.job_parts import JobPart, PartOutcome, join_outcomes, split_job
 from queue_remote.message.file import open_message
+from queue_remote.message.small import SmallMessage, read_small
+from queue_remote.options import ConnectionKey
 from queue_remote.program import Programs
 from queue_remote.report_text import internal_error, no_controls, no_message, no_time_left
 from queue_remote.setup import CurrentSetup, Setup
+from queue_remote.smtp.connection import Connection
 from queue_remote.smtp.pool import Pool
 from queue_remote.smtp.transaction import Transaction
 from queue_wire.format_error import FormatError
@@ -90,6 +95,7 @@ class RemoteDaemon:
         if data is None:
             return
         self._reader.feed(data)
+        self._pool.share.measure()
         if not self._starting:
             self._start_jobs()
 
@@ -116,6 +122,13 @@ class RemoteDaemon:
             complain(PROGRAM, f"alert: unable to read a job: {error}; it is deferred")
             self._answer_bad_job(payload)
             return
+        try:
+            if not self._deliver_at_once(job):
+                self._start_task(job)
+        except Exception as error:
+            self._defer_by_bug(job, error)
+
+    def _start_task(self, job: Job) -> None:
         task = self._loop.create_task(self._run_job(job))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -131,11 +144,71 @@ class RemoteDaemon:
         try:
             report = await self._deliver(job)
         except Exception as error:
-            where = traceback.extract_tb(error.__traceback__)[-1]
-            what = f"{type(error).__name__}: {error} ({where.name}, line {where.lineno})"
-            complain(PROGRAM, f"alert: unable to deliver job {job.number}: {what}; it will be tried again")
-            report = _defer_job(job, internal_error(what))
-        self._put(pack_report(report))
+            self._defer_by_bug(job, error)
+        else:
+            self._put(pack_report(report))
+
+    def _defer_by_bug(self, job: Job, error: Exception) -> None:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        what = f"{type(error).__name__}: {error} ({where.name}, line {where.lineno})"
+        complain(PROGRAM, f"alert: unable to deliver job {job.number}: {what}; it will be tried again")
+        self._put(pack_report(_defer_job(job, internal_error(what))))
+
+    def _deliver_at_once(self, job: Job) -> bool:
+        """Give a small message to a connection that is open, without a task; return whether that was possible.
+
+        It is not if anything has to be waited for, or looks wrong: a task does it then, from the beginning.
+        """
+        try:
+            setup = self._setup.get()
+        except Temporary:
+            return False
+        if len(job.recipients) == 1:
+            key = setup.options.find(job.sender, job.nexthop)
+        else:
+            parts = split_job(setup, job)
+            if len(parts) > 1:
+                return False
+            key = setup.options.key(parts[0].options)
+        if key.options.program:
+            return False
+        connection = self._pool.join(key) or self._pool.take(key)
+        if connection is None:
+            return False
+        transaction = None
+        try:
+            message = self._read_small(setup, job)
+            if message is not None and (not message.eight_bit or b"8BITMIME" in connection.client.extensions):
+                transaction = Transaction(job.sender, job.recipients, message.size, message.eight_bit)
+        finally:
+            if transaction is None or transaction.done:
+                self._pool.give(key, connection)
+        if transaction is None or transaction.done:
+            return False
+        assert message is not None
+        transaction.content = message.wire
+        transaction.over = functools.partial(self._on_over, job, key, connection, transaction)
+        connection.carry(transaction)
+        self._pool.offer(key, connection)
+        return True
+
+    def _read_small(self, setup: Setup, job: Job) -> SmallMessage | None:
+        """Return the message of a job if it is small, and needs no other form and no signature."""
+        try:
+            message = read_small(f"{self._home.queue}/{os.fsdecode(job.path)}")
+        except OSError:
+            return None
+        if message is None or (setup.signing.active and setup.signing.needed(message.stored, job.sender)):
+            return None
+        return None if setup.config.long_lines != SEND and message.has_long_lines() else message
+
+    def _on_over(self, job: Job, key: ConnectionKey, connection: Connection, transaction: Transaction) -> None:
+        """Report on a job that a connection has carried. If it was not attempted, a task tries other connections."""
+        self._pool.give(key, connection)
+        if transaction.done:
+            self._put(pack_report(Report(job.number, MESSAGE_SCOPE, transaction.verdicts())))
+        else:
+            self._start_task(job)
 
     async def _deliver(self, job: Job) -> Report:
         try:
@@ -169,7 +242,8 @@ class RemoteDaemon:
                 seconds = setup.config.program_timeout
                 return await self._programs.deliver(part.options.program, arguments, message, seconds)
             transaction = Transaction(job.sender, part.recipients, message.size)
-            scope = await deliver(setup, self._pool, part.nexthop, part.options, job.sender, transaction, message)
+            key = setup.options.key(part.options)
+            scope = await deliver(setup, self._pool, part.nexthop, key, job.sender, transaction, message)
             return PartOutcome(scope, transaction.verdicts())
         finally:
             message.close()

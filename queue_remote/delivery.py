@@ -7,16 +7,16 @@ failures that are not the nexthop's.
 
 import time
 
-from queue_remote.job_parts import DeliveryOptions
 from queue_remote.message.file import Message
 from queue_remote.message.form import Forms, Unsendable
 from queue_remote.message.signing import Unsigned
+from queue_remote.options import ConnectionKey
 from queue_remote.route.this_host import own_names
 from queue_remote.route.unroutable import Unroutable
 from queue_remote.setup import Setup
 from queue_remote.smtp.connect import Opener
 from queue_remote.smtp.connection import Connection
-from queue_remote.smtp.pool import ConnectionKey, Pool
+from queue_remote.smtp.pool import Pool
 from queue_remote.smtp.trace import Trace
 from queue_remote.smtp.transaction import Transaction
 from queue_smtp.client import ClientState
@@ -27,7 +27,7 @@ async def deliver(
     setup: Setup,
     pool: Pool,
     nexthop: bytes,
-    options: DeliveryOptions,
+    key: ConnectionKey,
     sender: bytes,
     transaction: Transaction,
     message: Message,
@@ -36,7 +36,6 @@ async def deliver(
     """Carry out the transaction until it is done; return the report's scope. The caller closes the message."""
     if transaction.done:
         return MESSAGE_SCOPE
-    key = ConnectionKey(options, setup.config)
     forms = Forms(setup, message, sender)
     try:
         await forms.prepare()

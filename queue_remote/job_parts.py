@@ -9,30 +9,12 @@ is one part.
 
 from typing import NamedTuple
 
-from queue_remote.config import SourceAddresses
+from queue_remote.options import DeliveryOptions
 from queue_remote.report_text import Verdict
 from queue_remote.setup import Setup
 from queue_wire.address import split_address
-from queue_wire.control.hostmap import find_key
-from queue_wire.control.smtproutes import find_nexthop
 from queue_wire.pipes.job import Job
 from queue_wire.pipes.report import HOST_SCOPE, MESSAGE_SCOPE, Report
-
-
-class DeliveryOptions(NamedTuple):
-    """How mail for a domain is delivered. Mail with equal options can share a transaction and a connection.
-
-    `name` is that of the relays if `relayed`, else the domain. `tlspolicy` and `login` are the keys of the domain's
-    lines, None if it has none: a relay carries the mail of all domains, except those that have lines of their own.
-    """
-
-    name: bytes
-    relayed: bool
-    tlspolicy: bytes | None
-    login: bytes | None
-    helohost: bytes
-    source: SourceAddresses
-    program: tuple[bytes, ...]
 
 
 class JobPart(NamedTuple):
@@ -53,16 +35,7 @@ class PartOutcome(NamedTuple):
 
 def choose_options(setup: Setup, sender: bytes, domain: bytes) -> DeliveryOptions:
     """Return the options for mail from a sender to a domain."""
-    config = setup.config
-    name, relayed = find_nexthop(config.routes, domain)
-    tlspolicy = login = None
-    if relayed:
-        # Without a relay the name is the domain, which determines both.
-        tlspolicy = find_key(config.tlspolicy, domain) if config.tlspolicy else None
-        login = setup.logins.key(domain)
-    helohost = config.helohost.choose(sender, domain)
-    source = config.outgoingip.choose(sender, domain)
-    return DeliveryOptions(name, relayed, tlspolicy, login, helohost, source, config.programs.choose(sender, domain))
+    return setup.options.find(sender, domain).options
 
 
 def split_job(setup: Setup, job: Job) -> list[JobPart]:

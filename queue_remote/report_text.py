@@ -46,6 +46,8 @@ def _failure_text(client: SmtpClient, failed: ConnectionFailed) -> bytes:
             return auth_broken(peer, details)
         case Problem.NO_MESSAGE:
             return no_message(details)
+        case Problem.WITHDRAWN:
+            return connection_died(peer, stage, "the reply to the message before took too long", critical=False)
     reply = failed.reply
     assert reply is not None
     match failed.problem:

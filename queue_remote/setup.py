@@ -15,6 +15,7 @@ from queue_remote.message.conversions import Conversions
 from queue_remote.message.dkim_keys import Keyring, read_keyring
 from queue_remote.message.message_scan import Scans
 from queue_remote.message.signing import Signing
+from queue_remote.options import OptionChoices
 from queue_remote.route.router import Router
 from queue_remote.smtpauth import Logins, read_logins
 from queue_remote.tls.mta_sts import StsCache
@@ -28,13 +29,14 @@ _Stamp = tuple[int, int, int, int]
 class Setup:
     """One reading of the control files, and the objects made of it."""
 
-    __slots__ = ("config", "conversions", "keyring", "logins", "router", "scans", "signing", "tls_planner")
+    __slots__ = ("config", "conversions", "keyring", "logins", "options", "router", "scans", "signing", "tls_planner")
 
     def __init__(
         self, config: RemoteConfig, logins: Logins, keyring: Keyring, sts: StsCache, conversions: Conversions
     ) -> None:
         self.config = config
         self.logins = logins
+        self.options = OptionChoices(config, logins)
         self.keyring = keyring
         self.conversions = conversions
         self.router = Router(config.me, config.routes, config.resolver)

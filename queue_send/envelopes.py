@@ -1,8 +1,8 @@
 """The envelopes of new messages, as the full notices of queue-todo gave them, so that their files need not be read.
 
 An envelope is kept until its message has ended or is deferred, or a recipient has failed, or an order is about to
-change its files. From then on the files are read, as those of every other message. At most KEPT_MOST envelopes and
-BYTES_MOST bytes of addresses are kept; those of more messages are read from their files, too.
+change its files. From then on the files are read, as those of every other message. At most KEPT_MOST envelopes of
+about BYTES_MOST bytes are kept; those of more messages are read from their files, too.
 """
 
 from collections.abc import Collection
@@ -11,7 +11,10 @@ from queue_wire.pipes import cleaning
 from queue_wire.pipes.notice import LOCAL, Arrived
 
 KEPT_MOST = 20_000
-BYTES_MOST = 8_000_000
+BYTES_MOST = 20_000_000
+# What an envelope and a recipient need in memory besides the addresses.
+ENVELOPE_BYTES = 900
+RECIPIENT_BYTES = 150
 _CHANNELS = {True: "local", False: "remote"}
 
 
@@ -19,7 +22,7 @@ class KeptEnvelope:
     """One message: `birth` in microseconds since the epoch, `due` in seconds, the sender, and what is left to do.
 
     `left` are, for each channel that has recipients, (offset of the record in the file, address) of those that are not
-    done. `sizes` are the bytes of the files, `length` those of the addresses.
+    done. `sizes` are the bytes of the files, `length` about those of the envelope in memory.
     """
 
     announced = False
@@ -36,7 +39,8 @@ class KeptEnvelope:
             at = self.sizes.get(kind, 0)
             self.left.setdefault(kind, []).append((at, address))
             self.sizes[kind] = at + len(address) + 2
-        self.length = sum(self.sizes.values()) + len(self.sender)
+        addresses = sum(self.sizes.values()) + len(self.sender)
+        self.length = addresses + ENVELOPE_BYTES + RECIPIENT_BYTES * len(notice.recipients)
 
     def mark_done(self, kind: str, offsets: Collection[int]) -> None:
         """Removes recipients that are done."""

@@ -55,7 +55,7 @@ from queue_send.scheduler.retry import AGAIN_AFTER, within_lifetime
 from queue_wire import logline
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.cleaning import TODO, Removal
-from queue_wire.pipes.notice import Arrived, ClassifyAnswer, Notice
+from queue_wire.pipes.notice import LOCAL, REMOTE, Arrived, Classified, ClassifyAnswer, Notice
 
 BIRTH_AHEAD_MOST = 60  # Seconds that a birth may lie in the future: clocks of different hosts differ a little.
 
@@ -172,7 +172,15 @@ class Messages:
         try:
             self._arrive(notice, now)
         except OSError as error:
-            self._retry.later(("arrive", notice.message), partial(self.arrive, notice), error)
+            if self.store.classify_first(notice.message, lambda _: self._start_held(notice.message)):
+                return  # It is announced.
+            # By then the envelope may be that of an earlier message of this number: the disk says what is there.
+            self.store.envelopes.forget(notice.message)
+            short = notice
+            if isinstance(notice, Arrived):
+                channels = {channel for channel, _ in notice.recipients}
+                short = Classified(notice.message, LOCAL in channels, REMOTE in channels)
+            self._retry.later(("arrive", notice.message), partial(self.arrive, short), error)
 
     def _arrive(self, notice: Notice, now: float) -> None:
         """Adds a message; a notice that is late, or about a message that was found at start, changes nothing.

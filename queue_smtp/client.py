@@ -23,7 +23,7 @@ command, also if more commands have been sent after it (PIPELINING, RFC 2920).
     RCPT       2xx; 4xx and 5xx refuse one     RCPT, DATA; READY if no recipient is left
     DATA       354; 4xx and 5xx refuse it      MESSAGE; READY
     MESSAGE    message_sent()                  END; the caller sends the message (queue_smtp.dotstuff)
-    END        2xx; 4xx and 5xx refuse it      READY
+    END        2xx; 4xx and 5xx refuse it      READY; RSET if the next transaction was begun
     QUIT       the answer to QUIT              CLOSED
     CLOSED                                     the caller closes the connection
 
@@ -34,6 +34,11 @@ a part of a message.
 MAIL, all RCPTs and DATA are sent at once if the server offers PIPELINING. If it then wants a message although it
 accepted no sender or no recipient, the connection ends: the lone dot of RFC 2920 would be an empty message to the
 recipients that the server has kept. RSET precedes the next MAIL for the same reason, if the server may have kept any.
+
+The next transaction may begin in END, if the server offers PIPELINING: its envelope is sent behind the final dot, as
+RFC 2920 section 3.1 allows. RSET comes first, because it is not known yet whether the server takes the message. Up to
+the reply to the dot, a failure of the connection is the message's; the next transaction has not been attempted then.
+`withdraw` gives it up.
 
 A transaction that fails before the server has accepted MAIL has had no effect and may be tried with another server.
 """
@@ -96,7 +101,7 @@ TRANSITIONS: dict[ClientState, tuple[ClientState, ...]] = {
     _MAIL: (_RCPT, _READY),
     _RCPT: (_RCPT, _DATA, _READY),
     _DATA: (_MESSAGE, _READY),
-    _END: (_READY,),
+    _END: (_READY, _RSET),
 }
 # The connection is not READY yet, and the next step is the server's.
 OPENING = (_GREETING, _EHLO, _HELO, _STARTTLS, _AUTH)
@@ -104,6 +109,8 @@ OPENING = (_GREETING, _EHLO, _HELO, _STARTTLS, _AUTH)
 ENVELOPE = (_RSET, _MAIL, _RCPT, _DATA)
 # The connection can carry nothing more.
 ENDED = (_CLOSED, _QUIT)
+# The replies to a whole envelope may come together.
+_FLIGHT = (_MAIL, _RSET)
 # Only DATA and AUTH are continued after a 3xx reply.
 _WITHOUT_INTERMEDIATE = (_RSET, _MAIL, _RCPT, _MESSAGE, _END)
 
@@ -169,6 +176,7 @@ class Problem(enum.Enum):
     ENDED = enum.auto()  # * 421, or RSET refused
     LOST = enum.auto()  # with details: the connection died, or no reply came in time
     NO_MESSAGE = enum.auto()  # with details: the caller cannot read the message
+    WITHDRAWN = enum.auto()  # the transaction that was begun behind a message was given up
     # Of a transaction. SENDER, DATA and MESSAGE end the connection too if the client and the server disagree
     # about its state.
     TOO_LARGE = enum.auto()  # larger than size_limit
@@ -180,11 +188,12 @@ class Problem(enum.Enum):
     MESSAGE = enum.auto()  # * refused
 
 
-class RecipientReply(NamedTuple):
-    """The server's reply to RCPT for forward_paths[number]."""
+class RecipientRefused(NamedTuple):
+    """The server refused forward_paths[number]. `after` is the number of recipients that it accepted before."""
 
     number: int
     reply: Reply
+    after: int
 
 
 class RecipientNeedsSmtputf8(NamedTuple):
@@ -207,22 +216,42 @@ class TransactionRejected(NamedTuple):
 
 
 class ConnectionFailed(NamedTuple):
-    """The connection failed in `state`. `in_transaction`: so did a transaction whose MAIL the server had accepted."""
+    """The connection failed in `state`. `in_transaction`: so did a transaction whose MAIL the server had accepted.
+
+    `answered` is the number of its recipients that have a reply, or were left out.
+    """
 
     problem: Problem
     state: ClientState
     reply: Reply | None
     details: str
     in_transaction: bool
+    answered: int = 0
 
 
-Event = RecipientReply | RecipientNeedsSmtputf8 | TransactionAccepted | TransactionRejected | ConnectionFailed
+Event = RecipientRefused | RecipientNeedsSmtputf8 | TransactionAccepted | TransactionRejected | ConnectionFailed
+
+
+class _Progress:
+    """How far a transaction has come: `paths` has the number and the path of each recipient that the server can take.
+
+    `asked`, `answered` and `accepted` count recipients. `finished`: its result is known.
+    """
+
+    __slots__ = ("accepted", "answered", "asked", "data_asked", "finished", "mail", "mail_accepted", "paths")
+
+    def __init__(self, mail: bytes, paths: list[tuple[int, bytes]]) -> None:
+        self.mail = mail
+        self.paths = paths
+        self.asked = self.answered = self.accepted = 0
+        self.data_asked = self.mail_accepted = self.finished = False
 
 
 class SmtpClient:
     """One connection. The attributes without an underscore are for the caller to read.
 
     `extensions` maps each EHLO keyword, in upper case, to its parameters; what was said before TLS is forgotten.
+    `size_limit` is the largest message, in bytes, that the server says it takes (RFC 1870); 0 if there is no limit.
     `failure` is the ConnectionFailed event once it has occurred. `replies` counts the replies, and `transactions` those
     that were begun. `secure` is true under TLS. `dismissed`: the server said 421. `tls_broken`: the connection failed
     because of TLS, or under TLS before it was READY and without a reply. `ehlo_broken`: the server closed
@@ -230,9 +259,9 @@ class SmtpClient:
     """
 
     __slots__ = (
-        *("_accepted", "_answered", "_asked", "_awaited", "_challenges", "_data_asked", "_envelope", "_events"),
-        *("_finished", "_greeted", "_mail", "_mechanism", "_out", "_paths", "_reader", "_recipients_kept", "_window"),
-        *("dismissed", "ehlo_broken", "extensions", "failure", "replies", "secure", "session", "state"),
+        *("_awaited", "_challenges", "_current", "_events", "_greeted", "_mechanism", "_next", "_out", "_reader"),
+        *("_recipients_kept", "_window"),
+        *("dismissed", "ehlo_broken", "extensions", "failure", "replies", "secure", "session", "size_limit", "state"),
         *("tls_broken", "transactions"),
     )
 
@@ -241,6 +270,7 @@ class SmtpClient:
         self.secure = session.tls is Tls.IMPLICIT
         self.state = _TLS if self.secure else _GREETING
         self.extensions: dict[bytes, bytes] = {}
+        self.size_limit = 0
         self.failure: ConnectionFailed | None = None
         self.replies = 0
         self.transactions = 0
@@ -255,14 +285,9 @@ class SmtpClient:
         self._greeted = b""
         self._mechanism: Mechanism | None = None
         self._challenges = 0
-        # The transaction; no envelope once its last reply is in.
-        self._envelope: SmtpEnvelope | None = None
-        self._mail = b""
-        # The recipients that this server can take: the number and the path of each.
-        self._paths: list[tuple[int, bytes]] = []
-        self._asked = self._answered = self._accepted = 0
-        self._data_asked = False
-        self._finished = False
+        # The transaction whose replies come now, until the last one is in, and the one that was begun behind it.
+        self._current: _Progress | None = None
+        self._next: _Progress | None = None
         self._window = 1
         # The server has accepted MAIL, or a recipient after a MAIL that it refused, and no message since.
         self._recipients_kept = False
@@ -271,6 +296,11 @@ class SmtpClient:
     def ended(self) -> bool:
         """Whether the connection can carry nothing more."""
         return self.state in ENDED
+
+    @property
+    def _transaction(self) -> _Progress:
+        assert self._current is not None
+        return self._current
 
     @property
     def looped(self) -> bool:
@@ -283,10 +313,14 @@ class SmtpClient:
         return self._mechanism is not None
 
     @property
-    def size_limit(self) -> int:
-        """The largest message, in bytes, that the server says it takes (RFC 1870); 0 if there is no limit."""
-        limit = self.extensions.get(b"SIZE", b"")
-        return int(limit) if limit.isdigit() and len(limit) < 19 else 0
+    def pipelines(self) -> bool:
+        """Whether commands are sent without waiting for replies."""
+        return self.session.pipelining and b"PIPELINING" in self.extensions
+
+    @property
+    def takes_next(self) -> bool:
+        """Whether `begin` may be called now."""
+        return self.state is _READY or (self.state is _END and len(self._awaited) == 1 and self.pipelines)
 
     # Input and output.
 
@@ -301,7 +335,12 @@ class SmtpClient:
         elif self.state is not _CLOSED:
             self._reader.feed(data)
             try:
-                while self.state not in ENDED and (reply := self._reader.next()) is not None:
+                while self.state not in ENDED:
+                    if self.state in _FLIGHT and self._take_all():
+                        continue
+                    reply = self._reader.next()
+                    if reply is None:
+                        break
                     self._take(reply)
             except FormatError as error:
                 self._fail(Problem.NOT_SMTP, details=str(error))
@@ -345,6 +384,7 @@ class SmtpClient:
             return
         self.secure = True
         self.extensions = {}
+        self.size_limit = 0
         self._reader = ReplyReader()
         self.state = self._say_hello(_EHLO)
 
@@ -364,26 +404,36 @@ class SmtpClient:
     # Transactions.
 
     def begin(self, envelope: SmtpEnvelope) -> list[Event]:
-        """Begin a transaction; only in READY. The state stays READY if this server cannot take the message."""
-        assert self.state is _READY
-        limit = self.size_limit
-        if limit and envelope.size > limit:
+        """Begin a transaction; only if `takes_next`. The state does not change if this server cannot take the message.
+
+        The events are this transaction's.
+        """
+        assert self.takes_next
+        if self.size_limit and envelope.size > self.size_limit:
             return [TransactionRejected(Problem.TOO_LARGE)]
-        if not self._prepare(envelope):
+        progress = self._prepare(envelope)
+        if progress is None:
             return self._take_events()
-        self._envelope = envelope
         self.transactions += 1
-        self._asked = self._answered = self._accepted = 0
-        self._data_asked = self._finished = False
-        self._window = PIPELINED_MOST if self.session.pipelining and b"PIPELINING" in self.extensions else 1
+        self._window = PIPELINED_MOST if self.pipelines else 1
+        behind = self.state is _END
         if self._recipients_kept:
-            self._recipients_kept = False
+            # Behind a message its recipients are kept until the reply to it.
+            self._recipients_kept = behind
             self._ask(_RSET, b"RSET\r\n")
         if len(self._awaited) < self._window:
-            self._ask(_MAIL, self._mail)
-            self._ask_recipients()
-        self.state = self._awaited[0]
+            self._ask(_MAIL, progress.mail)
+            self._ask_recipients(progress)
+        if behind:
+            self._next = progress
+        else:
+            self._current = progress
+            self.state = self._awaited[0]
         return self._take_events()
+
+    def withdraw(self) -> None:
+        """Give up the transaction that was begun behind a message; the connection ends with the message's reply."""
+        self._next = None
 
     def message_sent(self) -> None:
         """Note that the message and its final dot are sent."""
@@ -405,6 +455,21 @@ class SmtpClient:
             self.state = _CLOSED
 
     # Replies. The method for a state returns the next state.
+
+    def _take_all(self) -> bool:
+        """Take the replies to a whole envelope, if it is in flight and all of them accept; return whether.
+
+        The result is the same as that of one reply after the other, for a fifth of the work.
+        """
+        current, awaited = self._current, self._awaited
+        if current is None or not current.data_asked or not self._reader.skip_accepted(len(awaited) - 1):
+            return False
+        self.replies += len(awaited)
+        awaited.clear()
+        current.answered = current.accepted = len(current.paths)
+        current.mail_accepted = self._recipients_kept = True
+        self.state = _MESSAGE
+        return True
 
     def _take(self, reply: Reply) -> None:
         self.replies += 1
@@ -436,6 +501,8 @@ class SmtpClient:
                 # `AUTH=` is older than RFC 2554; some servers still send both forms.
                 keyword, equals, first = keyword.upper().partition(b"=")
                 self.extensions[keyword] = b"%s %s" % (first, parameters) if equals else parameters
+            limit = self.extensions.get(b"SIZE", b"")
+            self.size_limit = int(limit) if limit.isdigit() and len(limit) < 19 else 0
             return self._on_name_accepted(reply)
         if reply.permanent and not self.secure:
             # RFC 5321 section 3.2: HELO is for servers that do not know EHLO.
@@ -508,12 +575,13 @@ class SmtpClient:
     def _on_reset(self, reply: Reply) -> ClientState:
         if not reply.accepted:
             return self._fail(Problem.ENDED, reply)
-        return self._awaited[0] if self._awaited else self._ask(_MAIL, self._mail)
+        return self._awaited[0] if self._awaited else self._ask(_MAIL, self._transaction.mail)
 
     def _on_mail(self, reply: Reply) -> ClientState:
+        current = self._transaction
         if reply.accepted:
-            self._recipients_kept = True
-            self._ask_recipients()
+            current.mail_accepted = self._recipients_kept = True
+            self._ask_recipients(current)
         elif reply.code == 421:
             return self._fail(Problem.SENDER, reply)
         else:
@@ -521,21 +589,23 @@ class SmtpClient:
         return self._next_awaited()
 
     def _on_recipient(self, reply: Reply) -> ClientState:
-        if self._finished:
+        current = self._transaction
+        if current.finished:
             # MAIL was refused, so this reply changes no result.
             self._recipients_kept = self._recipients_kept or reply.accepted
             return self._next_awaited()
-        self._events.append(RecipientReply(self._paths[self._answered][0], reply))
-        self._answered += 1
-        self._accepted += reply.accepted
-        if self._answered == len(self._paths) and not self._accepted:
+        if not reply.accepted:
+            self._events.append(RecipientRefused(current.paths[current.answered][0], reply, current.accepted))
+        current.answered += 1
+        current.accepted += reply.accepted
+        if current.answered == len(current.paths) and not current.accepted:
             self._finish(TransactionRejected(Problem.RECIPIENTS))
         else:
-            self._ask_recipients()
+            self._ask_recipients(current)
         return self._next_awaited()
 
     def _on_data(self, reply: Reply) -> ClientState:
-        if reply.code == 354 and not self._finished:
+        if reply.code == 354 and not self._transaction.finished:
             return _MESSAGE
         self._finish(TransactionRejected(Problem.DATA, reply))
         if reply.accepted or reply.intermediate:
@@ -551,9 +621,14 @@ class SmtpClient:
     def _on_end(self, reply: Reply) -> ClientState:
         accepted = reply.accepted
         self._finish(TransactionAccepted(reply) if accepted else TransactionRejected(Problem.MESSAGE, reply))
-        # RFC 5321 section 4.1.1.4 has the server forget the recipients; not all do so after a refusal.
-        self._recipients_kept = not accepted
-        return self._next_awaited()
+        self._current, self._next = self._next, None
+        if not self._awaited:
+            # RFC 5321 section 4.1.1.4 has the server forget the recipients; not all do so after a refusal.
+            self._recipients_kept = not accepted
+            return _READY
+        # RSET is sent.
+        self._recipients_kept = False
+        return self._awaited[0] if self._current is not None else self._fail(Problem.WITHDRAWN)
 
     # Commands.
 
@@ -565,42 +640,43 @@ class SmtpClient:
     def _say_hello(self, state: ClientState) -> ClientState:
         return self._ask(state, b"%s %s\r\n" % (state.value, self.session.name))
 
-    def _prepare(self, envelope: SmtpEnvelope) -> bool:
-        """Make MAIL for this server, and choose the recipients that it can take; return whether anything is left."""
+    def _prepare(self, envelope: SmtpEnvelope) -> _Progress | None:
+        """Make MAIL for this server, and choose the recipients that it can take; return None if nothing is left."""
         takes_utf8 = b"SMTPUTF8" in self.extensions
         reverse_path, utf8 = envelope.reverse_path
         if utf8 and not takes_utf8:
             self._events.append(TransactionRejected(Problem.SENDER_NEEDS_SMTPUTF8))
-            return False
-        self._paths = []
+            return None
+        paths = []
         for number, (path, needs_utf8) in enumerate(envelope.forward_paths):
             if needs_utf8 and not takes_utf8:
                 # RFC 6531 section 3.5: the others can still get the message.
                 self._events.append(RecipientNeedsSmtputf8(number))
             else:
-                self._paths.append((number, path))
+                paths.append((number, path))
                 utf8 = utf8 or needs_utf8
-        if not self._paths:
+        if not paths:
             self._events.append(TransactionRejected(Problem.NO_RECIPIENT_LEFT))
-            return False
+            return None
         mail = b"MAIL FROM:" + reverse_path
         if envelope.size and b"SIZE" in self.extensions:
             mail += b" SIZE=%d" % envelope.size
         if envelope.eight_bit and b"8BITMIME" in self.extensions:
             mail += b" BODY=8BITMIME"
-        self._mail = mail + (b" SMTPUTF8\r\n" if utf8 else b"\r\n")
-        return True
+        return _Progress(mail + (b" SMTPUTF8\r\n" if utf8 else b"\r\n"), paths)
 
-    def _ask_recipients(self) -> None:
+    def _ask_recipients(self, progress: _Progress) -> None:
         """Send RCPTs, then DATA, as far as the window allows."""
-        paths, awaited = self._paths, self._awaited
-        while len(awaited) < self._window and not self._data_asked:
-            if self._asked < len(paths):
-                self._ask(_RCPT, b"RCPT TO:%s\r\n" % paths[self._asked][1])
-                self._asked += 1
+        paths, awaited, out = progress.paths, self._awaited, self._out
+        while len(awaited) < self._window and not progress.data_asked:
+            if progress.asked < len(paths):
+                out.append(b"RCPT TO:%s\r\n" % paths[progress.asked][1])
+                awaited.append(_RCPT)
+                progress.asked += 1
             else:
-                self._data_asked = True
-                self._ask(_DATA, b"DATA\r\n")
+                out.append(b"DATA\r\n")
+                awaited.append(_DATA)
+                progress.data_asked = True
 
     # Ends.
 
@@ -608,13 +684,13 @@ class SmtpClient:
         """Return the state of the oldest command without a reply; after the last one the transaction is over."""
         if self._awaited:
             return self._awaited[0]
-        self._envelope = None
+        self._current = None
         return _READY
 
     def _finish(self, result: TransactionAccepted | TransactionRejected) -> None:
         """Report the result of the transaction, once."""
-        if not self._finished:
-            self._finished = True
+        if not self._transaction.finished:
+            self._transaction.finished = True
             self._events.append(result)
 
     def _decline(self, problem: Problem, reply: Reply | None = None, details: str = "") -> ClientState:
@@ -629,8 +705,11 @@ class SmtpClient:
     ) -> ClientState:
         """End the connection, if it has not ended, with the transaction if the server may have begun to take it."""
         if not self.ended:
-            in_transaction = self._envelope is not None and self._recipients_kept and not self._finished
-            self.failure = ConnectionFailed(problem, state or self.state, reply, details, in_transaction)
+            current = self._current
+            in_transaction = current is not None and current.mail_accepted and not current.finished
+            # Those that were left out had their events.
+            answered = current.paths[current.answered - 1][0] + 1 if current is not None and current.answered else 0
+            self.failure = ConnectionFailed(problem, state or self.state, reply, details, in_transaction, answered)
             self._events.append(self.failure)
             self._awaited.clear()
             self.state = _CLOSED

@@ -17,6 +17,16 @@ def normalize(data: bytes) -> bytes:
     return data.replace(b"\r\n", b"\n").replace(b"\r", b" ") if b"\r" in data else data
 
 
+def stuff(message: bytes) -> bytes:
+    """Return a whole message as it is sent, with the final dot."""
+    data = normalize(message)
+    if b"\n." in data or data.startswith(b"."):
+        stuffer = DotStuffer()
+        return stuffer.feed(data) + stuffer.finish()
+    wire = data.replace(b"\n", b"\r\n")
+    return wire + END if not data or data.endswith(b"\n") else wire + b"\r\n" + END
+
+
 class DotStuffer:
     """`feed` takes the next bytes of the message and returns the bytes to send; `finish` returns the last ones."""
 

@@ -22,6 +22,8 @@ _DOMAIN = re.compile(rb"[!#-'*+\-./0-9=?A-Z^_`a-z{|}~]+|\[[0-9A-Za-z.:_-]+\]")
 # leave this. A server that cuts longer lines would take the rest for a command.
 PATH_MOST = 500
 _PRINTABLE = re.compile(rb"[ -~]*")
+# Addresses that need no closer look, as almost all.
+_PLAIN = re.compile(rb"[A-Za-z0-9_+=-]+(?:\.[A-Za-z0-9_+=-]+)*@[A-Za-z0-9.-]+")
 _SPECIAL = re.compile(rb'(["\\])')
 
 
@@ -47,6 +49,8 @@ def pack_path(address: bytes) -> bytes:
     both mean that nothing may be sent back (RFC 5321 section 4.5.5). An address without an `@`, such as `postmaster`,
     is not completed.
     """
+    if _PLAIN.fullmatch(address):
+        return _bounded(b"<%s>" % address)
     if not address or address == DOUBLE_BOUNCE_SENDER:
         return b"<>"
     if not address.isascii():

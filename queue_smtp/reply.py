@@ -6,7 +6,6 @@ replies over the limits below. After that the caller must close the connection.
 """
 
 import re
-from collections import deque
 from typing import NamedTuple
 
 from queue_wire.format_error import FormatError, quoted
@@ -20,7 +19,10 @@ LINES_MAX = 4096
 TEXT_MAX = 10000
 
 _CONTROLS = bytes(0x3F if byte == 127 or (byte < 32 and byte != 10) else byte for byte in range(256))
-_LINE = re.compile(rb"([2-5][0-9][0-9])(?:([ -])(.*))?", re.DOTALL)
+_LF = b"\n"
+_LINE = re.compile(rb"([2-5][0-9][0-9])(?:([ -]).*)?", re.DOTALL)
+# By the number of replies before the 354.
+_ACCEPTED: dict[int, re.Pattern[bytes]] = {}
 
 
 class Reply(NamedTuple):
@@ -48,40 +50,65 @@ class Reply(NamedTuple):
 class ReplyReader:
     """`feed` stores bytes. `next` returns a Reply, or None if more bytes are needed. Raises FormatError."""
 
-    __slots__ = ("_lines", "_rest", "_text", "_total")
+    __slots__ = ("_at", "_buffer", "_flooded", "_text", "_total")
 
     def __init__(self) -> None:
-        self._lines: deque[bytes] = deque()
-        self._rest = b""
+        self._buffer = b""
+        # What is before this place was read.
+        self._at = 0
+        self._flooded = False
+        # The lines of a reply that is not complete.
         self._text: list[bytes] = []
         self._total = 0
 
     def feed(self, data: bytes) -> None:
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        self._lines.extend(lines)
+        buffer = self._buffer
+        self._buffer = data if self._at == len(buffer) else buffer[self._at :] + data
+        self._at = 0
+        self._flooded = len(self._buffer) > LINES_MAX and self._buffer.count(b"\n") > LINES_MAX
 
     @property
     def pending(self) -> bool:
         """Whether there are bytes that belong to no reply yet."""
-        return bool(self._lines or self._rest)
+        return self._at < len(self._buffer)
 
     def next(self) -> Reply | None:
-        if len(self._lines) > LINES_MAX:
-            raise FormatError(f"over {LINES_MAX} lines of SMTP replies at once: {quoted(self._lines[0])}")
-        while self._lines:
-            line = self._lines.popleft().replace(b"\r", b"")
+        buffer = self._buffer
+        if self._flooded:
+            raise FormatError(f"over {LINES_MAX} lines of SMTP replies at once: {quoted(buffer.partition(_LF)[0])}")
+        while (end := buffer.find(b"\n", self._at)) >= 0:
+            line = buffer[self._at : end].replace(b"\r", b"")
+            self._at = end + 1
             match = _LINE.fullmatch(line)
             if match is None or len(line) > LINE_MAX:
                 raise FormatError(f"not an SMTP reply: {quoted(line)}")
-            if match[2] != b"-" and not self._text:
+            code, dash = match.groups()
+            if dash != b"-" and not self._text:
                 # Most replies have one line. LINE_MAX is less than TEXT_MAX.
-                return Reply(int(match[1]), clean(line))
+                return Reply(int(code), clean(line))
             self._keep(line)
-            if match[2] != b"-":
-                return self._reply(int(match[1]))
-        if len(self._rest) > LINE_MAX:
-            raise FormatError(f"SMTP reply line over {LINE_MAX} bytes: {quoted(self._rest)}")
+            if dash != b"-":
+                return self._reply(int(code))
+        if len(buffer) - self._at > LINE_MAX:
+            raise FormatError(f"SMTP reply line over {LINE_MAX} bytes: {quoted(buffer[self._at :])}")
         return None
+
+    def skip_accepted(self, count: int) -> bool:
+        """Skip `count` replies 2xx and a 354, if all of them are there and have one line each; return whether.
+
+        They are those to an envelope, whose texts say nothing that counts.
+        """
+        if self._text or self._flooded:
+            return False
+        pattern = _ACCEPTED.get(count)
+        if pattern is None:
+            pattern = re.compile(rb"(?:2[0-9][0-9](?: [^\n]*)?\r?\n){%d}354(?: [^\n]*)?\r?\n" % count)
+            _ACCEPTED[count] = pattern
+        match = pattern.match(self._buffer, self._at)
+        if match is None or match.end() - self._at > LINE_MAX:
+            return False
+        self._at = match.end()
+        return True
 
     def _keep(self, line: bytes) -> None:
         # Codes of two classes in one reply contradict each other. Two codes of one class (250, then 251) are common

@@ -48,7 +48,8 @@ class Backpressure:
         arrival = now if arrival is None else arrival
         if idle or self._began > now:
             self._waits_since = now
-        if worked or idle:
+        # While nothing waits there may be no call, so an idle time has lasted until now.
+        if worked or idle or self._idle:
             if now - self._last_work > REFUSE_AFTER and not self._idle:
                 self._began = now
             self._last_work = now

@@ -19,6 +19,7 @@ from spark.commands import watch as watch_command
 
 PROGRAM = "queue-report"
 COMMANDS = (build_command, watch_command, show_command, sql_command, page_command, demo_command)
+INTERRUPTED = "the lake is whole, with all that was new or nothing of it; run it again"
 # What is said where no command is given.
 NEXT = """\
 queue-report reads the logs of mail queues into tables, and makes reports of them. What to do next:
@@ -60,4 +61,4 @@ def main(argv: list[str]) -> int:
     """Run one command and return its exit code."""
     # py4j logs what it raises, with its stack, and Python shows that where nobody else takes it; we tell it ourselves.
     logging.getLogger().addHandler(logging.NullHandler())
-    return run_group(PROGRAM, group, argv, "the lake", "the lake is as it was, run it again")
+    return run_group(PROGRAM, group, argv, "the lake", INTERRUPTED)

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -12,10 +11,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from disk import in_memory
+from processes import resident, wait_for_usage
 from queue_base.home import Home
 from queue_base.layout import open_layout
 from support.home import make_home
 from support.inject.packing import pack_bsmtp, pack_pair, quote_mbox
+from syncs import read_syncs, sync_trace_command
 
 ROOT = Path(__file__).resolve().parents[2]
 FORMATS = ("mbox", "mboxo", "bsmtp", "netstring")
@@ -68,7 +70,7 @@ def new_home(top: Path) -> Iterator[Home]:
     try:
         yield make_home(path)
     finally:
-        if os.major(os.stat(top).st_dev) == 0:
+        if in_memory(top):
             shutil.rmtree(path.parent, ignore_errors=True)
 
 
@@ -100,22 +102,16 @@ def rate(top: Path, batch: Path, form: str, count: int, reference: bool = False)
     with new_home(top) as home, batch.open("rb") as data:
         begin = time.perf_counter()
         process = subprocess.Popen(command(home, form, reference), stdin=data, stdout=subprocess.DEVNULL)
-        _, status, usage = os.wait4(process.pid, 0)
-        taken = time.perf_counter() - begin
-        process.returncode = os.waitstatus_to_exitcode(status)
-        assert process.returncode == 0, process.returncode
-        return count / taken, (usage.ru_utime + usage.ru_stime) / count * 1e6
+        used = wait_for_usage(process)
+        return count / (time.perf_counter() - begin), used.cpu / count * 1e6
 
 
 def count_syncs(top: Path, batch: Path, form: str, trace: Path) -> tuple[int, int]:
     """Return how many fsyncs of files and directories, and how many syncs of all of a disk, a batch makes."""
     with new_home(top) as home, batch.open("rb") as data:
-        calls = "fsync,fdatasync,syncfs,sync,sync_file_range,msync"
-        words = ["strace", "-f", "-qq", "--seccomp-bpf", "-o", str(trace), "-e", f"trace={calls}", "-e", "signal=none"]
-        subprocess.run([*words, "--", *command(home, form)], stdin=data, stdout=subprocess.DEVNULL, check=True)
-    names = re.findall(r"^\d+ +(\w+)\(", trace.read_text(), re.MULTILINE)
-    each = sum(name in ("fsync", "fdatasync", "msync") for name in names)
-    return each, names.count("syncfs") + names.count("sync")
+        words = sync_trace_command(trace, command(home, form))
+        subprocess.run(words, stdin=data, stdout=subprocess.DEVNULL, check=True)
+    return read_syncs(trace)
 
 
 def peak_memory(top: Path, form: str, count: int) -> tuple[int, int]:
@@ -135,7 +131,7 @@ def peak_memory(top: Path, form: str, count: int) -> tuple[int, int]:
                 pipe.write(packed(form, number))
                 if number == count // 20:
                     pipe.flush()
-                    early = int(re.findall(r"VmHWM:\s+(\d+)", Path(f"/proc/{process.pid}/status").read_text())[0])
+                    early = resident(process.pid, peak=True) >> 10
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         over.set()

@@ -4,11 +4,14 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
+from disk import read_disk
 from injection.batches import ROOT, letter, new_home
+from processes import NOTHING, Usage, wait_for_usage
 
-_LOOP = 'n=0; while [ $n -lt "$1" ]; do n=$((n+1)); "$2" "$3" --home "$4" <"$5" || exit 1; done'
+_LOOP = 'left=$1 message=$2; shift 2; while [ "$left" -gt 0 ]; do left=$((left-1)); "$@" <"$message" || exit 1; done'
 # A disk whose flush takes some milliseconds, one at a time. As in the journal of a file system, the next flush serves
 # all processes that began to wait while one was running. Without sharing each process has a flush of its own.
 _SLOW = """
@@ -30,14 +33,23 @@ os._exit(main(["queue-inject", *sys.argv[4:]]))
 """
 
 
-def flushes(place: Path) -> int:
-    """Return how many flushes the disk under a path has done, by /sys; 0 if it is unknown."""
-    device = os.stat(place).st_dev
-    try:
-        fields = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/stat").read_text().split()
-    except OSError:
-        return 0
-    return int(fields[15]) if len(fields) > 15 else 0
+def run_loops(
+    loops: int,
+    each: int,
+    words: list[str],
+    message: Path,
+    environment: dict[str, str],
+    wrapped: Callable[[list[str]], list[str]] = lambda command: command,
+) -> tuple[float, Usage]:
+    """Run so many loops at once of a command with the message on its stdin; return seconds, and what all used.
+
+    `wrapped` returns the command that is to be run in place of a loop.
+    """
+    command = ["sh", "-c", _LOOP, "sh", str(each), str(message), *words]
+    begin = time.perf_counter()
+    running = [subprocess.Popen(wrapped(command), env=environment) for _ in range(loops)]
+    used = sum(map(wait_for_usage, running), NOTHING)
+    return time.perf_counter() - begin, used
 
 
 def loop_rate(top: Path, loops: int, each: int, slow: tuple[float, bool] | None = None) -> tuple[float, float]:
@@ -49,19 +61,13 @@ def loop_rate(top: Path, loops: int, each: int, slow: tuple[float, bool] | None 
     message.write_bytes(letter(0))
     program = str(ROOT / "bin/queue-inject")
     with new_home(top) as home:
-        words = ["sh", "-c", _LOOP, "sh", str(each), sys.executable, program, home.path, str(message)]
+        words = [sys.executable, program, "--home", home.path]
         if slow is not None:
             state, script = top / "state", top / "slow.py"
             state.write_bytes(bytes(8))
             script.write_text(_SLOW)
-            line = '"$2" "$3" "$6" "$7" "$8" --home "$4" <"$5"'
-            words[2] = _LOOP.replace('"$2" "$3" --home "$4" <"$5"', line)
-            words[6] = str(script)
-            words += [str(slow[0]), "share" if slow[1] else "alone", str(state)]
+            words[1:2] = [str(script), str(slow[0]), "share" if slow[1] else "alone", str(state)]
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "USER": "ann"}
-        before, begin = flushes(top), time.perf_counter()
-        running = [subprocess.Popen(words, env=environment) for _ in range(loops)]
-        codes = [process.wait() for process in running]
-        taken = time.perf_counter() - begin
-        assert codes == [0] * loops, codes
-        return loops * each / taken, (flushes(top) - before) / (loops * each)
+        before = read_disk(top)
+        taken, _ = run_loops(loops, each, words, message, environment)
+        return loops * each / taken, (read_disk(top) - before).flushes / (loops * each)

@@ -10,6 +10,8 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from processes import cpu_seconds, family, resident
+
 ROOT = Path(__file__).resolve().parents[2]
 PAUSE = re.compile(r"(\d+)M->(\d+)M\(\d+M\)")
 
@@ -55,7 +57,7 @@ def measure(command: list[str], scratch: Path) -> Cost:
     if process.returncode:
         sys.exit(f"{' '.join(command)}: exit {process.returncode}\n{said}")
     # What was waited for is exact, also of a run that is over before the second look.
-    cpu = max(_children_seconds() - before, sum(most.ticks.values()) / os.sysconf("SC_CLK_TCK"))
+    cpu = max(_children_seconds() - before, sum(most.seconds.values()))
     pauses = PAUSE.findall(collections.read_text()) if collections.exists() else []
     heap, kept = max((int(one) for one, _ in pauses), default=0), max((int(two) for _, two in pauses), default=0)
     return Cost(seconds, cpu, most.resident, heap, kept, most.disk >> 20, said)
@@ -67,31 +69,22 @@ def _children_seconds() -> float:
 
 
 class Most:
-    """What a process and its descendants took: most MB resident, most bytes on the disk, by pid its last CPU time.
+    """What a process and its descendants took: most MB resident, most bytes on the disk, by pid its last CPU seconds.
 
     Nobody waits for Java when Python ends, so the kernel counts its time for nobody.
     """
 
     def __init__(self) -> None:
         self.resident = self.disk = 0
-        self.ticks: dict[int, int] = {}
+        self.seconds: dict[int, float] = {}
 
 
 def _watch(pid: int, scratch: Path, most: Most, over: threading.Event) -> None:
     while not over.wait(0.05):
-        family = _family(pid)
-        most.resident = max(most.resident, sum(map(_resident, family)))
+        together = family(pid)
+        most.resident = max(most.resident, sum(map(resident, together)) >> 20)
         most.disk = max(most.disk, _size(scratch))
-        most.ticks |= {one: ticks for one in family if (ticks := _ticks(one))}
-
-
-def _ticks(pid: int) -> int:
-    """Return the CPU time of a process, 0 where it has ended."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0
-    return int(fields[11]) + int(fields[12])
+        most.seconds |= {one: seconds for one in together if (seconds := cpu_seconds(one))}
 
 
 def _size(directory: Path) -> int:
@@ -104,22 +97,3 @@ def _size(directory: Path) -> int:
             except OSError:
                 continue
     return total
-
-
-def _family(pid: int) -> list[int]:
-    found = [pid]
-    for one in found:
-        try:
-            found += map(int, Path(f"/proc/{one}/task/{one}/children").read_text().split())
-        except OSError:
-            continue
-    return found
-
-
-def _resident(pid: int) -> int:
-    try:
-        status = Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return 0
-    match = re.search(r"VmRSS:\s+(\d+) kB", status)
-    return int(match[1]) // 1024 if match else 0

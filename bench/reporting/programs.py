@@ -38,11 +38,51 @@ with Sessions() as sessions:
             tell("batch", begun, cpu)
 """
 
+# A build on a cluster of executors of one core each, all on this machine, after a job for which they all begin and load
+# what they need. Tells the seconds of each phase. Words: logs, lake, executors, a directory for Spark's own files.
+CORES = _HEAD + """
+from spark.lake.build import DRIVER_SETTING
+from spark.runtime.executors import run_on_executors
+
+import pyspark, shutil
+
+logs, lake, cores, scratch = sys.argv[1:]
+os.environ["SPARK_LOCAL_DIRS"] = scratch
+# Where workers in the driver's own process have the directories of their executors, whatever one asks for.
+work = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent) / "work"
+settings = {DRIVER_SETTING: "0", "spark.driver.memory": "512m", "spark.executor.memory": "512m"}
+settings |= {"spark.scheduler.minRegisteredResourcesRatio": "1.0", "spark.locality.wait": "0"}
+
+def load(number):
+    import spark.lake.matching
+    time.sleep(1)
+    return os.getppid()
+
+class Phases(Progress):
+    def __init__(self):
+        super().__init__()
+        self.name, self.begun = "", time.monotonic()
+    def phase(self, name):
+        if self.name:
+            print(self.name.split()[0], f"{time.monotonic() - self.begun:.3f}", "0.0", flush=True)
+        self.name, self.begun = name, time.monotonic()
+
+with Sessions(f"local-cluster[{cores},1,512]", settings) as sessions:
+    list(run_on_executors(sessions.get(), load, range(int(cores) * 2)))
+    directory = work / sessions.get().sparkContext.applicationId
+    phases = Phases()
+    build(Order(logs, lake, settings=settings), sessions, phases)
+    phases.phase("end")
+shutil.rmtree(directory, ignore_errors=True)
+if work.is_dir() and not any(work.iterdir()):
+    work.rmdir()
+"""
+
 # All reports in one process, each read to its last row. Words: lake, engine.
 REPORTS = """
 import sys, time
 from spark.reports import REPORTS
-from spark.reports.engine import open_engine
+from spark.reports.choice import open_engine
 from spark.reports.report import View
 engine = open_engine(sys.argv[1], sys.argv[2])
 for name, report in REPORTS.items():

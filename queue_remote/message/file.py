@@ -12,7 +12,7 @@ CHUNK = 65536
 # Longer headers are not read whole. Postfix cuts headers at 100 kB.
 HEADER_MOST = 256 * 1024
 # Do not wait for the writer of a FIFO, and do not follow a symbolic link out of the queue.
-_OPEN = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+OPEN_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 _HEADER_END = re.compile(rb"(?:\A|\n)\r?\n")
 
 
@@ -84,7 +84,7 @@ def open_input(descriptor: int) -> Message:
 
 def open_message(path: str) -> Message:
     """Open a message for one delivery. Raises OSError, also if the path is not a regular file."""
-    return _take(os.open(path, _OPEN))
+    return _take(os.open(path, OPEN_FLAGS))
 
 
 def _take(descriptor: int) -> Message:

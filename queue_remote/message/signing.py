@@ -73,6 +73,14 @@ class Signing:
         message.put_ahead(fields)
         return len(fields) + fields.count(b"\n")
 
+    def needed(self, stored: bytes, sender: bytes) -> bool:
+        """Return whether a small message is to be signed."""
+        try:
+            author = find_author(stored[: find_body(stored)])
+            return bool(self._keyring.find(author or sender.rpartition(b"@")[2].lower()))
+        except BadKey:
+            return True
+
     async def _find_author(self, message: Message) -> bytes:
         """Return the domain of a message's author, empty if it has none. Raises OSError."""
         if message.size > LOOKED_MOST:

@@ -12,6 +12,7 @@ import functools
 import time
 
 from queue_base.errors import reason
+from queue_remote.options import ConnectionKey
 from queue_remote.report_text import (
     NO_RESOURCES,
     Verdict,
@@ -23,7 +24,7 @@ from queue_remote.report_text import (
 from queue_remote.route.order import Target
 from queue_remote.route.unroutable import Unroutable, loops_back
 from queue_remote.smtp.connection import Connection
-from queue_remote.smtp.pool import ConnectionKey, Pool
+from queue_remote.smtp.pool import Pool
 from queue_remote.smtp.trace import Trace
 from queue_remote.tls.handshake import limit_buffer
 from queue_remote.tls.plan import TlsPlan

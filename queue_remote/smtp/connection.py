@@ -3,7 +3,12 @@
     await connection.opened()             then client.state is READY, TLS, or the client has ended with client.failure
     await connection.start_tls(plan)      then the connection goes on opening
     await connection.transact(...)        then the transaction is done, or the client has ended
+    connection.carry(transaction)         the same without waiting: transaction.over is called then
     connection.park(...), connection.close()
+
+`carry` takes a transaction while others are under way, too. Its envelope is sent behind the final dot of the one before
+(RFC 2920), in the same write, and the replies to both mostly come in one read. If the connection ends before it is the
+transaction's turn, or the reply to the dot takes long, the transaction has not been attempted.
 
 Nothing that the server does raises: it ends in client.failure or in the transaction's verdict. Each wait is bounded by
 `timeout`. So is the sum of many waits, for servers that send a little now and then: `timeout` for the opening, three
@@ -12,6 +17,7 @@ times that for the envelope, and a least rate for the message.
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import cast
 
@@ -28,6 +34,11 @@ from queue_smtp.dotstuff import DotStuffer
 ENVELOPE_TIMEOUTS = 3
 # Bytes of a message that a connection takes before others have their turn: a fast server takes all of it at once.
 TURN_MOST = 256 * 1024
+# Transactions that a connection takes at once: one whose reply is outstanding, one whose envelope was sent behind it,
+# and one that waits, so that its envelope can be sent in one write with the second one's message.
+CARRIED_MOST = 3
+# A server that answers the final dot within these seconds is given transactions while others are under way.
+PROMPT_SECONDS = 0.005
 # Bytes a second, as Postfix's smtp_min_data_rate: a server that takes a little now and then holds no delivery for days.
 RATE_LEAST = 500
 
@@ -65,8 +76,8 @@ class Connection(asyncio.Protocol):
     """A connection. Its `client` has the state. `on_end` is called when the socket is closed."""
 
     __slots__ = (
-        *("_clock", "_early", "_message", "_paused", "_sending", "_settled", "_shaking", "_trace", "_transaction"),
-        *("_transport", "_turning", "_waiter", "client", "on_end"),
+        *("_begun", "_carried", "_clock", "_dot_sent", "_early", "_finished", "_paused", "_prompt", "_sending"),
+        *("_settled", "_shaking", "_trace", "_transport", "_turning", "_waiter", "client", "on_end"),
     )
 
     def __init__(self, client: SmtpClient, timeout: float, trace: Trace | None = None) -> None:
@@ -83,9 +94,34 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._settled: Callable[[Connection], None] | None = None
-        self._transaction: Transaction | None = None
-        self._message: Message | None = None
+        # Transactions, the oldest first; `_begun` counts those whose envelope was sent.
+        self._carried: deque[Transaction] = deque()
+        self._begun = 0
+        self._finished: list[Transaction] = []
         self._sending: Sending | None = None
+        self._dot_sent = 0.0
+        self._prompt = False
+
+    @property
+    def carried(self) -> int:
+        """The number of transactions that are under way or wait."""
+        return len(self._carried)
+
+    @property
+    def waiting(self) -> int:
+        """The number of transactions whose turn has not come: all but the one that the replies are about."""
+        return len(self._carried) - min(1, self._begun)
+
+    def takes_more(self, transactions_most: int) -> bool:
+        """Return whether it is worth while to `carry` a transaction behind others: the server answers promptly."""
+        count = len(self._carried)
+        return (
+            self._prompt
+            and 0 < count < CARRIED_MOST
+            and isinstance(self._carried[0].content, bytes)
+            and self.client.state not in ENDED
+            and self.client.transactions + count - self._begun < transactions_most
+        )
 
     async def opened(self) -> None:
         """Wait until the client is READY, has ended, or waits for the TLS handshake."""
@@ -131,20 +167,38 @@ class Connection(asyncio.Protocol):
 
     async def transact(self, transaction: Transaction, message: Message) -> None:
         """Carry one transaction, from READY until it is done or the client has ended. The caller closes the message."""
-        client = self.client
-        self._settled = None
-        self._transaction = transaction
-        self._message = message
-        self._clock.allow(ENVELOPE_TIMEOUTS * self._clock.timeout)
-        self._apply(client.begin(transaction.start(client.session.peer)))
-        self._write(client.data_to_send())
+        waiter = asyncio.get_running_loop().create_future()
+        transaction.content = message
+        transaction.over = lambda: None if waiter.done() else waiter.set_result(None)
+        self.carry(transaction)
         try:
-            while transaction.verdict is None and client.state not in ENDED:
-                await self._wait()
+            await waiter
         finally:
-            self._transaction = None
-            self._message = None
-            self._sending = None
+            if transaction in self._carried:
+                self.abort()
+                self._carried.clear()
+
+    def carry(self, transaction: Transaction) -> None:
+        """Carry a transaction, after those that are under way."""
+        self._settled = None
+        transaction.given = time.monotonic()
+        self._carried.append(transaction)
+        self._go_on()
+        self._tell_over()
+
+    def withdraw(self, before: float) -> None:
+        """End the wait of transactions whose turn has not come, if they were given before a time."""
+        waiting = list(self._carried)[min(1, self._begun) :]
+        if not waiting or waiting[0].given >= before:
+            return
+        if self._begun > 1:
+            self._begun = 1
+            self.client.withdraw()
+        for transaction in waiting:
+            self._carried.remove(transaction)
+        self._prompt = False
+        self._finished += waiting
+        self._tell_over()
 
     def park(self, then: Callable[["Connection"], None], seconds: float | None = None) -> None:
         """Call `then` when the client has all replies of a transaction, or when it has ended.
@@ -196,18 +250,16 @@ class Connection(asyncio.Protocol):
             return
         before = client.replies
         events = client.feed(data)
-        self._write(client.data_to_send())
-        self._apply(events)
-        if client.replies != before:
-            self._clock.progress()
-        if client.state is ClientState.MESSAGE and self._sending is None and self._message is not None:
-            self._sending = Sending(self._message)
-            self._send_message()
-        self._wake()
+        now = self._clock.progress() if client.replies != before else self._dot_sent
+        if events:
+            self._apply(events, now)
+        self._go_on()
+        self._tell_over()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._apply(self.client.lost(CLOSED_BY_PEER if exc is None else describe_error(exc)))
+        self._drop_carried()
         if self._trace is not None:
             self._trace.closed()
         self._end()
@@ -223,12 +275,100 @@ class Connection(asyncio.Protocol):
             self._clock.progress()
             if not self._turning:
                 self._send_message()
+                self._tell_over()
+        elif self._carried:
+            self._clock.progress()
+            self._go_on()
+            self._tell_over()
 
-    def _apply(self, events: list[Event]) -> None:
-        """Give events to the transaction. What the client says apart from it is in its attributes."""
-        if self._transaction is not None:
-            for event in events:
-                self._transaction.take(event, self.client)
+    def _apply(self, events: list[Event], now: float = 0.0) -> None:
+        """Give events to the transactions. What the client says apart from them is in its attributes.
+
+        The first result is the oldest transaction's, and what follows it the next one's.
+        """
+        carried = self._carried
+        for event in events:
+            if not carried:
+                return
+            transaction = carried[0]
+            transaction.take(event, self.client)
+            if transaction.verdict is not None:
+                self._prompt = now - self._dot_sent < PROMPT_SECONDS
+                self._finish_first()
+
+    def _finish_first(self) -> None:
+        """Let go of the oldest transaction."""
+        transaction = self._carried.popleft()
+        self._begun -= self._begun > 0
+        if self._begun:
+            # The replies to an envelope that was sent behind the message are next.
+            self._clock.allow(ENVELOPE_TIMEOUTS * self._clock.timeout)
+        self._sending = None
+        self._finished.append(transaction)
+
+    def _drop_carried(self) -> None:
+        """Let go of all transactions: the connection has ended."""
+        while self._carried:
+            self._finish_first()
+
+    def _tell_over(self) -> None:
+        """Tell those that gave the transactions that have finished; they may give the next ones at once."""
+        while self._finished:
+            self._finished.pop(0).over()
+
+    def _go_on(self) -> None:
+        """Do the next step of the transactions: begin one, or send a message. Send what the client has to say."""
+        client, carried = self.client, self._carried
+        while carried:
+            state = client.state
+            if state is ClientState.READY:
+                self._clock.allow(ENVELOPE_TIMEOUTS * self._clock.timeout)
+                self._begin(carried[0])
+            elif state is ClientState.MESSAGE:
+                if self._sending is not None:
+                    break
+                content = carried[0].content
+                if not isinstance(content, bytes):
+                    self._sending = Sending(content)
+                    self._send_message()
+                    break
+                if self._paused:
+                    break
+                self._send_small(content)
+            elif state is ClientState.END and self._begun < len(carried) and self._begun == 1 and client.takes_next:
+                self._begin(carried[1])
+            else:
+                if state in ENDED:
+                    self._drop_carried()
+                break
+        self._write(client.data_to_send())
+        if self._waiter is not None or self._settled is not None:
+            self._wake()
+
+    def _begin(self, transaction: Transaction) -> None:
+        """Begin the transaction that is next."""
+        client = self.client
+        count = client.transactions
+        for event in client.begin(transaction.start(client.session.peer)):
+            transaction.take(event, client)
+        if client.transactions != count:
+            self._begun += 1
+        elif transaction.verdict is not None:
+            self._carried.remove(transaction)
+            self._finished.append(transaction)
+
+    def _send_small(self, wire: bytes) -> None:
+        """Send a small message as a whole, with what is to follow it in the same write."""
+        client, carried = self.client, self._carried
+        client.message_sent()
+        self._dot_sent = self._clock.allow(self._clock.timeout)
+        if self._trace is not None:
+            self._trace.sent(len(wire))
+        if len(carried) > 1 and client.takes_next:
+            self._begin(carried[1])
+            wire += client.data_to_send()
+        if self._transport is not None:
+            self._transport.write(wire)
 
     def _send_message(self) -> None:
         """Send as much of the message as the connection takes now, and no more than TURN_MOST."""
@@ -254,14 +394,17 @@ class Connection(asyncio.Protocol):
             self._transport.write(wire)
             if sending.ended:
                 client.message_sent()
-                clock.allow(clock.timeout)
+                self._dot_sent = clock.allow(clock.timeout)
+                self._sending = None
                 if self._trace is not None:
                     self._trace.sent(sending.sent)
+                self._go_on()
 
     def _take_turn(self) -> None:
         self._turning = False
         if self._sending is not None:
             self._send_message()
+            self._tell_over()
 
     def _write(self, data: bytes) -> None:
         if data and self._transport is not None:
@@ -279,15 +422,16 @@ class Connection(asyncio.Protocol):
         self._clock.stop()
         if self._transport is not None:
             self._transport.abort()
+        if self.client.state in ENDED:
+            self._drop_carried()
         self._wake()
+        self._tell_over()
 
     def _wake(self) -> None:
         """Wake who waits, if what they wait for has happened."""
         state = self.client.state
         if self._waiter is not None:
-            transaction = self._transaction
-            over = state not in OPENING if transaction is None else transaction.verdict is not None or state in ENDED
-            if over and not self._waiter.done():
+            if state not in OPENING and not self._waiter.done():
                 self._waiter.set_result(None)
         elif self._settled is not None and state not in ENVELOPE:
             then, self._settled = self._settled, None

@@ -23,16 +23,23 @@ class ProgressTimer:
         self._deadline = NEVER
         self._timer: asyncio.TimerHandle | None = None
 
-    def progress(self) -> None:
-        """Start the timeout again; the limit stays."""
-        self._deadline = min(time.monotonic() + self.timeout, self.limit)
+    def progress(self) -> float:
+        """Start the timeout again; the limit stays. Return the time (of time.monotonic)."""
+        now = time.monotonic()
+        deadline = now + self.timeout
+        self._deadline = deadline if deadline < self.limit else self.limit
         if self._timer is None:
             self._timer = self._loop.call_later(self.timeout, self._on_timer)
+        return now
 
-    def allow(self, seconds: float) -> None:
-        """Set the limit to so many seconds from now, and start the timeout again."""
-        self.limit = time.monotonic() + seconds
-        self.progress()
+    def allow(self, seconds: float) -> float:
+        """Set the limit to so many seconds from now, and start the timeout again. Return the time."""
+        self.limit = NEVER
+        now = self.progress()
+        self.limit = now + seconds
+        if self.limit < self._deadline:
+            self._deadline = self.limit
+        return now
 
     def left(self) -> float:
         """Return the seconds until the limit."""

@@ -5,21 +5,27 @@ verdicts. The transaction is `done` once it has a verdict on the message, which 
 refused itself. A transaction that is not done may be started again with another server.
 """
 
+from collections.abc import Callable
+
 from queue_remote import report_text
+from queue_remote.message.file import Message
 from queue_remote.report_text import Verdict, describe_failure, describe_rejection
 from queue_smtp.client import (
     Event,
+    Problem,
     RecipientNeedsSmtputf8,
-    RecipientReply,
+    RecipientRefused,
     SmtpClient,
     SmtpEnvelope,
     TransactionAccepted,
     TransactionRejected,
 )
 from queue_smtp.path import SmtpPath, pack_forward_path, pack_reverse_path
-from queue_smtp.reply import Reply
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.report import PERMANENT, SUCCESS, TEMPORARY
+
+# Before one of these results the server has answered for each recipient.
+_AFTER_RECIPIENTS = (Problem.RECIPIENTS, Problem.DATA, Problem.MESSAGE)
 
 
 class Transaction:
@@ -28,21 +34,28 @@ class Transaction:
     `size` is the message's as RFC 1870 counts it, 0 if it is not known; `eight_bit` says that it has 8-bit bytes.
     `refused` has, for each recipient, the verdict on it alone, or None. `verdict` is that on the message, None until
     the transaction is done.
+
+    For a connection that carries it (queue_remote.smtp.connection): `content` is the message, or the bytes to send for
+    a small one; `over` is called once when the transaction is done or the connection cannot carry it; `given` is the
+    time when it was given to the connection.
     """
 
     __slots__ = (
-        *("_accepted", "_answered", "_forward_paths", "_peer", "_reverse_path", "_sendable", "_unsendable"),
-        *("eight_bit", "refused", "size", "verdict"),
+        *("_answered", "_forward_paths", "_peer", "_rejected", "_reverse_path", "_sendable", "_unsendable"),
+        *("content", "eight_bit", "given", "over", "refused", "size", "verdict"),
     )
 
     def __init__(self, sender: bytes, recipients: list[bytes], size: int, eight_bit: bool = False) -> None:
         self.size = size
         self.eight_bit = eight_bit
         self.verdict: Verdict | None = None
+        self.content: Message | bytes = b""
+        self.over: Callable[[], None] = _ignore
+        self.given = 0.0
         self._peer = b""
-        self._accepted = 0
-        # The recipients whose RCPT has a reply.
-        self._answered: list[int] = []
+        # How many of the sendable recipients the server has answered for, and those that it refused.
+        self._answered = 0
+        self._rejected: list[int] = []
         self._reverse_path: SmtpPath = b"", False
         # The recipients that SMTP can carry, by their index in `recipients`, and the path of each.
         self._sendable: list[int] = []
@@ -74,47 +87,48 @@ class Transaction:
     @property
     def reported(self) -> int:
         """The number of recipients, from the first, that the server has answered for or was not asked for."""
-        answered = set(self._answered)
-        for index in self._sendable:
-            if index not in answered and self.refused[index] is None:
+        for index in self._sendable[self._answered :]:
+            if self.refused[index] is None:
                 return index
         return len(self.refused)
 
     def start(self, peer: bytes) -> SmtpEnvelope:
         """Return the envelope for a server. Verdicts of the server before are forgotten."""
         self._peer = peer
-        self._accepted = 0
-        self._answered = []
-        self.refused = list(self._unsendable)
+        self._answered = 0
+        self._rejected = []
+        self.refused = self._unsendable.copy()
         return SmtpEnvelope(self._reverse_path, self._forward_paths, self.size, self.eight_bit)
 
     def take(self, event: Event, client: SmtpClient) -> None:
         """Turn an event of the client into a verdict."""
-        if isinstance(event, RecipientReply):
-            self._take_reply(self._sendable[event.number], event.reply)
-        elif isinstance(event, TransactionAccepted):
+        if isinstance(event, TransactionAccepted):
+            self._answered = len(self._sendable)
             self.finish(SUCCESS, report_text.accepted(self._peer, event.reply))
+        elif isinstance(event, RecipientRefused):
+            self._refuse(self._sendable[event.number], event)
         elif isinstance(event, TransactionRejected):
+            if event.problem in _AFTER_RECIPIENTS:
+                self._answered = len(self._sendable)
             self.finish(*describe_rejection(client, event, self.size))
         elif isinstance(event, RecipientNeedsSmtputf8):
             index = self._sendable[event.number]
             self.refused[index] = (PERMANENT, report_text.no_utf8(self._peer))
         elif event.in_transaction:
+            self._answered = event.answered
             self.finish(*describe_failure(client, event))
 
-    def _take_reply(self, index: int, reply: Reply) -> None:
+    def _refuse(self, index: int, event: RecipientRefused) -> None:
         """Judge a recipient by the reply to its RCPT.
 
         452 is "too many recipients", and so is 552 after others were accepted (RFC 5321 section 4.5.3.1.10). Those
         recipients are tried again, and there will be fewer of them.
         """
-        self._answered.append(index)
-        if reply.accepted:
-            self._accepted += 1
-            return
-        too_many = reply.code == 552 and self._accepted > 0
+        reply = event.reply
+        too_many = reply.code == 552 and event.after > 0
         letter = PERMANENT if reply.permanent and not too_many else TEMPORARY
         self.refused[index] = (letter, report_text.recipient_rejected(self._peer, reply))
+        self._rejected.append(index)
 
     def finish(self, letter: bytes, reason: bytes) -> None:
         """Set the verdict on the message, if it has none."""
@@ -128,8 +142,11 @@ class Transaction:
         """
         assert self.verdict is not None
         verdicts = [refusal or self.verdict for refusal in self.refused]
-        for index in self._answered:
-            refusal = self.refused[index]
-            if refusal is not None:
-                verdicts[index] = (refusal[0], refusal[1] + report_text.giving_up(self._peer))
+        for index in self._rejected:
+            letter, text = verdicts[index]
+            verdicts[index] = (letter, text + report_text.giving_up(self._peer))
         return verdicts
+
+
+def _ignore() -> None:
+    """The default of over."""

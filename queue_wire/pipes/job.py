@@ -5,10 +5,13 @@
 The path is relative to queue/. For queue-local the nexthop is the recipient.
 """
 
+import re
 from typing import NamedTuple
 
 from queue_wire.format_error import FormatError, quoted
 from queue_wire.pipes.framing import pack_netstring
+
+_PATH = re.compile(rb"mess/[0-9]+/[0-9]+")
 
 
 class Job(NamedTuple):
@@ -36,8 +39,7 @@ def unpack_job(payload: bytes) -> Job:
     number, *fields = payload.split(b"\0")
     if len(fields) < 4 or not number.isdigit() or len(number) > 18:
         raise FormatError(f"job: not number, path, sender, nexthop, recipients: {quoted(payload)}")
-    path, sender, nexthop, *recipients = fields
-    parts = path.split(b"/")
-    if len(parts) != 3 or parts[0] != b"mess" or not (parts[1].isdigit() and parts[2].isdigit()):
+    path = fields[0]
+    if not _PATH.fullmatch(path):
         raise FormatError(f"job: not a message path: {quoted(path)}")
-    return Job(int(number), path, sender, nexthop, recipients)
+    return Job(int(number), path, fields[1], fields[2], fields[3:])

@@ -35,6 +35,9 @@ class Ready(NamedTuple):
 
 def pack_report(report: Report) -> bytes:
     """Return the report as a netstring; a NUL in a verdict's text becomes `_`."""
+    if len(report.verdicts) == 1:
+        [(letter, text)] = report.verdicts
+        return pack_netstring(b"%d\0%s\0%s%s" % (report.number, report.scope, letter, text.replace(b"\0", b"_")))
     verdicts = [letter + text.replace(b"\0", b"_") for letter, text in report.verdicts]
     return pack_netstring(b"\0".join([b"%d" % report.number, report.scope, *verdicts]))
 

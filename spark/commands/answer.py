@@ -9,7 +9,8 @@ from typing import TextIO
 
 from queue_base.errors import Usage
 from spark.commands.forms import print_result, terminal_width
-from spark.reports.engine import Engine, Result, choose_engine, open_engine
+from spark.reports.choice import choose_engine, open_engine
+from spark.reports.engine import Engine, Result
 
 
 def print_answer(

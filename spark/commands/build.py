@@ -2,40 +2,18 @@
 
 import click
 
+from spark.commands.options import logs_and_lake, spark_options, stream_options
 from spark.commands.settings import missing, split_setting
 
 
-def stream_name(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
-    """Return the name of a host or queue. Refuse what no directory can be called, as an empty variable of a script."""
-    if value is not None and (value in ("", ".", "..") or "/" in value):
-        raise click.BadParameter(f"{value or 'nothing'} is no name", context, option)
-    return value
-
-
-def place_name(context: click.Context, option: click.Parameter, value: str) -> str:
-    """Return the name of a directory. Refuse none, as an empty variable of a script: it would be where one is."""
-    if not value:
-        raise click.BadParameter("nothing is no directory", context, option)
-    return value
-
-
 @click.command("build")
-@click.argument("logs", callback=place_name)
-@click.option(
-    "--lake",
-    required=True,
-    callback=place_name,
-    metavar="LAKE",
-    help="The directory of the tables; made where it is missing.",
-)
-@click.option("--host", callback=stream_name, help="The host of logs not in a directory of one; default localhost.")
-@click.option("--queue", callback=stream_name, help="The queue of logs not in a directory of one; default queue.")
+@logs_and_lake
+@stream_options
 @click.option("--compact", is_flag=True, help="Then put together what many builds left in many small files.")
 @click.option(
     "--expire", type=click.IntRange(min=0), metavar="DAYS", help="Then drop dates that are more than DAYS days ago."
 )
-@click.option("--master", metavar="URL", help="Spark's master; default local[*], or what spark-submit was told.")
-@click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark's, as spark-submit takes it.")
+@spark_options
 def command(
     logs: str,
     lake: str,

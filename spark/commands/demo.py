@@ -34,7 +34,7 @@ def command(out: str | None, days: int) -> None:
     from spark.commands.summary import print_build
     from spark.demo.world import write_logs
     from spark.page.write import write_page
-    from spark.reports.engine import open_engine
+    from spark.reports.choice import open_engine
     from spark.reports.report import View
     from spark.runtime.progress import make_progress
     from spark.runtime.session import Sessions

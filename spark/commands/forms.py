@@ -1,7 +1,8 @@
 """The forms that rows are printed in: a table for people, CSV or JSON. All rows pass through in order.
 
 csv and json are exact: times in ISO 8601 (UTC, microseconds), decimals with all their digits, integers as such; null
-is an empty field, or null. A table's decimals are rounded to six digits, and null is `-` (spark.commands.table).
+is an empty field, or null. Only on a terminal, csv too has escapes in the place of what that would obey; json always
+has. A table's decimals are rounded to six digits, and null is `-` (spark.commands.table).
 """
 
 import csv
@@ -13,7 +14,7 @@ from datetime import date
 from decimal import Decimal
 from typing import Any, Protocol, TextIO
 
-from spark.commands.table import format_single, format_table, iso
+from spark.commands.table import format_single, format_table, iso, printed
 
 
 class Answer(Protocol):
@@ -41,15 +42,16 @@ def print_result(
 ) -> None:
     """Write rows in one of FORMATS.
 
-    width: the cells that a line of a table may have, None for any. single: the table's one row is printed as a line a
-    column. spaced: columns of text as the log has it, whose `_` a table shows as spaces.
+    width: the cells that a line of a table may have; None for any, and where rows are not shown on a terminal. single:
+    the table's one row is printed as a line a column. spaced: columns of text as the log has it, whose `_` a table
+    shows as spaces.
     """
     if form == "table":
         lay: Callable[..., Iterable[str]] = format_single if single else format_table
         lines = lay(result.names, result.kinds, result.rows, width=width, spaced=spaced)
         out.writelines(f"{line}\n" for line in lines)
     elif form == "csv":
-        _write_csv(result, out)
+        _write_csv(result, out, width is not None)
     else:
         _write_json(result, out)
 
@@ -64,10 +66,13 @@ def terminal_width(wide: bool) -> int | None:
     return sys.maxsize if wide else shutil.get_terminal_size((80, 24)).columns
 
 
-def _write_csv(result: Answer, out: TextIO) -> None:
+def _write_csv(result: Answer, out: TextIO, shown: bool) -> None:
+    """Write a line a row. shown: on a terminal."""
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(result.names)
-    writer.writerows([_plain(value) for value in row] for row in result.rows)
+    for row in result.rows:
+        cells = [_plain(value) for value in row]
+        writer.writerow([printed(cell) if shown and isinstance(cell, str) else cell for cell in cells])
 
 
 def _write_json(result: Answer, out: TextIO) -> None:

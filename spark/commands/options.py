@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from spark.commands.times import parse_time
-from spark.reports.engine import ENGINES
+from spark.reports.choice import ENGINES
 
 
 class _Time(click.ParamType[int]):
@@ -19,6 +19,37 @@ class _Time(click.ParamType[int]):
 
 
 TIME = _Time()
+
+
+def stream_name(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
+    """Return the name of a host or queue. Refuse what cannot name a directory, such as the empty text."""
+    if value is not None and (value in ("", ".", "..") or "/" in value):
+        raise click.BadParameter(f"{value or 'nothing'} is no name", context, option)
+    return value
+
+
+def place_name(context: click.Context, option: click.Parameter, value: str) -> str:
+    """Return the name of a directory. Refuse the empty text (an unset variable): it would mean the current one."""
+    if not value:
+        raise click.BadParameter("nothing is no directory", context, option)
+    return value
+
+
+def logs_and_lake(command: Any) -> Any:
+    """Add LOGS and --lake, of a command that builds."""
+    command = click.option(
+        "--lake", required=True, callback=place_name, metavar="LAKE",
+        help="The directory of the tables; made where it is missing.",
+    )(command)  # fmt: skip
+    return click.argument("logs", callback=place_name)(command)
+
+
+def stream_options(command: Any) -> Any:
+    """Add --host and --queue."""
+    for name, default in (("queue", "queue"), ("host", "localhost")):
+        about = f"The {name} of logs not in a directory of one; default {default}."
+        command = click.option(f"--{name}", callback=stream_name, help=about)(command)
+    return command
 
 
 def engine_option(command: Any) -> Any:

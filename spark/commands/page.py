@@ -48,7 +48,7 @@ def command(
         raise Usage(f"unable to write {out}: {why}")
     # What is heavy is only loaded now: --help needs neither DuckDB nor Spark.
     from spark.page.write import write_page
-    from spark.reports.engine import open_engine
+    from spark.reports.choice import open_engine
     from spark.reports.report import View
     from spark.runtime.progress import make_progress
     from spark.runtime.session import Sessions
@@ -66,7 +66,7 @@ def command(
 
 
 def unfit(target: Path) -> str | None:
-    """Return why a page cannot be put there, None where it can: it takes the place of what has the name."""
+    """Return why a page cannot be written there, None if it can. It replaces a file of that name."""
     if target.is_dir():
         return "it is a directory"
     if target.exists() and not target.is_file():

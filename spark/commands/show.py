@@ -52,7 +52,7 @@ def command(
     """
     settings = dict(map(split_setting, conf))
     from spark.reports import REPORTS
-    from spark.reports.engine import choose_engine
+    from spark.reports.choice import choose_engine
     from spark.reports.report import View
 
     if report is None:

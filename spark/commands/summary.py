@@ -21,7 +21,9 @@ def describe_build(summary: Summary) -> str:
     if kinds:
         lines.append("lines: " + ", ".join(f"{kind} {number:,}" for kind, number in kinds))
     if summary.lines.get(UNREADABLE):
-        lines.append(f"quarantined: {summary.lines[UNREADABLE]:,} lines that cannot be read")
+        bad = summary.lines[UNREADABLE]
+        text = "1 line that" if bad == 1 else f"{bad:,} lines that"
+        lines.append(f"quarantined: {text} cannot be read; the table quarantine has the reason")
     if summary.rows:
         lines.append("rows: " + ", ".join(f"{table} {number:,}" for table, number in summary.rows.items()))
     if summary.expired:

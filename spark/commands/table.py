@@ -51,10 +51,11 @@ def format_table(
 ) -> Iterator[str]:
     """Yield the lines of a table with a heading. `spaced`: columns of text as the log has it, `_` for a space.
 
-    width: the cells of a line; None is as wide as it comes, with everything as it is. Kinds are those of
-    spark.reports.engine.Result. Rows pass through; only the first are kept for a while.
+    width: the cells of a line; None is as wide as it comes. What a terminal would obey is escaped also then: one may
+    show what `head` or `grep` lets through. Kinds are those of spark.reports.engine.Result. Rows pass through; only the
+    first are kept for a while.
     """
-    texts = _Texts(kinds, [name in spaced for name in names], printable=width is not None)
+    texts = _Texts(kinds, [name in spaced for name in names])
     every = iter(rows)
     first = list(islice(every, MEASURED))
     layout = lay_out(names, texts, first, width)
@@ -64,7 +65,7 @@ def format_table(
         padded = map(pad, cells, layout.widths, right, [width is not None] * len(right))
         return _GAP.join(padded).rstrip()
 
-    yield line(texts.printed(names[place]) for place in layout.shown)
+    yield line(printed(names[place]) for place in layout.shown)
     for row in chain(first, every):
         yield line(texts.cell(row[place], place, layout.short) for place in layout.shown)
     if layout.left_out and width is not None:
@@ -80,11 +81,11 @@ def format_single(
     spaced: Collection[str] = (),
 ) -> Iterator[str]:
     """Yield a line for each column: its name and its value. For a table that has one row."""
-    texts = _Texts(kinds, [name in spaced for name in names], printable=width is not None)
+    texts = _Texts(kinds, [name in spaced for name in names])
     longest = max(map(cells, names))
     for row in rows:
         for place, name in enumerate(names):
-            line = f"{pad(texts.printed(name), longest)}{_GAP}{texts.cell(row[place], place, False)}"
+            line = f"{pad(printed(name), longest)}{_GAP}{texts.cell(row[place], place, False)}"
             yield line if width is None else cut(line, width)
 
 
@@ -136,7 +137,7 @@ def _share(wanted: Sequence[int], least: Sequence[int], width: int) -> list[int]
 
 def _widths(names: Sequence[str], texts: "_Texts", rows: Sequence[Sequence[object]], short: bool) -> tuple[int, ...]:
     return tuple(
-        max([cells(texts.printed(name)), *(cells(texts.cell(row[place], place, short)) for row in rows)])
+        max([cells(printed(name)), *(cells(texts.cell(row[place], place, short)) for row in rows)])
         for place, name in enumerate(names)
     )
 
@@ -154,10 +155,9 @@ def _say_left_out(names: Sequence[str]) -> str:
 class _Texts:
     """Makes the text of a cell, by the kind of its column."""
 
-    def __init__(self, kinds: Sequence[str], spaced: Sequence[bool], printable: bool) -> None:
+    def __init__(self, kinds: Sequence[str], spaced: Sequence[bool]) -> None:
         self._kinds = kinds
         self._spaced = spaced
-        self._printable = printable
 
     def is_number(self, place: int) -> bool:
         return self._kinds[place] in NUMBERS
@@ -179,13 +179,14 @@ class _Texts:
         if isinstance(value, datetime):
             return f"{value:%Y-%m-%dT%H:%M:%SZ}" if short else iso(value)
         text = str(value).replace("_", " ") if self._spaced[place] else str(value)
-        return self.printed(text)
+        return printed(text)
 
-    def printed(self, text: str) -> str:
-        """Return a text without what a terminal would obey, if there is one."""
-        if not self._printable or text.isprintable():
-            return text
-        return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+def printed(text: str) -> str:
+    """Return a text with escapes in the place of what a terminal would obey."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 def iso(moment: date) -> str:

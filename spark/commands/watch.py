@@ -9,7 +9,7 @@ import click
 
 from queue_base.daemon.processes import program_path
 from queue_base.errors import Usage
-from spark.commands.build import place_name, stream_name
+from spark.commands.options import logs_and_lake, spark_options, stream_options
 from spark.commands.page import unfit
 from spark.commands.settings import missing, split_setting
 
@@ -30,7 +30,7 @@ class _Size(click.ParamType[int]):
 
 
 class _Seconds(click.ParamType[float]):
-    """From a second to a year; nan is neither more nor less than anything."""
+    """Seconds, from 1 to a year. nan is refused, too; click's own range takes it."""
 
     name = "seconds"
 
@@ -46,24 +46,15 @@ LONGEST = 366 * 86_400
 
 
 @click.command("watch")
-@click.argument("logs", callback=place_name)
-@click.option(
-    "--lake",
-    required=True,
-    callback=place_name,
-    metavar="LAKE",
-    help="The directory of the tables; made where it is missing.",
-)
+@logs_and_lake
 @click.option("--every", type=_Seconds(), default=60.0, metavar="SECONDS", help="Default 60.")
 @click.option("--page", metavar="FILE.html", help="Also write the page, when the tables have changed.")
 @click.option("--expire", type=click.IntRange(min=0), metavar="DAYS", help="Drop dates that are older.")
 @click.option("--memory", type=_Size(), default="2g", metavar="SIZE", help="What all of it may take; default 2g.")
 @click.option("--service", metavar="DIR", help="Only write a service directory that runs this.")
 @click.option("--force", is_flag=True, help="Replace scripts in the service directory that differ.")
-@click.option("--host", callback=stream_name, help="As of build.")
-@click.option("--queue", callback=stream_name, help="As of build.")
-@click.option("--master", metavar="URL", help="Spark's master for batches that need Spark; default local[*].")
-@click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark's, as spark-submit takes it.")
+@stream_options
+@spark_options
 def command(
     logs: str,
     lake: str,
@@ -105,6 +96,10 @@ def command(
         from spark.lake.build import Order
     except ImportError as error:
         raise missing(error) from error
+    if page is not None:
+        from spark.reports.choice import check_engine
+
+        check_engine(lake)
     from spark.watch.clock import SystemClock
     from spark.watch.lake_work import LakeWork
     from spark.watch.watch import Watch

@@ -8,8 +8,8 @@ from collections import Counter, deque
 from collections.abc import Callable
 from functools import partial
 
+from spark.demo.destinations import DAY, answer
 from spark.demo.multilog import Multilog
-from spark.demo.places import DAY, answer
 from spark.demo.things import Dead, Host, Job, Mail
 
 START = 1_772_323_200  # 2026-03-01 UTC, a Sunday.
@@ -46,7 +46,7 @@ class Sender(ABC):
         heapq.heappush(self._events, (max(when, self._now), self._serial, event))
 
     def _go_on(self, until: float) -> None:
-        """Let all happen that happens before a time."""
+        """Do what is due before a time."""
         while self._events and self._events[0][0] < until:
             self._now, _, event = heapq.heappop(self._events)
             event()
@@ -78,7 +78,7 @@ class Sender(ABC):
             self._at(self._now + 4, self._start)
 
     def _crash(self) -> None:
-        """The power goes in the middle of a line."""
+        """Simulate a power cut in the middle of a line."""
         self._running = False
         text = f"starting delivery {self._delivery + 1}: msg 40000 to local anna@{self._host.domain}"
         self._log.cut(self._stamp(), text)
@@ -100,8 +100,8 @@ class Sender(ABC):
 
     def _offer(self, job: Job) -> None:
         """A recipient is due: it waits for its turn, or for its destination to come back."""
-        if job.place is not None and job.place.name in self._dead:
-            self._dead[job.place.name].parked.append(job)
+        if job.destination is not None and job.destination.name in self._dead:
+            self._dead[job.destination.name].parked.append(job)
         else:
             self._ready[job.channel].append(job)
 
@@ -120,8 +120,8 @@ class Sender(ABC):
         self._count[job.channel] += 1
         channel = ("local", "remote")[job.channel]
         self._say(f"starting delivery {number}: msg {job.mail.id} to {channel} {job.recipient}")
-        if job.place is not None:
-            result, text, took = answer(self._rng, job.place, job.recipient, self._now, job.tries)
+        if job.destination is not None:
+            result, text, took = answer(self._rng, job.destination, job.recipient, self._now, job.tries)
         else:
             good = self._rng.random() > 0.012
             result, text = ("success", "did_1+0+0/") if good else ("failure", "Sorry,_no_mailbox_here._(#5.1.1)/")
@@ -138,11 +138,12 @@ class Sender(ABC):
             result, text = "failure", text + TOO_LONG
         self._say(f"delivery {flight[1]}: {result}: {text}")
         job.tries += 1
-        if job.place is not None:
-            self._learn(job.place.name, missed="(#4.4.1)" in text)
+        if job.destination is not None:
+            self._learn(job.destination.name, missed="(#4.4.1)" in text)
         if result == "deferral":
             # qmail's schedule.
-            self._at(job.mail.birth + (math.sqrt(age) + (20 if job.place else 10)) ** 2, partial(self._offer, job))
+            skip = 20 if job.destination else 10
+            self._at(job.mail.birth + (math.sqrt(age) + skip) ** 2, partial(self._offer, job))
         else:
             self._settle(job.mail, result == "failure")
         if not self._running:
@@ -151,11 +152,11 @@ class Sender(ABC):
     # Destinations.
 
     def _learn(self, name: str, missed: bool) -> None:
-        """Three misses in a row, and a destination counts as dead; any other answer, and it is back."""
+        """After three misses in a row a destination counts as dead, until any other answer."""
         self._misses[name] = self._misses[name] + 1 if missed else 0
         dead = self._dead.get(name)
         if dead is None and self._misses[name] >= 3:
-            parked = [job for job in self._ready[1] if job.place is not None and job.place.name == name]
+            parked = [job for job in self._ready[1] if job.destination is not None and job.destination.name == name]
             for job in parked:
                 self._ready[1].remove(job)
             self._dead[name] = Dead(60, parked)

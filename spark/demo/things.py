@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from spark.demo.places import DAY, HOUR, Place
+from spark.demo.destinations import DAY, HOUR, Destination
 
 
 @dataclass(frozen=True)
@@ -41,16 +41,16 @@ class Mail:
 
 @dataclass(eq=False)
 class Job:
-    """A recipient of a message. place: None for a local one."""
+    """A recipient of a message. destination: None for a local one."""
 
     mail: Mail
     recipient: str
-    place: Place | None
+    destination: Destination | None
     tries: int = 0
 
     @property
     def channel(self) -> int:
-        return 0 if self.place is None else 1
+        return 0 if self.destination is None else 1
 
 
 @dataclass

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from spark.demo.destinations import DAY, DAYS, HOUR, Destination, make_destinations, person
 from spark.demo.multilog import Multilog
-from spark.demo.places import DAY, DAYS, HOUR, Place, make_places, person
 from spark.demo.sender import Sender
 from spark.demo.things import HOSTS, Host, Job, Mail
 
@@ -18,21 +18,21 @@ BUSIEST = 1.5 * 1.4
 
 def write_logs(directory: Path, seed: int = 1, days: int = DAYS) -> None:
     """Write the logs of all hosts as DIRECTORY/HOST/main/: the same bytes for the same seed."""
-    places = make_places(seed)
+    destinations = make_destinations(seed)
     for host in HOSTS:
         log = Multilog(directory / host.name / "main")
-        World(host, places, log, seed).run(days)
+        World(host, destinations, log, seed).run(days)
         log.close()
 
 
 class World(Sender):
     """Simulates one host. run() writes its log."""
 
-    def __init__(self, host: Host, places: Sequence[Place], log: Multilog, seed: int) -> None:
+    def __init__(self, host: Host, destinations: Sequence[Destination], log: Multilog, seed: int) -> None:
         super().__init__(host, log, random.Random(f"{host.name} {seed}"))
-        self._places, self._weights = places, [place.weight for place in places]
-        self._by_name = {place.name: place for place in places}
-        self._todo: list[tuple[str, dict[str, Place | None], int]] = []
+        self._destinations, self._weights = destinations, [destination.weight for destination in destinations]
+        self._by_name = {destination.name: destination for destination in destinations}
+        self._todo: list[tuple[str, dict[str, Destination | None], int]] = []
         # The numbers of messages: the smallest free one is next, as a disk gives its inodes out again.
         self._ids = list(range(40_000, 90_000))
         self._qp = 2_000
@@ -62,7 +62,7 @@ class World(Sender):
         to = dict(self._recipient(self._rng.random() < self._host.away) for _ in range(number))
         # Who writes to the world is ours; who writes to us is mostly not.
         ours = self._rng.random() < self._host.away
-        domain = self._host.domain if ours else self._rng.choices(self._places, self._weights)[0].name
+        domain = self._host.domain if ours else self._rng.choices(self._destinations, self._weights)[0].name
         self._queue(f"{person(self._rng)}@{domain}", to, self._next_qp())
         self._at(self._now + self._gap(), self._arrive)
 
@@ -70,15 +70,15 @@ class World(Sender):
         to = dict(self._recipient(away=True) for _ in range(self._host.newsletter))
         self._queue(f"news-owner@{self._host.domain}", to, self._next_qp())
 
-    def _recipient(self, away: bool) -> tuple[str, Place | None]:
-        place = self._rng.choices(self._places, self._weights)[0] if away else None
-        return f"{person(self._rng)}@{place.name if place else self._host.domain}", place
+    def _recipient(self, away: bool) -> tuple[str, Destination | None]:
+        destination = self._rng.choices(self._destinations, self._weights)[0] if away else None
+        return f"{person(self._rng)}@{destination.name if destination else self._host.domain}", destination
 
     def _next_qp(self) -> int:
         self._qp = self._qp + self._rng.randrange(1, 9) if self._qp < 32_000 else 400
         return self._qp
 
-    def _queue(self, sender: str, to: dict[str, Place | None], qp: int) -> None:
+    def _queue(self, sender: str, to: dict[str, Destination | None], qp: int) -> None:
         self._todo.append((sender, to, qp))
         self._classify()
 
@@ -90,10 +90,10 @@ class World(Sender):
             uid = 1001 if sender.endswith(self._host.domain) else 64011
             self._say(f"new msg {mail.id}")
             self._say(f"info msg {mail.id}: bytes {size} from <{sender}> qp {qp} uid {uid}")
-            for recipient, place in to.items():
+            for recipient, destination in to.items():
                 # queue-send takes a moment to open it.
                 ready = self._now + self._rng.lognormvariate(-4.2, 0.6)
-                self._at(ready, partial(self._offer, Job(mail, recipient, place)))
+                self._at(ready, partial(self._offer, Job(mail, recipient, destination)))
 
     def _settle(self, mail: Mail, failed: bool) -> None:
         mail.open -= 1
@@ -111,8 +111,8 @@ class World(Sender):
         to, sender = (mail.sender, "") if mail.sender else (f"postmaster@{self._host.domain}", "#@[]")
         qp = self._next_qp()
         self._say(f"bounce msg {mail.id} qp {qp}")
-        place = self._by_name.get(to.rpartition("@")[2])
-        self._at(self._now + 0.02, partial(self._queue, sender, {to: place}, qp))
+        destination = self._by_name.get(to.rpartition("@")[2])
+        self._at(self._now + 0.02, partial(self._queue, sender, {to: destination}, qp))
 
 
 def _busy(at: float) -> float:

@@ -10,7 +10,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from spark.lake.matching import (
     Home,
@@ -21,13 +20,14 @@ from spark.lake.matching import (
     match_segment,
     match_stream,
     seen_lines,
-    split_pending,
 )
 from spark.lake.parquet import TableWriter
+from spark.lake.pending import OpenRows, Pending, forget_rows
 from spark.logs.plan import Plan, State, Stream
 from spark.logs.segments import Segment, choose_size, cut
 from spark.runtime.places import Place
 
+# pyspark takes long to import, and a small build or a report of DuckDB's does without it.
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -55,21 +55,21 @@ class Batch:
 
 @dataclass(frozen=True)
 class Before:
-    """What was there before a batch: the rows of `pending`, the data files of `lines`, the manifest's state."""
+    """What was there before a batch: the table `pending`, the data files of `lines`, the manifest's state."""
 
     lake: str
-    pending: pa.Table
+    pending: Pending
     lines: tuple[str, ...]
     state: Mapping[str, Any]
 
 
 def match_here(wanted: Plan, before: Before, home: Home) -> Iterable[StreamResult]:
     """Match each stream in one go, in this process."""
-    pending, lines = split_pending(before.pending), by_host(before.lines)
+    lines = by_host(before.lines)
     for stream, parts in wanted.streams.items():
         seen = seen_lines(stream, before.lake, lines)
         segment = Segment(stream, 0, tuple(parts))
-        yield match_stream(home, segment, pending.get(stream), mark_of(before, stream), seen)
+        yield match_stream(home, segment, before.pending.of(stream), mark_of(before, stream), seen)
 
 
 def match_by_spark(
@@ -101,12 +101,12 @@ def match_apart(
         for outcome in outcomes:
             found[outcome.segment.stream].append(outcome)
     phase("joining segments")
-    pending, lines = split_pending(before.pending), by_host(before.lines)
+    lines = by_host(before.lines)
     joins = [
         _Join(
             home,
             stream,
-            pending.get(stream),
+            before.pending.of(stream),
             mark_of(before, stream),
             tuple(sorted(outcomes, key=lambda one: one.segment.number)),
             seen_lines(stream, before.lake, lines),
@@ -135,7 +135,7 @@ class _Match:
 class _Join:
     home: Home
     stream: Stream
-    pending: pa.Table | None
+    pending: OpenRows
     mark: Mapping[str, Any]
     outcomes: tuple[Outcome, ...]
     seen: Any
@@ -175,7 +175,7 @@ def finish(
     """Write `pending`, and return what the batch is. A stream in trouble stays as it was."""
     batch = Batch(rows, {}, dict(wanted.state), list(wanted.warnings))
     still: list[pa.Table] = []
-    done: list[str] = []
+    done: set[Stream] = set()
     files: set[tuple[str, str]] = set()
     for result in results:
         name = "/".join(result.stream)
@@ -188,7 +188,7 @@ def finish(
             else:
                 batch.state.pop(name, None)
             continue
-        done.append(name)
+        done.add(result.stream)
         batch.counts[name] = result.counts
         batch.state[name] = _after(batch.state[name], result)
         for one in result.written:
@@ -197,13 +197,12 @@ def finish(
         if result.pending is not None and result.pending.num_rows:
             still.append(result.pending)
     phase("writing pending")
-    rest = before.pending
-    if rest.num_rows:
-        keys = pc.binary_join_element_wise(rest.column("host"), rest.column("queue"), "/")
-        rest = rest.filter(pc.invert(pc.is_in(keys, pa.array(done, pa.string()))))
     writer = TableWriter(home.directory, "pending", home.today)
-    for table in [rest, *still]:
-        writer.add({"pending": table.combine_chunks()})
+    for batch_of_rows in before.pending.without(done):
+        writer.add({"pending": batch_of_rows})
+    forget_rows()
+    if still:
+        writer.add({"pending": pa.concat_tables(still).combine_chunks()})
     for one in writer.close():
         rows["pending"] += one.rows
         files.add((one.table, one.path))

@@ -1,31 +1,33 @@
 """One build: what is new in the logs goes into the lake; then old dates are dropped and small files put together.
 
-Each of these is an update of its own, whole or not there. Nothing new, and nothing is written.
+Each of these is an update of its own, which takes effect as a whole. If nothing is new, nothing is written.
 """
 
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from queue_base.errors import Permanent, Temporary, Usage, reason
 from spark.lake.batch import DRIVER_BYTES, Batch, Before, finish, match_by_spark, match_here
-from spark.lake.columns import COLUMNS, PARTITIONED
 from spark.lake.compact import Group, groups, put_together
 from spark.lake.expire import expired
 from spark.lake.lock import locked
 from spark.lake.manifest import Manifest, add_counts
 from spark.lake.matching import Home
-from spark.lake.parquet import read_files
+from spark.lake.pending import Pending
 from spark.lake.update import Update, make_lake, prepare
 from spark.logs.plan import Plan, SourceError
 from spark.logs.sources import plan
 from spark.runtime.places import Place, below, open_place
 from spark.runtime.progress import Progress
+from spark.tables.columns import COLUMNS, PARTITIONED
 
+# pyspark takes long to import, and a small build or a report of DuckDB's does without it.
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -33,8 +35,8 @@ if TYPE_CHECKING:
 DRIVER_SETTING = "spark.queueReport.driverBytes"
 
 
-class Sessions(Protocol):
-    """Who has a session of Spark, begun as it is first asked for (runtime.session.Sessions)."""
+class SessionSource(Protocol):
+    """What begins a session of Spark when it is first asked for one, as runtime.session.Sessions does."""
 
     def get(self, *, little: bool = False) -> "SparkSession":
         """Return the session."""
@@ -74,30 +76,30 @@ class Summary:
     warnings: list[str] = field(default_factory=list)
 
 
-def build(order: Order, sessions: Sessions, progress: Progress) -> Summary:
-    """Build a lake from logs. Raises Permanent or Temporary; then the lake is as it was, or as its last update left it.
+def build(order: Order, sessions: SessionSource, progress: Progress) -> Summary:
+    """Build a lake from logs. Raises Permanent or Temporary, whose text tells what the lake has then.
 
     sessions: asked for a session only where Spark is needed: for many logs, or for another file system. progress.phase
     is called before each phase.
     """
     begun = time.monotonic()
+    work = _Build(order, sessions, progress)
     try:
-        summary = _Build(order, sessions, progress).run()
+        summary = work.run()
     except SourceError as error:
         raise Permanent(f"unable to read logs {order.logs}: {error}; the lake is as it was") from error
     except Exception as error:
         why = reason(error) if isinstance(error, OSError) else _java_reason(error)
         if why is None:
             raise
-        raise Temporary(
-            f"unable to build lake {order.lake}: {why}; it is as it was, run this again to go on"
-        ) from error
+        trouble = f"unable to build lake {order.lake}: {why}"
+        raise Temporary(f"{trouble}; {work.standing}, run this again to go on") from error
     summary.seconds = time.monotonic() - begun
     return summary
 
 
 def _java_reason(error: Exception) -> str | None:
-    """Return why a call of Java failed; None for another error. Where no Java was called, its module is not loaded."""
+    """Return why a call of Java failed; None for another error. Without Java nothing is loaded for it."""
     if "py4j" not in sys.modules:
         return None
     from spark.runtime.errors import JAVA_ERRORS, java_reason
@@ -113,13 +115,26 @@ def _driver_bytes(settings: Mapping[str, str]) -> int:
     return int(asked)
 
 
-class _Build:
-    """A build at work."""
+class _Change(NamedTuple):
+    """An update in the words of an error: what is so without it, and with it."""
 
-    def __init__(self, order: Order, sessions: Sessions, progress: Progress) -> None:
+    without: str
+    done: str
+
+
+_BATCH = _Change("it is as it was", "what was new in the logs is in it")
+_EXPIRY = _Change(f"{_BATCH.done}, and no old dates were dropped", "old dates were dropped")
+_COMPACTION = _Change(f"{_BATCH.done}, and no small files were put together", "small files were put together")
+
+
+class _Build:
+    """A build at work. standing: what of it counts if it ends now, in words."""
+
+    def __init__(self, order: Order, sessions: SessionSource, progress: Progress) -> None:
         self._order, self._sessions, self._progress = order, sessions, progress
         self._summary = Summary()
         self._driver_bytes = _driver_bytes(order.settings)
+        self.standing = _BATCH.without
 
     def run(self) -> Summary:
         try:
@@ -161,8 +176,7 @@ class _Build:
 
     def _add(self, manifest: Manifest) -> Manifest:
         """Read what is new. Returns the lake's manifest after it."""
-        update = Update(self._lake, manifest)
-        try:
+        with self._updating(manifest, _BATCH) as update:
             self._progress.phase("looking at the logs")
             copies = below(self._lake, update.home("copies"))
             wanted = plan(self._logs, dict(manifest.state), copies, self._order.host, self._order.queue)
@@ -177,13 +191,34 @@ class _Build:
             update.move(batch.files)
             self._progress.phase("writing the manifest")
             after = update.commit(batch.state, add_counts(manifest.counts, batch.counts))
-            self._progress.phase("cleaning up")
-            update.clean()
-        except (Exception, KeyboardInterrupt):
-            update.abandon()
-            raise
         self._sum_up(wanted, batch)
+        self._clean(update)
         return after
+
+    @contextmanager
+    def _updating(self, manifest: Manifest, change: _Change) -> Iterator[Update]:
+        """Make an update; abandon it where that fails, and tell in `standing` what counts then."""
+        self.standing = change.without
+        update = Update(self._lake, manifest)
+        try:
+            yield update
+        except (Exception, KeyboardInterrupt):
+            in_force = update.abandon()
+            if in_force is None:
+                self.standing = f"nobody can tell now whether {change.done}"
+            elif in_force:
+                self.standing = change.done + ("" if update.is_safe else ", but a power cut may undo that")
+            raise
+
+    def _clean(self, update: Update) -> None:
+        """Remove what nobody needs after a commit; where that fails, the next build does it."""
+        self._progress.phase("cleaning up")
+        try:
+            update.clean()
+        except OSError as error:
+            name = error.filename or self._order.lake
+            why = f"unable to clean up {name}: {reason(error)}; what was new is in the lake, the next build cleans up"
+            self._summary.warnings.append(why)
 
     def _match(self, update: Update, wanted: Plan, manifest: Manifest) -> Batch:
         """Write the rows of what is new into the update's directory."""
@@ -200,7 +235,7 @@ class _Build:
             batch = match_elsewhere(session, self._logs, self._lake, update, wanted, manifest, today, phase)
         else:
             home = Home(os.path.join(self._lake.local, update.home()), today)
-            before = Before(self._lake.local, read_files(self._lake.local, "pending", open_ones), lines, manifest.state)
+            before = Before(self._lake.local, Pending.open(self._lake.local, open_ones), lines, manifest.state)
             if wanted.bytes <= self._driver_bytes:
                 phase("matching lines")
                 results = match_here(wanted, before, home)
@@ -229,19 +264,18 @@ class _Build:
         self._summary.expired = sum(len(paths) for paths in old.values())
         if not self._summary.expired:
             return manifest
-        update = Update(self._lake, manifest)
-        for table, paths in old.items():
-            update.drop(table, paths)
-        after = update.commit(manifest.state, manifest.counts)
-        update.clean()
+        with self._updating(manifest, _EXPIRY) as update:
+            for table, paths in old.items():
+                update.drop(table, paths)
+            after = update.commit(manifest.state, manifest.counts)
+        self._clean(update)
         return after
 
     def _compact(self, manifest: Manifest) -> None:
         found = groups(manifest.tables, PARTITIONED)
         if not found:
             return
-        update = Update(self._lake, manifest)
-        try:
+        with self._updating(manifest, _COMPACTION) as update:
             for group in found:
                 self._progress.phase(f"putting {group.table} together")
                 self._put_together(update, manifest, group)
@@ -251,11 +285,7 @@ class _Build:
             update.move()
             self._progress.phase("writing the manifest")
             update.commit(manifest.state, manifest.counts)
-            self._progress.phase("cleaning up")
-            update.clean()
-        except (Exception, KeyboardInterrupt):
-            update.abandon()
-            raise
+        self._clean(update)
 
     def _put_together(self, update: Update, manifest: Manifest, group: Group) -> None:
         if self._lake.local is not None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from datetime import date
 from typing import TYPE_CHECKING, NamedTuple
 
+# pyspark takes long to import, and a small build or a report of DuckDB's does without it.
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 

@@ -8,10 +8,10 @@ matched and joined by the driver, whose files are copied there.
 import os
 import pickle
 import posixpath
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import date
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
@@ -21,13 +21,12 @@ from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, 
 from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
 
-from spark.lake.arrow import ARROW
 from spark.lake.batch import Batch, Before, finish, mark_of
-from spark.lake.columns import PARTITIONED
 from spark.lake.compact import Group, rearrange
 from spark.lake.manifest import Manifest
-from spark.lake.matching import Home, Outcome, StreamResult, join_stream, match_segment, split_pending
-from spark.lake.schema import TABLES
+from spark.lake.matching import Home, Outcome, StreamResult, join_stream, match_segment
+from spark.lake.parquet import TableWriter
+from spark.lake.pending import Pending
 from spark.lake.store import read_table
 from spark.lake.update import Update
 from spark.logs.plan import Plan, Stream
@@ -36,6 +35,9 @@ from spark.logs.segments import Segment
 from spark.match import Matcher
 from spark.runtime.executors import send_code
 from spark.runtime.places import LocalPlace, Place, walk
+from spark.tables.arrow import ARROW
+from spark.tables.columns import PARTITIONED
+from spark.tables.schema import TABLES
 
 # Up to so many bytes of logs each table's rows are written by one task, so as one file a date and host.
 ONE_TASK = 32 << 20
@@ -73,10 +75,13 @@ def match_elsewhere(
             edges[row["segment"]] = pickle.loads(row["edge"])
     phase("joining segments")
     open_ones = list(manifest.tables.get("pending", ()))
-    pending = read_table(session, lake, "pending", open_ones).toArrow().cast(ARROW["pending"])
-    before = Before("", pending, (), manifest.state)
     lines = read_table(session, lake, "lines", list(manifest.tables.get("lines", ())))
-    with tempfile.TemporaryDirectory(prefix="queue-report-") as directory:
+    with TemporaryDirectory(prefix="queue-report-") as directory, TemporaryDirectory(prefix="queue-report-") as old:
+        pending = read_table(session, lake, "pending", open_ones).toArrow().cast(ARROW["pending"])
+        writer = TableWriter(old, "before", today)
+        writer.add({"pending": pending})
+        del pending
+        before = Before("", Pending.open(old, [one.path for one in writer.close()]), (), manifest.state)
         home = Home(directory, today)
         contents = _Contents(lake, logs)
         results: list[StreamResult] = []
@@ -88,7 +93,7 @@ def match_elsewhere(
                 for at, one in own.items()
             ]
             seen = _SparkLines(stream, lines, staged, tuple(own), directory)
-            open_rows = split_pending(pending).get(stream)
+            open_rows = before.pending.of(stream)
             result = join_stream(home, stream, open_rows, mark_of(before, stream), outcomes, seen, contents)
             results.append(result)
             dropped += [at for at, one in own.items() if result.trouble or one.number in result.again]
@@ -123,7 +128,7 @@ def _stage_rows(session: SparkSession, lake: Place, update: Update, segments: Se
 def _map_in_arrow(
     frame: DataFrame, work: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], schema: StructType
 ) -> DataFrame:
-    """Return frame.mapInArrow(work, schema), which asks for pandas though it has no use for it."""
+    """Return frame.mapInArrow(work, schema), without pandas, which that method demands and does not use."""
     made: Any = UserDefinedFunction(work, schema, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
     column = made(*(frame[name] for name in frame.columns))
     java: Any = frame._jdf

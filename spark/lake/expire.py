@@ -1,4 +1,4 @@
-"""Which files of a lake are too old: whole dates are dropped, never single rows."""
+"""Which files of a lake are too old. Whole dates are dropped, never single rows."""
 
 from collections.abc import Mapping
 from datetime import date, timedelta

@@ -68,7 +68,7 @@ def _owner() -> bytes:
 
 
 def _is_stale(content: bytes) -> bool:
-    """Return whether the owner was a process of this machine that is no more."""
+    """Return whether the owner was a process of this machine that is gone."""
     try:
         owner = json.loads(content)
         if owner["host"] != socket.gethostname():

@@ -1,11 +1,10 @@
-"""Matching the logs of a build: segments to Parquet files and edges, edges to the rest of the rows and what is open.
+"""Matching the logs of a build: segments give Parquet files and edges, which are joined to the last rows and a state.
 
-All of it is plain Python on files that this machine's system calls know; a Spark executor runs it, or the driver.
+This is plain Python on files that Python can open. It runs in Spark's executors, or in the driver.
 """
 
 import gc
 import hashlib
-import itertools
 import os
 import pickle
 from collections import Counter
@@ -21,11 +20,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from queue_base.errors import reason
-from spark.lake.parquet import TableWriter, Written, escape, names_of, open_writer, read_file
+from spark.lake.parquet import TableWriter, Written, open_writer, read_file
+from spark.lake.pending import OpenRows
 from spark.logs.plan import Stream
 from spark.logs.reader import read_lines
 from spark.logs.segments import Segment
 from spark.match import Edge, Matcher, State, fits, join
+from spark.match.state import SLICE
+from spark.tables.partitions import escape_name, names_of
 
 # A pickled edge of more bytes than this is left as a file, so that the driver need not hold them all.
 LARGE_EDGE = 4 << 20
@@ -66,7 +68,8 @@ class Outcome:
 
 @dataclass(frozen=True)
 class StreamResult:
-    """What became of a stream. pending: its rows of that table; mark: State.mark(); counts: lines read by kind.
+    """What became of a stream. pending: its rows of that table, if they are few; many are among what is written. mark:
+    State.mark(); counts: lines read by kind.
 
     again: the segments that were matched a second time. trouble: why it could not be read; then nothing is written, and
     the stream stays as it was.
@@ -135,7 +138,7 @@ def by_host(paths: Sequence[str]) -> dict[str, list[str]]:
 
 def seen_lines(stream: Stream, lake: str, paths: Mapping[str, Sequence[str]]) -> SeenLines:
     """Return the lines of a stream in the lake. paths: see by_host."""
-    return SeenLines(stream, ((lake, tuple(paths.get(f"host={escape(stream[0])}", ()))),))
+    return SeenLines(stream, ((lake, tuple(paths.get(f"host={escape_name(stream[0])}", ()))),))
 
 
 def _date_of(time_ns: int) -> str:
@@ -154,27 +157,40 @@ def match_segment(
 
     A file that cannot be read is the outcome's trouble. Raises OSError where the rows cannot be written.
     """
+    outcome, edge = _match(home, segment, state, seen, contents, again)
+    return outcome if edge is None else replace(outcome, edge=_keep_edge(home, segment, edge))
+
+
+def _match(
+    home: Home,
+    segment: Segment,
+    state: State | None,
+    seen: Seen | None,
+    contents: Mapping[str, bytes] | None,
+    again: str = "",
+) -> tuple[Outcome, Edge | None]:
+    """Match a segment as match_segment does; return its edge as it is, None where the outcome is trouble."""
     host, queue = segment.stream
     # An executor that was taken for dead may be at work on the same segment still: no two write the same file.
     name = _name(segment.stream, f"{segment.number}{again}-{os.urandom(4).hex()}")
     writer = TableWriter(home.directory, name, home.today)
     matcher = Matcher(host, queue, state, seen)
     lines: Counter[str] = Counter()
-    with _collector_off():
+    with collector_off():
         try:
             blocks = read_lines(segment.parts, lines, contents)
             while (block := _next(blocks)) is not None:
                 writer.add(matcher.feed(block))
         except _Unreadable as error:
             remove_files(home.directory, writer.close())
-            return Outcome(segment, trouble=str(error))
+            return Outcome(segment, trouble=str(error)), None
         rows, edge = matcher.finish()
         writer.add(rows)
-    return Outcome(segment, tuple(writer.close()), _keep_edge(home, segment, edge), lines)
+    return Outcome(segment, tuple(writer.close()), lines=lines), edge
 
 
 @contextmanager
-def _collector_off() -> Iterator[None]:
+def collector_off() -> Iterator[None]:
     """Keep Python's garbage collector off: the matcher makes no cycles, and looking for some takes a fifth longer."""
     was_on = gc.isenabled()
     gc.disable()
@@ -224,7 +240,7 @@ def remove_files(directory: str, written: Sequence[Written]) -> None:
 def join_stream(
     home: Home,
     stream: Stream,
-    pending: pa.Table | None,
+    pending: OpenRows,
     mark: Mapping[str, Any],
     outcomes: Sequence[Outcome],
     seen: Seen,
@@ -232,8 +248,8 @@ def join_stream(
 ) -> StreamResult:
     """Join the segments of a stream, in order; write the rows that depend on what was before each.
 
-    pending, mark: of the stream before this build. A segment whose rows do not stand, since its lines may have been
-    read before or its beginning was another than was assumed, is matched again. Raises OSError.
+    pending, mark: of the stream before this build. A segment whose lines may have been read before, or whose assumed
+    beginning was wrong, is matched again. Raises OSError.
 
     Spark may run this twice, also at the same time: what `outcomes` names is read, or removed, but never changed, and
     each attempt writes files of its own.
@@ -241,7 +257,20 @@ def join_stream(
     failed = next((outcome.trouble for outcome in outcomes if outcome.trouble), "")
     if failed:
         return _give_up(home, stream, outcomes, [], failed)
-    state = State.unpack(*stream, pending, mark)
+    with collector_off():
+        return _join(home, stream, pending, mark, outcomes, seen, contents)
+
+
+def _join(
+    home: Home,
+    stream: Stream,
+    pending: OpenRows,
+    mark: Mapping[str, Any],
+    outcomes: Sequence[Outcome],
+    seen: Seen,
+    contents: Mapping[str, bytes] | None,
+) -> StreamResult:
+    state = State.unpack(*stream, pending.batches(), mark)
     writer = TableWriter(home.directory, _name(stream, f"joined-{os.urandom(4).hex()}"), home.today)
     written: list[Written] = []
     counts: Counter[str] = Counter()
@@ -254,11 +283,11 @@ def join_stream(
             remove_files(home.directory, outcome.written)
             again.append(outcome.segment.number)
             known = seen.with_written(home.directory, written, stand)
-            outcome = match_segment(home, outcome.segment, state, known, contents, again="-again")
-            if outcome.trouble:
+            outcome, new = _match(home, outcome.segment, state, known, contents, again="-again")
+            if new is None:
                 rest = [one for one in outcomes if one.segment.number > outcome.segment.number]
                 return _give_up(home, stream, rest, [*written, *writer.close()], outcome.trouble)
-            edge = outcome.open_edge()
+            edge = new
         else:
             stand.append(outcome.segment.number)
         rows, state = join(state, edge)
@@ -266,8 +295,18 @@ def join_stream(
         counts += edge.counts
         written += _place_lines(home.directory, outcome, lines)
         lines += outcome.lines
+    mark_after, few = state.mark(), _pack(state, writer)
     written += writer.close()
-    return StreamResult(stream, written, state.pack(), state.mark(), dict(counts), lines, tuple(again))
+    return StreamResult(stream, written, few, mark_after, dict(counts), lines, tuple(again))
+
+
+def _pack(state: State, writer: TableWriter) -> pa.Table | None:
+    """Return the rows of `pending` if they are few; else write them, slice by slice, and use up the state."""
+    if len(state.messages) <= SLICE:
+        return state.pack()
+    for batch in state.take_slices():
+        writer.add({"pending": batch})
+    return None
 
 
 def _give_up(
@@ -305,35 +344,21 @@ def _renumber(directory: str, written: Written, moved: Mapping[str, int]) -> Wri
 def match_stream(
     home: Home,
     segment: Segment,
-    pending: pa.Table | None,
+    pending: OpenRows,
     mark: Mapping[str, Any],
     seen: Seen,
     contents: Mapping[str, bytes] | None = None,
 ) -> StreamResult:
     """Match a stream in one go: what match_segment and join_stream do, with the beginning known."""
-    state = State.unpack(*segment.stream, pending, mark)
-    outcome = match_segment(home, segment, state, seen, contents)
-    if outcome.trouble:
-        return StreamResult(segment.stream, trouble=outcome.trouble)
-    edge = outcome.open_edge()
-    if edge.state is None:
-        raise AssertionError("a segment with a known beginning has a state behind it")
-    counts = dict(edge.counts)
-    return StreamResult(
-        segment.stream, list(outcome.written), edge.state.pack(), edge.state.mark(), counts, outcome.lines
-    )
-
-
-def split_pending(pending: pa.Table) -> dict[Stream, pa.Table]:
-    """Return the rows of `pending` by stream."""
-    if not pending.num_rows:
-        return {}
-    ordered = pending.sort_by([("host", "ascending"), ("queue", "ascending")])
-    hosts, queues = (ordered.column(name).combine_chunks().dictionary_encode() for name in ("host", "queue"))
-    pairs = np.stack([hosts.indices.to_numpy(), queues.indices.to_numpy()])
-    starts = [0, *(np.flatnonzero((pairs[:, 1:] != pairs[:, :-1]).any(axis=0)) + 1).tolist(), ordered.num_rows]
-    found: dict[Stream, pa.Table] = {}
-    for start, end in itertools.pairwise(starts):
-        part = ordered.slice(start, end - start)
-        found[part.column("host")[0].as_py(), part.column("queue")[0].as_py()] = part
-    return found
+    with collector_off():
+        state = State.unpack(*segment.stream, pending.batches(), mark)
+        outcome, edge = _match(home, segment, state, seen, contents)
+        if edge is None:
+            return StreamResult(segment.stream, trouble=outcome.trouble)
+        if edge.state is None:
+            raise AssertionError("a segment with a known beginning has a state behind it")
+        mark_after = edge.state.mark()
+        writer = TableWriter(home.directory, _name(segment.stream, f"open-{os.urandom(4).hex()}"), home.today)
+        few = _pack(edge.state, writer)
+    written = [*outcome.written, *writer.close()]
+    return StreamResult(segment.stream, written, few, mark_after, dict(edge.counts), outcome.lines)

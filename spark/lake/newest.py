@@ -1,6 +1,6 @@
 """The newest manifest of a lake, of whatever file system, and a lake in a directory of this machine, without Spark.
 
-A reader sees the state after one build, whole, whatever a build does meanwhile or leaves behind when it dies.
+A reader sees the state after one build, as a whole, also while another build runs or after one has died.
 """
 
 from queue_base.errors import Permanent, Temporary, reason
@@ -8,6 +8,10 @@ from spark.lake.manifest import Manifest, NotAManifest, TooNew, unpack
 from spark.runtime.places import LocalPlace, Place, list_if_there, local_path
 
 MANIFESTS = "_manifest"
+
+
+class LaterLake(Permanent):
+    """A later version of this program has written the lake."""
 
 
 def manifest_path(number: int) -> str:
@@ -24,7 +28,7 @@ def manifest_numbers(place: Place) -> list[int]:
 def find_manifest(place: Place) -> Manifest | None:
     """Return the newest whole manifest, None where there is none. Raises Permanent for one that is newer than we are.
 
-    One that is not whole can only be what a file system lost in a power cut; the one before it still counts.
+    One that is not whole was damaged by a power cut; then the one before it still counts.
     """
     numbers = manifest_numbers(place)
     for number in numbers:
@@ -33,7 +37,7 @@ def find_manifest(place: Place) -> Manifest | None:
         except NotAManifest:
             continue
         except TooNew as error:
-            raise Permanent(
+            raise LaterLake(
                 f"unable to open lake {place.root}: a later queue-report made it ({error}); use that one"
             ) from error
     if numbers:

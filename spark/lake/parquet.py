@@ -1,30 +1,31 @@
-"""Rows of the tables in Parquet files of a directory, as pyarrow writes and reads them; no Spark has a part in it.
+"""Rows of the tables in Parquet files of a directory, as pyarrow writes and reads them, without Spark.
 
 Files are named as Spark names them: TABLE/date=2026-01-02/host=a/NAME.parquet, and what a directory's name says is not
-in the file. A directory is one that this machine's system calls know.
+in the file. A directory is one of this machine, or mounted here.
 """
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import date
 from typing import Any, NamedTuple
-from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from queue_base.errors import Permanent
-from spark.lake.arrow import ARROW
-from spark.lake.columns import PARTITIONED, PARTITIONS
+from spark.tables.arrow import ARROW
+from spark.tables.columns import PARTITIONED, PARTITIONS
+from spark.tables.partitions import escape_name, names_of
 
 # Rows of a table, date and host are held until they are so many bytes; then they are written as one row group.
 GROUP_BYTES = 32 << 20
 # At most so many files of a writer are open: a segment that spans years has a file for each date.
 MOST_OPEN = 32
-# What Spark writes as %XX in the name of a partition's directory.
-_ESCAPED = frozenset("\"#%'*/:=?\\\x7f{[]^" + "".join(map(chr, range(1, 32))))
-_NULL = "__HIVE_DEFAULT_PARTITION__"
+# Files of fewer rows than this are written without dictionaries: these take a third of the time and of the bytes, and
+# so does Arrow's own schema, which tells nothing that the types of Parquet do not.
+PLAIN_ROWS = 10_000
 # Stamps are nearly sorted: their differences take a quarter of the bytes.
 _DELTA = {"lines": {"time_ns": "DELTA_BINARY_PACKED"}}
 
@@ -36,11 +37,6 @@ class Written(NamedTuple):
     path: str
     size: int
     rows: int
-
-
-def escape(name: str) -> str:
-    """Return a host's or date's name as it is written in a directory's name."""
-    return "".join(f"%{ord(letter):02X}" if letter in _ESCAPED else letter for letter in name) or _NULL
 
 
 class _File:
@@ -79,7 +75,7 @@ class TableWriter:
     def close(self) -> list[Written]:
         """Write what waits. Returns all files that were written."""
         for file in self._files.values():
-            self._flush(file)
+            self._flush(file, last=True)
             self._finish(file)
         self._files.clear()
         return self._written
@@ -91,15 +87,15 @@ class TableWriter:
         if file.bytes >= GROUP_BYTES:
             self._flush(file)
 
-    def _flush(self, file: _File) -> None:
+    def _flush(self, file: _File, last: bool = False) -> None:
         if not file.waiting:
             return
         rows = pa.Table.from_batches(file.waiting)
         if file.writer is None:
             table = file.path.split("/", 1)[0]
             path = os.path.join(self._directory, file.path, f"{self._name}-{file.part}.parquet")
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            file.writer = open_writer(path, rows.schema, table)
+            _make_directory(os.path.dirname(path))
+            file.writer = open_writer(path, rows.schema, table, few=last and rows.num_rows < PLAIN_ROWS)
             if len(self._open) >= MOST_OPEN:
                 self._finish(next(iter(self._open)))
             self._open[file] = None
@@ -120,18 +116,29 @@ class TableWriter:
         file.rows, file.part = 0, file.part + 1
 
 
-def open_writer(path: str, schema: pa.Schema, table: str) -> pq.ParquetWriter:
-    """Return a writer of a file, compressed as Spark's files are."""
+def open_writer(path: str, schema: pa.Schema, table: str, few: bool = False) -> pq.ParquetWriter:
+    """Return a writer of a file, compressed as Spark's files are. few: it gets less than PLAIN_ROWS rows."""
     delta = {name: kind for name, kind in _DELTA.get(table, {}).items() if name in schema.names}
-    dictionary = [name for name in schema.names if name not in delta]
+    dictionary = [name for name in schema.names if name not in delta and not few]
     return pq.ParquetWriter(
         path,
         schema,
         compression="zstd",
-        use_dictionary=dictionary if delta else True,
+        use_dictionary=dictionary if delta or few else True,
         column_encoding=delta or None,
         coerce_timestamps=None,
+        store_schema=not few,
     )
+
+
+def _make_directory(path: str) -> None:
+    """Make a directory and those above it; most often these are there."""
+    try:
+        os.mkdir(path)
+    except FileExistsError:
+        pass
+    except FileNotFoundError:
+        os.makedirs(path, exist_ok=True)
 
 
 def _partitions(table: str, batch: pa.RecordBatch, today: date) -> Iterator[tuple[str, pa.RecordBatch]]:
@@ -147,7 +154,7 @@ def _partitions(table: str, batch: pa.RecordBatch, today: date) -> Iterator[tupl
     each_date = [dates[0].as_py()] if _is_one(dates) else pc.unique(dates).to_pylist()
     for host in each_host:
         for day in each_date:
-            place = f"date={escape(day.isoformat())}/host={escape(host)}"
+            place = f"date={escape_name(day.isoformat())}/host={escape_name(host)}"
             if len(each_host) == len(each_date) == 1:
                 yield place, rest
                 continue
@@ -162,27 +169,27 @@ def _is_one(column: pa.Array) -> bool:
     return bool(ends["min"] == ends["max"])
 
 
-def read_file(directory: str, table: str, path: str, columns: list[str] | None = None, filters: Any = None) -> pa.Table:
+def read_file(
+    directory: str,
+    table: str,
+    path: str,
+    columns: list[str] | None = None,
+    filters: Any = None,
+    group: int | None = None,
+) -> pa.Table:
     """Return the rows of a data file in the columns of the schema (or those named); path is below the table's.
 
-    Raises Permanent for a file that is damaged or gone, OSError where it cannot be read.
+    group: the number of the only row group to be read. Raises Permanent for a file that is damaged or gone, OSError
+    where it cannot be read.
     """
     schema = ARROW[table] if columns is None else pa.schema([ARROW[table].field(name) for name in columns])
     stored = [name for name in schema.names if not (table in PARTITIONED and name in PARTITIONS)]
     name = os.path.join(directory, table, path)
-    try:
+    with _told(name):
         file = pq.ParquetFile(name)
         there = set(file.schema_arrow.names)
-        found = file.read([name for name in stored if name in there])
-    except (pa.ArrowException, OSError) as error:
-        if isinstance(error, FileNotFoundError):
-            why = "it is gone"
-        elif isinstance(error, OSError) and error.errno is not None:
-            raise
-        else:
-            # pyarrow tells it so; some of its errors are an OSError without a number.
-            why = f"it is damaged: {(str(error).strip() or 'no reason given').splitlines()[0]}"
-        raise Permanent(f"unable to read {name}: {why}; restore it, or build a new lake from the logs") from error
+        wanted = [name for name in stored if name in there]
+        found = file.read(wanted) if group is None else file.read_row_group(group, wanted)
     if filters is not None:
         found = found.filter(filters)
     told = names_of(path) if table in PARTITIONED else {}
@@ -199,13 +206,31 @@ def read_file(directory: str, table: str, path: str, columns: list[str] | None =
     return pa.table(arrays, schema=schema)
 
 
+def count_groups(directory: str, table: str, path: str) -> int:
+    """Return how many row groups a data file has. Raises as read_file."""
+    name = os.path.join(directory, table, path)
+    with _told(name):
+        count: int = pq.ParquetFile(name).num_row_groups
+    return count
+
+
+@contextmanager
+def _told(name: str) -> Iterator[None]:
+    """Raise Permanent where a data file is damaged or gone."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, FileNotFoundError):
+            why = "it is gone"
+        elif isinstance(error, OSError) and error.errno is not None:
+            raise
+        else:
+            # pyarrow tells it so; some of its errors are an OSError without a number.
+            why = f"it is damaged: {(str(error).strip() or 'no reason given').splitlines()[0]}"
+        raise Permanent(f"unable to read {name}: {why}; restore it, or build a new lake from the logs") from error
+
+
 def read_files(directory: str, table: str, paths: Iterable[str], columns: list[str] | None = None) -> pa.Table:
     """Return the rows of some data files of a table."""
     schema = ARROW[table] if columns is None else pa.schema([ARROW[table].field(name) for name in columns])
     return pa.concat_tables([schema.empty_table(), *(read_file(directory, table, path, columns) for path in paths)])
-
-
-def names_of(path: str) -> dict[str, str]:
-    """Return what the directories of a data file say: date and host."""
-    pairs = (part.split("=", 1) for part in path.split("/")[:-1] if "=" in part)
-    return {name: unquote(value) for name, value in pairs}

@@ -1,4 +1,4 @@
-"""Whether a lake is small, as far as this machine's directories tell it before Java starts.
+"""Whether a lake in a directory of this machine is small; Java need not run to tell that.
 
 A report of a small one is done before Java's better compiler has paid for itself (session.start_session, `little`).
 """

@@ -5,11 +5,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from queue_base.errors import Temporary, reason
-from spark.lake.columns import PARTITIONED, PARTITIONS
 from spark.lake.manifest import Manifest
 from spark.lake.newest import open_manifest
-from spark.lake.schema import TABLES, Tables
 from spark.runtime.places import Place, open_place
+from spark.tables.columns import PARTITIONED, PARTITIONS
+from spark.tables.schema import TABLES, Tables
 
 
 def open_tables(session: SparkSession, lake: str) -> Tables:

@@ -1,22 +1,23 @@
 """One new state of the lake in the making: data files are written aside, moved in, and then a manifest lists them.
 
-Until its manifest stands nothing has changed. What a build that died has left is found in LAKE/_batch: the files that
-it was about to move are listed there before the first is moved, so no table has to be searched.
+Nothing has changed until the manifest is there. What a dead build has left is in LAKE/_batch: the files that it was
+about to move are listed there before the first is moved, so no table has to be searched.
 """
 
 import json
 import posixpath
 import time
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
-from queue_base.errors import Permanent
-from spark.lake.columns import COLUMNS
+from queue_base.errors import Failure, Permanent
 from spark.lake.lock import LOCK
 from spark.lake.manifest import Manifest, pack
 from spark.lake.newest import MANIFESTS, find_manifest, manifest_numbers, manifest_path
 from spark.runtime.places import Place, for_each, list_if_there, walk
+from spark.tables.columns import COLUMNS
 
 BATCHES = "_batch"
 MOVES = "moves.json"
@@ -29,8 +30,12 @@ def prepare(place: Place) -> Manifest:
 
     Raises OSError where the lake cannot be written.
     """
+    left = list_if_there(place, BATCHES)
+    if left:
+        # One of them may have given its manifest the name, and not have made that safe.
+        place.sync([MANIFESTS])
     manifest = find_manifest(place) or Manifest()
-    for batch in list_if_there(place, BATCHES):
+    for batch in left:
         _sweep(place, posixpath.join(BATCHES, batch.name), manifest.files())
     return manifest
 
@@ -54,17 +59,18 @@ def make_lake(place: Place) -> None:
 class Update:
     """What a build adds and takes away. Call stage and drop, then move, commit and clean; or abandon.
 
-    doomed: files that were dropped long enough ago to be removed now.
+    doomed: files that were dropped long enough ago to be removed now. is_safe: whether it stays after a power cut.
     """
 
     def __init__(self, place: Place, before: Manifest) -> None:
+        self.is_safe = False
         self._place = place
         self._before = before
         self._number = max([before.number, *manifest_numbers(place)]) + 1
         self._home = posixpath.join(BATCHES, f"{self._number:06}")
         self._tables = {table: dict(before.tables.get(table, {})) for table in COLUMNS}
         self._dropped = {path: when for path, when in before.dropped.items() if when > time.time() - GRACE}
-        self.doomed = [path for path in before.dropped if path not in self._dropped]
+        self.doomed = [path for path in before.dropped if path not in self._dropped and _is_data(path)]
         place.make_directory(self._home)
 
     def home(self, *names: str) -> str:
@@ -109,6 +115,7 @@ class Update:
         self._place.sync([f"{path}.new"])
         self._place.rename(f"{path}.new", path)
         self._place.sync([MANIFESTS])
+        self.is_safe = True
         return new
 
     def clean(self) -> None:
@@ -119,11 +126,21 @@ class Update:
                 self._place.remove(manifest_path(number))
         self._place.remove(self._home)
 
-    def abandon(self) -> None:
-        """Remove what was written; the lake stays as it was."""
-        manifest = find_manifest(self._place)
-        self._place.remove(f"{manifest_path(self._number)}.new")
-        _sweep(self._place, self._home, manifest.files() if manifest else set())
+    def abandon(self) -> bool | None:
+        """Remove what was written, unless it counts; what cannot be removed now, the next build removes.
+
+        Returns whether it counts, as it may where commit has failed; None where nobody can tell.
+        """
+        try:
+            manifest = find_manifest(self._place)
+        except (Failure, OSError):
+            return None
+        if manifest is not None and manifest.number == self._number:
+            return True
+        with suppress(OSError):
+            self._place.remove(f"{manifest_path(self._number)}.new")
+            _sweep(self._place, self._home, manifest.files() if manifest else set())
+        return False
 
     def _moves_of(self, table: str, wanted: set[tuple[str, str]] | None) -> Iterable[tuple[str, str, int]]:
         """Yield for each staged file of a table where it is, its new name below the table, and its bytes."""
@@ -138,12 +155,17 @@ class Update:
 def _sweep(place: Place, home: str, counted: set[str]) -> None:
     """Remove a batch's directory, and before it those of the files that it moved which do not count."""
     try:
-        listed = json.loads(place.read(posixpath.join(home, MOVES)))
-    except (OSError, ValueError):
+        listed = [path for path in json.loads(place.read(posixpath.join(home, MOVES))) if _is_data(path)]
+    except (OSError, ValueError, TypeError):
         # It is made safe before the first move: where it is not whole, nothing was moved.
         listed = []
     _remove(place, [path for path in listed if path not in counted])
     place.remove(home)
+
+
+def _is_data(path: object) -> bool:
+    """Return whether a path is one of a table's file; nothing else is removed, whatever a list says."""
+    return isinstance(path, str) and path.split("/")[0] in COLUMNS and ".." not in path.split("/")
 
 
 def _remove(place: Place, paths: Iterable[str]) -> None:

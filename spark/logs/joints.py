@@ -1,11 +1,12 @@
 """The joints of a log's files: lines that stand in two of them, in two builds, or that were cut short.
 
-A part of a line at the end of a file is carried, and joined with what comes next: with the same file, where it has
-grown, always; with the next file unless that begins with a whole stamp, which tells that no more of the line came.
+The part of a line at the end of a file is carried, and joined with what comes next. What the same file has
+grown by continues it. The next file does, unless it begins with a whole stamp: then no more of the line came.
 
 The state of a stream: `files`, for each file that was read its size then, a fingerprint of the last bytes before that
-(so that it goes on where it was, `current` also under its later name) and its whole lines so far; `last`, the name of
-the file that was read last; `carried`, what is open at its end (base64).
+and its whole lines so far, of a compressed one also the size and the fingerprint unpacked; `last`, the name of the
+file that was read last; `carried`, what is open at its end (base64). By size and fingerprint a file is recognized,
+also under a later name or compressed, and goes on where it was read to.
 """
 
 import base64
@@ -14,8 +15,8 @@ import io
 import itertools
 import posixpath
 import re
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from spark.logs import packed
 from spark.logs.plan import Part, SourceError, State
@@ -24,9 +25,12 @@ from spark.runtime.places import Entry, Place
 
 _STAMP = re.compile(rb"@[0-9a-f]{24} ")
 _NAME = re.compile(r"@[0-9a-f]{24}\.[su]")
+# What a logger, or its processor, has at work: it may get another name, or be removed, at any time.
+_AT_WORK = frozenset(("current", "previous"))
 _PRINT = 1 << 16  # Bytes before the place up to which a file was read that make its fingerprint.
 _LOOK = 1 << 14
 LINE_MAX = 1 << 20  # What is longer without a newline is garbage, and not carried.
+_PLAIN = 3  # What is known of a file that is not compressed: size, fingerprint, lines.
 _REMEMBERED = 1000  # Files of a stream that are gone and still known.
 
 
@@ -38,8 +42,16 @@ class Kept(NamedTuple):
     content: bytes | None
 
 
-# Called with a log's path below LOGS, and where what is new begins and ends.
-Keep = Callable[[str, int, int], Kept]
+class Keep(Protocol):
+    """Keeps bytes until they are matched. most: so many of one file may stay in memory."""
+
+    most: int
+
+    def __call__(self, path: str, start: int, end: int) -> Kept:
+        """Keep what is new in a log, whose path is below LOGS, and where that begins and ends."""
+
+    def take_room(self, size: int) -> bool:
+        """Return whether so many bytes may stay in memory; then they count."""
 
 
 class Joined(NamedTuple):
@@ -51,14 +63,18 @@ class Joined(NamedTuple):
 
 
 class _Log(NamedTuple):
-    """A file that has something new: from where on, its ends' bytes (unpacked), and how it is compressed."""
+    """A file that has something new: from where on, its ends' bytes (unpacked), and how it is compressed.
+
+    content: all that is new, unpacked, where it was kept.
+    """
 
     entry: Entry
     start: int
     size: int
     head: bytes
     tail: bytes
-    packing: str
+    packing: str = ""
+    content: bytes | None = None
 
 
 class Joiner:
@@ -74,11 +90,11 @@ class Joiner:
         self._known: dict[str, Any] = dict(state.get("files", {}))
         self._last: str = state.get("last", "")
         self._carried: bytes = base64.b64decode(state.get("carried", ""))
-        starts = [(log, self._start(log)) for log in logs]
-        # What goes on where it was read to comes first: its line may be the one that is carried.
-        new = [self._look(log, start) for log, start in starts if start < log.size]
-        found = [log for log in new if log is not None]
-        goes_on = [log for log in found if log.start]
+        # Files that are those which were read by these names, though they may have grown.
+        self._same = {log.name: log.size for log in logs if self._is_same(log)}
+        found = [one for log in logs if (one := self._look(log)) is not None]
+        # What goes on where it was read to comes first, most of all the file whose line is carried.
+        goes_on = sorted((log for log in found if log.start), key=lambda log: log.entry.name != self._last)
         for one in [*goes_on, *self._in_order([log for log in found if not log.start])]:
             self._take(one)
         self._forget([log.name for log in logs])
@@ -91,51 +107,108 @@ class Joiner:
     def _print(self, name: str, size: int) -> str:
         return self._place.digest(self._path(name), max(0, size - _PRINT), min(size, _PRINT))[:32]
 
-    def _start(self, log: Entry) -> int:
-        """Return where what is new begins in a file, and know it by its name from now on."""
-        for name in (log.name, "current"):
-            known = self._known.get(name)
-            if known and known[0] <= log.size and self._print(log.name, known[0]) == known[1]:
-                if name != log.name:
-                    # `current`, renamed. A file of that name is another one now.
-                    self._known[log.name] = self._known.pop(name)
-                    self._last = log.name if self._last == name else self._last
-                return int(known[0])
-            if log.name in self._known and name == log.name:
-                break  # Another file of that name, or a `current` that began anew.
-        self._known.pop(log.name, None)
-        return 0
+    def _is_same(self, log: Entry) -> bool:
+        known = self._known.get(log.name)
+        return bool(known and known[0] <= log.size and self._print(log.name, known[0]) == known[1])
 
-    def _look(self, log: Entry, start: int) -> _Log | None:
+    def _look(self, log: Entry) -> _Log | None:
         """Look at the ends of what is new in a file; None where nothing is, or nothing can be read."""
+        if log.name in self._same:
+            known = self._known[log.name]
+            if known[0] == log.size:
+                return None
+            if len(known) == _PLAIN:
+                return self._plain(log, known[0])
+        path = self._path(log.name)
+        head = self._place.read(path, 0, min(_LOOK, log.size))
+        packing = packed.find_packing(head)
+        if packing:
+            return self._look_into(log, packing)
+        for name, size, fingerprint in self._earlier(log.name):
+            if size > log.size or self._print(log.name, size) != fingerprint:
+                continue
+            if size == log.size or self._is_rest(name, log):
+                self._rename(name, log, size < log.size, [size, fingerprint, self._known[name][2]])
+                return self._plain(log, size) if size < log.size else None
+        self._known.pop(log.name, None)
+        self._refuse_unstamped(log.name, head)
+        return self._plain(log, 0)
+
+    def _plain(self, log: Entry, start: int) -> _Log:
         path = self._path(log.name)
         head = self._place.read(path, start, min(_LOOK, log.size - start))
-        packing = "" if start else packed.find_packing(head)
-        if not packing:
-            if start == 0:
-                self._refuse_unstamped(log.name, head)
-            return _Log(log, start, log.size, head, self._end(path, start, log.size), "")
-        try:
-            shape = self._unpack(packing, path)
-        except packed.Damaged as error:
-            self._warnings.append(f"{self._place.uri(path)}: {error}; it is passed by until it can be read")
-            return None
-        old = self._known.get(packed.base_name(log.name)) if packed.base_name(log.name) != log.name else None
-        if old and old[0] == shape.size and old[1] == hashlib.sha256(shape.tail[-_PRINT:]).hexdigest()[:32]:
-            # It was read before it was compressed.
-            self._known[log.name] = [log.size, self._print(log.name, log.size), old[2]]
-            self._last = log.name if self._last == packed.base_name(log.name) else self._last
-            return None
-        if not shape.size:
-            return None
-        self._refuse_unstamped(log.name, shape.head[:_LOOK])
-        return _Log(log, 0, shape.size, shape.head[:_LOOK], shape.tail, packing)
+        return _Log(log, start, log.size, head, self._end(path, start, log.size))
 
-    def _unpack(self, packing: str, path: str) -> packed.Shape:
+    def _look_into(self, log: Entry, packing: str) -> _Log | None:
+        """Do as _look for a compressed file."""
+        earlier = list(self._earlier(log.name))
+        looks = [(size - min(size, _PRINT), size + _LOOK) for _, size, _ in earlier]
+        try:
+            shape = self._unpack(packing, log.name, looks)
+        except packed.Damaged as error:
+            uri = self._place.uri(self._path(log.name))
+            self._warnings.append(f"{uri}: {error}; it is passed by until it can be read")
+            return None
+        start, head, lines = 0, shape.head[:_LOOK], 0
+        for (name, size, fingerprint), look in zip(earlier, shape.looks, strict=True):
+            before = look[: min(size, _PRINT)]
+            if size > shape.size or _fingerprint(before) != fingerprint:
+                continue
+            if size == shape.size or self._is_rest(name, log):
+                start, head, lines = size, look[len(before) :], self._known[name][2]
+                self._rename(name, log, size < shape.size, [])
+                break
+        # It is known by these until what is new in it is read, too; of most files that is nothing.
+        self._known[log.name] = self._entry(log, shape.size, shape.tail, lines)
+        if start == shape.size:
+            return None
+        if not start:
+            self._refuse_unstamped(log.name, head)
+        tail = shape.tail[-(shape.size - start) :]
+        content = shape.content
+        if content is not None:
+            content = content[start:] if self._keep.take_room(shape.size - start) else None
+        return _Log(log, start, shape.size, head, tail, packing, content)
+
+    def _entry(self, log: Entry, size: int, tail: bytes, lines: int) -> list[Any]:
+        """Return what is known of a compressed file whose content, of so many bytes, ends with `tail`."""
+        return [log.size, self._print(log.name, log.size), lines, size, _fingerprint(tail[-_PRINT:])]
+
+    def _earlier(self, name: str) -> Iterator[tuple[str, int, str]]:
+        """Yield by which names a file may have been read before, and what was read: its size, its fingerprint.
+
+        A logger renames `current`, a processor makes another file of it (by way of `previous`, or a name with .u), an
+        administrator compresses files, or unpacks them.
+        """
+        base = packed.base_name(name)
+        stem = base.removesuffix(".s")
+        names = (name, base, f"{stem}.u", "current", "previous", *(base + suffix for suffix in packed.SUFFIXES))
+        for one in dict.fromkeys(names):
+            if known := self._known.get(one):
+                yield one, *(known[3:5] if len(known) > _PLAIN else known[:2])
+
+    def _is_rest(self, old: str, log: Entry) -> bool:
+        """Return whether a file that begins as one that was read by the name `old` goes on where that was read to.
+
+        A file of the old name that is there, and has something new, goes on there itself; then the other is a copy.
+        """
+        return old == log.name or old not in self._same or self._same[old] == self._known[old][0]
+
+    def _rename(self, old: str, log: Entry, goes_on: bool, known: list[Any]) -> None:
+        """Know a file that was read by the name `old` by its own; by both, if there is one of the old name still."""
+        if goes_on or old not in self._same:
+            self._last = log.name if self._last == old else self._last
+        if old not in self._same:
+            del self._known[old]
+        self._known[log.name] = known
+        self._same[log.name] = log.size
+
+    def _unpack(self, packing: str, name: str, looks: Sequence[tuple[int, int]]) -> packed.Shape:
+        path, most = self._path(name), self._keep.most
         if self._place.local is None:
-            return packed.look_through(packing, io.BytesIO(self._place.read(path)), LINE_MAX)
+            return packed.look_through(packing, io.BytesIO(self._place.read(path)), LINE_MAX, looks, most)
         with open(posixpath.join(self._place.local, path), "rb") as raw:
-            return packed.look_through(packing, raw, LINE_MAX)
+            return packed.look_through(packing, raw, LINE_MAX, looks, most)
 
     def _end(self, path: str, start: int, size: int) -> bytes:
         """Return the end of what is new in a file: with a newline in it, if there is one in the last MB."""
@@ -181,7 +254,7 @@ class Joiner:
         name = log.entry.name
         if self._carried and not (log.start and self._last == name) and _STAMP.match(log.head):
             self._tear()
-        # Nothing is kept of a line that is too long to be one.
+        # Nothing is carried of a line that is too long to be one: what is there of it is read as cut short.
         tail = log.tail[log.tail.rfind(b"\n") + 1 :]
         whole = b"\n" in log.tail or log.size - log.start == len(tail)
         tail = tail if whole else b""
@@ -191,22 +264,25 @@ class Joiner:
             self._add(log, lines, end)
             self._carried = b""
         self._carried += tail
-        size = log.entry.size if log.packing else log.size
-        self._known[name] = [size, self._print(name, size), lines]
+        if not log.packing:
+            self._known[name] = [log.size, self._print(name, log.size), lines]
         self._last = name
         if len(self._carried) > LINE_MAX:
             self._tear()
 
     def _add(self, log: _Log, lines: int, end: int) -> None:
         name = log.entry.name
-        path, start, content = self._path(name), log.start, None
-        if not log.packing and (name == "current" or name.startswith("_")):
+        path, start, content, packing = self._path(name), log.start, None, log.packing
+        if log.content is not None:
+            path, start, content, packing = "", 0, log.content[: end - start], ""
+            end = len(content)
+        elif not log.packing and (name in _AT_WORK or name.startswith("_")):
             size = end - start
             path, start, content = self._keep(path, start, end)
             end = start + (size if content is None else len(content))
         else:
             path = posixpath.join(self._place.root, path) if path else self._place.root
-        self._append(name, Part(path, "", name, start, end, lines + 1, self._carried, False, log.packing, content))
+        self._append(name, Part(path, "", name, start, end, lines + 1, self._carried, False, packing, content))
 
     def _tear(self) -> None:
         """What is carried was cut short: a part of its own."""
@@ -226,7 +302,7 @@ class Joiner:
         lines = head.split(b"\n")
         if any(_STAMP.match(line) for line in lines):
             return
-        ours = name == "current" or _NAME.match(name) is not None
+        ours = name in _AT_WORK or _NAME.match(name) is not None
         # A file that begins inside a line may have no stamp, but not for many lines.
         if ours and len(lines) <= 8:
             return
@@ -239,6 +315,11 @@ class Joiner:
         gone = [name for name in self._known if name not in names and name != self._last]
         for name in sorted(gone)[: max(0, len(gone) - _REMEMBERED)]:
             del self._known[name]
+
+
+def _fingerprint(end: bytes) -> str:
+    """Return what Joiner._print returns of a file whose last bytes are these."""
+    return hashlib.sha256(end).hexdigest()[:32]
 
 
 def _span(log: _Log) -> tuple[str, str] | None:

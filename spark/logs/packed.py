@@ -3,6 +3,7 @@
 import gzip
 import lzma
 import zlib
+from collections.abc import Sequence
 from typing import BinaryIO, NamedTuple, cast
 
 _MAGIC = {b"\x1f\x8b": "gzip", b"\xfd7zXZ\0": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
@@ -15,11 +16,16 @@ class Damaged(OSError):
 
 
 class Shape(NamedTuple):
-    """What unpacking a file tells: its bytes, its first ones, and its last ones."""
+    """What unpacking a file tells: its bytes, its first ones, its last ones, and those that were asked for.
+
+    content: all, where they are few.
+    """
 
     size: int
     head: bytes
     tail: bytes
+    looks: tuple[bytes, ...] = ()
+    content: bytes | None = None
 
 
 def find_packing(head: bytes) -> str:
@@ -55,12 +61,31 @@ def read_some(file: BinaryIO, size: int) -> bytes:
         raise
 
 
-def look_through(packing: str, raw: BinaryIO, look: int) -> Shape:
-    """Return the shape of a compressed file, with `look` bytes of each end. Raises Damaged."""
+def look_through(
+    packing: str, raw: BinaryIO, look: int, looks: Sequence[tuple[int, int]] = (), most: int = 0
+) -> Shape:
+    """Return the shape of a compressed file, with `look` bytes of each end. Raises Damaged.
+
+    looks: where bytes that are wanted begin and end, of any place. most: up to so many bytes are kept as content.
+    """
     size, head, tail = 0, b"", b""
+    found = [bytearray() for _ in looks]
+    content: bytearray | None = bytearray()
     with unpack(packing, raw) as file:
         while chunk := read_some(file, _CHUNK):
+            for wanted, (start, end) in zip(found, looks, strict=True):
+                wanted += chunk[max(0, start - size) : max(0, end - size)]
             size += len(chunk)
             head = (head + chunk)[:look] if len(head) < look else head
             tail = (tail + chunk)[-look:]
-    return Shape(size, head, tail)
+            if content is not None and size <= most:
+                content += chunk
+            else:
+                content = None
+    return Shape(size, head, tail, tuple(map(bytes, found)), None if content is None else bytes(content))
+
+
+def skip(file: BinaryIO, size: int) -> None:
+    """Read so many bytes of a file that is unpacked, for nothing. Raises Damaged."""
+    while size > 0 and (chunk := read_some(file, min(size, _CHUNK))):
+        size -= len(chunk)

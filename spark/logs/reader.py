@@ -1,4 +1,4 @@
-"""The lines of a segment, block by block, from files that this machine's system calls know, or from bytes."""
+"""The lines of a segment, block by block, from files that Python can open, or from bytes."""
 
 import io
 import re
@@ -69,10 +69,13 @@ def _lines_of(part: Part, before: int, contents: Mapping[str, bytes]) -> Iterato
                 rest = _Rest(chunk[end:])
             else:
                 rest.add(chunk)
+        if rest.line:
+            # A line too long to be carried whose end is not written yet, or a file that has become shorter meanwhile.
+            yield _one_line(part, rest.line[:LINE_MAX], None if joined else first, True)
 
 
 class _Rest:
-    """The beginning of a line whose end is not read yet. Of one that is too long only so much is kept as tells that.
+    """The beginning of a line whose end is not read yet. Of a line that is too long only the first part is kept.
 
     NULs are what a file reads as where it lost blocks, and a line may follow: in a long line many count as one.
     """
@@ -100,6 +103,7 @@ def _open(part: Part, contents: Mapping[str, bytes]) -> Iterator[BinaryIO]:
     with raw:
         if part.packed:
             with packed.unpack(part.packed, raw) as file:
+                packed.skip(file, part.start)
                 yield file
         else:
             raw.seek(part.start)

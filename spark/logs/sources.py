@@ -13,15 +13,15 @@ from itertools import count
 from typing import Any
 
 from queue_base.errors import Temporary, reason
-from spark.lake.parquet import escape
 from spark.logs.joints import Joined, Joiner, Keep, Kept
 from spark.logs.plan import Part, Plan, SourceError, State, Stream
 from spark.runtime.places import REQUESTS, Entry, Place
+from spark.tables.partitions import escape_name
 
 __all__ = ["Part", "Plan", "SourceError", "State", "plan"]
 
-# What multilog and svlogd keep beside the logs. A file that their processor has at work comes back as a rotated one.
-_NOT_LOGS = frozenset(("lock", "state", "newstate", "config", "previous", "processed"))
+# What multilog and svlogd keep beside the logs. `previous` is one: `current`, while multilog's processor is at work.
+_NOT_LOGS = frozenset(("lock", "state", "newstate", "config", "processed"))
 # How a directory of a table is called where the host is null.
 _NO_HOST = "__HIVE_DEFAULT_PARTITION__"
 _TRIES = 5
@@ -84,7 +84,22 @@ def plan(
             warnings += found.warnings
     if len(troubles) == len(streams):
         raise troubles[0]
+    warnings += _find_copies(state, after)
     return Plan(parts, after, warnings)
+
+
+def _find_copies(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a warning for each new stream that has a log of another one: a copy of it, by another name."""
+    new = [name for name in after if name not in before]
+    if not new:
+        return
+    whose: dict[tuple[int, str], str] = {}
+    for name in [*(name for name in after if name in before), *new]:
+        for known in after[name].get("files", {}).values():
+            other = whose.setdefault((known[0], known[1]), name)
+            if other != name:
+                yield f"{name} has the same log as {other}: each counts as a queue of its own; give one of them"
+                break
 
 
 class _Room:
@@ -105,11 +120,12 @@ class _Keeper:
     """Keeps what is new in a file that may be renamed: in memory, or in the staging directory."""
 
     def __init__(self, place: Place, staging: Place, name: str, most: int, room: _Room) -> None:
-        self._place, self._staging, self._name, self._most, self._room = place, staging, name, most, room
+        self._place, self._staging, self._name, self._room = place, staging, name, room
+        self.most = most
         self._copies = count()
 
     def __call__(self, path: str, start: int, end: int) -> Kept:
-        if end - start <= self._most and self._room.take(end - start):
+        if end - start <= self.most and self._room.take(end - start):
             return Kept("", 0, self._place.read(path, start, end - start))
         name = f"{self._name}.{next(self._copies)}"
         copy = posixpath.join(self._staging.root, name)
@@ -124,6 +140,9 @@ class _Keeper:
                     raise
         self._place.copy(path, start, end, self._staging, name)
         return Kept(copy, 0, None)
+
+    def take_room(self, size: int) -> bool:
+        return self._room.take(size)
 
 
 def _look(place: Place, below: str, keep: Keep, state: State) -> Joined:
@@ -229,7 +248,7 @@ def _unfit(host: str, below: str) -> str | None:
         return "its name is not UTF-8; rename it"
     if host == _NO_HOST:
         return f"no host may be called {_NO_HOST}; rename it"
-    if len(f"host={escape(host)}".encode()) > _NAME_MAX:
+    if len(f"host={escape_name(host)}".encode()) > _NAME_MAX:
         return "its host's name is too long; rename it"
     return None
 
@@ -251,7 +270,7 @@ def _find_places(place: Place, warnings: list[str]) -> Iterator[str]:
                 if here in above:
                     continue
                 above |= {here}
-            entries = place.list(below)
+            entries = _list_entries(place, below, warnings)
         except OSError as error:
             if not below:
                 raise
@@ -262,3 +281,18 @@ def _find_places(place: Place, warnings: list[str]) -> Iterator[str]:
         for one in entries:
             if one.is_directory and not one.name.startswith("."):
                 left.append((posixpath.join(below, one.name), above))
+
+
+def _list_entries(place: Place, below: str, warnings: list[str]) -> list[Entry]:
+    """Return what is in a directory, without what the system tells nothing of, as a link to a host that is down."""
+    if place.local is None or not os.path.isdir(path := posixpath.join(place.local, below)):
+        return place.list(below)
+    found: list[Entry] = []
+    with os.scandir(path) as entries:
+        for entry in entries:
+            try:
+                found.append(Entry(entry.name, entry.is_dir(), entry.stat().st_size))
+            except OSError as error:
+                if error.errno not in (errno.ENOENT, errno.ELOOP):
+                    warnings.append(f"{posixpath.join(place.root, below, entry.name)} is passed by: {reason(error)}")
+    return sorted(found)

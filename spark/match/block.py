@@ -29,7 +29,7 @@ class Block:
         self.prints = np.zeros(0, np.int32)
 
     def _split_at_nuls(self) -> None:
-        """Make lines of their own of stamped ones that stand behind NULs, which a file has where it lost a block."""
+        """Split lines at stamps behind NULs. (Where a file has lost a block, it reads as NULs.)"""
         places = [found.start() for found in BEHIND_NULS.finditer(self.data)]
         inside = np.searchsorted(self.starts, places, "right") - 1
         cuts, into = np.array(places, np.int64), inside

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from spark.match.found import to_rows
 from spark.match.opening import Call, Opening
 from spark.match.repeats import Repeats
+from spark.match.rows import Rows
 from spark.match.rules import Found, Rules
 from spark.match.state import State, add_words
-from spark.match.tables import Rows
 
 
 @dataclass
 class _Beginning:
-    """What is known of the beginning of a segment that was matched without: see Opening and Repeats.
+    """What depends on what was open before a segment that was matched without knowing it: see Opening and Repeats.
 
     first: stamp and print of the first line. lowest: the earliest stamp that came twice or late.
     """
@@ -70,8 +70,8 @@ def make_edge(rules: Rules, repeats: Repeats, counts: Counter[str], unknown: Cou
 def fits(state: State, edge: Edge) -> bool:
     """Return whether a segment's rows stand where `state` was before it.
 
-    They do not where a line may have been there before, by its stamp, or where the segment took a message or a
-    delivery for new that was open: then match the segment again, with the state before it and with `seen`.
+    They do not if a line may have been read before (its stamp is not later than all before), or if the segment took a
+    message or a delivery for new that was open. Then match the segment again, with the state before it and `seen`.
     """
     if edge.beginning is None:
         return not edge.doubtful

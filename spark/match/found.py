@@ -5,9 +5,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from spark.match.reasons import MANGLED, NOTHING, Describer, Said
-from spark.match.rules import DeliveryRow, Found
+from spark.match.rows import LEVEL, NAMES, TEXT_MAX, Columns, Rows, add_address, add_facts, column_of, fill
+from spark.match.rules import AlertRow, DeliveryRow, Found
 from spark.match.state import Message
-from spark.match.tables import LEVEL, NAMES, Columns, Rows, add_address, add_facts, column_of, fill
 
 # One for all matchers of a process: reasons are the same everywhere.
 _DESCRIBER = Describer()
@@ -23,6 +23,8 @@ def to_rows(found: Found, place: Mapping[str, str]) -> Rows:
     if found.intervals or found.stretches:
         columns = _intervals(found)
         rows["intervals"] = fill("intervals", columns, place, len(columns["at_ns"]))
+    if found.alerts:
+        rows["alerts"] = fill("alerts", _alerts(found.alerts), place, len(found.alerts))
     return rows
 
 
@@ -70,3 +72,14 @@ def _intervals(found: Found) -> Columns:
     begin, until, level = (np.concatenate(part) for part in zip(*stretches, strict=True))
     columns = {name: np.ascontiguousarray(level[:, place]) for place, name in enumerate(LEVEL)}
     return {"at_ns": begin, "until_ns": until} | columns
+
+
+def _alerts(found: list[AlertRow]) -> Columns:
+    texts = [text[: 4 * TEXT_MAX].decode(errors="ignore")[:TEXT_MAX] for _, _, text in found]
+    return {
+        "time_ns": column_of(found, 0),
+        "kind": column_of(found, 1),
+        "text": texts,
+        # Its words are separated by spaces, those of a reason by `_`.
+        "template": [_DESCRIBER.describe(text.replace(" ", "_").encode()).template for text in texts],
+    }

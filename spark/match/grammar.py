@@ -49,7 +49,7 @@ Fits: TypeAlias = Callable[[bytes], "re.Match[bytes] | None"]
 _FIELD = re.compile(r"\{(\w+)(\$*)(?:=([^}]*))?\}")
 _FORMS = {"": "([0-9]+)", "$": "([^ ]*)", "$$": "(.*)"}
 # PROGRAM: alert: …, from another program's stderr.
-_FOREIGN = re.compile(rb"[!-9;-~]+: (alert|warning|fatal): ", re.DOTALL)
+_FOREIGN = re.compile(rb"([!-9;-~]+: )(alert|warning|fatal): (.*)", re.DOTALL)
 _WORD = re.compile(rb"[a-z][a-z0-9_-]{0,30}:?(?= |\Z)")
 
 
@@ -75,13 +75,18 @@ SAFE_DIGITS = 18
 
 
 def parse_event(text: bytes) -> Event | None:
-    """Return the kind of an event and the values of its fields, in order; None for what is no event."""
+    """Return the kind of an event and the values of its fields, in order; None for what is no event.
+
+    Another program's alert is a `foreign alert`; its text begins with the program's name, as in ours of a daemon.
+    """
     for kind, fits, bounds in _KINDS.get(text[: text.find(b" ")], ()):
         match = fits(text)
         if match is not None:
             return _read(kind, match.groups(), bounds)
-    foreign = _FOREIGN.match(text)
-    return None if foreign is None else ("foreign " + ("warning" if foreign[1] == b"warning" else "alert"), ())
+    foreign = _FOREIGN.fullmatch(text)
+    if foreign is None:
+        return None
+    return "foreign " + ("warning" if foreign[2] == b"warning" else "alert"), (foreign[1] + foreign[3],)
 
 
 def is_line(line: bytes) -> bool:

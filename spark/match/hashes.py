@@ -1,4 +1,4 @@
-"""Hashes of Spark's, in which lakes hold what they know: a recipient is one of `pending.seen`, a line was a `print`."""
+"""Spark's hashes, which lakes contain: of recipients in `pending.seen`, and of lines (`print`) in lakes made before."""
 
 from collections.abc import Sequence
 from functools import lru_cache

@@ -16,11 +16,11 @@ from spark.match.lines import Lines
 from spark.match.opening import Opening
 from spark.match.quarantine import Quarantine
 from spark.match.repeats import Prints, Repeats, Seen, Times
+from spark.match.rows import NAMES, Rows, fill
 from spark.match.rules import Found, Rules
 from spark.match.stamps import IS_STAMPED
 from spark.match.state import State, add_words
 from spark.match.statuses import Levels, Statuses
-from spark.match.tables import NAMES, Rows, fill
 
 _START, _DONE, _NEW, _INFO, _END = range(1, 6)
 # The first bytes of an event say which of these kinds it is, if it is one of them.
@@ -33,8 +33,8 @@ _RULED = frozenset(("new", "info", "start", "mangled", "bounce", "triple", "hold
 class Matcher:
     """Matches the lines of one segment, which come in the order of the log.
 
-    state: what is open before the segment, used up by it; None where that is not known. seen: which lines were there
-    before; asked only where stamps are not later than all before.
+    state: what is open before the segment, None if that is not known; the matcher changes it. seen: the lines that were
+    read before; asked only about stamps that are not later than all before.
     """
 
     def __init__(self, host: str, queue: str, state: State | None, seen: Seen | None = None) -> None:
@@ -162,9 +162,13 @@ class Matcher:
         kind, values = event
         if kind.startswith("foreign "):
             strangers.add(number)
-            self._counts[kind.removeprefix("foreign ")] += 1
+            kind = kind.removeprefix("foreign ")
+            self._counts[kind] += 1
+            self._found.alerts.append((at, kind, bytes(values[0])))
             return
         self._counts["done" if kind == "mangled" else kind] += 1
+        if kind == "alert" or kind == "warning":
+            self._found.alerts.append((at, kind, bytes(values[0])))
         if kind == "exiting":
             levels.advance(number)
             self._rules.exiting(at)

@@ -1,9 +1,9 @@
 """The rules for a segment whose beginning is not known: what depends on it is left to the edge, in order.
 
-A message number is known from a `new` on, or from an `end`: what follows on it does not depend on the beginning. That
-a number whose first line is `new` was not open before is taken for granted (`assumed`); where it is wrong, as after a
-crash between two segments, the segment is matched again. Likewise a delivery's number is known from its first start on
-(`claimed`), and all are from the first status on that says that nothing is in flight.
+A message number is known from its first `new` or `end` on: later lines about it do not depend on the beginning. A
+number whose first line is `new` is assumed not to have been open before (`assumed`). If that is wrong, as after a crash
+between two segments, the segment is matched again. Likewise a delivery's number is known from its first start on
+(`claimed`), and all numbers from the first status on that says that nothing is in flight.
 
 Left to the edge are calls of the methods of Rules, which `spark.match.edge.join` makes once the state is known.
 """

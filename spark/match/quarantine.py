@@ -6,10 +6,8 @@ import pyarrow as pa
 
 from spark.match.block import Block
 from spark.match.lines import Lines
-from spark.match.tables import fill
+from spark.match.rows import TEXT_MAX, fill
 from spark.match.text import escape
-
-TEXT_MAX = 1000  # Characters that are kept of a line.
 
 
 class Quarantine:

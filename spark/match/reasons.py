@@ -1,7 +1,6 @@
 """What a delivery's reason says: its template, the RFC 3463 code in it, and the class of the trouble.
 
-Only failures and deferrals are described; what a success said is nobody's trouble. The time that a text takes grows
-with its length and no faster, whatever it holds.
+Only failures and deferrals are described. The time that a text takes is proportional to its length, whatever it holds.
 
 A reason is text as the log has it, `_` standing for a space. A class says whose trouble it is, and so who mends it:
 
@@ -55,8 +54,9 @@ _FOLDED = (
     ),
     (r"queued_as_[A-Za-z0-9]++", "queued_as_ID"),
     (
-        rf"[0-9](?<![A-Za-z0-9.][0-9])(?<!(?={_REPLY}|{_CODE}).)(?=([0-9]*+(?:\.[0-9]++)*(?:[kKMG]?B|[smhdkKMG]|ms)?))\1"
-        r"(?![A-Za-z0-9])",
+        # The Z is that of a time in UTC.
+        rf"[0-9](?<![A-Za-z0-9.][0-9])(?<!(?={_REPLY}|{_CODE}).)(?=([0-9]*+(?:\.[0-9]++)*"
+        r"(?:[kKMG]?B|[smhdkKMGZ]|ms)?))\1(?![A-Za-z0-9])",
         "N",
     ),
 )
@@ -79,8 +79,9 @@ def template(reason: str) -> str:
 
 
 def abridge(reason: str) -> str:
-    """Return the reason with some ids folded: less than its template, which is the same of both, for a tenth of the
-    price."""
+    """Return the reason with some of its ids folded, in a tenth of the time that its template takes.
+
+    The template of what is returned is the template of the reason."""
     return _LONE_ID.sub("_ID", reason)
 
 

@@ -1,14 +1,18 @@
 """Lines that are in the log a second time: where files are doubled, or a log is given again. They count once.
 
-Lines beside each other with one stamp are a run. In a run a line may come again, and does count again; not directly
-behind its equal, though. But where an earlier run has the same stamp, as in a copy of the log, only so many equal lines
-count as it does not have. So only stamps that are not later than all before need a closer look.
+Lines that follow each other with the same stamp are a run. Equal lines of one run count each, except one directly
+behind its equal. If an earlier run has the same stamp, as in a copy of the log, then of each line only as many count as
+this run has more than the earlier one. So only stamps that are not later than all before must be looked at closely.
 
-A line is known by its stamp and its print, a hash of 32 bits.
+A line is known by its stamp and its print, a CRC of 32 bits. As a sender can choose addresses so that the CRCs of two
+lines are equal, lines beside each other are compared as a whole (or by BLAKE2, where the first one was in an earlier
+block). Where an earlier run has the same stamp only prints are known: a line that is not in the log yet, has the same
+nanosecond and the same CRC as one that is, and does not stand beside it, is taken for a repeat.
 """
 
 from collections import Counter
 from collections.abc import Callable
+from hashlib import blake2b
 from typing import TypeAlias
 
 import numpy as np
@@ -22,6 +26,10 @@ Prints: TypeAlias = NDArray[np.int32]
 # Given two stamps, stamps and prints of the lines between them (both included) that counted in earlier segments or
 # builds: the columns time_ns and print of the table `lines`. More lines do no harm.
 Seen: TypeAlias = Callable[[int, int], tuple[Times, Prints]]
+
+
+def _digest(line: bytes) -> str:
+    return blake2b(line, digest_size=16).hexdigest()
 
 
 class Repeats:
@@ -60,6 +68,7 @@ class Repeats:
             self._note_run(int(times[-1]), True, int(prints[-1]), {})
         else:
             repeats = self._look(times, prints, line, first)
+        stamps.last_digest = _digest(line(len(times) - 1))
         latest = int(times.max())
         stamps.latest = latest if stamps.latest is None else max(latest, stamps.latest)
         counting = slice(None) if repeats is None else ~repeats
@@ -81,6 +90,11 @@ class Repeats:
         repeats = np.empty(len(times), np.bool_)
         repeats[0] = not changes[0] and prints[0] == stamps.last_print
         repeats[1:] = ~changes[1:] & (prints[1:] == prints[:-1])
+        for place in np.flatnonzero(repeats).tolist():
+            if place:
+                repeats[place] = line(place) == line(place - 1)
+            elif stamps.last_digest is not None:
+                repeats[place] = _digest(line(place)) == stamps.last_digest
         beside = repeats.copy()
         starts = np.flatnonzero(changes)
         # The latest stamp before each run.

@@ -2,7 +2,7 @@
 
 One life of a message number begins with `new`, `info` or a delivery's start while none is open, and ends with `end`. An
 `info` with other facts than the open life's shows that this one's `end` is missing: it is lost, and the next began with
-the last `new` before that `info`. What is said of a number without an open life (a second `end`, say) is nothing.
+the last `new` before that `info`. A line about a number without an open life (such as a second `end`) has no effect.
 
 A delivery is a start and the next result of its number. When a status says that nothing is in flight, or the queue
 exits, those in flight are lost; so is one whose number is started again. A status that finds deliveries in flight, and
@@ -22,6 +22,8 @@ LOST_DAEMON = b"oh no! lost "
 
 # key, id, delivery, address, start, done, result, reason, facts; done and reason may be None.
 DeliveryRow: TypeAlias = tuple[str, int, int, bytes, int, int | None, str, bytes | None, Facts]
+# Stamp, alert or warning, and what it says.
+AlertRow: TypeAlias = tuple[int, str, bytes]
 # From when until when (ns), and levels, a row each.
 Stretches: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]
 
@@ -35,9 +37,10 @@ class Found:
         self.deliveries: list[DeliveryRow] = []
         self.intervals: list[tuple[int, int, Level]] = []
         self.stretches: list[Stretches] = []
+        self.alerts: list[AlertRow] = []
 
     def clear(self) -> None:
-        for rows in (self.messages, self.deliveries, self.intervals, self.stretches):
+        for rows in (self.messages, self.deliveries, self.intervals, self.stretches, self.alerts):
             rows.clear()
 
 

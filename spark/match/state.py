@@ -10,20 +10,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark.match.hashes import hash_address, hash_addresses
-from spark.match.tables import FACTS, LEVEL, add_address, add_facts, fill
+from spark.match.rows import FACTS, LEVEL, add_address, add_facts, fill
+from spark.tables.arrow import ARROW
 
 # Of a message, what `info` tells and when: qp, uid, sender, bytes, birth_ns, info_ns. None: the log does not say.
 Facts: TypeAlias = tuple[int | None, int | None, bytes | None, int | None, int | None, int | None]
 NO_FACTS: Facts = (None, None, None, None, None, None)
 # Deliveries in flight and limits: local_now, local_limit, remote_now, remote_limit.
 Level: TypeAlias = tuple[int, int, int, int]
-Place: TypeAlias = tuple[str, str]  # Host and queue.
 
 # Columns of a message's row that are attributes of Message.
 _COPIED = ("successes", "failures", "deferrals", "bounce_qp", "bounce_of", "again_ns", "fate")
 _WORDS_MAX = 100  # Unknown first words that are counted each for itself.
 _OTHERS = "(others)"
-_SLICE = 1 << 16  # Messages that are packed or unpacked at once.
+SLICE = 10_000  # Messages that are packed or unpacked at once.
 
 
 class Hashes:
@@ -36,7 +36,7 @@ class Hashes:
 
 
 class Message:
-    """One life of a message number. There may be a million: no dict, and what is rare is None.
+    """One life of a message number. There may be a million, so it has slots, and None for what is rare.
 
     tried: the addresses (`remote R`) that were tried: None for none, one, or a set; or as hashes: one, or Hashes.
     again_ns: time of a last `new`, of which the next `info` will tell whether it is another message. fate: discarded
@@ -115,6 +115,7 @@ class Stamps:
 
     run_ns, run_fresh, last_print: the lines at the end that have one stamp: which, whether none before had it or a
     later one, and the print of the last. run_prints: of a run that is not fresh, how many lines each print had.
+    last_digest: a hash of the last line that nobody can make equal to another's; None where a lake does not have it.
     """
 
     latest: int | None = None
@@ -122,6 +123,7 @@ class Stamps:
     run_fresh: bool = True
     last_print: int | None = None
     run_prints: dict[int, int] = field(default_factory=dict)
+    last_digest: str | None = None
 
 
 class State:
@@ -145,9 +147,24 @@ class State:
 
     def pack(self) -> pa.Table:
         """Return the rows of the table `pending`."""
-        messages = list(self.messages.values())
-        starts = range(0, max(1, len(messages)), _SLICE)
-        parts = [self._pack_messages(messages[start : start + _SLICE]) for start in starts]
+        return pa.Table.from_batches(list(self._slices(lambda number: self.messages[number])), ARROW["pending"])
+
+    def take_slices(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the table `pending`, at most SLICE messages at once. A message that was taken is no longer
+        in the state, so that a million of them do not need memory twice."""
+        return self._slices(self.messages.pop)
+
+    def _slices(self, message: Callable[[int], Message]) -> Iterator[pa.RecordBatch]:
+        # Whether the message of a delivery is open is known as long as that is there.
+        others = self._pack_others()
+        numbers = list(self.messages)
+        for start in range(0, len(numbers), SLICE):
+            yield self._pack_messages(list(map(message, numbers[start : start + SLICE])))
+        yield from others
+
+    def _pack_others(self) -> list[pa.RecordBatch]:
+        """Return the rows of what is open beside messages."""
+        parts = []
         if self.deliveries:
             flying = list(self.deliveries.values())
             columns = {
@@ -159,18 +176,18 @@ class State:
             }
             add_address(columns, [one[2] for one in flying])
             add_facts(columns, [one[4] for one in flying])
-            parts.append(self._table("delivery", columns, len(flying)))
+            parts.append(self._batch("delivery", columns, len(flying)))
         if self.level is not None:
             at, level = self.level
             columns = {name: [value] for name, value in zip(LEVEL, level, strict=True)}
-            parts.append(self._table("status", columns | {"first_ns": [at]}, 1))
+            parts.append(self._batch("status", columns | {"first_ns": [at]}, 1))
         if self.bounces:
             keys, numbers, times = zip(*self.bounces.values(), strict=True)
             columns = {"bounce_qp": list(self.bounces), "key": keys, "id": numbers, "first_ns": times}
-            parts.append(self._table("bounce", columns, len(keys)))
-        return pa.concat_tables(parts)
+            parts.append(self._batch("bounce", columns, len(keys)))
+        return parts
 
-    def _pack_messages(self, messages: list[Message]) -> pa.Table:
+    def _pack_messages(self, messages: list[Message]) -> pa.RecordBatch:
         _hash_tried(messages)
         columns: dict[str, Any] = {
             "id": [one.number for one in messages],
@@ -182,11 +199,11 @@ class State:
         for name in _COPIED:
             columns[name] = [getattr(one, name) for one in messages]
         add_facts(columns, [one.facts for one in messages])
-        return self._table("message", columns, len(messages))
+        return self._batch("message", columns, len(messages))
 
-    def _table(self, what: str, columns: Mapping[str, Any], size: int) -> pa.Table:
+    def _batch(self, what: str, columns: Mapping[str, Any], size: int) -> pa.RecordBatch:
         constant = {"what": what, "host": self.host, "queue": self.queue}
-        return pa.Table.from_batches([fill("pending", columns, constant, size)])
+        return fill("pending", columns, constant, size)
 
     def mark(self) -> dict[str, Any]:
         """Return what `pending` does not hold, for JSON: the last stamps, whether the run has lost a daemon, and
@@ -200,18 +217,51 @@ class State:
                 stamps.last_print,
                 [list(one) for one in stamps.run_prints.items()],
             ],
+            "last_line": [stamps.run_ns, stamps.last_digest],
             "last_ns": self.last_ns,
             "dying": self.dying,
             "unknown": dict(sorted(self.unknown.items())),
         }
 
     @classmethod
-    def unpack(cls, host: str, queue: str, pending: pa.Table | None, mark: Mapping[str, Any] | None = None) -> "State":
-        """Return the state of a stream. pending: rows of any streams. mark: what `mark` gave; of a lake made before
-        the last stamp as `latest`, which may be missing."""
-        if pending is not None:
-            pending = pending.filter((pc.field("host") == host) & (pc.field("queue") == queue))
-        return unpack_all(pending, {(host, queue): mark or {}})[host, queue]
+    def unpack(
+        cls,
+        host: str,
+        queue: str,
+        pending: pa.Table | Iterable[pa.RecordBatch] | None,
+        mark: Mapping[str, Any] | None = None,
+    ) -> "State":
+        """Return the state of a stream. pending: rows of any streams, those of `take_slices` one after the other. mark:
+        what `mark` gave; of a lake made before the last stamp as `latest`, which may be missing."""
+        state = cls(host, queue)
+        state._set_mark(mark or {})
+        batches = pending.to_batches(SLICE) if isinstance(pending, pa.Table) else pending or ()
+        others: list[pa.RecordBatch] = []
+        for batch in batches:
+            own = pc.and_(pc.equal(batch.column("host"), host), pc.equal(batch.column("queue"), queue))
+            is_message = pc.equal(batch.column("what"), "message")
+            _unpack_messages(state, batch.filter(pc.and_(own, is_message)))
+            rest = batch.filter(pc.and_not(own, is_message))
+            if rest.num_rows:
+                others.append(rest)
+        # Deliveries come after their messages.
+        for batch in others:
+            for what, unpack in _UNPACK.items():
+                unpack(state, batch.filter(pc.equal(batch.column("what"), what)))
+        return state
+
+    def _set_mark(self, mark: Mapping[str, Any]) -> None:
+        self.dying = bool(mark.get("dying"))
+        self.unknown.update(mark.get("unknown", {}))
+        self.stamps.latest = mark.get("latest")
+        self.last_ns = mark.get("last_ns", mark.get("latest"))
+        if mark.get("run"):
+            stamps = self.stamps
+            stamps.run_ns, stamps.run_fresh, stamps.last_print, prints = mark["run"]
+            stamps.run_prints = dict(prints)
+            # An earlier version goes on with "run" alone.
+            at, digest = mark.get("last_line", (None, None))
+            stamps.last_digest = digest if at == stamps.run_ns else None
 
 
 def add_words(counts: Counter[str], words: Mapping[str, int]) -> None:
@@ -221,51 +271,26 @@ def add_words(counts: Counter[str], words: Mapping[str, int]) -> None:
         counts[_OTHERS if many else word] += count
 
 
-def unpack_all(pending: pa.Table | None, marks: Mapping[Place, Mapping[str, Any]]) -> dict[Place, State]:
-    """Return the states of all streams that have rows of `pending` or a mark."""
-    states: dict[Place, State] = {}
-    for place, mark in marks.items():
-        state = states[place] = State(*place)
-        state.dying = bool(mark.get("dying"))
-        state.unknown.update(mark.get("unknown", {}))
-        state.stamps.latest = mark.get("latest")
-        state.last_ns = mark.get("last_ns", mark.get("latest"))
-        if mark.get("run"):
-            stamps = state.stamps
-            stamps.run_ns, stamps.run_fresh, stamps.last_print, prints = mark["run"]
-            stamps.run_prints = dict(prints)
-    if pending is None:
-        return states
-    # Messages before their deliveries.
-    for what, unpack in _UNPACK.items():
-        for batch in pending.filter(pc.field("what") == what).to_batches(_SLICE):
-            unpack(states, batch)
-    return states
-
-
 def _rows(batch: pa.RecordBatch, *names: str) -> Iterator[tuple[Any, ...]]:
-    """Yield host, queue and these columns of each row; texts as UTF-8, but for those two and keys."""
+    """Yield these columns of each row; texts as UTF-8, but for keys."""
     columns = []
-    for name in ("host", "queue", *names):
+    for name in names:
         column = batch.column(name)
         is_text = name in ("sender", "channel", "recipient")
         columns.append((column.cast(pa.binary()) if is_text else column).to_pylist())
     return zip(*columns, strict=True)
 
 
-def _unpack_messages(states: dict[Place, State], batch: pa.RecordBatch) -> None:
+def _unpack_messages(state: State, batch: pa.RecordBatch) -> None:
     seen = batch.column("seen")
     hashes, ends = (
         seen.flatten().to_pylist(),
         np.cumsum(pc.fill_null(pc.list_value_length(seen), 0).to_numpy()).tolist(),
     )
-    begin, place, state = 0, ("", ""), State("", "")
-    for end, (host, queue, number, first_ns, key, *rest) in zip(
+    begin = 0
+    for end, (number, first_ns, key, *rest) in zip(
         ends, _rows(batch, "id", "first_ns", "key", *FACTS, *_COPIED), strict=True
     ):
-        if (host, queue) != place:
-            place = host, queue
-            state = states.setdefault(place, State(*place))
         qp, uid, sender, size, birth_ns, info_ns, *copied = rest
         message = Message(number, first_ns, (qp, uid, sender, size, birth_ns, info_ns))
         message.key = key
@@ -279,10 +304,9 @@ def _unpack_messages(states: dict[Place, State], batch: pa.RecordBatch) -> None:
         state.messages[number] = message
 
 
-def _unpack_deliveries(states: dict[Place, State], batch: pa.RecordBatch) -> None:
+def _unpack_deliveries(state: State, batch: pa.RecordBatch) -> None:
     names = ("id", "key", "open", "delivery", "channel", "recipient", "start_ns", *FACTS)
-    for host, queue, number, key, is_open, delivery, channel, recipient, start_ns, *facts in _rows(batch, *names):
-        state = states.setdefault((host, queue), State(host, queue))
+    for number, key, is_open, delivery, channel, recipient, start_ns, *facts in _rows(batch, *names):
         message = state.messages.get(number) if is_open else None
         if message is None:
             message = Message(number, 0, NO_FACTS)
@@ -292,23 +316,19 @@ def _unpack_deliveries(states: dict[Place, State], batch: pa.RecordBatch) -> Non
         state.deliveries[delivery] = (message, delivery, channel + b" " + recipient, start_ns, known)
 
 
-def _unpack_statuses(states: dict[Place, State], batch: pa.RecordBatch) -> None:
-    for host, queue, first_ns, *level in _rows(batch, "first_ns", *LEVEL):
+def _unpack_statuses(state: State, batch: pa.RecordBatch) -> None:
+    for first_ns, *level in _rows(batch, "first_ns", *LEVEL):
         local, local_limit, remote, remote_limit = level
-        states.setdefault((host, queue), State(host, queue)).level = (
-            first_ns,
-            (local, local_limit, remote, remote_limit),
-        )
+        state.level = (first_ns, (local, local_limit, remote, remote_limit))
 
 
-def _unpack_bounces(states: dict[Place, State], batch: pa.RecordBatch) -> None:
-    for host, queue, qp, *bounce in _rows(batch, "bounce_qp", "key", "id", "first_ns"):
+def _unpack_bounces(state: State, batch: pa.RecordBatch) -> None:
+    for qp, *bounce in _rows(batch, "bounce_qp", "key", "id", "first_ns"):
         key, number, first_ns = bounce
-        states.setdefault((host, queue), State(host, queue)).bounces[qp] = (key, number, first_ns)
+        state.bounces[qp] = (key, number, first_ns)
 
 
-_UNPACK: dict[str, Callable[[dict[Place, State], pa.RecordBatch], None]] = {
-    "message": _unpack_messages,
+_UNPACK: dict[str, Callable[[State, pa.RecordBatch], None]] = {
     "delivery": _unpack_deliveries,
     "status": _unpack_statuses,
     "bounce": _unpack_bounces,

@@ -12,6 +12,8 @@ from spark.page.scales import Bins
 # Kinds of lines in the manifest's counts: lines that could not be read; the end of a run that lost a daemon; the first
 # line of a run after one that logged no end.
 UNREADABLE, DIED, CRASHED = "quarantine", "died", "crash"
+# A line that needs a person.
+ALERT = "alert"
 
 # The domain of a waiting message of which no recipient is known to wait.
 UNTRIED = "(not yet tried)"
@@ -216,6 +218,30 @@ class Problem(NamedTuple):
     count_: int
 
 
+class Alert(NamedTuple):
+    """Lines of a kind (alert or warning) that say the same. queues: how many logged it, of which queue is one.
+
+    total: lines of the kind in all.
+    """
+
+    kind: str
+    lines: int
+    queues: int
+    queue: str
+    last: float
+    text: str
+    total: int
+
+
+class Stop(NamedTuple):
+    """When a queue's queue-send last crashed (at the earliest), or lost a daemon; kind: CRASHED or DIED."""
+
+    host: str
+    queue: str
+    kind: str
+    last: float
+
+
 class Quarantined(NamedTuple):
     """A line that could not be read."""
 
@@ -267,6 +293,8 @@ class PageData:
     all_episodes: int = 0
     conserved: Sequence[Conserved] = ()
     problems: Sequence[Problem] = ()
+    alerts: Sequence[Alert] = ()
+    stops: Sequence[Stop] = ()
     quarantined: Sequence[Quarantined] = ()
 
     def part(self, name: str) -> list[Waiting]:

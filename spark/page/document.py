@@ -94,9 +94,8 @@ def _tiles(data: PageData) -> Markup:
     if data.last is not None:
         waits = whole[0].messages if whole else 0
         oldest = whole[0].oldest if whole else None
-        found.append(
-            ("messages waiting", number(waits), "none" if oldest is None else f"oldest {duration(data.end - oldest)}")
-        )
+        about = "the queue is empty" if oldest is None else f"oldest {duration(data.end - oldest)}"
+        found.append(("messages waiting", number(waits), about))
     received = sum(row.messages for row in data.received)
     found.append(("messages received", number(received), f"{size(sum(row.bytes or 0 for row in data.received))}"))
     attempts = sum(row.number for row in data.attempts)

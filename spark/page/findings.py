@@ -7,15 +7,15 @@ sentences that a person would want to read; none where all is as always.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from spark.page.data import CRASHED, DIED, UNREADABLE, Day, Origin, PageData
-from spark.page.markup import Child, Markup, join, name_text, queue_text, reason_text, tag
-from spark.page.scales import DAY, HOUR, MINUTE, duration, number, plural, share, when
+from spark.page.data import ALERT, CRASHED, DIED, UNREADABLE, Day, Origin, PageData
+from spark.page.markup import Child, Markup, join, log_text, name_text, queue_text, reply_text, tag, time_text
+from spark.page.scales import DAY, HOUR, MINUTE, duration, number, plural, share
 
 # How bad it is: something is broken; somebody should look; all is well; for information.
 BAD, WARN, GOOD, NOTE = "bad", "warn", "good", "note"
 
-# So many names stand in a sentence.
-NAMED = 3
+# So many names stand in a sentence, and so many texts.
+NAMED, QUOTED = 3, 2
 
 
 class Finding(NamedTuple):
@@ -31,7 +31,7 @@ def find(data: PageData) -> list[Finding]:
     if data.last is None:
         return [_finding(NOTE, "reading", "There is nothing in the lake", f" {data.only}".rstrip(), ".")]
     questions = (
-        _destinations, _waiting, _accounting, _origins, _changes, _limits, _runs, _age, _silent, _alerts, _unreadable,
+        _destinations, _waiting, _accounting, _origins, _alerts, _runs, _changes, _limits, _age, _silent, _unreadable,
     )  # fmt: skip
     found = [finding for question in questions for finding in question(data)]
     order = (BAD, WARN, GOOD, NOTE)
@@ -100,7 +100,7 @@ def _waiting(data: PageData) -> Iterator[Finding]:
     if why is not None and recipients and why.recipients * 3 >= recipients:
         where: Child = name_text(why.domain or "(none)") if why.domains == 1 else f"{why.domains:,} domains"
         part = "all" if why.recipients == recipients else f"{why.recipients:,} of {recipients:,} recipients"
-        most = [f"; {part} for ", where, ": ", reason_text(why.reason, 80)]
+        most = [f"; {part} for ", where, ": ", reply_text(why.reason, 80)]
     level = WARN if age >= 4 * HOUR or messages >= 1000 else NOTE
     yield _finding(level, "queue", tag("b", text), ", ", oldest, *most, "" if _ends(most) else ".")
 
@@ -227,10 +227,23 @@ def _runs(data: PageData) -> Iterator[Finding]:
     ):
         found = {name: kinds[kind] for name, kinds in data.lines.items() if kinds.get(kind)}
         if found:
-            first = sorted(found, key=lambda name: (-found[name], name))
-            times = sum(found.values())
-            names = [join(name_text(name), f" ({found[name]:,})" if len(found) > 1 else "") for name in first[:NAMED]]
-            yield _finding(WARN, "reading", tag("b", f"{what} {_often(times)}"), ": ", *_listed(names, len(found)), ".")
+            lasts = {f"{row.host}/{row.queue}": row.last for row in data.stops if row.kind == kind}
+            first = sorted(found, key=lambda name: (-lasts.get(name, 0), -found[name], name))
+            names = [
+                join(name_text(name), _how_often(_often(found[name]) if len(found) > 1 else "", lasts.get(name)))
+                for name in first[:NAMED]
+            ]
+            level = WARN if any(data.end - last < DAY for last in lasts.values()) else NOTE
+            text = f"{what} {_often(sum(found.values()))}"
+            yield _finding(level, "reading", tag("b", text), ": ", *_listed(names, len(found)), ".")
+
+
+def _how_often(times: str, last: float | None) -> Markup | None:
+    """Return in brackets how often something was, '' for what is not said, and when at last."""
+    parts: list[Child] = [times] if times else []
+    if last is not None:
+        parts += [*([", "] if times else []), "last ", time_text(last), " UTC"]
+    return join(" (", *parts, ")") if parts else None
 
 
 def _often(times: int) -> str:
@@ -243,7 +256,7 @@ def _age(data: PageData) -> Iterator[Finding]:
     if data.last is not None and age >= HOUR and not data.only:
         yield _finding(
             WARN, "reading", tag("b", f"The log ends {duration(age)} before this page was made"),
-            f", at {when(data.last)} UTC: what has happened since was not read.",
+            ", at ", time_text(data.last), " UTC: what has happened since was not read.",
         )  # fmt: skip
 
 
@@ -264,10 +277,20 @@ def _silent(data: PageData) -> Iterator[Finding]:
 
 def _alerts(data: PageData) -> Iterator[Finding]:
     """Did the suite ask for a person?"""
-    alerts = _sum(data.lines.values(), "alert")
-    if alerts:
-        text = " in all that was read: see the lines that begin with alert."
-        yield _finding(NOTE, "reading", tag("b", plural(alerts, "alert")), text)
+    found = [row for row in data.alerts if row.kind == ALERT]
+    if not found:
+        return
+    recent = [row for row in found if data.end - row.last < DAY]
+    first = (recent or found)[:QUOTED]
+    quoted = [join(log_text(row.text, 120), _how_often(_often(row.lines), row.last)) for row in first]
+    yield _finding(
+        WARN if recent else NOTE,
+        "reading",
+        tag("b", plural(found[0].total, "alert")),
+        ": ",
+        *_listed(quoted, len(recent or found)),
+        ".",
+    )
 
 
 def _unreadable(data: PageData) -> Iterator[Finding]:

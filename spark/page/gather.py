@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from spark.page.data import (
     AGES,
+    Alert,
     Attempts,
     Channel,
     Conserved,
@@ -28,6 +29,7 @@ from spark.page.data import (
     Quarantined,
     Reason,
     Received,
+    Stop,
     Stream,
     Waiting,
 )
@@ -40,7 +42,7 @@ NANO = 1_000_000_000
 
 # Rows of a page. What is left out is said where it stands.
 DOMAINS, REASONS, DESTINATIONS, EACH, ORIGINS, WAITING, OLDEST = 25, 40, 20, 3, 10, 15, 10
-EPISODES, PLOTTED, PROBLEMS, QUARANTINED = 500, 6, 50, 20
+EPISODES, PLOTTED, PROBLEMS, ALERTS, QUARANTINED = 500, 6, 50, 10, 20
 
 # The stamps that a page can show, from 1970 to 2191: sums of what is between and of a few years fit 64 bits.
 LATEST = 7 * 10**18
@@ -121,6 +123,8 @@ class _Gathering:
             **self._episodes(window),
             "conserved": conserved,
             "problems": self._problems() if any(row.problems for row in conserved) else (),
+            "alerts": self._ask("alerts", Alert, {**window, "middle": end - DAY * NANO, "most": ALERTS}),
+            "stops": self._ask("stops", Stop, window),
             "quarantined": self._ask("quarantine", Quarantined, {"each": 5, "most": QUARANTINED}),
         }
 

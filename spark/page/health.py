@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from spark.page.data import CRASHED, DIED, UNREADABLE, Channel, PageData
+from spark.page.data import ALERT, CRASHED, DIED, UNREADABLE, Channel, PageData
 from spark.page.markup import (
     Child,
     Column,
@@ -11,6 +11,7 @@ from spark.page.markup import (
     left_out,
     legend,
     log_text,
+    name_text,
     nothing,
     queue_text,
     section,
@@ -152,7 +153,7 @@ def reading(data: PageData) -> Markup:
     title = "Lines read" + left_out(len(worst), STREAMS)
     return section(
         "reading", "What was read", about, table(title, columns, body, "wide") if body else nothing("Nothing yet."),
-        _quarantine(data),
+        _alerts(data), _quarantine(data),
     )  # fmt: skip
 
 
@@ -162,6 +163,22 @@ def _trouble(kinds: Mapping[str, int]) -> int:
 
 def _lines(number: int) -> str:
     return "1 line was" if number == 1 else f"{number:,} lines were"
+
+
+def _alerts(data: PageData) -> Markup | None:
+    if not data.alerts:
+        return None
+    columns = (Column("kind", False), Column("lines"), Column("last", False), Column("host/queue", False),
+               Column("what it says", False))  # fmt: skip
+    body = [
+        (
+            tag("strong", row.kind, class_="bad") if row.kind == ALERT else row.kind, row.lines, time_text(row.last),
+            name_text(row.queue + (f" and {row.queues - 1:,} more" if row.queues > 1 else "")), log_text(row.text),
+        )
+        for row in data.alerts
+    ]  # fmt: skip
+    title = "Alerts and warnings: those of the last day first, then the most frequent"
+    return table(title, columns, body, "wide words")
 
 
 def _quarantine(data: PageData) -> Markup | None:

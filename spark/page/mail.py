@@ -50,7 +50,7 @@ def _origins(data: PageData, title: str, name: str, rows: Sequence[Origin]) -> M
     columns = [
         Column(name, False), Column("last day" if day else "messages"), Column("", False),
         *([Column("in all")] if day else []), Column("bytes"), Column("delivered"), Column("deferred"),
-        Column("failed"), Column("of attempts"),
+        Column("failed"), Column("% failed", True, "Of the attempts"),
     ]  # fmt: skip
     highest = max(_lately(row, day) for row in rows) or 1
     body: list[tuple[Child, ...]] = [
@@ -96,7 +96,7 @@ def volume(data: PageData) -> Markup:
     plots = [
         figure(
             title,
-            "A deferral is one attempt that failed for now, so a recipient can count more than once.",
+            f"A deferral is one attempt that failed for now, so a recipient can count more than once.{_rest(data)}",
             legend(*((name, name) for _, name in RESULTS)),
             bands(Plot(title, shares, bins, _count), series),
         ),
@@ -108,6 +108,14 @@ def volume(data: PageData) -> Markup:
     messages, bytes_ = sum(row.messages for row in data.received), sum(row.bytes or 0 for row in data.received)
     about = f"{messages:,} messages came in, {size(bytes_)}. {shares}"
     return section("volume", "Volume", about, *plots, _days(data))
+
+
+def _rest(data: PageData) -> str:
+    """Return what must be said of the last bin, if the log ends well before it does."""
+    seen = data.end - (data.bins.end - data.bins.length)
+    if data.bins.number < 2 or seen > 0.9 * data.bins.length:
+        return ""
+    return f" The log ends {duration(seen)} after the last bar's beginning."
 
 
 def by_bin(bins: Bins, rows: Sequence[Attempts], chosen: Callable[[Attempts], bool]) -> list[float]:

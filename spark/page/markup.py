@@ -63,7 +63,7 @@ _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
 def visible(text: str) -> str:
-    """Return a log's text with a mark for each character that is not seen: controls, and those that turn the line.
+    """Return a log's text with a mark for each invisible character: controls, and those that turn the line.
 
     Of several marks that stand on one character only the first three are kept: more would cover the lines around.
     """
@@ -121,6 +121,11 @@ def reason_text(text: str | None, longest: int = LONGEST) -> Markup:
     """Return a reason as a person reads it: `_` stands for a space in the log, `/` for a line's end."""
     plain = re.sub(r"(?<=[^/:])/(?=[A-Z])", " / ", (text or "").rstrip("/").replace("_", " "))
     return log_text(plain, longest)
+
+
+def reply_text(reason: str, longest: int = LONGEST) -> Markup:
+    """Return what the remote host said, where a reason tells that; all of it where it does not."""
+    return reason_text(re.sub(r".*?/Remote_host_said:_(?=.)", "", reason, count=1), longest)
 
 
 def queue_text(host: str, queue: str) -> Markup:
@@ -205,7 +210,7 @@ def pair(*content: Markup | None) -> Markup:
 
 
 def more(summary: str, content: Markup) -> Markup:
-    """Return what is there for those who ask."""
+    """Return content that is shown on a click on the summary."""
     return tag("details", tag("summary", summary), content)
 
 

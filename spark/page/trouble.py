@@ -101,7 +101,7 @@ def _why(data: PageData) -> Markup | None:
         return None
     columns = (
         Column("domain", False), Column("deferrals"), Column("class", False), Column("of them"), Column("", False),
-        Column("reason", False), Column("last time", False),
+        Column("last", False), Column("reason", False),
     )  # fmt: skip
     body = []
     for _, found in groupby(data.deferrals, key=lambda row: row.domain):
@@ -115,7 +115,7 @@ def _reason(row: Deferral, first: bool) -> tuple[Markup | str | int, ...]:
     return (
         name_text(row.domain or "(none)") if first else tag("span", "″", class_="same"),
         row.deferrals if first else "", row.class_, row.number, bar(("deferred", row.number / row.deferrals)),
-        reason_text(row.reason, 120), time_text(row.last),
+        time_text(row.last), reason_text(row.reason, 120),
     )  # fmt: skip
 
 

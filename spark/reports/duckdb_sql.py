@@ -5,9 +5,9 @@ Text only: nothing here needs DuckDB.
 
 import os
 
-from spark.lake.columns import COLUMNS, PARTITIONED
 from spark.lake.manifest import Manifest
 from spark.reports.functions import FUNCTIONS
+from spark.tables.columns import COLUMNS, PARTITIONED
 
 # count_if: DuckDB's own is null of no rows. div: of integers, towards zero, as Spark's is a bigint. substring_index:
 # what is before the n-th delimiter, or after the n-th from the end.

@@ -1,6 +1,6 @@
 """What became of the queue: its shape, delays, conservation, destinations, classes of trouble, concurrency.
 
-What the registry says of the reports that neither qmailanalog nor pflogsumm has; their SQL is beside this module.
+What the registry says of the reports that neither qmailanalog nor pflogsumm has; their SQL is in sql/.
 """
 
 from spark.reports.report import Report
@@ -30,6 +30,22 @@ QSHAPE_SENDERS = Report(
     columns={"domain": "domain of the envelope sender", "T": "messages that wait", **_BUCKETS},
     windowed=False,
     momentary=True,
+)
+ALERTS = Report(
+    name="alerts",
+    title="Alerts and warnings",
+    about="One row a text, alerts first, then the most frequent. docs/logs.md says what each means and what to do. "
+    "With --domain it is the same: they are about no domain.",
+    columns={
+        "kind": "alert (needs a person) or warning (is tried again)",
+        "lines": "lines that say so",
+        "queues": "queues that logged it",
+        "first": "when it came first, UTC",
+        "last": "when it came last, UTC",
+        "text": "what it says, without what differs each time",
+        "example": "one of the texts as logged",
+    },
+    spaced=frozenset({"text"}),
 )
 BACKLOG = Report(
     name="backlog",
@@ -217,6 +233,7 @@ QUEUES: tuple[Report, ...] = (
     QSHAPE,
     QSHAPE_SENDERS,
     BACKLOG,
+    ALERTS,
     DELAYS,
     DELAYS_DOMAINS,
     DELAYS_HOURS,

@@ -1,4 +1,4 @@
-"""What a report is, and what of a lake it looks at. Its SQL is in NAME.sql beside this module."""
+"""What a report is, and what of a lake it looks at. Its SQL is in sql/NAME.sql."""
 
 import pkgutil
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ class Report:
 
     def text(self) -> str:
         """Return its SQL: one SELECT."""
-        return read_text(f"{self.name}.sql")
+        return read_text(f"sql/{self.name}.sql")
 
 
 def read_text(name: str) -> str:

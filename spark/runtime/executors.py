@@ -1,4 +1,4 @@
-"""Work of ours in the Python of Spark's executors: our code is sent to them, and what they lack is told."""
+"""Work in the Python of Spark's executors: our code is sent to them, and an error names what they lack."""
 
 import atexit
 import io
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from queue_base.errors import Permanent
 
+# pyspark takes long to import, and a small build or a report of DuckDB's does without it.
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 

@@ -18,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 from queue_base.durable import sync_filesystem
 
+# pyspark takes long to import, and a small build or a report of DuckDB's does without it.
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 

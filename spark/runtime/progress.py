@@ -1,4 +1,4 @@
-"""What a build shows while it runs: on a terminal one line on stderr, drawn again and again; else nothing."""
+"""What a build shows while it runs: on a terminal one line on stderr, drawn anew; otherwise nothing."""
 
 import shutil
 import sys

@@ -18,6 +18,7 @@ from queue_base.errors import Permanent, Temporary
 from spark.runtime.archive import Start, find_archive, start_with
 from spark.runtime.java import choose_java, say_how_java_ended
 
+# pyspark takes long to import, and a small build or a report of DuckDB's does without it.
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -277,7 +278,7 @@ def _give_way(pid: int) -> None:
 
 
 def _is_lost_connection(error: BaseException) -> bool:
-    """Return whether an error, or what it came of, is such as one meets where nobody answers any more."""
+    """Return whether an error, or its cause, says that the other end of a connection is gone."""
     from py4j.protocol import Py4JError, Py4JJavaError
 
     seen: BaseException | None = error

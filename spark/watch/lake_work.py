@@ -8,6 +8,8 @@ from typing import TypeVar
 
 from queue_base.errors import Failure, Temporary, reason
 from spark.lake.build import Order, Summary, build
+from spark.lake.newest import MANIFESTS
+from spark.runtime.places import local_path
 from spark.runtime.progress import Progress
 from spark.runtime.session import Sessions
 from spark.watch.memory import give_back, resident
@@ -24,7 +26,7 @@ ENGINE_SHARE = 0.25
 
 
 class LakeWork:
-    """See spark.watch.watch.Work. order.expire counts at tidying only. memory: bytes that all may take together."""
+    """See spark.watch.watch.Work. order.expire counts only when the lake is tidied. memory: bytes, of all together."""
 
     def __init__(
         self, order: Order, page: Path | None, memory: int, master: str | None, settings: Mapping[str, str]
@@ -34,16 +36,26 @@ class LakeWork:
         self._order = dataclasses.replace(order, settings=asked)
         self._page = page
         self._memory = memory
+        self._has_lake = False
         self._sessions = Sessions(master, {"spark.driver.memory": f"{heap}m", **settings})
 
     def build(self, tidy: bool) -> Summary:
         expire = self._order.expire if tidy else None
         order = dataclasses.replace(self._order, compact=tidy, expire=expire)
+        self._keep_lake()
         done = self._explained(lambda: build(order, self._sessions, Progress()))
+        self._has_lake = True
         if tidy:
             # Whole files were in memory.
             give_back()
         return done
+
+    def _keep_lake(self) -> None:
+        """Raise Temporary where the lake is gone, as its disk is not mounted: no other one is made in its place."""
+        here = local_path(self._order.lake, self._order.settings)
+        if self._has_lake and here is not None and not os.path.isdir(os.path.join(here, MANIFESTS)):
+            remedy = "mount its disk, or restart this to make a new one"
+            raise Temporary(f"unable to build lake {self._order.lake}: it is gone; {remedy}")
 
     def write_page(self) -> bool:
         page = self._page
@@ -54,7 +66,7 @@ class LakeWork:
 
     def _write(self, page: Path) -> None:
         from spark.page.write import write_page
-        from spark.reports.engine import open_engine
+        from spark.reports.choice import open_engine
         from spark.reports.report import View
 
         engine = open_engine(self._order.lake, sessions=self._sessions, memory=int(self._memory * ENGINE_SHARE))
@@ -79,7 +91,7 @@ class LakeWork:
         return max(resident(os.getpid()) - own, 0)
 
     def _explained(self, work: Callable[[], Value]) -> Value:
-        """Do something; trouble that is not a Failure already, and Java's end, become Temporary."""
+        """Do something. An error that is no Failure yet, or comes of Java's end, becomes Temporary."""
         try:
             return work()
         except Exception as error:

@@ -1,11 +1,13 @@
 """The loop of a resident build: waits, builds, tidies the lake, writes the page, and prints a line about each.
 
-Temporary trouble is a line and a pause; anything else ends the loop as the exception that it is. What is printed:
+Trouble is a line and a pause: what a batch could do once is taken for possible again, as a disk is mounted again. Only
+permanent trouble before the first batch that succeeds ends the loop, since the arguments are wrong then, and a lake
+that a later version has written, since the supervisor starts that. What is printed:
 
     batch 7: 1000 lines of 1 queue, 981 rows, 0.31 s
     batch 8: nothing new, 0.02 s
     tidy: 120 files put together, 0 expired, 1.20 s
-    page: 0.84 s
+    page: written, 0.84 s
     warning: unable to build lake /srv/lake: no space left on device; …; trying again in 120 s
     status: exiting
 """
@@ -13,8 +15,9 @@ Temporary trouble is a line and a pause; anything else ends the loop as the exce
 from collections.abc import Callable
 from typing import Protocol, TextIO
 
-from queue_base.errors import Temporary
+from queue_base.errors import Failure, Temporary
 from spark.lake.build import Summary
+from spark.lake.newest import LaterLake
 from spark.watch.clock import Clock, Wish
 from spark.watch.timetable import Timetable
 
@@ -42,13 +45,14 @@ class Work(Protocol):
 
 
 class Watch:
-    """The loop. run() returns whether the process is to start itself again, since it has taken too much memory."""
+    """The loop. run() returns whether the process takes too much memory and is to start itself again."""
 
     def __init__(self, work: Work, clock: Clock, every: float, out: TextIO) -> None:
         self._work = work
         self._clock = clock
         self._out = out
         self._batches = 0
+        self._works = False
         self._warned: list[str] = []
         self._timetable = Timetable(every, clock.now())
 
@@ -80,10 +84,13 @@ class Watch:
         table.begin(began)
         try:
             summary = self._work.build(False)
-        except Temporary as error:
+        except Failure as error:
+            if isinstance(error, LaterLake) or not (self._works or isinstance(error, Temporary)):
+                raise
             pause = table.fail(self._clock.now())
             self._say(f"warning: {error}; trying again in {pause:.0f} s")
             return
+        self._works = True
         ended = self._clock.now()
         skipped = table.end(ended, sum(summary.lines.values()))
         late = f"; it took longer than every {table.every:g} s: {skipped} skipped" if skipped else ""
@@ -119,7 +126,9 @@ class Watch:
         began = self._clock.now()
         try:
             done = work()
-        except Temporary as error:
+        except LaterLake:
+            raise
+        except Failure as error:
             self._say(f"warning: {error}; {what} comes later")
             return
         if done:

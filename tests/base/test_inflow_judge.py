@@ -94,7 +94,19 @@ def test_injectors_that_were_refused_are_let_in_slowly_once_nothing_is_classifie
 def test_a_long_idle_time_makes_a_burst_no_start(world: World) -> None:
     world.pass_time(1, None)
     world.now += 100 * REFUSE_AFTER
+    # Its messages arrive before any of them is classified.
+    world.pass_time(1, world.now, worked=False)
     assert world.pass_time(REFUSE_AFTER + 2, world.now) == "refused"
+
+
+def test_a_burst_after_a_long_idle_time_that_is_not_classified_for_long_is_like_what_is_found_at_a_start(
+    world: World,
+) -> None:
+    world.pass_time(1, None)
+    world.now += 100 * REFUSE_AFTER
+    arrival = world.now
+    assert world.pass_time(REFUSE_AFTER + 2, arrival, worked=False) == "slow"
+    assert world.pass_time(REFUSE_AFTER + 2, arrival) == "slow"
 
 
 def test_a_message_that_the_disk_refuses_does_not_count_as_waiting(tmp_path: Path) -> None:

@@ -207,7 +207,7 @@ def test_nonsense_on_its_stderr_is_passed_on_and_its_stdout_cannot_be_written(ho
     assert done.returncode == 0 and done.stdout == b"" and done.stderr.startswith(b"a\0\xffb\n")
 
 
-_SHORT = "import sys, queue_inject.source as s, queue_inject.main as m; s.SECONDS = 1; sys.exit(m.main(sys.argv))"
+_SHORT = "import sys, queue_inject.source as s, queue_inject.main as m; s.SECONDS = 3; sys.exit(m.main(sys.argv))"
 
 
 @pytest.mark.parametrize("text", ["sleep 1000", "cat >/dev/null; sleep 1000", "exec 0</dev/null 1<&0; sleep 1000"])
@@ -219,14 +219,16 @@ def test_a_program_that_hangs_is_killed_with_what_it_started(home: Home, tmp_pat
     assert found.code == 111 and b"it took too long and was killed" in found.error
     assert time.monotonic() - begin < 20
     pid = int((tmp_path / "pid").read_text())
-    assert pid not in [os.getsid(int(each)) for each in os.listdir("/proc") if each.isdigit() and _lives(int(each))]
+    assert pid not in [_session(each) for each in Path("/proc").iterdir() if each.name.isdigit()]
 
 
-def _lives(pid: int) -> bool:
+def _session(process: Path) -> int | None:
+    """Return the session of a process (its directory in /proc); None where it has ended, as others do all the time."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        state, _, _, session = (process / "stat").read_text().rpartition(")")[2].split()[:4]
     except OSError:
-        return False
+        return None
+    return None if state == "Z" else int(session)
 
 
 def test_when_we_are_killed_the_program_sees_no_whole_envelope(home: Home, tmp_path: Path) -> None:

@@ -3,13 +3,12 @@
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from queue_base.home import Home
-from support.inject.injectors import Outcome, Queued, file_limit, inject, is_empty, only, queued, run
+from support.inject.injectors import Outcome, Queued, file_limit, inject, is_empty, only, run
 from support.suite import program
 
 HEADER = b"From: ann@me.example.org\nTo: bob@example.net\nDate: x\nMessage-ID: <y>\n"
@@ -215,23 +214,3 @@ def test_n_to_a_closed_pipe_is_111(home: Home) -> None:
         )
 
     assert done.returncode == 111 and b"standard output" in done.stderr
-
-
-def test_the_ordinary_path_imports_nothing_heavy(home: Home) -> None:
-    heavy = "typing collections re enum signal socket contextlib dataclasses functools shutil tempfile email asyncio"
-    script = (
-        "import sys; before = set(sys.modules); from queue_inject.main import main; code = main(sys.argv)\n"
-        "print(' '.join(set(sys.modules) - before)); sys.exit(code)"
-    )
-    # -S: the site directories of a development install import some of these by themselves.
-    root = str(Path(__file__).parents[2])
-    done = subprocess.run(
-        [sys.executable, "-S", "-c", script, "--home", home.path],
-        input=HEADER,
-        capture_output=True,
-        env={"PYTHONPATH": root, "USER": "ann"},
-    )
-
-    assert done.returncode == 0 and len(queued(home)) == 1, done
-    loaded = set(done.stdout.decode().split())
-    assert "queue_base.writer" in loaded and not loaded & set(heavy.split())

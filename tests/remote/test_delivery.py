@@ -168,7 +168,7 @@ def test_a_server_that_says_nothing_costs_timeoutremote(home: RemoteHome) -> Non
 
 
 def test_a_reply_that_drips_byte_by_byte_does_not_outlast_timeoutremote(home: RemoteHome) -> None:
-    home.control("timeoutremote", "1")
+    home.control("timeoutremote", "3")
 
     def script(peer: Peer) -> None:
         peer.greet()
@@ -184,7 +184,7 @@ def test_a_reply_that_drips_byte_by_byte_does_not_outlast_timeoutremote(home: Re
 
 
 def test_a_server_that_does_not_read_the_message_costs_timeoutremote(home: RemoteHome) -> None:
-    home.control("timeoutremote", "1")
+    home.control("timeoutremote", "3")
 
     def script(peer: Peer) -> None:
         peer.take_envelope()

@@ -1,5 +1,6 @@
 """Messages whose notice had the envelope: what queue-send reads of their files, and when."""
 
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from queue_base.home import Home
 from queue_base.layout import open_layout
 from queue_send import peers
+from queue_send.envelopes import BYTES_MOST
 from queue_wire.admin.cause import REMOVALS_BEHIND
 from queue_wire.pipes import cleaning
 from queue_wire.pipes.cleaning import Removal
@@ -113,3 +115,42 @@ def test_no_delivery_starts_while_too_many_messages_wait_for_their_removal(home:
     del loop.cleaner._held[1]
     loop.settle()
     assert loop.jobs
+
+
+def test_the_envelopes_that_are_kept_have_a_limit_of_memory_whatever_the_length_of_their_addresses(
+    home: Home, loop: Loop
+) -> None:
+    envelopes = loop.messages.store.envelopes
+    tracemalloc.start()
+    try:
+        for message in range(1, 5000):
+            recipients = [(LOCAL, b"%d" % (at + message)) for at in range(100)]
+            envelopes.keep(Arrived(message, 5, 18, b"", recipients), 5)
+        used, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert used < 1.5 * BYTES_MOST
+
+
+def test_a_notice_whose_files_cannot_be_read_yet_is_no_longer_a_full_one(
+    home: Home, loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # While it waits, the message may end by an order, and its number become that of another one.
+    message = classified_message(home, sender=b"a@example.org", remote=TWO)
+    loop.messages.all_found()
+    loop.messages.none_late()
+    store = loop.messages.store
+
+    def refuse(message: int, kind: str) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "due", refuse)
+        loop.messages.arrive(arrived(home, message, *TWO), loop.clock.now())
+    layout = open_layout(home.queue)
+    for kind in "info", "remote", "mess":
+        Path(layout.hashed(kind, message)).unlink()
+    [again] = loop.messages._retry._work.values()
+    again(loop.clock.now())
+    loop.settle()
+    assert not loop.jobs

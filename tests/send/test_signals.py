@@ -12,6 +12,7 @@ from queue_base.daemon.lock import take_sendmutex
 from queue_base.home import Home
 from queue_base.layout import open_layout
 from queue_wire.pipes.notice import REREAD
+from support.inflow import patched_programs
 from support.queued import classified_message
 from support.send.scripted_send import ScriptedSend
 
@@ -41,6 +42,16 @@ def test_term_without_work_ends_at_once(home: Home) -> None:
     with ScriptedSend(home) as send:
         send.fence()
         send.signal(signal.SIGTERM)
+        assert send.wait() == 0
+
+
+def test_after_term_a_queue_todo_that_hangs_is_waited_for_only_for_some_time(home: Home, tmp_path: Path) -> None:
+    programs = patched_programs(tmp_path, queue_send="import queue_send.main\nqueue_send.main.TODO_WAIT = 0.2")
+    with ScriptedSend(home, programs=programs) as send:
+        send.fence()
+        send.signal(signal.SIGTERM)
+        # It is told to exit, and does not.
+        send.wait_for("status: exiting")
         assert send.wait() == 0
 
 

@@ -5,7 +5,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import venv
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 from queue_base.home import Home
 from support.home import make_home
 from support.inject.qmail_queue import snapshot
+from support.installed import FORMS, install
 from support.suite import BIN, program
 from support.tools import need_root
 
@@ -23,23 +23,7 @@ PROGRAMS = {"queue-inject": ["-f", "a@b.example", "c@d.example"], "sendmail": ["
 CALLER = 60003
 
 
-def install(top: Path, how: str) -> Path:
-    """Make a virtual environment in which our packages are found, with our programs; return its bin/."""
-    venv.create(top, symlinks=True, with_pip=False)
-    packages = next(top.glob("lib/python*/site-packages"))
-    others = [path for path in sys.path if path.endswith("site-packages")]
-    (packages / "queue.pth").write_text("".join(f"{path}\n" for path in [ROOT, *others]))
-    programs = top / "bin"
-    if how == "pip":
-        # pip changes the first line only where that names Python.
-        for name in PROGRAMS:
-            shutil.copy(BIN / name, programs / name)
-    else:
-        subprocess.run([BIN / "setup-programs", programs], check=True, timeout=60)
-    return programs
-
-
-@pytest.fixture(scope="module", params=["pip", "setup-programs", "setup-programs with a space"])
+@pytest.fixture(scope="module", params=[*FORMS, "setup-programs with a space"])
 def programs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     how = str(request.param)
     return install(tmp_path_factory.mktemp("a b" if "space" in how else "ab") / "venv", how)

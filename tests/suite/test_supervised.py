@@ -37,15 +37,15 @@ class Installed:
         assert done.returncode == 0, done.stderr
         wait_until(lambda: len(list(self.new.iterdir())) > before, why=f"the message {text!r}")
 
-    def scheduler(self) -> int:
-        """Return the pid of queue-send."""
+    def pid(self, name: str) -> int:
+        """Return the pid of a daemon."""
         for pid in self.supervisor.processes():
             try:
-                if b"/queue-send\0" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                if f"/{name}\0".encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
                     return pid
             except OSError:
                 continue
-        raise AssertionError("queue-send does not run")
+        raise AssertionError(f"{name} does not run")
 
 
 @pytest.fixture(params=[Daemontools, Runit], ids=["svscan", "runsvdir"])
@@ -83,21 +83,19 @@ def install(supervisor: Supervisor, top: Path) -> Iterator[Installed]:
 
 def test_it_starts_delivers_and_comes_back_to_deliver_again_after_term(installed: Installed) -> None:
     installed.deliver("first")
-    first = installed.scheduler()
+    first = installed.pid("queue-send")
     installed.supervisor.term()
     # Not counted from the top: the line after the first delivery says `exitasap` where TERM is as fast.
     again = re.compile(r"status: exiting\n.*status: local 0/10 remote 0/250\n", re.DOTALL)
     wait_until(lambda: again.search("\n".join([*installed.supervisor.log(), ""])), why="the second start")
-    assert installed.scheduler() != first
+    assert installed.pid("queue-send") != first
     installed.deliver("second")
     # Delivery numbers count from 1 at each start.
     installed.supervisor.wait_for(r"starting delivery 1: ", times=2)
 
 
 def test_a_daemon_that_is_killed_makes_the_supervisor_start_the_whole_set_again(installed: Installed) -> None:
-    before = installed.supervisor.processes()
-    victim = next(pid for pid in before if b"/queue-todo\0" in Path(f"/proc/{pid}/cmdline").read_bytes())
-    os.kill(victim, signal.SIGKILL)
+    os.kill(installed.pid("queue-todo"), signal.SIGKILL)
     installed.supervisor.wait_for(r"alert: oh no! lost queue-todo connection! dying\.\.\.$")
     installed.deliver("after the loss")
 

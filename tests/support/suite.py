@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import TracebackType
 
 from queue_base.home import Home
 
@@ -66,7 +67,10 @@ class Suite:
         self.wait_for(r"status: local 0/\d+ remote 0/\d+")
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if kind is not None and self.process.poll() is None:
+            # queue-send waits for a daemon that the failed test has stopped, and only that wait would be reported.
+            os.killpg(self.process.pid, signal.SIGCONT)
         self.stop()
 
     def _read(self) -> None:

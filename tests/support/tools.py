@@ -58,3 +58,10 @@ def need_shared_python() -> str:
     if any(not directory.stat().st_mode & 0o001 for directory in [found, *found.parents]):
         missing(f"a Python that every account may run, and {found} is not: apt-get install python3-venv")
     return str(found)
+
+
+def need_tracing() -> None:
+    """Go on only where strace(1) may trace a process; some containers forbid it."""
+    done = subprocess.run([need("strace"), "-o", os.devnull, "true"], capture_output=True, check=False, timeout=60)
+    if done.returncode != 0:
+        missing(f"a machine on which strace may trace processes: {done.stderr.decode(errors='replace').strip()}")

@@ -268,3 +268,20 @@ def test_an_unfinished_removal_is_synced_before_the_message_goes(tmp_path: Path)
         if (call.name == "unlink" and call.path(0) == layout.mess(message)) or (call.name == "fsync" and not call.began)
     ]
     assert {"info", "local", "remote"} <= set(steps[: steps.index("mess")])
+
+
+def test_lists_that_are_none_do_not_stop_it(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "home", split=3)
+    message = put_mess(open_layout(home.queue))
+    pid = Path(home.queue) / "pid"
+    os.mkfifo(pid / "removing.1")
+    (pid / "removing.2").mkdir()
+    (pid / "removing.3").symlink_to("/dev/zero")
+    lines = [b"\0" * 100_000, b"%d" % message, b"%d 5" % message, b"%d %s" % (message, b"9" * 5000), b"-1 1"]
+    (pid / "removing.4").write_bytes(b"\n".join(lines))
+    with Piped("queue-clean", home) as clean:
+        other = finished(home)
+        clean.write(pack_clean(other))
+        assert clean.take(1) == REMOVED
+        assert Path(open_layout(home.queue).mess(message)).exists()
+        assert clean.end() == 0

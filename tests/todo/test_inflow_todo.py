@@ -31,19 +31,23 @@ def letters(count: int) -> list[Letter]:
 
 
 class Injectors:
-    """INJECTORS processes at a time inject one message after the other; `took` are (begin, end, exit code)."""
+    """INJECTORS processes at a time inject one message after the other; `took` are (seconds, slowed, exit code).
+
+    `slowed` is whether the mark that slows injectors was set before the injection and after it.
+    """
 
     def __init__(self, site: Site) -> None:
         self._site = site
         self._leaving = threading.Event()
-        self.took: list[tuple[float, float, int]] = []
+        self.took: list[tuple[float, bool, int]] = []
         self._threads = [threading.Thread(target=self._work) for _ in range(INJECTORS)]
 
     def _work(self) -> None:
+        mark = slow_mark(self._site.home)
         while not self._leaving.is_set():
-            begin = time.monotonic()
+            slowed, begin = mark.holds(), time.monotonic()
             code = enqueue(self._site.home, b"Subject: x\n\n", b"Fjoe@me.example.org\0Tann@me.example.org\0\0").code
-            self.took.append((begin, time.monotonic(), code))
+            self.took.append((time.monotonic() - begin, slowed and mark.holds(), code))
 
     def __enter__(self) -> "Injectors":
         for thread in self._threads:
@@ -62,12 +66,10 @@ def test_injectors_are_slowed_until_todo_is_worked_off_though_they_never_stop(si
         # 100 messages at 40 a second; INJECTORS that wait half a second or more add fewer than 16 a second.
         bulk(site.home, letters(100), group=50)
         suite.wait_for(r"^inflow slow: \d+ messages wait in todo, the next one for \d+ s$")
-        began = time.monotonic()
         with Injectors(site) as injectors:
             suite.wait_for(r"^inflow free: ")
-            ended = time.monotonic()
-        meanwhile = [end - begin for begin, end, _ in injectors.took if end < ended - LEAST_WAIT]
-        assert began < ended and meanwhile and min(meanwhile) >= LEAST_WAIT
+        meanwhile = [seconds for seconds, slowed, _ in injectors.took if slowed]
+        assert meanwhile and min(meanwhile) >= LEAST_WAIT
         assert {code for _, _, code in injectors.took} == {0}
         slow.hurry()
         suite.wait_for("new msg", times=100 + len(injectors.took))
@@ -90,10 +92,11 @@ def test_while_queue_todo_is_stopped_mail_is_taken_and_then_injectors_are_slowed
 
 
 def test_injectors_are_refused_with_71_where_slowing_is_not_enough(site: Site, tmp_path: Path) -> None:
-    slow = SlowTodo(tmp_path, group=1, pace=0.2, slow_after=0.2, refuse_after=2.0)
+    slow = SlowTodo(tmp_path, group=1, pace=0.2, slow_after=0.2, refuse_after=4.0)
     with Suite(site.home, programs=slow.programs) as suite:
         bulk(site.home, letters(1))
-        suite.wait_for("new msg")
+        # Its line is in the log before it is classified, and what arrives until then may be the backlog of the start.
+        suite.wait_for("end msg")
         bulk(site.home, letters(100), group=100)
         suite.wait_for(r"^inflow refused: \d+ messages wait in todo, the next one for \d+ s$")
         outcome = enqueue(site.home, b"x")
@@ -102,12 +105,15 @@ def test_injectors_are_refused_with_71_where_slowing_is_not_enough(site: Site, t
             os.fsencode(site.home.queue)
         ))
         assert inject(site.home, "ann", message=b"Subject: x\n\n").code == 111
-        assert os.listdir(f"{site.home.queue}/pid") == []
+        # Beside what queue-clean has there while it removes messages that were delivered.
+        assert [name for name in os.listdir(f"{site.home.queue}/pid") if not name.startswith("finished.")] == []
         slow.hurry()
         suite.wait_for(r"^inflow free: ")
         suite.wait_for("new msg", times=101)
         assert enqueue(site.home, b"x").code == 0
-        assert sorted(os.listdir(f"{site.home.queue}/lock")) == ["control", "sendmutex", "trigger"]
+        # The last message, too, may have waited long enough to set a mark.
+        lock = f"{site.home.queue}/lock"
+        wait_until(lambda: sorted(os.listdir(lock)) == ["control", "sendmutex", "trigger"], why="the marks to go")
 
 
 def test_what_waits_at_the_start_slows_injectors_and_never_refuses_them(site: Site, tmp_path: Path) -> None:

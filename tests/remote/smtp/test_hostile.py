@@ -17,7 +17,7 @@ from support.suite import wait_until
 TEXT = b"Subject: hello\n\nA message.\n"
 
 
-pytestmark = pytest.mark.home(timeoutremote="1", connectionidle="0")
+pytestmark = pytest.mark.home(timeoutremote="60", connectionidle="0")
 
 
 def deliver(home: RemoteHome, script: Callable[[Peer], None], recipients: int = 1) -> Report:
@@ -27,6 +27,7 @@ def deliver(home: RemoteHome, script: Callable[[Peer], None], recipients: int = 
             return daemon.deliver(home.message(TEXT), *[b"to%d@b.example" % number for number in range(recipients)])
 
 
+@pytest.mark.home(timeoutremote="1")
 def test_a_greeting_of_many_lines_that_come_slowly_costs_timeoutremote(home: RemoteHome) -> None:
     def script(peer: Peer) -> None:
         while True:
@@ -37,6 +38,7 @@ def test_a_greeting_of_many_lines_that_come_slowly_costs_timeoutremote(home: Rem
     assert b"At greeting: no answer in time" in report.verdicts[0][1]
 
 
+@pytest.mark.home(timeoutremote="3")
 def test_a_server_that_takes_its_time_for_each_recipient_does_not_get_it_for_all_of_them(home: RemoteHome) -> None:
     def script(peer: Peer) -> None:
         peer.greet()
@@ -53,6 +55,7 @@ def test_a_server_that_takes_its_time_for_each_recipient_does_not_get_it_for_all
     assert b"At RCPT: no answer in time" in report.verdicts[0][1]
 
 
+@pytest.mark.home(timeoutremote="1")
 def test_an_opening_in_many_slow_steps_has_timeoutremote_in_all(home: RemoteHome) -> None:
     def script(peer: Peer) -> None:
         peer.drip(b"220 hi\r\n", 0.6)
@@ -174,6 +177,7 @@ def silent(peer: Peer) -> None:
     peer.wait_for_end()
 
 
+@pytest.mark.home(timeoutremote="1")
 def test_many_addresses_that_are_all_silent_do_not_have_their_time_each(home: RemoteHome) -> None:
     home.control("timeoutconnect", "1")
     with RawServer(silent, "0.0.0.0") as server:

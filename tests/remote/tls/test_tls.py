@@ -108,7 +108,7 @@ def test_where_starttls_is_refused_the_mail_goes_in_clear_over_the_same_connecti
 
 
 def test_a_handshake_that_never_ends_costs_timeoutremote(home: RemoteHome) -> None:
-    home.control("timeoutremote", "1")
+    home.control("timeoutremote", "3")
     reported = threading.Event()
 
     def script(peer: Peer) -> None:

@@ -57,15 +57,14 @@ def test_mail_that_finds_no_place_is_an_alert_once(home: Home) -> None:
 
 def test_a_message_that_waits_for_its_rate_fails_when_its_lifetime_is_over(home: Home) -> None:
     Path(home.control, "destinationrate").write_text("c.example:1/86400\n")
-    Path(home.control, "queuelifetime").write_text("3\n")
-    Path(home.control, "bouncelifetime").write_text("3\n")
+    Path(home.control, "queuelifetime").write_text("60\n")
     with ScriptedSend(home) as send:
         send.fence()
         wait_for_backlog(home)
         first = classified_message(home, remote=[b"a@c.example"])
         send.todo.classified(first)
         send.remote.deliver(b"Kok")
-        second = classified_message(home, remote=[b"b@c.example"])
+        second = classified_message(home, remote=[b"b@c.example"], birth=time.time() - 57)
         send.todo.classified(second)
         send.wait_for("delivery 2: failure: The_destination_could_not_be_tried.*")
         send.wait_for(f"bounce msg {second} qp .*")

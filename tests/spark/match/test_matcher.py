@@ -139,6 +139,48 @@ def test_a_line_that_could_not_be_read_is_named_by_its_number_and_what_is_wrong(
     assert (edge.counts, edge.unknown) == ({"new": 1, "quarantine": 3}, {"session": 1})
 
 
+def test_alerts_and_warnings_are_kept_with_what_they_say() -> None:
+    said = [
+        b"alert: unable to open mess/3/45712: no space", b"warning: \xff", b"queue-remote: alert: " + b"x" * 2000,
+        b"queue-remote: warning: unable to verify mx.far.example", b"cron: fatal: gone", b"alert: ", b"note: none",
+    ]  # fmt: skip
+    rows, matcher = feed(b"".join(line(at, "") + text + b"\n" for at, text in enumerate(said)))
+    assert [(row["time_ns"], row["kind"], row["text"], row["template"]) for row in rows["alerts"]] == [
+        (BEGIN, "alert", "unable to open mess/3/45712: no space", "unable_to_open_mess/N/N:_no_space"),
+        (BEGIN + SECOND, "warning", "%FF", "%FF"),
+        (BEGIN + 2 * SECOND, "alert", f"queue-remote: {'x' * 986}", f"queue-remote:_{'x' * 986}"),
+        (BEGIN + 3 * SECOND, "warning", "queue-remote: unable to verify mx.far.example",
+         "queue-remote:_unable_to_verify_HOST"),
+        (BEGIN + 4 * SECOND, "alert", "cron: gone", "cron:_gone"),
+        (BEGIN + 5 * SECOND, "alert", "", ""),
+    ]  # fmt: skip
+    assert matcher.finish()[1].counts == {"alert": 4, "warning": 2, "quarantine": 1}
+
+
+def test_alerts_of_two_blocks_are_a_row_each() -> None:
+    matcher = Matcher(HOST, QUEUE, State(HOST, QUEUE))
+    blocks = [line(at, f"warning: {at}") + b"\n" for at in range(2)]
+    rows = [*(matcher.feed(split_lines(block, "alpha/main/current")) for block in blocks), matcher.finish()[0]]
+    found = [part["alerts"] for part in rows]
+    assert [row["text"] for part in found if part is not None for row in part.to_pylist()] == ["0", "1"]
+
+
+def test_an_alert_before_a_status_that_only_the_edge_can_judge_is_one_row() -> None:
+    said = ("alert: oh no! lost queue-remote connection! dying...", "status: local 0/10 remote 0/20", "status: exiting")
+    log = b"".join(line(at, text) + b"\n" for at, text in enumerate(said))
+    before = Matcher(HOST, QUEUE, State(HOST, QUEUE))
+    before.feed(split_lines(line(-9, "starting delivery 1: msg 5 to remote a@b") + b"\n", "alpha/main/current"))
+    state = before.finish()[1].state
+    assert state is not None
+    matcher = Matcher(HOST, QUEUE, None)
+    parts = [matcher.feed(split_lines(log, "alpha/main/current"))]
+    last, edge = matcher.finish()
+    rest, _ = join(state, edge)
+    alerts = [part["alerts"] for part in (*parts, last, rest)]
+    assert [batch.num_rows for batch in alerts if batch is not None] == [1]
+    assert edge.counts["crash"] == 1
+
+
 def test_unknown_first_words_are_counted_but_not_without_end() -> None:
     words = [f"{chr(97 + number // 26)}{chr(97 + number % 26)}" for number in range(300)]
     _, matcher = feed(b"".join(line(at, f"{word} 1") + b"\n" for at, word in enumerate(words)))

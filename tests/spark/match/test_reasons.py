@@ -62,6 +62,10 @@ CASES = [
     Case("Remote_host_said:_421_4.3.2_Too_many_connections_from_203.0.113.9/",
          "Remote_host_said:_421_4.3.2_Too_many_connections_from_IP/", "4.3.2", "rate"),
     Case("550_5.6.0_Id_1tEKxZ-0001aB-2C_of_2001:db8:1:2:3:4:5:6/", "550_5.6.0_Id_ID_of_IP/", "5.6.0", "content"),
+    # A time, with parts of a second, and in UTC.
+    Case("451_4.7.500_Server_busy_from_[192.0.2.1]._[AM4PEPF7A5F.outlook.example_2026-02-12T08:25:36.183Z_08DC2B7A2F]",
+         "451_4.7.500_Server_busy_from_[IP]._[HOST_ID:N:N_ID]", "4.7.500", "policy"),
+    Case("due_since_2026-11-19T02:11:19Z:_gone", "due_since_ID:N:N:_gone", "", "other"),
     # Numbers that look like a code, and are none.
     Case("Version_2.0.0.1_at_10.5.1.1_and_5.1_of_x5.1.1/", "Version_IP_at_IP_and_N_of_x5.1.1/", "", "other"),
     Case("", "", "", "other"),

@@ -1,6 +1,9 @@
 """queue-send's peers as a test plays them: queue-local and queue-remote, queue-clean, queue-todo and queue-pickup."""
 
+import array
+import fcntl
 import os
+import termios
 import time
 
 from queue_wire.pipes.cleaning import REMOVED
@@ -39,6 +42,13 @@ class Peer:
     def receive(self) -> bytes:
         """Return some bytes from queue-send; empty where it has closed the pipe."""
         return read_soon(self._from_send, time.monotonic() + SECONDS)
+
+    @property
+    def unread(self) -> int:
+        """How many bytes queue-send has not read yet."""
+        count = array.array("i", [0])
+        fcntl.ioctl(self._to_send, termios.FIONREAD, count)
+        return count[0]
 
     @property
     def from_send(self) -> int:

@@ -23,9 +23,12 @@ class Sunk(NamedTuple):
 
 
 class SmtpSink:
-    """Runs from `with` on; `port` is its port. `options` are smtp-sink's; at most `room` connections at once."""
+    """Runs from `with` on; `port` is its port. `options` are smtp-sink's; at most `room` connections at once.
 
-    def __init__(self, *options: str, keep: bool = True, room: int = 1000) -> None:
+    `address` is what it listens at, empty for all addresses of the host, 127.0.0.1 among them.
+    """
+
+    def __init__(self, *options: str, keep: bool = True, room: int = 1000, address: str = "127.0.0.1") -> None:
         self._top = Path(tempfile.mkdtemp(prefix="queue-suite-sink-"))
         user: list[str] = []
         if os.geteuid() == 0:
@@ -34,7 +37,7 @@ class SmtpSink:
             user = ["-u", "nobody"]
         self.port = free_port()
         dump = ["-d", f"{self._top}/m."] if keep else []
-        words = [need("smtp-sink"), *user, *dump, "-m", str(room), *options, f"127.0.0.1:{self.port}", str(room)]
+        words = [need("smtp-sink"), *user, *dump, "-m", str(room), *options, f"{address}:{self.port}", str(room)]
         self._process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def __enter__(self) -> Self:

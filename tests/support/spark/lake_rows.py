@@ -15,13 +15,13 @@ from typing import Any, TypeAlias
 import pyarrow
 import pyarrow.parquet
 
-from spark.lake.columns import COLUMNS, OF_MESSAGE, PARTITIONED, PARTITIONS
 from spark.lake.manifest import Manifest, pack
 from spark.lake.newest import MANIFESTS, manifest_path
 from spark.reports import REPORTS
 from spark.reports.duckdb_engine import DuckEngine
 from spark.reports.engine import Engine
 from spark.reports.report import View
+from spark.tables.columns import COLUMNS, OF_MESSAGE, PARTITIONED, PARTITIONS
 
 NANO = 1_000_000_000
 Row: TypeAlias = dict[str, Any]
@@ -92,6 +92,11 @@ class LakeRows:
             "local_now": local[0], "local_limit": local[1], "remote_now": remote[0], "remote_limit": remote[1],
         }  # fmt: skip
         self.rows["intervals"].append(row)
+
+    def alert(self, at: Seconds, kind: str, text: str, template: str, *, host: str = "h", queue: str = "q") -> None:
+        """Add a line that is an alert or a warning."""
+        row: Row = {"host": host, "queue": queue, "time_ns": ns(at), "date": day(at), "kind": kind}
+        self.rows["alerts"].append({**row, "text": text, "template": template})
 
     def write(self, lake: Path) -> None:
         """Make a lake of the rows, as the first build leaves one.

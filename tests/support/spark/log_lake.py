@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 import pytest
 
 from spark.lake import build as build_module
-from spark.lake.arrow import ARROW
 from spark.lake.batch import Before, match_apart
 from spark.lake.build import Order, Summary, build
 from spark.lake.matching import Home, StreamResult
@@ -17,6 +16,7 @@ from spark.lake.parquet import read_files
 from spark.logs.plan import Plan
 from spark.runtime.places import LocalPlace
 from spark.runtime.progress import Progress
+from spark.tables.arrow import ARROW
 from support.spark.log_rows import DeliveryRow, IntervalRow, MessageRow, QuarantineRow, Truth
 from support.spark.scripted_logs import NoSpark
 

@@ -1,7 +1,8 @@
 """What the log pipeline must make of any bytes, in plain Python: one pass over the lines in order, one state.
 
 It is as simple as it can be, and slow. On logs that are whole it must agree with the simulation, which knows better;
-so it can be believed on damaged ones, of which nobody else knows what is right. Rules: docs/logs.md, lake/schema.py.
+so it can be believed on damaged ones, of which nobody else knows what is right. Rules:
+docs/logs.md, spark/tables/columns.py.
 """
 
 import re

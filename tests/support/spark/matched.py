@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from spark.lake.arrow import ARROW
 from spark.match import Edge, Lines, Matcher, Rows, State, fits, join
-from spark.match.tables import NAMES
+from spark.match.rows import NAMES
+from spark.tables.arrow import ARROW
 from support.spark.log_files import Files
 from support.spark.log_reference import whole_lines
 from support.spark.log_rows import DeliveryRow, IntervalRow, MessageRow, QuarantineRow, Truth

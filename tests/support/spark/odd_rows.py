@@ -60,6 +60,11 @@ def odd_rows(seed: int = 1, messages: int = 200) -> LakeRows:
             "host": HOSTS[number % 4], "queue": "q", "file": f"{number}/current", "line": number or None,
             "time_ns": time_ns, "reason": "no event", "text": "\ufffd'\\", "date": time_ns and day(T + 1800 * number),
         })  # fmt: skip
+        rows.rows["alerts"].append({
+            "host": HOSTS[number % 4], "queue": f"q{number % 3}", "time_ns": ns(T + 1800 * number),
+            "kind": ("alert", "warning")[number % 2], "text": f"unable to open \u00e9'\\{number}: no space",
+            "template": ("unable_to_open_\u00e9'\\N:_no_space", "")[number // 6], "date": day(T + 1800 * number),
+        })  # fmt: skip
     return rows
 
 

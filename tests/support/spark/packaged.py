@@ -2,6 +2,7 @@
 
 import configparser
 import os
+import re
 import sys
 import sysconfig
 import tarfile
@@ -9,6 +10,8 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
+# Parts of numpy and pyarrow that our code does not load.
+_UNUSED = re.compile(r"/(tests|include|__pycache__)$")
 # bin/queue-report, which spark-submit takes only under a name that ends in .py; and it says where its code is from.
 MAIN = """
 import sys
@@ -33,20 +36,33 @@ def pack(top: Path) -> tuple[Path, Path]:
 
 
 def pack_libraries(top: Path) -> Path:
-    """Make an archive of what executors need beside Python, as docs/cluster.md says; return its path."""
+    """Make an archive of what executors need beside Python, as docs/cluster.md says; return its path.
+
+    Parts of the packages that nobody loads are left out.
+    """
     libraries, archive = Path(sysconfig.get_path("purelib")), top / "libraries.tar"
     with tarfile.open(archive, "w") as made:
         for name in ("numpy", "numpy.libs", "pyarrow", "pyarrow.libs"):
             if (libraries / name).exists():
-                made.add(libraries / name, name)
+                made.add(libraries / name, name, filter=lambda found: None if _UNUSED.search(found.name) else found)
     return archive
 
 
-def bare_environment(environment: dict[str, str]) -> dict[str, str]:
+def write_bare_python(top: Path) -> Path:
+    """Write a Python that sees no site directory, so that it has what the standard library and PYTHONPATH have."""
+    python = top / "bare-python"
+    python.write_text(f'#!/bin/sh\nexec {sys._base_executable} -S "$@"\n')  # type: ignore[attr-defined]
+    python.chmod(0o755)
+    return python
+
+
+def bare_environment(environment: dict[str, str], top: Path) -> dict[str, str]:
     """Return an environment whose Python has what was installed beside queue-suite, and not queue-suite itself.
+
+    Executors get nothing of it: their Python is a bare one. `top`: where its program is written.
 
     A checkout is installed by a .pth file, and such files count in site directories only, not on PYTHONPATH.
     """
     libraries = sysconfig.get_path("purelib")
     assert not os.path.isdir(os.path.join(libraries, "queue_base")), "queue-suite is installed as a copy"
-    return {**environment, "PYSPARK_PYTHON": sys._base_executable, "PYTHONPATH": libraries}  # type: ignore[attr-defined]
+    return {**environment, "PYSPARK_PYTHON": str(write_bare_python(top)), "PYTHONPATH": libraries}

@@ -6,6 +6,7 @@ import random
 from spark.page.data import (
     AGES,
     UNTRIED,
+    Alert,
     Attempts,
     Channel,
     Conserved,
@@ -77,6 +78,8 @@ def month(hostile: str = HOSTILE, seed: int = 1) -> PageData:
         episodes=[_episode(rng, name, hostile) for name in names for _ in range(rng.randrange(1, 5))], all_episodes=100,
         conserved=[_conserved("mx1", 0), _conserved(hostile, 2)],
         problems=[Problem("mx1", "main", "401.1772323200000000000", hostile, START, None, "unsettled", 2)],
+        alerts=[Alert("alert", 2, 1, f"{hostile}/main", END - 3600, hostile, 2),
+                Alert("warning", 40_000, 9, "mx1/main", END - 60, f"unable to open {hostile}", 40_000)],
         quarantined=[Quarantined("mx1", "main", hostile, 7, "cut short", hostile)],
     )  # fmt: skip
 

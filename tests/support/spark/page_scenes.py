@@ -2,6 +2,7 @@
 
 import math
 import random
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -228,6 +229,27 @@ def disaster(spam: int = 20_000, hourly: float = 160) -> LakeRows:
     scene.samples("mx1", END - 7 * HOUR, END, 2, 30, (10, 20))
     scene.samples("mx2", begin, END - 50 * HOUR, 2, 2, (10, 20))
     scene.samples("mx2", END - 49.9 * HOUR, END, 2, 2, (10, 20))
+    lost = "oh no! lost queue-remote connection! dying..."
+    full = "queue-todo: unable to take mail: 81920 bytes free on /var/queue, control/queueminfree wants 1048576"
+    refuse = f"{full}; injectors refuse it until then"
+    overdue = "has been past its lifetime since 2026-11-19T02:11:09Z: destination partner-logistics.example is dead"
+    scene.lake.rows["alerts"] = [
+        {"host": host, "queue": "main", "time_ns": _ns(END - ago), "kind": kind, "text": text,
+         "template": re.sub(r"[0-9]+", "N", text).replace(" ", "_"),
+         "date": datetime.fromtimestamp(END - ago, UTC).date()}
+        for host, ago, kind, text in (
+            ("mx1", 25.3 * HOUR, "alert", lost), ("mx1", 3 * HOUR, "alert", refuse), ("mx1", 2 * HOUR, "alert", refuse),
+            *(("mx1", 600 * i, "warning", f"unable to open mess/{i}/26214{i}: input/output error; will try again later")
+              for i in range(11)),
+            ("mx2", 1 * HOUR, "warning", "queue-remote: unable to verify mx.there.example by MTA-STS: no certificate"),
+            ("mx1", 0.5 * HOUR, "alert", f"msg 262150 (262150-kx09qwfz2) {overdue}"),
+        )
+    ]  # fmt: skip
+    deliveries = scene.lake.rows["deliveries"]
+    again = next(row for row in deliveries if row["host"] == "mx1" and row["birth_ns"] < _ns(crash) < row["start_ns"])
+    flying: Row = {"start_ns": _ns(crash), "delivery": 60_001, "date": datetime.fromtimestamp(crash, UTC).date()}
+    nothing: Row = {"done_ns": None, "result": "lost", "reason": None, "template": None, "code": "", "class": None}
+    deliveries.append({**again, **flying, **nothing})
     scene.lake.rows["quarantine"] = [
         {"host": "mx1", "queue": "main", "file": "mx1/main/@400000006920.s", "line": 4411, "reason": "no stamp",
          "text": "panic: out of memory", "date": datetime.fromtimestamp(END, UTC).date()},
@@ -236,7 +258,7 @@ def disaster(spam: int = 20_000, hourly: float = 160) -> LakeRows:
     ]  # fmt: skip
     scene.lake.counts = {
         "mx1/main": {"status": 90_120, "new": 29_000, "info": 29_000, "start": 44_100, "done": 44_080, "end": 26_000,
-                     "exiting": 2, "crash": 1, "alert": 3, "warning": 11, "quarantine": 1, "died": 1},
+                     "exiting": 2, "crash": 1, "alert": 4, "warning": 11, "quarantine": 1, "died": 1},
         "mx2/main": {"status": 9_010, "new": 4_000, "info": 4_000, "start": 5_100, "done": 5_100, "end": 4_000,
                      "exiting": 1, "warning": 1, "quarantine": 1},
     }  # fmt: skip

@@ -35,7 +35,9 @@ All reports have the same options:
 - `--limit N`: the first N rows.
 - `--format table`, `csv` or `json`. csv and json are exact: times in ISO 8601 (UTC, microseconds), seconds with nine
   digits, integers as such, missing values empty or null. A table shows six digits, `-` for a missing value, and the
-  log's `_` as spaces in columns that hold text of the log.
+  log's `_` as spaces in columns that hold text of the log. Text that a terminal would obey is escaped (`\\x1b`) in a
+  table, in json, and in csv on a terminal. A spreadsheet takes text that begins with `=`, `+`, `-` or `@` for a
+  formula, and anybody can send mail to such an address: have it import the columns of a csv as text.
 
 - `--engine auto`, `duckdb` or `spark`: what reads the tables. `auto` is DuckDB if it is installed and LAKE is a
   directory of this machine, otherwise Spark; so it is Spark with `--master` or `--conf` too. Both print the same to the
@@ -47,8 +49,8 @@ All reports have the same options:
 Times that are sums or averages (s) are exact to the nanosecond. Averages and shares have nine digits.
 
 `queue-report sql 'select …' --lake LAKE` asks a question of your own: one SELECT over the tables `messages`,
-`deliveries`, `intervals`, `pending` and `quarantine` ([their columns](logs.md#the-tables)), in the words of DuckDB, or
-of Spark with `--engine spark`. `--format`, `--engine`, `--master` and `--conf` are as above.
+`deliveries`, `intervals`, `alerts`, `pending` and `quarantine` ([their columns](logs.md#the-tables)), in the words of
+DuckDB, or of Spark with `--engine spark`. `--format`, `--engine`, `--master` and `--conf` are as above.
 
     queue-report sql "select uid, count(*) as n from messages group by uid order by n desc" --lake /srv/lake
 

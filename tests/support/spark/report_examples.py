@@ -76,6 +76,12 @@ def example_rows() -> LakeRows:
         for again in range(2 - number):
             begun = start + 400 * again
             rows.delivery(key, "eve@dead.example", begun, begun + 60, "deferral", host="mx1", **DEAD.of(""))
+    for number in range(3):
+        text = f"unable to open info/8/49{number}00: input/output error; will try again later"
+        template = "unable_to_open_info/8/N:_input/output_error;_will_try_again_later"
+        rows.alert(T + 900 + 123 * number, "warning", text, template, host="mx1")
+    full = "queue-todo: unable to take mail: {} bytes free on /var/queue, control/queueminfree wants {}"
+    rows.alert(T + 1500, "alert", full.format(81_920, 1_048_576), full.format("N", "N").replace(" ", "_"), host="mx1")
     rows.sample(T, T + 300, (0, 10), (1, 20), "mx1")
     rows.sample(T + 300, T + 302, (0, 10), (20, 20), "mx1")
     rows.sample(T + 302, T + 1460, (1, 10), (1, 20), "mx1")

@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 
 from spark.lake import build as build_module
-from spark.lake.arrow import ARROW
 from spark.lake.batch import Before
 from spark.lake.build import Order, Summary, build
 from spark.lake.manifest import Manifest
@@ -18,6 +17,7 @@ from spark.lake.parquet import TableWriter, read_files
 from spark.logs.plan import Part, Plan
 from spark.runtime.places import Place
 from spark.runtime.progress import Progress
+from spark.tables.arrow import ARROW
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

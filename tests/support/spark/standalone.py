@@ -7,14 +7,26 @@ import subprocess
 from pathlib import Path
 from typing import Self
 
+import psutil
 import pyspark
 
+from spark.lake.build import DRIVER_SETTING
 from spark.runtime.java import choose_java
 from support.suite import wait_until
 
 SPARK = Path(pyspark.__file__).parent
 # Java takes seconds to start, and more on a busy machine.
 PATIENCE = 90.0
+# A little work, for which Java's better compiler never pays, and which the driver would do itself.
+_QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+SETTINGS = {
+    "spark.driver.memory": "512m",
+    "spark.driver.extraJavaOptions": _QUICK,
+    "spark.executor.memory": "512m",
+    "spark.executor.extraJavaOptions": _QUICK,
+    "spark.sql.shuffle.partitions": "2",
+    DRIVER_SETTING: "0",
+}
 
 
 class Cluster:
@@ -86,6 +98,27 @@ class Cluster:
 
         wait_until(lambda: len(found()) >= times, PATIENCE, f"{pattern!r} in the log of the {name}")
         return found()[-1]
+
+    def executor_processes(self) -> list[psutil.Process]:
+        """Return the Java processes of the executors that run now."""
+        found = []
+        for process in self._processes:
+            for child in psutil.Process(process.pid).children(recursive=True):
+                try:
+                    if "org.apache.spark.executor.CoarseGrainedExecutorBackend" in child.cmdline():
+                        found.append(child)
+                except psutil.NoSuchProcess:
+                    continue
+        return found
+
+    def wait_for_kill(self) -> None:
+        """Wait until a worker has seen that one of its executors was ended by SIGKILL."""
+
+        def seen() -> bool:
+            logs = [self._top / f"worker{number}.log" for number in range(self._workers)]
+            return any(re.search(r"Executor \S+ finished .* (exitStatus|code) 137", log.read_text()) for log in logs)
+
+        wait_until(seen, PATIENCE, "the end of the killed executor in a worker's log")
 
     def executors(self) -> int:
         """Return how many executors were started so far: each has a directory below its worker's."""

@@ -1,0 +1,1 @@
+"""The parts of bench/counts: what each daemon asks of the kernel for a message."""

@@ -1,0 +1,60 @@
+"""Drains a queue under strace, or without it, and returns what the daemons did."""
+
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from counting.trace import Calls, count_calls
+from processes import named, wakeups
+from side_by_side.mail import Mail, Routes
+from side_by_side.queue_suite import QueueSuite
+from side_by_side.side import FINISHED
+from support.servers.smtp_sink import SmtpSink
+from support.tools import need
+
+DAEMONS = ("queue-clean", "queue-remote", "queue-send", "queue-todo")
+_QUIET = 0.5
+_DEADLINE = 60.0
+
+
+class _TracedSuite(QueueSuite):
+    """The daemons write all their calls to a file, if they are traced."""
+
+    def traced(self, words: list[str]) -> list[str]:
+        """Return the words that trace a command."""
+        if not self._traced or "--batch" in words:
+            return words
+        # As much of a string is shown as the path of a program may be long, since it names the daemon.
+        options = ["-f", "-qq", "-s", "300", "-e", "signal=none", "-o", str(self.place / "trace")]
+        return [need("strace"), *options, "--", *words]
+
+
+def drain(top: Path, messages: int, traced: bool) -> tuple[Mapping[str, Calls], Mapping[str, int]]:
+    """Drain so many messages; return the daemons' calls, if they are traced, and their wake-ups, if not."""
+    with tempfile.TemporaryDirectory(dir=top) as name, SmtpSink(keep=False) as sink:
+        place = Path(name)
+        side = _TracedSuite(place, place, traced)
+        side.route(Routes(sink.port))
+        try:
+            side.fill(Mail(messages))
+            side.start()
+            side.follow().wait(lambda counts: counts[FINISHED] == messages)
+            side.wait_empty()
+            _wait_quiet(side, place / "trace")
+            waited = {} if traced else {program: wakeups(pid) for program, pid in named(side.root, "queue-")}
+        finally:
+            side.stop()
+        side.check(messages)
+        calls = count_calls((place / "trace").read_text(errors="replace").splitlines()) if traced else {}
+        return {name: calls[name] for name in DAEMONS if name in calls}, {name: waited.get(name, 0) for name in DAEMONS}
+
+
+def _wait_quiet(side: QueueSuite, trace: Path) -> None:
+    """Return when the daemons have nothing more to do: queue-clean looks through the whole queue after its start."""
+    end, before, now = time.monotonic() + _DEADLINE, (0, 0), (-1, -1)
+    while before != now and time.monotonic() < end:
+        before = now
+        time.sleep(_QUIET)
+        waited = sum(wakeups(pid) for name, pid in named(side.root, "queue-") if name in DAEMONS)
+        now = (trace.stat().st_size if trace.exists() else 0, waited)

@@ -1,0 +1,84 @@
+"""Which engine answers SQL about a lake: DuckDB for one in a directory of this machine, Spark for any.
+
+Both run the same texts (statement.py) and give equal rows.
+"""
+
+import importlib.util
+import os
+
+from queue_base.errors import Permanent
+from spark.reports.engine import Engine
+from spark.runtime.places import local_path
+from spark.runtime.session import Sessions
+
+ENGINES = ("auto", "duckdb", "spark")
+
+
+def choose_engine(lake: str, kind: str = "auto") -> str:
+    """Return duckdb or spark. auto is DuckDB if it is installed and the lake is a directory of this machine."""
+    if kind != "auto":
+        return kind
+    local = local_path(lake) is not None
+    return "duckdb" if local and importlib.util.find_spec("duckdb") is not None else "spark"
+
+
+def check_engine(lake: str, kind: str = "auto") -> str:
+    """Return choose_engine's answer. Raises Permanent where that engine is not installed, or has no Java to run on."""
+    chosen = choose_engine(lake, kind)
+    if chosen == "duckdb":
+        _check_duckdb()
+        return chosen
+    if importlib.util.find_spec("pyspark") is None:
+        raise _no_engine(lake, kind)
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        from spark.runtime.java import choose_java
+
+        choose_java(dict(os.environ))
+    return chosen
+
+
+def _check_duckdb() -> None:
+    try:
+        import duckdb  # noqa: F401 - whether it can be loaded
+    except ImportError as error:
+        raise Permanent(
+            f"unable to load duckdb: {error}; install it with pip install 'queue-suite[report]', then run this again"
+        ) from error
+
+
+def _no_engine(lake: str, kind: str) -> Permanent:
+    if kind == "auto" and local_path(lake) is not None:
+        return Permanent(
+            "unable to load duckdb or pyspark: neither is installed; "
+            "pip install 'queue-suite[report]' or 'queue-suite[spark]', then run this again"
+        )
+    return Permanent(
+        "unable to load pyspark: it is not installed; install it with pip install 'queue-suite[spark]', "
+        "then run this again"
+    )
+
+
+def open_engine(
+    lake: str,
+    kind: str = "auto",
+    sessions: Sessions | None = None,
+    memory: int | None = None,
+) -> Engine:
+    """Open a lake. sessions: begins Spark's session, only if Spark is the engine, and ends it; by default there is one
+    that the process leaves to its end. memory: DuckDB's bound, bytes.
+
+    Raises Permanent where there is no lake or the engine is not installed, Temporary where it cannot be read now.
+    """
+    if choose_engine(lake, kind) == "duckdb":
+        _check_duckdb()
+        from spark.reports.duckdb_engine import MEMORY, DuckEngine
+
+        return DuckEngine(lake, memory or MEMORY)
+    if kind == "auto" and importlib.util.find_spec("pyspark") is None:
+        raise _no_engine(lake, kind)
+    from spark.lake.size import is_small_lake
+
+    running = (sessions or Sessions()).get(little=is_small_lake(lake))
+    from spark.reports.spark_engine import SparkEngine
+
+    return SparkEngine(running, lake)

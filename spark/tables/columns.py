@@ -1,0 +1,99 @@
+"""The columns of the lake's tables, for every engine. docs/logs.md says what each means to a reader.
+
+Times stand twice: `x` is a UTC timestamp (microseconds), `x_ns` a long (Unix time in nanoseconds, exact). `host` and
+`queue` name a stream and are never null. A table is stored by `date` (of the row's done or at, UTC) and `host`; all but
+`pending`, which is replaced as a whole.
+
+A kind is string, long (64 bits), int (32 bits), boolean, time, date or longs (an array).
+"""
+
+_OF_MESSAGE = {"qp": "long", "uid": "long", "sender": "string", "bytes": "long", "birth_ns": "long", "info_ns": "long"}
+_LIMITS = {"local_now": "int", "local_limit": "int", "remote_now": "int", "remote_limit": "int"}
+_PLACE = {"host": "string", "queue": "string"}
+_LIFE = {**_PLACE, "key": "string", "id": "long"}
+
+# What a delivery's row has of its message.
+OF_MESSAGE = tuple(_OF_MESSAGE)
+
+# Messages that have ended. key: "<id>.<first_ns>", one life of an inode number within its stream. id: that number.
+# qp, uid, sender, bytes: from `info`; null where the log begins after it. birth: of `new` (of `info` where garbage
+# took `new`); null where the log begins later. info_ns: of the last `info`; first_ns: of the first line about it. done:
+# of `end`; for a lost message, of the line that shows that its number is used again. recipients: distinct ones that
+# were tried. successes, failures, deferrals: deliveries that ended before it did (a mangled report counts as a
+# deferral). bounce_qp: qp of its first bounce; null for none. bounce_of: key of the message that it reports, null for
+# others. outcome: delivered, bounced (nobody got it), partly (some failed), discarded (triple bounce), deleted (by the
+# administrator), lost (its number was used again, and no `end` was seen).
+MESSAGES = {
+    **_LIFE, "qp": "long", "uid": "long", "sender": "string", "bytes": "long",
+    "birth": "time", "birth_ns": "long", "info_ns": "long", "done": "time", "done_ns": "long", "first": "time",
+    "first_ns": "long", "successes": "long", "failures": "long", "deferrals": "long", "recipients": "long",
+    "bounce_qp": "long", "bounce_of": "string", "outcome": "string", "date": "date",
+}  # fmt: skip
+
+# Deliveries that have ended. key, id: of the message. delivery: its number in that run of queue-send. recipient may
+# be ''; domain: lower case, what follows the last @, '' for none. result: success, failure, deferral, mangled, or lost:
+# it was in flight at a crash; then done is null and date is that of start. reason: as logged, '' for none (null for
+# lost and mangled). template, code, class: made of reason: the reason without what differs each time, the RFC 3463
+# code such as 4.4.1 ('' for none), and the class of the trouble. qp, uid, sender, bytes, birth_ns, info_ns: what the
+# log had said of the message when the delivery started, so that a report need not look for the messages.
+DELIVERIES = {
+    **_LIFE, "delivery": "long", "channel": "string", "recipient": "string", "domain": "string",
+    "start": "time", "start_ns": "long", "done": "time", "done_ns": "long", "result": "string", "reason": "string",
+    "template": "string", "code": "string", **_OF_MESSAGE, "date": "date", "class": "string",
+}  # fmt: skip
+
+# Deliveries in flight and their limits from `at` until `until`: equal samples that follow each other are one row, and
+# only rows with an end are here (the open one is pending). None covers the time between two runs of queue-send.
+INTERVALS = {
+    **_PLACE, "at": "time", "at_ns": "long", "until": "time", "until_ns": "long", **_LIMITS, "date": "date",
+}  # fmt: skip
+
+# What is open at the end of a batch, all of it; the next batch starts from it. `what` is
+# - message: the columns of messages, done and outcome null. seen: hashes of its recipients. again_ns: time of a last
+#   `new`, of which the next `info` will tell whether it is another message. fate: discarded or deleted, so far.
+# - delivery: in flight; the columns of deliveries that are known by then. key is that of its message, also if that
+#   has ended; open says whether it has not.
+# - status: the sample that counts now; first_ns is when it began. None once queue-send has ended.
+# - bounce: a `bounce msg` (qp in bounce_qp, key of what it reports, first_ns) whose own message has not been seen.
+PENDING = {
+    "what": "string", **_LIFE, "qp": "long", "uid": "long", "sender": "string", "bytes": "long",
+    "birth": "time", "birth_ns": "long", "info_ns": "long", "first": "time", "first_ns": "long",
+    "successes": "long", "failures": "long", "deferrals": "long", "recipients": "long", "bounce_qp": "long",
+    "bounce_of": "string", "again_ns": "long", "fate": "string", "seen": "longs",
+    "delivery": "long", "channel": "string", "recipient": "string", "domain": "string", "start": "time",
+    "start_ns": "long", "open": "boolean", **_LIMITS,
+}  # fmt: skip
+
+# Alerts and warnings. kind: alert or warning; what another program in the same log calls fatal is an alert. text: what
+# follows that word, behind the program's name if one stands before it; at most 1,000 characters. template: text without
+# what differs each time, with `_` for a space.
+ALERTS = {
+    **_PLACE, "time": "time", "time_ns": "long", "kind": "string", "text": "string", "template": "string",
+    "date": "date",
+}  # fmt: skip
+
+# Lines that could not be read. file: path below LOGS. line: number in the file from 1; null where the line was put
+# together of pieces of two files or batches. time_ns: of its stamp, null for none. text: at most 1,000 characters.
+# date is null where time_ns is.
+QUARANTINE = {
+    **_PLACE, "file": "string", "line": "long", "time_ns": "long", "reason": "string", "text": "string",
+    "date": "date",
+}  # fmt: skip
+
+# Each stamped line that was read, as a stamp and a hash of 32 bits: what tells that one comes a second time, in a later
+# batch. Only looked at where a batch's stamps are not all later than what was read before.
+LINES = {**_PLACE, "time_ns": "long", "print": "int", "date": "date"}
+
+COLUMNS: dict[str, dict[str, str]] = {
+    "messages": MESSAGES,
+    "deliveries": DELIVERIES,
+    "intervals": INTERVALS,
+    "alerts": ALERTS,
+    "pending": PENDING,
+    "quarantine": QUARANTINE,
+    "lines": LINES,
+}
+# All but `pending`, which is replaced as a whole.
+PARTITIONED = ("messages", "deliveries", "intervals", "alerts", "quarantine", "lines")
+# What the columns by which a table is stored are called, in the order of its directories.
+PARTITIONS = ("date", "host")

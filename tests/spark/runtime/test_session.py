@@ -1,0 +1,30 @@
+"""What queue-report says of a Spark that cannot start: one line that names the trouble, and the right exit code."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+WRONG = {
+    "a master that is none": (["--master", "banana"], "Master must either be yarn or start with spark, k8s, or local"),
+    "YARN that is nowhere": (["--master", "yarn"], "either HADOOP_CONF_DIR or YARN_CONF_DIR must be set in the env"),
+    "no size of memory": (["--conf", "spark.driver.memory=banana"], "Invalid maximum heap size: -Xmxbanana; mend"),
+    "too little memory": (["--conf", "spark.driver.memory=1m"], "Too small maximum heap; mend --master or --conf"),
+}
+
+
+ALWAYS = "a master that is none"  # Java starts for each.
+
+
+@pytest.mark.parametrize(
+    "case", [case if case == ALWAYS else pytest.param(case, marks=pytest.mark.exhaustive) for case in WRONG]
+)
+def test_a_wrong_order_to_spark_is_told_in_one_line(case: str, tmp_path: Path) -> None:
+    options, said = WRONG[case]
+    command = [sys.executable, "bin/queue-report", "show", "overall", "--lake", str(tmp_path / "lake"), *options]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 100, done.stderr
+    assert done.stderr.startswith("queue-report: fatal: unable to start Spark: ") and done.stderr.count("\n") == 1
+    assert said in done.stderr

@@ -1,0 +1,147 @@
+"""A session of Spark that is begun when it is needed, and what is said when its Java dies."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from queue_base.errors import Permanent, Temporary
+from spark.runtime import session as module
+from spark.runtime.errors import shorten
+from spark.runtime.java import say_how_java_ended
+from spark.runtime.session import Sessions
+
+ROOT = Path(__file__).parents[3]
+
+
+class FakeSession:
+    """A session whose Java does not answer."""
+
+    def stop(self) -> None:
+        raise ConnectionRefusedError
+
+
+@pytest.fixture
+def java(monkeypatch: pytest.MonkeyPatch) -> Iterator["subprocess.Popen[bytes]"]:
+    with subprocess.Popen(["sleep", "600"]) as process:
+        monkeypatch.setattr(module, "_java_process", lambda: process)
+        monkeypatch.setattr(module, "_start", lambda *words, **more: (FakeSession(), False))
+        monkeypatch.setattr(module, "_end_java", lambda wait: None)
+        yield process
+        process.kill()
+
+
+def use(error: Exception, sessions: Sessions) -> None:
+    with sessions:
+        sessions.get()
+        raise error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConnectionRefusedError("the gateway"),
+        BrokenPipeError(),
+        Temporary("unable to build lake /srv/lake: Answer from Java side is empty"),
+    ],
+)
+def test_a_java_that_was_killed_is_called_that_whatever_failed_then(
+    java: "subprocess.Popen[bytes]", error: Exception
+) -> None:
+    java.kill()
+    java.wait()
+    with pytest.raises(Temporary, match=r"^unable to go on: Java was killed \(signal 9\), as Linux does where memory"):
+        use(error, Sessions())
+
+
+def test_what_fails_while_java_lives_is_told_as_it_is(java: "subprocess.Popen[bytes]") -> None:
+    with pytest.raises(Permanent, match=r"^syslog$"):
+        use(Permanent("syslog"), Sessions())
+
+
+def test_nothing_is_started_that_nobody_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_start", lambda *words, **more: pytest.fail("started"))
+    with Sessions() as sessions:
+        assert not sessions.begun
+
+
+def test_a_handler_of_sigint_stays_when_a_session_begins(
+    java: "subprocess.Popen[bytes]", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = signal.getsignal(signal.SIGINT)
+
+    def start(*words: object, **more: object) -> tuple[FakeSession, bool]:
+        # As pyspark does.
+        signal.signal(signal.SIGINT, lambda number, frame: None)
+        return FakeSession(), False
+
+    def ours(number: int, frame: object) -> None:
+        pass
+
+    monkeypatch.setattr(module, "_start", start)
+    try:
+        signal.signal(signal.SIGINT, ours)
+        Sessions().get()
+        assert signal.getsignal(signal.SIGINT) is ours
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (-9, "Java was killed (signal 9), as Linux does where memory is short"),
+        (-6, "Java crashed or was ended (signal 6)"),
+        (1, "Java ended by itself (exit code 1)"),
+    ],
+)
+def test_how_java_ended_is_said_in_words(code: int, said: str) -> None:
+    assert say_how_java_ended(code) == said
+
+
+def test_a_java_without_memory_says_what_gives_it_more() -> None:
+    assert shorten("SparkException: Job aborted", "OutOfMemoryError: Java heap space") == (
+        "Java is out of memory (--conf spark.driver.memory=4g gives it more)"
+    )
+
+
+KILLED = """
+import logging, os, signal, sys
+logging.getLogger().addHandler(logging.NullHandler())
+from spark.runtime import session
+from spark.runtime.session import Sessions
+from queue_base.errors import Temporary
+with Sessions("local[1]", {"spark.driver.memory": "600m"}) as sessions:
+    print(sessions.get(little=True).range(10).count())
+    first = sessions.java_pid
+    sessions.end()
+    assert not sessions.begun and sessions.java_pid is None
+    # The first Java makes an archive, and nobody waits for it. Here it would only take half a minute of a processor.
+    (making,) = session._ending
+    assert making.poll() is None
+    making.kill()
+    # Another Java, in the same process.
+    print(sessions.get(little=True).range(20).count(), first != sessions.java_pid)
+    os.kill(sessions.java_pid, signal.SIGKILL)
+    try:
+        with sessions:
+            sessions.get().range(30).count()
+    except Temporary as error:
+        print(error)
+    print(sessions.begun)
+"""
+
+
+def test_a_session_can_be_begun_again_and_its_java_s_death_is_told(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(tmp_path)}
+    command = [sys.executable, "-c", KILLED]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280)
+    assert (done.returncode, done.stderr) == (0, "")
+    said = done.stdout.splitlines()
+    assert said[:2] == ["10", "20 True"] and said[3] == "False"
+    assert said[2].startswith("unable to go on: Java was killed (signal 9), as Linux does where memory is short; the ")
+    assert [path.suffix for path in tmp_path.glob("queue-report/*.tried")] == [".tried"]
