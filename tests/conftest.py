@@ -54,6 +54,8 @@ def spark() -> Iterator["SparkSession"]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if after := config.getoption("--classifyafter"):
+        os.environ["QUEUE_TEST_CLASSIFYAFTER"] = after  # support/home.py
     for plugin in (saying, run_report, fast, homes):
         config.pluginmanager.register(plugin)
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
@@ -66,6 +68,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--exhaustive", action="store_true", help="run the tests that take minutes, too")
+    parser.addoption("--classifyafter", help="the value of control/classifyafter in the homes of the tests")
     parser.addoption("--fast", action="store_true", help="run only the test files that start no process")
 
 

@@ -1,6 +1,6 @@
 """A home in a test's own directory: every directory of the queue, control/me, the lock and the trigger.
 
-QUEUE_TEST_CLASSIFYAFTER is the value of its control/classifyafter (tests/run --classifyafter).
+QUEUE_TEST_CLASSIFYAFTER is the value of its control/classifyafter (pytest --classifyafter).
 """
 
 import os
