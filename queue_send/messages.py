@@ -172,7 +172,7 @@ class Messages:
         try:
             self._arrive(notice, now)
         except OSError as error:
-            if self.store.classify_first(notice.message, lambda _: self._start_held(notice.message)):
+            if self.store.classify_first(notice.message, partial(self._start_classified, notice.message)):
                 return  # It is announced.
             # By then the envelope may be that of an earlier message of this number: the disk says what is there.
             self.store.envelopes.forget(notice.message)
@@ -225,19 +225,21 @@ class Messages:
         known = self.store.announced.arrive(notice, self._clock.to_disk(int(now)))
         self._forget_old_marks(message)
         if message in self.store.held:
-            self.store.classify_first(message, lambda classified: self._start_held(message))
+            self.store.classify_first(message, partial(self._start_classified, message))
             return
         for kind in known.left:
             self.channels[kind].scheduler.add_new(message)
         if not known.left:
             self.finish(message)
 
-    def _start_held(self, message: int) -> None:
-        """Carries out the order about a message on hold that is classified now, if there is one."""
+    def _start_classified(self, message: int, classified: bool) -> None:
+        """Starts a message that was to be classified first. If it is on hold, carries out its order, if it has one."""
+        if not classified:
+            return
         if message in self.store.held:
             self.carry_out_order(message, self._clock.now())
         else:
-            self.make_due(message)  # It was released meanwhile.
+            self.make_due(message)
 
     def answer(self, answer: ClassifyAnswer) -> None:
         """Takes queue-todo's answer about an announced message: it has files from now on, or is gone."""

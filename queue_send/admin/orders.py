@@ -8,6 +8,7 @@ line; if the disk refuses the mark, another line takes it back.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from queue_base import hold_marks as marks
 from queue_base.durable import Commit
@@ -124,13 +125,13 @@ class Orders:
         """Returns whether some messages are announced. They are classified, and then the request is carried out."""
         left = {message for message in messages if self._store.announced_message(message) is not None}
 
-        def classified(message: int) -> None:
+        def then(message: int, classified: bool) -> None:
             left.discard(message)
             if not left:
                 self.carry_out(request, answer, self._clock.now())
 
         for message in list(left):
-            self._store.classify_first(message, lambda _, message=message: classified(message))  # type: ignore[misc]
+            self._store.classify_first(message, partial(then, message))
         return bool(left)
 
     def _birth_of(self, message: int) -> int | None:
