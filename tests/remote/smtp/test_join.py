@@ -170,9 +170,18 @@ def test_a_connection_that_ends_two_messages_at_once_is_idle_once() -> None:
     asyncio.run(run())
 
 
-def answer_at_once(listener: socket.socket, taken: list[bytes]) -> None:
+def accept_all(listener: socket.socket, taken: list[bytes]) -> None:
+    """Serve every connection, until the listener is closed."""
+    while True:
+        try:
+            connection, _ = listener.accept()
+        except OSError:
+            return
+        threading.Thread(target=answer_at_once, args=(connection, taken), daemon=True).start()
+
+
+def answer_at_once(connection: socket.socket, taken: list[bytes]) -> None:
     """Serve a connection: the replies to what one read has are one write, as those of most servers."""
-    connection, _ = listener.accept()
     with connection:
         connection.sendall(b"220 server.example\r\n")
         rest, recipients, in_message = b"", list[bytes](), False
@@ -202,20 +211,16 @@ def answer_at_once(listener: socket.socket, taken: list[bytes]) -> None:
 
 
 def test_a_refused_recipient_behind_a_message_changes_nothing_for_other_jobs(home: RemoteHome) -> None:
-    jobs, connections = 900, 10
+    jobs, at_once = 900, 10
     taken: list[bytes] = []
-    with socket.create_server(("127.0.0.1", 0), backlog=connections) as listener:
-        servers = [
-            threading.Thread(target=answer_at_once, args=(listener, taken), daemon=True) for _ in range(connections)
-        ]
-        for server in servers:
-            server.start()
+    with socket.create_server(("127.0.0.1", 0), backlog=at_once) as listener:
+        threading.Thread(target=accept_all, args=(listener, taken), daemon=True).start()
         home.route_all_to(listener.getsockname()[1])
         path = home.message(b"Subject: hello\n\nA message.\n")
         with RemoteDaemon(home) as daemon:
             begun: dict[int, bytes] = {}
             for number in range(jobs):
-                if len(begun) >= connections:
+                if len(begun) >= at_once:
                     check_report(daemon, begun)
                 recipient = b"%d%s@b.example" % (number, b"-refused" if number % 3 == 0 else b"")
                 begun[daemon.start(path, recipient)] = recipient
