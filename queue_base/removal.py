@@ -7,8 +7,8 @@
 If mess/ were removed before the removal of the others is durable, a power cut could bring back an old local/ or remote/
 file under the number of a new message, whose mail would then go to the old recipients. The list distinguishes a message
 that was finished when queue-clean died from a message that is being injected, which looks the same (S2);
-`finish_removals` reads it at the next start. It has the mtime, in nanoseconds, and the size of each mess/ file, because
-a new message may have got the number since.
+`finish_removals` reads it at the next start. It has the mtime and the ctime, in nanoseconds, and the size of each mess/
+file, because a new message may have got the number since.
 
 A message that was delivered without being classified has only todo/, perhaps intd/, and a record in queue/marks
 (marks_file.py). They go in step 2; the record is cleared before step 3, so that the next message with the number does
@@ -22,7 +22,7 @@ from collections.abc import Iterable
 
 from queue_base.durable import Commit, read_file
 from queue_base.layout import FILE_MODE, Layout, Presence, is_there
-from queue_base.marks_file import clear_slots, open_marks
+from queue_base.marks_file import clear_messages, clear_slots, open_marks
 from queue_base.safe_open import UnsafePath
 from queue_wire.format_error import FormatError
 from queue_wire.ids import unpack_id
@@ -31,6 +31,8 @@ from queue_wire.pipes.cleaning import ANY, BOTH, LOCAL, REMOTE, TODO, Removal
 LIST_PREFIX = "removing."
 LIST_MOST = 16_000_000  # Bytes of a list that is read. A line has about 30.
 # The files of step 1, by what the request says.
+# Nanoseconds by which the time of a file may be behind the clock: a tick of the slowest kernel, doubled.
+TICK = 20_000_000
 _WORK = {ANY: ("local", "remote"), LOCAL: ("local",), REMOTE: ("remote",), BOTH: ("local", "remote"), TODO: ()}
 
 
@@ -91,7 +93,7 @@ def _make_list(layout: Layout, removals: list[Removal], commit: Commit) -> str |
 
 
 def _identity(found: os.stat_result) -> bytes:
-    return b"%d %d" % (found.st_mtime_ns, found.st_size)
+    return b"%d %d %d" % (found.st_mtime_ns, found.st_ctime_ns, found.st_size)
 
 
 def _forget_list(path: str) -> None:
@@ -157,34 +159,71 @@ def finish_removals(layout: Layout) -> list[OSError]:
             continue
         path = f"{layout.queue}/pid/{name}"
         try:
-            if not stat.S_ISREG(os.lstat(path).st_mode):
+            listed = os.lstat(path)
+            if not stat.S_ISREG(listed.st_mode):
                 continue  # A person's: reading a FIFO would not end.
             data = read_file(path, LIST_MOST)
         except OSError as error:
             troubles.append(error)
             continue
+        finished = []
         for line in data.splitlines():
             try:
-                _finish_removal(layout, line)
+                message = _finished(layout, line, listed.st_mtime_ns)
+            except OSError as error:
+                troubles.append(error)
+            else:
+                finished += [] if message is None else [message]
+        try:
+            clear_left_marks(layout, finished)
+        except OSError as error:
+            troubles += [error] * len(finished)
+            finished = []
+        for message in finished:
+            try:
+                _finish_removal(layout, message)
             except OSError as error:
                 troubles.append(error)
         _forget_list(path)
     return troubles
 
 
-def _finish_removal(layout: Layout, line: bytes) -> None:
-    """Remove a message of a list, if it is still the one that was finished. Raises OSError."""
+def _finished(layout: Layout, line: bytes, listed: int) -> int | None:
+    """Return the message of a line of a list that was made at `listed`, if it is still the one that was finished.
+
+    Raises OSError.
+    """
     number, _, identity = line.partition(b" ")
     try:
         message = unpack_id(number)
     except FormatError:
-        return  # A power cut has left a part of the list, or garbage.
+        return None  # A power cut has left a part of the list, or garbage.
     if Presence(layout, message).state() != 2:
-        return
+        return None
     found = os.stat(layout.mess(message))
-    # Where files have times of whole seconds, another message of that second could look the same.
-    if _identity(found) != identity or found.st_mtime_ns % 1_000_000_000 == 0:
-        return
+    # Times are coarse: another message could look the same if both were made in one tick, or in one second, where files
+    # have times of whole seconds.
+    coarse = not (found.st_mtime_ns % 1_000_000_000 and found.st_ctime_ns % 1_000_000_000)
+    if _identity(found) != identity or coarse or found.st_ctime_ns > listed - TICK:
+        return None
+    return message
+
+
+def clear_left_marks(layout: Layout, messages: list[int]) -> None:
+    """Clear what a killed run has left in queue/marks for messages that are not in todo/ any more. Raises OSError."""
+    try:
+        handle = open_marks(layout.queue) if messages else None
+        if handle is not None:
+            try:
+                clear_messages(handle, messages)
+            finally:
+                os.close(handle)
+    except UnsafePath as error:
+        raise OSError(errno.EPERM, str(error), f"{layout.queue}/marks") from error
+
+
+def _finish_removal(layout: Layout, message: int) -> None:
+    """Remove a finished message. Raises OSError."""
     commit = Commit()
     # The removals of the earlier steps may not have been synced.
     _remove_work(layout, Removal(message), commit)

@@ -30,6 +30,7 @@ Removes finished messages, and what dead injectors have left. It is started by q
 """
 GROUP = 2000  # The most messages of a group.
 GROUP_SECONDS = 0.5  # Seconds between the begins of two groups, unless there are GROUP requests.
+SYNC_AGAIN = 60.0  # Seconds until a sweep that could not begin is tried again.
 SWEEP_EVERY = 76431.0  # Seconds between sweeps, qmail's SLEEP_CLEANUP: 21 hours.
 
 
@@ -63,16 +64,20 @@ def sync_todo(layout: Layout) -> None:
     commit.sync()
 
 
-def remove_group(layout: Layout, records: list[bytes], synced: bool) -> bool:
-    """Carry out requests, and write the answers. Before the first ones, sync todo/; return whether that is done."""
+def try_sync_todo(layout: Layout) -> bool:
+    """Sync the directories of todo/ and intd/; return whether that is done, complain if not."""
     try:
-        if not synced:
-            sync_todo(layout)
-            synced = True
-        answers = answer(layout, records)
+        sync_todo(layout)
     except OSError as error:
         complain("queue-clean", f"warning: unable to sync {error.filename or 'todo'}: {reason(error)}; will try again")
-        answers = TROUBLE * len(records)
+        return False
+    return True
+
+
+def remove_group(layout: Layout, records: list[bytes], synced: bool) -> bool:
+    """Carry out requests, and write the answers. Before the first ones, sync todo/; return whether that is done."""
+    synced = synced or try_sync_todo(layout)
+    answers = answer(layout, records) if synced else TROUBLE * len(records)
     try:
         # This may block until queue-send reads, which it does in every turn of its loop.
         write_all(1, answers)
@@ -81,13 +86,15 @@ def remove_group(layout: Layout, records: list[bytes], synced: bool) -> bool:
     return synced
 
 
-def loop(layout: Layout) -> None:
-    """Serve requests; sweep one directory at a time while there are none. Raises PeerLost at the end."""
+def loop(layout: Layout, synced: bool) -> None:
+    """Serve requests; sweep one directory at a time while there are none. Raises PeerLost at the end.
+
+    `synced` is whether `sync_todo` has succeeded.
+    """
     reader = RecordReader()
     poll = select.poll()
     poll.register(0, select.POLLIN)
     records: list[bytes] = []
-    synced = False  # Whether `sync_todo` has succeeded.
     next_group = 0.0
     sweeping: Iterator[Swept] | None = None
     next_sweep = time.monotonic()
@@ -114,8 +121,10 @@ def loop(layout: Layout) -> None:
             elif swept.trouble:
                 complain("queue-clean", f"warning: {swept.trouble}; the next sweep will try again")
         elif now >= next_sweep:
-            sweeping = sweep(layout, time.time())
-            next_sweep = time.monotonic() + SWEEP_EVERY
+            synced = synced or try_sync_todo(layout)
+            if synced:
+                sweeping = sweep(layout, time.time())
+            next_sweep = time.monotonic() + (SWEEP_EVERY if synced else SYNC_AGAIN)
 
 
 def main(argv: list[str]) -> int:
@@ -127,15 +136,16 @@ def main(argv: list[str]) -> int:
         ignore(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
         os.umask(0o027)
         layout = open_layout(home.queue)
+        synced = try_sync_todo(layout)
         try:
-            troubles = finish_removals(layout)
+            troubles = finish_removals(layout) if synced else []
         except OSError as error:
             troubles = [error]
         for trouble in troubles[:1]:
             others = f" (and {len(troubles) - 1} more)" if len(troubles) > 1 else ""
             text = f"warning: unable to remove {trouble.filename}{others}: {reason(trouble)}; the sweep will"
             complain("queue-clean", text)
-        loop(layout)
+        loop(layout, synced)
     except PeerLost:
         return 0
     except FormatError as error:

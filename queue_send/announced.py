@@ -6,8 +6,9 @@
 
 A message that ends as ANNOUNCED is removed by queue-clean: todo/B/I, the record, mess/B/I. Whatever needs files makes
 it CLASSIFYING: a deferral, a failure, an order of queuectl, a hold, a start that comes later than `classifyafter`
-seconds, and the exit. What waits for the files is done after queue-todo's answer. Deliveries go on meanwhile, and their
-marks go to the record, and to the files when the answer has come.
+seconds, and the exit; with very many announced messages, also a delivery that takes longer.
+What waits for the files is done after queue-todo's answer. Deliveries go on meanwhile, and their marks go to the
+record, and to the files when the answer has come.
 
 `classifyafter` 0 has every message classified before it is delivered. So has a queue/marks that cannot be written.
 
@@ -20,6 +21,7 @@ import select
 import time
 from collections import deque
 from collections.abc import Callable, Collection
+from itertools import islice
 
 from queue_base.errors import reason
 from queue_base.layout import Layout, is_there
@@ -29,7 +31,7 @@ from queue_send.config import ConfigFiles
 from queue_send.envelopes import Envelopes, KeptEnvelope
 from queue_send.log import Log
 from queue_send.loop import Shutdown
-from queue_wire.marks import DoneMarks, EnvelopeIdentity
+from queue_wire.marks import SLOTS, DoneMarks, EnvelopeIdentity
 from queue_wire.pipes.notice import (
     ANNOUNCE,
     CLASSIFY,
@@ -43,8 +45,12 @@ from queue_wire.pipes.notice import (
 
 UNSTARTED_LEAST = 300  # Announced messages that have not been started: as many as were started recently, within these.
 UNSTARTED_MOST = 4000
-BROKEN_SECONDS = 60.0  # Seconds for which mail is classified after a mark could not be written.
+BROKEN_SECONDS = 60.0  # Seconds for which mail is classified after a mark could not be written; then one is tried.
 LATE_A_TURN = 100  # Messages that wait for too long, of which one turn asks for the classification.
+# With more announced messages, those that are in flight for too long are classified too. queue-todo's limit is higher.
+CROWDED = SLOTS // 2
+CROWDED_LOOK = 1000  # The oldest messages that a turn looks at then,
+CROWDED_WAIT = 0.1  # at least so often, in seconds.
 REQUESTS_A_TURN = 1000  # Requests that one turn sends.
 
 # Called when a message is classified (True), or is not in todo/ any more (False).
@@ -128,9 +134,7 @@ class Pace:
 class Announced:
     """A part of the loop: the announced messages, and what queue-todo is told. `send` writes to queue-todo."""
 
-    def __init__(
-        self, layout: Layout, log: Log, config: ConfigFiles, shutdown: Shutdown
-    ) -> None:
+    def __init__(self, layout: Layout, log: Log, config: ConfigFiles, shutdown: Shutdown) -> None:
         self._layout = layout
         self.envelopes = Envelopes()
         self._log = log
@@ -201,10 +205,11 @@ class Announced:
 
     def answer(self, answer: ClassifyAnswer) -> AnnouncedMessage | None:
         """Takes an answer of queue-todo; returns the message, which is not announced any more."""
-        known = self._messages.pop(answer.message, None)
+        known = self._messages.get(answer.message)
         if known is None or known.requested is None:
             self._log.warning("internal error: queue-todo classified a message that it was not asked for")
             return None
+        del self._messages[answer.message]
         self._start_all(known)
         self.envelopes.drop(answer.message)
         return known
@@ -226,7 +231,10 @@ class Announced:
             self._unstarted -= 1
 
     def mark_done(self, known: AnnouncedMessage, kind: str, offsets: Collection[int]) -> None:
-        """Marks recipients done in the record of a message. Raises OSError."""
+        """Marks recipients done in the record of a message. Raises OSError.
+
+        If the record cannot be written, a message with recipients left is classified, which makes the marks durable.
+        """
         for offset in offsets:
             known.done |= 1 << known.places[kind, offset]
         marks = self._open_marks()
@@ -240,6 +248,8 @@ class Announced:
             marks.write(known.slot, DoneMarks(known.identity, known.done))
         except OSError:
             self._broken_until = time.monotonic() + BROKEN_SECONDS
+            if known.done + 1 < 1 << len(known.places):
+                self._ask(known, known.identity.message)
             raise
 
     def classify(self, message: int, then: Then) -> None:
@@ -261,12 +271,12 @@ class Announced:
         self.envelopes.drop(message)
         return known.slot
 
-    def removed(self, message: int) -> None:
-        """queue-clean has removed a message."""
+    def removed(self, message: int, durable: bool = True) -> None:
+        """queue-clean has removed a message; or, if not `durable`, is lost: then its record must stay."""
         known = self._messages.get(message)
         if known is not None and known.ended:
             del self._messages[message]
-            if known.slot is not None and self._marks is not None:
+            if known.slot is not None and self._marks is not None and durable:
                 self._marks.release(known.slot)
             self.send(pack_gone(message))
 
@@ -281,7 +291,7 @@ class Announced:
     def left_behind(self) -> list[tuple[int, AnnouncedMessage]]:
         """Returns the messages that queue-todo, which is gone, has classified without an answer. Raises OSError."""
         found = []
-        for message, known in list(self._messages.items()):
+        for message, known in self._messages.items():
             if not known.ended and known.requested is not None and not is_there(self._layout.todo(message)):
                 found.append((message, known))
         return found
@@ -298,9 +308,10 @@ class Announced:
             return 0.0 if self._log.has_written(self._requests[0][0]) else 3600.0
         if self._mode != self._choose():
             return 0.0
+        wait = CROWDED_WAIT if len(self._messages) > CROWDED else 3600.0
         if not self._order:
-            return 3600.0
-        return max(0.0, self._order[0][0].since + self._after - time.monotonic())
+            return wait
+        return max(0.0, min(wait, self._order[0][0].since + self._after - time.monotonic()))
 
     def run(self, ready: dict[int, int], now: float) -> None:
         """Asks for the classification of messages that wait for too long; tells queue-todo what to do with new ones."""
@@ -309,6 +320,8 @@ class Announced:
             for message, known in self._messages.items():
                 self._ask(known, message)
         self._ask_unstarted()
+        if len(self._messages) > CROWDED:
+            self._ask_oldest()
         mode = self._choose()
         if mode != self._mode:
             self._mode = mode
@@ -335,6 +348,17 @@ class Announced:
             known, message = self._order.popleft()
             self._ask(known, message)
 
+    def _ask_oldest(self) -> None:
+        """Asks for the classification of messages that are in flight for too long: they take up the limits."""
+        limit = time.monotonic() - self._after
+        asked = 0
+        for message, known in islice(self._messages.items(), CROWDED_LOOK):
+            if known.since > limit or asked == LATE_A_TURN:
+                return
+            if known.requested is None and not known.ended:
+                self._ask(known, message)
+                asked += 1
+
     @property
     def _after(self) -> float:
         return float(self._config.current.classifyafter)
@@ -342,7 +366,7 @@ class Announced:
     def _choose(self) -> bytes:
         """Returns what queue-todo is to do with new messages."""
         now = time.monotonic()
-        if not self._after or self._shutdown.begun or now < self._broken_until or self._open_marks() is None:
+        if not self._after or self._shutdown.begun or self._open_marks() is None or self._is_broken(now):
             return CLASSIFY
         limit = self._pace.limit(now, self._after / 2)
         if self._mode != ANNOUNCE:
@@ -352,6 +376,23 @@ class Announced:
         late = self._order and now - self._order[0][0].since > self._after
         # While nothing is started, waiting would only delay classification.
         return CLASSIFY if late or self._mode == CLASSIFY or not self._pace.recent else LEAVE
+
+    def _is_broken(self, now: float) -> bool:
+        """Returns whether marks cannot be written. After a failure, a slot is tried before mail is announced again."""
+        if not self._broken_until or now < self._broken_until or self._marks is None:
+            return now < self._broken_until
+        slot = self._marks.take()
+        if slot is None:
+            self._broken_until = now + BROKEN_SECONDS
+            return True
+        try:
+            self._marks.clear(slot)
+        except OSError:
+            self._marks.release(slot)
+            self._broken_until = now + BROKEN_SECONDS
+            return True
+        self._broken_until = 0.0
+        return False
 
     def _open_marks(self) -> MarksFile | None:
         """Returns queue/marks, None if it cannot be used. It is opened when it is needed for the first time."""

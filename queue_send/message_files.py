@@ -61,6 +61,8 @@ class Store:
         # The messages with a mark in hold/ or corrupt/. Messages (messages.py) updates them when it changes a mark.
         self.held = self._marked("hold")
         self.parked = self._marked("corrupt")
+        # Messages that are gone while deliveries of them are in flight. Their numbers may be in use again.
+        self.absent: set[int] = set()
 
     def announced_message(self, message: int) -> AnnouncedMessage | None:
         """Returns a message that is announced and has no files; None for every other."""
@@ -197,6 +199,8 @@ class Store:
 
     def mark_done(self, message: int, kind: str, offsets: list[int]) -> None:
         """Marks recipients done. Not synced: a power cut may undo it, and repeat those recipients."""
+        if message in self.absent:
+            return
         known = self.envelopes.get(message)
         if known is not None:
             known.mark_done(kind, offsets)

@@ -96,6 +96,7 @@ class Messages:
         self._delays = delays
         self._bounce_orders = bounce_orders
         self._cleaner = cleaner
+        self._cleaner_lost = False  # Whether it was lost in an earlier turn.
         self._log = log
         self._clock = clock
         self._config = config
@@ -114,13 +115,18 @@ class Messages:
 
     def prepare(self, poll: "select.poll", now: float) -> float:
         """Does not wait if there are events."""
-        return 0.0 if self._events else 3600.0
+        return 0.0 if self._events or self._cleaner_lost != self._cleaner.lost else 3600.0
 
     def run(self, ready: dict[int, int], now: float) -> None:
         """Carries out the events, and the notices that the Cleaner has kept."""
         if self.store.announced is not None:
             for message in self._cleaner.take_removed():
                 self.store.announced.removed(message)
+            if self._cleaner_lost and len(self.store.announced):
+                # queue-todo would wait for these at its exit. It was told to exit before, so it examines none again.
+                for message in self._cleaner.held:
+                    self.store.announced.removed(message, durable=False)
+            self._cleaner_lost = self._cleaner.lost
         for notice in self._cleaner.take_notices():
             self.arrive(notice, now)
         while self._events:
@@ -250,11 +256,22 @@ class Messages:
         if answer.classified:
             self._write_marks(answer.message, known)
         else:
-            self._log.warning(f"msg {answer.message} has left todo/, or is another one; nothing more of it is tried")
-            self.withdraw(answer.message, self._clock.now())
+            self._lose(answer.message)
         announced.clear(known)
         for then in known.waiting:
             then(answer.classified)
+
+    def _lose(self, message: int) -> None:
+        """Drops an announced message that is not in todo/ any more. What is in flight of it ends without marks."""
+        self._log.warning(f"msg {message} has left todo/, or is another one; nothing more of it is tried")
+        self._log.put(logline.end_message(message))
+        if self.is_loaded(message):
+            # NoneInFlight follows.
+            self.store.absent.add(message)
+            self._cleaner.reserve(message)
+            self.withdraw(message, self._clock.now())
+        for channel in self.channels.values():
+            channel.forget(message)
 
     def _write_marks(self, message: int, known: AnnouncedMessage) -> None:
         """Marks recipients in the files of a message that were done after queue-todo was asked to classify it."""
@@ -383,6 +400,11 @@ class Messages:
         return loaded
 
     def _withdrawn(self, message: int, kind: str) -> None:
+        if message in self.store.absent:
+            if not self.is_loaded(message):
+                self.store.absent.discard(message)
+                self._cleaner.free(message)
+            return
         if self._cleaner.holds(message):
             return  # It ended when the other channel had nothing in flight any more.
         if message in self.store.held:

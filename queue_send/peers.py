@@ -20,6 +20,7 @@ from queue_wire import logline
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.cleaning import ANSWERS, REMOVED, TODO, Removal, pack_clean
 from queue_wire.pipes.notice import (
+    ANNOUNCE,
     EXIT,
     PASSED,
     REREAD,
@@ -71,6 +72,7 @@ class Notices:
         self._answer = answer
         self._reader = NoticeReader()
         self._records: deque[bytes] = deque()  # Read, but not carried out yet.
+        self._announces = False  # Whether the peer may have announced messages.
         self._exit_sent = False
         self._asks: deque[int] = deque()  # For each question, the position up to which the log must be written.
         self.lost = False
@@ -87,6 +89,7 @@ class Notices:
 
     def send(self, command: bytes) -> None:
         """Sends the peer a command."""
+        self._announces = self._announces or command == ANNOUNCE
         if self._commands is not None:
             self._commands.put(command)
 
@@ -117,7 +120,7 @@ class Notices:
                 if time.monotonic() >= until:
                     break
         except FormatError as error:
-            self._log.warning(f"internal error: {self._peer} sent something impossible: {error}")
+            self._reject(error)
         except PeerLost:
             self.lost = True
             if not self._shutdown.begun:
@@ -142,7 +145,7 @@ class Notices:
         try:
             notice = unpack_notice(record)
         except FormatError as error:
-            self._log.warning(f"internal error: {self._peer} sent something impossible: {error}")
+            self._reject(error)
             return
         if isinstance(notice, Arrived | Classified):
             self._arrive(notice, now)
@@ -162,6 +165,16 @@ class Notices:
             self._log.put(notice)
 
 
+    def _reject(self, error: FormatError) -> None:
+        """Logs that something could not be read. It may have been about an announced message.
+
+        Such a message would never be delivered or classified in this run, so queue-send exits.
+        """
+        self._log.warning(f"internal error: {self._peer} sent something impossible: {error}")
+        if self._announces and not self._shutdown.begun:
+            self._shutdown.lose(self._peer)
+
+
 class Cleaner:
     """The pipes to queue-clean: `ids` for message numbers, `answers` for one byte each, in the same order.
 
@@ -169,9 +182,7 @@ class Cleaner:
     before the answer, is kept until then: `take_notices` returns it.
     """
 
-    def __init__(
-        self, ids: int, answers: int, log: Log, shutdown: Shutdown
-    ) -> None:
+    def __init__(self, ids: int, answers: int, log: Log, shutdown: Shutdown) -> None:
         self._log = log
         self._shutdown = shutdown
         self._ids = OutPipe(ids)
@@ -185,10 +196,25 @@ class Cleaner:
         self._kept: list[Notice] = []
         self.lost = False
 
+    def reserve(self, message: int) -> None:
+        """Keeps a number in use until `free`: deliveries of a message that is gone are in flight."""
+        self._held.setdefault(message, None)
+
+    def free(self, message: int) -> None:
+        """Frees a number; a notice that was kept for it comes."""
+        notice = self._held.pop(message, None)
+        if notice is not None:
+            self._kept.append(notice)
+
     def take_notices(self) -> list[Notice]:
         """Returns kept notices whose number is free now."""
         notices, self._kept = self._kept, []
         return notices
+
+    @property
+    def held(self) -> list[int]:
+        """The numbers of messages that are being removed."""
+        return list(self._held)
 
     def take_removed(self) -> list[int]:
         """Returns the messages that were removed since the last call."""
@@ -223,6 +249,9 @@ class Cleaner:
     def defer(self, notice: Notice) -> bool:
         """Keeps a notice and returns True, if its number is in use; else returns False."""
         if notice.message not in self._held:
+            return False
+        if self.lost:
+            self.free(notice.message)
             return False
         self._held[notice.message] = notice
         return True
@@ -262,6 +291,9 @@ class Cleaner:
         except PeerLost:
             self.lost = True
             self._shutdown.lose("queue-clean")
+            # No answer comes any more. A new message of a number shows that the earlier one is gone.
+            for message in [message for message, notice in self._held.items() if notice is not None]:
+                self.free(message)
 
     def _take(self, answer: int, now: float) -> None:
         if not self._asked or answer not in ANSWERS:
@@ -274,6 +306,4 @@ class Cleaner:
             heappush(self._again, (now + AGAIN_AFTER, removal if removal.files == TODO else Removal(message)))
             return
         self._removed.append(message)
-        notice = self._held.pop(message, None)
-        if notice is not None:
-            self._kept.append(notice)
+        self.free(message)

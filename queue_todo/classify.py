@@ -214,8 +214,8 @@ class TodoGroup:
         if not recipients or len(recipients) > notice.FULL_RECIPIENTS:
             return
         ordered = _order(recipients, self._rules)
-        if sum(map(len, (address for _, address in ordered))) > notice.FULL_BYTES:
-            return
+        if len(sender) + sum(len(address) for _, address in ordered) > notice.FULL_BYTES:
+            return  # The notice would be too long.
         channels = {channel for channel, _ in ordered}
         birth = mess.st_mtime_ns // 1000
         facts = message, birth, mess.st_size, sender, reader.pid, reader.uid

@@ -5,7 +5,7 @@ queue-send writes the lines of a group to the log, the next group is prepared. L
 own. A slice of one alternates with a group of the others, so that a message with a hundred thousand recipients does not
 delay other mail.
 
-queue-send says what is done with new messages: they are announced, left in todo/, or classified. Announcements messages
+queue-send says what is done with new messages: they are announced, left in todo/, or classified. Announced messages
 (announced.py) are classified when queue-send asks for it, in groups of their own, before other work.
 """
 
@@ -73,6 +73,7 @@ class Pipeline:
         self._requested: dict[int, int] = {}
         self._next_requests: deque[int] = deque()
         self._refused: deque[tuple[float, int]] = deque()
+        self._requested_alone: set[int] = set()  # Requests that failed together, and are tried one by one.
         self._answering = False
         self._unsure: list[PreparedMessage] = []
         self._next_confirm = 0.0
@@ -146,13 +147,16 @@ class Pipeline:
             self._pending.add([message], self._now)
 
     def _answer(self, message: int, classified: bool) -> None:
-        """ClassifyAnswer a request; from now on the number is as any other."""
+        """Answer a request; from now on the number is as any other."""
         self._requested.pop(message, None)
+        self._requested_alone.discard(message)
+        if classified:
+            self._begun.discard(message)
         self._notices.put(pack_answer(ClassifyAnswer(message, classified)))
         self.gone(message)
 
     def ask_passed(self) -> None:
-        """ClassifyAnswer, as soon as the groups whose lines have been sent are announced."""
+        """Answer, as soon as the groups whose lines have been sent are announced."""
         self._passes.append(self._groups_sent)
         self._answer_passed()
 
@@ -221,12 +225,17 @@ class Pipeline:
         """Classify announced messages, because queue-send asks for it. Their lines are in the log already."""
         asked: dict[int, tuple[int, Announcement]] = {}
         while self._next_requests and len(asked) < GROUP:
+            alone = self._next_requests[0] in self._requested_alone
+            if alone and asked:
+                break
             message = self._next_requests.popleft()
             announcement = self.announced.get(message)
             if announcement is None:
                 self._answer(message, classified=False)  # queue-send has mistaken it.
             else:
                 asked[message] = self._requested[message], announcement
+                if alone:
+                    break
         if not asked:
             return
         rules = next(iter(asked.values()))[1].rules
@@ -253,7 +262,11 @@ class Pipeline:
                 self._log_parked(message, why)
                 self._answer(message, classified=False)
             self._next_requests += group.left
-            self._refused += [(self._now + RETRY_AFTER, message) for message, _ in group.deferred if message]
+            refused = [message for message, _ in group.deferred if message]
+            self._refused += [(self._now + RETRY_AFTER, message) for message in refused]
+            # If queue-send is told that one of these is gone, the number may have files of it.
+            self._begun.update(refused)
+            self._requested_alone.update(group.together)
             self._warn_deferred(group)
             if group.unsure:
                 self._unsure += group.unsure
@@ -390,6 +403,7 @@ class Pipeline:
             gone = {entry.message for entry in confirmed}
             # The others are classified again.
             again = [entry.message for entry in unsure if entry.message not in gone]
+            self._begun.update(again)
             self._next_requests += [message for message in again if message in self._requested]
             self._pending.add([message for message in again if message not in self._requested], self._now)
 

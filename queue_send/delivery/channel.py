@@ -331,7 +331,12 @@ class Channel:
         """Sets the next attempt in the message's file. `flushes` is what self._flushes was when the attempt ended."""
         message = attempt.message
         since = self._flushes if flushes is None else flushes
-        if self._store.classify_first(message, lambda _: self._set_next_attempt(attempt, now, since)):
+
+        def then(classified: bool) -> None:
+            if classified:
+                self._set_next_attempt(attempt, now, since)
+
+        if self._store.classify_first(message, then):
             return
         schedule = self._config.current.retry
         due = next_attempt(schedule, attempt.birth, int(now), SKIPS[self.kind], random.random)
