@@ -1,5 +1,6 @@
 """Announced messages in queue-send: delivered from the notice, classified when something must wait."""
 
+import errno
 import os
 import time
 from collections.abc import Iterator
@@ -292,3 +293,81 @@ def test_the_pace_is_what_was_started_recently() -> None:
     assert pace.limit(10.4, 0.5) == 1000
     assert pace.limit(10.6, 0.5) == 1000 and pace.recent
     assert pace.limit(11.2, 0.5) == module.UNSTARTED_LEAST and not pace.recent
+
+
+def test_two_failures_of_one_job_end_it_once(home: Home, loop: Loop) -> None:
+    both = [b"x@c.example", b"y@c.example", b"d@e.example"]
+    message = announce(home, loop, both)
+    job = next(job for job in loop.jobs if len(job.recipients) == 2)
+    loop.report(job, b"Dno x", b"Dno y")
+    loop.settle()
+    classify(home, loop, message)
+    assert Path(open_layout(home.queue).bounce(message)).read_bytes().count(b"no ") == 2
+    assert remote_file(home, message).read_bytes() == b"Dx@c.example\0Dy@c.example\0Td@e.example\0"
+    attempt = loop.channel.scheduler.attempts[message]
+    assert (attempt.in_flight, attempt.left, attempt.deferred) == (1, 1, 0)
+
+
+def test_deliveries_of_a_message_that_is_gone_do_not_mark_the_next_one_of_its_number(home: Home, loop: Loop) -> None:
+    message = announce(home, loop)
+    loop.messages.store.classify_first(message, lambda _: None)
+    loop.settle()
+    loop.messages.answer(ClassifyAnswer(message, False))
+    # The number is used again.
+    loop.messages.arrive(notice_of(home, message), loop.clock.now())
+    remote_file(home, message).write_bytes(b"Tb@c.example\0Td@e.example\0")
+    report(loop, TWO[0], b"Kdone")
+    report(loop, TWO[1], b"Dno such user")
+    assert remote_file(home, message).read_bytes() == b"Tb@c.example\0Td@e.example\0"
+    assert not Path(open_layout(home.queue).bounce(message)).exists()
+    # Its notice had waited.
+    assert [job.recipients for job in loop.jobs] == [[each] for each in TWO]
+
+
+def test_with_very_many_announced_messages_what_is_in_flight_for_too_long_is_classified(
+    home: Home, loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "CROWDED", 2)
+    first, second = announce(home, loop, TWO[:1]), announce(home, loop, TWO[:1])
+    now = time.monotonic()
+    monkeypatch.setattr("queue_send.announced.time.monotonic", lambda: now + 6)
+    loop.settle()
+    assert len(loop.jobs) == 2 and not asked(loop)
+    announce(home, loop, TWO[:1])
+    loop.settle()
+    assert asked(loop) == [pack_request(ClassifyRequest(each, 0)) for each in (first, second)]
+
+
+def test_a_record_that_cannot_be_written_has_its_message_classified_with_its_marks(
+    home: Home, loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    message = announce(home, loop)
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(MarksFile, "write", refuse)
+    monkeypatch.setattr(MarksFile, "clear", refuse)
+    report(loop, TWO[0], b"Kdone")
+    assert asked(loop) == [pack_request(ClassifyRequest(message, 0b01))]
+    assert loop.sent[-2:].count(CLASSIFY) == 1
+    # Mail is announced again only when a record can be written.
+    now = time.monotonic()
+    for seconds in (61, 122):
+        monkeypatch.setattr("queue_send.announced.time.monotonic", lambda seconds=seconds: now + seconds)
+        loop.settle()
+        assert loop.sent.count(ANNOUNCE) == 1
+    monkeypatch.undo()
+    monkeypatch.setattr("queue_send.announced.time.monotonic", lambda: now + 183)
+    loop.settle()
+    assert loop.sent[-1] == ANNOUNCE
+
+
+def test_when_queue_clean_is_lost_queue_todo_does_not_wait_for_its_removals(home: Home, loop: Loop) -> None:
+    message = announce(home, loop, TWO[:1])
+    report(loop, TWO[0], b"Kdone")
+    envelope = loop.announced._messages[message].identity
+    loop.close_answers()
+    loop.settle()
+    assert loop.shutdown.begun and loop.sent[-1] == pack_gone(message)
+    assert LeftMarks(open_layout(home.queue)).done(envelope) == 1

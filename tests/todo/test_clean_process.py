@@ -7,6 +7,8 @@ from pathlib import Path
 
 from queue_base.home import Home
 from queue_base.layout import Presence, open_layout
+from queue_base.marks_file import LeftMarks, MarksFile
+from queue_wire.marks import DoneMarks, identify
 from queue_wire.pipes import cleaning
 from queue_wire.pipes.cleaning import NOT_UNDERSTOOD, REMOVED, TROUBLE, pack_clean
 from support.faults.strace import read_trace, strace_command
@@ -220,15 +222,57 @@ def test_the_end_of_its_input_ends_it(tmp_path: Path) -> None:
         assert clean.end() == 0
 
 
+def line_of(message: int, found: os.stat_result) -> bytes:
+    """Return the line of a message in a list of removals."""
+    return b"%d %d %d %d\n" % (message, found.st_mtime_ns, found.st_ctime_ns, found.st_size)
+
+
+def write_list(home: Home, data: bytes, later: float = 1.0) -> None:
+    """Write a list of removals, `later` seconds after now."""
+    path = Path(home.queue, "pid", "removing.99")
+    path.write_bytes(data)
+    os.utime(path, (time.time() + later, time.time() + later))
+
+
+def test_a_message_that_was_written_when_the_list_was_made_may_be_another_one_by_now(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "home", split=3)
+    layout = open_layout(home.queue)
+    message = put_mess(layout)
+    write_list(home, line_of(message, os.stat(layout.mess(message))), later=0.0)
+    with Piped("queue-clean", home) as clean:
+        clean.write(b"x\0")
+        assert clean.take(1) == NOT_UNDERSTOOD
+        assert Presence(layout, message).state() == 2
+
+
+def test_the_record_of_a_message_whose_removal_is_finished_is_cleared_first(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "home", split=3)
+    layout = open_layout(home.queue)
+    message, other = put_mess(layout), put_mess(layout)
+    marks = MarksFile(layout)
+    envelopes = [identify(each, 5, b"x") for each in (message, other)]
+    for envelope in envelopes:
+        slot = marks.take()
+        assert slot is not None
+        marks.write(slot, DoneMarks(envelope, 1))
+    marks.close()
+    write_list(home, line_of(message, os.stat(layout.mess(message))))
+    with Piped("queue-clean", home) as clean:
+        clean.write(b"x\0")
+        assert clean.take(1) == NOT_UNDERSTOOD
+    assert Presence(layout, message).state() == 1
+    assert [LeftMarks(layout).done(each) for each in envelopes] == [0, 1]
+
+
 def test_what_was_being_removed_when_it_died_is_removed_at_the_next_start(tmp_path: Path) -> None:
     home = make_home(tmp_path / "home", split=3)
     layout = open_layout(home.queue)
     gone, injected, classified = put_mess(layout), put_mess(layout), classified_message(home, remote=REMOTE)
     # An injector has got the number of the last one since.
     seen = {each: os.stat(layout.mess(each)) for each in (gone, classified, injected)}
-    lines = [b"%d %d %d\n" % (each, seen[each].st_mtime_ns, seen[each].st_size) for each in (gone, classified)]
-    lines += [b"%d %d 5\n" % (injected, seen[injected].st_mtime_ns), b"4711 5\n", b"garbage\n", b"%d" % injected]
-    Path(home.queue, "pid", "removing.99").write_bytes(b"".join(lines))
+    lines = [line_of(each, seen[each]) for each in (gone, classified)]
+    lines += [line_of(injected, seen[injected])[:-2] + b"\n", b"4711 5\n", b"garbage\n", b"%d" % injected]
+    write_list(home, b"".join(lines))
     Path(home.queue, "pid", "removing.by-hand").touch()
     with Piped("queue-clean", home) as clean:
         clean.write(b"x\0")
@@ -257,8 +301,7 @@ def test_an_unfinished_removal_is_synced_before_the_message_goes(tmp_path: Path)
     home = make_home(tmp_path / "home", split=3)
     layout = open_layout(home.queue)
     message = put_mess(layout)
-    found = os.stat(layout.mess(message))
-    Path(home.queue, "pid", "removing.99").write_bytes(b"%d %d %d\n" % (message, found.st_mtime_ns, found.st_size))
+    write_list(home, line_of(message, os.stat(layout.mess(message))))
     trace = tmp_path / "trace"
     with Piped("queue-clean", home, wrapper=tuple(strace_command(trace, []))) as clean:
         assert clean.end() == 0

@@ -71,6 +71,10 @@ class Loop:
         for descriptor in (self._nowhere, *(end for pipe in self._pipes for end in pipe)):
             os.close(descriptor)
 
+    def close_answers(self) -> None:
+        """queue-clean ends."""
+        os.dup2(self._nowhere, self._pipes[3][1])
+
     def arrive(self, message: int) -> None:
         """queue-todo tells of a message."""
         self.messages.arrive(Classified(message, False, True), self.clock.now())
