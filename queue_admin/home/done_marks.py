@@ -1,9 +1,9 @@
 """Applies queue/marks, before a queue goes to qmail, which does not know that file.
 
 A run of queue-send that was killed may have left marks there: recipients of messages in todo/ that are done
-(queue_wire.marks). They are removed from the envelopes, then the file is removed. A record counts for one envelope only,
-so after an interruption those that were applied do not count any more. A message may be left without recipients, which
-qmail removes as finished.
+(queue_wire.marks). They are removed from the envelopes, then the file is removed. A record counts for one envelope
+only, so after an interruption those that were applied do not count any more. A message may be left without recipients,
+which qmail removes as finished.
 """
 
 import os

@@ -309,7 +309,7 @@ def test_a_file_of_marks_that_is_not_the_queues_is_refused_before_anything_chang
     home, _ = hashed_home(tmp_path / "home")
     os.mkfifo(home.queue + "/marks")
     before = snapshot(Path(home.path))
-    with pytest.raises(Permanent, match="unable to use .*/marks: not a regular file"):
+    with pytest.raises(Permanent, match=r"unable to use .*/marks: not a regular file"):
         undo(home, qmail_accounts(), todo="hashed")
     assert snapshot(Path(home.path)) == before
 
