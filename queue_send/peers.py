@@ -38,6 +38,7 @@ NOTICES_A_TURN = 16384  # Bytes: about a hundred messages with their log lines.
 READING = 0.002  # Seconds of a turn for reading them.
 # Messages that wait for their removal; with more, no delivery is started, so that a slow disk does not fill up.
 WAITING_MOST = 50_000
+_ANNOUNCED = (b"A", b"K", b"M")  # Records about announced messages begin so.
 ANSWERS_A_TURN = 200  # Answers, and repeated requests: an answer may free the number of a new message.
 
 
@@ -120,7 +121,7 @@ class Notices:
                 if time.monotonic() >= until:
                     break
         except FormatError as error:
-            self._reject(error)
+            self._reject(error, self._announces)
         except PeerLost:
             self.lost = True
             if not self._shutdown.begun:
@@ -145,7 +146,7 @@ class Notices:
         try:
             notice = unpack_notice(record)
         except FormatError as error:
-            self._reject(error)
+            self._reject(error, self._announces and record[:1] in _ANNOUNCED)
             return
         if isinstance(notice, Arrived | Classified):
             self._arrive(notice, now)
@@ -165,13 +166,13 @@ class Notices:
             self._log.put(notice)
 
 
-    def _reject(self, error: FormatError) -> None:
-        """Logs that something could not be read. It may have been about an announced message.
+    def _reject(self, error: FormatError, announced: bool) -> None:
+        """Logs that something could not be read; exits if it may have been about an announced message.
 
-        Such a message would never be delivered or classified in this run, so queue-send exits.
+        Such a message would never be delivered or classified in this run.
         """
         self._log.warning(f"internal error: {self._peer} sent something impossible: {error}")
-        if self._announces and not self._shutdown.begun:
+        if announced and not self._shutdown.begun:
             self._shutdown.lose(self._peer)
 
 
