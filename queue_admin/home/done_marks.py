@@ -14,7 +14,7 @@ from queue_admin.home.tree import Tree, unable_to
 from queue_base.durable import write_all
 from queue_base.layout import FILE_MODE, Layout
 from queue_base.marks_file import NAME, read_seed
-from queue_base.safe_open import UnsafePath, open_file_below
+from queue_base.safe_open import UnsafePath, open_below, open_file_below
 from queue_wire.envelope import drop_recipients
 from queue_wire.marks import FILE_SIZE, EnvelopeIdentity, identify, unpack_file
 
@@ -64,11 +64,13 @@ def _apply(tree: Tree, layout: Layout, owners: Container[int], envelope: Envelop
     try:
         with tree.parent(os.path.relpath(layout.mess(message), layout.queue)) as (directory, last):
             birth = os.stat(last, dir_fd=directory, follow_symlinks=False).st_mtime_ns // 1000
-        handle = open_file_below(tree.handle, name, owners)
-    except FileNotFoundError:
-        return False  # It has ended.
+        handle = open_below(tree.handle, name)
+    except (FileNotFoundError, UnsafePath):
+        return False  # It has ended, or is no file of the queue.
     try:
         found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode) or (found.st_nlink > 1 and found.st_uid not in owners):
+            return False  # Whose owner is not changed either (ownership.py).
         data = os.pread(handle, envelope.size + 1, 0)
     finally:
         os.close(handle)

@@ -264,6 +264,9 @@ def put_marks(home: Home, message: int, done: int, data: bytes | None = None) ->
     """Leave a record as a killed queue-send does; of another envelope if `data` is given."""
     layout = open_layout(home.queue)
     data = Path(layout.todo(message)).read_bytes() if data is None else data
+    path = Path(home.queue, "marks")
+    path.touch()
+    os.chown(path, os.stat(home.queue).st_uid, -1)
     marks = MarksFile(layout)
     slot = marks.take()
     assert slot is not None
@@ -318,6 +321,7 @@ def test_adoption_gives_the_file_of_marks_to_the_queues_owner(tmp_path: Path) ->
     home, messages = hashed_home(tmp_path / "home")
     put_marks(home, messages["S4"], 1)
     os.chmod(home.queue + "/marks", 0o640)
+    os.chown(home.queue + "/marks", os.geteuid(), -1)
     adopt(home, our_owner())
     found = os.stat(home.queue + "/marks")
     assert (found.st_uid, stat.S_IMODE(found.st_mode)) == (our_owner().uid, 0o600)
