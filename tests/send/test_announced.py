@@ -305,6 +305,7 @@ def test_two_failures_of_one_job_end_it_once(home: Home, loop: Loop) -> None:
     assert Path(open_layout(home.queue).bounce(message)).read_bytes().count(b"no ") == 2
     assert remote_file(home, message).read_bytes() == b"Dx@c.example\0Dy@c.example\0Td@e.example\0"
     attempt = loop.channel.scheduler.attempts[message]
+    assert attempt is not None
     assert (attempt.in_flight, attempt.left, attempt.deferred) == (1, 1, 0)
 
 

@@ -137,7 +137,7 @@ FULL = Arrived(457, 1_700_000_000_123_456, 2310, b"a@example.org", [(REMOTE, b"b
 
 def test_a_full_notice_is_a_netstring_with_the_envelope() -> None:
     assert pack_arrived(FULL) == (
-        b"63:C457\x001700000000123456\x002310\0a@example.org\0Rb\n@x\0Lc@y\0R,".replace(
+        b"63:C457\x001700000000123456\x002310\x000\x000\0a@example.org\0Rb\n@x\0Lc@y\0R,".replace(
             b"63:", b"%d:" % (len(pack_arrived(FULL)) - 4)
         )
     )
