@@ -177,17 +177,16 @@ class TodoGroup:
             (notice.LOCAL if channel is LOCAL else notice.REMOTE, address)
             for channel, address in (rewrite(recipient, self._rules) for recipient in recipients)
         ]
-        has = []
-        for kind, letter in ("local", notice.LOCAL), ("remote", notice.REMOTE):
+        local = [address for channel, address in ordered if channel == notice.LOCAL]
+        remote = [address for channel, address in ordered if channel == notice.REMOTE]
+        for kind, side in ("local", local), ("remote", remote):
             path = self._layout.hashed(kind, message)
-            side = [address for channel, address in ordered if channel == letter]
-            has.append(bool(side))
             if side:
                 _replace(self._commit, path, pack_recipients(side))
             else:
                 self._commit.unlink(path)
         full = len(ordered) <= notice.FULL_RECIPIENTS and found.st_size <= notice.FULL_BYTES
-        self._add(message, mess, found, reader, sender, has[0], has[1], ordered if full else None)
+        self._add(message, mess, found, reader, sender, bool(local), bool(remote), ordered if full else None)
 
     def _take_pieces(self, message: int, handle: int, found: os.stat_result) -> Iterator[None]:
         """Do the same as `_take`, a piece at a time."""
