@@ -101,7 +101,7 @@ def test_a_message_whose_recipients_are_all_done_ends_without_a_file_of_its_own(
     report(loop, TWO[0], b"Kdone")
     report(loop, TWO[1], b"Kdone")
     assert not asked(loop)
-    assert [removal for removal, _ in loop.cleaner._asked] == [Removal(message, TODO, 0)]
+    assert [removal for removal, _ in loop.cleaner._asked] == [Removal(message, TODO, 0, notice_of(home, message).birth)]
     assert pack_gone(message) not in loop.sent
     os.write(loop._pipes[3][1], REMOVED)
     loop.settle()
@@ -134,7 +134,7 @@ def test_what_an_earlier_run_has_done_ends_at_once(home: Home, loop: Loop) -> No
     loop.messages.arrive(notice, loop.clock.now())
     loop.settle()
     assert not loop.jobs
-    assert [removal for removal, _ in loop.cleaner._asked] == [Removal(message, TODO, slot)]
+    assert [removal for removal, _ in loop.cleaner._asked] == [Removal(message, TODO, slot, notice.birth)]
 
 
 def test_a_deferred_message_is_classified_and_then_waits_for_its_next_attempt(home: Home, loop: Loop) -> None:
