@@ -100,7 +100,8 @@ def test_a_message_whose_recipients_are_all_done_ends_without_a_file_of_its_own(
     report(loop, TWO[0], b"Kdone")
     report(loop, TWO[1], b"Kdone")
     assert not asked(loop)
-    assert [removal for removal, _ in loop.cleaner._asked] == [Removal(message, TODO, 0, notice_of(home, message).birth)]
+    birth = notice_of(home, message).birth
+    assert [removal for removal, _ in loop.cleaner._asked] == [Removal(message, TODO, 0, birth)]
     assert pack_gone(message) not in loop.sent
     os.write(loop._pipes[3][1], REMOVED)
     loop.settle()
