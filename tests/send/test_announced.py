@@ -18,6 +18,7 @@ from queue_wire.pipes.notice import (
     ANNOUNCE,
     CLASSIFY,
     LEAVE,
+    LOCAL,
     REMOTE,
     Arrived,
     ClassifyAnswer,
@@ -324,6 +325,31 @@ def test_deliveries_of_a_message_that_is_gone_do_not_mark_the_next_one_of_its_nu
     assert not Path(open_layout(home.queue).bounce(message)).exists()
     # Its notice had waited.
     assert [job.recipients for job in loop.jobs] == [[each] for each in TWO]
+
+
+@pytest.mark.parametrize("first", ["local", "remote"])
+def test_a_number_is_free_when_deliveries_of_a_message_that_is_gone_have_ended_on_both_channels(
+    home: Home, loop: Loop, first: str
+) -> None:
+    loop.start_local()
+    message = queue_message(home, TWO)
+    notice = notice_of(home, message)
+    notice = notice._replace(recipients=[(LOCAL, b"joe@me.example.org"), notice.recipients[1]])
+    loop.messages.arrive(notice, loop.clock.now())
+    loop.settle()
+    loop.messages.store.classify_first(message, lambda _: None)
+    loop.settle()
+    loop.messages.answer(ClassifyAnswer(message, False))
+    loop.messages.arrive(notice, loop.clock.now())  # The next message of this number.
+    jobs = [loop.local_jobs[0], loop.jobs[0]]
+    if first == "remote":
+        jobs.reverse()
+    loop.report(jobs[0], b"Kdone")
+    loop.settle()
+    assert len(loop.local_jobs) + len(loop.jobs) == 1 and message not in loop.announced
+    loop.report(jobs[1], b"Kdone")
+    loop.settle()
+    assert (len(loop.local_jobs), len(loop.jobs)) == (1, 1)
 
 
 def test_with_very_many_announced_messages_what_is_in_flight_for_too_long_is_classified(
