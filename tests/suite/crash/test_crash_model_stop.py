@@ -164,7 +164,7 @@ def marks_are_true(crash: Crash, found: dict[int, Message]) -> list[str]:
 
 
 def marks_stay() -> Check:
-    """Of kills, one after the other: whoever is marked once stays so until the message is gone."""
+    """Of kills, one after the other: whoever is marked once is never owed the message again."""
     known: dict[int, set[bytes]] = {}
 
     def check(crash: Crash, found: dict[int, Message]) -> list[str]:
@@ -172,8 +172,8 @@ def marks_stay() -> Check:
         for number, message in found.items():
             if message.state in (QUEUED, CLASSIFIED):
                 now = marked(crash, message)
-                wrong += [f"the mark of {each!r} is lost" for each in known.get(number, set()) - now]
-                known[number] = now
+                known.setdefault(number, set()).update(now)
+                wrong += [f"the mark of {each!r} is lost" for each in (known[number] - now) & message.owed()]
             else:
                 known.pop(number, None)
         for number in known.keys() - found.keys():

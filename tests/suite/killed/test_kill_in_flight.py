@@ -131,6 +131,32 @@ def test_an_original_qmail_takes_over_a_queue_that_was_stopped_in_the_middle_of_
 
 
 @COUNT
+def test_an_original_qmail_finds_exactly_those_whose_delivery_a_stop_has_not_let_begin(
+    site: Site, count: int, classifyafter: str
+) -> None:
+    places = count // 3
+    site.control("classifyafter", classifyafter)
+    site.control("concurrencyremote", str(places))
+    letters = letters_of(count)
+    with Sink() as sink:
+        site.route(sink.port)
+        sink.hold_after = ENDED
+        with Suite(site.home) as suite:
+            bulk(site.home, letters, group=50)
+            wait_until(lambda: len(arrived(sink)) == ENDED + places, 120, "all places to be taken")
+            wait_until(lambda: suite.count(": success: ") == ENDED, 60, "the log of those that have ended")
+            suite.signal(signal.SIGTERM)
+            suite.wait_for("status: .*exitasap")
+            sink.release()
+            assert suite.process.wait(120) == 0
+        begun = arrived(sink).keys()
+        owed = owed_by_qmail(site.home)
+        assert owed.keys() == pairs_of(letters) - begun
+        assert set(owed.values()) == {1}
+        assert repeats(end(site, sink, letters, most=1)) == 0
+
+
+@COUNT
 def test_a_kill_during_a_stop_leaves_an_original_qmail_nobody_who_is_marked(
     site: Site, count: int, classifyafter: str, say: Say
 ) -> None:
