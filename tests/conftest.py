@@ -12,6 +12,7 @@ import pytest
 
 from queue_base.home import Home
 from support import fast, homes, run_report, saying
+from support.home import CLASSIFYAFTER
 from support.send.control import wait_for_backlog
 from support.send.scripted_send import ScriptedSend
 from support.side_by_side import SideBySide, allow_time
@@ -55,7 +56,7 @@ def spark() -> Iterator["SparkSession"]:
 
 def pytest_configure(config: pytest.Config) -> None:
     if after := config.getoption("--classifyafter"):
-        os.environ["QUEUE_TEST_CLASSIFYAFTER"] = after  # support/home.py
+        os.environ[CLASSIFYAFTER] = after
     for plugin in (saying, run_report, fast, homes):
         config.pluginmanager.register(plugin)
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
