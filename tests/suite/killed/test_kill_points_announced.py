@@ -20,11 +20,12 @@ from support.servers.sink import Sink
 
 AFTER = "60"  # classifyafter: nothing is classified because it was late.
 EVERY = pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
+RECORD = r'^pwrite64\(.*/marks>, "QSM1'
 # Calls of each thread that show that the messages went the way that is to be tested.
 WAYS = {
-    "delivered, queue-send": (MAIN, False, r"^pwrite64\(.*/marks>"),
+    "delivered, queue-send": (MAIN, False, RECORD),
     "delivered, queue-clean": (CLEAN, False, r"^pwrite64\(.*/marks>"),
-    "classified, queue-send": (MAIN, True, r"^pwrite64\(.*/marks>"),
+    "classified, queue-send": (MAIN, True, RECORD),
     "classified, queue-todo": (TODO, True, r'^unlink\(".*/todo/'),
 }
 WAY = pytest.mark.parametrize("way", WAYS)
@@ -85,3 +86,19 @@ def test_a_kill_of_all_at_once_loses_nobody_and_repeats_each_recipient_once_at_m
 
     assert not problems(told), "\n".join(problems(told))
     say(f"{way}, everybody: {figures(told)}")
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("thread", [MAIN, TODO, CLEAN])
+def test_a_second_kill_in_the_run_that_takes_over_the_marks_of_the_first_loses_nobody(
+    sink: Sink, thread: str, say: Say
+) -> None:
+    marked = (point for point in points_of(sink, "delivered, queue-send") if re.search(RECORD, point.shown))
+    first = next(point for point in marked if point.after)
+    points = find_points(story_of(sink, False), sink, thread, before=(first,), classifyafter=AFTER)
+    assert points
+
+    told = tell_all(story_of(sink, False), sink, [(first, point) for point in points], AFTER)
+
+    assert not problems(told), "\n".join(problems(told))
+    say(f"{thread}, second kill: {figures(told)}")
