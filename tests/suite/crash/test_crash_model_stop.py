@@ -60,8 +60,8 @@ class Place:
         command = strace_command(self.trace, [*program("queue-start"), "--home", self.home.path])
         with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as strace:
             try:
-                wait_until(lambda: children(strace.pid), SECONDS, "queue-start")
-                yield children(strace.pid)[0]
+                wait_until(lambda: started(strace.pid), SECONDS, "queue-start")
+                yield started(strace.pid)[0]
                 strace.wait(SECONDS)
             finally:
                 for pid in descendants(strace.pid):
@@ -123,6 +123,19 @@ def children(pid: int) -> list[int]:
         return [int(word) for task in tasks for word in (task / "children").read_text().split()]
     except OSError:
         return []  # It has ended.
+
+
+def started(strace: int) -> list[int]:
+    """Return the child that runs the suite; strace has others for a moment, to try what the kernel can do."""
+    found = []
+    for child in children(strace):
+        try:
+            words = Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue  # It has ended.
+        if any(word.endswith((b"/queue-start", b"/queue-send")) for word in words[:3]):
+            found.append(child)
+    return found
 
 
 def descendants(pid: int) -> list[int]:

@@ -90,11 +90,7 @@ class Opened:
 
 
 class Disk:
-    """Files below `root`; `names` maps a path relative to the root to what it has stood for.
-
-    queue/marks is not among them: after a power cut none of its records counts, whatever it holds
-    (tests/base/test_marks_file.py).
-    """
+    """Files below `root`; `names` maps a path relative to the root to what it has stood for."""
 
     def __init__(self, root: str) -> None:
         self.root = root
