@@ -108,7 +108,8 @@ class Loader:
         known = self._store.envelopes.get(attempt.message)
         if known is not None and known.grouped is not None and not tried:
             kind, grouped_with, groups = known.grouped
-            if kind == self._kind and grouped_with is config:
+            # The recipient may be done by now.
+            if kind == self._kind and grouped_with is config and recipients == groups[0][1]:
                 return groups
         found = _without(recipients, tried, attempt)
         return group_recipients(self._kind, attempt.sender, found, config.routes, config.lines)

@@ -402,6 +402,7 @@ class Scheduler:
         # One that was taken from its relay's queue may still be listed. `_next_entry` then finds that it is empty, and
         # lists the next destination of the relay.
         del self.destinations[destination.name]
+        self._with_overflow.pop(destination.name, None)
         if destination.waits_for is not None:
             destination.waits_for, destination.listed = None, False
 

@@ -225,3 +225,18 @@ def test_a_message_that_waits_only_for_a_place_is_due_and_not_behind_others(home
         for message in (first, second)
     ]
     assert kinds == [[IN_FLIGHT], [CONCURRENCY_FULL]]
+
+
+def test_a_recipient_that_is_done_is_not_started_again_by_a_second_entry_of_its_message(home: Home, loop: Loop) -> None:
+    loop.messages.all_found()
+    loop.messages.none_late()
+    message = classified_message(home, sender=b"a@example.org", local=[b"ann"], remote=[b"b@c.example"])
+    notice = arrived(home, message, b"b@c.example")
+    both = notice._replace(recipients=[(LOCAL, b"ann"), *notice.recipients])
+    loop.messages.arrive(both, loop.clock.now())
+    loop.settle()
+    loop.report(loop.jobs[0], b"Kdone")
+    loop.settle()
+    loop.channel.scheduler.make_due(message)
+    loop.settle()
+    assert not loop.jobs

@@ -163,3 +163,14 @@ def test_what_waits_at_a_destination_is_given_up_at_the_end_of_its_lifetime() ->
     recorder.scheduler.expire_all(LIFETIME + 10.0)
     assert recorder.scheduler.overflow == 0
     assert read < 5
+
+
+def test_of_destinations_whose_mail_is_delivered_nothing_is_kept() -> None:
+    recorder = Recorder()
+    for number in range(100):
+        recorder.send((b"d%d" % number, 1), known=True)
+    while jobs := recorder.start(0.0):
+        for job in jobs:
+            recorder.end(job, 0.0)
+    scheduler = recorder.scheduler
+    assert not (scheduler.destinations or scheduler._with_overflow or scheduler._with_room or scheduler._in_turn)
