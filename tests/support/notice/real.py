@@ -25,11 +25,14 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import queue_clean.main as clean
+import queue_send.announced as send_announced
 import queue_send.main as send
+import queue_todo.announced as todo_announced
 import queue_todo.main as todo
+from queue_base import marks_file
 from queue_base.daemon import processes
 from queue_base.daemon.pipes import PeerLost, read_available
-from queue_base.layout import Presence, open_layout
+from queue_base.layout import files_beside_mess, open_layout
 from queue_base.marks_file import LeftMarks
 from queue_base.removal import finish_removals
 from queue_clean.sweep import sweep
@@ -63,7 +66,9 @@ class RealLetter:
         self.accepted = False
         self.served = dict.fromkeys(recipients, 0)
         self.crashes = crashes  # Those before it.
-        self.deleted = False  # By the administrator.
+        self.deleted = False  # By the administrator: it need not be served.
+        self.linked = False  # It is, or was, in todo/.
+        self.foreign = False  # An original qmail has delivered it.
 
 
 class InFlight(NamedTuple):
@@ -86,6 +91,18 @@ class Signalled:
     def take(self) -> set[int]:
         pending, self.pending = self.pending, set()
         return pending
+
+
+class PacedLog(Log):
+    """The log of queue-send, which may be blocked."""
+
+    def __init__(self, world: "RealWorld") -> None:
+        super().__init__(world.log)
+        self._world = world
+
+    def run(self, ready: dict[int, int], now: float) -> None:
+        if not self._world.log_blocked:
+            super().run(ready, now)
 
 
 class NoWait:
@@ -119,6 +136,8 @@ class RealWorld:
         control = Path(self.home.control)
         control.joinpath("locals").write_bytes(LOCALS[0])
         control.joinpath("classifyafter").write_text("5\n")
+        for kind in KINDS:
+            control.joinpath(f"concurrency{kind}").write_text(f"{chance.choice((1, 3, 20))}\n")
         self.pool = path / "pool"
         self.pool.mkdir()
         self.files: dict[int, str] = {}
@@ -135,6 +154,7 @@ class RealWorld:
         self.texts: list[str] = []
         self.time = 0.0
         self.zero = time.time() + 10
+        self.log_blocked = False
         self.actors = {name: Paced() for name in ("todo", "send", "disk", "clean")}
         self.stack = ExitStack()
         self._patch()
@@ -149,7 +169,12 @@ class RealWorld:
             (todo, "NoticePipe", lambda _: NoticePipe(self.todo_out)),
             (todo, "read_available", lambda _: read_available(self.todo_in)),
             (send, "Clock", clock),
-            (send, "Log", lambda: Log(self.log)),
+            (send, "Log", lambda: PacedLog(self)),
+            # Small limits in some walks.
+            (marks_file, "SLOTS", self.chance.choice((1, 2, marks_file.SLOTS))),
+            (todo_announced, "ANNOUNCED_MOST", self.chance.choice((1, 2, 100))),
+            (send_announced, "CROWDED", self.chance.choice((1, 100))),
+            (send_announced, "UNSTARTED_LEAST", self.chance.choice((1, 300))),
             (send, "Signals", Signalled),
             (send, "select", NoWait),
             (send, "DiskThread", lambda: StepDisk(self.actors["disk"])),
@@ -158,6 +183,7 @@ class RealWorld:
             enter(patch.object(target, name, value))
         enter(patch("queue_todo.pipeline.DiskThread", lambda: StepDisk(self.actors["todo"])))
         enter(patch("queue_base.durable.PARALLEL", 1 << 30))
+        enter(patch("queue_todo.pending.SCAN_EVERY", 1e9))  # Nothing but inotify and the first scan finds a message.
 
     # The daemons
 
@@ -283,6 +309,13 @@ class RealWorld:
             Move("TERM", 0.03, lambda: self._signal(signal.SIGTERM), False),
             Move("order", 0.15, self._order, False),
         ]
+        if self.log_blocked:
+            found.append(Move("the log goes on", 0.5, self._toggle_log))
+        else:
+            found.append(Move("the log is blocked", 0.05, self._toggle_log, False))
+        for kind in KINDS:
+            if self.pipes[f"{kind} jobs"][0] not in self.closed:
+                found.append(Move("lose a delivery daemon", 0.01, partial(self._lose_delivery, kind), False))
         if self.classifier is not None:
             found.append(Move("overflow", 0.1, self._overflow, False))
             found.append(Move("lose queue-todo", 0.02, self._lose_todo, False))
@@ -370,6 +403,7 @@ class RealWorld:
             Path(self.layout.intd(number)).write_bytes(pack_todo(Envelope(1, 2, SENDER, letter.recipients)))
         elif step == 1:
             os.link(self.layout.intd(number), self.layout.todo(number))
+            letter.linked = True
         else:
             letter.accepted = True
             del self.injections[number]
@@ -412,6 +446,8 @@ class RealWorld:
     def _report(self, flight: InFlight) -> None:
         self.in_flight.remove(flight)
         assert flight.verdicts is not None
+        if self.pipes[f"{flight.kind} reports"][1] in self.closed:
+            return
         verdicts = [(verdict, b"text\n") for verdict in flight.verdicts]
         try:
             os.write(self.pipes[f"{flight.kind} reports"][1], pack_report(Report(flight.job.number, MESSAGE_SCOPE, verdicts)))
@@ -460,6 +496,8 @@ class RealWorld:
     def _take_jobs(self) -> None:
         for kind in KINDS:
             descriptor = self.pipes[f"{kind} jobs"][0]
+            if descriptor in self.closed:
+                continue
             if can_read(descriptor):
                 self.readers[kind].feed(os.read(descriptor, 1 << 20))
             while (payload := self.readers[kind].next()) is not None:
@@ -502,7 +540,11 @@ class RealWorld:
             birth = os.stat(self.layout.mess(number)).st_mtime_ns // 1000
         except FileNotFoundError:
             return
-        command = self.chance.choice((wire.HOLD, wire.RELEASE, wire.RELEASE, wire.FLUSH))
+        command = self.chance.choice((wire.HOLD, wire.RELEASE, wire.RELEASE, wire.FLUSH, wire.DELETE, wire.BOUNCE))
+        if command in (wire.DELETE, wire.BOUNCE):
+            serial = self.text_of(number)
+            assert serial is not None
+            self.letters[serial].deleted = True
         request = wire.Request(command, b"why", [pack_long_id(number, birth).encode()])
         self.send._admin._orders.carry_out(request, lambda _: None, self.send._clock.now())
 
@@ -516,6 +558,15 @@ class RealWorld:
         self._close("ids", 0)
         self._close("answers", 1)
         self.crashes += 1
+
+    def _lose_delivery(self, kind: str) -> None:
+        self._close(f"{kind} jobs", 0)
+        self._close(f"{kind} reports", 1)
+        self.in_flight = [each for each in self.in_flight if each.kind != kind]
+        self.crashes += 1
+
+    def _toggle_log(self) -> None:
+        self.log_blocked = not self.log_blocked
 
     def _start_again(self) -> None:
         while self.actors["clean"].busy:
@@ -538,7 +589,39 @@ class RealWorld:
                     if self.actors[name].busy:
                         self.actors[name].step()
         self.end()
+        self._check_log()
+        if self.chance.random() < 0.1:
+            self._take_over()
         self.begin()
+
+    def _take_over(self) -> None:
+        """An original qmail delivers some of what is in todo/. It knows nothing of queue/marks."""
+        for number in self.files:
+            serial = self.text_of(number)
+            if serial is None or not os.path.lexists(self.layout.todo(number)) or number in self.injections:
+                continue
+            if os.path.lexists(self.layout.hashed("hold", number)) or self.chance.random() < 0.3:
+                continue
+            letter = self.letters[serial]
+            letter.foreign = True
+            letter.served = {recipient: count + 1 for recipient, count in letter.served.items()}
+            for path in (*files_beside_mess(self.layout, number), self.layout.mess(number)):
+                if os.path.lexists(path):
+                    os.unlink(path)
+        self.era += 1  # It takes longer than a birth is coarse.
+
+    def _check_log(self) -> None:
+        """Raise Fault if a message has left todo/, or ended, and the log does not say so."""
+        log = Path(self.home.path, "log").read_bytes()
+        for number in self.files:
+            serial = self.text_of(number)
+            mine = [letter for letter in self.letters if letter.number == number and letter.linked]
+            mine = [letter for letter in mine if not letter.foreign]
+            waits = os.path.lexists(self.layout.todo(number))
+            for word, gone in (("new", not waits), ("end", False)):
+                count = sum(letter.serial != serial or gone for letter in mine)
+                if log.count(b"%s msg %d\n" % (word.encode(), number)) < count:
+                    raise Fault(f"{count} messages {number} are gone, and the log has fewer `{word} msg`")
 
     def _note_recorded(self) -> None:
         """Note what has a mark on the disk."""
@@ -586,6 +669,7 @@ class RealWorld:
 
     def _drain(self) -> None:
         """Do all that can be done now."""
+        self.log_blocked = False
         for _ in range(30):
             for actor in self.actors.values():
                 while actor.busy:
@@ -644,7 +728,7 @@ class RealWorld:
         for _ in range(3):
             self._drain()
         for letter in self.letters:
-            if letter.accepted and not all(letter.served.values()):
+            if letter.accepted and not letter.deleted and not all(letter.served.values()):
                 raise Fault(f"{letter.serial} was accepted, and {letter.served}")
         left = [str(path) for path in Path(self.home.queue).glob("*/*/*")]
         if left:
