@@ -547,7 +547,7 @@ class Messages:
         for channel in self.channels.values():
             channel.forget(message)
         if known is not None and self.store.announced is not None:
-            removal = Removal(message, TODO, self.store.announced.end(message))
+            removal = Removal(message, TODO, self.store.announced.end(message), known.birth)
         else:
             removal = Removal(message, self.store.envelopes.files(message))
         self.store.envelopes.forget(message)

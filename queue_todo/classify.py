@@ -267,22 +267,16 @@ class TodoGroup:
             done = request[0]
         elif self._marks is not None and len(self._marks):
             done = self._marks.done(identify(message, mess.st_mtime_ns // 1000, data))
-        has = []
-        for kind, letter in ("local", notice.LOCAL), ("remote", notice.REMOTE):
+        local, remote = [_pack_side(ordered, letter, done) for letter in (notice.LOCAL, notice.REMOTE)]
+        for kind, side in ("local", local), ("remote", remote):
             path = self._layout.hashed(kind, message)
-            side = [
-                (address, bool(done >> bit & 1))
-                for bit, (channel, address) in enumerate(ordered)
-                if channel == letter
-            ]
-            has.append(bool(side))
             if side:
-                _replace(self._commit, path, pack_marked(side))
+                _replace(self._commit, path, side)
             else:
                 self._commit.unlink(path)
         # A short notice has queue-send read the marks of those that are done.
         full = not done and len(ordered) <= notice.FULL_RECIPIENTS and found.st_size <= notice.FULL_BYTES
-        self._add(message, mess, found, reader, sender, has[0], has[1], ordered if full else None)
+        self._add(message, mess, found, reader, sender, bool(local), bool(remote), ordered if full else None)
 
     def _take_pieces(self, message: int, handle: int, found: os.stat_result) -> Iterator[None]:
         """Do the same as `_take`, a piece at a time."""
@@ -454,6 +448,15 @@ def _order(recipients: list[bytes], rules: Rules) -> list[tuple[bytes, bytes]]:
         (notice.LOCAL if channel is LOCAL else notice.REMOTE, address)
         for channel, address in (rewrite(recipient, rules) for recipient in recipients)
     ]
+
+
+def _pack_side(ordered: list[tuple[bytes, bytes]], channel: bytes, done: int) -> bytes:
+    """Return the bytes of local/B/I or remote/B/I; `done` are the bits of the recipients that are done."""
+    if not done:
+        return pack_recipients([address for letter, address in ordered if letter == channel])
+    return pack_marked(
+        [(address, bool(done >> bit & 1)) for bit, (letter, address) in enumerate(ordered) if letter == channel]
+    )
 
 
 def _identity(found: os.stat_result) -> tuple[int, int, int]:

@@ -11,6 +11,7 @@ Value = TypeVar("Value")
 
 # Versions of one file between two syncs that are tried besides the first and the last.
 _BETWEEN = 3
+_MARKS = "/queue/marks"
 
 
 class Unsupported(Exception):
@@ -85,7 +86,11 @@ class Opened:
 
 
 class Disk:
-    """Files below `root`; `names` maps a path relative to the root to what it has stood for."""
+    """Files below `root`; `names` maps a path relative to the root to what it has stood for.
+
+    queue/marks is not among them: after a power cut none of its records counts, whatever it holds
+    (tests/base/test_marks_file.py).
+    """
 
     def __init__(self, root: str) -> None:
         self.root = root
@@ -102,6 +107,8 @@ class Disk:
         for top, directories, files in os.walk(root):
             for name in [*directories, *files]:
                 path = Path(top, name)
+                if str(path).endswith(_MARKS):
+                    continue
                 found = path.lstat()
                 special = not path.is_file()
                 inode = disk.new(found.st_ino, b"" if special else path.read_bytes(), special)
@@ -120,6 +127,8 @@ class Disk:
     def inside(self, path: str) -> str | None:
         """Return an absolute path relative to the root, None where it is elsewhere."""
         path = os.path.normpath(path)
+        if path.endswith(_MARKS):
+            return None
         if path == self.root:
             return ""
         return path[len(self.root) + 1 :] if path.startswith(self.root + "/") else None
