@@ -218,6 +218,7 @@ class RealWorld:
             os.write(pipes[f"{kind} reports"][1], pack_ready(1000))
         self.ids = RecordReader()
         self.synced = False
+        self.failing: set[int] = set()
         self.cleaned = False  # Whether queue-clean has done what it does at its start.
         self.clean_lost = self.exited = False
         self.actors["clean"].begin(self._start_clean)
@@ -275,7 +276,7 @@ class RealWorld:
 
     def _answer_clean(self, records: list[bytes]) -> None:
         self.synced = self.synced or clean.try_sync_todo(self.layout)
-        answers = clean.answer(self.layout, records) if self.synced else clean.TROUBLE * len(records)
+        answers = clean.answer(self.layout, records, self.failing) if self.synced else clean.TROUBLE * len(records)
         if not self.clean_lost:
             os.write(self.pipes["answers"][1], answers)
 
@@ -390,14 +391,14 @@ class RealWorld:
         self.letters.append(letter)
         name = self.files[number]
         Path(name).write_bytes(b"serial %d\n" % letter.serial)
-        birth = int(self.zero) - 1000 + self.chance.choice((0, 1)) + 10 * self.era
-        os.utime(name, (birth, birth))
+        birth = (int(self.zero) - 1000 + self.chance.choice((0, 1)) + 10 * self.era) * 1_000_000_000 + 500_000_000
+        os.utime(name, ns=(birth, birth))
         os.link(name, self.layout.mess(number))
         self.injections[number] = letter, 0
 
     def _inject_on(self, number: int) -> None:
         letter, step = self.injections[number]
-        if self.text_of(number) != letter.serial:
+        if step < 2 and self.text_of(number) != letter.serial:
             raise Fault(f"mess/{number} is gone or another one while it is injected")
         if step == 0:
             Path(self.layout.intd(number)).write_bytes(pack_todo(Envelope(1, 2, SENDER, letter.recipients)))
@@ -713,7 +714,7 @@ class RealWorld:
         """36 hours have passed: what injectors and killed removals have left goes."""
         if self.injections or self.actors["clean"].busy or self.clean_lost:
             return
-        self.actors["clean"].begin(lambda: list(sweep(self.layout, time.time() + 1_000_000)))
+        self.actors["clean"].begin(lambda: list(sweep(self.layout, time.time() + 1_000_000, self.failing)))
         while self.actors["clean"].busy:
             self.actors["clean"].step()
 
