@@ -9,7 +9,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 from queue_base.daemon.disk_thread import Result
 
@@ -25,7 +25,7 @@ class Killed(BaseException):
 class Paced:
     """A thread that does one piece of work at a time. `at` is the call before which it has stopped."""
 
-    _by_thread: dict[int, "Paced"] = {}
+    _by_thread: ClassVar[dict[int, "Paced"]] = {}
 
     def __init__(self) -> None:
         self.at = ""
