@@ -133,7 +133,7 @@ class RealWorld:
     def __init__(self, chance: random.Random, path: Path, refuses: bool = True) -> None:
         self.chance = chance
         self.refuses = refuses
-        self.home = make_home(path, split=2)
+        self.home = make_home(path, split=1)
         self.layout = open_layout(self.home.queue)
         control = Path(self.home.control)
         control.joinpath("locals").write_bytes(LOCALS[0])
