@@ -489,8 +489,10 @@ class ModelSend:
                 self._give_up(Request(number, message.announced, None))
 
     def _give_up(self, request: Request) -> None:
-        del self.messages[request.number]
+        message = self.messages.pop(request.number)
         if request.announced:
+            if message.recorded == message.done:
+                self.recorded += [(message.letter, place) for place in message.done]
             self.pipes.orders.append(Order("gone", request.number))
         notice = self.kept.pop(request.number, None)
         if notice is not None:

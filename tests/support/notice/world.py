@@ -298,6 +298,7 @@ class World:
         self.todo.stopping = self.todo.stopping or "exit first" not in self.without
         self.clean.work, self.clean.group = None, []
         self.pipes.answers.clear()
+        self.crashes += 1
         self.send.lose_clean()
         self._ask_for_all()
 
@@ -307,6 +308,7 @@ class World:
     def _lose_todo(self) -> None:
         self.stopping = self.todo.stopping = self.todo.lost = True
         self.todo.work = None
+        self.crashes += 1
         self.pipes.orders.clear()
 
     def _ask_for_all(self) -> None:
@@ -318,10 +320,12 @@ class World:
         pipes, messages = self.pipes, self.send.messages.values()
         if any(message.flying for message in messages) or self.clean.work or self.send.marking:
             return False
-        if pipes.notices or pipes.orders or pipes.requests or pipes.answers:
+        if pipes.notices or pipes.requests or pipes.answers:
             return False
         if self.todo.lost:
-            return True
+            return True  # Nobody reads the orders.
+        if pipes.orders:
+            return False
         return not (self.todo.work or self.todo.announced or any(message.step != "files" for message in messages))
 
     def _start_again(self) -> None:
