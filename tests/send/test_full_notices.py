@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from queue_base import hold_marks
 from queue_base.home import Home
 from queue_base.layout import open_layout
 from queue_base.removal import remove_messages
@@ -102,6 +103,24 @@ def test_a_late_notice_that_waited_for_the_removal_of_its_message_is_not_one_abo
     os.write(loop._pipes[3][1], cleaning.REMOVED)
     loop.settle()
     assert not loop.cleaner.holds(message)
+    assert not loop.jobs
+
+
+def test_nothing_of_a_deleted_message_is_started_while_queue_clean_has_still_to_remove_it(
+    home: Home, loop: Loop
+) -> None:
+    settings = loop.channel.scheduler.settings
+    loop.channel.scheduler.apply_settings(settings._replace(concurrency=0))
+    message = classified_message(home, sender=b"a@example.org", remote=TWO)
+    loop.messages.all_found()
+    loop.messages.none_late()
+    loop.messages.arrive(arrived(home, message, *TWO), loop.clock.now())
+    loop.settle()
+    loop.messages.hold(message, hold_marks.DELETED)
+    assert loop.cleaner.holds(message)
+    loop.channel.scheduler.apply_settings(settings)
+    loop.messages.flush(loop.clock.now())
+    loop.settle()
     assert not loop.jobs
 
 
