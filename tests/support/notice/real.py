@@ -21,13 +21,13 @@ import warnings
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import queue_clean.main as clean
 import queue_send.announced as send_announced
 import queue_send.main as send
-import queue_todo.announced as todo_announced
+import queue_todo.announcements as todo_announced
 from queue_base import marks_file
 from queue_base.daemon import processes
 from queue_base.daemon.pipes import PeerLost, read_available
@@ -41,6 +41,8 @@ from queue_todo.notices import NoticePipe
 from queue_wire.admin import socket as wire
 from queue_wire.envelope import Envelope, pack_todo
 from queue_wire.ids import pack_long_id
+from queue_wire.marks import SLOTS
+from queue_wire.pipes.cleaning import TROUBLE
 from queue_wire.pipes.framing import NetstringReader, RecordReader
 from queue_wire.pipes.job import Job, unpack_job
 from queue_wire.pipes.report import MESSAGE_SCOPE, Report, pack_ready, pack_report
@@ -173,7 +175,7 @@ class RealWorld:
             (send, "Clock", clock),
             (send, "Log", lambda: PacedLog(self)),
             # Small limits in some walks.
-            (marks_file, "SLOTS", self.chance.choice((1, 2, marks_file.SLOTS))),
+            (marks_file, "SLOTS", self.chance.choice((1, 2, SLOTS))),
             (todo_announced, "ANNOUNCED_MOST", self.chance.choice((1, 2, 100))),
             (send_announced, "CROWDED", self.chance.choice((1, 100))),
             (send_announced, "UNSTARTED_LEAST", self.chance.choice((1, 300))),
@@ -213,8 +215,9 @@ class RealWorld:
         with ExitStack() as numbers:
             for constant, name in names.items():
                 numbers.enter_context(patch.object(processes, constant, pipes[name][name in writes]))
-            self.send = send.QueueSend(self.home)
-        self.classifier: todo.Classifier | None = todo.Classifier(self.home, self.layout)
+            # Their parts are looked at, and some are replaced.
+            self.send: Any = send.QueueSend(self.home)
+        self.classifier: Any = todo.Classifier(self.home, self.layout)
         self.readers = {kind: NetstringReader() for kind in KINDS}
         for kind in KINDS:
             os.write(pipes[f"{kind} reports"][1], pack_ready(1000))
@@ -283,7 +286,7 @@ class RealWorld:
 
     def _answer_clean(self, records: list[bytes]) -> None:
         self.synced = self.synced or clean.try_sync_todo(self.layout)
-        answers = clean.answer(self.layout, records, self.failing) if self.synced else clean.TROUBLE * len(records)
+        answers = clean.answer(self.layout, records, self.failing) if self.synced else TROUBLE * len(records)
         if not self.clean_lost:
             os.write(self.pipes["answers"][1], answers)
 
