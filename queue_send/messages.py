@@ -222,7 +222,7 @@ class Messages:
             return
         channels = [each for each in self.channels.values() if self.store.due(message, each.kind) is not None]
         # The destination of a late notice may be that of another message.
-        known = notice if self._none_late else Classified(message, local=False, remote=False)
+        known = notice if self._none_late else shorten(notice)
         for channel in channels:
             channel.add_new(known)
         if not channels and message not in self.store.held:
