@@ -139,7 +139,7 @@ class RealWorld:
         control.joinpath("locals").write_bytes(LOCALS[0])
         control.joinpath("classifyafter").write_text("5\n")
         for kind in KINDS:
-            control.joinpath(f"concurrency{kind}").write_text(f"{chance.choice((1, 3, 20))}\n")
+            control.joinpath(f"concurrency{kind}").write_text(f"{chance.choice((1, 20, 20))}\n")
         self.pool = path / "pool"
         self.pool.mkdir()
         self.files: dict[int, str] = {}
@@ -151,6 +151,7 @@ class RealWorld:
         self.injections: dict[int, tuple[RealLetter, int]] = {}
         self.crashes = self.era = self.rules = 0
         self.recorded: set[tuple[int, bytes]] = set()
+        self.announced = 0  # Messages that were announced.
         self.refused = False  # Whether the disk has refused a call of queue-send in this life.
         self.in_flight: list[InFlight] = []
         self.texts: list[str] = []
@@ -173,10 +174,10 @@ class RealWorld:
             (send, "Clock", clock),
             (send, "Log", lambda: PacedLog(self)),
             # Small limits in some walks.
-            (marks_file, "SLOTS", self.chance.choice((1, 2, marks_file.SLOTS))),
-            (todo_announced, "ANNOUNCED_MOST", self.chance.choice((1, 2, 100))),
-            (send_announced, "CROWDED", self.chance.choice((1, 100))),
-            (send_announced, "UNSTARTED_LEAST", self.chance.choice((1, 300))),
+            (marks_file, "SLOTS", self.chance.choice((1, 2, *[marks_file.SLOTS] * 4))),
+            (todo_announced, "ANNOUNCED_MOST", self.chance.choice((1, 2, 100, 100, 100))),
+            (send_announced, "CROWDED", self.chance.choice((1, 100, 100, 100))),
+            (send_announced, "UNSTARTED_LEAST", self.chance.choice((1, 300, 300, 300))),
             (send, "Signals", Signalled),
             (send, "select", NoWait),
             (send, "DiskThread", lambda: StepDisk(self.actors["disk"])),
@@ -310,7 +311,7 @@ class RealWorld:
             found.append(Move("kill an injector", 0.1, self._kill_injector, False))
         found += [
             Move("kill", 0.08, self._kill, False),
-            Move("wait", 0.3, lambda: self._wait(self.chance.choice((6.0, 31.0, 65.0))), False),
+            Move("wait", 0.1, lambda: self._wait(self.chance.choice((6.0, 31.0, 65.0))), False),
             Move("flush", 0.2, lambda: self._signal(signal.SIGALRM), False),
             Move("HUP", 0.1, self._hup, False),
             Move("rescan", 0.15, self._rescan, False),
@@ -346,6 +347,7 @@ class RealWorld:
         if self.classifier is None:
             return []
         disk = self.classifier._pipeline._disk
+        self.announced = max(self.announced, len(self.classifier._pipeline.announced))
         found = [Move("todo turns", 3, self._turn_todo)]
         if disk.working:
             found.append(Move("todo works", 15, disk.step))
@@ -750,7 +752,7 @@ def walk(seed: int, steps: int, path: Path, favour: dict[str, float] | None = No
     chance = random.Random(seed)
     world = RealWorld(chance, path, refuses=bool(seed % 3))
     factors = dict(favour or {})
-    crashes = chance.choice((0.0, 0.2, 1.0, 2.0))
+    crashes = chance.choice((0.0, 0.2, 0.5, 1.0))
     for name in ("kill", "TERM", "lose queue-todo", "lose queue-clean"):
         factors.setdefault(name, crashes)
     trail: list[str] = []
