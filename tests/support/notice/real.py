@@ -41,6 +41,8 @@ from queue_todo.notices import NoticePipe
 from queue_wire.admin import socket as wire
 from queue_wire.envelope import Envelope, pack_todo
 from queue_wire.ids import pack_long_id
+from queue_wire.marks import SLOTS
+from queue_wire.pipes.cleaning import TROUBLE
 from queue_wire.pipes.framing import NetstringReader, RecordReader
 from queue_wire.pipes.job import Job, unpack_job
 from queue_wire.pipes.report import MESSAGE_SCOPE, Report, pack_ready, pack_report
@@ -86,7 +88,7 @@ class InFlight(NamedTuple):
 class Signalled:
     """What queue-send takes for its signals."""
 
-    def __init__(self, *numbers: signal.Signals) -> None:
+    def __init__(self) -> None:
         self.descriptor, self.writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.pending: set[int] = set()
 
@@ -159,6 +161,7 @@ class RealWorld:
         self.zero = int(time.time()) + 10
         self.log_blocked = self.settling = False
         self.actors = {name: Paced() for name in ("todo", "send", "disk", "clean")}
+        self.disks: dict[str, StepDisk] = {}
         self.stack = ExitStack()
         self._patch()
         self.begin()
@@ -174,19 +177,27 @@ class RealWorld:
             (send, "Clock", clock),
             (send, "Log", lambda: PacedLog(self)),
             # Small limits in some walks.
-            (marks_file, "SLOTS", self.chance.choice((1, 2, *[marks_file.SLOTS] * 4))),
+            (marks_file, "SLOTS", self.chance.choice((1, 2, *[SLOTS] * 4))),
             (todo_announced, "ANNOUNCED_MOST", self.chance.choice((1, 2, 100, 100, 100))),
             (send_announced, "CROWDED", self.chance.choice((1, 100, 100, 100))),
             (send_announced, "UNSTARTED_LEAST", self.chance.choice((1, 300, 300, 300))),
-            (send, "Signals", Signalled),
+            (send, "Signals", self._make_signals),
             (send, "select", NoWait),
-            (send, "DiskThread", lambda: StepDisk(self.actors["disk"])),
+            (send, "DiskThread", partial(self._make_disk, "disk")),
             (clean, "complain", lambda _, text: self.texts.append(text)),
         ):
             enter(patch.object(target, name, value))
-        enter(patch("queue_todo.pipeline.DiskThread", lambda: StepDisk(self.actors["todo"])))
+        enter(patch("queue_todo.pipeline.DiskThread", partial(self._make_disk, "todo")))
         enter(patch("queue_base.durable.PARALLEL", 1 << 30))
         enter(patch("queue_todo.pending.SCAN_EVERY", 1e9))  # Nothing but inotify and the first scan finds a message.
+
+    def _make_disk(self, name: str) -> StepDisk:
+        self.disks[name] = StepDisk(self.actors[name])
+        return self.disks[name]
+
+    def _make_signals(self, *numbers: signal.Signals) -> Signalled:
+        self.signals = Signalled()
+        return self.signals
 
     # The daemons
 
@@ -231,11 +242,11 @@ class RealWorld:
         self.ended = True
         for actor in self.actors.values():
             actor.kill()
-        marks = self.send._messages.store.announced._marks
-        if marks is not None:
-            marks.close()
+        announced = self._announced
+        if announced._marks is not None:
+            announced._marks.close()
         self.send._admin._stop_listening()
-        for each in (self.send._signals.descriptor, self.send._signals.writer, self.log):
+        for each in (self.signals.descriptor, self.signals.writer, self.log):
             os.close(each)
         if self.send._channels[0]._input_closed:
             self.closed.add(self.pipes["local jobs"][1])
@@ -277,6 +288,12 @@ class RealWorld:
         del self.send, self.stack
         gc.collect()
 
+    @property
+    def _announced(self) -> send_announced.Announced:
+        announced = self.send._messages.store.announced
+        assert announced is not None
+        return announced
+
     def _start_clean(self) -> None:
         self.synced = clean.try_sync_todo(self.layout)
         if self.synced:
@@ -284,7 +301,7 @@ class RealWorld:
 
     def _answer_clean(self, records: list[bytes]) -> None:
         self.synced = self.synced or clean.try_sync_todo(self.layout)
-        answers = clean.answer(self.layout, records, self.failing) if self.synced else clean.TROUBLE * len(records)
+        answers = clean.answer(self.layout, records, self.failing) if self.synced else TROUBLE * len(records)
         if not self.clean_lost:
             os.write(self.pipes["answers"][1], answers)
 
@@ -346,7 +363,7 @@ class RealWorld:
     def _todo_moves(self) -> list[Move]:
         if self.classifier is None:
             return []
-        disk = self.classifier._pipeline._disk
+        disk = self.disks["todo"]
         self.announced = max(self.announced, len(self.classifier._pipeline.announced))
         found = [Move("todo turns", 3, self._turn_todo)]
         if disk.working:
@@ -356,7 +373,7 @@ class RealWorld:
         return found
 
     def _send_moves(self) -> list[Move]:
-        actor, disk = self.actors["send"], self.send._disk
+        actor, disk = self.actors["send"], self.disks["disk"]
         found = []
         if disk.working:
             found.append(Move("send's disk works", 4, disk.step))
@@ -519,7 +536,7 @@ class RealWorld:
         self.time += seconds
 
     def _signal(self, number: int) -> None:
-        self.send._signals.pending.add(number)
+        self.signals.pending.add(number)
 
     def _hup(self) -> None:
         self.rules = 1 - self.rules
@@ -694,10 +711,10 @@ class RealWorld:
         if actor is self.actors["send"]:
             self._step_send()
         elif actor is self.actors["disk"]:
-            self.send._disk.step()
+            self.disks["disk"].step()
         elif actor is self.actors["todo"]:
             assert self.classifier is not None
-            self.classifier._pipeline._disk.step()
+            self.disks["todo"].step()
         else:
             actor.step()
 
@@ -735,7 +752,7 @@ class RealWorld:
             raise Fault(f"left: {left}")
         if self.classifier is not None and len(self.classifier._pipeline.announced):
             raise Fault("queue-todo has announced messages")
-        announced = self.send._messages.store.announced
+        announced = self._announced
         if len(announced) or announced._unstarted:
             raise Fault(f"queue-send has {len(announced)} announced messages, {announced._unstarted} not started")
         marks = announced._marks
