@@ -551,6 +551,7 @@ class RealWorld:
         assert self.classifier is not None
         self.classifier._watch.take()
         self.classifier._watch.lost = True
+        self.classifier._take_names(time.monotonic())
 
     def _order(self) -> None:
         """queuectl holds, releases, or flushes a message."""
