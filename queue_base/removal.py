@@ -32,8 +32,6 @@ from queue_wire.pipes.cleaning import ANY, BOTH, LOCAL, REMOTE, TODO, Removal
 LIST_PREFIX = "removing."
 LIST_MOST = 16_000_000  # Bytes of a list that is read. A line has about 30.
 # The files of step 1, by what the request says.
-# Nanoseconds by which the time of a file may be behind the clock: a tick of the slowest kernel, doubled.
-TICK = 20_000_000
 _WORK = {ANY: ("local", "remote"), LOCAL: ("local",), REMOTE: ("remote",), BOTH: ("local", "remote"), TODO: ()}
 
 
@@ -45,7 +43,7 @@ def remove_messages(layout: Layout, removals: Iterable[Removal]) -> dict[int, OS
     failed: dict[int, OSError] = {}
     commit = Commit()
     left = list({removal.message: removal for removal in removals}.values())
-    group_list = _make_list(layout, left, commit)
+    group_list = _make_list(layout, left, commit) if left else None
     for step in (_remove_work, _remove_info):
         for removal in left:
             try:
@@ -222,10 +220,11 @@ def _finished(layout: Layout, line: bytes, listed: int) -> int | None:
         return None
     found = os.stat(layout.mess(message))
     # Times are coarse: another message could look the same if both were made in one tick, or in one second, where files
-    # have times of whole seconds.
+    # have times of whole seconds. A file that is older than the list is the one that was listed: a number is used again
+    # only after the list was written, and both times come from the same clock of the kernel, which is behind by a tick.
     coarse = not (found.st_mtime_ns % 1_000_000_000 and found.st_ctime_ns % 1_000_000_000)
     known = identity in (_identity(found), b"%d" % (found.st_mtime_ns // 1000))
-    if not known or coarse or found.st_ctime_ns > listed - TICK:
+    if not known or coarse or found.st_ctime_ns >= listed:
         return None
     return message
 

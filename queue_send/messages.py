@@ -376,7 +376,7 @@ class Messages:
         If the disk refuses a read, it is tried again later.
         """
         if self.store.announced_message(message) is not None:
-            return True  # It is new: it is due.
+            return not self.is_loaded(message)  # It is new: it is due.
         self.store.envelopes.forget(message)  # Its next attempt is that of its file.
         try:
             dues = self._dues(message)

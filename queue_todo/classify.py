@@ -14,8 +14,8 @@ An envelope is read and written in pieces, so that memory does not depend on its
 exceed GROUP_BYTES; an envelope larger than LARGE is put off, and becomes a group of its own.
 
 A message may be announced instead: it is read, and nothing is written. It stays in todo/, S4, and queue-send delivers
-it (announced.py). queue-send may later have it classified, with the recipients that are done by then (`requests`); its
-lines are in the log already.
+it (announcements.py). queue-send may later have it classified, with the recipients that are done by then
+(`requests`); its lines are in the log already.
 
 A message that cannot be read is parked. A message that the disk or lack of memory refuses stays in S4 and is deferred.
 No exception is raised because of a single message.
@@ -31,7 +31,7 @@ from queue_base.durable import Commit, write_all
 from queue_base.errors import reason
 from queue_base.layout import FILE_MODE, Layout, is_there
 from queue_base.marks_file import LeftMarks
-from queue_todo.announced import Announcement
+from queue_todo.announcements import Announcement
 from queue_wire.control.rewrite import LOCAL, Rules, rewrite, split_recipients
 from queue_wire.envelope import TodoReader, pack_info
 from queue_wire.format_error import FormatError

@@ -181,8 +181,8 @@ def files_of_remote(todo: TodoDaemon, message: int) -> bytes:
 @pytest.mark.parametrize("limit", ["ANNOUNCED_MOST = 2", "BYTES_MOST = 100"])
 def test_above_a_number_or_size_of_announced_messages_it_classifies(tmp_path: Path, limit: str) -> None:
     home = todo_home(tmp_path / "home")
-    program = f"import sys\nfrom queue_todo import announced, main\nannounced.{limit}\nsys.exit(main.main(sys.argv))\n"
-    Path(tmp_path, "queue-todo").write_text(program)
+    lines = "import sys", "from queue_todo import announcements, main", f"announcements.{limit}"
+    Path(tmp_path, "queue-todo").write_text("\n".join([*lines, "sys.exit(main.main(sys.argv))"]))
     with TodoDaemon(home, programs=tmp_path) as todo:
         tell(todo, ANNOUNCE)
         first, second = queue_message(home, BOTH), queue_message(home, BOTH)

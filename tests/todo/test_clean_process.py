@@ -10,7 +10,6 @@ import pytest
 from queue_base.home import Home
 from queue_base.layout import Presence, open_layout
 from queue_base.marks_file import LeftMarks, MarksFile
-from queue_base.removal import TICK
 from queue_wire.marks import DoneMarks, identify
 from queue_wire.pipes import cleaning
 from queue_wire.pipes.cleaning import NOT_UNDERSTOOD, REMOVED, TROUBLE, pack_clean
@@ -234,22 +233,25 @@ def line_of(message: int, found: os.stat_result) -> bytes:
     return b"%d %d %d %d\n" % (message, found.st_mtime_ns, found.st_ctime_ns, found.st_size)
 
 
-def write_list(home: Home, data: bytes, later: float = 1.0) -> None:
-    """Write a list of removals, `later` seconds after now."""
+def write_list(home: Home, data: bytes, when: int | None = None) -> None:
+    """Write a list of removals at a time in nanoseconds since the epoch, by default a second from now."""
     path = Path(home.queue, "pid", "removing.99")
     path.write_bytes(data)
-    os.utime(path, (time.time() + later, time.time() + later))
+    when = time.time_ns() + 10**9 if when is None else when
+    os.utime(path, ns=(when, when))
 
 
 def test_a_message_that_was_written_when_the_list_was_made_may_be_another_one_by_now(tmp_path: Path) -> None:
     home = make_home(tmp_path / "home", split=3)
     layout = open_layout(home.queue)
     message = put_mess(layout)
-    write_list(home, line_of(message, os.stat(layout.mess(message))), later=0.0)
-    with Piped("queue-clean", home) as clean:
-        clean.write(b"x\0")
-        assert clean.take(1) == NOT_UNDERSTOOD
-        assert Presence(layout, message).state() == 2
+    found = os.stat(layout.mess(message))
+    for line in line_of(message, found), b"%d %d\n" % (message, found.st_mtime_ns // 1000):
+        write_list(home, line, found.st_ctime_ns)
+        with Piped("queue-clean", home) as clean:
+            clean.write(b"x\0")
+            assert clean.take(1) == NOT_UNDERSTOOD
+            assert Presence(layout, message).state() == 2
 
 
 def test_the_record_of_a_message_whose_removal_is_finished_is_cleared_first(tmp_path: Path) -> None:
@@ -321,8 +323,9 @@ def test_unclassified_messages_half_removed_by_a_killed_queue_clean_go_at_the_ne
         assert marks.take() == slot
         marks.write(slot, DoneMarks(envelope, 1))
     marks.close()
-    late = max(os.stat(layout.mess(each)).st_ctime_ns for each in messages) + 2 * TICK
-    wait_until(lambda: time.time_ns() > late, why="the messages to be older than the list")
+    late = max(os.stat(layout.mess(each)).st_ctime_ns for each in messages)
+    clock = tmp_path / "clock"  # The kernel's clock for files, which is behind by a tick.
+    wait_until(lambda: clock.write_bytes(b"x") and os.stat(clock).st_mtime_ns > late, why="the next tick")
     trace = tmp_path / "trace"
     kill = (need("strace"), "-y", "-o", str(trace), "-e", f"inject={call}:signal=KILL:when={number}")
     with Piped("queue-clean", home, wrapper=kill) as clean:

@@ -10,7 +10,7 @@ from queue_base import marks_file, removal
 from queue_send.announced import Announced
 from queue_send.messages import Messages
 from queue_send.peers import Cleaner
-from queue_todo.announced import Announcements
+from queue_todo.announcements import Announcements
 from queue_todo.pending import Pending
 from queue_todo.pipeline import Pipeline
 

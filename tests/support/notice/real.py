@@ -27,7 +27,7 @@ from unittest.mock import patch
 import queue_clean.main as clean
 import queue_send.announced as send_announced
 import queue_send.main as send
-import queue_todo.announced as todo_announced
+import queue_todo.announcements as todo_announced
 from queue_base import marks_file
 from queue_base.daemon import processes
 from queue_base.daemon.pipes import PeerLost, read_available
