@@ -33,9 +33,12 @@ CALLS = ("openat", "write", "pwrite64", "unlink", "fsync", "link", "rename", "ut
 NUMBERS = (1, 2, 3, 5, 8, 13, 21, 55, 144, 377, 987)
 Found = Counter[tuple[str, str]]
 
+# Places: destinations of which nothing is known may take three quarters of them.
+PLACES = str(2 * MANY)
+
 pytestmark = [
     pytest.mark.home(
-        concurrencyremote=str(MANY), destinationconcurrency=str(MANY), destinationinitial=str(MANY), retryjitter="0"
+        concurrencyremote=PLACES, destinationconcurrency=PLACES, destinationinitial=PLACES, retryjitter="0"
     ),
     pytest.mark.parametrize("classifyafter", ["0", "1"], ids=["classified first", "from the notice"]),
 ]
@@ -124,6 +127,32 @@ def test_an_original_qmail_takes_over_a_queue_that_was_stopped_in_the_middle_of_
             sink.release()
             assert suite.process.wait(120) == 0
         assert owed_by_qmail(site.home) == Counter()
+        assert repeats(end(site, sink, letters, most=1)) == 0
+
+
+@COUNT
+def test_an_original_qmail_finds_exactly_those_whose_delivery_a_stop_has_not_let_begin(
+    site: Site, count: int, classifyafter: str
+) -> None:
+    places = count // 3
+    site.control("classifyafter", classifyafter)
+    site.control("concurrencyremote", str(places))
+    letters = letters_of(count)
+    with Sink() as sink:
+        site.route(sink.port)
+        sink.hold_after = ENDED
+        with Suite(site.home) as suite:
+            bulk(site.home, letters, group=50)
+            wait_until(lambda: len(arrived(sink)) == ENDED + places, 120, "all places to be taken")
+            wait_until(lambda: suite.count(": success: ") == ENDED, 60, "the log of those that have ended")
+            suite.signal(signal.SIGTERM)
+            suite.wait_for("status: .*exitasap")
+            sink.release()
+            assert suite.process.wait(120) == 0
+        begun = arrived(sink).keys()
+        owed = owed_by_qmail(site.home)
+        assert owed.keys() == pairs_of(letters) - begun
+        assert set(owed.values()) == {1}
         assert repeats(end(site, sink, letters, most=1)) == 0
 
 
