@@ -267,7 +267,9 @@ class Channel:
         nexthop = addresses[0] if self.kind == "local" else split_address(addresses[0])[1].lower()
         self._store.count_start(message, len(addresses))
         job = pack_job(Job(first, self._store.job_path(message), sender, nexthop, addresses))
-        choose_daemon(self._daemons, self.scheduler.host(entry)).start(first, entry, job)
+        daemons = self._daemons
+        daemon = daemons[0] if len(daemons) == 1 else choose_daemon(daemons, self.scheduler.host(entry))
+        daemon.start(first, entry, job)
         channel = self.kind.encode()
         for delivery, address in enumerate(addresses, first):
             self._log.put(logline.starting_delivery(delivery, message, channel, address))

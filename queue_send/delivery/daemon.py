@@ -95,7 +95,7 @@ class DeliveryDaemon:
 def choose_daemon(daemons: Sequence[DeliveryDaemon], host: bytes) -> DeliveryDaemon:
     """Returns the daemon for a job: always the same for a host, unless that is full; then the next one that is not."""
     count = len(daemons)
-    first = crc32(host) % count if count > 1 else 0
+    first = crc32(host) % count
     for index in range(first, first + count):
         if not daemons[index % count].full:
             return daemons[index % count]

@@ -80,12 +80,14 @@ def test_the_death_of_one_ends_the_suite_and_the_next_run_delivers_what_is_left(
 def test_each_of_them_ends_with_queue_send_and_takes_hup(mail: GoodMail, sink: SmtpSink) -> None:
     mail.control("processesremote", "3\n")
     with Suite(mail.home) as suite:
+        send_to_all(mail, "before-hup")
+        suite.wait_for("^end msg ", times=HOSTS)  # All have greeted.
         remotes = suite.daemons("queue-remote")
         for pid in remotes:
             os.kill(pid, signal.SIGHUP)
         suite.signal(signal.SIGHUP)
         send_to_all(mail, "after-hup")
-        suite.wait_for("^end msg ", times=HOSTS)
+        suite.wait_for("^end msg ", times=2 * HOSTS)
         processes = [psutil.Process(pid) for pid in remotes]
         assert len(processes) == 3 and suite.stop() == 0
         psutil.wait_procs(processes, 60)
