@@ -27,7 +27,7 @@ from queue_send.backlog import Backlog
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
 from queue_send.delivery.channel import Channel
-from queue_send.delivery.daemon import DeliveryDaemon
+from queue_send.delivery.delivery_daemon import DeliveryDaemon
 from queue_send.disk_retry import DiskRetry
 from queue_send.events import Events
 from queue_send.log import Log

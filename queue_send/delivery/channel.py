@@ -18,7 +18,7 @@ from queue_base.daemon.pipes import PeerLost
 from queue_base.errors import reason
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
-from queue_send.delivery.daemon import DeliveryDaemon, choose_daemon
+from queue_send.delivery.delivery_daemon import DeliveryDaemon, choose_daemon
 from queue_send.delivery.loading import AT_ONCE, Loader, Step
 from queue_send.delivery.verdicts import Verdicts
 from queue_send.events import Corrupt, Events, NoneInFlight, NoneLeft

@@ -11,7 +11,7 @@ import pytest
 from queue_base.daemon.processes import remote_pipes
 from queue_base.home import Home
 from queue_base.layout import open_layout
-from queue_send.delivery.daemon import DeliveryDaemon, choose_daemon
+from queue_send.delivery.delivery_daemon import DeliveryDaemon, choose_daemon
 from queue_send.scheduler.model import Attempt, Entry
 from queue_wire.pipes.job import Job
 from support.queued import classified_message
