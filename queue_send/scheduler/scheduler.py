@@ -177,6 +177,11 @@ class Scheduler:
                 first = load
         return first if first is None or first > now else now
 
+    def host(self, entry: Entry) -> bytes:
+        """Returns the name of the host that takes an entry which was just started: its relay, or its nexthop."""
+        relay = self.destinations[entry.nexthop].relay
+        return entry.nexthop if relay is None else relay.name
+
     # Loading
 
     @property
