@@ -111,8 +111,9 @@ class QueueSend:
         """Makes one turn of the loop: waits until a part has something to do, then runs all parts."""
         poll, clock = select.poll(), self._clock
         poll.register(self._signals.descriptor, select.POLLIN)
-        parts = [*self._parts, self._log]
-        wait = min([part.prepare(poll, clock.now()) for part in parts])
+        now = clock.now()
+        wait = min([part.prepare(poll, now) for part in self._parts])
+        wait = min(wait, self._log.prepare(poll, now))
         if self._exit_by:
             wait = min(wait, max(0.0, self._exit_by - time.monotonic()))
         ready = dict(poll.poll(wait * 1000))

@@ -74,6 +74,7 @@ class Channel:
         self.kind = kind
         self.scheduler = Scheduler(config.current.settings(kind))
         self._peer = peer
+        self._name = kind.encode()
         self._jobs = OutPipe(jobs)
         self._reports = reports
         self._finishes = finishes
@@ -242,6 +243,8 @@ class Channel:
 
     def _load_long(self, now: float) -> None:
         """Does some steps of loading messages that have many recipients."""
+        if not self._long:
+            return
         until = self._budget.until(LOADING)
         while self._long:
             self._load_step(now)
@@ -279,9 +282,8 @@ class Channel:
         self._in_flight[first] = entry
         self._store.count_start(message, len(addresses))
         self._jobs.put(pack_job(Job(first, self._store.job_path(message), sender, nexthop, addresses)))
-        channel = self.kind.encode()
         for delivery, address in enumerate(addresses, first):
-            self._log.put(logline.starting_delivery(delivery, message, channel, address))
+            self._log.put(logline.starting_delivery(delivery, message, self._name, address))
 
     # Actions of the scheduler
 
@@ -359,8 +361,8 @@ class Channel:
             self._report_results()
 
     def _report_results(self) -> None:
+        now = self._clock.now()
         for result in self._verdicts.apply():
-            now = self._clock.now()
             if result.started:
                 deferred = len(result.entry.recipients) - result.done
                 self._carry_out(self.scheduler.end_job(result.entry, deferred, result.host_failed, now), now)
