@@ -93,15 +93,20 @@ def loop(layout: Layout, synced: bool) -> None:
     """
     reader = RecordReader()
     poll = select.poll()
-    poll.register(0, select.POLLIN)
     records: list[bytes] = []
     next_group = 0.0
     sweeping: Iterator[Swept] | None = None
     next_sweep = time.monotonic()
     while True:
-        due = next_group if records else next_sweep
-        wait = max(0.0, due - time.monotonic()) if sweeping is None else 0.0
+        # Until the next group its requests stay in the pipe, where they wake nobody, and one read takes them. Only the
+        # end of the pipe, which poll reports in any case, ends the wait.
+        now = time.monotonic()
+        gathering = now < next_group
+        poll.register(0, 0 if gathering else select.POLLIN)
+        due = min(next_group, next_sweep) if gathering else next_sweep
+        wait = 0.0 if records or sweeping is not None else max(0.0, due - now)
         if len(records) < GROUP and poll.poll(wait * 1000):
+            gathering = False
             try:
                 records += reader.feed(read_available(0) or b"")
             except PeerLost:
@@ -110,9 +115,9 @@ def loop(layout: Layout, synced: bool) -> None:
                     remove_group(layout, records, synced)
                 raise
         now = time.monotonic()
-        if records and (now >= next_group or len(records) >= GROUP):
-            next_group = now + GROUP_SECONDS
+        if records and not gathering:
             group, records = records[:GROUP], records[GROUP:]
+            next_group = now if records else now + GROUP_SECONDS
             synced = remove_group(layout, group, synced)
         elif sweeping is not None:
             swept = next(sweeping, None)
