@@ -121,10 +121,11 @@ class QueueSend:
         # Signals are taken in every turn, also if `ready` lacks their descriptor: one may have come after the poll.
         self._handle(self._signals.take())
         self._budget.begin()
+        now = clock.now()
         for part in self._parts:
-            part.run(ready, clock.now())
+            part.run(ready, now)
         self._log.status(self._messages.status(self._shutdown.begun))
-        self._log.run(ready, clock.now())
+        self._log.run(ready, now)
 
     def _handle(self, signals: set[int]) -> None:
         if signals & {signal.SIGTERM, signal.SIGINT}:

@@ -281,8 +281,9 @@ class Cleaner:
                 for answer in read_available(self._answers, ANSWERS_A_TURN) or b"":
                     self._take(answer, now)
             for _ in range(ANSWERS_A_TURN):
-                if self._again and self._again[0][0] <= now:
-                    self._ask(heappop(self._again)[1], now)
+                if not self._again or self._again[0][0] > now:
+                    break
+                self._ask(heappop(self._again)[1], now)
             if self._ids.unwritten or self._unlogged:
                 self._log.flush()
             while self._unlogged and self._log.has_written(self._unlogged[0][0]):

@@ -361,8 +361,11 @@ class Channel:
             self._report_results()
 
     def _report_results(self) -> None:
+        results = self._verdicts.apply()
+        if not results:
+            return
         now = self._clock.now()
-        for result in self._verdicts.apply():
+        for result in results:
             if result.started:
                 deferred = len(result.entry.recipients) - result.done
                 self._carry_out(self.scheduler.end_job(result.entry, deferred, result.host_failed, now), now)
