@@ -50,15 +50,13 @@ def refusing(pid: int, call: str, error: str) -> Iterator[None]:
         disk_free(pid)
         return
     fault = ["-e", f"trace={call}", "-e", f"inject={call}:error={error}"]
-    tracer = subprocess.Popen(
-        [need("strace"), "-f", "-qq", "-o", "/dev/null", *fault, "-p", str(pid)], stderr=subprocess.DEVNULL
-    )
-    tasks = Path(f"/proc/{pid}/task")
+    # Not its children: strace -f may stop one that is made by vfork, for ever.
+    tasks = list(Path(f"/proc/{pid}/task").iterdir())
+    threads = [word for task in tasks for word in ("-p", task.name)]
+    tracer = subprocess.Popen([need("strace"), "-qq", "-o", "/dev/null", *fault, *threads], stderr=subprocess.DEVNULL)
+    traced = f"TracerPid:\t{tracer.pid}\n"
     try:
-        wait_until(
-            lambda: all(f"TracerPid:\t{tracer.pid}\n" in (task / "status").read_text() for task in tasks.iterdir()),
-            why="strace to attach",
-        )
+        wait_until(lambda: all(traced in (task / "status").read_text() for task in tasks), why="strace to attach")
         yield
     finally:
         tracer.terminate()
