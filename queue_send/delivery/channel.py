@@ -211,6 +211,9 @@ class Channel:
         if found is None:
             return False
         message, stamp = found
+        if self._cleaner.holds(message):
+            self.scheduler.cancel_load(message)  # The administrator has deleted it; queue-clean has still to do so.
+            return True
         try:
             read = self._loader.read(message, stamp)
         except FormatError as error:

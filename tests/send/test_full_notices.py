@@ -1,13 +1,16 @@
 """Messages whose notice had the envelope: what queue-send reads of their files, and when."""
 
+import os
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from queue_base import hold_marks
 from queue_base.home import Home
 from queue_base.layout import open_layout
+from queue_base.removal import remove_messages
 from queue_send import peers
 from queue_send.envelopes import BYTES_MOST
 from queue_wire.admin.cause import REMOVALS_BEHIND
@@ -83,6 +86,42 @@ def test_until_all_notices_of_the_time_of_the_backlog_have_come_the_disk_says_wh
     loop.messages.arrive(notice, loop.clock.now())
     loop.settle()
     assert loop.jobs
+
+
+def test_a_late_notice_that_waited_for_the_removal_of_its_message_is_not_one_about_a_new_message(
+    home: Home, loop: Loop
+) -> None:
+    message = classified_message(home, sender=b"a@example.org")
+    notice = arrived(home, message, *TWO)
+    assert not loop.messages.discover(message)
+    loop.messages.all_found()
+    loop.settle()
+    assert loop.cleaner.holds(message)
+    loop.messages.arrive(notice, loop.clock.now())
+    loop.messages.none_late()
+    remove_messages(open_layout(home.queue), [Removal(message)])
+    os.write(loop._pipes[3][1], cleaning.REMOVED)
+    loop.settle()
+    assert not loop.cleaner.holds(message)
+    assert not loop.jobs
+
+
+def test_nothing_of_a_deleted_message_is_started_while_queue_clean_has_still_to_remove_it(
+    home: Home, loop: Loop
+) -> None:
+    settings = loop.channel.scheduler.settings
+    loop.channel.scheduler.apply_settings(settings._replace(concurrency=0))
+    message = classified_message(home, sender=b"a@example.org", remote=TWO)
+    loop.messages.all_found()
+    loop.messages.none_late()
+    loop.messages.arrive(arrived(home, message, *TWO), loop.clock.now())
+    loop.settle()
+    loop.messages.hold(message, hold_marks.DELETED)
+    assert loop.cleaner.holds(message)
+    loop.channel.scheduler.apply_settings(settings)
+    loop.messages.flush(loop.clock.now())
+    loop.settle()
+    assert not loop.jobs
 
 
 def test_the_envelopes_that_are_kept_have_a_limit(home: Home, loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
