@@ -68,6 +68,7 @@ class Channel:
         self._daemons = daemons
         self._reading = deque(daemons)  # The first one is read first.
         self._all_greeted = False
+        self._name = kind.encode()
         self._store = store
         self._delays = delays
         self._log = log
@@ -234,6 +235,8 @@ class Channel:
 
     def _load_long(self, now: float) -> None:
         """Does some steps of loading messages that have many recipients."""
+        if not self._long:
+            return
         until = self._budget.until(LOADING)
         while self._long:
             self._load_step(now)
@@ -273,9 +276,8 @@ class Channel:
         daemons = self._daemons
         daemon = daemons[0] if len(daemons) == 1 else choose_daemon(daemons, self.scheduler.host(entry))
         daemon.start(first, entry, job)
-        channel = self.kind.encode()
         for delivery, address in enumerate(addresses, first):
-            self._log.put(logline.starting_delivery(delivery, message, channel, address))
+            self._log.put(logline.starting_delivery(delivery, message, self._name, address))
 
     # Actions of the scheduler
 
@@ -353,8 +355,11 @@ class Channel:
             self._report_results()
 
     def _report_results(self) -> None:
-        for result in self._verdicts.apply():
-            now = self._clock.now()
+        results = self._verdicts.apply()
+        if not results:
+            return
+        now = self._clock.now()
+        for result in results:
             if result.started:
                 deferred = len(result.entry.recipients) - result.done
                 self._carry_out(self.scheduler.end_job(result.entry, deferred, result.host_failed, now), now)

@@ -225,7 +225,8 @@ class Scheduler:
 
     def forget_tried(self, message: int) -> None:
         """Forgets the tried recipients of a message: all that are left are to be tried, or the message has ended."""
-        self._tried_count -= len(self._tried.pop(message, ()))
+        if message in self._tried:
+            self._tried_count -= len(self._tried.pop(message))
 
     def _keep_tried(self, attempt: Attempt) -> None:
         if attempt.placed and self._tried_count < TRIED_MOST:
@@ -399,11 +400,8 @@ class Scheduler:
             relay.enqueue(destination)
             return None
         entry = destination.queue.popleft()
-        most = min(destination.limits.recipients, self.round_robin.places_for(destination, self.settings.concurrency))
-        if relay is not None:
-            most = min(most, relay.limits.recipients)
-        if len(entry.recipients) > most:
-            destination.queue.appendleft(entry.split_off(most))
+        if len(entry.recipients) > 1:
+            self._split(entry, destination)
         count = len(entry.recipients)
         entry.attempt.queued -= count
         entry.attempt.in_flight += count
@@ -416,6 +414,14 @@ class Scheduler:
             self._list_next_of(relay, now)
         self._list_if_ready(destination, now)
         return entry
+
+    def _split(self, entry: Entry, destination: Destination) -> None:
+        """Puts the recipients of an entry that one job does not take back to the head of the queue."""
+        most = min(destination.limits.recipients, self.round_robin.places_for(destination, self.settings.concurrency))
+        if destination.relay is not None:
+            most = min(most, destination.relay.limits.recipients)
+        if len(entry.recipients) > most:
+            destination.queue.appendleft(entry.split_off(most))
 
     def _may_start(self, destination: Destination, now: float) -> bool:
         """Returns whether the window and the rate allow a job; sets a timer if the rate does not."""
