@@ -35,6 +35,7 @@ from queue_wire.address import split_address, verp_sender
 from queue_wire.admin.cause import DAEMON_FULL, EXITING, LOG_BLOCKED, REMOVALS_BEHIND
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.job import Job, pack_job
+from queue_wire.pipes.notice import Notice
 from queue_wire.pipes.report import MESSAGE_SCOPE, Ready, Report, unpack_report
 
 STARTS_A_TURN = 100
@@ -119,6 +120,10 @@ class Channel:
     def apply_config(self) -> None:
         """Sets the limits of the control files, after HUP."""
         self.scheduler.apply_settings(self._config.current.settings(self.kind))
+
+    def add_new(self, notice: Notice) -> None:
+        """Adds a new message."""
+        self.scheduler.add_new(notice.message, *self._loader.destination(notice))
 
     def flush(self, now: float) -> None:
         """Makes everything due."""
