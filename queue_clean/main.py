@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from queue_base.daemon.pipes import PeerLost, read_available
 from queue_base.daemon.signals import ignore
-from queue_base.durable import write_all
+from queue_base.durable import Commit, write_all
 from queue_base.errors import Failure, complain, reason
 from queue_base.home import take_daemon_home
 from queue_base.layout import Layout, open_layout
@@ -30,6 +30,7 @@ Removes finished messages, and what dead injectors have left. It is started by q
 """
 GROUP = 2000  # The most messages of a group.
 GROUP_SECONDS = 0.5  # Seconds between the begins of two groups, unless there are GROUP requests.
+SYNC_AGAIN = 60.0  # Seconds until a sweep that could not begin is tried again.
 SWEEP_EVERY = 76431.0  # Seconds between sweeps, qmail's SLEEP_CLEANUP: 21 hours.
 
 
@@ -51,18 +52,45 @@ def answer(layout: Layout, records: list[bytes]) -> bytes:
     )
 
 
-def remove_group(layout: Layout, records: list[bytes]) -> None:
-    """Carry out requests, and write the answers."""
-    answers = answer(layout, records)
+def sync_todo(layout: Layout) -> None:
+    """Sync the directories of todo/ and intd/. Raises OSError.
+
+    An earlier run may have removed names there without a sync. If a power cut brought them back after mess/ is gone,
+    they would be envelopes without a message.
+    """
+    commit = Commit()
+    for directory in (*layout.directories("todo"), *layout.directories("intd")):
+        commit.contents(directory)
+    commit.sync()
+
+
+def try_sync_todo(layout: Layout) -> bool:
+    """Sync the directories of todo/ and intd/; return whether that is done, complain if not."""
+    try:
+        sync_todo(layout)
+    except OSError as error:
+        complain("queue-clean", f"warning: unable to sync {error.filename or 'todo'}: {reason(error)}; will try again")
+        return False
+    return True
+
+
+def remove_group(layout: Layout, records: list[bytes], synced: bool) -> bool:
+    """Carry out requests, and write the answers. Before the first ones, sync todo/; return whether that is done."""
+    synced = synced or try_sync_todo(layout)
+    answers = answer(layout, records) if synced else TROUBLE * len(records)
     try:
         # This may block until queue-send reads, which it does in every turn of its loop.
         write_all(1, answers)
     except BrokenPipeError:
         pass  # queue-send has exited.
+    return synced
 
 
-def loop(layout: Layout) -> None:
-    """Serve requests; sweep one directory at a time while there are none. Raises PeerLost at the end."""
+def loop(layout: Layout, synced: bool) -> None:
+    """Serve requests; sweep one directory at a time while there are none. Raises PeerLost at the end.
+
+    `synced` is whether `sync_todo` has succeeded.
+    """
     reader = RecordReader()
     poll = select.poll()
     poll.register(0, select.POLLIN)
@@ -79,13 +107,13 @@ def loop(layout: Layout) -> None:
             except PeerLost:
                 # queue-send has exited. Its requests are carried out all the same.
                 if records:
-                    remove_group(layout, records)
+                    remove_group(layout, records, synced)
                 raise
         now = time.monotonic()
         if records and (now >= next_group or len(records) >= GROUP):
             next_group = now + GROUP_SECONDS
             group, records = records[:GROUP], records[GROUP:]
-            remove_group(layout, group)
+            synced = remove_group(layout, group, synced)
         elif sweeping is not None:
             swept = next(sweeping, None)
             if swept is None:
@@ -93,8 +121,10 @@ def loop(layout: Layout) -> None:
             elif swept.trouble:
                 complain("queue-clean", f"warning: {swept.trouble}; the next sweep will try again")
         elif now >= next_sweep:
-            sweeping = sweep(layout, time.time())
-            next_sweep = time.monotonic() + SWEEP_EVERY
+            synced = synced or try_sync_todo(layout)
+            if synced:
+                sweeping = sweep(layout, time.time())
+            next_sweep = time.monotonic() + (SWEEP_EVERY if synced else SYNC_AGAIN)
 
 
 def main(argv: list[str]) -> int:
@@ -106,15 +136,16 @@ def main(argv: list[str]) -> int:
         ignore(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
         os.umask(0o027)
         layout = open_layout(home.queue)
+        synced = try_sync_todo(layout)
         try:
-            troubles = finish_removals(layout)
+            troubles = finish_removals(layout) if synced else []
         except OSError as error:
             troubles = [error]
         for trouble in troubles[:1]:
             others = f" (and {len(troubles) - 1} more)" if len(troubles) > 1 else ""
             text = f"warning: unable to remove {trouble.filename}{others}: {reason(trouble)}; the sweep will"
             complain("queue-clean", text)
-        loop(layout)
+        loop(layout, synced)
     except PeerLost:
         return 0
     except FormatError as error:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from queue_base.errors import reason
 from queue_base.layout import Layout, Presence
-from queue_base.removal import remove_messages
+from queue_base.removal import clear_left_marks, remove_messages
 from queue_wire.format_error import FormatError
 from queue_wire.ids import unpack_id
 from queue_wire.pipes.cleaning import Removal
@@ -64,6 +64,11 @@ def _sweep_mess(layout: Layout, directory: str, now: float) -> Swept:
                 dead.append(message)
         except OSError as error:
             troubles.append(error)
+    try:
+        clear_left_marks(layout, dead)
+    except OSError as error:
+        troubles.append(error)
+        dead = []
     failed = remove_messages(layout, map(Removal, dead)) if dead else {}
     troubles += failed.values()
     return Swept(len(dead) - len(failed), _tell("sweep", troubles))

@@ -25,6 +25,7 @@ class KeptEnvelope:
     done. `sizes` are the bytes of the files, `length` about those of the envelope in memory.
     """
 
+    announced = False
     __slots__ = ("birth", "due", "left", "length", "sender", "sizes")
 
     def __init__(self, notice: Arrived, due: int) -> None:
@@ -61,6 +62,12 @@ class Envelopes:
             envelope = self._kept[notice.message] = KeptEnvelope(notice, due)
             self._room -= envelope.length
 
+    def put(self, message: int, envelope: KeptEnvelope) -> None:
+        """Keeps the envelope of an announced message, which has no files."""
+        self.drop(message)
+        self._kept[message] = envelope
+        self._room -= envelope.length
+
     def files(self, message: int) -> bytes:
         """Returns which files a message has, for queue-clean. With an envelope it has neither bounce/ nor marks."""
         envelope = self._kept.get(message)
@@ -71,7 +78,13 @@ class Envelopes:
         return cleaning.BOTH
 
     def forget(self, message: int) -> None:
-        """Forgets the envelope of a message: its files are read from now on."""
+        """Forgets the envelope of a message: its files are read from now on. That of an announced one stays."""
+        envelope = self._kept.get(message)
+        if envelope is not None and not envelope.announced:
+            self.drop(message)
+
+    def drop(self, message: int) -> None:
+        """Forgets the envelope of a message, announced or not."""
         envelope = self._kept.pop(message, None)
         if envelope is not None:
             self._room += envelope.length

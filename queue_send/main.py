@@ -22,6 +22,7 @@ from queue_send.admin.bounce_orders import BounceOrders
 from queue_send.admin.orders import Orders
 from queue_send.admin.queries import Queries
 from queue_send.admin.watchdog import Watchdog
+from queue_send.announced import Announced
 from queue_send.backlog import Backlog
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
@@ -58,7 +59,9 @@ class QueueSend:
         layout = open_layout(home.queue)
         log, budget = Log(), TimeBudget()
         config, clock, disk = ConfigFiles(home, log), Clock(), DiskThread()
-        retry, shutdown, store, events = DiskRetry(log), Shutdown(log), Store(layout), Events()
+        retry, shutdown, events = DiskRetry(log), Shutdown(log), Events()
+        announced = Announced(layout, log, config, shutdown)
+        store = Store(layout, announced)
         bouncer = Bouncer(home, store, log, clock, config, disk, budget, shutdown, events)
         delays = DelayNotifier(home, store, log, clock, config, budget, shutdown, events)
         bounce_orders = BounceOrders(store, log, config, disk, shutdown, events)
@@ -76,8 +79,9 @@ class QueueSend:
         )
         todo = Notices(
             "queue-todo", processes.TODO_NOTICES, processes.TODO_COMMANDS, messages.arrive, log, budget, shutdown,
-            announce=self._announce, passed=messages.none_late,
+            announce=self._announce, passed=messages.none_late, answer=messages.answer,
         )  # fmt: skip
+        announced.send = todo.send
         pickup = Notices("queue-pickup", processes.PICKUP_NOTICES, None, messages.arrive, log, budget, shutdown)
 
         def all_found() -> None:
@@ -93,8 +97,8 @@ class QueueSend:
         self._messages, self._channels, self._todo, self._admin = messages, channels, todo, admin
         # The events of a turn are carried out by Messages before the administrator's orders of the turn.
         self._parts: list[Part] = [
-            todo, pickup, backlog, disk, retry, delays, *channels, bouncer, bounce_orders, cleaner, messages, admin,
-            watchdog,
+            todo, pickup, backlog, disk, retry, delays, *channels, bouncer, bounce_orders, cleaner, messages, announced,
+            admin, watchdog,
         ]  # fmt: skip
         self._exit_by = 0.0
         self._log.status(messages.status(leaving=False))
@@ -151,6 +155,7 @@ class QueueSend:
     def finish(self) -> int:
         """Writes the rest of the log; returns the exit code, 111 if a peer was lost."""
         self._admin.close()
+        self._messages.settle_announced()
         self._log.put(logline.EXITING)
         self._log.finish()
         return 111 if self._shutdown.peer_lost else 0

@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeVar
 
 from queue_base.durable import Commit, read_dated, write_all
 from queue_base.layout import FILE_MODE, Layout, is_there
+from queue_send.announced import Announced, AnnouncedMessage, Then
 from queue_send.envelopes import Envelopes
 from queue_send.scheduler.waiting import LONG_AGO
 from queue_wire.envelope import unpack_info
@@ -53,12 +54,31 @@ class Store:
     not read from its files.
     """
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, announced: Announced | None = None) -> None:
         self.layout = layout
-        self.envelopes = Envelopes()
+        self.announced = announced
+        self.envelopes = Envelopes() if announced is None else announced.envelopes
         # The messages with a mark in hold/ or corrupt/. Messages (messages.py) updates them when it changes a mark.
         self.held = self._marked("hold")
         self.parked = self._marked("corrupt")
+        # Messages that are gone while deliveries of them are in flight. Their numbers may be in use again.
+        self.absent: set[int] = set()
+
+    def announced_message(self, message: int) -> AnnouncedMessage | None:
+        """Returns a message that is announced and has no files; None for every other."""
+        return None if self.announced is None else self.announced.get(message)
+
+    def classify_first(self, message: int, then: Then) -> bool:
+        """Returns whether a message is announced; it is classified then, and `then` is called after that."""
+        if self.announced is None or self.announced.get(message) is None:
+            return False
+        self.announced.classify(message, then)
+        return True
+
+    def count_start(self, message: int, recipients: int) -> None:
+        """Notes that deliveries to so many recipients of a message are started."""
+        if self.announced is not None:
+            self.announced.started(message, recipients)
 
     def load(self, message: int) -> tuple[bytes, int]:
         """Returns (sender, birth in seconds)."""
@@ -156,8 +176,8 @@ class Store:
             return None
 
     def is_waiting_in_todo(self, message: int) -> bool:
-        """Returns whether the message is not classified yet."""
-        return is_there(self.layout.todo(message))
+        """Returns whether queue-todo has the message to classify. An announced one is queue-send's."""
+        return self.announced_message(message) is None and is_there(self.layout.todo(message))
 
     def is_classified(self, message: int) -> bool:
         """Returns whether the message is in S5: with info/, and not in todo/ any more."""
@@ -179,9 +199,14 @@ class Store:
 
     def mark_done(self, message: int, kind: str, offsets: list[int]) -> None:
         """Marks recipients done. Not synced: a power cut may undo it, and repeat those recipients."""
+        if message in self.absent:
+            return
         known = self.envelopes.get(message)
         if known is not None:
             known.mark_done(kind, offsets)
+            if isinstance(known, AnnouncedMessage) and self.announced is not None:
+                self.announced.mark_done(known, kind, offsets)
+                return
         handle = os.open(self.layout.hashed(kind, message), os.O_WRONLY | os.O_CLOEXEC)
         try:
             for offset in offsets:
@@ -195,8 +220,9 @@ class Store:
         known = self.envelopes.get(message)
         if known is not None:
             known.left.pop(kind, None)
-            if not known.left:
-                return True  # queue-clean removes the file. After a kill it shows that nobody is left.
+            if not known.left or known.announced:
+                # queue-clean removes the file. After a kill it shows that nobody is left.
+                return not known.left
         self.drop(self.layout.hashed(kind, message))
         return self.due(message, other) is None
 

@@ -2,6 +2,8 @@
 
     state        meaning, and what leads to it                                          next states
     ARRIVED      queue-todo has classified it, or it was found on the disk at start     WAITING, HELD, PARKED, FINISHED
+    ANNOUNCED    queue-todo has announced it: it is in todo/, and has no other files    the same, CLASSIFYING
+    CLASSIFYING  queue-todo is to make its files, because something must wait           the same
     WAITING      its next attempt is set, or it is new: the scheduler has its number    LOADED, HELD, PARKED
     LOADED       the scheduler has its recipients (an attempt)                          IN_FLIGHT, WAITING, FINISHED,
                                                                                         HELD, PARKED
@@ -12,6 +14,9 @@
     FINISHED     no recipient is left                                                   BOUNCING, ENDED
     BOUNCING     its bounce is composed, injected, or to be tried again                 ENDED, PARKED
     ENDED        `end msg` is in the log, and queue-clean removes its files             (none)
+
+ANNOUNCED and CLASSIFYING are beside the other states (announced.py): such a message waits, is loaded, in flight, or
+finished as any other. What needs its files waits until it is classified.
 
 For a waiting message only its number and its next attempt are in memory; everything else is on the disk, and is read
 when the message is loaded. The scheduler of each channel decides; the channels, Bouncer and BounceOrders report what
@@ -33,6 +38,7 @@ from queue_base.daemon.disk_thread import DiskThread
 from queue_base.durable import Commit
 from queue_base.errors import reason
 from queue_send.admin.bounce_orders import BounceOrders
+from queue_send.announced import AnnouncedMessage
 from queue_send.backlog import FoundMessages
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
@@ -48,8 +54,8 @@ from queue_send.peers import Cleaner
 from queue_send.scheduler.retry import AGAIN_AFTER, within_lifetime
 from queue_wire import logline
 from queue_wire.format_error import FormatError
-from queue_wire.pipes.cleaning import Removal
-from queue_wire.pipes.notice import LOCAL, REMOTE, Arrived, Classified, Notice
+from queue_wire.pipes.cleaning import TODO, Removal
+from queue_wire.pipes.notice import LOCAL, REMOTE, Arrived, Classified, ClassifyAnswer, Notice
 
 BIRTH_AHEAD_MOST = 60  # Seconds that a birth may lie in the future: clocks of different hosts differ a little.
 
@@ -90,6 +96,7 @@ class Messages:
         self._delays = delays
         self._bounce_orders = bounce_orders
         self._cleaner = cleaner
+        self._cleaner_lost = False  # Whether it was lost in an earlier turn.
         self._log = log
         self._clock = clock
         self._config = config
@@ -108,10 +115,18 @@ class Messages:
 
     def prepare(self, poll: "select.poll", now: float) -> float:
         """Does not wait if there are events."""
-        return 0.0 if self._events else 3600.0
+        return 0.0 if self._events or self._cleaner_lost != self._cleaner.lost else 3600.0
 
     def run(self, ready: dict[int, int], now: float) -> None:
         """Carries out the events, and the notices that the Cleaner has kept."""
+        if self.store.announced is not None:
+            for message in self._cleaner.take_removed():
+                self.store.announced.removed(message)
+            if self._cleaner_lost and len(self.store.announced):
+                # queue-todo would wait for these at its exit. It was told to exit before, so it examines none again.
+                for message in self._cleaner.held:
+                    self.store.announced.removed(message, durable=False)
+            self._cleaner_lost = self._cleaner.lost
         for notice in self._cleaner.take_notices():
             self.arrive(notice, now)
         while self._events:
@@ -141,7 +156,10 @@ class Messages:
             return State.HELD
         if self.store.is_waiting_in_todo(message):
             return State.UNCLASSIFIED
-        return State.LOADED if self.is_loaded(message) else State.WAITING
+        if self.is_loaded(message):
+            return State.LOADED
+        known = self.store.announced_message(message)
+        return State.UNCLASSIFIED if known is not None and known.requested is not None else State.WAITING
 
     def is_loaded(self, message: int) -> bool:
         """Returns whether recipients of a message are queued or in flight."""
@@ -160,6 +178,8 @@ class Messages:
         try:
             self._arrive(notice, now)
         except OSError as error:
+            if self.store.classify_first(notice.message, partial(self._start_classified, notice.message)):
+                return  # It is announced.
             # By then the envelope may be that of an earlier message of this number: the disk says what is there.
             self.store.envelopes.forget(notice.message)
             short = notice
@@ -178,6 +198,11 @@ class Messages:
         message = notice.message
         if self._cleaner.defer(notice):
             return  # The earlier message of this number is being removed; the notice comes again after that.
+        if isinstance(notice, Arrived) and notice.announced:
+            self._arrive_announced(notice, now)
+            return
+        if self.store.announced is not None:
+            self.store.announced.classified(message)
         if isinstance(notice, Arrived) and self._none_late:
             self.store.envelopes.keep(notice, self._clock.to_disk(int(now)))
         elif self.found.holds(message) or not self.store.is_classified(message):
@@ -194,6 +219,84 @@ class Messages:
             channel.scheduler.add_new(message)
         if not channels and message not in self.store.held:
             self.finish(message)
+
+    def _arrive_announced(self, notice: Arrived, now: float) -> None:
+        """Adds a message that is delivered from its notice, while it is still in todo/."""
+        message = notice.message
+        if self.store.announced is None or message in self.store.announced:
+            self._log.warning(f"internal error: queue-todo announced msg {message} twice")
+            return
+        if self._announced is not None:
+            self._announced.add(message)  # If it is classified soon, the backlog may find it.
+        known = self.store.announced.arrive(notice, self._clock.to_disk(int(now)))
+        self._forget_old_marks(message)
+        if message in self.store.held:
+            self.store.classify_first(message, partial(self._start_classified, message))
+            return
+        for kind in known.left:
+            self.channels[kind].scheduler.add_new(message)
+        if not known.left:
+            self.finish(message)
+
+    def _start_classified(self, message: int, classified: bool) -> None:
+        """Starts a message that was to be classified first. If it is on hold, carries out its order, if it has one."""
+        if not classified:
+            return
+        if message in self.store.held:
+            self.carry_out_order(message, self._clock.now())
+        else:
+            self.make_due(message)
+
+    def answer(self, answer: ClassifyAnswer) -> None:
+        """Takes queue-todo's answer about an announced message: it has files from now on, or is gone."""
+        announced = self.store.announced
+        known = None if announced is None else announced.answer(answer)
+        if announced is None or known is None:
+            return
+        if answer.classified:
+            self._write_marks(answer.message, known)
+        else:
+            self._lose(answer.message)
+        announced.clear(known)
+        for then in known.waiting:
+            then(answer.classified)
+
+    def _lose(self, message: int) -> None:
+        """Drops an announced message that is not in todo/ any more. What is in flight of it ends without marks."""
+        self._log.warning(f"msg {message} has left todo/, or is another one; nothing more of it is tried")
+        self._log.put(logline.end_message(message))
+        if self.is_loaded(message):
+            # NoneInFlight follows.
+            self.store.absent.add(message)
+            self._cleaner.reserve(message)
+            self.withdraw(message, self._clock.now())
+        for channel in self.channels.values():
+            channel.forget(message)
+
+    def _write_marks(self, message: int, known: AnnouncedMessage) -> None:
+        """Marks recipients in the files of a message that were done after queue-todo was asked to classify it."""
+        late = known.done & ~(known.requested or 0)
+        try:
+            for kind, offsets in known.offsets(late).items():
+                self.store.mark_done(message, kind, offsets)
+            for kind in known.sizes:
+                if kind not in known.left and known.left:
+                    self.store.drop(self.store.layout.hashed(kind, message))
+        except OSError as error:
+            path = error.filename or message
+            self._log.warning(f"trouble marking {path}: {reason(error)}; message will be delivered twice!")
+
+    def settle_announced(self) -> None:
+        """Called at the exit: if queue-todo ended before its answers, gives its files the marks of such a message."""
+        announced = self.store.announced
+        if announced is None:
+            return
+        try:
+            for message, known in announced.left_behind():
+                self.store.envelopes.drop(message)
+                self._write_marks(message, known)
+        except OSError as error:
+            self._log.warning(f"unable to look at {error.filename or 'todo'}: {reason(error)}; the next run will")
 
     def _forget_old_marks(self, message: int) -> None:
         """Forgets marks that are gone from the disk: they were of an earlier message of this number."""
@@ -259,13 +362,15 @@ class Messages:
         """Makes everything due now, on ALRM; also the messages that the backlog has not found yet."""
         self._all_due = self._announced is not None
         for channel in self.channels.values():
-            channel.scheduler.flush(now)
+            channel.flush(now)
 
     def make_due(self, message: int) -> bool:
         """Makes a waiting message due now, or finishes it if no recipient is left; returns whether it was made due.
 
         If the disk refuses a read, it is tried again later.
         """
+        if self.store.announced_message(message) is not None:
+            return not self.is_loaded(message)  # It is new: it is due.
         self.store.envelopes.forget(message)  # Its next attempt is that of its file.
         try:
             dues = self._dues(message)
@@ -295,6 +400,11 @@ class Messages:
         return loaded
 
     def _withdrawn(self, message: int, kind: str) -> None:
+        if message in self.store.absent:
+            if not self.is_loaded(message):
+                self.store.absent.discard(message)
+                self._cleaner.free(message)
+            return
         if self._cleaner.holds(message):
             return  # It ended when the other channel had nothing in flight any more.
         if message in self.store.held:
@@ -426,13 +536,20 @@ class Messages:
             return  # MayEnd follows.
         if self._cleaner.holds(message) or not self._delays.release(message):
             return  # It has ended; or queue-enqueue has its notice, and MayEnd follows.
+        known = self.store.announced_message(message)
+        if known is not None and known.requested is not None:
+            self.store.classify_first(message, lambda classified: self.end(message) if classified else None)
+            return
         self.store.held.discard(message)
         self.store.parked.discard(message)
         self._forget_order(message)
         self.found.forget(message)
         for channel in self.channels.values():
             channel.forget(message)
-        removal = Removal(message, self.store.envelopes.files(message))
+        if known is not None and self.store.announced is not None:
+            removal = Removal(message, TODO, self.store.announced.end(message), known.birth)
+        else:
+            removal = Removal(message, self.store.envelopes.files(message))
         self.store.envelopes.forget(message)
         self._log.put(logline.end_message(message))
         self._cleaner.remove(removal, self._clock.now())

@@ -18,8 +18,9 @@ from queue_send.loop import Shutdown, TimeBudget
 from queue_send.scheduler.retry import AGAIN_AFTER
 from queue_wire import logline
 from queue_wire.format_error import FormatError
-from queue_wire.pipes.cleaning import ANSWERS, REMOVED, Removal, pack_clean
+from queue_wire.pipes.cleaning import ANSWERS, REMOVED, TODO, Removal, pack_clean
 from queue_wire.pipes.notice import (
+    ANNOUNCE,
     EXIT,
     PASSED,
     REREAD,
@@ -27,6 +28,7 @@ from queue_wire.pipes.notice import (
     Arrived,
     Ask,
     Classified,
+    ClassifyAnswer,
     Notice,
     NoticeReader,
     unpack_notice,
@@ -36,6 +38,7 @@ NOTICES_A_TURN = 16384  # Bytes: about a hundred messages with their log lines.
 READING = 0.002  # Seconds of a turn for reading them.
 # Messages that wait for their removal; with more, no delivery is started, so that a slow disk does not fill up.
 WAITING_MOST = 50_000
+_ANNOUNCED = (b"A", b"K", b"M")  # Records about announced messages begin so.
 ANSWERS_A_TURN = 200  # Answers, and repeated requests: an answer may free the number of a new message.
 
 
@@ -53,9 +56,10 @@ class Notices:
         shutdown: Shutdown,
         announce: Callable[[int], None] | None = None,
         passed: Callable[[], None] | None = None,
+        answer: Callable[[ClassifyAnswer], None] | None = None,
     ) -> None:
         """Calls `arrive` with each message, and `announce` with its injector's pid before its line is logged; `passed`
-        when the answer to `ask_passed` comes.
+        when the answer to `ask_passed` comes; `answer` with the answer to a request to classify a message.
         """
         self._log = log
         self._budget = budget
@@ -66,8 +70,10 @@ class Notices:
         self._arrive = arrive
         self._announce = announce
         self._passed = passed
+        self._answer = answer
         self._reader = NoticeReader()
         self._records: deque[bytes] = deque()  # Read, but not carried out yet.
+        self._announces = False  # Whether the peer may have announced messages.
         self._exit_sent = False
         self._asks: deque[int] = deque()  # For each question, the position up to which the log must be written.
         self.lost = False
@@ -81,6 +87,12 @@ class Notices:
         """Asks the peer to tell when it has sent the notices of all messages that may be classified now."""
         if self._commands is not None:
             self._commands.put(PASSED)
+
+    def send(self, command: bytes) -> None:
+        """Sends the peer a command."""
+        self._announces = self._announces or command == ANNOUNCE
+        if self._commands is not None:
+            self._commands.put(command)
 
     def send_exit(self) -> None:
         """Tells the peer to exit, once. It sends the notices that it has before that."""
@@ -109,7 +121,7 @@ class Notices:
                 if time.monotonic() >= until:
                     break
         except FormatError as error:
-            self._log.warning(f"internal error: {self._peer} sent something impossible: {error}")
+            self._reject(error, self._announces)
         except PeerLost:
             self.lost = True
             if not self._shutdown.begun:
@@ -134,10 +146,13 @@ class Notices:
         try:
             notice = unpack_notice(record)
         except FormatError as error:
-            self._log.warning(f"internal error: {self._peer} sent something impossible: {error}")
+            self._reject(error, self._announces and record[:1] in _ANNOUNCED)
             return
         if isinstance(notice, Arrived | Classified):
             self._arrive(notice, now)
+        elif isinstance(notice, ClassifyAnswer):
+            if self._answer is not None:
+                self._answer(notice)
         elif isinstance(notice, Ask):
             if notice is Ask.PASSED:
                 if self._passed is not None:
@@ -150,6 +165,15 @@ class Notices:
                 self._announce(pid)
             self._log.put(notice)
 
+    def _reject(self, error: FormatError, announced: bool) -> None:
+        """Logs that something could not be read; exits if it may have been about an announced message.
+
+        Such a message would never be delivered or classified in this run.
+        """
+        self._log.warning(f"internal error: {self._peer} sent something impossible: {error}")
+        if announced and not self._shutdown.begun:
+            self._shutdown.lose(self._peer)
+
 
 class Cleaner:
     """The pipes to queue-clean: `ids` for message numbers, `answers` for one byte each, in the same order.
@@ -158,28 +182,52 @@ class Cleaner:
     before the answer, is kept until then: `take_notices` returns it.
     """
 
-    def __init__(
-        self, ids: int, answers: int, log: Log, shutdown: Shutdown
-    ) -> None:
+    def __init__(self, ids: int, answers: int, log: Log, shutdown: Shutdown) -> None:
         self._log = log
         self._shutdown = shutdown
         self._ids = OutPipe(ids)
         self._answers = answers
         self._asked: deque[tuple[Removal, float]] = deque()  # With the time of the request.
         self._again: list[tuple[float, Removal]] = []
+        # Requests for messages that were not classified, until the log has their lines; with its position.
+        self._unlogged: deque[tuple[int, Removal]] = deque()
+        self._removed: list[int] = []
         self._held: dict[int, Notice | None] = {}
         self._kept: list[Notice] = []
         self.lost = False
+
+    def reserve(self, message: int) -> None:
+        """Keeps a number in use until `free`: deliveries of a message that is gone are in flight."""
+        self._held.setdefault(message, None)
+
+    def free(self, message: int) -> None:
+        """Frees a number; a notice that was kept for it comes."""
+        notice = self._held.pop(message, None)
+        if notice is not None:
+            self._kept.append(notice)
 
     def take_notices(self) -> list[Notice]:
         """Returns kept notices whose number is free now."""
         notices, self._kept = self._kept, []
         return notices
 
+    @property
+    def held(self) -> list[int]:
+        """The numbers of messages that are being removed."""
+        return list(self._held)
+
+    def take_removed(self) -> list[int]:
+        """Returns the messages that were removed since the last call."""
+        removed, self._removed = self._removed, []
+        return removed
+
     def remove(self, removal: Removal, now: float) -> None:
         """Asks for the removal of a message that has ended."""
         self._held[removal.message] = None
-        self._ask(removal, now)
+        if removal.files == TODO:
+            self._unlogged.append((self._log.position, removal))
+        else:
+            self._ask(removal, now)
 
     def _ask(self, removal: Removal, now: float) -> None:
         self._asked.append((removal, now))
@@ -202,13 +250,16 @@ class Cleaner:
         """Keeps a notice and returns True, if its number is in use; else returns False."""
         if notice.message not in self._held:
             return False
+        if self.lost:
+            self.free(notice.message)
+            return False
         self._held[notice.message] = notice
         return True
 
     @property
     def busy(self) -> bool:
         """Whether requests have not been written yet. The answers need not be waited for."""
-        return bool(self._ids.unwritten) and not self.lost
+        return bool(self._ids.unwritten or self._unlogged) and not self.lost
 
     def prepare(self, poll: "select.poll", now: float) -> float:
         """Waits for answers, for room in the pipe, and for the next repeated request."""
@@ -217,6 +268,8 @@ class Cleaner:
         poll.register(self._answers, select.POLLIN)
         if self._ids.unwritten:
             poll.register(self._ids.descriptor, select.POLLOUT)
+        if self._removed or (self._unlogged and self._log.has_written(self._unlogged[0][0])):
+            return 0.0
         return max(0.0, self._again[0][0] - now) if self._again else 3600.0
 
     def run(self, ready: dict[int, int], now: float) -> None:
@@ -230,12 +283,17 @@ class Cleaner:
             for _ in range(ANSWERS_A_TURN):
                 if self._again and self._again[0][0] <= now:
                     self._ask(heappop(self._again)[1], now)
-            if self._ids.unwritten:
+            if self._ids.unwritten or self._unlogged:
                 self._log.flush()
+            while self._unlogged and self._log.has_written(self._unlogged[0][0]):
+                self._ask(self._unlogged.popleft()[1], now)
             self._ids.flush()
         except PeerLost:
             self.lost = True
             self._shutdown.lose("queue-clean")
+            # No answer comes any more. A new message of a number shows that the earlier one is gone.
+            for message in [message for message, notice in self._held.items() if notice is not None]:
+                self.free(message)
 
     def _take(self, answer: int, now: float) -> None:
         if not self._asked or answer not in ANSWERS:
@@ -245,8 +303,7 @@ class Cleaner:
         message = removal.message
         if answer != REMOVED[0]:
             self._log.warning(f"unable to clean up msg {message}; will try again later")
-            heappush(self._again, (now + AGAIN_AFTER, Removal(message)))
+            heappush(self._again, (now + AGAIN_AFTER, removal if removal.files == TODO else Removal(message)))
             return
-        notice = self._held.pop(message, None)
-        if notice is not None:
-            self._kept.append(notice)
+        self._removed.append(message)
+        self.free(message)

@@ -13,28 +13,37 @@ power cut or kill leaves S4 (the message is classified, and logged, again) or S5
 An envelope is read and written in pieces, so that memory does not depend on its size. A group ends when its envelopes
 exceed GROUP_BYTES; an envelope larger than LARGE is put off, and becomes a group of its own.
 
+A message may be announced instead: it is read, and nothing is written. It stays in todo/, S4, and queue-send delivers
+it (announcements.py). queue-send may later have it classified, with the recipients that are done by then
+(`requests`); its lines are in the log already.
+
 A message that cannot be read is parked. A message that the disk or lack of memory refuses stays in S4 and is deferred.
 No exception is raised because of a single message.
 """
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+import zlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from queue_base.durable import Commit, write_all
 from queue_base.errors import reason
 from queue_base.layout import FILE_MODE, Layout, is_there
+from queue_base.marks_file import LeftMarks
+from queue_todo.announcements import Announcement
 from queue_wire.control.rewrite import LOCAL, Rules, rewrite, split_recipients
 from queue_wire.envelope import TodoReader, pack_info
 from queue_wire.format_error import FormatError
+from queue_wire.marks import identify
 from queue_wire.pipes import notice
-from queue_wire.recipients import pack_recipients
+from queue_wire.recipients import pack_marked, pack_recipients
 
 PIECE = 64 * 1024  # Bytes of an envelope that are read at once.
 LARGE = 256 * 1024  # Bytes of an envelope above which it is a group of its own.
 GROUP_BYTES = 2 << 20  # The most bytes of envelopes in a group, unless it has one envelope.
 SYNC_EVERY = 1 << 20  # Bytes of a large local/ or remote/ file after which it is synced, so that no sync takes long.
+_CLASSIFIED_FILES = ("info", "local", "remote")
 NO_MEMORY = "out of memory"
 
 
@@ -55,6 +64,8 @@ class PreparedMessage(NamedTuple):
     remote: bool
     read: tuple[int, int, int]
     recipients: list[tuple[bytes, bytes]] | None
+    todo_size: int = 0
+    check: int = 0
 
 
 class TodoGroup:
@@ -66,12 +77,38 @@ class TodoGroup:
     `unsure` are entries that look classified, but a power cut could undo it. They must not be announced before
     `confirm` returns: a message that was delivered must not be in todo/ again.
 
+    `announced` are entries of messages that are announced. `absent` are messages of `requests` that are not in todo/
+    any more, or are others.
+
     `together` are messages that were deferred because their common sync failed, possibly because of one of them.
     """
 
-    def __init__(self, layout: Layout, rules: Rules, messages: Sequence[int], *, large: bool = False) -> None:
-        """`large` allows an envelope of any size, for a group of one message."""
+    def __init__(
+        self,
+        layout: Layout,
+        rules: Rules,
+        messages: Sequence[int],
+        *,
+        large: bool = False,
+        announce: Collection[int] = (),
+        scanned: Collection[int] = (),
+        requests: Mapping[int, tuple[int, Announcement]] | None = None,
+        marks: LeftMarks | None = None,
+    ) -> None:
+        """`large` allows an envelope of any size, for a group of one message.
+
+        Of `announce`, those that may be are announced. `scanned` were found by a scan, and may have files of an
+        interrupted classification. `requests` have the done bits and the announcement of messages to be classified
+        because queue-send asks for it. `marks` are what an earlier run has left.
+        """
         self.messages = messages
+        self.announced: list[PreparedMessage] = []
+        self.absent: list[int] = []
+        self.rules = rules
+        self._announce = announce
+        self._scanned = scanned
+        self._requests = requests or {}
+        self._marks = marks
         self.entries: list[PreparedMessage] = []
         self.unsure: list[PreparedMessage] = []
         self.parked: list[tuple[int, str]] = []
@@ -92,23 +129,30 @@ class TodoGroup:
 
     def give_up(self, why: str) -> None:
         """Defer every message; files that were written are replaced by the next attempt."""
-        self.entries, self.parked, self.left, self.large = [], [], [], []
+        self.entries, self.parked, self.left, self.large, self.announced, self.absent = [], [], [], [], [], []
         self.deferred = [(message, why) for message in self.messages]
 
     def _prepare(self) -> Iterator[None]:
         """Yield after each piece of a large envelope, so that other work can be done."""
-        messages = self._named_safely()
+        yield from self._announce_some()
+        known = {entry.message for entry in self.announced}
+        messages = self._named_safely([message for message in self.messages if message not in known])
         room = GROUP_BYTES
         for place, message in enumerate(messages):
             try:
                 handle = os.open(self._layout.todo(message), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             except FileNotFoundError:
+                if message in self._requests:
+                    self.absent.append(message)
                 continue
             except OSError as error:
                 self._defer(message, error)
                 continue
             try:
                 found = os.fstat(handle)
+                if message in self._requests and _identity(found) != self._requests[message][1].read:
+                    self.absent.append(message)
+                    continue
                 if found.st_size > LARGE and not self._may_be_large:
                     self.large.append(message)
                     continue
@@ -138,18 +182,60 @@ class TodoGroup:
             self._commit.forget()
         self._park()
 
-    def _named_safely(self) -> Sequence[int]:
+    def _announce_some(self) -> Iterator[None]:
+        """Read the messages that are to be announced. What cannot be is left to be classified."""
+        for message in self.messages:
+            if message in self._announce:
+                try:
+                    self._read_to_announce(message)
+                except (FormatError, OSError, MemoryError):
+                    continue  # The same happens when it is classified, which reports it.
+                yield
+
+    def _read_to_announce(self, message: int) -> None:
+        """Announce a message if it is short, has no mark, and has no files of an interrupted classification."""
+        layout = self._layout
+        handle = os.open(layout.todo(message), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            found = os.fstat(handle)
+            if found.st_size > notice.FULL_BYTES:
+                return
+            data = os.read(handle, PIECE)
+        finally:
+            os.close(handle)
+        mess = os.stat(layout.mess(message))
+        if mess.st_ino != message or is_there(layout.hashed("corrupt", message)):
+            return
+        if message in self._scanned and any(is_there(layout.hashed(kind, message)) for kind in _CLASSIFIED_FILES):
+            return
+        reader = TodoReader()
+        recipients = reader.feed(data)
+        sender = reader.end()
+        if not recipients or len(recipients) > notice.FULL_RECIPIENTS:
+            return
+        ordered = _order(recipients, self._rules)
+        if len(sender) + sum(len(address) for _, address in ordered) > notice.FULL_BYTES:
+            return  # The notice would be too long.
+        channels = {channel for channel, _ in ordered}
+        birth = mess.st_mtime_ns // 1000
+        facts = message, birth, mess.st_size, sender, reader.pid, reader.uid
+        has = notice.LOCAL in channels, notice.REMOTE in channels
+        self.announced.append(
+            PreparedMessage(*facts, *has, _identity(found), ordered, len(data), zlib.crc32(data))
+        )
+
+    def _named_safely(self, messages: Sequence[int]) -> Sequence[int]:
         """Sync the names in todo/; return the messages whose names are durable."""
         try:
-            sync_directories(self._layout, self.messages)
+            sync_directories(self._layout, messages)
         except OSError:
             pass
         else:
-            return self.messages
+            return messages
         # A directory that cannot be read must not delay the mail in the others.
         safe = []
         troubles: dict[str, OSError | None] = {}
-        for message in self.messages:
+        for message in messages:
             directory = os.path.dirname(self._layout.todo(message))
             if directory not in troubles:
                 try:
@@ -171,21 +257,25 @@ class TodoGroup:
         """Classify a message whose envelope is one piece, as most are. Raises FormatError, OSError."""
         mess = self._look(message)
         reader = TodoReader()
-        recipients = reader.feed(os.read(handle, PIECE))
+        data = os.read(handle, PIECE)
+        recipients = reader.feed(data)
         sender = reader.end()
-        ordered = [
-            (notice.LOCAL if channel is LOCAL else notice.REMOTE, address)
-            for channel, address in (rewrite(recipient, self._rules) for recipient in recipients)
-        ]
-        local = [address for channel, address in ordered if channel == notice.LOCAL]
-        remote = [address for channel, address in ordered if channel == notice.REMOTE]
+        request = self._requests.get(message)
+        ordered = _order(recipients, self._rules if request is None else request[1].rules)
+        done = 0
+        if request is not None:
+            done = request[0]
+        elif self._marks is not None and len(self._marks):
+            done = self._marks.done(identify(message, mess.st_mtime_ns // 1000, data))
+        local, remote = [_pack_side(ordered, letter, done) for letter in (notice.LOCAL, notice.REMOTE)]
         for kind, side in ("local", local), ("remote", remote):
             path = self._layout.hashed(kind, message)
             if side:
-                _replace(self._commit, path, pack_recipients(side))
+                _replace(self._commit, path, side)
             else:
                 self._commit.unlink(path)
-        full = len(ordered) <= notice.FULL_RECIPIENTS and found.st_size <= notice.FULL_BYTES
+        # A short notice has queue-send read the marks of those that are done.
+        full = not done and len(ordered) <= notice.FULL_RECIPIENTS and found.st_size <= notice.FULL_BYTES
         self._add(message, mess, found, reader, sender, bool(local), bool(remote), ordered if full else None)
 
     def _take_pieces(self, message: int, handle: int, found: os.stat_result) -> Iterator[None]:
@@ -350,6 +440,23 @@ class _Side:
                 os.unlink(self._path)
             except OSError:
                 pass
+
+
+def _order(recipients: list[bytes], rules: Rules) -> list[tuple[bytes, bytes]]:
+    """Return (channel, address) of each recipient, rewritten."""
+    return [
+        (notice.LOCAL if channel is LOCAL else notice.REMOTE, address)
+        for channel, address in (rewrite(recipient, rules) for recipient in recipients)
+    ]
+
+
+def _pack_side(ordered: list[tuple[bytes, bytes]], channel: bytes, done: int) -> bytes:
+    """Return the bytes of local/B/I or remote/B/I; `done` are the bits of the recipients that are done."""
+    if not done:
+        return pack_recipients([address for letter, address in ordered if letter == channel])
+    return pack_marked(
+        [(address, bool(done >> bit & 1)) for bit, (letter, address) in enumerate(ordered) if letter == channel]
+    )
 
 
 def _identity(found: os.stat_result) -> tuple[int, int, int]:

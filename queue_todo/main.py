@@ -6,8 +6,10 @@ classified in groups that share three commits (`Pipeline`, `TodoGroup`), by a th
 control files cannot be read at start, nothing is classified until they can be: a message is never classified by
 default rules.
 
-After X no group is begun. Groups that are in the log already are finished, within FINISHING seconds; all others stay in
-todo/.
+queue-send may have new messages announced instead of classified: they stay in todo/ (announcements.py).
+
+After X no group is begun. Groups that are in the log already are finished, and announced messages are classified when
+queue-send asks for it, within FINISHING seconds; all others stay in todo/.
 """
 
 import os
@@ -30,7 +32,18 @@ from queue_todo.pipeline import UNWRITTEN_MOST, Pipeline
 from queue_wire.control.rewrite import Rules
 from queue_wire.format_error import FormatError
 from queue_wire.ids import unpack_id
-from queue_wire.pipes.notice import EXIT, PASSED, REREAD, WRITTEN
+from queue_wire.pipes.notice import (
+    ANNOUNCE,
+    CLASSIFY,
+    EXIT,
+    LEAVE,
+    PASSED,
+    REREAD,
+    WRITTEN,
+    ClassifyRequest,
+    CommandReader,
+    Gone,
+)
 
 PROGRAM = "queue-todo"
 USAGE = "usage: queue-todo [--home HOME]"
@@ -49,6 +62,7 @@ class Classifier:
         self._home = home
         self._layout = layout
         self._notices = NoticePipe(1)
+        self._commands = CommandReader()
         self._pending = Pending(layout)
         # Watch first, then scan: a message that arrives in between is seen twice, and not missed.
         self._watch = Watch(layout.directories("todo"))
@@ -125,8 +139,11 @@ class Classifier:
 
     @property
     def finished(self) -> bool:
-        """Whether X was received, and no group in the log is unfinished."""
-        return self._end is not None and (not self._pipeline.has_unfinished or time.monotonic() >= self._end)
+        """Whether X was received, no group in the log is unfinished, and queue-send has no announced message."""
+        if self._end is None:
+            return False
+        unfinished = self._pipeline.has_unfinished or len(self._pipeline.announced)
+        return not unfinished or time.monotonic() >= self._end
 
     def finish(self) -> None:
         """Write all notices, however long that takes. Raises PeerLost."""
@@ -141,19 +158,30 @@ class Classifier:
             self._notices.log(line)
 
     def _obey(self) -> None:
-        for command in read_available(0) or b"":
-            if command == REREAD[0]:
+        try:
+            commands = self._commands.feed(read_available(0) or b"")
+        except FormatError as error:
+            self._notices.warn(f"unknown command: {error}")
+            return
+        for command in commands:
+            if isinstance(command, ClassifyRequest):
+                self._pipeline.request(command.message, command.done)
+            elif isinstance(command, Gone):
+                self._pipeline.gone(command.message)
+            elif command == REREAD:
                 self._reread(time.monotonic())
                 # A corrupt message may have been released, which nothing else reports.
                 self._pending.scan_soon()
-            elif command == EXIT[0]:
+            elif command == EXIT:
                 self._end = self._end or time.monotonic() + FINISHING
-            elif command == WRITTEN[0]:
+            elif command == WRITTEN:
                 self._pipeline.written()
-            elif command == PASSED[0]:
+            elif command == PASSED:
                 self._pipeline.ask_passed()
+            elif command in (ANNOUNCE, LEAVE, CLASSIFY):
+                self._pipeline.set_mode(command)
             else:
-                self._notices.warn(f"unknown command {command}")
+                self._notices.warn(f"unknown command {command[0]}")
 
     def _reread(self, now: float) -> None:
         try:
@@ -166,7 +194,7 @@ class Classifier:
     @property
     def _arrival(self) -> float | None:
         """When the next message arrived, None if none waits, or nothing can be classified for lack of rules."""
-        return None if self._rules is None else self._pending.arrival
+        return None if self._rules is None else self._pipeline.arrival
 
     def _take_names(self, now: float) -> None:
         found = []

@@ -30,6 +30,8 @@ class Pending:
         self._waiting: dict[int, float] = {}
         self._order: deque[int] = deque()  # The waiting ids in order.
         self._in_hand: dict[int, bool] = {}  # And whether it was named meanwhile.
+        self._scans: set[float] = set()  # When scans began, which is when the messages that they found arrived.
+        self.scanned: set[int] = set()  # Ids in hand that a scan has found.
         # The delay is always the same, so they are due in the order of their deferral.
         self._later: deque[tuple[float, int]] = deque()
         self._later_due: dict[int, float] = {}  # An entry of _later with another time is ignored.
@@ -74,7 +76,8 @@ class Pending:
                 break
             found.append(self._order.popleft())
         for message in found:
-            del self._waiting[message]
+            if self._waiting.pop(message) in self._scans:
+                self.scanned.add(message)
             self._parked.discard(message)
             self._in_hand[message] = False
         return found
@@ -91,6 +94,7 @@ class Pending:
         """Note that ids that were taken have been processed."""
         for message in messages:
             self._alone.discard(message)
+            self.scanned.discard(message)
             if self._in_hand.pop(message, False):
                 self._wait(message, now)
 
@@ -130,8 +134,10 @@ class Pending:
             if self._again or now >= self._next_scan:
                 self._again = False
                 self._next_scan = now + SCAN_EVERY
+                self._scans.add(now)
                 self._scan = _TodoScan(self._layout.directories("todo"), now, self._layout.directories("corrupt"))
             elif self._unread and now >= self._next_unread:
+                self._scans.add(now)
                 self._scan = _TodoScan(self._unread, now)
         return None if self._scan is None else self._look(self._scan, now)
 

@@ -4,6 +4,9 @@ A DiskThread works on the disk, one piece of work after the other; the loop subm
 queue-send writes the lines of a group to the log, the next group is prepared. Large envelopes have a queue of their
 own. A slice of one alternates with a group of the others, so that a message with a hundred thousand recipients does not
 delay other mail.
+
+queue-send says what is done with new messages: they are announced, left in todo/, or classified. Announced messages
+(announcements.py) are classified when queue-send asks for it, in groups of their own, before other work.
 """
 
 import select
@@ -13,16 +16,33 @@ from itertools import chain
 from queue_base.daemon.disk_thread import DiskThread, Result
 from queue_base.errors import reason
 from queue_base.layout import Layout
+from queue_base.marks_file import LeftMarks
+from queue_base.safe_open import UnsafePath
+from queue_todo.announcements import Announcement, Announcements
 from queue_todo.classify import PreparedMessage, TodoGroup, confirm
 from queue_todo.notices import NoticePipe
 from queue_todo.pending import RETRY_AFTER, Pending
 from queue_wire import logline
 from queue_wire.control.rewrite import Rules
-from queue_wire.pipes.notice import NOTICE_MOST, Arrived, Ask, Classified, pack_arrived, pack_ask, pack_classified
+from queue_wire.pipes.notice import (
+    ANNOUNCE,
+    CLASSIFY,
+    LEAVE,
+    NOTICE_MOST,
+    Arrived,
+    Ask,
+    Classified,
+    ClassifyAnswer,
+    pack_answer,
+    pack_arrived,
+    pack_ask,
+    pack_classified,
+)
 
 GROUP = 250  # The most messages that share a commit.
 UNWRITTEN_MOST = 4 << 20  # Bytes of notices that queue-send has not read; above it, no group is begun.
 UNFINISHED_MOST = 2  # The most groups that wait for the log, or to be finished.
+UNREAD_MOST = 65536  # Bytes of notices that queue-send has not read; above it, no message is announced.
 SLICE = 0.05  # Seconds of work on envelopes before the thread turns to something else.
 
 
@@ -43,20 +63,41 @@ class Pipeline:
         self._finishing = False
         self._groups_sent = self._groups_announced = 0
         self._passes: deque[int] = deque()  # For each P, the number of groups that were sent before it.
+        self.announced = Announcements()
+        self._mode = CLASSIFY
+        self._left_until = 0.0  # Until then messages were left in todo/, and did not wait for this process.
+        self._left_marks = self._read_marks()
+        self._begun: set[int] = set()  # Messages that may have files of a classification that failed.
+        # The requests of queue-send that have no answer yet, by message, with the done bits; those that are next; and
+        # those that the disk has refused, with the time of the next attempt.
+        self._requested: dict[int, int] = {}
+        self._next_requests: deque[int] = deque()
+        self._refused: deque[tuple[float, int]] = deque()
+        self._requested_alone: set[int] = set()  # Requests that failed together, and are tried one by one.
+        self._answering = False
         self._unsure: list[PreparedMessage] = []
         self._next_confirm = 0.0
         self._worked = False
         self._small_since = 0.0
         self._now = 0.0
 
+    def _read_marks(self) -> LeftMarks | None:
+        try:
+            return LeftMarks(self._layout)
+        except (OSError, UnsafePath) as error:
+            why = reason(error) if isinstance(error, OSError) else str(error)
+            self._notices.alert(f"unable to read {self._layout.queue}/marks: {why}; some mail may be delivered twice")
+            return None
+
     def prepare(self, poll: "select.poll", now: float, rules: Rules | None) -> float:
         """Register the thread's descriptor; return the seconds to wait at most."""
         self._disk.prepare(poll, now)
         if self._disk.busy:
             return 3600.0
-        if self._logged or (rules is not None and self._may_begin):
+        if self._logged or self._next_requests or (rules is not None and self._may_begin):
             return 0.0
-        return max(0.0, self._next_confirm - now) if self._unsure else 3600.0
+        wait = max(0.0, self._next_confirm - now) if self._unsure else 3600.0
+        return min(wait, max(0.0, self._refused[0][0] - now)) if self._refused else wait
 
     def run(self, ready: dict[int, int], now: float, rules: Rules | None) -> None:
         """Take results of the thread, and give it the next work. Without rules no group is begun."""
@@ -64,8 +105,12 @@ class Pipeline:
         self._disk.run(ready, now)
         if self._disk.busy:
             return
+        while self._refused and self._refused[0][0] <= now:
+            self._next_requests.append(self._refused.popleft()[1])
         if self._logged:
             self._finish(self._logged.popleft())
+        elif self._next_requests:
+            self._classify_requested()
         elif self._unsure and now >= self._next_confirm:
             self._confirm()
         elif rules is not None and self._may_begin:
@@ -75,6 +120,40 @@ class Pipeline:
         """Note that queue-send has written the lines of the oldest group to the log."""
         if self._sent:
             self._logged.append(self._sent.popleft())
+
+    def set_mode(self, mode: bytes) -> None:
+        """Announce new messages (ANNOUNCE), LEAVE them in todo/, or CLASSIFY them."""
+        if self._mode == LEAVE:
+            self._left_until = self._now
+        self._mode = mode
+
+    @property
+    def arrival(self) -> float | None:
+        """When the next message arrived, or was not left in todo/ any more; None if none waits for this process."""
+        arrival = self._pending.arrival
+        if arrival is None or self._mode == LEAVE:
+            return None
+        return max(arrival, self._left_until)
+
+    def request(self, message: int, done: int) -> None:
+        """Classify an announced message; `done` are the bits of its recipients that are done."""
+        if message not in self._requested:
+            self._requested[message] = done
+            self._next_requests.append(message)
+
+    def gone(self, message: int) -> None:
+        """Note that an announced message has ended."""
+        if self.announced.remove(message):
+            self._pending.add([message], self._now)
+
+    def _answer(self, message: int, classified: bool) -> None:
+        """Answer a request; from now on the number is as any other."""
+        self._requested.pop(message, None)
+        self._requested_alone.discard(message)
+        if classified:
+            self._begun.discard(message)
+        self._notices.put(pack_answer(ClassifyAnswer(message, classified)))
+        self.gone(message)
 
     def ask_passed(self) -> None:
         """Answer, as soon as the groups whose lines have been sent are announced."""
@@ -94,17 +173,21 @@ class Pipeline:
     @property
     def has_unfinished(self) -> bool:
         """Whether there are messages whose lines are in the log, or were sent to it, and that are not finished."""
-        return bool(self._sent or self._logged) or self._finishing
+        return bool(self._sent or self._logged or self._next_requests) or self._finishing or self._answering
 
     @property
     def _may_begin(self) -> bool:
         if len(self._sent) + len(self._logged) >= UNFINISHED_MOST or self._notices.unwritten > UNWRITTEN_MOST:
             return False
-        return bool(self._small or self._large or self._large_waiting or len(self._pending))
+        if self._small or self._large or self._large_waiting:
+            return True
+        if self._mode == LEAVE or (self._mode == ANNOUNCE and self._notices.unwritten > UNREAD_MOST):
+            return False
+        return len(self._pending) > 0
 
     def _go_on(self, rules: Rules) -> None:
         """Let the thread continue or begin a group; a large envelope alternates with the others."""
-        others = self._small is not None or len(self._pending) > 0
+        others = self._small is not None or (len(self._pending) > 0 and self._mode != LEAVE)
         if (self._large or self._large_waiting) and (self._large_is_next or not others):
             self._large_is_next = False
             if self._large is None:
@@ -114,8 +197,82 @@ class Pipeline:
             self._large_is_next = True
             if self._small is None:
                 self._small_since = self._pending.arrival or self._now
-                self._small = TodoGroup(self._layout, rules, self._pending.take(GROUP))
-            self._prepare(self._small)
+                self._small = self._take_group(rules)
+            if self._small is not None:
+                self._prepare(self._small)
+
+    def _take_group(self, rules: Rules) -> TodoGroup | None:
+        """Return a group of pending messages; None if all of them are announced already."""
+        messages = []
+        for message in self._pending.take(GROUP):
+            if self.announced.defer(message):
+                self._pending.done([message], self._now)
+            else:
+                messages.append(message)
+        if not messages:
+            return None
+        announce = self._mode == ANNOUNCE and not self.announced.full
+        return TodoGroup(
+            self._layout,
+            rules,
+            messages,
+            announce=set(messages) - self._begun if announce else (),
+            scanned=self._pending.scanned.intersection(messages),
+            marks=self._left_marks,
+        )
+
+    def _classify_requested(self) -> None:
+        """Classify announced messages, because queue-send asks for it. Their lines are in the log already."""
+        asked: dict[int, tuple[int, Announcement]] = {}
+        while self._next_requests and len(asked) < GROUP:
+            alone = self._next_requests[0] in self._requested_alone
+            if alone and asked:
+                break
+            message = self._next_requests.popleft()
+            announcement = self.announced.get(message)
+            if announcement is None:
+                self._answer(message, classified=False)  # queue-send has mistaken it.
+            else:
+                asked[message] = self._requested[message], announcement
+                if alone:
+                    break
+        if not asked:
+            return
+        rules = next(iter(asked.values()))[1].rules
+        group = TodoGroup(self._layout, rules, list(asked), requests=asked)
+        self._answering = True
+
+        def work() -> None:
+            group.prepare()
+            group.finish()
+
+        def then(trouble: Result) -> None:
+            self._answering = False
+            if trouble is not None:
+                # It is unknown how far it came. What has left todo/ is found by `_confirm`.
+                group.unsure += group.entries
+                unsure = {entry.message for entry in group.unsure}
+                group.give_up(reason(trouble))
+                group.deferred = [(message, why) for message, why in group.deferred if message not in unsure]
+            for entry in group.entries:
+                self._answer(entry.message, classified=True)
+            for message in group.absent:
+                self._answer(message, classified=False)
+            for message, why in group.parked:
+                self._log_parked(message, why)
+                self._answer(message, classified=False)
+            self._next_requests += group.left
+            refused = [message for message, _ in group.deferred if message]
+            self._refused += [(self._now + RETRY_AFTER, message) for message in refused]
+            # If queue-send is told that one of these is gone, the number may have files of it.
+            self._begun.update(refused)
+            self._requested_alone.update(group.together)
+            self._warn_deferred(group)
+            if group.unsure:
+                self._unsure += group.unsure
+                self._next_confirm = self._now + RETRY_AFTER
+
+        self._disk.submit(work, then)
 
     def _prepare(self, group: TodoGroup) -> None:
         prepared = False
@@ -143,11 +300,10 @@ class Pipeline:
         self._large_waiting += group.large
         for message, why in group.parked:
             self._pending.done([message], self._now)
-            self._pending.park(message)
-            self._notices.log(logline.corrupt_message(message, why))
-            self._notices.alert(f"msg {message} cannot be read and is parked in corrupt: {why}")
-            self._worked = True
-        kept = {entry.message for entry in group.entries}
+            self._log_parked(message, why)
+        for entry in group.announced:
+            self._announce(entry, group.rules)
+        kept = {entry.message for entry in chain(group.entries, group.announced)}
         kept.update(group.left, group.large, (message for message, _ in chain(group.parked, group.deferred)))
         self._pending.done([message for message in group.messages if message not in kept], self._now)
         self._defer(group)
@@ -155,17 +311,45 @@ class Pipeline:
         if not group.entries:
             return
         for entry in group.entries:
-            self._notices.log(logline.new_message(entry.message))
-            line = logline.info_message(entry.message, entry.size, entry.sender, entry.pid, entry.uid)
-            self._notices.log(line)
+            self._log_arrival(entry)
         self._notices.put(pack_ask(Ask.WRITTEN))
         self._sent.append(group)
         self._groups_sent += 1
 
+    def _log_arrival(self, entry: PreparedMessage) -> None:
+        self._notices.log(logline.new_message(entry.message))
+        self._notices.log(logline.info_message(entry.message, entry.size, entry.sender, entry.pid, entry.uid))
+
+    def _log_parked(self, message: int, why: str) -> None:
+        self._pending.park(message)
+        self._notices.log(logline.corrupt_message(message, why))
+        self._notices.alert(f"msg {message} cannot be read and is parked in corrupt: {why}")
+        self._worked = True
+
+    def _announce(self, entry: PreparedMessage, rules: Rules) -> None:
+        """Log a message, and hand it to queue-send as it is."""
+        self._log_arrival(entry)
+        self.announced.add(entry.message, Announcement(rules, entry.read, entry.todo_size))
+        self._pending.done([entry.message], self._now)
+        assert entry.recipients is not None
+        self._notices.put(
+            pack_arrived(
+                Arrived(
+                    entry.message, entry.birth, entry.size, entry.sender, entry.recipients, True, entry.todo_size,
+                    entry.check,
+                )
+            )
+        )  # fmt: skip
+        self._worked = True
+
     def _defer(self, group: TodoGroup) -> None:
         for message, _ in group.deferred:
             if message:
+                self._begun.add(message)
                 self._pending.defer(message, self._now)
+        self._warn_deferred(group)
+
+    def _warn_deferred(self, group: TodoGroup) -> None:
         if group.deferred:
             # One line for the whole group, so that a full disk does not fill the log.
             message, why = group.deferred[0]
@@ -183,6 +367,7 @@ class Pipeline:
                 # It is unknown how far it came: `_confirm` finds out.
                 group.unsure, group.entries = group.entries, []
                 group.deferred.append((0, reason(trouble)))
+            self._begun.difference_update(entry.message for entry in chain(group.entries, group.unsure))
             self._pending.done([entry.message for entry in chain(group.entries, group.unsure)], self._now)
             self._defer(group)
             for entry in group.entries:
@@ -209,12 +394,18 @@ class Pipeline:
                 self._next_confirm = self._now + RETRY_AFTER
                 return
             for entry in confirmed:
-                # Not a full one: after so much time, queue-send may have found the message in its backlog.
-                self._notices.put(_pack_short(entry))
+                if entry.message in self._requested:
+                    self._answer(entry.message, classified=True)
+                else:
+                    # Not a full one: after so much time, queue-send may have found the message in its backlog.
+                    self._notices.put(_pack_short(entry))
             self._worked = self._worked or bool(confirmed)
             gone = {entry.message for entry in confirmed}
             # The others are classified again.
-            self._pending.add([entry.message for entry in unsure if entry.message not in gone], self._now)
+            again = [entry.message for entry in unsure if entry.message not in gone]
+            self._begun.update(again)
+            self._next_requests += [message for message in again if message in self._requested]
+            self._pending.add([message for message in again if message not in self._requested], self._now)
 
         self._disk.submit(work, then)
 

@@ -116,6 +116,19 @@ def _number(value: bytes) -> int:
     return int(value)
 
 
+def drop_recipients(data: bytes, done: int) -> bytes:
+    """Return the bytes of todo/B/I without some recipients: bit n of `done` is the n-th one, from 0."""
+    kept = []
+    bit = 0
+    for record in data.split(b"\0")[:-1]:
+        if record[:1] == b"T":
+            bit += 1
+            if done >> (bit - 1) & 1:
+                continue
+        kept.append(record + b"\0")
+    return b"".join(kept)
+
+
 def pack_info(sender: bytes) -> bytes:
     """Return the bytes of info/B/I."""
     return b"F%s\0" % check_address(sender)

@@ -13,6 +13,11 @@ def pack_recipients(recipients: list[bytes]) -> bytes:
     return b"".join([b"T%s\0" % recipient for recipient in recipients])
 
 
+def pack_marked(recipients: list[tuple[bytes, bool]]) -> bytes:
+    """Return the bytes of a file with (address, done) of each recipient."""
+    return b"".join([b"%s%s\0" % (DONE_MARK if done else b"T", address) for address, done in recipients])
+
+
 def unpack_recipients(data: bytes) -> list[tuple[int, bool, bytes]]:
     """Return (offset of the record, done, address) in file order. Raises FormatError.
 

@@ -12,6 +12,7 @@ import pytest
 
 from queue_base.home import Home
 from support import fast, homes, rerun, run_report, saying
+from support.home import CLASSIFYAFTER
 from support.send.control import wait_for_backlog
 from support.send.scripted_send import ScriptedSend
 from support.side_by_side import SideBySide, allow_time
@@ -54,6 +55,8 @@ def spark() -> Iterator["SparkSession"]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if after := config.getoption("--classifyafter"):
+        os.environ[CLASSIFYAFTER] = after
     for plugin in (saying, run_report, fast, homes):
         config.pluginmanager.register(plugin)
     rerun.register(config)
@@ -67,6 +70,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--exhaustive", action="store_true", help="run the tests that take minutes, too")
+    parser.addoption("--classifyafter", help="the value of control/classifyafter in the homes of the tests")
     parser.addoption("--fast", action="store_true", help="run only the test files that start no process")
     rerun.add_options(parser)
 

@@ -24,7 +24,8 @@ def command(context: click.Context, home: str | None, back: bool, as_me: bool, t
     HOME is by default that of --home, else QUEUE_HOME, else /var/queue.
 
     Stop qmail-send (with --undo: queue-send) first. Owners and modes are changed and missing directories are made;
-    no message is changed. After an interruption, run it again, in either direction.
+    no message is changed, but that --undo removes recipients that are done from
+    envelopes that queue-send has not finished. After an interruption, run it again, in either direction.
 
     \b
     Examples:

@@ -3,7 +3,8 @@
 `adopt` changes owners and modes in queue/ to ours and makes what is missing. The bytes, names, inode numbers and mtimes
 of messages do not change, nor does anything in alias/ and control/, which both mailers read.
 
-`undo` gives queue/ the owners and modes of netqmail 1.03 (hier.c), with the messages that are in it then. It refuses,
+`undo` gives queue/ the owners and modes of netqmail 1.03 (hier.c), with the messages that are in it then. Recipients
+that queue/marks says are done are removed from their envelopes (done_marks.py). It refuses,
 before anything has changed, if maildrop/ holds mail, which qmail would never find; if files of users were set aside
 from maildrop/, which only a person may remove; if messages are held or corrupt, which qmail cannot express, unless
 `force`; and if todo/ or intd/ is hashed, unless the caller says what it becomes.
@@ -19,6 +20,7 @@ from contextlib import contextmanager
 
 from queue_admin.home.closed_queue import ClosedQueue
 from queue_admin.home.create import create_queue
+from queue_admin.home.done_marks import apply_marks, read_marks
 from queue_admin.home.flatten import check_names, flatten, is_half_flat
 from queue_admin.home.maker import Maker
 from queue_admin.home.modes import (
@@ -43,7 +45,8 @@ from queue_admin.home.tree import Tree, unable_to
 from queue_base.accounts import Owner
 from queue_base.errors import Permanent, reason
 from queue_base.home import Home
-from queue_base.layout import open_layout
+from queue_base.layout import FILE_MODE, open_layout
+from queue_base.marks_file import NAME as DONE_MARKS
 from queue_base.safe_open import READ_DIRECTORY
 from queue_wire.maildrop import is_temporary
 
@@ -80,6 +83,7 @@ def adopt(home: Home, owner: Owner) -> list[str]:
             tree.sync()
         changer.one("lock/sendmutex", owner, SENDMUTEX_MODE)
         changer.one("lock/trigger", owner, TRIGGER_MODE, stat.S_ISFIFO)
+        changer.one(DONE_MARKS, owner, FILE_MODE)
         closed.open(owner, QUEUE_MODE)
     done += [f"made {path}" for path in maker.made + above.made]
     known = {f"{home.queue}/{kind}" for kind in OURS}
@@ -97,7 +101,8 @@ def undo(home: Home, accounts: QmailAccounts, *, todo: str | None = None, force:
     qmailq = accounts.owner("qmailq")
     with ClosedQueue(home) as closed:
         tree = closed.tree
-        changer = OwnerChanger(tree, known_uids(tree, qmailq))
+        known = known_uids(tree, qmailq)
+        changer = OwnerChanger(tree, known)
         layout = open_layout(home.queue)
         half = [kind for kind in MAY_BE_FLAT if is_half_flat(tree, kind, layout.split)]
         hashed = [kind for kind, flat in (("todo", layout.flat_todo), ("intd", layout.flat_intd)) if not flat]
@@ -112,10 +117,12 @@ def undo(home: Home, accounts: QmailAccounts, *, todo: str | None = None, force:
         for kind in flat:
             check_names(tree, kind, layout.split)
         check_directories(tree, (*QMAIL, *EXTRA))
+        done_marks = read_marks(tree, known)
         with _open_alias(home) as alias:
             # From now on queue-start refuses to run, and names queuectl adopt, because of the owner.
             closed.begin(qmailq)
             done = [f"made {kind}/ flat: {flatten(tree, kind, layout.split)} files moved" for kind in flat]
+            done += apply_marks(tree, open_layout(home.queue) if flat else layout, known, done_marks)
             done += _remove_extra(tree)
             maker = Maker(qmailq, tree=tree)
             for kind, (account, directory_mode, file_mode) in QMAIL.items():

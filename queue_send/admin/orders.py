@@ -8,6 +8,7 @@ line; if the disk refuses the mark, another line takes it back.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from queue_base import hold_marks as marks
 from queue_base.durable import Commit
@@ -105,6 +106,8 @@ class Orders:
             answer(self._probe(request.names, now))
             return
         selected = select_messages(request.names, self._birth_of)
+        if self._classify(selected.messages, request, answer):
+            return
         for message in selected.messages:
             self._store.envelopes.forget(message)
         if request.command == wire.FLUSH:
@@ -117,6 +120,26 @@ class Orders:
             orders = {wire.DELETE: marks.DELETED, wire.BOUNCE: marks.RETURNED}
             reason = orders.get(request.command) or marks.clean_reason(request.reason)
             self._mark(selected, reason, answer)
+
+    def _classify(self, messages: list[int], request: Request, answer: Answer) -> bool:
+        """Returns whether some messages are announced. They are classified, and then the request is carried out.
+
+        flush changes no file, so it only waits for those that are being classified: one may have been deferred.
+        """
+        left = set()
+        for message in messages:
+            known = self._store.announced_message(message)
+            if known is not None and (request.command != wire.FLUSH or known.requested is not None):
+                left.add(message)
+
+        def then(message: int, classified: bool) -> None:
+            left.discard(message)
+            if not left:
+                self.carry_out(request, answer, self._clock.now())
+
+        for message in list(left):
+            self._store.classify_first(message, partial(then, message))
+        return bool(left)
 
     def _birth_of(self, message: int) -> int | None:
         """Returns the birth of a message that has not ended."""

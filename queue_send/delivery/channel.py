@@ -94,6 +94,7 @@ class Channel:
         self._reader = NetstringReader()
         self._in_flight: dict[int, Entry] = {}  # By the number of the job, which is that of its first delivery.
         self._unread = False  # Whether there may be whole reports in the reader.
+        self._flushes = 0  # How often everything was made due.
         self._capacity = 0  # Jobs that the daemon takes at once, as it reported when it started.
         self._input_closed = False
         self._events = events
@@ -128,6 +129,11 @@ class Channel:
     def apply_config(self) -> None:
         """Sets the limits of the control files, after HUP."""
         self.scheduler.apply_settings(self._config.current.settings(self.kind))
+
+    def flush(self, now: float) -> None:
+        """Makes everything due."""
+        self._flushes += 1
+        self.scheduler.flush(now)
 
     def withdraw(self, message: int, now: float) -> None:
         """Prevents further starts of a message. If it is loaded, NoneInFlight follows."""
@@ -271,6 +277,7 @@ class Channel:
         # The entry's nexthop may name a relay; queue-remote looks up the route by the domain.
         nexthop = addresses[0] if self.kind == "local" else split_address(addresses[0])[1].lower()
         self._in_flight[first] = entry
+        self._store.count_start(message, len(addresses))
         self._jobs.put(pack_job(Job(first, self._store.job_path(message), sender, nexthop, addresses)))
         channel = self.kind.encode()
         for delivery, address in enumerate(addresses, first):
@@ -320,14 +327,23 @@ class Channel:
         else:
             self._events.append(NoneLeft(attempt.message, self.kind))
 
-    def _set_next_attempt(self, attempt: Attempt, now: float) -> None:
+    def _set_next_attempt(self, attempt: Attempt, now: float, flushes: int | None = None) -> None:
+        """Sets the next attempt in the message's file. `flushes` is what self._flushes was when the attempt ended."""
         message = attempt.message
+        since = self._flushes if flushes is None else flushes
+
+        def then(classified: bool) -> None:
+            if classified:
+                self._set_next_attempt(attempt, now, since)
+
+        if self._store.classify_first(message, then):
+            return
         schedule = self._config.current.retry
         due = next_attempt(schedule, attempt.birth, int(now), SKIPS[self.kind], random.random)
         due = within_lifetime(due, int(now), attempt.expires)
         try:
             self._store.set_due(message, self.kind, self._clock.to_disk(due))
-            self.scheduler.add_deferred(message, due)
+            self.scheduler.add_deferred(message, due, flushed=since != self._flushes)
         except OSError as error:
             self._log.warning(f"unable to change {error.filename or message}: {reason(error)}; mail goes on")
             self.scheduler.retry_at(message, due)

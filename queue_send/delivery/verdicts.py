@@ -10,6 +10,7 @@ none while WRITTEN_MOST failures wait for the disk, or the log is full.
 """
 
 from collections import deque
+from functools import partial
 
 from queue_base.daemon.disk_thread import DiskThread
 from queue_base.errors import reason
@@ -43,6 +44,10 @@ class EntryResult:
         self.done = 0
 
 
+# A permanent failure: its job, the offset of the recipient, and the failure.
+FailedItem = tuple[EntryResult, int, FailedRecipient]
+
+
 class Verdicts:
     """The verdicts of one channel."""
 
@@ -57,7 +62,7 @@ class Verdicts:
         self._disk = disk
         self._reported: list[EntryResult] = []
         self._done: dict[Attempt, list[int]] = {}
-        self._failed: list[tuple[EntryResult, int, FailedRecipient]] = []
+        self._failed: list[FailedItem] = []
         self._expired: deque[Entry] = deque()
         self._writing = 0  # Failures that the disk thread writes.
         self._written: list[EntryResult] = []
@@ -142,8 +147,15 @@ class Verdicts:
         self._write(failed)
         return written + [result for result in reported if result not in waiting]
 
-    def _write(self, failed: list[tuple[EntryResult, int, FailedRecipient]]) -> None:
+    def _write(self, failed: list[FailedItem]) -> None:
         """Has the disk thread append failures to bounce/; `apply` returns their entries when they are safe."""
+        failed = self._put_off(failed)
+        gone = dict.fromkeys(result for result, _, failure in failed if failure.message in self._store.absent)
+        if gone:
+            self._written += gone
+            failed = [item for item in failed if item[0] not in gone]
+        if not failed:
+            return
         self._writing += len(failed)
 
         def written(trouble: OSError | None) -> None:
@@ -163,6 +175,29 @@ class Verdicts:
         for failure in failures:
             self._store.envelopes.forget(failure.message)
         self._disk.submit(lambda: self._store.append_failures(failures), written)
+
+    def _put_off(self, failed: list[FailedItem]) -> list[FailedItem]:
+        """Returns the failures that can be recorded now. Those of announced messages are, when these are classified.
+
+        Those of one message stay together, so that a job that failed for several recipients ends once.
+        """
+        now: list[FailedItem] = []
+        later: dict[int, list[FailedItem]] = {}
+        for item in failed:
+            message = item[2].message
+            if self._store.announced_message(message) is None:
+                now.append(item)
+            else:
+                later.setdefault(message, []).append(item)
+        for message, items in later.items():
+            self._store.classify_first(message, partial(self._write_classified, items))
+        return now
+
+    def _write_classified(self, failed: list[FailedItem], classified: bool) -> None:
+        if classified:
+            self._write(failed)
+        else:
+            self._written += dict.fromkeys(result for result, _, _ in failed)
 
     def _mark_all(self, done: dict[Attempt, list[int]]) -> None:
         for attempt, offsets in done.items():

@@ -4,13 +4,20 @@
     L<line>\\0          a log line for queue-send to print, without a newline
     W\\0                queue-todo asks for an answer when the lines before this are written to the log
     P\\0                the answer to the oldest unanswered P of queue-send
-    netstring          a full notice: C<id> \\0 birth \\0 size \\0 sender [\\0 recipient ...]
+    K<id>\\0           the answer to I: the message is classified
+    M<id>\\0           the answer to I: the message is not in todo/ any more, or is another one
+    netstring          a full notice: C<id> \\0 birth \\0 size \\0 todo size \\0 check \\0 sender [\\0 recipient ...]
+                       or A<id> ...: the message is announced; it stays in todo/, and is not classified yet
 Back, one byte each: H reread the control files, X exit, W the answer to the oldest unanswered W, P asks for an answer
-when all messages whose lines are in the log have been announced.
+when all messages whose lines are in the log have been announced; what to do with new messages from now on: A announce
+them, L leave them in todo/, C classify them. And records:
 
-A full notice has the envelope of a classified message, so that queue-send need not read it: the birth in microseconds
-since the epoch, the size in bytes, and the recipients in the order of todo/B/I, each after L (local) or R (remote), as
-they are in local/B/I and remote/B/I. A message with many recipients has a short one.
+    I<id> <done>\\0    classify an announced message; done: the recipients that are done, a bit each, in hexadecimal
+    G<id>\\0           an announced message has ended and is gone
+
+A full notice has the envelope, so that queue-send need not read it: the birth in microseconds since the epoch, the
+size in bytes, length and CRC-32 of todo/B/I, and the recipients in the order of todo/B/I, each after L (local) or R
+(remote), as they are, or will be, in local/B/I and remote/B/I. A message with many recipients has a short one.
 
 W ensures that the lines about a message are in the log before the message leaves todo/. After the answer to a P that
 was sent when the backlog had been read, no notice is about a message that was found in the backlog.
@@ -28,10 +35,14 @@ REREAD = b"H"
 EXIT = b"X"
 WRITTEN = b"W"
 PASSED = b"P"
+ANNOUNCE = b"A"
+LEAVE = b"L"
+CLASSIFY = b"C"
 CHANNELS = b"LRBX"
 # The most recipients of a message that has a full notice, and the most bytes of its envelope.
 FULL_RECIPIENTS = 100
 FULL_BYTES = 8192
+COMMAND_MOST = 200  # Bytes of a record of queue-send.
 NOTICE_MOST = 2 * FULL_BYTES  # Bytes of a record.
 LOCAL, REMOTE = b"L", b"R"
 
@@ -52,9 +63,10 @@ class Classified(NamedTuple):
 
 
 class Arrived(NamedTuple):
-    """A full notice: a message that left todo/, and its envelope. `birth` is in microseconds since the epoch.
+    """A full notice: a message that left todo/, or is announced, and its envelope. `birth` is in microseconds.
 
-    `recipients` are (channel, address) in the order of todo/B/I; the channel is LOCAL or REMOTE.
+    `recipients` are (channel, address) in the order of todo/B/I; the channel is LOCAL or REMOTE. `todo_size` and
+    `check` are the length and the CRC-32 of todo/B/I.
     """
 
     message: int
@@ -62,6 +74,29 @@ class Arrived(NamedTuple):
     size: int
     sender: bytes
     recipients: list[tuple[bytes, bytes]]
+    announced: bool = False
+    todo_size: int = 0
+    check: int = 0
+
+
+class ClassifyAnswer(NamedTuple):
+    """The answer to a request to classify an announced message: it is `classified`, or is not in todo/ any more."""
+
+    message: int
+    classified: bool
+
+
+class ClassifyRequest(NamedTuple):
+    """A request to classify an announced message; bit n of `done` is its n-th recipient in todo/B/I."""
+
+    message: int
+    done: int
+
+
+class Gone(NamedTuple):
+    """An announced message has ended, and its number may be used again."""
+
+    message: int
 
 
 Notice = Classified | Arrived
@@ -69,7 +104,9 @@ Notice = Classified | Arrived
 
 def pack_arrived(notice: Arrived) -> bytes:
     """Return the full notice as a netstring."""
-    fields = [b"C%d" % notice.message, b"%d" % notice.birth, b"%d" % notice.size, notice.sender]
+    kind = b"A" if notice.announced else b"C"
+    numbers = b"%s%d\0%d\0%d\0%d\0%d" % (kind, *notice[:3], notice.todo_size, notice.check)
+    fields = [numbers, notice.sender]
     return pack_netstring(b"\0".join(fields + [channel + address for channel, address in notice.recipients]))
 
 
@@ -89,15 +126,32 @@ def pack_ask(ask: Ask) -> bytes:
     return ask.value.encode("ascii") + b"\0"
 
 
-def unpack_notice(record: bytes) -> Notice | Ask | bytes:
+def pack_answer(answer: ClassifyAnswer) -> bytes:
+    """Return the K or M record, with its NUL."""
+    return b"%s%d\0" % (b"K" if answer.classified else b"M", answer.message)
+
+
+def pack_request(request: ClassifyRequest) -> bytes:
+    """Return the I record, with its NUL."""
+    return b"I%d %x\0" % request
+
+
+def pack_gone(message: int) -> bytes:
+    """Return the G record, with its NUL."""
+    return b"G%d\0" % message
+
+
+def unpack_notice(record: bytes) -> Notice | ClassifyAnswer | Ask | bytes:
     """Return what one record of a NoticeReader holds; bytes are a log line. Raises FormatError."""
     kind = record[:1]
     if kind == b"L":
         if b"\n" in record or len(record) > LINE_MAX + 1:
             raise FormatError(f"notice: log line holds a newline or over {LINE_MAX} bytes: {quoted(record)}")
         return record[1:]
-    if kind == b"C":
+    if kind == b"C" or kind == b"A":
         return _unpack_arrived(record)
+    if kind == b"K" or kind == b"M":
+        return ClassifyAnswer(unpack_id(record[1:]), kind == b"K")
     if record in (WRITTEN, PASSED):
         return Ask(kind.decode("ascii"))
     channel = record[1:2]
@@ -108,18 +162,57 @@ def unpack_notice(record: bytes) -> Notice | Ask | bytes:
 
 def _unpack_arrived(record: bytes) -> Arrived:
     fields = record.split(b"\0")
-    if len(fields) < 4:
-        raise FormatError(f"notice: not id, birth, size, sender, recipients: {quoted(record)}")
-    recipients = [(field[:1], field[1:]) for field in fields[4:]]
+    if len(fields) < 6:
+        raise FormatError(f"notice: not id, numbers, sender, recipients: {quoted(record)}")
+    recipients = [(field[:1], field[1:]) for field in fields[6:]]
     if any(channel not in (LOCAL, REMOTE) for channel, _ in recipients):
         raise FormatError(f"notice: recipient of no channel: {quoted(record)}")
-    return Arrived(unpack_id(fields[0][1:]), _number(fields[1]), _number(fields[2]), fields[3], recipients)
+    birth, size, todo_size, check = map(_number, fields[1:5])
+    message, announced = unpack_id(fields[0][1:]), record[:1] == b"A"
+    return Arrived(message, birth, size, fields[5], recipients, announced, todo_size, check)
 
 
 def _number(text: bytes) -> int:
     if not text.isdigit() or len(text) > 18:
         raise FormatError(f"notice: not a number: {quoted(text)}")
     return int(text)
+
+
+class CommandReader:
+    """Reads the commands of queue-send: single bytes, and records that begin with I or G and end with a NUL."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> list[bytes | ClassifyRequest | Gone]:
+        """Return the commands that `data` completes; a byte is returned as it is. Raises FormatError."""
+        data, self._rest = self._rest + data, b""
+        commands: list[bytes | ClassifyRequest | Gone] = []
+        at = 0
+        while at < len(data):
+            command = data[at : at + 1]
+            if command not in b"IG":
+                commands.append(command)
+                at += 1
+                continue
+            end = data.find(b"\0", at)
+            if (end if end >= 0 else len(data)) - at > COMMAND_MOST:
+                raise FormatError(f"command: over {COMMAND_MOST} bytes")
+            if end < 0:
+                break
+            commands.append(_unpack_command(data[at:end]))
+            at = end + 1
+        self._rest = data[at:]
+        return commands
+
+
+def _unpack_command(record: bytes) -> ClassifyRequest | Gone:
+    if record[:1] == b"G":
+        return Gone(unpack_id(record[1:]))
+    number, _, done = record[1:].partition(b" ")
+    if not done or done.strip(b"0123456789abcdef"):
+        raise FormatError(f"command: not an id and bits: {quoted(record)}")
+    return ClassifyRequest(unpack_id(number), int(done, 16))
 
 
 class NoticeReader:

@@ -9,8 +9,9 @@ import pytest
 from queue_base.home import Home
 from queue_base.layout import open_layout
 from queue_wire.pipes.framing import pack_netstring
-from queue_wire.pipes.notice import EXIT
+from queue_wire.pipes.notice import ANNOUNCE, EXIT
 from support.queued import classified_message
+from support.send.scripted_peers import Peer
 from support.send.scripted_send import ScriptedSend
 
 
@@ -87,6 +88,8 @@ def test_a_notice_that_means_nothing_is_a_warning_and_mail_goes_on(home: Home, r
 
 
 def test_a_notice_without_an_end_is_a_warning_and_later_notices_count(home: Home) -> None:
+    # Otherwise it might have been about an announced message.
+    Path(home.control, "classifyafter").write_text("0\n")
     with ScriptedSend(home) as send:
         send.todo.send(b"L" + b"x" * 17000)
         send.wait_for(r"warning: internal error: queue-todo sent something impossible: notice: record over 16384 bytes")
@@ -95,6 +98,17 @@ def test_a_notice_without_an_end_is_a_warning_and_later_notices_count(home: Home
         send.todo.classified(message)
         send.remote.deliver(b"Kok")
         assert send.clean.removed() == message
+
+
+@pytest.mark.parametrize("record", [pack_netstring(b"A5"), b"Kx\0", b"M\0", b"12x:"])
+def test_what_may_be_about_an_announced_message_and_cannot_be_read_ends_the_run(home: Home, record: bytes) -> None:
+    Path(home.control, "classifyafter").write_text("5\n")
+    with ScriptedSend(home) as send:
+        commands = b""
+        while ANNOUNCE not in commands:
+            commands += Peer.receive(send.todo)
+        send.todo.send(record)
+        send.wait_for(r"alert: oh no! lost queue-todo connection! dying\.\.\.")
 
 
 def test_answers_that_mean_nothing_or_that_nobody_asked_for_are_warnings(home: Home) -> None:

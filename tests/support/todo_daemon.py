@@ -5,7 +5,18 @@ from pathlib import Path
 
 from queue_base.home import Home
 from queue_base.layout import open_layout
-from queue_wire.pipes.notice import EXIT, LOCAL, REMOTE, REREAD, WRITTEN, Arrived, Ask, Classified, unpack_notice
+from queue_wire.pipes.notice import (
+    EXIT,
+    LOCAL,
+    REMOTE,
+    REREAD,
+    WRITTEN,
+    Arrived,
+    Ask,
+    Classified,
+    ClassifyAnswer,
+    unpack_notice,
+)
 from support.home import make_home
 from support.send.piped import Piped
 from support.suite import BIN
@@ -44,9 +55,10 @@ class TodoDaemon(Piped):
                 return Classified(found.message, LOCAL in channels, REMOTE in channels)
             if isinstance(found, Classified):
                 return found
+            assert isinstance(found, bytes)
             self.lines.append(found.decode())
 
-    def _sent(self) -> Classified | Arrived | bytes:
+    def _sent(self) -> Classified | Arrived | ClassifyAnswer | bytes:
         """Return the next record; what it asks is answered."""
         while True:
             found = unpack_notice(self.record())

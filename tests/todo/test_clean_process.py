@@ -5,14 +5,18 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from queue_base.home import Home
 from queue_base.layout import Presence, open_layout
+from queue_base.marks_file import LeftMarks, MarksFile
+from queue_wire.marks import DoneMarks, identify
 from queue_wire.pipes import cleaning
 from queue_wire.pipes.cleaning import NOT_UNDERSTOOD, REMOVED, TROUBLE, pack_clean
 from support.faults.strace import read_trace, strace_command
 from support.home import make_home
 from support.inflow import patched_programs
-from support.queued import classified_message, put_mess
+from support.queued import classified_message, put_mess, queue_message
 from support.send.piped import Piped
 from support.suite import wait_until
 from support.tools import need
@@ -73,6 +77,10 @@ def test_the_files_go_in_the_order_that_a_crash_cannot_turn_against_anybody(tmp_
             steps.append(call.path(0).removeprefix(home.queue + "/").split("/")[0])
         elif call.name in ("fsync", "syncfs") and not call.began:
             steps.append("sync " + call.descriptor(0)[1].removeprefix(home.queue + "/").split("/")[0])
+    # todo/ and intd/ are synced once, before the first removal.
+    first = next(place for place, step in enumerate(steps) if not step.startswith("sync"))
+    assert set(steps[:first]) == {"sync todo", "sync intd"}
+    steps = steps[first:]
     info, mess = steps.index("info"), steps.index("mess")
     assert set(steps[:info]) == {
         "intd",
@@ -196,7 +204,8 @@ def test_a_group_shares_its_syncs(tmp_path: Path) -> None:
         assert clean.end() == 0
     assert files(home) == []
     syncs = [call for call in read_trace(trace) if call.name in ("fsync", "syncfs") and not call.began]
-    assert len(syncs) <= 20
+    # With the three directories each of todo/ and intd/, at the start.
+    assert len(syncs) <= 20 + 6
 
 
 def test_what_was_asked_for_is_removed_even_when_nobody_reads_the_answers(tmp_path: Path) -> None:
@@ -219,15 +228,60 @@ def test_the_end_of_its_input_ends_it(tmp_path: Path) -> None:
         assert clean.end() == 0
 
 
+def line_of(message: int, found: os.stat_result) -> bytes:
+    """Return the line of a message in a list of removals."""
+    return b"%d %d %d %d\n" % (message, found.st_mtime_ns, found.st_ctime_ns, found.st_size)
+
+
+def write_list(home: Home, data: bytes, when: int | None = None) -> None:
+    """Write a list of removals at a time in nanoseconds since the epoch, by default a second from now."""
+    path = Path(home.queue, "pid", "removing.99")
+    path.write_bytes(data)
+    when = time.time_ns() + 10**9 if when is None else when
+    os.utime(path, ns=(when, when))
+
+
+def test_a_message_that_was_written_when_the_list_was_made_may_be_another_one_by_now(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "home", split=3)
+    layout = open_layout(home.queue)
+    message = put_mess(layout)
+    found = os.stat(layout.mess(message))
+    for line in line_of(message, found), b"%d %d\n" % (message, found.st_mtime_ns // 1000):
+        write_list(home, line, found.st_ctime_ns)
+        with Piped("queue-clean", home) as clean:
+            clean.write(b"x\0")
+            assert clean.take(1) == NOT_UNDERSTOOD
+            assert Presence(layout, message).state() == 2
+
+
+def test_the_record_of_a_message_whose_removal_is_finished_is_cleared_first(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "home", split=3)
+    layout = open_layout(home.queue)
+    message, other = put_mess(layout), put_mess(layout)
+    marks = MarksFile(layout)
+    envelopes = [identify(each, 5, b"x") for each in (message, other)]
+    for envelope in envelopes:
+        slot = marks.take()
+        assert slot is not None
+        marks.write(slot, DoneMarks(envelope, 1))
+    marks.close()
+    write_list(home, line_of(message, os.stat(layout.mess(message))))
+    with Piped("queue-clean", home) as clean:
+        clean.write(b"x\0")
+        assert clean.take(1) == NOT_UNDERSTOOD
+    assert Presence(layout, message).state() == 1
+    assert [LeftMarks(layout).done(each) for each in envelopes] == [0, 1]
+
+
 def test_what_was_being_removed_when_it_died_is_removed_at_the_next_start(tmp_path: Path) -> None:
     home = make_home(tmp_path / "home", split=3)
     layout = open_layout(home.queue)
     gone, injected, classified = put_mess(layout), put_mess(layout), classified_message(home, remote=REMOTE)
     # An injector has got the number of the last one since.
     seen = {each: os.stat(layout.mess(each)) for each in (gone, classified, injected)}
-    lines = [b"%d %d %d\n" % (each, seen[each].st_mtime_ns, seen[each].st_size) for each in (gone, classified)]
-    lines += [b"%d %d 5\n" % (injected, seen[injected].st_mtime_ns), b"4711 5\n", b"garbage\n", b"%d" % injected]
-    Path(home.queue, "pid", "removing.99").write_bytes(b"".join(lines))
+    lines = [line_of(each, seen[each]) for each in (gone, classified)]
+    lines += [line_of(injected, seen[injected])[:-2] + b"\n", b"4711 5\n", b"garbage\n", b"%d" % injected]
+    write_list(home, b"".join(lines))
     Path(home.queue, "pid", "removing.by-hand").touch()
     with Piped("queue-clean", home) as clean:
         clean.write(b"x\0")
@@ -252,12 +306,60 @@ def test_a_message_half_removed_by_a_killed_queue_clean_goes_at_the_next_start(t
         wait_until(lambda: files(home) == [], why="the rest to be removed")
 
 
+@pytest.mark.parametrize("call, number", [("fsync", 7), ("pwrite64", 1), ("unlink", 5), ("unlink", 6)])
+def test_unclassified_messages_half_removed_by_a_killed_queue_clean_go_at_the_next_start(
+    tmp_path: Path, call: str, number: int
+) -> None:
+    """It is killed while todo/ is synced, while a record is cleared, before the first mess/ and after it."""
+    home = make_home(tmp_path / "home", split=3)
+    layout = open_layout(home.queue)
+    messages = [queue_message(home, REMOTE) for _ in range(2)]
+    envelopes = [
+        identify(each, os.stat(layout.mess(each)).st_mtime_ns // 1000, Path(layout.todo(each)).read_bytes())
+        for each in messages
+    ]
+    marks = MarksFile(layout)
+    for slot, envelope in enumerate(envelopes):
+        assert marks.take() == slot
+        marks.write(slot, DoneMarks(envelope, 1))
+    marks.close()
+    late = max(os.stat(layout.mess(each)).st_ctime_ns for each in messages)
+    clock = tmp_path / "clock"  # The kernel's clock for files, which is behind by a tick.
+    wait_until(lambda: clock.write_bytes(b"x") and os.stat(clock).st_mtime_ns > late, why="the next tick")
+    trace = tmp_path / "trace"
+    kill = (need("strace"), "-y", "-o", str(trace), "-e", f"inject={call}:signal=KILL:when={number}")
+    with Piped("queue-clean", home, wrapper=kill) as clean:
+        requests = [
+            pack_clean(each.message, cleaning.TODO, slot, each.birth) for slot, each in enumerate(envelopes)
+        ]
+        clean.write(b"".join(requests))
+        wait_until(lambda: clean.process.poll() is not None, why="queue-clean to be killed")
+    assert {2} <= {Presence(layout, each).state() for each in messages} <= {1, 2}
+    with Piped("queue-clean", home):
+        wait_until(lambda: files(home) == ["marks"], why="the rest to be removed")
+    assert [LeftMarks(layout).done(each) for each in envelopes] == [0, 0]
+
+
+def test_the_list_of_messages_that_were_not_classified_is_not_synced_and_looks_at_none_of_them(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "home", split=3)
+    messages = [queue_message(home, REMOTE) for _ in range(3)]
+    trace = tmp_path / "trace"
+    with Piped("queue-clean", home, wrapper=tuple(strace_command(trace, []))) as clean:
+        clean.write(b"".join(pack_clean(each, cleaning.TODO, None, 1) for each in messages))
+        assert clean.take(3) == REMOVED * 3
+        assert clean.end() == 0
+    calls = list(read_trace(trace))
+    assert not [call for call in calls if call.name == "fsync" and "/pid" in call.descriptor(0)[1]]
+    assert not [call for call in calls if "stat" in call.name and call.arguments and "/mess/" in call.shown()]
+    assert [call.path(0) for call in calls if call.name == "unlink" and "/pid/" in call.path(0)]
+    assert files(home) == []
+
+
 def test_an_unfinished_removal_is_synced_before_the_message_goes(tmp_path: Path) -> None:
     home = make_home(tmp_path / "home", split=3)
     layout = open_layout(home.queue)
     message = put_mess(layout)
-    found = os.stat(layout.mess(message))
-    Path(home.queue, "pid", "removing.99").write_bytes(b"%d %d %d\n" % (message, found.st_mtime_ns, found.st_size))
+    write_list(home, line_of(message, os.stat(layout.mess(message))))
     trace = tmp_path / "trace"
     with Piped("queue-clean", home, wrapper=tuple(strace_command(trace, []))) as clean:
         assert clean.end() == 0

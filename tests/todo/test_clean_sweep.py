@@ -8,7 +8,9 @@ import pytest
 
 from queue_base.home import Home
 from queue_base.layout import Presence, open_layout
+from queue_base.marks_file import LeftMarks, MarksFile
 from queue_clean.sweep import OLD, sweep
+from queue_wire.marks import DoneMarks, identify
 from support.home import make_home
 from support.queued import classified_message, put_mess, queue_message
 from support.send.piped import Piped
@@ -45,6 +47,30 @@ def test_messages_that_were_never_queued_are_swept_after_36_hours(tmp_path: Path
     assert [Presence(layout, message).state() for message in (alone, with_intd)] == [2, 3]
     assert swept(home) == 2
     assert [Presence(layout, message).state() for message in (alone, with_intd)] == [1, 1]
+
+
+def test_the_records_of_what_is_swept_are_cleared_first_and_no_others(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "home", split=3)
+    layout = open_layout(home.queue)
+    envelopes = [identify(each, 5, b"x") for each in (put_mess(layout), queue_message(home, [b"b@example.net"]))]
+    marks = MarksFile(layout)
+    for envelope in envelopes:
+        slot = marks.take()
+        assert slot is not None
+        marks.write(slot, DoneMarks(envelope, 1))
+    marks.close()
+    assert swept(home) == 1
+    assert [LeftMarks(layout).done(each) for each in envelopes] == [0, 1]
+
+
+def test_nothing_is_swept_whose_records_cannot_be_cleared(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "home", split=3)
+    layout = open_layout(home.queue)
+    message = put_mess(layout)
+    os.mkfifo(home.queue + "/marks")
+    troubles = [found.trouble for found in sweep(layout, time.time() + LATER) if found.trouble]
+    assert len(troubles) == 1 and f"{home.queue}/marks" in troubles[0]
+    assert Presence(layout, message).state() == 2
 
 
 def test_a_message_whose_name_changed_lately_is_not_old_whatever_its_mtime_says(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from queue_wire.envelope import (
     Envelope,
     EnvelopeReader,
     check_address,
+    drop_recipients,
     pack_info,
     pack_todo,
     unpack_info,
@@ -174,3 +175,10 @@ def test_an_envelope_over_the_readers_cap_is_refused() -> None:
 
     with pytest.raises(FormatError, match="too large"):
         reader.feed(b"Tb\0")
+
+
+@pytest.mark.parametrize(
+    ("done", "left"), [(0, b"Tc\0Td\0Te\0"), (0b010, b"Tc\0Te\0"), (0b111, b""), (0b1000, b"Tc\0Td\0Te\0")]
+)
+def test_recipients_that_are_done_are_dropped_by_their_place(done: int, left: bytes) -> None:
+    assert drop_recipients(b"u1\0p2\0FT\0Tc\0Td\0Te\0", done) == b"u1\0p2\0FT\0" + left

@@ -13,6 +13,8 @@ from queue_admin.system_accounts import find_qmail_accounts, myself
 from queue_base.errors import Permanent
 from queue_base.home import Home
 from queue_base.layout import Presence, open_layout
+from queue_base.marks_file import MarksFile
+from queue_wire.marks import DoneMarks, identify
 from support.inject.qmail_queue import (
     ROOT,
     SPLIT,
@@ -256,3 +258,70 @@ def test_what_our_deliveries_left_in_alias_becomes_aliass(tmp_path: Path) -> Non
     alias = qmail_accounts().uids["alias"]
     assert {path.stat().st_uid for path in (Path(home.alias), mailbox.parent, mailbox, mailbox / "1.2.3")} == {alias}
     assert outside.stat().st_uid == os.geteuid()
+
+
+def put_marks(home: Home, message: int, done: int, data: bytes | None = None) -> None:
+    """Leave a record as a killed queue-send does; of another envelope if `data` is given."""
+    layout = open_layout(home.queue)
+    data = Path(layout.todo(message)).read_bytes() if data is None else data
+    path = Path(home.queue, "marks")
+    path.touch()
+    os.chown(path, os.stat(home.queue).st_uid, -1)
+    marks = MarksFile(layout)
+    slot = marks.take()
+    assert slot is not None
+    birth = os.stat(layout.mess(message)).st_mtime_ns // 1000
+    marks.write(slot, DoneMarks(identify(message, birth, data), done))
+    marks.close()
+
+
+def test_recipients_that_are_done_are_not_left_to_qmail(tmp_path: Path) -> None:
+    home, messages = hashed_home(tmp_path / "home")
+    layout = open_layout(home.queue)
+    todo = Path(layout.todo(messages["S4"]))
+    todo.write_bytes(b"u1\0p2\0Fa@b\0Tc@d\0Te@f\0Tg@h\0")
+    put_marks(home, messages["S4"], 0b101)
+    done = undo(home, qmail_accounts(), todo="hashed")
+    assert "removed recipients that are done from 1 envelopes in todo/" in done
+    assert todo.read_bytes() == b"u1\0p2\0Fa@b\0Te@f\0"
+    assert (todo.stat().st_uid, stat.S_IMODE(todo.stat().st_mode)) == (qmail_accounts().owner("qmailq").uid, 0o644)
+    assert not os.path.lexists(home.queue + "/marks")
+    assert not os.listdir(home.queue + "/pid")
+
+
+def test_they_are_not_in_a_todo_that_is_made_flat_either(tmp_path: Path) -> None:
+    home, messages = hashed_home(tmp_path / "home")
+    Path(open_layout(home.queue).todo(messages["S4"])).write_bytes(b"u1\0p2\0Fa@b\0Tc@d\0Te@f\0")
+    put_marks(home, messages["S4"], 0b10)
+    undo(home, qmail_accounts(), todo="flat")
+    assert Path(home.queue, "todo", str(messages["S4"])).read_bytes() == b"u1\0p2\0Fa@b\0Tc@d\0"
+
+
+def test_the_record_of_another_envelope_changes_none(tmp_path: Path) -> None:
+    home, messages = hashed_home(tmp_path / "home")
+    todo = Path(open_layout(home.queue).todo(messages["S4"]))
+    before = todo.read_bytes()
+    put_marks(home, messages["S4"], 1, b"u1\0p2\0Fa@b\0Tz@d\0")
+    put_marks(home, messages["S5"], 1, b"u1\0p2\0Fa@b\0Tz@d\0")
+    undo(home, qmail_accounts(), todo="hashed")
+    assert todo.read_bytes() == before
+    assert not os.path.lexists(home.queue + "/marks")
+
+
+def test_a_file_of_marks_that_is_not_the_queues_is_refused_before_anything_changes(tmp_path: Path) -> None:
+    home, _ = hashed_home(tmp_path / "home")
+    os.mkfifo(home.queue + "/marks")
+    before = snapshot(Path(home.path))
+    with pytest.raises(Permanent, match=r"unable to use .*/marks: not a regular file"):
+        undo(home, qmail_accounts(), todo="hashed")
+    assert snapshot(Path(home.path)) == before
+
+
+def test_adoption_gives_the_file_of_marks_to_the_queues_owner(tmp_path: Path) -> None:
+    home, messages = hashed_home(tmp_path / "home")
+    put_marks(home, messages["S4"], 1)
+    os.chmod(home.queue + "/marks", 0o640)
+    os.chown(home.queue + "/marks", os.geteuid(), -1)
+    adopt(home, our_owner())
+    found = os.stat(home.queue + "/marks")
+    assert (found.st_uid, stat.S_IMODE(found.st_mode)) == (our_owner().uid, 0o600)

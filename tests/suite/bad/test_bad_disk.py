@@ -20,6 +20,7 @@ def test_an_injector_on_a_full_disk_exits_53_and_leaves_nothing(mail: GoodMail) 
 
 
 def test_queue_todo_on_a_full_disk_defers_with_a_warning_and_loses_nothing(mail: GoodMail) -> None:
+    mail.site.control("classifyafter", "0\n")  # Otherwise it writes nothing.
     with Suite(mail.home) as suite:
         disk_full(suite.daemon("queue-todo"))
         mail.send("waits")

@@ -22,10 +22,11 @@ from support.faults.crash_place import (
     classified_when_announced,
     dropped_or_queued,
     gone_when_answered,
+    make_file,
     nobody_is_forgotten,
     queued_when_exit_code_is_0,
 )
-from support.faults.traced import run_traced
+from support.faults.traced import HEAD, run_traced
 from support.suite import program
 
 
@@ -144,6 +145,44 @@ def test_a_message_that_is_removed_as_soon_as_it_is_classified_never_comes_back(
         return [f"message {number} came back" for number in found if done and found[number].state not in GONE_OR_SWEPT]
 
     assert check_queue(place.model, place.layout, classified_until_cleaned, stays_gone) > 20
+
+
+# What a queue-clean or queue-todo that was killed has removed and not synced, of a message in S5.
+UNSYNCED = {
+    "info": "for kind in ('local', 'remote'): os.unlink(path(kind)); sync_path(os.path.dirname(path(kind)))\n"
+    "os.unlink(bounce); sync_path(os.path.dirname(bounce)); os.unlink(path('info'))",
+    "todo": "os.unlink(path('todo'))",
+}
+
+
+@pytest.mark.parametrize("kind", ["info", "todo"])
+def test_what_a_killed_run_has_removed_and_not_synced_is_safe_before_the_next_run_removes_mess(
+    tmp_path: Path, kind: str
+) -> None:
+    place = Place(tmp_path)
+    (number,) = place.classified(1)
+    if kind == "todo":
+        os.unlink(place.disk.bounce(number))
+        make_file(place.disk.todo(number), b"u1\0p2\0Fa@example.org\0Tb@example.net\0", 0o600)
+    found = os.stat(place.disk.mess(number))
+    line = b"%d %d %d %d\n" % (number, found.st_mtime_ns, found.st_ctime_ns, found.st_size)
+    listed = Path(place.disk.queue, "pid", "removing.1")
+    listed.write_bytes(line)
+    # A list counts for files that are older than it.
+    os.utime(listed, ns=(found.st_ctime_ns + 10**9, found.st_ctime_ns + 10**9))
+    place.model.restart()
+    killed = (
+        f"{HEAD}\nqueue, number = sys.argv[1], int(sys.argv[2])\nbounce = f'{{queue}}/bounce/{{number}}'\n"
+        "def path(kind): return f'{queue}/{kind}/{number % 3}/{number}'\n" + UNSYNCED[kind]
+    )
+    assert run_traced(
+        place.model, place.trace, [sys.executable, "-c", killed, place.home.queue, str(number)]
+    ) == 0
+
+    request = pack_clean(number) if kind == "todo" else b""
+    place.converse("queue-clean", request, lambda output: len(output) == bool(request), lambda: not place.numbers())
+
+    assert check_queue(place.model, place.layout) > 5
 
 
 @pytest.mark.parametrize("count", [1, 3])

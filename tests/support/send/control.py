@@ -43,10 +43,10 @@ def file(home: Home, kind: str, message: int) -> Path:
 
 
 def files(home: Home) -> list[str]:
-    """Return every file of queue/ but those of lock/."""
+    """Return every file of queue/ but those of lock/, and marks."""
     top = Path(home.queue)
     found = [path.relative_to(top) for path in top.rglob("*") if not path.is_dir()]
-    return sorted(str(path) for path in found if path.parts[0] != "lock")
+    return sorted(str(path) for path in found if path.parts[0] not in ("lock", "marks"))
 
 
 class Client:

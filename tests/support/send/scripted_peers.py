@@ -9,7 +9,18 @@ import time
 from queue_wire.pipes.cleaning import REMOVED
 from queue_wire.pipes.framing import NetstringReader, RecordReader
 from queue_wire.pipes.job import Job, unpack_job
-from queue_wire.pipes.notice import EXIT, PASSED, Ask, Classified, pack_ask, pack_classified, pack_log
+from queue_wire.pipes.notice import (
+    ANNOUNCE,
+    CLASSIFY,
+    EXIT,
+    LEAVE,
+    PASSED,
+    Ask,
+    Classified,
+    pack_ask,
+    pack_classified,
+    pack_log,
+)
 from queue_wire.pipes.report import Report, pack_ready, pack_report
 from support.send.piped import is_readable, read_soon
 
@@ -120,23 +131,23 @@ class Noticing(Peer):
     """queue-todo or queue-pickup, as the test plays it."""
 
     def receive(self) -> bytes:
-        """Return some commands; P, which queue-send sends once, is answered and left out."""
-        while True:
-            data = super().receive()
-            if PASSED not in data:
-                return data
+        """Return some commands, without those that `_answer` takes."""
+        while not (commands := self._answer(super().receive())):
+            pass
+        return commands
+
+    def _answer(self, commands: bytes) -> bytes:
+        """Answer P; return the commands without it, and without those about new messages: this peer announces none."""
+        if PASSED in commands:
             self.send(pack_ask(Ask.PASSED))
-            if data != PASSED:
-                return data.replace(PASSED, b"")
+        return commands.translate(None, PASSED + ANNOUNCE + LEAVE + CLASSIFY)
 
     @property
     def silent(self) -> bool:
-        if super().silent:
-            return True
-        commands = os.read(self.from_send, 65536)
-        if PASSED in commands:
-            self.send(pack_ask(Ask.PASSED))
-        return not commands.replace(PASSED, b"")
+        while not super().silent:
+            if self._answer(os.read(self.from_send, 65536)):
+                return False
+        return True
 
     def end_when_told(self) -> bool:
         """Take what has come; after X end as queue-todo does, and return whether that was so."""

@@ -35,6 +35,23 @@ class Sink(SelectorServer["_Session"]):
         self.taken: list[Taken] = []
         self.asked: Counter[bytes] = Counter()
         self._arrived = threading.Condition()
+        # After so many messages the sink keeps those that come, and answers only when it is told to.
+        self.hold_after: int | None = None
+        self._held: list[_Session] = []
+
+    def holds(self, session: "_Session") -> bool:
+        """Return whether a session whose message was taken gets no answer now."""
+        with self._arrived:
+            held = self.hold_after is not None and len(self.taken) > self.hold_after
+            self._held += [session] * held
+            return held
+
+    def release(self) -> None:
+        """Answer all that were kept waiting, and hold no more."""
+        with self._arrived:
+            held, self._held, self.hold_after = self._held, [], None
+        for session in held:
+            session.answer()
 
     def take(self, message: Taken) -> None:
         """Keep a message."""
@@ -116,8 +133,16 @@ class _Session:
         self._buffer, self._in_data = rest, False
         stored = (content + b"\r\n").replace(b"\r\n..", b"\r\n.").replace(b"\r\n", b"\n")[1:]
         self._sink.take(Taken(self._sender, self._recipients, stored))
-        self._say(b"250 ok")
+        if not self._sink.holds(self):
+            self._say(b"250 ok")
         return True
+
+    def answer(self) -> None:
+        """Say that the message was taken. The client may be gone."""
+        try:
+            self._say(b"250 ok")
+        except OSError:
+            pass
 
     def _say(self, line: bytes) -> None:
         self._connection.sendall(line + b"\r\n")

@@ -1,0 +1,63 @@
+"""The announced messages: queue-send delivers them, and they stay in todo/.
+
+For each, what is needed to classify it later as it was announced: the rules, and the identity of the file that was
+read. While a number is here, its message is queue-send's. A name of it that comes meanwhile (a scan, a late event, or a
+new message of the same number that comes before queue-send's word) is kept, and examined when the number is free. Pure.
+"""
+
+from typing import NamedTuple
+
+from queue_wire.control.rewrite import Rules
+
+ANNOUNCED_MOST = 12_000  # Fewer than queue/marks has slots.
+BYTES_MOST = 32 << 20  # Bytes of envelopes.
+
+
+class Announcement(NamedTuple):
+    """One announced message. `read` identifies the file in todo/ that was read, `size` is its length in bytes."""
+
+    rules: Rules
+    read: tuple[int, int, int]
+    size: int
+
+
+class Announcements:
+    """The announced messages by number."""
+
+    def __init__(self) -> None:
+        self._messages: dict[int, Announcement] = {}
+        self._again: set[int] = set()
+        self._room = BYTES_MOST
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    @property
+    def full(self) -> bool:
+        """Whether no more messages may be announced."""
+        return self._room <= 0 or len(self._messages) >= ANNOUNCED_MOST
+
+    def add(self, message: int, announcement: Announcement) -> None:
+        """Add a message that is announced now."""
+        self._messages[message] = announcement
+        self._room -= announcement.size
+
+    def get(self, message: int) -> Announcement | None:
+        """Return the announcement of a message, None for every other number."""
+        return self._messages.get(message)
+
+    def defer(self, message: int) -> bool:
+        """Return whether a number is that of an announced message; it is to be examined again after its end then."""
+        if message not in self._messages:
+            return False
+        self._again.add(message)
+        return True
+
+    def remove(self, message: int) -> bool:
+        """Remove a message that is classified or gone; return whether its number is to be examined again."""
+        announcement = self._messages.pop(message, None)
+        if announcement is not None:
+            self._room += announcement.size
+        again = message in self._again
+        self._again.discard(message)
+        return again

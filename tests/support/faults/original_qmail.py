@@ -1,0 +1,45 @@
+"""What an original qmail would deliver from a queue that it finds, by its INTERNALS: it knows S1 to S5, no marks."""
+
+import os
+from collections import Counter
+from pathlib import Path
+
+from queue_base.home import Home
+from queue_base.layout import Presence, open_layout
+from queue_wire.envelope import unpack_todo
+from queue_wire.recipients import unpack_pending
+from support.letters import token_of
+
+
+def owed_by_qmail(home: Home) -> Counter[tuple[str, str]]:
+    """Return how often it would deliver each (token, recipient). Fail where a message is in no state.
+
+    A file in todo/ is all that counts for its message; else the recipients with a T in local/ and remote/.
+    """
+    layout = open_layout(home.queue)
+    numbers: set[int] = set()
+    for kind in ("mess", "intd", "todo", "info", "local", "remote"):
+        for directory in layout.directories(kind):
+            numbers.update(int(name) for name in os.listdir(directory) if name.isdigit())
+    owed: Counter[tuple[str, str]] = Counter()
+    for number in numbers:
+        state = Presence(layout, number).state()
+        assert state is not None, f"message {number} is in no state: {vars_of(Presence(layout, number))}"
+        if state not in (4, 5):
+            continue
+        recipients = []
+        if state == 4:
+            recipients = unpack_todo(Path(layout.todo(number)).read_bytes()).recipients
+        else:
+            for kind in ("local", "remote"):
+                path = Path(layout.hashed(kind, number))
+                if path.exists():
+                    recipients += [address for _, address in unpack_pending(path.read_bytes())]
+        token = token_of(Path(layout.mess(number)).read_bytes())
+        owed.update((token, recipient.decode()) for recipient in recipients)
+    return owed
+
+
+def vars_of(presence: Presence) -> list[str]:
+    """Return the kinds of files that a message has."""
+    return [kind for kind in presence.__slots__ if getattr(presence, kind)]

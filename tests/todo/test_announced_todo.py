@@ -1,0 +1,209 @@
+"""queue-todo and announced messages: it writes nothing for them until queue-send asks, and looks at no number twice."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from queue_base.layout import Presence
+from queue_base.marks_file import MarksFile
+from queue_wire.marks import DoneMarks, identify
+from queue_wire.pipes.notice import (
+    ANNOUNCE,
+    CLASSIFY,
+    EXIT,
+    LEAVE,
+    PASSED,
+    Arrived,
+    Ask,
+    ClassifyAnswer,
+    ClassifyRequest,
+    pack_gone,
+    pack_request,
+    unpack_notice,
+)
+from support.queued import put_mess, put_todo, queue_message
+from support.todo_daemon import TodoDaemon, todo_home
+
+BOTH = [b"joe", b"b@example.net", b"c@example.net"]
+LAYOUT_KINDS = ("info", "local", "remote")
+
+
+def tell(todo: TodoDaemon, mode: bytes) -> None:
+    """Say what is done with new messages, and wait until queue-todo has read it."""
+    todo.write(mode + PASSED)
+    assert unpack_notice(todo.record()) is Ask.PASSED
+
+
+def announced(todo: TodoDaemon) -> Arrived:
+    """Return the next notice, which announces a message."""
+    todo.notice()
+    assert todo.arrived is not None and todo.arrived.announced
+    return todo.arrived
+
+
+def files(todo: TodoDaemon, message: int) -> list[bytes]:
+    return [Path(todo.layout.hashed(kind, message)).read_bytes() for kind in LAYOUT_KINDS]
+
+
+def test_an_announced_message_stays_in_todo_with_no_other_file(tmp_path: Path) -> None:
+    home = todo_home(tmp_path / "home")
+    with TodoDaemon(home) as todo:
+        tell(todo, ANNOUNCE)
+        message = queue_message(home, BOTH)
+        notice = announced(todo)
+        data = Path(todo.layout.todo(message)).read_bytes()
+        birth = os.stat(todo.layout.mess(message)).st_mtime_ns // 1000
+        assert identify(message, birth, data) == (message, notice.birth, notice.todo_size, notice.check)
+        assert notice.recipients == [(b"L", b"joe@me.example.org"), (b"R", BOTH[1]), (b"R", BOTH[2])]
+        assert [line.split(":")[0] for line in todo.lines] == [f"new msg {message}", f"info msg {message}"]
+        assert not any(os.path.lexists(todo.layout.hashed(kind, message)) for kind in LAYOUT_KINDS)
+
+
+def test_it_is_classified_on_request_with_the_recipients_that_are_done(tmp_path: Path) -> None:
+    home = todo_home(tmp_path / "home")
+    with TodoDaemon(home) as todo:
+        tell(todo, ANNOUNCE)
+        message = queue_message(home, BOTH)
+        announced(todo)
+        # The rules of the announcement count: queue-send knows the places of the recipients.
+        Path(home.control, "locals").write_bytes(b"example.net\n")
+        todo.reread()
+        todo.write(pack_request(ClassifyRequest(message, 0b101)))
+        assert todo._sent() == ClassifyAnswer(message, True)
+        local, remote = b"Djoe@me.example.org\0", b"Tb@example.net\0Dc@example.net\0"
+        assert files(todo, message) == [b"Fa@example.org\0", local, remote]
+        assert Presence(todo.layout, message).state() == 5
+        assert todo.exit() == 0
+
+
+def test_a_number_that_is_named_again_is_looked_at_only_when_its_message_is_gone(tmp_path: Path) -> None:
+    home = todo_home(tmp_path / "home")
+    with TodoDaemon(home) as todo:
+        tell(todo, ANNOUNCE)
+        message = queue_message(home, BOTH)
+        announced(todo)
+        # Another envelope of this number, as after a removal that queue-send has not heard of.
+        os.unlink(todo.layout.todo(message))
+        os.unlink(todo.layout.intd(message))
+        put_todo(todo.layout, message, b"u1\0p2\0Fa@example.org\0Tz@example.net\0")
+        other = queue_message(home, BOTH)
+        assert announced(todo).message == other
+        todo.write(pack_gone(message))
+        found = announced(todo)
+        assert (found.message, found.recipients) == (message, [(b"R", b"z@example.net")])
+
+
+def test_a_message_that_was_replaced_is_not_classified_for_another_one(tmp_path: Path) -> None:
+    home = todo_home(tmp_path / "home")
+    with TodoDaemon(home) as todo:
+        tell(todo, ANNOUNCE)
+        message = queue_message(home, BOTH)
+        announced(todo)
+        os.unlink(todo.layout.todo(message))
+        os.unlink(todo.layout.intd(message))
+        put_todo(todo.layout, message, b"u1\0p2\0Fa@example.org\0Tz@example.net\0")
+        todo.write(pack_request(ClassifyRequest(message, 0b1)))
+        assert todo._sent() == ClassifyAnswer(message, False)
+        # It is a new message.
+        assert announced(todo).recipients == [(b"R", b"z@example.net")]
+
+
+def test_what_is_left_in_todo_is_taken_when_that_is_over(tmp_path: Path) -> None:
+    home = todo_home(tmp_path / "home")
+    with TodoDaemon(home) as todo:
+        tell(todo, LEAVE)
+        message = queue_message(home, BOTH)
+        tell(todo, LEAVE)
+        assert Presence(todo.layout, message).state() == 4
+        todo.write(CLASSIFY)
+        assert todo.notice().message == message
+        assert Presence(todo.layout, message).state() == 5
+
+
+@pytest.mark.parametrize("kind", ["info", "local"])
+def test_with_a_file_of_an_interrupted_classification_it_is_classified(tmp_path: Path, kind: str) -> None:
+    home = todo_home(tmp_path / "home")
+    with TodoDaemon(home) as todo:
+        pass  # Makes the layout.
+    message = queue_message(home, BOTH)
+    Path(todo.layout.hashed(kind, message)).write_bytes(b"Tx@example.net\0")
+    with TodoDaemon(home) as todo:
+        todo.write(ANNOUNCE)
+        assert todo.notice().message == message
+        assert todo.arrived is not None and not todo.arrived.announced
+        assert Presence(todo.layout, message).state() == 5
+
+
+def test_with_a_mark_in_corrupt_it_is_classified(tmp_path: Path) -> None:
+    home = todo_home(tmp_path / "home")
+    with TodoDaemon(home) as todo:
+        tell(todo, ANNOUNCE)
+        message = put_mess(todo.layout)
+        Path(todo.layout.hashed("corrupt", message)).write_bytes(b"why\n")
+        put_todo(todo.layout, message, b"u1\0p2\0Fa@example.org\0Tz@example.net\0")
+        assert todo.notice().message == message
+        assert Presence(todo.layout, message).state() == 5
+
+
+@pytest.mark.parametrize("recipients", [[], [b"r%d@example.net" % number for number in range(101)]])
+def test_with_no_or_very_many_recipients_it_is_classified(tmp_path: Path, recipients: list[bytes]) -> None:
+    home = todo_home(tmp_path / "home")
+    with TodoDaemon(home) as todo:
+        tell(todo, ANNOUNCE)
+        message = queue_message(home, recipients)
+        assert todo.notice().message == message
+        assert Presence(todo.layout, message).state() == 5
+
+
+def test_what_an_earlier_run_has_marked_is_done_in_the_files_of_a_message_that_it_classifies(tmp_path: Path) -> None:
+    home = todo_home(tmp_path / "home")
+    with TodoDaemon(home) as todo:
+        tell(todo, LEAVE)
+    message = put_mess(todo.layout)
+    data = b"u1\0p2\0Fa@example.org\0Tb@example.net\0Tc@example.net\0"
+    put_todo(todo.layout, message, data)
+    marks = MarksFile(todo.layout)
+    slot = marks.take()
+    assert slot is not None
+    birth = os.stat(todo.layout.mess(message)).st_mtime_ns // 1000
+    marks.write(slot, DoneMarks(identify(message, birth, data), 0b1))
+    marks.close()
+    with TodoDaemon(home) as todo:
+        assert todo.notice().message == message
+        assert files_of_remote(todo, message) == b"Db@example.net\0Tc@example.net\0"
+
+
+def files_of_remote(todo: TodoDaemon, message: int) -> bytes:
+    return Path(todo.layout.hashed("remote", message)).read_bytes()
+
+
+@pytest.mark.parametrize("limit", ["ANNOUNCED_MOST = 2", "BYTES_MOST = 100"])
+def test_above_a_number_or_size_of_announced_messages_it_classifies(tmp_path: Path, limit: str) -> None:
+    home = todo_home(tmp_path / "home")
+    lines = "import sys", "from queue_todo import announcements, main", f"announcements.{limit}"
+    Path(tmp_path, "queue-todo").write_text("\n".join([*lines, "sys.exit(main.main(sys.argv))"]))
+    with TodoDaemon(home, programs=tmp_path) as todo:
+        tell(todo, ANNOUNCE)
+        first, second = queue_message(home, BOTH), queue_message(home, BOTH)
+        assert {announced(todo).message, announced(todo).message} == {first, second}
+        third = queue_message(home, BOTH)
+        assert todo.notice().message == third and Presence(todo.layout, third).state() == 5
+        todo.write(pack_gone(first))
+        tell(todo, ANNOUNCE)
+        queue_message(home, BOTH)
+        announced(todo)
+
+
+def test_after_x_it_ends_when_nothing_is_announced_any_more(tmp_path: Path) -> None:
+    home = todo_home(tmp_path / "home")
+    with TodoDaemon(home) as todo:
+        tell(todo, ANNOUNCE)
+        first, second = queue_message(home, BOTH), queue_message(home, BOTH)
+        assert {announced(todo).message, announced(todo).message} == {first, second}
+        todo.write(EXIT + pack_gone(first) + PASSED)
+        assert unpack_notice(todo.record()) is Ask.PASSED
+        assert todo.process.poll() is None
+        todo.write(pack_request(ClassifyRequest(second, 0)))
+        assert todo._sent() == ClassifyAnswer(second, True)
+        assert todo.process.wait(30) == 0
