@@ -12,7 +12,8 @@ file, because a new message may have got the number since.
 
 A message that was delivered without being classified has only todo/, perhaps intd/, and a record in queue/marks
 (marks_file.py). They go in step 2; the record is cleared before step 3, so that the next message with the number does
-not find it.
+not find it. The list has its birth, which the request says, so that mess/ is not looked at. A group of only such
+messages has a list that is not synced: it counts after a kill, and after a power cut the sweep removes mess/.
 """
 
 import errno
@@ -20,7 +21,7 @@ import os
 import stat
 from collections.abc import Iterable
 
-from queue_base.durable import Commit, read_file
+from queue_base.durable import Commit, read_file, write_all
 from queue_base.layout import FILE_MODE, Layout, Presence, is_there
 from queue_base.marks_file import clear_messages, clear_slots, open_marks
 from queue_base.safe_open import UnsafePath
@@ -31,8 +32,6 @@ from queue_wire.pipes.cleaning import ANY, BOTH, LOCAL, REMOTE, TODO, Removal
 LIST_PREFIX = "removing."
 LIST_MOST = 16_000_000  # Bytes of a list that is read. A line has about 30.
 # The files of step 1, by what the request says.
-# Nanoseconds by which the time of a file may be behind the clock: a tick of the slowest kernel, doubled.
-TICK = 20_000_000
 _WORK = {ANY: ("local", "remote"), LOCAL: ("local",), REMOTE: ("remote",), BOTH: ("local", "remote"), TODO: ()}
 
 
@@ -44,8 +43,7 @@ def remove_messages(layout: Layout, removals: Iterable[Removal]) -> dict[int, OS
     failed: dict[int, OSError] = {}
     commit = Commit()
     left = list({removal.message: removal for removal in removals}.values())
-    classified = [removal for removal in left if removal.files != TODO]
-    group_list = _make_list(layout, classified, commit) if classified else None
+    group_list = _make_list(layout, left, commit)
     for step in (_remove_work, _remove_info):
         for removal in left:
             try:
@@ -79,17 +77,37 @@ def _make_list(layout: Layout, removals: list[Removal], commit: Commit) -> str |
     """
     lines = []
     for removal in removals:
+        if removal.files == TODO:
+            lines.append(b"%d %d\n" % (removal.message, removal.birth))
+            continue
         try:
             lines.append(b"%d %s\n" % (removal.message, _identity(os.stat(layout.mess(removal.message)))))
         except OSError:
             continue  # It is gone, or the removal will report the error.
     path = f"{layout.queue}/pid/{LIST_PREFIX}{os.getpid()}"
     try:
-        commit.unlink(path)
-        commit.create(path, b"".join(lines), FILE_MODE)
+        if any(removal.files != TODO for removal in removals):
+            commit.unlink(path)
+            commit.create(path, b"".join(lines), FILE_MODE)
+        else:
+            _write_list(path, b"".join(lines))
     except OSError:
         return None
     return path
+
+
+def _write_list(path: str, data: bytes) -> None:
+    """Write a list that is not synced. Raises OSError."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    try:
+        handle = os.open(path, flags, FILE_MODE)
+    except FileExistsError:
+        os.unlink(path)  # An earlier removal of it has failed.
+        handle = os.open(path, flags, FILE_MODE)
+    try:
+        write_all(handle, data)
+    finally:
+        os.close(handle)
 
 
 def _identity(found: os.stat_result) -> bytes:
@@ -202,9 +220,11 @@ def _finished(layout: Layout, line: bytes, listed: int) -> int | None:
         return None
     found = os.stat(layout.mess(message))
     # Times are coarse: another message could look the same if both were made in one tick, or in one second, where files
-    # have times of whole seconds.
+    # have times of whole seconds. A file that is older than the list is the one that was listed: a number is used again
+    # only after the list was written, and both times come from the same clock of the kernel, which is behind by a tick.
     coarse = not (found.st_mtime_ns % 1_000_000_000 and found.st_ctime_ns % 1_000_000_000)
-    if _identity(found) != identity or coarse or found.st_ctime_ns > listed - TICK:
+    known = identity in (_identity(found), b"%d" % (found.st_mtime_ns // 1000))
+    if not known or coarse or found.st_ctime_ns >= listed:
         return None
     return message
 

@@ -8,14 +8,14 @@ about BYTES_MOST bytes are kept; those of more messages are read from their file
 from collections.abc import Collection
 
 from queue_wire.pipes import cleaning
-from queue_wire.pipes.notice import LOCAL, Arrived
+from queue_wire.pipes.notice import LOCAL, REMOTE, Arrived
 
 KEPT_MOST = 20_000
 BYTES_MOST = 20_000_000
 # What an envelope and a recipient need in memory besides the addresses.
 ENVELOPE_BYTES = 900
 RECIPIENT_BYTES = 150
-_CHANNELS = {True: "local", False: "remote"}
+_CHANNELS = {LOCAL: "local", REMOTE: "remote"}
 
 
 class KeptEnvelope:
@@ -35,7 +35,7 @@ class KeptEnvelope:
         self.left: dict[str, list[tuple[int, bytes]]] = {}
         self.sizes: dict[str, int] = {}
         for letter, address in notice.recipients:
-            kind = _CHANNELS[letter == LOCAL]
+            kind = _CHANNELS[letter]
             at = self.sizes.get(kind, 0)
             self.left.setdefault(kind, []).append((at, address))
             self.sizes[kind] = at + len(address) + 2

@@ -370,7 +370,7 @@ class Messages:
         If the disk refuses a read, it is tried again later.
         """
         if self.store.announced_message(message) is not None:
-            return True  # It is new: it is due.
+            return not self.is_loaded(message)  # It is new: it is due.
         self.store.envelopes.forget(message)  # Its next attempt is that of its file.
         try:
             dues = self._dues(message)
@@ -547,7 +547,7 @@ class Messages:
         for channel in self.channels.values():
             channel.forget(message)
         if known is not None and self.store.announced is not None:
-            removal = Removal(message, TODO, self.store.announced.end(message))
+            removal = Removal(message, TODO, self.store.announced.end(message), known.birth)
         else:
             removal = Removal(message, self.store.envelopes.files(message))
         self.store.envelopes.forget(message)

@@ -165,7 +165,6 @@ class Notices:
                 self._announce(pid)
             self._log.put(notice)
 
-
     def _reject(self, error: FormatError, announced: bool) -> None:
         """Logs that something could not be read; exits if it may have been about an announced message.
 

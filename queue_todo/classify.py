@@ -14,8 +14,8 @@ An envelope is read and written in pieces, so that memory does not depend on its
 exceed GROUP_BYTES; an envelope larger than LARGE is put off, and becomes a group of its own.
 
 A message may be announced instead: it is read, and nothing is written. It stays in todo/, S4, and queue-send delivers
-it (announced.py). queue-send may later have it classified, with the recipients that are done by then (`requests`); its
-lines are in the log already.
+it (announcements.py). queue-send may later have it classified, with the recipients that are done by then
+(`requests`); its lines are in the log already.
 
 A message that cannot be read is parked. A message that the disk or lack of memory refuses stays in S4 and is deferred.
 No exception is raised because of a single message.
@@ -31,7 +31,7 @@ from queue_base.durable import Commit, write_all
 from queue_base.errors import reason
 from queue_base.layout import FILE_MODE, Layout, is_there
 from queue_base.marks_file import LeftMarks
-from queue_todo.announced import Announcement
+from queue_todo.announcements import Announcement
 from queue_wire.control.rewrite import LOCAL, Rules, rewrite, split_recipients
 from queue_wire.envelope import TodoReader, pack_info
 from queue_wire.format_error import FormatError
@@ -267,22 +267,16 @@ class TodoGroup:
             done = request[0]
         elif self._marks is not None and len(self._marks):
             done = self._marks.done(identify(message, mess.st_mtime_ns // 1000, data))
-        has = []
-        for kind, letter in ("local", notice.LOCAL), ("remote", notice.REMOTE):
+        local, remote = [_pack_side(ordered, letter, done) for letter in (notice.LOCAL, notice.REMOTE)]
+        for kind, side in ("local", local), ("remote", remote):
             path = self._layout.hashed(kind, message)
-            side = [
-                (address, bool(done >> bit & 1))
-                for bit, (channel, address) in enumerate(ordered)
-                if channel == letter
-            ]
-            has.append(bool(side))
             if side:
-                _replace(self._commit, path, pack_marked(side))
+                _replace(self._commit, path, side)
             else:
                 self._commit.unlink(path)
         # A short notice has queue-send read the marks of those that are done.
         full = not done and len(ordered) <= notice.FULL_RECIPIENTS and found.st_size <= notice.FULL_BYTES
-        self._add(message, mess, found, reader, sender, has[0], has[1], ordered if full else None)
+        self._add(message, mess, found, reader, sender, bool(local), bool(remote), ordered if full else None)
 
     def _take_pieces(self, message: int, handle: int, found: os.stat_result) -> Iterator[None]:
         """Do the same as `_take`, a piece at a time."""
@@ -454,6 +448,15 @@ def _order(recipients: list[bytes], rules: Rules) -> list[tuple[bytes, bytes]]:
         (notice.LOCAL if channel is LOCAL else notice.REMOTE, address)
         for channel, address in (rewrite(recipient, rules) for recipient in recipients)
     ]
+
+
+def _pack_side(ordered: list[tuple[bytes, bytes]], channel: bytes, done: int) -> bytes:
+    """Return the bytes of local/B/I or remote/B/I; `done` are the bits of the recipients that are done."""
+    if not done:
+        return pack_recipients([address for letter, address in ordered if letter == channel])
+    return pack_marked(
+        [(address, bool(done >> bit & 1)) for bit, (letter, address) in enumerate(ordered) if letter == channel]
+    )
 
 
 def _identity(found: os.stat_result) -> tuple[int, int, int]:

@@ -6,7 +6,7 @@ classified in groups that share three commits (`Pipeline`, `TodoGroup`), by a th
 control files cannot be read at start, nothing is classified until they can be: a message is never classified by
 default rules.
 
-queue-send may have new messages announced instead of classified: they stay in todo/ (announced.py).
+queue-send may have new messages announced instead of classified: they stay in todo/ (announcements.py).
 
 After X no group is begun. Groups that are in the log already are finished, and announced messages are classified when
 queue-send asks for it, within FINISHING seconds; all others stay in todo/.

@@ -6,7 +6,7 @@ own. A slice of one alternates with a group of the others, so that a message wit
 delay other mail.
 
 queue-send says what is done with new messages: they are announced, left in todo/, or classified. Announced messages
-(announced.py) are classified when queue-send asks for it, in groups of their own, before other work.
+(announcements.py) are classified when queue-send asks for it, in groups of their own, before other work.
 """
 
 import select
@@ -18,7 +18,7 @@ from queue_base.errors import reason
 from queue_base.layout import Layout
 from queue_base.marks_file import LeftMarks
 from queue_base.safe_open import UnsafePath
-from queue_todo.announced import Announcement, Announcements
+from queue_todo.announcements import Announcement, Announcements
 from queue_todo.classify import PreparedMessage, TodoGroup, confirm
 from queue_todo.notices import NoticePipe
 from queue_todo.pending import RETRY_AFTER, Pending

@@ -5,12 +5,13 @@ import time
 
 import click
 
-from queue_admin.messages.detail import CHANNELS, Detail, mark_reason
+from queue_admin.messages.detail import CHANNELS, Detail, mark_reason, read_done_marks
 from queue_admin.messages.survey import Snapshot, Stray, look, survey
 from queue_admin.printable import span, visible, word
 from queue_admin.system_accounts import be_owner
 from queue_base.home import find_home
 from queue_base.layout import Layout, open_layout
+from queue_base.marks_file import LeftMarks
 from queue_wire.logline import moment
 
 CHOICES = ["queued", "classified", "incoming", "unknown"]
@@ -43,12 +44,13 @@ def command(context: click.Context, state: str | None, held: bool, corrupt: bool
     be_owner(home)
     layout = open_layout(home.queue)
     now = time.time()
+    marks = read_done_marks(layout)
     for found in survey(layout):
         if isinstance(found, Stray):
             if not (state or held or corrupt):
                 print(stray_line(found, form))
         elif (state in (None, found.state)) and (found.held or not held) and (found.corrupt or not corrupt):
-            line = message_line(layout, found, form, now)
+            line = message_line(layout, found, marks, form, now)
             if line:
                 print(line)
 
@@ -59,15 +61,15 @@ def stray_line(stray: Stray, form: str) -> str:
     return json.dumps({"stray": path, "trouble": stray.reason}) if form == "json" else f"- stray {path}: {stray.reason}"
 
 
-def message_line(layout: Layout, snapshot: Snapshot, form: str, now: float) -> str:
+def message_line(layout: Layout, snapshot: Snapshot, marks: LeftMarks | None, form: str, now: float) -> str:
     """Return the line for a message, empty if it is gone by now."""
-    detail = Detail(layout, snapshot)
+    detail = Detail(layout, snapshot, marks)
     if detail.trouble:
         # The message may have been classified or finished since the look. Look again.
         again = look(layout, snapshot.message)
         if again is None:
             return ""
-        snapshot, detail = again, Detail(layout, again)
+        snapshot, detail = again, Detail(layout, again, marks)
     facts = message_facts(layout, snapshot, detail, now)
     return json.dumps(facts) if form == "json" else _text(snapshot, detail, facts, now)
 
@@ -82,7 +84,8 @@ def message_facts(layout: Layout, snapshot: Snapshot, detail: Detail, now: float
     for name in CHANNELS:
         channel = detail.channels.get(name)
         facts[name] = {"done": channel.done, "left": channel.left} if channel else {"done": 0, "left": 0}
-    facts["unsorted"] = len(detail.unsorted)
+    left = len(detail.unsorted_left)
+    facts["unsorted"] = {"done": len(detail.unsorted) - left, "left": left}
     due = detail.next_attempt()
     facts["next"] = None if due is None else int(due)
     facts["held"] = visible(mark_reason(layout, "hold", snapshot.message)) if snapshot.held else None
@@ -97,7 +100,8 @@ def _text(snapshot: Snapshot, detail: Detail, facts: dict[str, object], now: flo
     sender = "-" if detail.sender is None else f"<{word(detail.sender)}>"
     parts = [snapshot.long_id, snapshot.state, age, size, sender]
     if detail.unsorted:
-        parts.append(f"all 0/{len(detail.unsorted)}")
+        left = len(detail.unsorted_left)
+        parts.append(f"all {len(detail.unsorted) - left}/{left}")
     parts += [f"{name} {channel.done}/{channel.left}" for name, channel in detail.channels.items()]
     due = detail.next_attempt()
     if due is not None and not snapshot.held:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import click
 
 from queue_admin.messages.admin_client import NoAnswer, SchedulerQueries
-from queue_admin.messages.detail import CHANNELS, Detail, failures, mark_reason
+from queue_admin.messages.detail import CHANNELS, Detail, failures, mark_reason, read_done_marks
 from queue_admin.messages.survey import Snapshot, look, open_regular, read_head
 from queue_admin.printable import span, visible, word
 from queue_admin.system_accounts import be_owner
@@ -70,7 +70,7 @@ def find_message(layout: Layout, name: str) -> Snapshot:
 
 def describe(home: Home, layout: Layout, snapshot: Snapshot) -> Iterator[str]:
     """Yield the lines of the description."""
-    detail = Detail(layout, snapshot)
+    detail = Detail(layout, snapshot, read_done_marks(layout))
     now = time.time()
     yield f"message: {snapshot.long_id}"
     yield f"state: {snapshot.state}"
@@ -110,8 +110,9 @@ def _now(home: Home, snapshot: Snapshot, detail: Detail) -> Iterator[str]:
 
 def _recipients(detail: Detail, now: float) -> Iterator[str]:
     if detail.unsorted:
-        yield f"recipients, not yet classified: {len(detail.unsorted)}"
-        yield from (f"  pending <{word(address)}>" for address in detail.unsorted)
+        left = len(detail.unsorted_left)
+        yield f"recipients, not yet classified: {len(detail.unsorted) - left} done, {left} left"
+        yield from _each(detail.unsorted)
     for name in CHANNELS:
         channel = detail.channels.get(name)
         if channel is None:
@@ -119,7 +120,11 @@ def _recipients(detail: Detail, now: float) -> Iterator[str]:
         due = channel.next_attempt
         when = "" if not channel.left else "; next attempt now" if due <= now else f"; next attempt {moment(due)}"
         yield f"{name}: {channel.done} done, {channel.left} left{when}"
-        yield from (f"  {'done' if done else 'pending'} <{word(address)}>" for done, address in channel.recipients)
+        yield from _each(channel.recipients)
+
+
+def _each(recipients: list[tuple[bool, bytes]]) -> Iterator[str]:
+    return (f"  {'done' if done else 'pending'} <{word(address)}>" for done, address in recipients)
 
 
 def _files(layout: Layout, snapshot: Snapshot) -> list[str]:

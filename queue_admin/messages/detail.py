@@ -1,7 +1,8 @@
 """The envelope files of a message: sender, recipients, which of them are done, and the time of the next attempt.
 
 No lock is taken, so a file may vanish between the look and the reading. A file that cannot be read, or that is not in
-its format, adds a line to `trouble`; the rest of the message is still shown.
+its format, adds a line to `trouble`; the rest of the message is still shown. Recipients of a message in todo/ may be
+done, too: queue/marks says which (`read_done_marks`).
 """
 
 import os
@@ -10,9 +11,12 @@ from collections.abc import Callable
 from queue_admin.messages.survey import Snapshot, read_head, read_regular
 from queue_base.errors import reason
 from queue_base.layout import Layout
+from queue_base.marks_file import LeftMarks
+from queue_base.safe_open import UnsafePath
 from queue_wire.envelope import unpack_info, unpack_todo
 from queue_wire.failures import unpack_failures
 from queue_wire.format_error import FormatError
+from queue_wire.marks import identify
 from queue_wire.recipients import unpack_recipients
 
 CHANNELS = ("local", "remote")
@@ -41,26 +45,32 @@ class ChannelRecipients:
 class Detail:
     """The envelope of a message.
 
-    `sender` is None if it cannot be read. `unsorted` has the recipients of a message that is not classified yet.
+    `sender` is None if it cannot be read. `unsorted` has the recipients of a message that is not classified yet, as
+    (done, address).
     """
 
     __slots__ = ("channels", "sender", "trouble", "uid", "unsorted")
 
-    def __init__(self, layout: Layout, snapshot: Snapshot) -> None:
+    def __init__(self, layout: Layout, snapshot: Snapshot, marks: LeftMarks | None) -> None:
         """Read the files that the message's state says exist."""
         self.sender: bytes | None = None
         self.uid: int | None = None
-        self.unsorted: list[bytes] = []
+        self.unsorted: list[tuple[bool, bytes]] = []
         self.channels: dict[str, ChannelRecipients] = {}
         self.trouble: list[str] = [snapshot.trouble] if snapshot.trouble else []
         if snapshot.presence.todo:
-            self._take(layout.todo(snapshot.message), self._todo)
+            self._take(layout.todo(snapshot.message), lambda data: self._todo(data, snapshot, marks))
             return
         if snapshot.presence.info:
             self._take(layout.hashed("info", snapshot.message), self._info)
         for name in CHANNELS:
             if getattr(snapshot.presence, name):
                 self._channel(name, layout.hashed(name, snapshot.message))
+
+    @property
+    def unsorted_left(self) -> list[bytes]:
+        """The recipients of `unsorted` that are not done."""
+        return [address for done, address in self.unsorted if not done]
 
     def next_attempt(self) -> float | None:
         """Return when the first pending recipient is due, in seconds since the epoch; None if none is pending."""
@@ -75,9 +85,13 @@ class Detail:
         except OSError as error:
             self.trouble.append(f"{name}: {reason(error)}")
 
-    def _todo(self, data: bytes) -> None:
+    def _todo(self, data: bytes, snapshot: Snapshot, marks: LeftMarks | None) -> None:
         envelope = unpack_todo(data)
-        self.sender, self.uid, self.unsorted = envelope.sender, envelope.uid, envelope.recipients
+        self.sender, self.uid = envelope.sender, envelope.uid
+        done = 0
+        if marks is not None and len(marks) and snapshot.birth is not None:
+            done = marks.done(identify(snapshot.message, snapshot.birth, data))
+        self.unsorted = [(bool(done >> bit & 1), address) for bit, address in enumerate(envelope.recipients)]
 
     def _info(self, data: bytes) -> None:
         self.sender = unpack_info(data)
@@ -88,6 +102,14 @@ class Detail:
             self.channels[name] = ChannelRecipients(recipients, os.stat(path).st_mtime)
 
         self._take(path, unpack)
+
+
+def read_done_marks(layout: Layout) -> LeftMarks | None:
+    """Return the DONE marks of messages in todo/ at this moment, None if they cannot be read."""
+    try:
+        return LeftMarks(layout)
+    except (OSError, UnsafePath):
+        return None  # queue-todo and queue-send log it.
 
 
 def mark_reason(layout: Layout, kind: str, message: int) -> bytes:

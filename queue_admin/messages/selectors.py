@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from queue_admin.messages.detail import Detail
+from queue_admin.messages.detail import Detail, read_done_marks
 from queue_admin.messages.survey import Snapshot, Stray, look, survey
 from queue_base.errors import Usage
 from queue_base.layout import Layout
@@ -53,7 +53,7 @@ class Selectors(NamedTuple):
 def pending(detail: Detail) -> set[bytes]:
     """Return the recipients that are not done, in lower case."""
     left = {address for channel in detail.channels.values() for done, address in channel.recipients if not done}
-    return {address.lower() for address in (*left, *detail.unsorted)}
+    return {address.lower() for address in (*left, *detail.unsorted_left)}
 
 
 def unpack_span(text: str) -> int:
@@ -80,23 +80,25 @@ def check_long_ids(layout: Layout, names: tuple[str, ...]) -> list[str]:
 
 def select(layout: Layout, selectors: Selectors, now: float) -> Iterator[tuple[str, set[bytes]]]:
     """Yield (long id, pending recipients) of the messages that match. Raises Temporary."""
+    marks = read_done_marks(layout)
     for found in survey(layout):
         if isinstance(found, Stray) or found.birth is None or found.state not in ("queued", "classified"):
             continue
-        detail = Detail(layout, found)
+        detail = Detail(layout, found, marks)
         if detail.trouble:
             # The message may have been classified or finished since the look. Look again.
             again = look(layout, found.message)
             if again is None or again.birth is None:
                 continue
-            found, detail = again, Detail(layout, again)
+            found, detail = again, Detail(layout, again, marks)
         if selectors.match(found, detail, now):
             yield found.long_id, pending(detail)
 
 
 def find(layout: Layout, names: list[str]) -> Iterator[tuple[str, set[bytes]]]:
     """Yield (long id, pending recipients) of messages by long id; no recipients for a message that is gone."""
+    marks = read_done_marks(layout)
     for name in names:
         message, birth = unpack_long_id(name)
         found = look(layout, message)
-        yield name, pending(Detail(layout, found)) if found is not None and found.birth == birth else set()
+        yield name, pending(Detail(layout, found, marks)) if found is not None and found.birth == birth else set()

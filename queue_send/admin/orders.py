@@ -122,8 +122,15 @@ class Orders:
             self._mark(selected, reason, answer)
 
     def _classify(self, messages: list[int], request: Request, answer: Answer) -> bool:
-        """Returns whether some messages are announced. They are classified, and then the request is carried out."""
-        left = {message for message in messages if self._store.announced_message(message) is not None}
+        """Returns whether some messages are announced. They are classified, and then the request is carried out.
+
+        flush changes no file, so it only waits for those that are being classified: one may have been deferred.
+        """
+        left = set()
+        for message in messages:
+            known = self._store.announced_message(message)
+            if known is not None and (request.command != wire.FLUSH or known.requested is not None):
+                left.add(message)
 
         def then(message: int, classified: bool) -> None:
             left.discard(message)

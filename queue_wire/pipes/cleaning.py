@@ -1,8 +1,8 @@
 """queue-send to queue-clean: `<files><id>\\0` for each finished message. Back: one byte per id, in order.
 
     files  which files the message may have: L info/ and local/, R info/ and remote/, B info/ and both; nothing: any;
-           T only todo/ and perhaps intd/: it was delivered without being classified. Then the id has the slot of its
-           marks: `T<id>/<slot>`
+           T only todo/ and perhaps intd/: it was delivered without being classified. Then the slot of its marks and
+           its birth in microseconds follow: `T<id>/<slot>/<birth>`; without a slot `T<id>//<birth>`
 
     +  all files of the message are removed; after a power cut only mess/B/I may be back, which is swept (S2)
     !  a file could not be removed; queue-send asks again later
@@ -11,6 +11,7 @@
 queue-clean answers requests of some time together (queue_clean.main).
 """
 
+import re
 from typing import NamedTuple
 
 from queue_wire.format_error import FormatError
@@ -27,19 +28,26 @@ REMOTE = b"R"
 BOTH = b"B"
 TODO = b"T"
 _KNOWN = (LOCAL, REMOTE, BOTH)
+_UNCLASSIFIED = re.compile(rb"(\d+)/(\d{0,8})/(\d{1,18})", re.ASCII)
 
 
 class Removal(NamedTuple):
-    """A finished message, and which files it may have: ANY, LOCAL, REMOTE, BOTH, TODO. `slot` is that of its marks."""
+    """A finished message, and which files it may have: ANY, LOCAL, REMOTE, BOTH, TODO.
+
+    With TODO, `slot` is that of its marks, None if it has none, and `birth` is in microseconds since the epoch.
+    """
 
     message: int
     files: bytes = ANY
     slot: int | None = None
+    birth: int = 0
 
 
-def pack_clean(message: int, files: bytes = ANY, slot: int | None = None) -> bytes:
+def pack_clean(message: int, files: bytes = ANY, slot: int | None = None, birth: int = 0) -> bytes:
     """Return the request to remove what is left of a message, with its NUL."""
-    return b"%s%d\0" % (files, message) if slot is None else b"%s%d/%d\0" % (files, message, slot)
+    if files == TODO:
+        return b"T%d/%s/%d\0" % (message, b"" if slot is None else b"%d" % slot, birth)
+    return b"%s%d\0" % (files, message)
 
 
 def unpack_clean(record: bytes) -> Removal:
@@ -48,10 +56,11 @@ def unpack_clean(record: bytes) -> Removal:
     if files in _KNOWN:
         return Removal(unpack_id(record[1:]), files)
     if files == TODO:
-        number, slash, slot = record[1:].partition(b"/")
-        if slash and not (slot.isdigit() and len(slot) < 9):
-            raise FormatError(f"not the slot of a message: {record[:40]!r}")
-        return Removal(unpack_id(number), TODO, int(slot) if slash else None)
+        found = _UNCLASSIFIED.fullmatch(record, 1)
+        if found is None:
+            raise FormatError(f"not an id, the slot and the birth of a message: {record[:40]!r}")
+        number, slot, birth = found.groups()
+        return Removal(unpack_id(number), TODO, int(slot) if slot else None, int(birth))
     if files.isalpha():
         raise FormatError(f"not a request to remove a message: {record[:40]!r}")
     return Removal(unpack_id(record))

@@ -9,11 +9,16 @@ import pytest
 
 from queue_admin.commands import list as list_command
 from queue_admin.commands.list import message_line
+from queue_admin.messages.selectors import Selectors, select
 from queue_admin.messages.survey import Snapshot, look
 from queue_base.layout import Layout
+from queue_base.marks_file import LeftMarks, MarksFile
 from queue_wire.ids import pack_long_id
+from queue_wire.marks import DoneMarks, identify
 from support.inject.qmail_queue import snapshot
 from support.listed_queue import BIRTH, SOON, Queue, lines
+
+EVERYBODY = Selectors(None, None, None, None, {})
 
 
 @pytest.fixture(params=[False, True], ids=["hashed", "flat"])
@@ -80,12 +85,34 @@ def test_json_is_one_object_a_line_with_the_same_facts(queue: Queue, capsys: pyt
         "sender": "a@b",
         "local": {"done": 1, "left": 1},
         "remote": {"done": 0, "left": 1},
-        "unsorted": 0,
+        "unsorted": {"done": 0, "left": 0},
         "next": SOON,
         "held": "why",
         "corrupt": None,
         "trouble": None,
     }
+
+
+def test_recipients_that_queue_send_has_marked_done_before_the_message_is_classified_are_shown_so(
+    queue: Queue, capsys: pytest.CaptureFixture[str]
+) -> None:
+    message, other = queue.queued(recipients=(b"c@d", b"e@f", b"g@h")), queue.queued()
+    data = Path(queue.layout.todo(message)).read_bytes()
+    marks = MarksFile(queue.layout)
+    marks.write(3, DoneMarks(identify(message, BIRTH, data), 0b101))
+    marks.write(5, DoneMarks(identify(other, BIRTH, data), 0b1))  # Of an earlier message of that number.
+    marks.close()
+    assert queue.run("list") == 0
+    assert sorted(line.split("<a@b> ")[1] for line in lines(capsys)) == ["all 0/1", "all 2/1"]
+    assert queue.run("list", "--format", "json") == 0
+    facts = [json.loads(line) for line in lines(capsys)]
+    assert {"done": 2, "left": 1} in [each["unsorted"] for each in facts]
+    assert queue.run("show", str(message)) == 0
+    shown = lines(capsys)
+    at = shown.index("recipients, not yet classified: 2 done, 1 left")
+    assert shown[at + 1 : at + 4] == ["  done <c@d>", "  pending <e@f>", "  done <g@h>"]
+    found = [names for name, names in select(queue.layout, EVERYBODY, 2e9) if name.startswith(f"{message}-")]
+    assert found == [{b"e@f"}]
 
 
 def test_garbage_is_shown_with_its_reason_and_the_others_go_on(
@@ -141,7 +168,7 @@ def test_a_message_that_ends_between_the_look_and_the_reading_is_left_out(queue:
     assert sight is not None
     for kind in ("mess", "info", "remote"):
         os.unlink(queue.layout.hashed(kind, message))
-    assert message_line(queue.layout, sight, "text", 0) == ""
+    assert message_line(queue.layout, sight, None, "text", 0) == ""
 
 
 def test_a_message_classified_between_the_look_and_the_reading_is_shown_as_it_is_now(queue: Queue) -> None:
@@ -150,7 +177,7 @@ def test_a_message_classified_between_the_look_and_the_reading_is_shown_as_it_is
     assert sight is not None
     os.unlink(queue.layout.todo(message))
     queue.put(queue.layout.hashed("info", message), b"Fa@b\0")
-    assert " classified " in message_line(queue.layout, sight, "text", 0)
+    assert " classified " in message_line(queue.layout, sight, None, "text", 0)
 
 
 def test_messages_that_vanish_while_listing_are_no_trouble(
@@ -158,12 +185,12 @@ def test_messages_that_vanish_while_listing_are_no_trouble(
 ) -> None:
     messages = [queue.queued() for _ in range(20)]
 
-    def vanish(layout: Layout, sight: Snapshot, form: str, now: float) -> str:
+    def vanish(layout: Layout, sight: Snapshot, marks: LeftMarks | None, form: str, now: float) -> str:
         for message in messages:
             for path in (layout.todo(message), layout.mess(message)):
                 if os.path.exists(path):
                     os.unlink(path)
-        return message_line(layout, sight, form, now)
+        return message_line(layout, sight, marks, form, now)
 
     monkeypatch.setattr(list_command, "message_line", vanish)
     assert queue.run("list") == 0

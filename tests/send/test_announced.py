@@ -18,6 +18,7 @@ from queue_wire.pipes.notice import (
     ANNOUNCE,
     CLASSIFY,
     LEAVE,
+    LOCAL,
     REMOTE,
     Arrived,
     ClassifyAnswer,
@@ -100,7 +101,8 @@ def test_a_message_whose_recipients_are_all_done_ends_without_a_file_of_its_own(
     report(loop, TWO[0], b"Kdone")
     report(loop, TWO[1], b"Kdone")
     assert not asked(loop)
-    assert [removal for removal, _ in loop.cleaner._asked] == [Removal(message, TODO, 0)]
+    birth = notice_of(home, message).birth
+    assert [removal for removal, _ in loop.cleaner._asked] == [Removal(message, TODO, 0, birth)]
     assert pack_gone(message) not in loop.sent
     os.write(loop._pipes[3][1], REMOVED)
     loop.settle()
@@ -133,7 +135,7 @@ def test_what_an_earlier_run_has_done_ends_at_once(home: Home, loop: Loop) -> No
     loop.messages.arrive(notice, loop.clock.now())
     loop.settle()
     assert not loop.jobs
-    assert [removal for removal, _ in loop.cleaner._asked] == [Removal(message, TODO, slot)]
+    assert [removal for removal, _ in loop.cleaner._asked] == [Removal(message, TODO, slot, notice.birth)]
 
 
 def test_a_deferred_message_is_classified_and_then_waits_for_its_next_attempt(home: Home, loop: Loop) -> None:
@@ -323,6 +325,31 @@ def test_deliveries_of_a_message_that_is_gone_do_not_mark_the_next_one_of_its_nu
     assert not Path(open_layout(home.queue).bounce(message)).exists()
     # Its notice had waited.
     assert [job.recipients for job in loop.jobs] == [[each] for each in TWO]
+
+
+@pytest.mark.parametrize("first", ["local", "remote"])
+def test_a_number_is_free_when_deliveries_of_a_message_that_is_gone_have_ended_on_both_channels(
+    home: Home, loop: Loop, first: str
+) -> None:
+    loop.start_local()
+    message = queue_message(home, TWO)
+    notice = notice_of(home, message)
+    notice = notice._replace(recipients=[(LOCAL, b"joe@me.example.org"), notice.recipients[1]])
+    loop.messages.arrive(notice, loop.clock.now())
+    loop.settle()
+    loop.messages.store.classify_first(message, lambda _: None)
+    loop.settle()
+    loop.messages.answer(ClassifyAnswer(message, False))
+    loop.messages.arrive(notice, loop.clock.now())  # The next message of this number.
+    jobs = [loop.local_jobs[0], loop.jobs[0]]
+    if first == "remote":
+        jobs.reverse()
+    loop.report(jobs[0], b"Kdone")
+    loop.settle()
+    assert len(loop.local_jobs) + len(loop.jobs) == 1 and message not in loop.announced
+    loop.report(jobs[1], b"Kdone")
+    loop.settle()
+    assert (len(loop.local_jobs), len(loop.jobs)) == (1, 1)
 
 
 def test_with_very_many_announced_messages_what_is_in_flight_for_too_long_is_classified(

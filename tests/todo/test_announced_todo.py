@@ -178,6 +178,23 @@ def files_of_remote(todo: TodoDaemon, message: int) -> bytes:
     return Path(todo.layout.hashed("remote", message)).read_bytes()
 
 
+@pytest.mark.parametrize("limit", ["ANNOUNCED_MOST = 2", "BYTES_MOST = 100"])
+def test_above_a_number_or_size_of_announced_messages_it_classifies(tmp_path: Path, limit: str) -> None:
+    home = todo_home(tmp_path / "home")
+    lines = "import sys", "from queue_todo import announcements, main", f"announcements.{limit}"
+    Path(tmp_path, "queue-todo").write_text("\n".join([*lines, "sys.exit(main.main(sys.argv))"]))
+    with TodoDaemon(home, programs=tmp_path) as todo:
+        tell(todo, ANNOUNCE)
+        first, second = queue_message(home, BOTH), queue_message(home, BOTH)
+        assert {announced(todo).message, announced(todo).message} == {first, second}
+        third = queue_message(home, BOTH)
+        assert todo.notice().message == third and Presence(todo.layout, third).state() == 5
+        todo.write(pack_gone(first))
+        tell(todo, ANNOUNCE)
+        queue_message(home, BOTH)
+        announced(todo)
+
+
 def test_after_x_it_ends_when_nothing_is_announced_any_more(tmp_path: Path) -> None:
     home = todo_home(tmp_path / "home")
     with TodoDaemon(home) as todo:

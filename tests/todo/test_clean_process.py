@@ -5,6 +5,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from queue_base.home import Home
 from queue_base.layout import Presence, open_layout
 from queue_base.marks_file import LeftMarks, MarksFile
@@ -14,7 +16,7 @@ from queue_wire.pipes.cleaning import NOT_UNDERSTOOD, REMOVED, TROUBLE, pack_cle
 from support.faults.strace import read_trace, strace_command
 from support.home import make_home
 from support.inflow import patched_programs
-from support.queued import classified_message, put_mess
+from support.queued import classified_message, put_mess, queue_message
 from support.send.piped import Piped
 from support.suite import wait_until
 from support.tools import need
@@ -231,22 +233,25 @@ def line_of(message: int, found: os.stat_result) -> bytes:
     return b"%d %d %d %d\n" % (message, found.st_mtime_ns, found.st_ctime_ns, found.st_size)
 
 
-def write_list(home: Home, data: bytes, later: float = 1.0) -> None:
-    """Write a list of removals, `later` seconds after now."""
+def write_list(home: Home, data: bytes, when: int | None = None) -> None:
+    """Write a list of removals at a time in nanoseconds since the epoch, by default a second from now."""
     path = Path(home.queue, "pid", "removing.99")
     path.write_bytes(data)
-    os.utime(path, (time.time() + later, time.time() + later))
+    when = time.time_ns() + 10**9 if when is None else when
+    os.utime(path, ns=(when, when))
 
 
 def test_a_message_that_was_written_when_the_list_was_made_may_be_another_one_by_now(tmp_path: Path) -> None:
     home = make_home(tmp_path / "home", split=3)
     layout = open_layout(home.queue)
     message = put_mess(layout)
-    write_list(home, line_of(message, os.stat(layout.mess(message))), later=0.0)
-    with Piped("queue-clean", home) as clean:
-        clean.write(b"x\0")
-        assert clean.take(1) == NOT_UNDERSTOOD
-        assert Presence(layout, message).state() == 2
+    found = os.stat(layout.mess(message))
+    for line in line_of(message, found), b"%d %d\n" % (message, found.st_mtime_ns // 1000):
+        write_list(home, line, found.st_ctime_ns)
+        with Piped("queue-clean", home) as clean:
+            clean.write(b"x\0")
+            assert clean.take(1) == NOT_UNDERSTOOD
+            assert Presence(layout, message).state() == 2
 
 
 def test_the_record_of_a_message_whose_removal_is_finished_is_cleared_first(tmp_path: Path) -> None:
@@ -299,6 +304,55 @@ def test_a_message_half_removed_by_a_killed_queue_clean_goes_at_the_next_start(t
     assert not Presence(open_layout(home.queue), message).info
     with Piped("queue-clean", home):
         wait_until(lambda: files(home) == [], why="the rest to be removed")
+
+
+@pytest.mark.parametrize("call, number", [("fsync", 7), ("pwrite64", 1), ("unlink", 5), ("unlink", 6)])
+def test_unclassified_messages_half_removed_by_a_killed_queue_clean_go_at_the_next_start(
+    tmp_path: Path, call: str, number: int
+) -> None:
+    """It is killed while todo/ is synced, while a record is cleared, before the first mess/ and after it."""
+    home = make_home(tmp_path / "home", split=3)
+    layout = open_layout(home.queue)
+    messages = [queue_message(home, REMOTE) for _ in range(2)]
+    envelopes = [
+        identify(each, os.stat(layout.mess(each)).st_mtime_ns // 1000, Path(layout.todo(each)).read_bytes())
+        for each in messages
+    ]
+    marks = MarksFile(layout)
+    for slot, envelope in enumerate(envelopes):
+        assert marks.take() == slot
+        marks.write(slot, DoneMarks(envelope, 1))
+    marks.close()
+    late = max(os.stat(layout.mess(each)).st_ctime_ns for each in messages)
+    clock = tmp_path / "clock"  # The kernel's clock for files, which is behind by a tick.
+    wait_until(lambda: clock.write_bytes(b"x") and os.stat(clock).st_mtime_ns > late, why="the next tick")
+    trace = tmp_path / "trace"
+    kill = (need("strace"), "-y", "-o", str(trace), "-e", f"inject={call}:signal=KILL:when={number}")
+    with Piped("queue-clean", home, wrapper=kill) as clean:
+        requests = [
+            pack_clean(each.message, cleaning.TODO, slot, each.birth) for slot, each in enumerate(envelopes)
+        ]
+        clean.write(b"".join(requests))
+        wait_until(lambda: clean.process.poll() is not None, why="queue-clean to be killed")
+    assert {2} <= {Presence(layout, each).state() for each in messages} <= {1, 2}
+    with Piped("queue-clean", home):
+        wait_until(lambda: files(home) == ["marks"], why="the rest to be removed")
+    assert [LeftMarks(layout).done(each) for each in envelopes] == [0, 0]
+
+
+def test_the_list_of_messages_that_were_not_classified_is_not_synced_and_looks_at_none_of_them(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "home", split=3)
+    messages = [queue_message(home, REMOTE) for _ in range(3)]
+    trace = tmp_path / "trace"
+    with Piped("queue-clean", home, wrapper=tuple(strace_command(trace, []))) as clean:
+        clean.write(b"".join(pack_clean(each, cleaning.TODO, None, 1) for each in messages))
+        assert clean.take(3) == REMOVED * 3
+        assert clean.end() == 0
+    calls = list(read_trace(trace))
+    assert not [call for call in calls if call.name == "fsync" and "/pid" in call.descriptor(0)[1]]
+    assert not [call for call in calls if "stat" in call.name and call.arguments and "/mess/" in call.shown()]
+    assert [call.path(0) for call in calls if call.name == "unlink" and "/pid/" in call.path(0)]
+    assert files(home) == []
 
 
 def test_an_unfinished_removal_is_synced_before_the_message_goes(tmp_path: Path) -> None:

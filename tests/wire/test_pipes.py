@@ -296,7 +296,12 @@ def test_a_removal_is_an_id_and_its_answer_one_of_three_bytes() -> None:
     assert pack_clean(457, cleaning.REMOTE) == b"R457\0"
     for files in (cleaning.ANY, cleaning.LOCAL, cleaning.REMOTE, cleaning.BOTH):
         assert unpack_clean(pack_clean(457, files)[:-1]) == Removal(457, files)
-    for record in (b"", b"R", b"Q457", b"457R", b"0"):
+    for slot, record in (None, b"T457//17\0"), (0, b"T457/0/17\0"), (16383, b"T457/16383/17\0"):
+        assert pack_clean(457, cleaning.TODO, slot, 17) == record
+        assert unpack_clean(record[:-1]) == Removal(457, cleaning.TODO, slot, 17)
+    no_slot_or_birth = b"T457", b"T457/1", b"T457/1/", b"T457/-1/17", b"T457/1/17/", b"T/1/2"
+    too_long = b"T457/123456789/1", b"T457/1/" + b"1" * 19
+    for record in (b"", b"R", b"Q457", b"457R", b"0", *no_slot_or_birth, *too_long):
         with pytest.raises(FormatError):
             unpack_clean(record)
     assert ANSWERS == b"+!x"

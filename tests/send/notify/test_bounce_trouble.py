@@ -109,7 +109,8 @@ def test_a_bounce_file_that_cannot_be_read_parks_its_message(
 def test_a_message_whose_header_cannot_be_read_is_bounced_without_it(home: Home) -> None:
     message = classified_message(home, bounce=OLD_FAILURE)
     mess = Path(open_layout(home.queue).mess(message))
-    mess.unlink()
+    # The file stays, so that no other message gets its number.
+    mess.rename(Path(home.path, "moved"))
     mess.mkdir()
     with ScriptedSend(home) as send:
         send.wait_for(rf"bounce msg {message} qp \d+")

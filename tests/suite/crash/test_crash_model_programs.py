@@ -168,7 +168,7 @@ def test_what_a_killed_run_has_removed_and_not_synced_is_safe_before_the_next_ru
     line = b"%d %d %d %d\n" % (number, found.st_mtime_ns, found.st_ctime_ns, found.st_size)
     listed = Path(place.disk.queue, "pid", "removing.1")
     listed.write_bytes(line)
-    # A list counts for files that are a tick older than it.
+    # A list counts for files that are older than it.
     os.utime(listed, ns=(found.st_ctime_ns + 10**9, found.st_ctime_ns + 10**9))
     place.model.restart()
     killed = (

@@ -117,7 +117,7 @@ def test_a_first_kill_that_was_not_reached_is_tried_again_before_points_are_look
 ) -> None:
     first, kills = Point(MAIN, "unlink", 4, True), iter([0, 0, 1])
 
-    def tell_it(make: Callable[[str], Story], sink: Sink, points: tuple[Point, ...], programs: Path) -> Told:
+    def tell_it(make: Callable[[str], Story], sink: Sink, points: tuple[Point, ...], programs: Path, _: str) -> Told:
         lines = ['unlink("/q/lock/control") = 0', 'unlink("/q/bounce/7") = 0']
         return Told(points, [lines, lines], next(kills), 0, 0, [])
 

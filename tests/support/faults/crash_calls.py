@@ -149,6 +149,13 @@ class Replay(Disk):
         opened.inode.cut(int(call.arguments[1]))
         return True
 
+    def _do_fallocate(self, call: Call) -> bool:
+        """It adds no contents: the file was made as long before."""
+        opened = self.open_file(call)
+        if opened is not None and len(opened.inode.contents.newest) < int(call.arguments[2]) + int(call.arguments[3]):
+            raise Unsupported(call.shown())
+        return False
+
     def _do_link(self, call: Call, old: int = -1, new: int = -2) -> bool:
         target = self.at(call, new)
         if target is None:

@@ -8,8 +8,10 @@ disks that break one.
 from collections.abc import Callable, Iterable
 
 from queue_base.layout import Layout, Presence
+from queue_base.marks_file import read_seed
 from queue_wire.envelope import unpack_info, unpack_todo
 from queue_wire.format_error import FormatError
+from queue_wire.marks import DoneMarks, unpack_file
 from queue_wire.recipients import unpack_pending
 from support.faults.crash_model import Crash, CrashModel, File
 
@@ -41,6 +43,11 @@ class Message:
             return set(unpack_todo(self.files["todo"].content).recipients)
         files = [self.files[kind] for kind in ("local", "remote") if kind in self.files]
         return {address for file in files for _, address in unpack_pending(file.content)}
+
+    def done(self) -> set[bytes]:
+        """Return the recipients that are marked in local/ and remote/."""
+        contents = [self.files[kind].content for kind in ("local", "remote") if kind in self.files]
+        return {field[1:] for content in contents for field in content.split(b"\0") if field[:1] == b"D"}
 
 
 Check = Callable[[Crash, dict[int, Message]], Iterable[str]]
@@ -85,8 +92,18 @@ def problems(crash: Crash, found: dict[int, Message], layout: Layout) -> list[st
     return wrong
 
 
+def records(crash: Crash, layout: Layout) -> dict[int, DoneMarks]:
+    """Return the valid records in queue/marks by message. They count after a kill, not after a power cut."""
+    file = crash.files.get(f"{layout.queue}/marks".removeprefix("/"))
+    found = {} if file is None else unpack_file(file.content, read_seed())
+    return {marks.envelope.message: marks for marks in found.values()}
+
+
 def broken(model: CrashModel, layout: Layout, *checks: Check, most: int = 2048) -> tuple[int, list[str]]:
-    """Return how many disks were looked at, and a line for each of the first ten that break something."""
+    """Return how many disks were looked at, and a line for each of the first ten that break something.
+
+    With `most` 0 the disks are those that a kill of all processes leaves.
+    """
     count, lines = 0, []
     for crash in model.crashes(most):
         count += 1
@@ -95,7 +112,8 @@ def broken(model: CrashModel, layout: Layout, *checks: Check, most: int = 2048) 
         if not wrong:
             wrong = [line for check in checks for line in check(crash, found)]
         if wrong:
-            lines.append(f"a power cut after {crash.point}: {crash.call} may leave: {'; '.join(wrong)}")
+            what = "power cut" if most else "kill"
+            lines.append(f"a {what} after {crash.point}: {crash.call} may leave: {'; '.join(wrong)}")
             if len(lines) == 10:
                 break
     return count, lines

@@ -11,6 +11,8 @@ Value = TypeVar("Value")
 
 # Versions of one file between two syncs that are tried besides the first and the last.
 _BETWEEN = 3
+# Because of the boot id nothing in this file counts after a power cut. So it has only its newest contents.
+KILL_ONLY = "marks"
 
 
 class Unsupported(Exception):
@@ -42,17 +44,20 @@ class History(Generic[Value]):
 class Inode:
     """A file or directory and its contents; `number` is the real inode's, or 0 while that is not known.
 
-    A special file (a FIFO) has no contents that could be lost.
+    A special file (a FIFO) has no contents that could be lost. Of one that is `kill_only` the newest count.
     """
 
     def __init__(self, key: int, number: int, content: bytes, special: bool = False) -> None:
         self.key = key
         self.number = number
         self.special = special
+        self.kill_only = False
         self.contents = History(content)
 
     def options(self) -> list[bytes]:
         """Return the contents that a power cut may leave, the safe one first, without repeats."""
+        if self.kill_only:
+            return [self.contents.newest]
         safe, newest = self.contents.values[0], self.contents.newest
         found = [safe, *self.contents.values[1:-1][-_BETWEEN:]]
         if len(newest) > len(safe):
@@ -105,6 +110,7 @@ class Disk:
                 found = path.lstat()
                 special = not path.is_file()
                 inode = disk.new(found.st_ino, b"" if special else path.read_bytes(), special)
+                inode.kill_only = name == KILL_ONLY
                 disk.names[str(path.relative_to(root))] = History(inode)
                 if path.is_dir():
                     disk.directories.add(str(path.relative_to(root)))
@@ -115,7 +121,8 @@ class Disk:
 
     def name_options(self, path: str) -> list[Inode | None]:
         """Return what the name may stand for after a power cut, the safe value first, without repeats."""
-        return list(dict.fromkeys(self.names[path].values))
+        values = self.names[path].values
+        return [values[-1]] if os.path.basename(path) == KILL_ONLY else list(dict.fromkeys(values))
 
     def inside(self, path: str) -> str | None:
         """Return an absolute path relative to the root, None where it is elsewhere."""
@@ -137,6 +144,8 @@ class Disk:
         if path not in self.names:
             self.names[path] = History[Inode | None](None)
         self.names[path].values.append(inode)
+        if inode is not None and os.path.basename(path) == KILL_ONLY:
+            inode.kill_only = True
         return True
 
     def new(self, number: int, content: bytes = b"", special: bool = False) -> Inode:

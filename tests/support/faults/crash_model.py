@@ -67,7 +67,8 @@ class CrashModel:
     def crashes(self, most: int = 2048, seed: int = 0) -> Iterator[Crash]:
         """Yield the disks that a power cut may leave after each call that changed something.
 
-        Where there are more than `most` at one point, they are the extreme ones and random others.
+        Where there are more than `most` at one point, they are the extreme ones and random others. With `most` 0 it
+        is what SIGKILL of all processes leaves: all that was done.
         """
         final = self._final_contents()
         disk = self._start.copy()
@@ -95,13 +96,13 @@ class CrashModel:
 
 def _disks(disk: Disk, final: dict[int, bytes], most: int, source: random.Random) -> Iterator[dict[str, File]]:
     """Yield {path: File} for the choices that are open at one point."""
-    names = {path: disk.name_options(path) for path in disk.names}
+    names = {path: disk.name_options(path) if most else [disk.now(path)] for path in disk.names}
     reachable = {inode.key: inode for options in names.values() for inode in options if inode is not None}
     open_names = [path for path, options in names.items() if len(options) > 1]
-    contents = {key: inode.options() for key, inode in reachable.items()}
+    contents = {key: inode.options() if most else [inode.contents.newest] for key, inode in reachable.items()}
     open_contents = [key for key, options in contents.items() if len(options) > 1]
     sizes = [len(names[path]) for path in open_names] + [len(contents[key]) for key in open_contents]
-    for choice in _choices(sizes, most, source):
+    for choice in _choices(sizes, max(most, 1), source):
         chosen_names = dict(zip(open_names, choice, strict=False))
         chosen_contents = dict(zip(open_contents, choice[len(open_names) :], strict=True))
         gone = tuple(

@@ -9,7 +9,17 @@ from queue_base.home import Home
 from queue_base.layout import FILE_MODE, MESS_MODE, Layout, open_layout
 from queue_wire.envelope import pack_info
 from queue_wire.failures import pack_failure
-from queue_wire.pipes.notice import WRITTEN, Arrived, Ask, Classified, NoticeReader, pack_ask, pack_log, unpack_notice
+from queue_wire.pipes.notice import (
+    WRITTEN,
+    Arrived,
+    Ask,
+    Classified,
+    ClassifyAnswer,
+    Notice,
+    NoticeReader,
+    pack_log,
+    unpack_notice,
+)
 from support.faults.crash_checks import CLASSIFIED, QUEUED, Check, Message
 from support.faults.crash_model import Crash, CrashModel
 from support.faults.traced import converse_traced, run_traced
@@ -26,6 +36,9 @@ WRITER = "from queue_inject.writers import open_writer"
 NAMED = f"{WRITER}; import queue_base.writer as w; w.open_nameless = lambda *_: None"
 MIXED = f"{WRITER}; import queue_base.writer as w; one, n = w.open_nameless, iter(range(99))"
 MIXED += "; w.open_nameless = lambda where, mode: one(where, mode) if mode == w.MESS_MODE or next(n) % 2 else None"
+
+# What queue-todo says, of which bytes are a line for the log.
+Sent = Notice | ClassifyAnswer | Ask | bytes
 
 
 class Place:
@@ -44,10 +57,16 @@ class Place:
         return run_traced(self.model, self.trace, command, stdin=stdin, envelope=envelope, fault=fault)
 
     def converse(
-        self, name: str, request: bytes, enough: Callable[[bytes], bool], done: Callable[[], bool] = lambda: True
+        self,
+        name: str,
+        request: bytes,
+        enough: Callable[[bytes], bool],
+        done: Callable[[], bool] = lambda: True,
+        answer: Callable[[Sent], bytes] = lambda notice: b"",
     ) -> bytes:
+        """Run a daemon as `converse_traced` does. `answer` returns what is said to each notice of queue-todo."""
         command = [*program(name), "--home", self.home.path]
-        answers = logged if name == "queue-todo" else lambda output: b""
+        answers = Answers(answer) if name == "queue-todo" else lambda output: b""
         return converse_traced(self.model, self.trace, command, request, enough, done, answers)
 
     def enqueue(self, count: int, writer: str = WRITER) -> None:
@@ -117,9 +136,27 @@ def nobody_is_forgotten(crash: Crash, found: dict[int, Message]) -> list[str]:
     ]
 
 
-def logged(said: bytes) -> bytes:
-    """Return what queue-send answers to what queue-todo said, where the log takes every line at once."""
-    return WRITTEN * _records(said).count(pack_ask(Ask.WRITTEN)[:-1])
+class Answers:
+    """What queue-send writes to queue-todo, given all that this has said: to each notice what `answer` returns, and
+    that its lines are in the log, where it asks for that.
+    """
+
+    def __init__(self, answer: Callable[[Sent], bytes]) -> None:
+        self._answer = answer
+        self._seen = 0
+        self._given = b""
+
+    def __call__(self, said: bytes) -> bytes:
+        sent = queue_notices(said)
+        for notice in sent[self._seen :]:
+            self._given += WRITTEN if notice is Ask.WRITTEN else self._answer(notice)
+        self._seen = len(sent)
+        return self._given
+
+
+def queue_notices(said: bytes) -> list[Sent]:
+    """Return the whole records of what queue-todo said."""
+    return [unpack_notice(record) for record in _records(said)]
 
 
 def _records(said: bytes) -> list[bytes]:
@@ -130,8 +167,7 @@ def _records(said: bytes) -> list[bytes]:
 
 def announced(said: bytes) -> list[int]:
     """Return the ids in the whole notices of what queue-todo said."""
-    notices = map(unpack_notice, _records(said))
-    return [notice.message for notice in notices if isinstance(notice, Classified | Arrived)]
+    return [notice.message for notice in queue_notices(said) if isinstance(notice, Classified | Arrived)]
 
 
 def classified_when_announced(crash: Crash, found: dict[int, Message]) -> list[str]:

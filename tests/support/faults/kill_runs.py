@@ -18,6 +18,7 @@ from typing import NamedTuple, Protocol
 from support.faults.killing import (
     CLEAN,
     MAIN,
+    TODO,
     Point,
     all_points,
     died,
@@ -81,10 +82,17 @@ class Story(Protocol):
         """Return how many bounces there are without a kill."""
 
 
-def tell(make: Callable[[str], Story], sink: Sink, points: tuple[Point, ...], programs: Path = BIN) -> Told:
+def tell(
+    make: Callable[[str], Story],
+    sink: Sink,
+    points: tuple[Point, ...],
+    programs: Path = BIN,
+    classifyafter: str = "",
+) -> Told:
     """Run a story with a kill at each point, one after the other, and then until the queue is empty.
 
     A point whose number is 0 is never reached: its thread is only traced. `programs` are those before the last kill.
+    `classifyafter` is a control file's value, by default what the home has.
     """
     story = make(secrets.token_hex(4))
     log: list[str] = []
@@ -92,6 +100,8 @@ def tell(make: Callable[[str], Story], sink: Sink, points: tuple[Point, ...], pr
     windows = 0
     with mail_site() as site, tempfile.TemporaryDirectory() as directory:
         prepare(site, sink)
+        if classifyafter:
+            site.control("classifyafter", classifyafter)
         for point in points:
             trace = Path(directory, f"trace{len(traces)}")
             with traced_suite(site.home, trace, point, programs) as suite:
@@ -149,8 +159,8 @@ def in_window(point: Point, lines: list[str], loop: list[str]) -> int:
     that the queue-enqueue of the first has ended. Then the failed bounce is told of once more, and so is its own
     repetition.
     """
-    if not died(lines) or point.thread == CLEAN:
-        return 0  # When queue-clean is killed, queue-send waits for what is on its way.
+    if not died(lines) or (point.thread in (CLEAN, TODO) and not point.everybody):
+        return 0  # When another daemon is killed, queue-send waits for what is on its way.
     started = sum(bool(_ENQUEUE_STARTED.match(line)) for line in loop)
     if point.thread != MAIN:
         # A kill of another thread may come in the middle of this call, when the child is already there.
@@ -177,6 +187,7 @@ def find_points(
     before: tuple[Point, ...] = (),
     since: tuple[str, ...] = (),
     programs: Path = BIN,
+    classifyafter: str = "",
 ) -> list[Point]:
     """Run a story; return every point of a thread in it, in the run after those that end at the points `before`.
 
@@ -184,7 +195,7 @@ def find_points(
     repeated.
     """
     for _ in range(TRIES):
-        told = tell(make, sink, (*before, Point(thread, "", 0, False)), programs)
+        told = tell(make, sink, (*before, Point(thread, "", 0, False)), programs, classifyafter)
         assert not told.wrong, told.wrong
         if told.kills == len(before):
             break
@@ -192,7 +203,9 @@ def find_points(
     return all_points(told.traces[-1], thread, since)
 
 
-def tell_all(make: Callable[[str], Story], sink: Sink, runs: list[tuple[Point, ...]]) -> list[Told]:
+def tell_all(
+    make: Callable[[str], Story], sink: Sink, runs: list[tuple[Point, ...]], classifyafter: str = ""
+) -> list[Told]:
     """Run a story for each series of points, some at the same time; return all of them, in order.
 
     A run in which a point was not reached is repeated. One that does not come to its end is one in which something
@@ -201,11 +214,11 @@ def tell_all(make: Callable[[str], Story], sink: Sink, runs: list[tuple[Point, .
 
     def one(points: tuple[Point, ...]) -> Told:
         try:
-            told = tell(make, sink, points)
+            told = tell(make, sink, points, classifyafter=classifyafter)
             for _ in range(1, TRIES):
                 if told.reached or told.wrong:
                     break
-                told = tell(make, sink, points)
+                told = tell(make, sink, points, classifyafter=classifyafter)
             return told
         except AssertionError as error:
             return Told(points, [], len(points), 0, 0, [str(error)])

@@ -10,6 +10,7 @@ import os
 import re
 import signal
 import subprocess
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -24,6 +25,7 @@ from support.tools import missing, need
 # Seconds for what takes a moment on a machine of its own: many suites run at once, beside other tests.
 DEADLINE = 300.0
 MAIN, SYNC, CLEAN = "queue-send, loop", "queue-send, thread of the disk", "queue-clean"
+TODO = "queue-todo, thread of the disk"
 _DISK = (
     "write", "pwrite64", "fsync", "fdatasync", "sync_file_range", "rename", "link", "unlink", "truncate", "ftruncate",
     "utimensat", "mkdir", "rmdir", "symlink",
@@ -34,24 +36,31 @@ CALLS = {
     MAIN: (*_DISK[1:], "memfd_create", "clone", "clone3", "vfork", "pidfd_open", "wait4", "waitid"),
     SYNC: ("openat", *_DISK),
     CLEAN: ("openat", *_DISK),
+    TODO: ("openat", *_DISK),
 }
 # What the loop does about bounces, to be traced where another thread is killed.
 _BOUNCING = ("clone", "clone3", "vfork", "unlink")
 _NAME = re.compile(r"(\w+)\(")
+_STOPPED = re.compile(r"--- stopped by SIGSTOP|--- SIGSTOP")
 _DIED = re.compile(r"\+\+\+ killed by SIG(KILL|USR1)")
 
 
 class Point(NamedTuple):
-    """The `number`-th call of a name, from 1, in a thread; `shown` is the call as a person wants to read it."""
+    """The `number`-th call of a name, from 1, in a thread; `shown` is the call as a person wants to read it.
+
+    With `everybody` all processes are killed after the call, and not only the one that makes it.
+    """
 
     thread: str
     call: str
     number: int
     after: bool
     shown: str = ""
+    everybody: bool = False
 
     def __str__(self) -> str:
-        return f"{self.thread}, {'after' if self.after else 'before'} {self.call} {self.number}: {self.shown}"
+        who = f"everybody, at {self.thread}" if self.everybody else self.thread
+        return f"{who}, {'after' if self.after else 'before'} {self.call} {self.number}: {self.shown}"
 
 
 def loop_trace(trace: Path, point: Point) -> Path:
@@ -67,9 +76,20 @@ def _trace_words(trace: Path, calls: tuple[str, ...]) -> list[str]:
 def _kill_words(trace: Path, point: Point) -> list[str]:
     """Return strace and its options, to trace a point's thread into a file until it is killed there."""
     words = _trace_words(trace, CALLS[point.thread])
-    if point.number:
+    if point.everybody:
+        words += ["-e", "signal=KILL,USR1,STOP", "-e", f"inject={point.call}:signal=STOP:when={point.number}"]
+    elif point.number:
         words += ["-e", f"inject={point.call}:signal={'USR1' if point.after else 'KILL'}:when={point.number}"]
     return words
+
+
+def _kill_everybody(suite: Suite, trace: Path) -> None:
+    """Kill all processes of a suite when the traced one is stopped at its point; return when the suite has ended."""
+    while suite.process.poll() is None:
+        if trace.exists() and any(_STOPPED.search(line) for line in read_lines(trace)):
+            os.killpg(suite.process.pid, signal.SIGKILL)
+            return
+        time.sleep(0.002)
 
 
 @contextmanager
@@ -89,6 +109,9 @@ def traced_suite(home: Home, trace: Path, point: Point, programs: Path = BIN) ->
             # Two of them: one strace would count the calls of both threads for its point.
             tracers.append(_attach(words, _task(suite, point.thread)))
             tracers.append(_attach(_trace_words(loop_trace(trace, point), _BOUNCING), suite.process.pid))
+        if point.everybody:
+            killer = threading.Thread(target=_kill_everybody, args=(suite, trace))
+            killer.start()
         yield suite
         if suite.process.poll() is None:
             # Not SIGKILL: the trace shows who was killed at a point.
@@ -115,8 +138,14 @@ def settle(suite: Suite) -> None:
 def _task(suite: Suite, thread: str) -> int:
     if thread == CLEAN:
         return suite.daemon("queue-clean")
-    tasks = {int(path.name) for path in Path(f"/proc/{suite.process.pid}/task").iterdir()} - {suite.process.pid}
-    assert len(tasks) == 1, f"queue-send has {len(tasks)} threads beside its loop"
+    pid = suite.daemon("queue-todo") if thread == TODO else suite.process.pid
+    tasks: set[int] = set()
+
+    def has_one() -> bool:
+        tasks.update({int(path.name) for path in Path(f"/proc/{pid}/task").iterdir()} - {pid})
+        return len(tasks) == 1
+
+    wait_until(has_one, DEADLINE, f"one thread in {thread} beside its loop")
     return tasks.pop()
 
 

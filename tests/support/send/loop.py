@@ -1,4 +1,7 @@
-"""The parts of queue-send that deal with remote mail, in this process: the test makes the turns and plays the peers."""
+"""The parts of queue-send that deal with mail, in this process: the test makes the turns and plays the peers.
+
+queue-remote takes jobs from the beginning, queue-local when the test says so.
+"""
 
 import os
 import select
@@ -27,7 +30,10 @@ from queue_wire.pipes.report import MESSAGE_SCOPE, Report, pack_ready, pack_repo
 
 
 class Loop:
-    """`jobs` are those that queue-remote was given and has not reported on; the log is not kept."""
+    """`jobs` are those that queue-remote was given and has not reported on; the log is not kept.
+
+    `local_jobs` are those of queue-local.
+    """
 
     def __init__(self, home: Home, clock: Clock | None = None) -> None:
         self._nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
@@ -36,7 +42,8 @@ class Loop:
         self._budget = budget
         config, retry, shutdown, events = ConfigFiles(home, log), DiskRetry(log), Shutdown(log), Events()
         self._pipes = [os.pipe2(os.O_CLOEXEC) for _ in range(6)]
-        (self._jobs, jobs), (reports, self._reports), (_, ids), (answers, _), (_, local), (silent, _) = self._pipes
+        (self._jobs, jobs), (reports, self._reports), (_, ids), (answers, _), (given, local), (back, said) = self._pipes
+        self._said = said
         self.announced = Announced(open_layout(home.queue), log, config, shutdown)
         self.sent: list[bytes] = []  # What queue-todo was told.
         self.announced.send = self.sent.append
@@ -50,7 +57,7 @@ class Loop:
                 kind, kind, to, back, store, delays, log, self.clock, config, self.disk, budget, shutdown, events,
                 self.cleaner,
             )
-            for kind, to, back in (("local", local, silent), ("remote", jobs, reports))
+            for kind, to, back in (("local", local, back), ("remote", jobs, reports))
         ]
         self.channel = channels[1]
         self.messages = Messages(
@@ -59,17 +66,23 @@ class Loop:
         )
         self.shutdown = shutdown
         self._parts: list[Part] = [
-            self.disk, self.channel, bouncer, bounce_orders, self.cleaner, self.messages, self.announced,
+            self.disk, *channels, bouncer, bounce_orders, self.cleaner, self.messages, self.announced,
         ]  # fmt: skip
-        self._reader = NetstringReader()
         self.jobs: list[Job] = []
+        self.local_jobs: list[Job] = []
+        self._given = [(self._jobs, NetstringReader(), self.jobs), (given, NetstringReader(), self.local_jobs)]
         os.set_blocking(self._jobs, False)
+        os.set_blocking(given, False)
         os.write(self._reports, pack_ready(1000))
 
     def close(self) -> None:
         """Close what was opened."""
         for descriptor in (self._nowhere, *(end for pipe in self._pipes for end in pipe)):
             os.close(descriptor)
+
+    def start_local(self) -> None:
+        """queue-local is ready for jobs."""
+        os.write(self._said, pack_ready(1000))
 
     def close_answers(self) -> None:
         """queue-clean ends."""
@@ -89,12 +102,13 @@ class Loop:
         for part in self._parts:
             part.run(ready, self.clock.now())
         self.log.run({}, 0.0)
-        try:
-            self._reader.feed(os.read(self._jobs, 1 << 20))
-        except BlockingIOError:
-            pass
-        while (payload := self._reader.next()) is not None:
-            self.jobs.append(unpack_job(payload))
+        for descriptor, reader, jobs in self._given:
+            try:
+                reader.feed(os.read(descriptor, 1 << 20))
+            except BlockingIOError:
+                continue
+            while (payload := reader.next()) is not None:
+                jobs.append(unpack_job(payload))
         return 0.0 if ready else wait
 
     def settle(self) -> None:
@@ -105,6 +119,7 @@ class Loop:
             quiet = 0 if busy else quiet + 1
 
     def report(self, job: Job, *verdicts: bytes, scope: bytes = MESSAGE_SCOPE) -> None:
-        """queue-remote reports on a job: a letter and a text for each recipient."""
-        self.jobs.remove(job)
-        os.write(self._reports, pack_report(Report(job.number, scope, [(text[:1], text[1:]) for text in verdicts])))
+        """The daemon that has a job reports on it: a letter and a text for each recipient."""
+        jobs, to = (self.jobs, self._reports) if job in self.jobs else (self.local_jobs, self._said)
+        jobs.remove(job)
+        os.write(to, pack_report(Report(job.number, scope, [(text[:1], text[1:]) for text in verdicts])))
