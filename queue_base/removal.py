@@ -43,7 +43,7 @@ def remove_messages(layout: Layout, removals: Iterable[Removal]) -> dict[int, OS
     failed: dict[int, OSError] = {}
     commit = Commit()
     left = list({removal.message: removal for removal in removals}.values())
-    group_list = _make_list(layout, left, commit)
+    group_list = _make_list(layout, left, commit) if left else None
     for step in (_remove_work, _remove_info):
         for removal in left:
             try:

@@ -7,6 +7,7 @@ Each report is a letter, text and a NUL. Recipients are reported in order, as fa
 Failures of every kind are Z or D reports, not exit codes.
 """
 
+import contextlib
 from collections.abc import Callable
 
 from queue_base.errors import Temporary, reason
@@ -35,16 +36,17 @@ async def deliver_alone(
 ) -> None:
     """Deliver the message on fd 0; `put` takes the reports before the connection is closed."""
     pool = Pool(1)
-    put(await _deliver(home, pool, nexthop, sender, recipients, trace))
-    # The caller has the reports before QUIT is answered.
-    await pool.drain()
+    async with contextlib.aclosing(StsCache()) as sts:
+        put(await _deliver(home, pool, sts, nexthop, sender, recipients, trace))
+        # The caller has the reports before QUIT is answered.
+        await pool.drain()
 
 
 async def _deliver(
-    home: Home, pool: Pool, nexthop: bytes, sender: bytes, recipients: list[bytes], trace: Trace | None
+    home: Home, pool: Pool, sts: StsCache, nexthop: bytes, sender: bytes, recipients: list[bytes], trace: Trace | None
 ) -> bytes:
     try:
-        setup = read_setup(home, StsCache(), Conversions())
+        setup = read_setup(home, sts, Conversions())
     except Temporary as error:
         return pack_alone([], (TEMPORARY, no_controls(str(error))))
     try:

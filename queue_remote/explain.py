@@ -14,6 +14,8 @@ The lines are printable ASCII. Lines of one kind begin with the same word; auth 
 apply. Equally preferred targets change places from one search to the next.
 """
 
+import contextlib
+
 from queue_base.errors import PERMANENT as EXIT_PERMANENT
 from queue_base.errors import TEMPORARY as EXIT_TEMPORARY
 from queue_base.home import Home
@@ -31,7 +33,11 @@ _PATTERNS_SHOWN = 8
 
 async def explain(home: Home, nexthop: bytes) -> tuple[int, bytes]:
     """Return the exit code (0: there is a route, 100: none, 111: none now) and the lines. Raises Temporary."""
-    setup = read_setup(home, StsCache(), Conversions())
+    async with contextlib.aclosing(StsCache()) as sts:
+        return await _explain(read_setup(home, sts, Conversions()), nexthop)
+
+
+async def _explain(setup: Setup, nexthop: bytes) -> tuple[int, bytes]:
     try:
         route = await setup.router.find(nexthop, setup.tls_planner.secure)
     except Unroutable as error:

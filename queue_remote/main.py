@@ -15,6 +15,8 @@ import gc
 import os
 import resource
 import signal
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 import uvloop
 
@@ -30,6 +32,8 @@ from queue_remote.explain import explain
 from queue_remote.report_text import INVOKED_IMPROPERLY
 from queue_remote.smtp.trace import Trace
 from queue_wire.pipes.report import PERMANENT
+
+T = TypeVar("T")
 
 USAGE = """usage: queue-remote [--home HOME]
        queue-remote [--home HOME] [--trace] HOST SENDER RECIPIENT... <message
@@ -86,21 +90,30 @@ def put_reports(reports: bytes) -> None:
         write_all(1, reports)
 
 
+def run_loop(work: Coroutine[Any, Any, T]) -> T:
+    """Return what a coroutine returns. An interrupt kills the process, without a traceback."""
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(work)
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+        raise
+
+
 def run_alone(home: Home, operands: list[str], trace: Trace | None) -> int:
     if len(operands) < 3:
         put_reports(pack_alone([], (PERMANENT, INVOKED_IMPROPERLY)))
         return 0
     host, sender, *recipients = map(os.fsencode, operands)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(deliver_alone(home, host, sender, recipients, put_reports, trace))
+    run_loop(deliver_alone(home, host, sender, recipients, put_reports, trace))
     return 0
 
 
 def run_route(home: Home, operands: list[str]) -> int:
     if len(operands) != 1:
         raise Usage("--route needs one nexthop; try --help")
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        exit_code, lines = runner.run(explain(home, os.fsencode(operands[0])))
+    exit_code, lines = run_loop(explain(home, os.fsencode(operands[0])))
     try:
         write_all(1, lines)
     except OSError as error:

@@ -45,6 +45,7 @@ from queue_wire.pipes.notice import (
 
 UNSTARTED_LEAST = 300  # Announced messages that have not been started: as many as were started recently, within these.
 UNSTARTED_MOST = 4000
+BRISK = 50  # Messages started recently from which on new ones are left in todo/ at the limit, because their turn comes.
 BROKEN_SECONDS = 60.0  # Seconds for which mail is classified after a mark could not be written; then one is tried.
 LATE_A_TURN = 100  # Messages that wait for too long, of which one turn asks for the classification.
 # With more announced messages, those that are in flight for too long are classified too. queue-todo's limit is higher.
@@ -119,6 +120,11 @@ class Pace:
     def recent(self) -> bool:
         """Whether any message was started recently."""
         return bool(self._before or self._count)
+
+    @property
+    def brisk(self) -> bool:
+        """Whether so many were started recently that those in todo/ may wait for their turn."""
+        return max(self._before, self._count) >= BRISK
 
     def limit(self, now: float, seconds: float) -> int:
         """Returns the limit."""
@@ -374,8 +380,8 @@ class Announced:
         if self._unstarted < limit and not (self._mode == CLASSIFY and self._unstarted and not self._pace.recent):
             return ANNOUNCE
         late = self._order and now - self._order[0][0].since > self._after
-        # While nothing is started, waiting would only delay classification.
-        return CLASSIFY if late or self._mode == CLASSIFY or not self._pace.recent else LEAVE
+        # While few are started, waiting would only delay classification.
+        return CLASSIFY if late or self._mode == CLASSIFY or not self._pace.brisk else LEAVE
 
     def _is_broken(self, now: float) -> bool:
         """Returns whether marks cannot be written. After a failure, a slot is tried before mail is announced again."""

@@ -135,7 +135,7 @@ def read_controls(home: Home, trouble: Callable[[str], None] | None = None) -> S
         ),
         lines=join_lines(parsed(LIMITS, unpack_limits, []), parsed(RATES, unpack_rates, [])),
         activelimit=number("activelimit", 20000, 1),
-        classifyafter=number("classifyafter", 0),
+        classifyafter=number("classifyafter", 1),
         retry=value("retryschedule", schedule, QUADRATIC),
         routes=parsed("smtproutes", unpack_routes, {}),
         virtualdomains=value("virtualdomains", lambda name: read_map(home, name) or {}, {}),

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from queue_base.home import Home
-from support import fast, homes, run_report, saying
+from support import fast, homes, rerun, run_report, saying
+from support.home import CLASSIFYAFTER
 from support.send.control import wait_for_backlog
 from support.send.scripted_send import ScriptedSend
 from support.side_by_side import SideBySide, allow_time
@@ -55,9 +56,10 @@ def spark() -> Iterator["SparkSession"]:
 
 def pytest_configure(config: pytest.Config) -> None:
     if after := config.getoption("--classifyafter"):
-        os.environ["QUEUE_TEST_CLASSIFYAFTER"] = after  # support/home.py
+        os.environ[CLASSIFYAFTER] = after
     for plugin in (saying, run_report, fast, homes):
         config.pluginmanager.register(plugin)
+    rerun.register(config)
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         # A shell ignores it for a command in the background, and the programs under test would inherit that.
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -70,6 +72,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--exhaustive", action="store_true", help="run the tests that take minutes, too")
     parser.addoption("--classifyafter", help="the value of control/classifyafter in the homes of the tests")
     parser.addoption("--fast", action="store_true", help="run only the test files that start no process")
+    rerun.add_options(parser)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

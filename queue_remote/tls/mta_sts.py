@@ -42,6 +42,8 @@ HTTPS_PORT = 443
 FETCH_SECONDS = 60.0
 # For the connection to one address, before the next is tried.
 CONNECT_SECONDS = 15.0
+# For fetches to end after they have been cancelled.
+CLOSE_SECONDS = 5.0
 
 _RECORD = re.compile(rb"v=STSv1[ \t]*;")
 _ID = re.compile(rb"[A-Za-z0-9]{1,32}")
@@ -151,7 +153,10 @@ class StsFound(NamedTuple):
 
 
 class StsCache:
-    """The most recently used policies by domain. It survives changes of the control files."""
+    """The most recently used policies by domain. It survives changes of the control files.
+
+    `aclose` must be awaited before the event loop is closed.
+    """
 
     def __init__(self, fetch: Fetch | None = None) -> None:
         """`fetch` replaces fetch_policy."""
@@ -165,14 +170,15 @@ class StsCache:
 
     async def find(self, resolver: Resolver, contexts: Contexts, domain: bytes) -> StsFound:
         """Return the current policy of a domain (ASCII, lower case). Does not raise."""
-        kept = self._current(domain)
         try:
             answer = await resolver.ask(b"_mta-sts." + domain, "TXT")
             found = unpack_record(b"".join(record.strings) for record in answer.records)
         except FormatError as error:
-            return StsFound(kept, f"_mta-sts.{domain.decode('ascii', 'replace')} TXT: {error}")
+            return StsFound(self._current(domain), f"_mta-sts.{domain.decode('ascii', 'replace')} TXT: {error}")
         except Unroutable as error:
-            return StsFound(kept, error.details)
+            return StsFound(self._current(domain), error.details)
+        # Not before DNS has answered: a fetch may end meanwhile.
+        kept = self._current(domain)
         if found is None:
             return StsFound(kept, "")
         if kept is not None and kept.id == found and not _is_old(kept):
@@ -191,6 +197,18 @@ class StsCache:
         await asyncio.shield(task)
         failed_id, trouble, _ = self._failed.get(domain, (b"", "", 0.0))
         return StsFound(self._current(domain), trouble if failed_id == found else "")
+
+    async def aclose(self) -> None:
+        """Cancel the fetches, and wait until they have ended.
+
+        A loop that is closed cancels all tasks, those of httpx's connections too. If one of them has not run yet, its
+        coroutine is never awaited, which Python reports on stderr. A fetch that is cancelled alone ends them itself.
+        """
+        fetches = list(self._fetching.values())
+        for fetch in fetches:
+            fetch.cancel()
+        if fetches:
+            await asyncio.wait(fetches, timeout=CLOSE_SECONDS)
 
     def _current(self, domain: bytes) -> CachedPolicy | None:
         kept = self._kept.pop(domain, None)

@@ -246,6 +246,7 @@ def test_new_mail_is_announced_left_or_classified(
     home: Home, loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "UNSTARTED_LEAST", 4)
+    monkeypatch.setattr(module, "BRISK", 1)
     loop.settle()
     assert loop.sent == [ANNOUNCE]
     settings = loop.channel.scheduler.settings
@@ -259,11 +260,14 @@ def test_new_mail_is_announced_left_or_classified(
     assert loop.sent == [ANNOUNCE, LEAVE, ANNOUNCE]
 
 
-def test_while_nothing_is_started_new_mail_is_classified_and_not_left(
-    home: Home, loop: Loop, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("started", [0, 1])
+def test_while_few_or_none_are_started_new_mail_is_classified_and_not_left(
+    home: Home, loop: Loop, monkeypatch: pytest.MonkeyPatch, started: int
 ) -> None:
     monkeypatch.setattr(module, "UNSTARTED_LEAST", 4)
     loop.settle()
+    for _ in range(started):
+        announce(home, loop, TWO[:1])
     loop.channel.scheduler.apply_settings(loop.channel.scheduler.settings._replace(concurrency=0))
     for _ in range(5):
         announce(home, loop)

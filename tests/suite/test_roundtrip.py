@@ -25,6 +25,8 @@ from support.site import LOCAL, Site, mail_site
 from support.suite import Suite, enqueue, inject, program, wait_until
 from support.tools import need
 
+pytestmark = pytest.mark.both_ways
+
 MEGABYTE = 1_000_000
 
 HEADER = (
@@ -92,7 +94,7 @@ class Running:
 
 
 @pytest.fixture(scope="module")
-def running() -> Iterator[Running]:
+def running(way: None) -> Iterator[Running]:
     server = SmtpServer()
     with mail_site() as site:
         site.route(server.port)

@@ -1,6 +1,6 @@
 """A home in a test's own directory: every directory of the queue, control/me, the lock and the trigger.
 
-QUEUE_TEST_CLASSIFYAFTER is the value of its control/classifyafter (pytest --classifyafter).
+The environment may have the value of its control/classifyafter (pytest --classifyafter).
 """
 
 import os
@@ -9,6 +9,7 @@ from pathlib import Path
 from queue_base.home import Home
 
 HASHED = ("mess", "info", "local", "remote", "hold", "corrupt")
+CLASSIFYAFTER = "QUEUE_TEST_CLASSIFYAFTER"
 FLAT = ("bounce", "maildrop", "pid", "lock")
 
 
@@ -23,7 +24,7 @@ def make_home(path: Path, *, split: int = 23, flat: bool = False) -> Home:
     (path / "control").mkdir()
     (path / "alias").mkdir()
     (path / "control" / "me").write_bytes(b"me.example.org\n")
-    if after := os.environ.get("QUEUE_TEST_CLASSIFYAFTER"):
+    if after := os.environ.get(CLASSIFYAFTER):
         (path / "control" / "classifyafter").write_text(after + "\n")
     (queue / "lock" / "sendmutex").touch(0o600)
     os.mkfifo(queue / "lock" / "trigger", 0o622)

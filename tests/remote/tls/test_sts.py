@@ -72,7 +72,10 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, served: Certificate) 
         monkeypatch.setattr(mta_sts, "HTTPS_PORT", web.port)
         made = Place(dns, web)
         with made.runner:
-            yield made
+            try:
+                yield made
+            finally:
+                made.runner.run(made.cache.aclose())
 
 
 def policy_id(found: StsFound) -> bytes | None:

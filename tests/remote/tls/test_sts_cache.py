@@ -1,15 +1,17 @@
 """MTA-STS policies in memory: how many are kept, and what a hostile sender can make of that."""
 
 import asyncio
+import contextlib
 
 import pytest
 import uvloop
 
-from queue_remote.route.resolver import Resolver
+from queue_remote.route.resolver import DnsAnswer, Resolver
 from queue_remote.tls.contexts import Contexts
 from queue_remote.tls.mta_sts import StsCache
 from queue_wire.control.smtproutes import Relay
 from support.servers.dns_server import DnsServer
+from support.servers.known_names import KnownNames
 
 POLICY = b"version: STSv1\nmode: enforce\nmx: *.example\nmax_age: 864000\n"
 
@@ -50,3 +52,26 @@ def test_large_policies_make_room_by_their_size(monkeypatch: pytest.MonkeyPatch)
     cache, asked = caching(POLICY + b"mx:a\n" * 12000)
     find_all(cache, "abacab")
     assert asked == ["a", "b", "c", "b"]
+
+
+def test_a_policy_that_arrives_while_dns_is_asked_is_the_one_that_counts() -> None:
+    cache, asked = caching(POLICY)
+
+    class SlowDns(KnownNames):
+        """While the first answer is on its way, another delivery finds the policy."""
+
+        slow = True
+
+        async def ask(self, host: bytes, kind: str, secure: bool = False) -> DnsAnswer:
+            if self.slow:
+                self.slow = False
+                await cache.find(self, Contexts(), b"a.example")
+            return await super().ask(host, kind, secure)
+
+    async def find() -> None:
+        async with contextlib.aclosing(cache):
+            assert (await cache.find(SlowDns(), Contexts(), b"a.example")).kept is not None
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(find())
+    assert asked == ["a"]

@@ -112,6 +112,10 @@ def drain_one(suite: Suite, site: Site) -> None:
     wait_until(flushed, 300, "an empty queue")
 
 
+def statuses(suite: Suite) -> list[str]:
+    return [line for line in suite.lines if line.startswith("status: ")]
+
+
 def repeats(found: Found) -> int:
     return sum(found.values()) - len(found)
 
@@ -127,6 +131,33 @@ def test_an_original_qmail_takes_over_a_queue_that_was_stopped_in_the_middle_of_
             sink.release()
             assert suite.process.wait(120) == 0
         assert owed_by_qmail(site.home) == Counter()
+        assert repeats(end(site, sink, letters, most=1)) == 0
+
+
+@COUNT
+def test_an_original_qmail_finds_exactly_those_whose_delivery_a_stop_has_not_let_begin(
+    site: Site, count: int, classifyafter: str
+) -> None:
+    places = count // 3
+    site.control("classifyafter", classifyafter)
+    site.control("concurrencyremote", str(places))
+    # Of one recipient, who takes one place.
+    letters = [each for each in letters_of(2 * count) if len(each.recipients) == 1][:count]
+    with Sink() as sink:
+        site.route(sink.port)
+        sink.hold_after = ENDED
+        with Suite(site.home) as suite:
+            bulk(site.home, letters, group=50)
+            wait_until(lambda: suite.count(": success: ") == ENDED, 60, "the log of those that have ended")
+            wait_until(lambda: statuses(suite)[-1].endswith(f" remote {places}/{places}"), 60, "all places to be taken")
+            suite.signal(signal.SIGTERM)
+            suite.wait_for("status: .*exitasap")
+            sink.release()
+            assert suite.process.wait(120) == 0
+        begun = arrived(sink).keys()
+        owed = owed_by_qmail(site.home)
+        assert owed.keys() == pairs_of(letters) - begun
+        assert set(owed.values()) == {1}
         assert repeats(end(site, sink, letters, most=1)) == 0
 
 

@@ -20,6 +20,7 @@ from support.inflow import patched_programs
 from support.saying import Say
 from support.servers.sink import Sink
 
+CLASSIC = "0"  # classifyafter; test_kill_points_announced.py is about the other way.
 # A queue-enqueue that says only when another one runs that its mail is queued. {} is a directory.
 SLOW_TO_END = """
 import time
@@ -61,11 +62,11 @@ def delicate(point: Point) -> bool:
 def test_a_kill_in_the_loop_loses_nothing_and_bounces_twice_only_between_the_injection_and_the_records_end(
     sink: Sink, every: bool, say: Say
 ) -> None:
-    points = find_points(FailingMessage, sink, MAIN)
+    points = find_points(FailingMessage, sink, MAIN, classifyafter=CLASSIC)
     calls = {(point.call, point.number) for point in points}
     assert {name for name, _ in calls} >= {"pwrite64", "utimensat", "memfd_create", "wait4", "unlink"}
 
-    told = tell_all(FailingMessage, sink, [(point,) for point in points if every or delicate(point)])
+    told = tell_all(FailingMessage, sink, [(point,) for point in points if every or delicate(point)], CLASSIC)
 
     assert not problems(told), "\n".join(problems(told))
     twice = [each for each in told if each.bounces == 2]
@@ -77,10 +78,10 @@ def test_a_kill_in_the_loop_loses_nothing_and_bounces_twice_only_between_the_inj
 def test_a_kill_while_the_failures_are_written_loses_nothing_and_bounces_once(
     sink: Sink, every: bool, say: Say
 ) -> None:
-    points = find_points(FailingMessage, sink, SYNC)
+    points = find_points(FailingMessage, sink, SYNC, classifyafter=CLASSIC)
     assert {point.call for point in points} >= {"openat", "write", "fsync"}
 
-    told = tell_all(FailingMessage, sink, [(point,) for point in points if every or delicate(point)])
+    told = tell_all(FailingMessage, sink, [(point,) for point in points if every or delicate(point)], CLASSIC)
 
     assert not problems(told), "\n".join(problems(told))
     say(f"the thread that waits for the disk: {figures(told)}")

@@ -2,7 +2,8 @@
 all at once.
 
 One message is delivered to everybody and never classified; another one has to be classified, because a recipient
-fails and one is deferred. The usual run has one point for each kind of call, the exhaustive one has all of them.
+fails and one is deferred; a third one, because the suite is stopped. The usual run has one point for each kind of call,
+the exhaustive one has all of them.
 """
 
 import re
@@ -11,7 +12,7 @@ from functools import partial
 
 import pytest
 
-from support.faults.delivering import DeliveredMessage
+from support.faults.delivering import DeliveredMessage, StoppedMessage
 from support.faults.failing import FailingMessage
 from support.faults.kill_runs import Story, figures, find_points, problems, tell_all
 from support.faults.killing import CLEAN, MAIN, TODO, Point
@@ -20,12 +21,17 @@ from support.servers.sink import Sink
 
 AFTER = "60"  # classifyafter: nothing is classified because it was late.
 EVERY = pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
-# Calls of each thread that show that the messages went the way that is to be tested.
+RECORD = r'^pwrite64\(.*/marks>, "QSM1'
+CLEARED = r'^pwrite64\(.*/marks>, "\\0.*, 64, \d+\)'
+# The thread, the message, and a call that shows that it went the way that is to be tested.
 WAYS = {
-    "delivered, queue-send": (MAIN, False, r"^pwrite64\(.*/marks>"),
-    "delivered, queue-clean": (CLEAN, False, r"^pwrite64\(.*/marks>"),
-    "classified, queue-send": (MAIN, True, r"^pwrite64\(.*/marks>"),
-    "classified, queue-todo": (TODO, True, r'^unlink\(".*/todo/'),
+    "delivered, queue-send": (MAIN, DeliveredMessage, RECORD),
+    "delivered, queue-clean": (CLEAN, DeliveredMessage, CLEARED),
+    "classified, queue-send": (MAIN, FailingMessage, RECORD),
+    "classified, queue-todo": (TODO, FailingMessage, r'^unlink\(".*/todo/'),
+    "stopped, queue-send": (MAIN, StoppedMessage, CLEARED),
+    "stopped, queue-todo": (TODO, StoppedMessage, r'^unlink\(".*/todo/'),
+    "stopped, queue-clean": (CLEAN, StoppedMessage, r'^unlink\(".*/info/'),
 }
 WAY = pytest.mark.parametrize("way", WAYS)
 
@@ -36,14 +42,15 @@ def sink() -> Iterator[Sink]:
         yield running
 
 
-def story_of(sink: Sink, fails: bool) -> Callable[[str], Story]:
-    return FailingMessage if fails else partial(DeliveredMessage, sink)
+def story_of(sink: Sink, way: str) -> Callable[[str], Story]:
+    story = WAYS[way][1]
+    return partial(DeliveredMessage, sink) if story is DeliveredMessage else story
 
 
 def points_of(sink: Sink, way: str) -> list[Point]:
     """Return all points of a thread in the life of a message."""
-    thread, fails, shows = WAYS[way]
-    points = find_points(story_of(sink, fails), sink, thread, classifyafter=AFTER)
+    thread, _, shows = WAYS[way]
+    points = find_points(story_of(sink, way), sink, thread, classifyafter=AFTER)
     assert any(re.search(shows, point.shown) for point in points), points
     return points
 
@@ -67,7 +74,7 @@ def test_a_kill_of_one_daemon_loses_nobody_and_repeats_each_recipient_once_at_mo
     points = points_of(sink, way)
 
     chosen = points if every else [point for point in one_of_each(points) if not point.after]
-    told = tell_all(story_of(sink, WAYS[way][1]), sink, [(point,) for point in chosen], AFTER)
+    told = tell_all(story_of(sink, way), sink, [(point,) for point in chosen], AFTER)
 
     assert not problems(told), "\n".join(problems(told))
     say(f"{way}: {figures(told)}")
@@ -81,7 +88,24 @@ def test_a_kill_of_all_at_once_loses_nobody_and_repeats_each_recipient_once_at_m
     after = [point._replace(everybody=True) for point in points_of(sink, way) if point.after]
 
     chosen = after if every else [point for point in one_of_each(after) if point.call in ("unlink", "pwrite64")]
-    told = tell_all(story_of(sink, WAYS[way][1]), sink, [(point,) for point in chosen], AFTER)
+    told = tell_all(story_of(sink, way), sink, [(point,) for point in chosen], AFTER)
 
     assert not problems(told), "\n".join(problems(told))
     say(f"{way}, everybody: {figures(told)}")
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("thread", [MAIN, TODO, CLEAN])
+def test_a_second_kill_in_the_run_that_takes_over_the_marks_of_the_first_loses_nobody(
+    sink: Sink, thread: str, say: Say
+) -> None:
+    way = "delivered, queue-send"
+    marked = (point for point in points_of(sink, way) if re.search(RECORD, point.shown))
+    first = next(point for point in marked if point.after)
+    points = find_points(story_of(sink, way), sink, thread, before=(first,), classifyafter=AFTER)
+    assert points
+
+    told = tell_all(story_of(sink, way), sink, [(first, point) for point in points], AFTER)
+
+    assert not problems(told), "\n".join(problems(told))
+    say(f"{thread}, second kill: {figures(told)}")

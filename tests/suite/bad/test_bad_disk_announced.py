@@ -1,0 +1,110 @@
+"""The disk refuses a call of one daemon while messages are delivered from their notices: nobody is lost, mail goes on.
+
+strace makes every call of a name fail in one daemon for a while. Then the suite is killed, and started on a good disk.
+"""
+
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from queue_base.layout import open_layout
+from queue_base.marks_file import LeftMarks
+from support.faults.trouble import disk_free, disk_full
+from support.letters import letter_text, token_of
+from support.local.good_mail import GoodMail
+from support.suite import Suite, enqueue, wait_until
+from support.tools import need
+
+# Calls of each daemon on the way of a message that is delivered, and of one that has to be classified, because a
+# recipient fails. What a write to a file gives is EFBIG in any case: strace would refuse those to pipes, too.
+CALLS = {
+    "queue-send": ("pwrite64",),
+    "queue-todo": ("openat", "newfstatat", "write", "fsync", "unlink"),
+    "queue-clean": ("openat", "write", "pwrite64", "fsync", "unlink"),
+}
+ERRORS = ("EIO", "ENOSPC", "EROFS")
+# While these fail nothing new is announced.
+STOPS = {("queue-todo", "openat"), ("queue-todo", "newfstatat")}
+
+
+def cases() -> Iterator[object]:
+    """Yield each call with one of the errors for every test run, and with the others."""
+    pairs = [(daemon, call) for daemon, calls in CALLS.items() for call in calls]
+    for place, (daemon, call) in enumerate(pairs):
+        for number, error in enumerate(ERRORS if call != "write" else ("EFBIG",)):
+            usual = number == place % len(ERRORS) or call == "write"
+            marks = [] if usual else [pytest.mark.exhaustive]
+            yield pytest.param(daemon, call, error, marks=marks, id=f"{daemon}, {call}, {error}")
+
+
+@contextmanager
+def refusing(pid: int, call: str, error: str) -> Iterator[None]:
+    """Let all calls of a name fail in a daemon."""
+    if call == "write":
+        disk_full(pid)
+        yield
+        disk_free(pid)
+        return
+    fault = ["-e", f"trace={call}", "-e", f"inject={call}:error={error}"]
+    # Not its children: strace -f may stop one that is made by vfork, for ever.
+    tasks = list(Path(f"/proc/{pid}/task").iterdir())
+    threads = [word for task in tasks for word in ("-p", task.name)]
+    tracer = subprocess.Popen([need("strace"), "-qq", "-o", "/dev/null", *fault, *threads], stderr=subprocess.DEVNULL)
+    traced = f"TracerPid:\t{tracer.pid}\n"
+    try:
+        wait_until(lambda: all(traced in (task / "status").read_text() for task in tasks), why="strace to attach")
+        yield
+    finally:
+        tracer.terminate()
+        tracer.wait(60)
+
+
+def copies(mail: GoodMail) -> Counter[str]:
+    """Return how often each message came to its two recipients."""
+    here = Counter(token_of(message) for message in mail.site.delivered_to("somebody@me.example.org"))
+    there = Counter(token_of(taken.content) for taken in mail.sink.taken)
+    return here + there
+
+
+@pytest.mark.parametrize(("daemon", "call", "error"), list(cases()))
+def test_a_disk_that_refuses_a_call_loses_nobody_and_repeats_nobody(
+    mail: GoodMail, daemon: str, call: str, error: str
+) -> None:
+    mail.site.control("classifyafter", "60\n")
+    tokens = ["first"]
+    with Suite(mail.home) as suite:
+        mail.check_alive(suite, "before")
+        pid = suite.process.pid if daemon == "queue-send" else suite.daemon(daemon)
+        with refusing(pid, call, error):
+            mail.send("first")
+            done = enqueue(mail.home, b"joe@me.example.org", [b"refused@remote.example"], letter_text("refused"))
+            assert done.returncode == 0
+            if (daemon, call) in STOPS:
+                suite.wait_for("warning: queue-todo: ")
+            else:
+                mail.check("first")
+                mail.send("second")
+                tokens.append("second")
+                mail.check("second")
+                suite.wait_for("^delivery .*: failure: ")
+        if daemon != "queue-send":
+            # A queue-send that cannot mark in any way has warned that a kill repeats.
+            suite.kill()
+    with Suite(mail.home) as suite:
+        for token in tokens:
+            mail.check(token)
+        wait_until(lambda: mail.site.delivered_to("joe@me.example.org"), why="the bounce")
+        mail.check_alive(suite, "after")
+        wait_until(mail.site.is_empty, why="an empty queue")
+        assert suite.stop() == 0
+        assert [line for line in suite.lines if "corrupt" in line or "Traceback" in line] == []
+    assert set(copies(mail).values()) == {2}, copies(mail)
+    [bounce] = mail.site.delivered_to("joe@me.example.org")
+    assert bounce.count(b"\n<refused@remote.example>:\n") == 1
+    assert len(LeftMarks(open_layout(mail.home.queue))) == 0
+    # What queue-clean could not finish, and could not list, is for the sweep.
+    assert set(mail.site.kinds()) <= ({"mess"} if daemon == "queue-clean" else set())
