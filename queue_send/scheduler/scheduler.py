@@ -23,7 +23,7 @@ Expiry: `expire` is to be called at `next_expiry`. The caller reports the end of
 """
 
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import islice
 
@@ -703,11 +703,7 @@ class Scheduler:
         for message in expired:
             self.admission.add_due(message, int(now))
         over_rate = destination.next_start(now) > now
-        late = (
-            entry for entry in destination.queue
-            if now > entry.attempt.expires and _is_late(entry.attempt, over_rate, now)
-        )  # fmt: skip
-        entries = list(islice(late, EXPIRED_AT_ONCE))
+        entries = list(islice(_late_entries(destination, over_rate, now), EXPIRED_AT_ONCE))
         if not entries:
             if destination.is_expired(now):
                 self._suspended_count -= len(destination.suspended)  # They wait for their next attempt.
@@ -721,6 +717,13 @@ class Scheduler:
         self._end_probing_if_empty(destination)
         self._list_if_ready(destination, now)
         return True
+
+
+def _late_entries(destination: Destination, over_rate: bool, now: float) -> Iterator[Entry]:
+    """Yields the expired entries in a destination's queue that are to fail without their last attempt."""
+    for entry in destination.queue:
+        if now > entry.attempt.expires and _is_late(entry.attempt, over_rate, now):
+            yield entry
 
 
 def _is_late(attempt: Attempt, over_rate: bool, now: float) -> bool:
