@@ -490,7 +490,10 @@ class Messages:
             if order == marks.DELETED and marks.is_marked(layout, "corrupt", message):
                 # queue-todo does not touch it. A message that is not corrupt is classified first, then comes here.
                 self.changes.make(
-                    [message], lambda one, commit: marks.leave_todo(layout, one, commit), lambda *_: None, self.end
+                    [message],
+                    lambda one, commit: marks.leave_todo(layout, one, commit),
+                    lambda made, why: None,
+                    self.end,
                 )
         elif order == marks.RETURNED:
             self._bounce_orders.take(message)

@@ -23,7 +23,7 @@ Expiry: `expire` is to be called at `next_expiry`. The caller reports the end of
 """
 
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import islice
 
@@ -203,6 +203,11 @@ class Scheduler:
                 first = load
         return first if first is None or first > now else now
 
+    def host(self, entry: Entry) -> bytes:
+        """Returns the name of the host that takes an entry which was just started: its relay, or its nexthop."""
+        relay = self.destinations[entry.nexthop].relay
+        return entry.nexthop if relay is None else relay.name
+
     # Loading
 
     @property
@@ -262,7 +267,8 @@ class Scheduler:
 
     def forget_tried(self, message: int) -> None:
         """Forgets the tried recipients of a message: all that are left are to be tried, or the message has ended."""
-        self._tried_count -= len(self._tried.pop(message, ()))
+        if message in self._tried:
+            self._tried_count -= len(self._tried.pop(message))
 
     def _next_to_suspend(self, now: float) -> tuple[int, None] | None:
         if now >= self._suspend_at:
@@ -465,11 +471,8 @@ class Scheduler:
             relay.enqueue(destination)
             return None
         entry = destination.queue.popleft()
-        most = min(destination.limits.recipients, self.round_robin.places_for(destination, self.settings.concurrency))
-        if relay is not None:
-            most = min(most, relay.limits.recipients)
-        if len(entry.recipients) > most:
-            destination.queue.appendleft(entry.split_off(most))
+        if len(entry.recipients) > 1:
+            self._split(entry, destination)
         count = len(entry.recipients)
         entry.attempt.queued -= count
         entry.attempt.in_flight += count
@@ -482,6 +485,14 @@ class Scheduler:
             self._list_next_of(relay, now)
         self._list_if_ready(destination, now)
         return entry
+
+    def _split(self, entry: Entry, destination: Destination) -> None:
+        """Puts the recipients of an entry that one job does not take back to the head of the queue."""
+        most = min(destination.limits.recipients, self.round_robin.places_for(destination, self.settings.concurrency))
+        if destination.relay is not None:
+            most = min(most, destination.relay.limits.recipients)
+        if len(entry.recipients) > most:
+            destination.queue.appendleft(entry.split_off(most))
 
     def _may_start(self, destination: Destination, now: float) -> bool:
         """Returns whether the window and the rate allow a job; sets a timer if the rate does not."""
@@ -692,11 +703,7 @@ class Scheduler:
         for message in expired:
             self.admission.add_due(message, int(now))
         over_rate = destination.next_start(now) > now
-        late = (
-            entry for entry in destination.queue
-            if now > entry.attempt.expires and _is_late(entry.attempt, over_rate, now)
-        )  # fmt: skip
-        entries = list(islice(late, EXPIRED_AT_ONCE))
+        entries = list(islice(_late_entries(destination, over_rate, now), EXPIRED_AT_ONCE))
         if not entries:
             if destination.is_expired(now):
                 self._suspended_count -= len(destination.suspended)  # They wait for their next attempt.
@@ -710,6 +717,13 @@ class Scheduler:
         self._end_probing_if_empty(destination)
         self._list_if_ready(destination, now)
         return True
+
+
+def _late_entries(destination: Destination, over_rate: bool, now: float) -> Iterator[Entry]:
+    """Yields the expired entries in a destination's queue that are to fail without their last attempt."""
+    for entry in destination.queue:
+        if now > entry.attempt.expires and _is_late(entry.attempt, over_rate, now):
+            yield entry
 
 
 def _is_late(attempt: Attempt, over_rate: bool, now: float) -> bool:

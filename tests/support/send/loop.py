@@ -14,6 +14,7 @@ from queue_send.announced import Announced
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
 from queue_send.delivery.channel import Channel
+from queue_send.delivery.delivery_daemon import DeliveryDaemon
 from queue_send.disk_retry import DiskRetry
 from queue_send.events import Events
 from queue_send.log import Log
@@ -55,8 +56,8 @@ class Loop:
         self.cleaner = Cleaner(ids, answers, log, shutdown)
         channels = [
             Channel(
-                kind, kind, to, back, store, delays, log, self.clock, config, self.disk, budget, shutdown, events,
-                self.cleaner,
+                kind, [DeliveryDaemon(kind, to, back)], store, delays, log, self.clock, config, self.disk, budget,
+                shutdown, events, self.cleaner,
             )
             for kind, to, back in (("local", local, back), ("remote", jobs, reports))
         ]
