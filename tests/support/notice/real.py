@@ -225,7 +225,7 @@ class RealWorld:
         with ExitStack() as numbers:
             for constant, name in names.items():
                 numbers.enter_context(patch.object(processes, constant, pipes[name][name in writes]))
-            self.send = send.QueueSend(self.home)
+            self.send = send.QueueSend(self.home, 1)
         self.classifier: todo.Classifier | None = todo.Classifier(self.home, self.layout)
         self.readers = {kind: NetstringReader() for kind in KINDS}
         for kind in KINDS:
@@ -248,7 +248,7 @@ class RealWorld:
         self.send._admin._stop_listening()
         for each in (self.signals.descriptor, self.signals.writer, self.log):
             os.close(each)
-        if self.send._channels[0]._input_closed:
+        if self.send._channels[0]._daemons[0]._input_closed:
             self.closed.add(self.pipes["local jobs"][1])
         self._end_todo()
         for ends in self.pipes.values():
