@@ -603,7 +603,6 @@ class RealWorld:
     def _kill(self) -> None:
         """SIGKILL of all, or of queue-send, whose peers finish some of what they do."""
         self.crashes += 1
-        self._note_recorded()
         self.actors["send"].kill()
         if self.chance.random() < 0.5:
             for _ in range(self.chance.choice((0, 5, 30))):
@@ -611,6 +610,7 @@ class RealWorld:
                     if self.actors[name].busy:
                         self.actors[name].step()
         self.end()
+        self._note_recorded()
         self._check_log()
         if self.chance.random() < 0.1:
             self._take_over()
@@ -644,7 +644,7 @@ class RealWorld:
                 raise Fault(f"{count} messages {number} are gone, and the log has fewer of `new msg`")
 
     def _note_recorded(self) -> None:
-        """Note what has a mark on the disk."""
+        """Note what has a mark in queue/marks and is in todo/. What left todo/ meanwhile may lack its last marks."""
         layout = self.layout
         try:
             left = LeftMarks(layout)
