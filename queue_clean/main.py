@@ -99,7 +99,6 @@ def loop(layout: Layout, synced: bool) -> None:
     """
     reader = RecordReader()
     poll = select.poll()
-    poll.register(0, select.POLLIN)
     records: list[bytes] = []
     # The sweep leaves these alone: the second request for their removal would remove the next message of the number.
     failing: set[int] = set()
@@ -107,9 +106,15 @@ def loop(layout: Layout, synced: bool) -> None:
     sweeping: Iterator[Swept] | None = None
     next_sweep = time.monotonic()
     while True:
-        due = next_group if records else next_sweep
-        wait = max(0.0, due - time.monotonic()) if sweeping is None else 0.0
+        # Until the next group its requests stay in the pipe, where they wake nobody, and one read takes them. Only the
+        # end of the pipe, which poll reports in any case, ends the wait.
+        now = time.monotonic()
+        gathering = now < next_group
+        poll.register(0, 0 if gathering else select.POLLIN)
+        due = min(next_group, next_sweep) if gathering else next_sweep
+        wait = 0.0 if records or sweeping is not None else max(0.0, due - now)
         if len(records) < GROUP and poll.poll(wait * 1000):
+            gathering = False
             try:
                 records += reader.feed(read_available(0) or b"")
             except PeerLost:
@@ -118,9 +123,9 @@ def loop(layout: Layout, synced: bool) -> None:
                     remove_group(layout, records, synced, failing)
                 raise
         now = time.monotonic()
-        if records and (now >= next_group or len(records) >= GROUP):
-            next_group = now + GROUP_SECONDS
+        if records and not gathering:
             group, records = records[:GROUP], records[GROUP:]
+            next_group = now if records else now + GROUP_SECONDS
             synced = remove_group(layout, group, synced, failing)
         elif sweeping is not None:
             swept = next(sweeping, None)

@@ -115,8 +115,9 @@ class QueueSend:
         """Makes one turn of the loop: waits until a part has something to do, then runs all parts."""
         poll, clock = select.poll(), self._clock
         poll.register(self._signals.descriptor, select.POLLIN)
-        parts = [*self._parts, self._log]
-        wait = min([part.prepare(poll, clock.now()) for part in parts])
+        now = clock.now()
+        wait = min([part.prepare(poll, now) for part in self._parts])
+        wait = min(wait, self._log.prepare(poll, now))
         if self._exit_by:
             wait = min(wait, max(0.0, self._exit_by - time.monotonic()))
         ready = dict(poll.poll(wait * 1000))
@@ -124,10 +125,11 @@ class QueueSend:
         # Signals are taken in every turn, also if `ready` lacks their descriptor: one may have come after the poll.
         self._handle(self._signals.take())
         self._budget.begin()
+        now = clock.now()
         for part in self._parts:
-            part.run(ready, clock.now())
+            part.run(ready, now)
         self._log.status(self._messages.status(self._shutdown.begun))
-        self._log.run(ready, clock.now())
+        self._log.run(ready, now)
 
     def _handle(self, signals: set[int]) -> None:
         if signals & {signal.SIGTERM, signal.SIGINT}:

@@ -221,8 +221,10 @@ class Messages:
         if self.carry_out_order(message, now):
             return
         channels = [each for each in self.channels.values() if self.store.due(message, each.kind) is not None]
+        # The destination of a late notice may be that of another message.
+        known = notice if self._none_late else Classified(message, local=False, remote=False)
         for channel in channels:
-            channel.scheduler.add_new(message)
+            channel.add_new(known)
         if not channels and message not in self.store.held:
             self.finish(message)
 
@@ -240,7 +242,7 @@ class Messages:
             self.store.classify_first(message, partial(self._start_classified, message))
             return
         for kind in known.left:
-            self.channels[kind].scheduler.add_new(message)
+            self.channels[kind].add_new(notice)
         if not known.left:
             self.finish(message)
 
@@ -488,7 +490,10 @@ class Messages:
             if order == marks.DELETED and marks.is_marked(layout, "corrupt", message):
                 # queue-todo does not touch it. A message that is not corrupt is classified first, then comes here.
                 self.changes.make(
-                    [message], lambda one, commit: marks.leave_todo(layout, one, commit), lambda *_: None, self.end
+                    [message],
+                    lambda one, commit: marks.leave_todo(layout, one, commit),
+                    lambda made, why: None,
+                    self.end,
                 )
         elif order == marks.RETURNED:
             self._bounce_orders.take(message)

@@ -35,6 +35,7 @@ from queue_wire.address import split_address, verp_sender
 from queue_wire.admin.cause import DAEMON_FULL, EXITING, LOG_BLOCKED, REMOVALS_BEHIND
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.job import Job, pack_job
+from queue_wire.pipes.notice import Notice
 from queue_wire.pipes.report import MESSAGE_SCOPE, Ready, Report, unpack_report
 
 STARTS_A_TURN = 100
@@ -68,6 +69,7 @@ class Channel:
         self._daemons = daemons
         self._reading = deque(daemons)  # The first one is read first.
         self._all_greeted = False
+        self._name = kind.encode()
         self._store = store
         self._delays = delays
         self._log = log
@@ -118,6 +120,10 @@ class Channel:
     def apply_config(self) -> None:
         """Sets the limits of the control files, after HUP."""
         self.scheduler.apply_settings(self._config.current.settings(self.kind))
+
+    def add_new(self, notice: Notice) -> None:
+        """Adds a new message."""
+        self.scheduler.add_new(notice.message, *self._loader.destination(notice))
 
     def flush(self, now: float) -> None:
         """Makes everything due."""
@@ -234,6 +240,8 @@ class Channel:
 
     def _load_long(self, now: float) -> None:
         """Does some steps of loading messages that have many recipients."""
+        if not self._long:
+            return
         until = self._budget.until(LOADING)
         while self._long:
             self._load_step(now)
@@ -273,9 +281,8 @@ class Channel:
         daemons = self._daemons
         daemon = daemons[0] if len(daemons) == 1 else choose_daemon(daemons, self.scheduler.host(entry))
         daemon.start(first, entry, job)
-        channel = self.kind.encode()
         for delivery, address in enumerate(addresses, first):
-            self._log.put(logline.starting_delivery(delivery, message, channel, address))
+            self._log.put(logline.starting_delivery(delivery, message, self._name, address))
 
     # Actions of the scheduler
 
@@ -353,8 +360,11 @@ class Channel:
             self._report_results()
 
     def _report_results(self) -> None:
-        for result in self._verdicts.apply():
-            now = self._clock.now()
+        results = self._verdicts.apply()
+        if not results:
+            return
+        now = self._clock.now()
+        for result in results:
             if result.started:
                 deferred = len(result.entry.recipients) - result.done
                 self._carry_out(self.scheduler.end_job(result.entry, deferred, result.host_failed, now), now)

@@ -241,7 +241,7 @@ def answer_at_once(connection: socket.socket, taken: list[bytes]) -> None:
 def test_a_refused_recipient_behind_a_message_changes_nothing_for_other_jobs(home: RemoteHome) -> None:
     jobs, at_once = 900, 10
     taken: list[bytes] = []
-    with socket.create_server(("127.0.0.1", 0), backlog=at_once) as listener:
+    with socket.create_server(("127.0.0.1", 0), backlog=1024) as listener:
         threading.Thread(target=accept_all, args=(listener, taken), daemon=True).start()
         home.route_all_to(listener.getsockname()[1])
         path = home.message(b"Subject: hello\n\nA message.\n")

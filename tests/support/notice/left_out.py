@@ -86,3 +86,15 @@ LEFT_OUT: dict[str, list[Patch]] = {
     "settle": [(Messages, "settle_announced", _nothing)],
     "reserved": [(marks_file.MarksFile, "adopt", _none)],
 }
+
+_NO_CRASH = {"kill": 0.0, "TERM": 0.0, "lose queue-todo": 0.0, "lose queue-clean": 0.0, "lose a delivery daemon": 0.0}
+# Factors for the weights of moves, which make the fault likely that a missing guard allows.
+FAVOURED: dict[str, dict[str, float]] = {
+    "again": _NO_CRASH | {"inject": 5, "inject on": 10, "send turns": 0.3, "HUP": 0, "overflow": 0, "wait": 0.2},
+    "records": {"kill": 3, "TERM": 0, "wait": 0.2, "hosts decide": 3, "report": 0.5, "todo works": 3},
+    "reserved": {"kill": 3, "TERM": 0, "wait": 0.2, "hosts decide": 3, "report": 0.5, "todo works": 3},
+    "notice waits": _NO_CRASH | {"inject": 5, "inject on": 10, "send turns": 0.2, "todo turns": 5, "todo works": 5},
+    "begun": _NO_CRASH | {"the disk refuses todo": 5, "wait": 5},
+    "leftovers": {"kill": 3, "wait": 3, "todo works": 0.5},
+    "settle": _NO_CRASH | {"lose queue-todo": 3, "wait": 3, "report": 0.5, "todo works": 2},
+}

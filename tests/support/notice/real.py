@@ -21,7 +21,7 @@ import warnings
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from unittest.mock import patch
 
 import queue_clean.main as clean
@@ -88,7 +88,7 @@ class InFlight(NamedTuple):
 class Signalled:
     """What queue-send takes for its signals."""
 
-    def __init__(self, *numbers: signal.Signals) -> None:
+    def __init__(self) -> None:
         self.descriptor, self.writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.pending: set[int] = set()
 
@@ -141,7 +141,7 @@ class RealWorld:
         control.joinpath("locals").write_bytes(LOCALS[0])
         control.joinpath("classifyafter").write_text("5\n")
         for kind in KINDS:
-            control.joinpath(f"concurrency{kind}").write_text(f"{chance.choice((1, 3, 20))}\n")
+            control.joinpath(f"concurrency{kind}").write_text(f"{chance.choice((1, 20, 20))}\n")
         self.pool = path / "pool"
         self.pool.mkdir()
         self.files: dict[int, str] = {}
@@ -153,6 +153,7 @@ class RealWorld:
         self.injections: dict[int, tuple[RealLetter, int]] = {}
         self.crashes = self.era = self.rules = 0
         self.recorded: set[tuple[int, bytes]] = set()
+        self.announced = 0  # Messages that were announced.
         self.refused = False  # Whether the disk has refused a call of queue-send in this life.
         self.in_flight: list[InFlight] = []
         self.texts: list[str] = []
@@ -160,6 +161,7 @@ class RealWorld:
         self.zero = int(time.time()) + 10
         self.log_blocked = self.settling = False
         self.actors = {name: Paced() for name in ("todo", "send", "disk", "clean")}
+        self.disks: dict[str, StepDisk] = {}
         self.stack = ExitStack()
         self._patch()
         self.begin()
@@ -175,19 +177,27 @@ class RealWorld:
             (send, "Clock", clock),
             (send, "Log", lambda: PacedLog(self)),
             # Small limits in some walks.
-            (marks_file, "SLOTS", self.chance.choice((1, 2, SLOTS))),
-            (todo_announced, "ANNOUNCED_MOST", self.chance.choice((1, 2, 100))),
-            (send_announced, "CROWDED", self.chance.choice((1, 100))),
-            (send_announced, "UNSTARTED_LEAST", self.chance.choice((1, 300))),
-            (send, "Signals", Signalled),
+            (marks_file, "SLOTS", self.chance.choice((1, 2, *[SLOTS] * 4))),
+            (todo_announced, "ANNOUNCED_MOST", self.chance.choice((1, 2, 100, 100, 100))),
+            (send_announced, "CROWDED", self.chance.choice((1, 100, 100, 100))),
+            (send_announced, "UNSTARTED_LEAST", self.chance.choice((1, 300, 300, 300))),
+            (send, "Signals", self._make_signals),
             (send, "select", NoWait),
-            (send, "DiskThread", lambda: StepDisk(self.actors["disk"])),
+            (send, "DiskThread", partial(self._make_disk, "disk")),
             (clean, "complain", lambda _, text: self.texts.append(text)),
         ):
             enter(patch.object(target, name, value))
-        enter(patch("queue_todo.pipeline.DiskThread", lambda: StepDisk(self.actors["todo"])))
+        enter(patch("queue_todo.pipeline.DiskThread", partial(self._make_disk, "todo")))
         enter(patch("queue_base.durable.PARALLEL", 1 << 30))
         enter(patch("queue_todo.pending.SCAN_EVERY", 1e9))  # Nothing but inotify and the first scan finds a message.
+
+    def _make_disk(self, name: str) -> StepDisk:
+        self.disks[name] = StepDisk(self.actors[name])
+        return self.disks[name]
+
+    def _make_signals(self, *numbers: signal.Signals) -> Signalled:
+        self.signals = Signalled()
+        return self.signals
 
     # The daemons
 
@@ -215,9 +225,8 @@ class RealWorld:
         with ExitStack() as numbers:
             for constant, name in names.items():
                 numbers.enter_context(patch.object(processes, constant, pipes[name][name in writes]))
-            # Their parts are looked at, and some are replaced.
-            self.send: Any = send.QueueSend(self.home)
-        self.classifier: Any = todo.Classifier(self.home, self.layout)
+            self.send = send.QueueSend(self.home, 1)
+        self.classifier: todo.Classifier | None = todo.Classifier(self.home, self.layout)
         self.readers = {kind: NetstringReader() for kind in KINDS}
         for kind in KINDS:
             os.write(pipes[f"{kind} reports"][1], pack_ready(1000))
@@ -233,13 +242,13 @@ class RealWorld:
         self.ended = True
         for actor in self.actors.values():
             actor.kill()
-        marks = self.send._messages.store.announced._marks
-        if marks is not None:
-            marks.close()
+        announced = self._announced
+        if announced._marks is not None:
+            announced._marks.close()
         self.send._admin._stop_listening()
-        for each in (self.send._signals.descriptor, self.send._signals.writer, self.log):
+        for each in (self.signals.descriptor, self.signals.writer, self.log):
             os.close(each)
-        if self.send._channels[0]._input_closed:
+        if self.send._channels[0]._daemons[0]._input_closed:
             self.closed.add(self.pipes["local jobs"][1])
         self._end_todo()
         for ends in self.pipes.values():
@@ -279,6 +288,12 @@ class RealWorld:
         del self.send, self.stack
         gc.collect()
 
+    @property
+    def _announced(self) -> send_announced.Announced:
+        announced = self.send._messages.store.announced
+        assert announced is not None
+        return announced
+
     def _start_clean(self) -> None:
         self.synced = clean.try_sync_todo(self.layout)
         if self.synced:
@@ -313,7 +328,7 @@ class RealWorld:
             found.append(Move("kill an injector", 0.1, self._kill_injector, False))
         found += [
             Move("kill", 0.08, self._kill, False),
-            Move("wait", 0.3, lambda: self._wait(self.chance.choice((6.0, 31.0, 65.0))), False),
+            Move("wait", 0.1, lambda: self._wait(self.chance.choice((6.0, 31.0, 65.0))), False),
             Move("flush", 0.2, lambda: self._signal(signal.SIGALRM), False),
             Move("HUP", 0.1, self._hup, False),
             Move("rescan", 0.15, self._rescan, False),
@@ -348,7 +363,8 @@ class RealWorld:
     def _todo_moves(self) -> list[Move]:
         if self.classifier is None:
             return []
-        disk = self.classifier._pipeline._disk
+        disk = self.disks["todo"]
+        self.announced = max(self.announced, len(self.classifier._pipeline.announced))
         found = [Move("todo turns", 3, self._turn_todo)]
         if disk.working:
             found.append(Move("todo works", 15, disk.step))
@@ -357,7 +373,7 @@ class RealWorld:
         return found
 
     def _send_moves(self) -> list[Move]:
-        actor, disk = self.actors["send"], self.send._disk
+        actor, disk = self.actors["send"], self.disks["disk"]
         found = []
         if disk.working:
             found.append(Move("send's disk works", 4, disk.step))
@@ -520,7 +536,7 @@ class RealWorld:
         self.time += seconds
 
     def _signal(self, number: int) -> None:
-        self.send._signals.pending.add(number)
+        self.signals.pending.add(number)
 
     def _hup(self) -> None:
         self.rules = 1 - self.rules
@@ -535,6 +551,7 @@ class RealWorld:
         assert self.classifier is not None
         self.classifier._watch.take()
         self.classifier._watch.lost = True
+        self.classifier._take_names(time.monotonic())
 
     def _order(self) -> None:
         """queuectl holds, releases, or flushes a message."""
@@ -695,10 +712,10 @@ class RealWorld:
         if actor is self.actors["send"]:
             self._step_send()
         elif actor is self.actors["disk"]:
-            self.send._disk.step()
+            self.disks["disk"].step()
         elif actor is self.actors["todo"]:
             assert self.classifier is not None
-            self.classifier._pipeline._disk.step()
+            self.disks["todo"].step()
         else:
             actor.step()
 
@@ -736,7 +753,7 @@ class RealWorld:
             raise Fault(f"left: {left}")
         if self.classifier is not None and len(self.classifier._pipeline.announced):
             raise Fault("queue-todo has announced messages")
-        announced = self.send._messages.store.announced
+        announced = self._announced
         if len(announced) or announced._unstarted:
             raise Fault(f"queue-send has {len(announced)} announced messages, {announced._unstarted} not started")
         marks = announced._marks
@@ -753,7 +770,7 @@ def walk(seed: int, steps: int, path: Path, favour: dict[str, float] | None = No
     chance = random.Random(seed)
     world = RealWorld(chance, path, refuses=bool(seed % 3))
     factors = dict(favour or {})
-    crashes = chance.choice((0.0, 0.2, 1.0, 2.0))
+    crashes = chance.choice((0.0, 0.2, 0.5, 1.0))
     for name in ("kill", "TERM", "lose queue-todo", "lose queue-clean"):
         factors.setdefault(name, crashes)
     trail: list[str] = []

@@ -42,6 +42,7 @@ class Loop:
         self.log, self.clock, self.disk = log, clock or Clock(), DiskThread()
         self._budget = budget
         config, retry, shutdown, events = ConfigFiles(home, log), DiskRetry(log), Shutdown(log), Events()
+        self.config = config
         self._pipes = [os.pipe2(os.O_CLOEXEC) for _ in range(6)]
         (self._jobs, jobs), (reports, self._reports), (_, ids), (answers, _), (given, local), (back, said) = self._pipes
         self._said = said
