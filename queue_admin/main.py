@@ -14,6 +14,7 @@ from queue_admin.commands import route as route_command
 from queue_admin.commands import show as show_command
 from queue_admin.commands import stat as stat_command
 from queue_admin.commands import users as users_command
+from queue_admin.commands import version as version_command
 from queue_base.click_group import SETTINGS, run_group, version_option
 from queue_base.daemon.signals import keep_children
 
@@ -27,6 +28,7 @@ COMMANDS = (
     destinations_command,
     route_command,
     users_command,
+    version_command,
 )
 
 

@@ -19,6 +19,7 @@ import os
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
 # From this number of files on, writing of all files is started before the first fsync. One message has two files.
 START_EARLY = 3
@@ -282,7 +283,7 @@ def _start_writing(files: "Sequence[tuple[int, str]]") -> None:
     try:
         import ctypes
 
-        start = ctypes.CDLL(None, use_errno=True).sync_file_range
+        start: Any = ctypes.CDLL(None, use_errno=True).sync_file_range
     except (ImportError, OSError, AttributeError):
         return
     start.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)

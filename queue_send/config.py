@@ -41,6 +41,7 @@ class SendConfig(NamedTuple):
     doublebounceto: bytes
     concurrencylocal: int
     concurrencyremote: int
+    processesremote: int
     queuelifetime: int
     bouncelifetime: int
     delaywarning: tuple[int, ...]
@@ -124,6 +125,7 @@ def read_controls(home: Home, trouble: Callable[[str], None] | None = None) -> S
         doublebounceto=line("doublebounceto", b"postmaster") + b"@" + doublebouncehost,
         concurrencylocal=number("concurrencylocal", 10),
         concurrencyremote=number("concurrencyremote", 250),
+        processesremote=number("processesremote", 1),
         queuelifetime=number("queuelifetime", 604800),
         bouncelifetime=number("bouncelifetime", 86400),
         delaywarning=parsed("delaywarning", unpack_ages, ()),
@@ -135,7 +137,7 @@ def read_controls(home: Home, trouble: Callable[[str], None] | None = None) -> S
         ),
         lines=join_lines(parsed(LIMITS, unpack_limits, []), parsed(RATES, unpack_rates, [])),
         activelimit=number("activelimit", 20000, 1),
-        classifyafter=number("classifyafter", 0),
+        classifyafter=number("classifyafter", 1),
         retry=value("retryschedule", schedule, QUADRATIC),
         routes=parsed("smtproutes", unpack_routes, {}),
         virtualdomains=value("virtualdomains", lambda name: read_map(home, name) or {}, {}),

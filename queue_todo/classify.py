@@ -152,18 +152,16 @@ class TodoGroup:
                 found = os.fstat(handle)
                 if message in self._requests and _identity(found) != self._requests[message][1].read:
                     self.absent.append(message)
-                    continue
-                if found.st_size > LARGE and not self._may_be_large:
+                elif found.st_size > LARGE and not self._may_be_large:
                     self.large.append(message)
-                    continue
-                if found.st_size > room and place:
+                elif found.st_size > room and place:
                     self.left = list(messages[place:])
-                    break
-                room -= found.st_size
-                if found.st_size < PIECE:
-                    self._take(message, handle, found)
                 else:
-                    yield from self._take_pieces(message, handle, found)
+                    room -= found.st_size
+                    if found.st_size < PIECE:
+                        self._take(message, handle, found)
+                    else:
+                        yield from self._take_pieces(message, handle, found)
             except FormatError as error:
                 self.parked.append((message, str(error)))
             except OSError as error:
@@ -172,6 +170,8 @@ class TodoGroup:
                 self.deferred.append((message, f"{self._layout.todo(message)}: {NO_MEMORY}"))
             finally:
                 os.close(handle)
+            if self.left:
+                break
         try:
             self._commit.sync()
         except OSError as error:
@@ -444,10 +444,11 @@ class _Side:
 
 def _order(recipients: list[bytes], rules: Rules) -> list[tuple[bytes, bytes]]:
     """Return (channel, address) of each recipient, rewritten."""
-    return [
-        (notice.LOCAL if channel is LOCAL else notice.REMOTE, address)
-        for channel, address in (rewrite(recipient, rules) for recipient in recipients)
-    ]
+    ordered = []
+    for recipient in recipients:
+        channel, address = rewrite(recipient, rules)
+        ordered.append((notice.LOCAL if channel is LOCAL else notice.REMOTE, address))
+    return ordered
 
 
 def _pack_side(ordered: list[tuple[bytes, bytes]], channel: bytes, done: int) -> bytes:

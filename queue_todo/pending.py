@@ -3,7 +3,7 @@
 import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice
+from itertools import chain, islice, repeat
 
 from queue_base.errors import reason
 from queue_base.layout import Layout
@@ -198,8 +198,8 @@ class _TodoScan:
         self.failed: dict[str, OSError] = {}
         self._marks = marks
         self._marks_failed: dict[str, OSError] = {}
-        in_marks = ((True, message) for message in _ids(marks or (), self._marks_failed, may_lack=True))
-        in_todo = ((False, message) for message in _ids(directories, self.failed, may_lack=False))
+        in_marks = zip(repeat(True), _ids(marks or (), self._marks_failed, may_lack=True))
+        in_todo = zip(repeat(False), _ids(directories, self.failed, may_lack=False))
         self.names = chain(in_marks, [(False, 0)], in_todo)
 
     @property

@@ -1,17 +1,21 @@
 """queuectl itself: exit codes, messages, help, and which home it works on."""
 
+import json
 import os
+import platform
 import subprocess
+from importlib.metadata import version
 from pathlib import Path
 
 import click
 import pytest
 
 from queue_admin.main import COMMANDS, group, main
+from queue_wire.pipes import job
 from support.home import make_home
 from support.suite import program
 
-NAMES = ["adopt", "init", "list", "route", "show", "stat"]
+NAMES = ["adopt", "init", "list", "route", "show", "stat", "version"]
 
 
 def test_every_command_has_help_with_an_example(capsys: pytest.CaptureFixture[str]) -> None:
@@ -42,6 +46,21 @@ def test_without_a_command_it_shows_its_help_as_an_error(capfd: pytest.CaptureFi
 def test_the_version_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["queuectl", "--version"]) == 0
     assert capsys.readouterr().out.startswith("queuectl")
+
+
+def test_version_says_whether_the_daemons_are_compiled(capsys: pytest.CaptureFixture[str]) -> None:
+    compiled = job.__file__.endswith(".so")
+    assert main(["queuectl", "version"]) == 0
+    words = capsys.readouterr().out
+    assert words.startswith("queue-suite ")
+    assert words.endswith(f", {'compiled' if compiled else 'pure Python'}, Python {platform.python_version()}\n")
+    assert main(["queuectl", "version", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "name": "queue-suite",
+        "version": version("queue-suite"),
+        "compiled": compiled,
+        "python": platform.python_version(),
+    }
 
 
 def test_home_comes_from_the_option_before_the_environment(

@@ -1,0 +1,89 @@
+"""Compiles the modules that run for each message, if QUEUE_SUITE_COMPILE is 1; otherwise setup.cfg says everything.
+
+mypyc makes C of them, and the C compiler makes one library of each package. The Python files are installed too, and
+the compiled modules are preferred to them. It needs a C compiler and Python's headers; pip gets mypy by itself.
+"""
+
+import os
+import shutil
+import sys
+import sysconfig
+from glob import glob
+from typing import Any
+
+from setuptools import setup
+
+# Packages without their subpackages, and single modules.
+COMPILED = """
+    queue_base queue_base/daemon queue_clean
+    queue_remote/daemon.py queue_remote/delivery.py queue_remote/job_parts.py queue_remote/report_text.py
+    queue_remote/message/file.py queue_remote/message/message_scan.py queue_remote/message/small.py
+    queue_remote/smtp
+    queue_send queue_send/delivery queue_send/scheduler
+    queue_smtp queue_todo
+    queue_wire queue_wire/admin queue_wire/control queue_wire/pipes
+"""
+# What mypyc cannot compile, or would change. The modules that are not named above run rarely, or start a program.
+PURE = {
+    "queue_base/click_group.py": "click calls what it decorates",
+    "queue_base/errors.py": "exceptions with class attributes that instances override",
+    "queue_base/safe_open.py": "a class of OSError",
+    "queue_base/users.py": "a structure of ctypes",
+    "queue_smtp/auth.py": "reads attributes of classes",
+}
+# Commands of setuptools that compile nothing; pip runs some of them before it has mypy.
+WITHOUT_CODE = {"dist_info", "egg_info", "sdist"}
+
+
+def groups() -> list[tuple[list[str], str]]:
+    """Return (files, name of the library) of each package of the top level."""
+    found: dict[str, list[str]] = {}
+    for name in COMPILED.split():
+        for file in [name] if name.endswith(".py") else sorted(glob(f"{name}/*.py")):
+            if file not in PURE and not file.endswith("/__init__.py"):
+                found.setdefault(name.split("/")[0], []).append(file)
+    return [(files, name) for name, files in found.items()]
+
+
+def check_compiler() -> None:
+    """Exit with the reason if there is no C compiler, or no header of Python."""
+    compiler = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()[0]
+    header = os.path.join(sysconfig.get_path("include"), "Python.h")
+    lacks = None
+    if shutil.which(compiler) is None:
+        lacks = f"there is no C compiler ({compiler})"
+    elif not os.path.exists(header):
+        lacks = f"there is no {header}"
+    if lacks:
+        sys.exit(
+            f"queue-suite: fatal: unable to compile: {lacks}; install it (on Debian: apt-get install gcc python3-dev), "
+            "or unset QUEUE_SUITE_COMPILE to install Python alone, which needs no compiler"
+        )
+
+
+def compiled() -> list[Any]:
+    """Return the extension modules."""
+    check_compiler()
+    from mypyc.build import mypycify
+
+    parts = groups()
+    # An environment for builds has none of the libraries that the suite uses.
+    options = ["--config-file=", "--ignore-missing-imports"]
+    files = [file for files, _ in parts for file in files]
+    return mypycify(options + files, opt_level="2", debug_level="0", separate=parts)
+
+
+def main() -> None:
+    """Run the command of pip or of setuptools."""
+    if os.environ.get("QUEUE_SUITE_COMPILE") != "1":
+        setup()
+        return
+    setup(
+        setup_requires=["mypy>=2.4"],
+        ext_modules=[] if WITHOUT_CODE.intersection(sys.argv) else compiled(),
+        options={"build_ext": {"parallel": os.cpu_count()}},
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""The compiled form: which modules it has, and that the form that is tested is the one that runs.
+
+tests/run --compiled sets QUEUE_SUITE_COMPILE.
+"""
+
+import os
+import subprocess
+import sys
+from importlib import import_module, util
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+COMPILED = os.environ.get("QUEUE_SUITE_COMPILE") == "1"
+
+
+def load_setup() -> ModuleType:
+    spec = util.spec_from_file_location("suite_setup", ROOT / "setup.py")
+    assert spec is not None and spec.loader is not None
+    module = util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def setup_script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """setup.py, in the directory that it is run in."""
+    monkeypatch.chdir(ROOT)
+    return load_setup()
+
+
+@pytest.mark.filterwarnings("ignore:The asyncore module is deprecated:DeprecationWarning")
+def test_the_modules_that_run_are_those_of_the_tested_form(setup_script: ModuleType) -> None:
+    names = [file.removesuffix(".py").replace("/", ".") for files, _ in setup_script.groups() for file in files]
+    files = [import_module(name).__file__ or "" for name in names]
+    assert len(files) > 80
+    assert {name.endswith(tuple(EXTENSION_SUFFIXES)) for name in files} == {COMPILED}
+
+
+def test_the_programs_run_the_tested_form() -> None:
+    words = [str(Path(sys.executable).with_name("queuectl")), "version"]
+    shown = subprocess.run(words, check=True, capture_output=True, text=True, timeout=60).stdout
+    assert (", compiled, " in shown) == COMPILED
+
+
+def test_every_module_that_is_left_out_of_a_compiled_package_exists(setup_script: ModuleType) -> None:
+    packages = setup_script.COMPILED.split()
+    for file in setup_script.PURE:
+        assert Path(file).is_file()
+        assert str(Path(file).parent) in packages
+
+
+@pytest.mark.parametrize(("variable", "value"), [("CC", "/no/such/compiler"), ("CC", "no-such-compiler -O2")])
+def test_without_a_compiler_the_installation_says_what_to_install(variable: str, value: str, tmp_path: Path) -> None:
+    environment = {**os.environ, "QUEUE_SUITE_COMPILE": "1", variable: value}
+    words = [sys.executable, "setup.py", "build_ext", "--build-lib", str(tmp_path), "--build-temp", str(tmp_path)]
+    ran = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode != 0
+    assert f"there is no C compiler ({value.split()[0]}); install it (on Debian: apt-get install gcc" in ran.stderr
