@@ -42,6 +42,11 @@ def count(text: str) -> int:
     return _number(text, 1)
 
 
+def count_list(text: str) -> list[int]:
+    """Return numbers of something, 1 or more, which commas divide."""
+    return [count(each) for each in text.split(",")]
+
+
 def count_or_none(text: str) -> int:
     """Return a number of something, 0 to leave it out."""
     return _number(text, 0)

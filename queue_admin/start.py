@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from queue_admin.daemon_accounts import DaemonAccounts, check_code, choose_accounts
 from queue_base.accounts import Owner, become
-from queue_base.control import read_me
+from queue_base.control import read_me, read_number
 from queue_base.daemon import processes
 from queue_base.daemon.lock import take_sendmutex
 from queue_base.daemon.processes import command
@@ -40,11 +40,14 @@ class DaemonSpec(NamedTuple):
     holds_lock: bool
 
 
-def daemons(accounts: DaemonAccounts) -> list[DaemonSpec]:
+def daemons(accounts: DaemonAccounts, remotes: int) -> list[DaemonSpec]:
     """Return the daemons in the order in which they start."""
     return [
         DaemonSpec("queue-local", None, processes.LOCAL_JOBS, processes.LOCAL_REPORTS, False),
-        DaemonSpec("queue-remote", accounts.remote, processes.REMOTE_JOBS, processes.REMOTE_REPORTS, False),
+        *(
+            DaemonSpec("queue-remote", accounts.remote, jobs, reports, False)
+            for jobs, reports in processes.remote_pipes(remotes)
+        ),
         DaemonSpec("queue-clean", accounts.queue, processes.CLEAN_IDS, processes.CLEAN_ANSWERS, True),
         DaemonSpec("queue-todo", accounts.queue, processes.TODO_COMMANDS, processes.TODO_NOTICES, True),
         DaemonSpec("queue-pickup", accounts.queue, processes.PICKUP_LIFE, processes.PICKUP_NOTICES, False),
@@ -101,6 +104,14 @@ def guard_descriptors() -> None:
             os.set_inheritable(number, True)
 
 
+def count_remotes(home: Home) -> int:
+    """Return how many queue-remotes are to run: 1 if the control file is wrong, which queue-send logs."""
+    try:
+        return read_number(home, "processesremote", 1)
+    except Temporary:
+        return 1
+
+
 def run(home: Home) -> None:
     """Check everything, start the daemons, and become queue-send. Does not return. Raises Failure."""
     guard_descriptors()
@@ -111,11 +122,14 @@ def run(home: Home) -> None:
     lock = fcntl.fcntl(take_sendmutex(home), fcntl.F_DUPFD_CLOEXEC, HIGH)
     os.environ["QUEUE_HOME"] = home.path
     # Before chdir, because the programs are found from our own name, which may be a relative path.
-    words = {name: command(name, home) for name in ("queue-send", *(daemon.program for daemon in daemons(accounts)))}
+    remotes = count_remotes(home)
+    specs = daemons(accounts, remotes)
+    words = {spec.program: command(spec.program, home) for spec in specs}
+    send = command("queue-send", home, *(["--remotes", str(remotes)] if remotes > 1 else []))
     try:
         os.chdir(home.queue)
         ends: dict[int, int] = {}
-        for daemon in daemons(accounts):
+        for daemon in specs:
             ends.update(start(words[daemon.program], daemon, lock))
         ends[processes.SENDMUTEX] = lock
         os.closerange(3, HIGH)
@@ -123,7 +137,7 @@ def run(home: Home) -> None:
             os.dup2(end, number)
         if accounts.queue is not None:
             become(accounts.queue)
-        os.execv(words["queue-send"][0], words["queue-send"])
+        os.execv(send[0], send)
     except OSError as error:
         raise Temporary(f"unable to start {error.filename or 'the daemons'}: {reason(error)}") from error
 

@@ -34,8 +34,11 @@ SYNC_AGAIN = 60.0  # Seconds until a sweep that could not begin is tried again.
 SWEEP_EVERY = 76431.0  # Seconds between sweeps, qmail's SLEEP_CLEANUP: 21 hours.
 
 
-def answer(layout: Layout, records: list[bytes]) -> bytes:
-    """Remove the messages that the records name; return the answers, in order."""
+def answer(layout: Layout, records: list[bytes], failing: set[int]) -> bytes:
+    """Remove the messages that the records name; return the answers, in order.
+
+    `failing` are the messages whose removal queue-send will ask for again.
+    """
     asked: list[Removal | None] = []
     for record in records:
         try:
@@ -43,7 +46,10 @@ def answer(layout: Layout, records: list[bytes]) -> bytes:
         except FormatError as error:
             complain("queue-clean", f"warning: {error}; ignored")
             asked.append(None)
-    failed = remove_messages(layout, [removal for removal in asked if removal is not None])
+    removals = [removal for removal in asked if removal is not None]
+    failed = remove_messages(layout, removals)
+    failing.difference_update(removal.message for removal in removals)
+    failing.update(failed)
     for message, trouble in failed.items():
         name = trouble.filename or message
         complain("queue-clean", f"warning: unable to remove {name}: {reason(trouble)}; it will be asked for again")
@@ -74,10 +80,10 @@ def try_sync_todo(layout: Layout) -> bool:
     return True
 
 
-def remove_group(layout: Layout, records: list[bytes], synced: bool) -> bool:
+def remove_group(layout: Layout, records: list[bytes], synced: bool, failing: set[int]) -> bool:
     """Carry out requests, and write the answers. Before the first ones, sync todo/; return whether that is done."""
     synced = synced or try_sync_todo(layout)
-    answers = answer(layout, records) if synced else TROUBLE * len(records)
+    answers = answer(layout, records, failing) if synced else TROUBLE * len(records)
     try:
         # This may block until queue-send reads, which it does in every turn of its loop.
         write_all(1, answers)
@@ -93,27 +99,34 @@ def loop(layout: Layout, synced: bool) -> None:
     """
     reader = RecordReader()
     poll = select.poll()
-    poll.register(0, select.POLLIN)
     records: list[bytes] = []
+    # The sweep leaves these alone: the second request for their removal would remove the next message of the number.
+    failing: set[int] = set()
     next_group = 0.0
     sweeping: Iterator[Swept] | None = None
     next_sweep = time.monotonic()
     while True:
-        due = next_group if records else next_sweep
-        wait = max(0.0, due - time.monotonic()) if sweeping is None else 0.0
+        # Until the next group its requests stay in the pipe, where they wake nobody, and one read takes them. Only the
+        # end of the pipe, which poll reports in any case, ends the wait.
+        now = time.monotonic()
+        gathering = now < next_group
+        poll.register(0, 0 if gathering else select.POLLIN)
+        due = min(next_group, next_sweep) if gathering else next_sweep
+        wait = 0.0 if records or sweeping is not None else max(0.0, due - now)
         if len(records) < GROUP and poll.poll(wait * 1000):
+            gathering = False
             try:
                 records += reader.feed(read_available(0) or b"")
             except PeerLost:
                 # queue-send has exited. Its requests are carried out all the same.
                 if records:
-                    remove_group(layout, records, synced)
+                    remove_group(layout, records, synced, failing)
                 raise
         now = time.monotonic()
-        if records and (now >= next_group or len(records) >= GROUP):
-            next_group = now + GROUP_SECONDS
+        if records and not gathering:
             group, records = records[:GROUP], records[GROUP:]
-            synced = remove_group(layout, group, synced)
+            next_group = now if records else now + GROUP_SECONDS
+            synced = remove_group(layout, group, synced, failing)
         elif sweeping is not None:
             swept = next(sweeping, None)
             if swept is None:
@@ -123,7 +136,7 @@ def loop(layout: Layout, synced: bool) -> None:
         elif now >= next_sweep:
             synced = synced or try_sync_todo(layout)
             if synced:
-                sweeping = sweep(layout, time.time())
+                sweeping = sweep(layout, time.time(), failing)
             next_sweep = time.monotonic() + (SWEEP_EVERY if synced else SYNC_AGAIN)
 
 

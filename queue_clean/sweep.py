@@ -8,7 +8,7 @@ file does not exist. The sweep is a generator, so that requests are served betwe
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from queue_base.errors import reason
@@ -29,11 +29,14 @@ class Swept(NamedTuple):
     trouble: str
 
 
-def sweep(layout: Layout, now: float) -> Iterator[Swept]:
-    """Yield after each directory. `now` is seconds since the epoch."""
+def sweep(layout: Layout, now: float, failing: Collection[int] = ()) -> Iterator[Swept]:
+    """Yield after each directory. `now` is seconds since the epoch.
+
+    `failing` are messages whose removal will be asked for again; they stay.
+    """
     yield _sweep_pid(layout.queue + "/pid", now)
     for directory in layout.directories("mess"):
-        yield _sweep_mess(layout, directory, now)
+        yield _sweep_mess(layout, directory, now, failing)
 
 
 def _sweep_pid(directory: str, now: float) -> Swept:
@@ -50,7 +53,7 @@ def _sweep_pid(directory: str, now: float) -> Swept:
     return Swept(removed, _tell("sweep", troubles))
 
 
-def _sweep_mess(layout: Layout, directory: str, now: float) -> Swept:
+def _sweep_mess(layout: Layout, directory: str, now: float, failing: Collection[int]) -> Swept:
     dead = []
     troubles: list[OSError] = []
     for name in _old_names(directory, now, troubles):
@@ -59,7 +62,7 @@ def _sweep_mess(layout: Layout, directory: str, now: float) -> Swept:
         except FormatError:
             continue  # Not a message.
         try:
-            if Presence(layout, message).state() in (2, 3):
+            if message not in failing and Presence(layout, message).state() in (2, 3):
                 _check_directories(layout, message)
                 dead.append(message)
         except OSError as error:

@@ -8,15 +8,15 @@ clock is ahead of this one, and a time that is read from the disk or written to 
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 STEP = 0.5  # Seconds that the two clocks may differ.
 _STEPS_MOST = 50  # Changes of the system's clock that are remembered.
 _LATEST = (1 << 40) - 1  # The largest time that scheduler.waiting can hold.
 
 
-def _since_boot() -> float:
-    """Returns seconds that also go on while the machine sleeps; time.monotonic stands still then."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
+# Seconds that also go on while the machine sleeps; time.monotonic stands still then.
+_since_boot = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
 
 
 class Clock:
@@ -49,12 +49,8 @@ class Clock:
 
     def from_disk(self, when: int) -> int:
         """Returns our time for the system's, in whole seconds."""
-        return _ours(when, self.ahead)
+        return min(max(0, when - self.ahead), _LATEST)
 
     def all_from_disk(self, when: int) -> list[int]:
         """Returns every time of ours that may have been written to the disk as this one."""
-        return [_ours(when, ahead) for ahead in self._aheads]
-
-
-def _ours(when: int, ahead: int) -> int:
-    return min(max(0, when - ahead), _LATEST)
+        return [min(max(0, when - ahead), _LATEST) for ahead in self._aheads]

@@ -41,6 +41,7 @@ class SendConfig(NamedTuple):
     doublebounceto: bytes
     concurrencylocal: int
     concurrencyremote: int
+    processesremote: int
     queuelifetime: int
     bouncelifetime: int
     delaywarning: tuple[int, ...]
@@ -124,6 +125,7 @@ def read_controls(home: Home, trouble: Callable[[str], None] | None = None) -> S
         doublebounceto=line("doublebounceto", b"postmaster") + b"@" + doublebouncehost,
         concurrencylocal=number("concurrencylocal", 10),
         concurrencyremote=number("concurrencyremote", 250),
+        processesremote=number("processesremote", 1),
         queuelifetime=number("queuelifetime", 604800),
         bouncelifetime=number("bouncelifetime", 86400),
         delaywarning=parsed("delaywarning", unpack_ages, ()),

@@ -7,31 +7,37 @@ about BYTES_MOST bytes are kept; those of more messages are read from their file
 
 from collections.abc import Collection
 
+from queue_send.config import SendConfig
+from queue_send.scheduler.model import Recipient
 from queue_wire.pipes import cleaning
 from queue_wire.pipes.notice import LOCAL, REMOTE, Arrived
 
 KEPT_MOST = 20_000
 BYTES_MOST = 20_000_000
 # What an envelope and a recipient need in memory besides the addresses.
-ENVELOPE_BYTES = 900
+ENVELOPE_BYTES = 1200
 RECIPIENT_BYTES = 150
+Grouped = tuple[str, SendConfig, list[tuple[bytes, list[Recipient]]]]
 _CHANNELS = {LOCAL: "local", REMOTE: "remote"}
 
 
 class KeptEnvelope:
     """One message: `birth` in microseconds since the epoch, `due` in seconds, the sender, and what is left to do.
 
+    `grouped` is how its one recipient on a channel was grouped by nexthop, and with which control files, or None.
+
     `left` are, for each channel that has recipients, (offset of the record in the file, address) of those that are not
     done. `sizes` are the bytes of the files, `length` about those of the envelope in memory.
     """
 
     announced = False
-    __slots__ = ("birth", "due", "left", "length", "sender", "sizes")
+    __slots__ = ("birth", "due", "grouped", "left", "length", "sender", "sizes")
 
     def __init__(self, notice: Arrived, due: int) -> None:
         self.birth = notice.birth
         self.due = due
         self.sender = notice.sender
+        self.grouped: Grouped | None = None
         self.left: dict[str, list[tuple[int, bytes]]] = {}
         self.sizes: dict[str, int] = {}
         for letter, address in notice.recipients:

@@ -42,9 +42,10 @@ class Log:
 
     def put(self, line: bytes) -> None:
         """Adds a line, given without its newline."""
+        size = len(line) + 1
         self._lines.append(line)
-        self._unwritten += len(line) + 1
-        self._total += len(line) + 1
+        self._unwritten += size
+        self._total += size
 
     @property
     def position(self) -> int:

@@ -15,7 +15,7 @@ from queue_base.daemon.disk_thread import DiskThread
 from queue_base.daemon.lock import take_sendmutex
 from queue_base.daemon.signals import Signals
 from queue_base.errors import Failure, Temporary, Usage, complain
-from queue_base.home import Home, take_daemon_home
+from queue_base.home import Home, take_help, take_home
 from queue_base.layout import open_layout
 from queue_send.admin.admin_socket import AdminSocket
 from queue_send.admin.bounce_orders import BounceOrders
@@ -27,6 +27,7 @@ from queue_send.backlog import Backlog
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
 from queue_send.delivery.channel import Channel
+from queue_send.delivery.delivery_daemon import DeliveryDaemon
 from queue_send.disk_retry import DiskRetry
 from queue_send.events import Events
 from queue_send.log import Log
@@ -41,18 +42,18 @@ from queue_wire import logline
 # Seconds for queue-todo to finish its group after EXIT. A disk that hangs must not prevent the exit of queue-send.
 TODO_WAIT = 60.0
 
-USAGE = "usage: queue-send [--home HOME]"
+USAGE = "usage: queue-send [--home HOME] [--remotes N]"
 HELP = f"""{USAGE}
 The scheduler; its stdout is the log. TERM ends it, ALRM makes all mail due, HUP rereads the control files.
-It is started by queue-start.
+It is started by queue-start; --remotes is the number of queue-remotes (control/processesremote).
 """
 
 
 class QueueSend:
     """The parts of the loop, and the signals."""
 
-    def __init__(self, home: Home) -> None:
-        """Reads the control files and opens the queue. Raises Temporary, OSError."""
+    def __init__(self, home: Home, remotes: int) -> None:
+        """Reads the control files and opens the queue; `remotes` queue-remotes run. Raises Temporary, OSError."""
         self._signals = Signals(signal.SIGTERM, signal.SIGINT, signal.SIGALRM, signal.SIGHUP)
         # queue-start has blocked these until now.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, processes.KEPT_SIGNALS)
@@ -71,8 +72,10 @@ class QueueSend:
             shutdown=shutdown, events=events, cleaner=cleaner,
         )  # fmt: skip
         channels = [
-            channel("local", "queue-local", processes.LOCAL_JOBS, processes.LOCAL_REPORTS, finishes=True),
-            channel("remote", "queue-remote", processes.REMOTE_JOBS, processes.REMOTE_REPORTS),
+            channel(
+                "local", [DeliveryDaemon("queue-local", processes.LOCAL_JOBS, processes.LOCAL_REPORTS, finishes=True)]
+            ),
+            channel("remote", [DeliveryDaemon("queue-remote", *pipes) for pipes in processes.remote_pipes(remotes)]),
         ]
         messages = Messages(
             store, channels, bouncer, delays, bounce_orders, cleaner, log, clock, config, disk, retry, events
@@ -92,6 +95,7 @@ class QueueSend:
         orders = Orders(messages, cleaner, log, clock, config, retry, todo.send_reread)
         admin = AdminSocket(home, orders, Queries(messages, cleaner, clock, config), log, shutdown)
         watchdog = Watchdog(messages, log, clock, config, budget, shutdown)
+        self._remotes = remotes
         self._log, self._budget, self._clock, self._config, self._disk = log, budget, clock, config, disk
         self._shutdown, self._bouncer, self._delays, self._cleaner = shutdown, bouncer, delays, cleaner
         self._messages, self._channels, self._todo, self._admin = messages, channels, todo, admin
@@ -111,8 +115,9 @@ class QueueSend:
         """Makes one turn of the loop: waits until a part has something to do, then runs all parts."""
         poll, clock = select.poll(), self._clock
         poll.register(self._signals.descriptor, select.POLLIN)
-        parts = [*self._parts, self._log]
-        wait = min([part.prepare(poll, clock.now()) for part in parts])
+        now = clock.now()
+        wait = min([part.prepare(poll, now) for part in self._parts])
+        wait = min(wait, self._log.prepare(poll, now))
         if self._exit_by:
             wait = min(wait, max(0.0, self._exit_by - time.monotonic()))
         ready = dict(poll.poll(wait * 1000))
@@ -120,10 +125,11 @@ class QueueSend:
         # Signals are taken in every turn, also if `ready` lacks their descriptor: one may have come after the poll.
         self._handle(self._signals.take())
         self._budget.begin()
+        now = clock.now()
         for part in self._parts:
-            part.run(ready, clock.now())
+            part.run(ready, now)
         self._log.status(self._messages.status(self._shutdown.begun))
-        self._log.run(ready, clock.now())
+        self._log.run(ready, now)
 
     def _handle(self, signals: set[int]) -> None:
         if signals & {signal.SIGTERM, signal.SIGINT}:
@@ -134,6 +140,8 @@ class QueueSend:
             self._config.reread()
             for channel in self._channels:
                 channel.apply_config()
+            if (wanted := self._config.current.processesremote) != self._remotes:
+                self._log.warning(f"control/processesremote is {wanted} now; it is used at the next start")
             self._todo.send_reread()
 
     def may_exit(self) -> bool:
@@ -161,9 +169,19 @@ class QueueSend:
         return 111 if self._shutdown.peer_lost else 0
 
 
-def take_descriptors(home: Home) -> None:
+def take_remotes(words: list[str]) -> int:
+    """Returns how many queue-remotes run, by the words of the command line after --home. Raises Usage."""
+    if not words:
+        return 1
+    if len(words) != 2 or words[0] != "--remotes" or words[1] not in map(str, range(1, processes.REMOTES_MOST + 1)):
+        raise Usage(f"{USAGE}; it is started by queue-start")
+    return int(words[1])
+
+
+def take_descriptors(home: Home, remotes: int) -> None:
     """Checks that queue-start opened the pipes, and closes them on exec. Raises Usage, Failure."""
-    for descriptor in range(processes.LOCAL_JOBS, processes.SENDMUTEX):
+    others = [descriptor for pipes in processes.remote_pipes(remotes)[1:] for descriptor in pipes]
+    for descriptor in [*range(processes.LOCAL_JOBS, processes.SENDMUTEX), *others]:
         try:
             os.set_inheritable(descriptor, False)
         except OSError as error:
@@ -178,13 +196,14 @@ def take_descriptors(home: Home) -> None:
 def main(argv: list[str]) -> int:
     """Runs queue-send; returns 0 after TERM, 111 after the loss of a peer, else a code of queue_base.errors."""
     try:
-        home = take_daemon_home(argv, USAGE, HELP)
-        if home is None:
+        home, words = take_home(argv[1:])
+        if take_help(words, HELP):
             return 0
+        remotes = take_remotes(words)
         os.umask(0o027)
-        take_descriptors(home)
+        take_descriptors(home, remotes)
         try:
-            daemon = QueueSend(home)
+            daemon = QueueSend(home, remotes)
         except OSError as error:
             raise Temporary(f"unable to start: {error}") from error
     except Failure as error:

@@ -72,6 +72,14 @@ class State(Enum):
     ENDED = "ended"
 
 
+def shorten(notice: Notice) -> Notice:
+    """Returns a notice about a classified message without its envelope, so that the disk says what is there."""
+    if not isinstance(notice, Arrived) or notice.announced:
+        return notice
+    channels = {channel for channel, _ in notice.recipients}
+    return Classified(notice.message, LOCAL in channels, REMOTE in channels)
+
+
 class Messages:
     """All classified messages of the queue; a part of the loop."""
 
@@ -182,11 +190,7 @@ class Messages:
                 return  # It is announced.
             # By then the envelope may be that of an earlier message of this number: the disk says what is there.
             self.store.envelopes.forget(notice.message)
-            short = notice
-            if isinstance(notice, Arrived):
-                channels = {channel for channel, _ in notice.recipients}
-                short = Classified(notice.message, LOCAL in channels, REMOTE in channels)
-            self._retry.later(("arrive", notice.message), partial(self.arrive, short), error)
+            self._retry.later(("arrive", notice.message), partial(self.arrive, shorten(notice)), error)
 
     def _arrive(self, notice: Notice, now: float) -> None:
         """Adds a message; a notice that is late, or about a message that was found at start, changes nothing.
@@ -196,8 +200,10 @@ class Messages:
         The disk says which channels have recipients.
         """
         message = notice.message
-        if self._cleaner.defer(notice):
-            return  # The earlier message of this number is being removed; the notice comes again after that.
+        if self._cleaner.defer(notice if self._none_late else shorten(notice)):
+            # The earlier message of this number is being removed; the notice comes again after that. A full notice that
+            # may be about that message would be taken for one about a new message then: none may be late any more.
+            return
         if isinstance(notice, Arrived) and notice.announced:
             self._arrive_announced(notice, now)
             return
@@ -215,8 +221,10 @@ class Messages:
         if self.carry_out_order(message, now):
             return
         channels = [each for each in self.channels.values() if self.store.due(message, each.kind) is not None]
+        # The destination of a late notice may be that of another message.
+        known = notice if self._none_late else Classified(message, local=False, remote=False)
         for channel in channels:
-            channel.scheduler.add_new(message)
+            channel.add_new(known)
         if not channels and message not in self.store.held:
             self.finish(message)
 
@@ -234,7 +242,7 @@ class Messages:
             self.store.classify_first(message, partial(self._start_classified, message))
             return
         for kind in known.left:
-            self.channels[kind].scheduler.add_new(message)
+            self.channels[kind].add_new(notice)
         if not known.left:
             self.finish(message)
 
@@ -475,6 +483,8 @@ class Messages:
             return False
         if self.withdraw(message, now) or self._cleaner.holds(message):
             return True
+        if self.store.classify_first(message, partial(self._start_classified, message)):
+            return True  # Its mark was being made when its notice came.
         layout = self.store.layout
         if self.store.is_waiting_in_todo(message):
             if order == marks.DELETED and marks.is_marked(layout, "corrupt", message):
@@ -535,14 +545,20 @@ class Messages:
 
     def end(self, message: int) -> None:
         """Logs `end msg`, and has queue-clean remove the files of the message."""
+        known = self.store.announced_message(message)
+        if self.changes.holds(message) or message in self.store.held or message in self.store.parked:
+            # It may have marks, also if it had none when its notice came. queue-clean removes them with all its files.
+            self.store.envelopes.forget(message)
+            marked = True
+        else:
+            marked = False
+        if known is not None and (marked or known.requested is not None):
+            self.store.classify_first(message, lambda classified: self.end(message) if classified else None)
+            return
         if self.changes.defer_end(message):
             return  # MayEnd follows.
         if self._cleaner.holds(message) or not self._delays.release(message):
             return  # It has ended; or queue-enqueue has its notice, and MayEnd follows.
-        known = self.store.announced_message(message)
-        if known is not None and known.requested is not None:
-            self.store.classify_first(message, lambda classified: self.end(message) if classified else None)
-            return
         self.store.held.discard(message)
         self.store.parked.discard(message)
         self._forget_order(message)

@@ -148,22 +148,22 @@ class Notices:
         except FormatError as error:
             self._reject(error, self._announces and record[:1] in _ANNOUNCED)
             return
-        if isinstance(notice, Arrived | Classified):
-            self._arrive(notice, now)
-        elif isinstance(notice, ClassifyAnswer):
-            if self._answer is not None:
-                self._answer(notice)
-        elif isinstance(notice, Ask):
-            if notice is Ask.PASSED:
-                if self._passed is not None:
-                    self._passed()
-            elif self._commands is not None:
-                self._asks.append(self._log.position)
-        else:
+        if isinstance(notice, bytes):
+            # Most records are lines.
             pid = logline.injector(notice) if self._announce is not None else None
             if self._announce is not None and pid is not None:
                 self._announce(pid)
             self._log.put(notice)
+        elif isinstance(notice, Arrived | Classified):
+            self._arrive(notice, now)
+        elif isinstance(notice, ClassifyAnswer):
+            if self._answer is not None:
+                self._answer(notice)
+        elif notice is Ask.PASSED:
+            if self._passed is not None:
+                self._passed()
+        elif self._commands is not None:
+            self._asks.append(self._log.position)
 
     def _reject(self, error: FormatError, announced: bool) -> None:
         """Logs that something could not be read; exits if it may have been about an announced message.
@@ -281,8 +281,9 @@ class Cleaner:
                 for answer in read_available(self._answers, ANSWERS_A_TURN) or b"":
                     self._take(answer, now)
             for _ in range(ANSWERS_A_TURN):
-                if self._again and self._again[0][0] <= now:
-                    self._ask(heappop(self._again)[1], now)
+                if not self._again or self._again[0][0] > now:
+                    break
+                self._ask(heappop(self._again)[1], now)
             if self._ids.unwritten or self._unlogged:
                 self._log.flush()
             while self._unlogged and self._log.has_written(self._unlogged[0][0]):

@@ -444,10 +444,11 @@ class _Side:
 
 def _order(recipients: list[bytes], rules: Rules) -> list[tuple[bytes, bytes]]:
     """Return (channel, address) of each recipient, rewritten."""
-    return [
-        (notice.LOCAL if channel is LOCAL else notice.REMOTE, address)
-        for channel, address in (rewrite(recipient, rules) for recipient in recipients)
-    ]
+    ordered = []
+    for recipient in recipients:
+        channel, address = rewrite(recipient, rules)
+        ordered.append((notice.LOCAL if channel is LOCAL else notice.REMOTE, address))
+    return ordered
 
 
 def _pack_side(ordered: list[tuple[bytes, bytes]], channel: bytes, done: int) -> bytes:

@@ -30,7 +30,7 @@ def moment(seconds: float) -> str:
 
 def _line(head: bytes, text: bytes, tail: bytes = b"") -> bytes:
     """Return head, escaped text, tail; the text is cut so that the line fits in LINE_MAX."""
-    return head + escape(text[: LINE_MAX - len(head) - len(tail)]) + tail
+    return head + text[: LINE_MAX - len(head) - len(tail)].translate(_ESCAPED) + tail
 
 
 def status(local: int, local_limit: int, remote: int, remote_limit: int, leaving: bool) -> bytes:

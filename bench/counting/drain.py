@@ -1,5 +1,11 @@
-"""Drains a queue under strace, or without it, and returns what the daemons did."""
+"""Drains a queue under strace, or without it, and returns what the daemons did.
 
+The mail is put in while queue-todo is stopped. So all of it waits at once, as in a full queue, and none is classified
+because queue-send has only begun.
+"""
+
+import os
+import signal
 import tempfile
 import time
 from collections.abc import Mapping
@@ -36,9 +42,16 @@ def drain(top: Path, messages: int, traced: bool) -> tuple[Mapping[str, Calls], 
         place = Path(name)
         side = _TracedSuite(place, place, traced)
         side.route(Routes(sink.port))
+        # Under strace a message may wait for long, and is to be delivered before it is classified all the same.
+        (Path(side.home.control) / "classifyafter").write_text("60\n")
         try:
-            side.fill(Mail(messages))
             side.start()
+            side.wait_ready()
+            _wait_quiet(side, place / "trace")
+            todo = next(pid for name, pid in named(side.root, "queue-") if name == "queue-todo")
+            os.kill(todo, signal.SIGSTOP)
+            side.fill(Mail(messages))
+            os.kill(todo, signal.SIGCONT)
             side.follow().wait(lambda counts: counts[FINISHED] == messages)
             side.wait_empty()
             _wait_quiet(side, place / "trace")

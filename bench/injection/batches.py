@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from disk import in_memory
-from processes import resident, wait_for_usage
+from processes import NOTHING, resident, wait_for_usage
 from queue_base.home import Home
 from queue_base.layout import open_layout
 from support.home import make_home
@@ -104,6 +104,18 @@ def rate(top: Path, batch: Path, form: str, count: int, reference: bool = False)
         process = subprocess.Popen(command(home, form, reference), stdin=data, stdout=subprocess.DEVNULL)
         used = wait_for_usage(process)
         return count / (time.perf_counter() - begin), used.cpu / count * 1e6
+
+
+def rate_together(top: Path, batch: Path, form: str, count: int, batches: int) -> tuple[float, float]:
+    """Return messages a second, and microseconds of CPU a message, of so many batches at once into one queue."""
+    with new_home(top) as home:
+        begin = time.perf_counter()
+        running = []
+        for _ in range(batches):
+            with batch.open("rb") as data:
+                running.append(subprocess.Popen(command(home, form), stdin=data, stdout=subprocess.DEVNULL))
+        used = sum(map(wait_for_usage, running), NOTHING)
+        return batches * count / (time.perf_counter() - begin), used.cpu / (batches * count) * 1e6
 
 
 def count_syncs(top: Path, batch: Path, form: str, trace: Path) -> tuple[int, int]:

@@ -77,8 +77,12 @@ class Ours:
 
     def arrived(self, message: int, now: float) -> None:
         """A new message."""
-        self._left[message] = list(self._traffic.recipients(message))
-        self._scheduler.add_new(message)
+        recipients = self._left[message] = list(self._traffic.recipients(message))
+        if len(recipients) == 1:
+            nexthop = self._names[self._traffic.hosts[recipients[0]]]
+            self._scheduler.add_new(message, nexthop, int(now) + LIFETIME)
+        else:
+            self._scheduler.add_new(message)
 
     def jobs(self, now: float) -> Iterator[Job]:
         """Load and start in turn until there is neither, as queue-send's loop does."""

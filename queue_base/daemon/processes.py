@@ -1,8 +1,8 @@
 """The processes of the suite: how one starts another, and the descriptors and signals that queue-start passes on.
 
-queue-start gives queue-send the descriptors below. Every other daemon has its pipe on 0 and 1. The descriptor of the
-lock is shared with queue-todo and queue-clean, so that no second set of daemons can start while a process that changes
-the queue is alive.
+queue-start gives queue-send the descriptors below, and those of `remote_pipes` if there are several queue-remotes.
+Every other daemon has its pipe on 0 and 1. The descriptor of the lock is shared with queue-todo and queue-clean, so
+that no second set of daemons can start while a process that changes the queue is alive.
 """
 
 import os
@@ -26,6 +26,13 @@ TODO_NOTICES = 10
 PICKUP_LIFE = 11
 PICKUP_NOTICES = 12
 SENDMUTEX = 13
+REMOTES_MOST = 16
+
+
+def remote_pipes(remotes: int) -> list[tuple[int, int]]:
+    """Return the descriptors for jobs and reports of each queue-remote; those after the first follow SENDMUTEX."""
+    others = range(SENDMUTEX + 1, SENDMUTEX + 2 * remotes - 1, 2)
+    return [(REMOTE_JOBS, REMOTE_REPORTS), *((jobs, jobs + 1) for jobs in others)]
 
 
 def program_path(name: str) -> str:

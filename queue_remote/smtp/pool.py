@@ -20,26 +20,40 @@ from queue_smtp.client import ENVELOPE, ClientState
 SETTLE_SECONDS = 5.0
 # A message that is carried behind others is taken back after so long.
 BEHIND_SECONDS = 1.0
-# This process is busy if it uses more than this share of a processor, measured over so many seconds at least.
+# This process is busy if it uses, or waits for, more than this share of a processor, over so many seconds at least.
 BUSY_SHARE = 0.4
 MEASURED_SECONDS = 0.05
+# Of this thread: nanoseconds on a processor, nanoseconds in which it was ready to run and waited for one, time slices.
+STATISTICS = "/proc/thread-self/schedstat"
 
 
 class ProcessorShare:
-    """Measures whether the thread of the event loop is busy."""
+    """Measures whether the thread of the event loop is busy.
 
-    __slots__ = ("_since", "_used", "busy")
+    The time in which it waits for a processor counts: if all processors are busy, what saves work is worth while.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_since", "_statistics", "_used", "busy")
+
+    def __init__(self, statistics: str = STATISTICS) -> None:
         self.busy = False
+        self._statistics = statistics
         self._since = time.monotonic()
-        self._used = time.thread_time()
+        self._used = self._read()
+
+    def _read(self) -> float:
+        try:
+            with open(self._statistics, "rb", buffering=0) as file:
+                ran, waited, _ = file.read().split()
+            return (int(ran) + int(waited)) / 1e9
+        except (OSError, ValueError):
+            return time.thread_time()  # A kernel without these statistics.
 
     def measure(self) -> None:
         """Set `busy`, if it is time to."""
         seconds = time.monotonic() - self._since
         if seconds >= MEASURED_SECONDS:
-            used = time.thread_time()
+            used = self._read()
             self.busy = used - self._used > BUSY_SHARE * seconds
             self._since += seconds
             self._used = used

@@ -157,8 +157,10 @@ class Explainer:
         relay = destination.relay
         return destination if relay is None or destination.own_start(now) >= relay.own_start(now) else relay
 
-    def overflow(self, destination: Destination) -> Cause:
-        """Returns the cause for a message in the overflow of a destination."""
+    def overflow(self, destination: Destination, since: int, stopped: bytes) -> Cause:
+        """Returns the cause for a message in the overflow of a destination; the rest is as for `due`."""
+        if destination.room > 0 and not destination.dead:
+            return self.due(since, stopped)
         waiting, window = len(destination.overflow), int(destination.window)
         return Cause(cause.OVERFLOW, self._kind, 0, waiting, destination.in_flight, window, destination.name)
 
@@ -201,8 +203,9 @@ class Explainer:
         if message in self._scheduler.attempts:
             yield from self._active(message, places, jobs, now)
             return
-        overflow = [self.overflow(destination) for destination in places if destination.overflow.holds(message)]
-        yield from overflow
+        overflow = [destination for destination in places if destination.overflow.holds(message)]
+        for destination in overflow:
+            yield self.overflow(destination, min(*stamps, int(now)), stopped)
         admission = self._scheduler.admission
         dues = admission.dues_of(message, stamps)
         if admission.is_next(message) or (dues and min(dues) <= now):

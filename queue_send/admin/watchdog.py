@@ -205,7 +205,7 @@ class OverdueSearch:
             if destination.overflow:
                 yield
             for message in destination.overflow.oldest(LOOKS):
-                if not self._judge(message, now, self._explainer.overflow(destination)):
+                if not self._judge(message, now, self._explainer.overflow(destination, 0, stopped)):
                     break
         yield from self._search_new(stopped, now)
         yield from self._search_deferred(stopped, now)

@@ -1,13 +1,12 @@
-"""One channel: its scheduler, its delivery daemon (queue-local or queue-remote), and the verdicts of its deliveries.
+"""One channel: its scheduler, its delivery daemons (queue-local or queue-remotes), and the verdicts of its deliveries.
 
-Jobs are written to one pipe, reports are read from another. A turn of the loop takes reports until VERDICTS_A_TURN
-verdicts have come, and starts at most STARTS_A_TURN jobs, both within a time limit, so that neither channel delays the
-other parts. A turn also starts no more jobs after LOADS_A_TURN messages were loaded without a start, so that mail for
-dead hosts does not delay the reports of others. Messages with many recipients are loaded in steps. If the daemon is
-gone, or its reports are not netstrings, queue-send exits.
+A turn of the loop takes reports until VERDICTS_A_TURN verdicts have come, and starts at most STARTS_A_TURN jobs, both
+within a time limit, so that neither channel delays the other parts. A turn also starts no more jobs after LOADS_A_TURN
+messages were loaded without a start, so that mail for dead hosts does not delay the reports of others. Messages with
+many recipients are loaded in steps. If a daemon is gone, or its reports are not netstrings, queue-send exits when the
+jobs of the others have ended.
 """
 
-import os
 import random
 import select
 import time
@@ -15,10 +14,11 @@ from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 
 from queue_base.daemon.disk_thread import DiskThread
-from queue_base.daemon.pipes import OutPipe, PeerLost, read_available
+from queue_base.daemon.pipes import PeerLost
 from queue_base.errors import reason
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
+from queue_send.delivery.delivery_daemon import DeliveryDaemon, choose_daemon
 from queue_send.delivery.loading import AT_ONCE, Loader, Step
 from queue_send.delivery.verdicts import Verdicts
 from queue_send.events import Corrupt, Events, NoneInFlight, NoneLeft
@@ -34,8 +34,8 @@ from queue_wire import logline
 from queue_wire.address import split_address, verp_sender
 from queue_wire.admin.cause import DAEMON_FULL, EXITING, LOG_BLOCKED, REMOVALS_BEHIND
 from queue_wire.format_error import FormatError
-from queue_wire.pipes.framing import NetstringReader
 from queue_wire.pipes.job import Job, pack_job
+from queue_wire.pipes.notice import Notice
 from queue_wire.pipes.report import MESSAGE_SCOPE, Ready, Report, unpack_report
 
 STARTS_A_TURN = 100
@@ -44,21 +44,15 @@ VERDICTS_A_TURN = 200  # Some 30 microseconds each, with what follows from them.
 STARTING = 0.003  # Seconds of a turn for loading short messages and starting jobs,
 LOADING = 0.001  # for loading long messages,
 READING = 0.002  # and for reading reports.
-UNWRITTEN_MOST = 1 << 20  # Bytes of jobs that the daemon has not read; if there are more, no job is started.
 
 
 class Channel:
-    """A part of the loop. `kind` is local or remote; `peer` is the daemon's name; jobs and reports are descriptors.
-
-    `finishes`: at an exit the end of the daemon's input makes it end its jobs within a time limit, and report on all.
-    """
+    """A part of the loop. `kind` is local or remote."""
 
     def __init__(
         self,
         kind: str,
-        peer: str,
-        jobs: int,
-        reports: int,
+        daemons: Sequence[DeliveryDaemon],
         store: Store,
         delays: DelayNotifier,
         log: Log,
@@ -69,14 +63,13 @@ class Channel:
         shutdown: Shutdown,
         events: Events,
         cleaner: Cleaner,
-        finishes: bool = False,
     ) -> None:
         self.kind = kind
         self.scheduler = Scheduler(config.current.settings(kind))
-        self._peer = peer
-        self._jobs = OutPipe(jobs)
-        self._reports = reports
-        self._finishes = finishes
+        self._daemons = daemons
+        self._reading = deque(daemons)  # The first one is read first.
+        self._all_greeted = False
+        self._name = kind.encode()
         self._store = store
         self._delays = delays
         self._log = log
@@ -91,24 +84,18 @@ class Channel:
         # `_steps` loads the first of them.
         self._long: deque[tuple[Attempt, Piece | None, Collection[int]]] = deque()
         self._steps: Iterator[Step] | None = None
-        self._reader = NetstringReader()
-        self._in_flight: dict[int, Entry] = {}  # By the number of the job, which is that of its first delivery.
-        self._unread = False  # Whether there may be whole reports in the reader.
         self._flushes = 0  # How often everything was made due.
-        self._capacity = 0  # Jobs that the daemon takes at once, as it reported when it started.
-        self._input_closed = False
         self._events = events
-        self.lost = False
 
     @property
     def busy(self) -> bool:
         """Whether jobs are in flight."""
-        return bool(self._in_flight) and not self.lost
+        return any(daemon.in_flight and not daemon.lost for daemon in self._daemons)
 
     @property
     def in_flight(self) -> Collection[Entry]:
-        """The entries whose jobs the daemon has not reported on."""
-        return self._in_flight.values()
+        """The entries whose jobs the daemons have not reported on."""
+        return [entry for daemon in self._daemons for entry in daemon.in_flight.values()]
 
     @property
     def stopped(self) -> bytes:
@@ -119,7 +106,11 @@ class Channel:
             return LOG_BLOCKED
         if self._cleaner.behind:
             return REMOVALS_BEHIND
-        return DAEMON_FULL if len(self._in_flight) >= self._capacity or self._jobs.unwritten >= UNWRITTEN_MOST else b""
+        if self._all_greeted:
+            for daemon in self._daemons:
+                if not daemon.full:
+                    return b""
+        return DAEMON_FULL
 
     @property
     def _may_load(self) -> bool:
@@ -129,6 +120,10 @@ class Channel:
     def apply_config(self) -> None:
         """Sets the limits of the control files, after HUP."""
         self.scheduler.apply_settings(self._config.current.settings(self.kind))
+
+    def add_new(self, notice: Notice) -> None:
+        """Adds a new message."""
+        self.scheduler.add_new(notice.message, *self._loader.destination(notice))
 
     def flush(self, now: float) -> None:
         """Makes everything due."""
@@ -145,16 +140,14 @@ class Channel:
         self.scheduler.forget_tried(message)
 
     def prepare(self, poll: "select.poll", now: float) -> float:
-        """Waits for reports, for room in the pipe of jobs, and until the scheduler has something to do."""
-        if self.lost:
-            return 0.0 if self._verdicts.has_results else 3600.0
-        if not self._unread:
-            poll.register(self._reports, select.POLLIN)
-        if self._jobs.unwritten:
-            poll.register(self._jobs.descriptor, select.POLLOUT)
+        """Waits for reports, for room in the pipes of jobs, and until the scheduler has something to do."""
+        unread = False
+        for daemon in self._daemons:
+            daemon.prepare(poll)
+            unread = unread or (daemon.unread and not daemon.lost)
         loads = bool(self._long) and self._may_load
         expires = self._verdicts.may_expire and not self._shutdown.begun
-        if self._unread or loads or expires or self._verdicts.has_results:
+        if unread or loads or expires or self._verdicts.has_results:
             return 0.0
         times = [3600.0]
         if not self._shutdown.begun and (expiry := self.scheduler.next_expiry(now)) is not None:
@@ -165,27 +158,29 @@ class Channel:
 
     def run(self, ready: dict[int, int], now: float) -> None:
         """One turn: reports, expiry, loading, jobs."""
-        if self.lost:
-            self._report_results()  # Those whose failures the disk thread was still writing.
-            return
+        self._take_reports(ready, now)
+        if not self._shutdown.begun:
+            self._carry_out(self.scheduler.expire(now), now)
+        if self._may_load:
+            self._load_long(now)
+        self._start_jobs(now)
+        self._apply_verdicts()
+        for daemon in self._daemons:
+            if not daemon.lost:
+                self._write_jobs(daemon)
+
+    def _write_jobs(self, daemon: DeliveryDaemon) -> None:
+        if daemon.unwritten:
+            self._log.flush()
         try:
-            if self._unread or self._reports in ready:
-                self._take_reports(now)
-            if not self._shutdown.begun:
-                self._carry_out(self.scheduler.expire(now), now)
-            if self._may_load:
-                self._load_long(now)
-            self._start_jobs(now)
-            self._apply_verdicts()
-            if self._jobs.unwritten:
-                self._log.flush()
-            self._jobs.flush()
-            if self._shutdown.begun and self._finishes and not self._input_closed and not self._jobs.unwritten:
-                self._input_closed = True
-                os.close(self._jobs.descriptor)
+            daemon.write(last=self._shutdown.begun)
         except PeerLost:
-            self.lost = True
-            self._shutdown.lose(self._peer)
+            self._lose(daemon)
+
+    def _lose(self, daemon: DeliveryDaemon) -> None:
+        """Begins the exit. What the daemon has not reported on is tried again by the next run."""
+        daemon.lost = True
+        self._shutdown.lose(daemon.name)
 
     # Loading and starting
 
@@ -210,6 +205,9 @@ class Channel:
         if found is None:
             return False
         message, stamp = found
+        if self._cleaner.holds(message):
+            self.scheduler.cancel_load(message)  # The administrator has deleted it; queue-clean has still to do so.
+            return True
         try:
             read = self._loader.read(message, stamp)
         except FormatError as error:
@@ -242,6 +240,8 @@ class Channel:
 
     def _load_long(self, now: float) -> None:
         """Does some steps of loading messages that have many recipients."""
+        if not self._long:
+            return
         until = self._budget.until(LOADING)
         while self._long:
             self._load_step(now)
@@ -276,12 +276,13 @@ class Channel:
         sender = verp_sender(entry.attempt.sender, addresses[0])
         # The entry's nexthop may name a relay; queue-remote looks up the route by the domain.
         nexthop = addresses[0] if self.kind == "local" else split_address(addresses[0])[1].lower()
-        self._in_flight[first] = entry
         self._store.count_start(message, len(addresses))
-        self._jobs.put(pack_job(Job(first, self._store.job_path(message), sender, nexthop, addresses)))
-        channel = self.kind.encode()
+        job = pack_job(Job(first, self._store.job_path(message), sender, nexthop, addresses))
+        daemons = self._daemons
+        daemon = daemons[0] if len(daemons) == 1 else choose_daemon(daemons, self.scheduler.host(entry))
+        daemon.start(first, entry, job)
         for delivery, address in enumerate(addresses, first):
-            self._log.put(logline.starting_delivery(delivery, message, channel, address))
+            self._log.put(logline.starting_delivery(delivery, message, self._name, address))
 
     # Actions of the scheduler
 
@@ -359,64 +360,66 @@ class Channel:
             self._report_results()
 
     def _report_results(self) -> None:
-        for result in self._verdicts.apply():
-            now = self._clock.now()
+        results = self._verdicts.apply()
+        if not results:
+            return
+        now = self._clock.now()
+        for result in results:
             if result.started:
                 deferred = len(result.entry.recipients) - result.done
                 self._carry_out(self.scheduler.end_job(result.entry, deferred, result.host_failed, now), now)
             else:
                 self._carry_out(self.scheduler.end_expired(result.entry, now), now)
 
-    def _take_reports(self, now: float) -> None:
+    def _take_reports(self, ready: dict[int, int], now: float) -> None:
         """Takes reports until there are no more, or the limits of the turn are reached."""
-        if not self._unread:
-            self._reader.feed(self._read_reports())
-            self._unread = True
+        daemons = [each for each in self._reading if not each.lost and (each.unread or each.reports in ready)]
+        if not daemons:
+            return
         room, until = VERDICTS_A_TURN, self._budget.until(READING)
+        for daemon in daemons:
+            room = self._take_from(daemon, room, until, now)
+            if room <= 0 or time.monotonic() >= until:
+                break
+        self._reading.rotate(-1)
+        self._apply_verdicts()
+
+    def _take_from(self, daemon: DeliveryDaemon, room: int, until: float, now: float) -> int:
+        """Takes reports of one daemon, up to `room` verdicts; returns the room that is left."""
         try:
-            while room > 0:
-                payload = self._reader.next()
-                if payload is None:
-                    self._unread = False
-                    break
-                room -= max(1, self._take_report(payload, now))
+            if not daemon.unread:
+                daemon.read()
+            while room > 0 and (payload := daemon.next_report()) is not None:
+                room -= max(1, self._take_report(daemon, payload, now))
                 if time.monotonic() >= until:
                     break
         except FormatError as error:
-            self._log.warning(f"internal error: {self._peer} sent something impossible: {error}")
-            raise PeerLost(str(error)) from error
-        finally:
-            self._apply_verdicts()
-
-    def _read_reports(self) -> bytes:
-        """Returns the bytes that have come. Raises PeerLost, unless the daemon has ended after the end of its input."""
-        try:
-            return read_available(self._reports) or b""
+            self._log.warning(f"internal error: {daemon.name} sent something impossible: {error}")
+            self._lose(daemon)
         except PeerLost:
-            if self._in_flight or not self._input_closed:
-                raise
-            self.lost = True
-            return b""
+            self._lose(daemon)
+        return room
 
-    def _take_report(self, payload: bytes, now: float) -> int:
+    def _take_report(self, daemon: DeliveryDaemon, payload: bytes, now: float) -> int:
         """Takes one report; returns how many verdicts it has."""
         try:
             report = unpack_report(payload)
         except FormatError as error:
-            self._log.warning(f"internal error: {self._peer} sent something impossible: {error}")
+            self._log.warning(f"internal error: {daemon.name} sent something impossible: {error}")
             number = payload.split(b"\0", 1)[0]
-            if number.isdigit() and len(number) <= 18 and int(number) in self._in_flight:
+            if number.isdigit() and len(number) <= 18 and int(number) in daemon.in_flight:
                 # Without this the job would be in flight for ever. A report without verdicts defers all recipients.
-                self._end_job(Report(int(number), MESSAGE_SCOPE, []), now)
+                self._end_job(daemon, Report(int(number), MESSAGE_SCOPE, []), now)
             return 0
         if isinstance(report, Ready):
-            self._capacity = report.jobs
+            daemon.capacity = report.jobs
+            self._all_greeted = all(each.capacity is not None for each in self._daemons)
             return 0
-        self._end_job(report, now)
+        self._end_job(daemon, report, now)
         return len(report.verdicts)
 
-    def _end_job(self, report: Report, now: float) -> None:
-        entry = self._in_flight.pop(report.number, None)
+    def _end_job(self, daemon: DeliveryDaemon, report: Report, now: float) -> None:
+        entry = daemon.in_flight.pop(report.number, None)
         if entry is None:
             self._log.warning("internal error: delivery report out of range")
             return

@@ -14,6 +14,7 @@ from queue_send.config import ConfigFiles
 from queue_send.message_files import Piece, Store
 from queue_send.scheduler.model import Attempt, Entry, Recipient
 from queue_send.scheduler.nexthop import Grouping, group_recipients
+from queue_wire.pipes.notice import LOCAL, REMOTE, Arrived, Notice
 
 RECIPIENTS_MOST = 1000  # Recipients of one message in memory.
 # Recipients that are grouped in one step. The route of a domain chosen by an attacker takes up to 140 microseconds.
@@ -81,11 +82,35 @@ class Loader:
         attempt.disk_birth, attempt.size = disk_birth, piece.size
         return attempt, piece
 
+    def destination(self, notice: Notice) -> tuple[bytes | None, int]:
+        """Returns the nexthop of a new message and the end of its lifetime, as its notice tells.
+
+        The nexthop is None if the message has several recipients, or its notice is a short one.
+        """
+        if not isinstance(notice, Arrived):
+            return None, 0
+        letter = LOCAL if self._kind == "local" else REMOTE
+        addresses = [address for channel, address in notice.recipients if channel == letter]
+        if len(addresses) != 1:
+            return None, 0
+        config = self._config.current
+        groups = group_recipients(self._kind, notice.sender, [(0, addresses[0])], config.routes, config.lines)
+        known = self._store.envelopes.get(notice.message)
+        if known is not None:
+            known.grouped = self._kind, config, groups
+        return groups[0][0], self._clock.from_disk(notice.birth // 1_000_000) + config.lifetime(notice.sender)
+
     def group(
         self, attempt: Attempt, recipients: list[Recipient], tried: Collection[int]
     ) -> list[tuple[bytes, list[Recipient]]]:
         """Returns (nexthop, recipients) for each group of a few recipients; those in `tried` are left to wait."""
         config = self._config.current
+        known = self._store.envelopes.get(attempt.message)
+        if known is not None and known.grouped is not None and not tried:
+            kind, grouped_with, groups = known.grouped
+            # The recipient may be done by now.
+            if kind == self._kind and grouped_with is config and recipients == groups[0][1]:
+                return groups
         found = _without(recipients, tried, attempt)
         return group_recipients(self._kind, attempt.sender, found, config.routes, config.lines)
 

@@ -140,8 +140,9 @@ class Bouncer(Notifier):
     def run(self, ready: dict[int, int], now: float) -> None:
         """One turn."""
         for _ in range(AGAIN_A_TURN):
-            if self._again and self._again[0][0] <= now:
-                self._waiting.append(heappop(self._again)[1])
+            if not self._again or self._again[0][0] > now:
+                break
+            self._waiting.append(heappop(self._again)[1])
         super().run(ready, now)
 
     def _prepare_mail(self, task: Task) -> None:

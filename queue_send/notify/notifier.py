@@ -149,7 +149,7 @@ class Notifier(ABC):
 
     def drop(self, message: int) -> bool:
         """Cancels the mail about a message; returns False if queue-enqueue has it already."""
-        if any(child.message == message for child in self._children):
+        if self._children and any(child.message == message for child in self._children):
             return False
         self._tasks.pop(message, None)
         if self._composing and self._composing[0] == message:

@@ -1,7 +1,6 @@
 """Which waiting message is loaded next: new mail and due deferred mail alternately, one of each. Pure.
 
-So neither delays the other, however much of it there is. Messages whose destination has room again
-are loaded before both, because they have been admitted once already.
+So neither delays the other, however much of it there is. Probes are loaded before both.
 """
 
 from collections import deque
@@ -38,7 +37,7 @@ class Admission:
         self._waiting.push(due, message << 1 | 1)
 
     def readmit(self, message: int) -> None:
-        """Adds a message whose destination has room again."""
+        """Adds a message that is loaded before all others."""
         self._readmitted.append(message)
 
     def flush(self) -> None:
@@ -64,6 +63,17 @@ class Admission:
         self._new_is_next = True
         due, key = self._waiting.pop()
         return key >> 1, None if key & 1 else due % LONG_AGO
+
+    def is_turn_of_new(self, now: float) -> bool:
+        """Returns whether a new message may be loaded next, if there is one."""
+        if self._readmitted:
+            return False
+        due = self._waiting.first_due()
+        return self._new_is_next or due is None or due > now
+
+    def end_turn_of_new(self) -> None:
+        """A message was loaded as a new one that `next` did not return: deferred mail is next."""
+        self._new_is_next = False
 
     def next_time(self, now: float) -> float | None:
         """Returns when `next` will return a message, in seconds since the epoch; None if there is none."""

@@ -100,13 +100,14 @@ class Destination(RateLimited):
     suspended_count: their recipients.
     listed: it is in the list of destinations that can start a job (round_robin.py), or in its relay's queue.
     loading: it is in the scheduler's list of destinations that have room for messages of their overflow.
+    suspending: it is in the scheduler's list of dead destinations whose overflow is to be deferred.
     relay: the relay that takes its mail and that of other destinations. waits_for: the relay in whose queue it is.
     was_first: it was removed from the head of that queue, and has not started a job since.
     """
 
     __slots__ = (
         "cohorts", "dead", "interval", "listed", "loading", "overflow", "probe_at", "probing", "queue", "relay",
-        "suspended", "suspended_count", "waits_for", "was_first", "window",
+        "suspended", "suspended_count", "suspending", "waits_for", "was_first", "window",
     )  # fmt: skip
 
     def __init__(self, name: bytes, limits: Limits) -> None:
@@ -121,7 +122,7 @@ class Destination(RateLimited):
         self.probe_at = 0.0
         self.suspended = Fifo()
         self.suspended_count = 0
-        self.listed = self.loading = self.was_first = False
+        self.listed = self.loading = self.suspending = self.was_first = False
         self.relay: SharedRelay | None = None
         self.waits_for: SharedRelay | None = None
 

@@ -38,12 +38,13 @@ class Attempt:
     overflow: the nexthop that had no room for some of the recipients; None if all have been queued or suspended.
     placed: offsets of the recipients that have been queued or suspended, if there is more than one entry.
     rest: the offset of the first recipient that was not loaded; None if all were.
+    in_turn: it has waited in the overflow of its destination until its turn came.
     withdrawn: nothing more of it is to be started.
     """
 
     __slots__ = (
-        "birth", "deferred", "disk_birth", "due", "expires", "in_flight", "left", "loaded_at", "loading", "message",
-        "overflow", "placed", "queued", "rest", "sender", "size", "withdrawn",
+        "birth", "deferred", "disk_birth", "due", "expires", "in_flight", "in_turn", "left", "loaded_at", "loading",
+        "message", "overflow", "placed", "queued", "rest", "sender", "size", "withdrawn",
     )  # fmt: skip
 
     def __init__(
@@ -66,6 +67,7 @@ class Attempt:
         self.loaded_at = 0.0
         self.loading = False
         self.withdrawn = False
+        self.in_turn = False
 
     @property
     def over(self) -> bool:

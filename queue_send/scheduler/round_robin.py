@@ -1,11 +1,16 @@
 """The order in which destinations start jobs: round robin, with a limit for slow destinations. Pure.
 
-A place is one of the channel's deliveries in flight. A destination is QUICK or SLOW by the time that its recent jobs
-took, and UNTESTED if that is not known. A tarpit, or a thousand hosts whose connections time out, must not keep places
-from mail that is delivered in a second, and a slow job cannot be interrupted when other mail comes. Therefore a slow
-job starts only if two fifths of the places stay free, and slow jobs take at most half of the places; but one eighth of
-the places is always available to them. Slow and untested jobs together take at most three quarters. A job that has been
-in flight for longer than LONG counts as slow. A destination that found no place is the first to get one.
+A place is one of the channel's deliveries in flight. A destination is PROMPT, STEADY or SLOW by the time that its
+recent jobs took, and UNTESTED if that is not known. A tarpit, or a thousand hosts whose connections time out, must not
+keep places from mail that is delivered in a second, and a slow job cannot be interrupted when other mail comes.
+Therefore a slow job starts only if two fifths of the places stay free, and slow jobs take at most half of the places;
+but one eighth of the places is always available to them. Slow and untested jobs together take at most three quarters.
+A job that has been in flight for longer than LONG counts as slow. A destination that found no place is the first to get
+one.
+
+Hosts that take a second for each message would still hold all places most of the time, since a prompt host's jobs give
+theirs back at once. So while jobs of other paces hold three quarters of the places, and steady ones a quarter, a prompt
+destination that is ready comes before a steady one. No place stays empty for that.
 """
 
 from collections import deque
@@ -13,8 +18,9 @@ from collections import deque
 from queue_send.scheduler.destination import Destination, SharedRelay
 from queue_send.scheduler.model import Entry
 
-SLOW, UNTESTED, QUICK, ENDED = range(4)
+SLOW, UNTESTED, STEADY, PROMPT, ENDED = range(5)
 LONG = 15.0  # Seconds. A destination is slow if its jobs take longer.
+BRIEF = 0.5  # Seconds. A destination is prompt if its jobs take less.
 SPARE = 2 / 5  # The part of the places that a slow job must leave free.
 LEAST = 1 / 8  # The part of the places that slow jobs may always take.
 KNOWN_MOST = 20_000  # Destinations whose pace is known, about 200 bytes each.
@@ -26,9 +32,10 @@ class RoundRobin:
 
     def __init__(self) -> None:
         self._ready: deque[Destination] = deque()
-        self._skipped: tuple[deque[Destination], deque[Destination]] = (deque(), deque())  # SLOW, UNTESTED
+        # SLOW, UNTESTED, STEADY
+        self._skipped: tuple[deque[Destination], ...] = (deque(), deque(), deque())
         self._seconds: dict[bytes, float] = {}  # Average seconds of a job; the latest at the end.
-        self._running = [0, 0, 0]
+        self._running = [0, 0, 0, 0]
         self._young: deque[Entry] = deque()  # Jobs in flight that are not slow, and some that ended.
 
     def add(self, destination: Destination) -> None:
@@ -40,17 +47,19 @@ class RoundRobin:
         """Removes and returns the next destination for which there is a place; None if none was found."""
         if self._young:
             self._age(now)
-        if not (self._ready or self._skipped[SLOW] or self._skipped[UNTESTED]):
+        if not (self._ready or any(self._skipped)):
             return None
         for _ in range(SKIPPED_AT_ONCE):
             queue = self._next_queue(concurrency)
             if queue is None:
                 return None
             destination = queue.popleft()
-            if self.places_for(destination, concurrency) > 0:
+            pace = self._pace(destination)
+            yields = pace == STEADY and queue is self._ready and not self._has_share(concurrency)
+            if not yields and self._places(pace, concurrency) > 0:
                 destination.listed = False
                 return destination
-            self._skipped[self._pace(destination)].append(destination)
+            self._skipped[pace].append(destination)
             if destination.relay is not None:
                 self.add_next_of(destination.relay)
         return None
@@ -66,30 +75,41 @@ class RoundRobin:
         return self._next_queue(concurrency) is not None
 
     def _next_queue(self, concurrency: int) -> deque[Destination] | None:
-        slow, untested = self._skipped
+        slow, untested, steady = self._skipped
         if slow and self._places(SLOW, concurrency) > 0:
             return slow
         if untested and self._places(UNTESTED, concurrency) > 0:
             return untested
-        return self._ready if self._ready and sum(self._running) < concurrency else None
+        if sum(self._running) >= concurrency:
+            return None
+        if steady and (not self._ready or self._has_share(concurrency)):
+            return steady
+        return self._ready or None
+
+    def _has_share(self, concurrency: int) -> bool:
+        """Returns whether a steady destination may start a job before a prompt one."""
+        slow, untested, steady, _ = self._running
+        return steady < concurrency // 4 or slow + untested + steady < concurrency - concurrency // 4
 
     def places_for(self, destination: Destination, concurrency: int) -> int:
         """Returns how many recipients of a destination may start."""
         return self._places(self._pace(destination), concurrency)
 
     def _places(self, pace: int, concurrency: int) -> int:
-        slow, untested, quick = self._running
-        places = concurrency - slow - untested - quick
+        slow, untested, steady, prompt = self._running
+        places = concurrency - slow - untested - steady - prompt
         if pace == SLOW:
             spared = min(places - int(concurrency * SPARE), (concurrency + 1) // 2 - slow)
             places = min(places, max(spared, int(concurrency * LEAST) - slow))
-        if pace != QUICK:
+        if pace < STEADY:
             places = min(places, concurrency - concurrency // 4 - slow - untested)
         return places
 
     def _pace(self, destination: Destination) -> int:
         seconds = self._seconds.get(destination.name)
-        return UNTESTED if seconds is None else SLOW if seconds > LONG else QUICK
+        if seconds is None:
+            return UNTESTED
+        return SLOW if seconds > LONG else STEADY if seconds > BRIEF else PROMPT
 
     def count_start(self, entry: Entry, destination: Destination, now: float) -> None:
         """Counts the start of a job."""

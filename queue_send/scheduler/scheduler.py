@@ -12,12 +12,13 @@ Expiry: `expire` is to be called at `next_expiry`. The caller reports the end of
 - At most `active` messages are loaded. New mail and due deferred mail are loaded alternately (admission.py).
 - Destinations start jobs in round-robin order (round_robin.py). Each destination has a concurrency window. Its queue
   has no more entries than the window can use; further messages overflow: they stay on the disk, and are loaded again
-  when there is room (overflow.py).
+  when there is room (overflow.py). A new message whose destination is known overflows at once, so mail for a
+  destination that takes none now is not loaded before mail for others.
 - A relay's limits apply to all domains whose mail it takes, including those that are destinations of their own. If only
   the relay's limits prevent a destination from starting a job, the destination waits in the relay's queue.
-- Mail for a dead destination is deferred without an attempt, except for one entry, the probe. When the destination is
-  alive again, the suspended messages are loaded again as there is room. If no other mail comes, one of them is the
-  probe.
+- Mail for a dead destination is deferred without an attempt, except for one entry, the probe. What is in its overflow
+  is deferred at a bounded rate, so that mail that can be delivered is not delayed by it. When the destination is alive
+  again, the suspended messages are loaded again as there is room. If no other mail comes, one of them is the probe.
 - An expired message gets one last attempt if that is possible soon; otherwise it fails without one.
 """
 
@@ -48,6 +49,11 @@ TRIED_MOST = 200_000  # Recipients remembered as tried, about 70 bytes each. The
 SUSPENDED_MOST = 100_000  # Suspended messages remembered, 8 bytes each. The others wait for their next attempt.
 QUEUED_AHEAD_MOST = 1000  # Entries in the queue of a destination that has no room, to save their second load.
 LAST_WAIT = 3600.0  # Seconds after its lifetime in which a queued message gets its last attempt; else it fails.
+DESTINATIONS_MOST = 5000  # With more, new mail for further destinations waits for its load in order of arrival.
+# Messages of the overflows of dead destinations that are loaded, to be deferred, each SUSPEND_PAUSE seconds. One takes
+# some 20 microseconds, so this takes at most two percent of a processor.
+OVERFLOW_SUSPENDED = 20
+SUSPEND_PAUSE = 0.02
 # How much of a long list one call processes; the next calls continue.
 CHANGES_AT_ONCE = 10  # Destinations that take new limits, after HUP.
 SUSPENDED_AT_ONCE = 20  # Entries that leave the queue of a dead destination. Each costs a change of a file.
@@ -77,6 +83,11 @@ class Scheduler:
         self._suspended_count = 0
         self._with_overflow: dict[bytes, Destination] = {}
         self._with_room: deque[Destination] = deque()  # Destinations with overflow and room for it.
+        self._overflow_is_next = True
+        self._in_turn: set[int] = set()  # Messages of an overflow that are being read.
+        self._to_suspend: deque[Destination] = deque()  # Dead destinations whose overflow is to be deferred.
+        self._suspend_at = 0.0  # When more of it may be loaded,
+        self._may_suspend = 0  # and how many messages may be loaded until then.
         # Offsets of recipients that were tried, of messages whose other recipients are in an overflow.
         self._tried: dict[int, set[int]] = {}
         self._tried_count = 0
@@ -116,9 +127,20 @@ class Scheduler:
 
     # Waiting messages
 
-    def add_new(self, message: int) -> None:
-        """Adds a new message."""
-        self.admission.add_new(message)
+    def add_new(self, message: int, nexthop: bytes | None = None, expires: int = 0) -> None:
+        """Adds a new message.
+
+        If all its recipients have the same nexthop, and it is known, the message waits in this destination's overflow.
+        `expires` is then the end of its lifetime.
+        """
+        known = self.destinations
+        if nexthop is None or (nexthop not in known and len(known) >= DESTINATIONS_MOST):
+            self.admission.add_new(message)
+            return
+        destination = self._destination(nexthop)
+        destination.overflow.put(message, expires)
+        self._with_overflow[nexthop] = destination
+        self._load_overflow(destination)
 
     def add_deferred(self, message: int, due: int, flushed: bool = False, latest: int | None = None) -> None:
         """Adds a deferred message; `due` is the next attempt that the mtime of its file has.
@@ -143,6 +165,7 @@ class Scheduler:
         """Ends the loading of a message that `next_load` returned: it is gone, or is not to be tried."""
         if self.attempts.get(message, False) is None:
             del self.attempts[message]
+            self._in_turn.discard(message)
 
     def holds(self, message: int) -> bool:
         """Returns whether a message is loaded, or being read."""
@@ -172,10 +195,18 @@ class Scheduler:
         if self._may_load:
             if self._with_room:
                 return now
+            if self._to_suspend:
+                suspend = now if self._may_suspend else self._suspend_at
+                first = suspend if first is None else min(first, suspend)
             load = self.admission.next_time(now)
             if load is not None and (first is None or load < first):
                 first = load
         return first if first is None or first > now else now
+
+    def host(self, entry: Entry) -> bytes:
+        """Returns the name of the host that takes an entry which was just started: its relay, or its nexthop."""
+        relay = self.destinations[entry.nexthop].relay
+        return entry.nexthop if relay is None else relay.name
 
     # Loading
 
@@ -187,17 +218,32 @@ class Scheduler:
     def next_load(self, now: float) -> tuple[int, int | None] | None:
         """Returns the message to read now, with its stamp (Admission.next); None if there is none.
 
-        The caller then calls `load`, `begin_load`, `cancel_load` or `retry_at`. Messages whose destination has room
-        again come first, because they were admitted once already.
+        The caller then calls `load`, `begin_load`, `cancel_load` or `retry_at`.
         """
         while self._may_load:
-            found = self._next_overflow() or self.admission.next(now)
+            found = (self._next_to_suspend(now) if self._to_suspend else None) or self._next_waiting(now)
             if found is None:
                 return None
             if found[0] not in self.attempts:
                 self.attempts[found[0]] = None
                 return found
+            self._in_turn.discard(found[0])
         return None
+
+    def _next_waiting(self, now: float) -> tuple[int, int | None] | None:
+        """Returns the next message whose destination has room, or that is new or due.
+
+        Messages of an overflow take turns with other new mail. Both together alternate with due deferred mail.
+        """
+        admission = self.admission
+        if self._with_room and admission.is_turn_of_new(now) and (self._overflow_is_next or not admission.new):
+            found = self._next_overflow()
+            if found is not None:
+                self._overflow_is_next = False
+                admission.end_turn_of_new()
+                return found
+        self._overflow_is_next = True
+        return admission.next(now)
 
     def _next_overflow(self) -> tuple[int, None] | None:
         while self._with_room:
@@ -205,6 +251,7 @@ class Scheduler:
             # Tested each time: the message loaded last may have taken the room.
             message = destination.overflow.take() if destination.room > 0 and not destination.dead else None
             if message is not None:
+                self._in_turn.add(message)
                 return message, None
             self._with_room.popleft().loading = False
         return None
@@ -220,7 +267,22 @@ class Scheduler:
 
     def forget_tried(self, message: int) -> None:
         """Forgets the tried recipients of a message: all that are left are to be tried, or the message has ended."""
-        self._tried_count -= len(self._tried.pop(message, ()))
+        if message in self._tried:
+            self._tried_count -= len(self._tried.pop(message))
+
+    def _next_to_suspend(self, now: float) -> tuple[int, None] | None:
+        if now >= self._suspend_at:
+            self._suspend_at = now + SUSPEND_PAUSE
+            self._may_suspend = OVERFLOW_SUSPENDED
+        while self._may_suspend and self._to_suspend:
+            destination = self._to_suspend[0]
+            message = destination.overflow.take() if destination.dead else None
+            if message is not None:
+                self._to_suspend.rotate(-1)
+                self._may_suspend -= 1
+                return message, None
+            self._to_suspend.popleft().suspending = False
+        return None
 
     def _keep_tried(self, attempt: Attempt) -> None:
         if attempt.placed and self._tried_count < TRIED_MOST:
@@ -245,6 +307,9 @@ class Scheduler:
         self.attempts[attempt.message] = attempt
         attempt.loaded_at = now
         attempt.loading = True
+        if attempt.message in self._in_turn:
+            self._in_turn.remove(attempt.message)
+            attempt.in_turn = True
 
     def add_entry(self, entry: Entry, whole: bool, now: float) -> Sequence[Action]:
         """Adds an entry of a message that is being loaded; `whole`: the message has no other entry."""
@@ -272,10 +337,12 @@ class Scheduler:
             return
         destination = self._destination(entry.nexthop)
         expired = now > attempt.expires
+        # A message with one destination does not overtake what has waited there for longer.
+        has_room = destination.room > 0 and (attempt.in_turn or not whole or not destination.overflow)
         attempt.left += count
         if destination.suspends(now) or (expired and destination.next_start(now) > now):
             self._suspend(entry, destination, now)
-        elif destination.dead or expired or destination.room > 0 or (whole and self._may_queue_ahead(destination)):
+        elif destination.dead or expired or has_room or (whole and self._may_queue_ahead(destination)):
             destination.probing = destination.dead
             destination.queue.append(entry)
             attempt.queued += count
@@ -299,8 +366,17 @@ class Scheduler:
         return not destination.overflow and queued < QUEUED_AHEAD_MOST and loaded <= self.settings.active // 2
 
     def _load_overflow(self, destination: Destination) -> None:
-        """Has messages of a destination's overflow loaded while there is room for them, in their order."""
-        if destination.overflow and not destination.loading and destination.room > 0:
+        """Has messages of a destination's overflow loaded while there is room for them, in their order.
+
+        If the destination is dead, they are loaded one by one between other mail, to be suspended.
+        """
+        if not destination.overflow:
+            return
+        if destination.dead:
+            if not destination.suspending:
+                destination.suspending = True
+                self._to_suspend.append(destination)
+        elif not destination.loading and destination.room > 0:
             destination.loading = True
             self._with_room.append(destination)
 
@@ -332,6 +408,7 @@ class Scheduler:
         # One that was taken from its relay's queue may still be listed. `_next_entry` then finds that it is empty, and
         # lists the next destination of the relay.
         del self.destinations[destination.name]
+        self._with_overflow.pop(destination.name, None)
         if destination.waits_for is not None:
             destination.waits_for, destination.listed = None, False
 
@@ -394,11 +471,8 @@ class Scheduler:
             relay.enqueue(destination)
             return None
         entry = destination.queue.popleft()
-        most = min(destination.limits.recipients, self.round_robin.places_for(destination, self.settings.concurrency))
-        if relay is not None:
-            most = min(most, relay.limits.recipients)
-        if len(entry.recipients) > most:
-            destination.queue.appendleft(entry.split_off(most))
+        if len(entry.recipients) > 1:
+            self._split(entry, destination)
         count = len(entry.recipients)
         entry.attempt.queued -= count
         entry.attempt.in_flight += count
@@ -411,6 +485,14 @@ class Scheduler:
             self._list_next_of(relay, now)
         self._list_if_ready(destination, now)
         return entry
+
+    def _split(self, entry: Entry, destination: Destination) -> None:
+        """Puts the recipients of an entry that one job does not take back to the head of the queue."""
+        most = min(destination.limits.recipients, self.round_robin.places_for(destination, self.settings.concurrency))
+        if destination.relay is not None:
+            most = min(most, destination.relay.limits.recipients)
+        if len(entry.recipients) > most:
+            destination.queue.appendleft(entry.split_off(most))
 
     def _may_start(self, destination: Destination, now: float) -> bool:
         """Returns whether the window and the rate allow a job; sets a timer if the rate does not."""
@@ -440,7 +522,7 @@ class Scheduler:
                 self.round_robin.add(destination)
             else:
                 relay.enqueue(destination)
-        if destination.overflow and not destination.dead:
+        if destination.overflow:
             self._load_overflow(destination)
 
     def _list_next_of(self, relay: SharedRelay, now: float) -> None:
@@ -527,7 +609,7 @@ class Scheduler:
             self._suspend_some(now)
         if died:
             self._actions.append(Dead(destination.name, destination.interval, destination.suspended_count))
-            self._wake_overflow(destination, now)
+            self._load_overflow(destination)
 
     def _revive(self, destination: Destination) -> None:
         """Reports that a destination is alive again, and moves its suspended messages to its overflow."""
@@ -540,7 +622,6 @@ class Scheduler:
     def _suspend(self, entry: Entry, destination: Destination, now: float) -> None:
         """Defers an entry without an attempt, or fails it if it has expired."""
         attempt, count = entry.attempt, len(entry.recipients)
-        self._wake_overflow(destination, now)
         if now > attempt.expires:
             attempt.in_flight += count
             self._actions.append(Expire(entry))
@@ -574,14 +655,6 @@ class Scheduler:
                 attempt.queued += count
                 self._list_if_ready(destination, now)
             self._close_if_over(attempt, now)
-
-    def _wake_overflow(self, destination: Destination, now: float) -> None:
-        """Makes one message of a dead destination's overflow due. When it is loaded, it is suspended, which calls this
-        again for the next one; so the overflow is emptied bit by bit, between other mail.
-        """
-        message = destination.overflow.take() if destination.dead else None
-        if message is not None:
-            self.admission.add_due(message, int(now))
 
     def _load_probe(self, destination: Destination, now: float) -> None:
         """Has a message loaded that can be the probe of a dead destination, if one is due."""
@@ -626,7 +699,6 @@ class Scheduler:
 
     def _expire_some(self, destination: Destination, now: float) -> bool:
         """Fails some expired messages of a destination; returns whether there were any, and may be more."""
-        self._wake_overflow(destination, now)
         expired = destination.overflow.take_expired(now, EXPIRED_AT_ONCE)
         for message in expired:
             self.admission.add_due(message, int(now))

@@ -17,6 +17,7 @@ RANGES = {
     "destinationinitial": (1, 1_000_000),
     "destinationconcurrency": (1, 1_000_000),
     "destinationcohorts": (1, 1_000_000),
+    "processesremote": (1, 16),
 }
 
 

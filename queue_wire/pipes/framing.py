@@ -7,10 +7,13 @@ The readers take bytes as they arrive and return whole records. What they buffer
 or that breaks the format, raises FormatError.
 """
 
+import re
+
 from queue_wire.format_error import FormatError, quoted
 
 # The longest length prefix that is still "need more": 9 digits is under 1 GB.
 PREFIX_MAX = 9
+_LENGTH = re.compile(rb"(0|[1-9][0-9]{0,%d}):" % (PREFIX_MAX - 1))
 
 
 def pack_netstring(payload: bytes) -> bytes:
@@ -37,26 +40,28 @@ class NetstringReader:
         self._buffer += data
 
     def next(self) -> bytes | None:
-        start = self._start
-        colon = self._buffer.find(b":", start, start + PREFIX_MAX + 1)
-        if colon < 0:
-            head = bytes(self._buffer[start : start + PREFIX_MAX + 1])
-            if head and (not head.isdigit() or len(head) > PREFIX_MAX):
-                raise FormatError(f"netstring: no length: {quoted(head)}")
+        match = _LENGTH.match(self._buffer, self._start)
+        if match is None:
+            self._check_length()
             return None
-        prefix = bytes(self._buffer[start:colon])
-        if not prefix.isdigit() or (prefix[:1] == b"0" and prefix != b"0"):
-            raise FormatError(f"netstring: no length: {quoted(prefix)}")
-        length = int(prefix)
+        length = int(match[1])
         if length > self._cap:
             raise FormatError(f"netstring: {length} bytes, limit {self._cap}")
-        end = colon + 1 + length
+        begin = match.end()
+        end = begin + length
         if end >= len(self._buffer):
             return None
         if self._buffer[end] != 0x2C:
             raise FormatError("netstring: no comma at its end")
         self._start = end + 1
-        return bytes(self._buffer[colon + 1 : end])
+        return bytes(self._buffer[begin:end])
+
+    def _check_length(self) -> None:
+        """Raise FormatError if no more bytes can make a length of those that are there."""
+        head = bytes(self._buffer[self._start : self._start + PREFIX_MAX + 1])
+        prefix, colon, _ = head.partition(b":")
+        if colon or (head and (not head.isdigit() or len(head) > PREFIX_MAX)):
+            raise FormatError(f"netstring: no length: {quoted(prefix)}")
 
 
 class RecordReader:

@@ -26,9 +26,7 @@ class Job(NamedTuple):
 
 def pack_job(job: Job) -> bytes:
     """Return the job as a netstring, ready for the pipe."""
-    return pack_netstring(
-        b"\0".join([b"%d" % job.number, job.path, job.sender, job.nexthop, *job.recipients]),
-    )
+    return pack_netstring(b"%d\0%s\0%s\0%s\0%s" % (*job[:4], b"\0".join(job.recipients)))
 
 
 def unpack_job(payload: bytes) -> Job:

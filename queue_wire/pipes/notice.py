@@ -23,6 +23,7 @@ W ensures that the lines about a message are in the log before the message leave
 was sent when the backlog had been read, no notice is about a message that was found in the backlog.
 """
 
+import re
 from enum import Enum
 from typing import NamedTuple
 
@@ -45,6 +46,8 @@ FULL_BYTES = 8192
 COMMAND_MOST = 200  # Bytes of a record of queue-send.
 NOTICE_MOST = 2 * FULL_BYTES  # Bytes of a record.
 LOCAL, REMOTE = b"L", b"R"
+# What is before the sender: the kind, the id, birth, size, length and check.
+_ARRIVED = re.compile(rb"[AC]([0-9]{1,20})\0" + rb"([0-9]{1,18})\0" * 4)
 
 
 class Ask(Enum):
@@ -161,21 +164,19 @@ def unpack_notice(record: bytes) -> Notice | ClassifyAnswer | Ask | bytes:
 
 
 def _unpack_arrived(record: bytes) -> Arrived:
-    fields = record.split(b"\0")
-    if len(fields) < 6:
+    match = _ARRIVED.match(record)
+    if match is None:
         raise FormatError(f"notice: not id, numbers, sender, recipients: {quoted(record)}")
-    recipients = [(field[:1], field[1:]) for field in fields[6:]]
-    if any(channel not in (LOCAL, REMOTE) for channel, _ in recipients):
-        raise FormatError(f"notice: recipient of no channel: {quoted(record)}")
-    birth, size, todo_size, check = map(_number, fields[1:5])
-    message, announced = unpack_id(fields[0][1:]), record[:1] == b"A"
-    return Arrived(message, birth, size, fields[5], recipients, announced, todo_size, check)
-
-
-def _number(text: bytes) -> int:
-    if not text.isdigit() or len(text) > 18:
-        raise FormatError(f"notice: not a number: {quoted(text)}")
-    return int(text)
+    message, birth, size, todo_size, check = match.groups()
+    sender, *fields = record[match.end() :].split(b"\0")
+    recipients = []
+    for field in fields:
+        channel = field[:1]
+        if channel != LOCAL and channel != REMOTE:
+            raise FormatError(f"notice: recipient of no channel: {quoted(record)}")
+        recipients.append((channel, field[1:]))
+    announced = record[:1] == b"A"
+    return Arrived(unpack_id(message), int(birth), int(size), sender, recipients, announced, int(todo_size), int(check))
 
 
 class CommandReader:

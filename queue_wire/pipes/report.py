@@ -52,12 +52,13 @@ def unpack_report(payload: bytes) -> Report | Ready:
 
     The caller checks the number of verdicts. An unknown letter is kept, so that the log says "report mangled".
     """
-    number, *fields = payload.split(b"\0")
-    if number == b"ready" and len(fields) == 1 and fields[0].isdigit() and len(fields[0]) < 10:
-        return Ready(int(fields[0]))
-    if len(fields) < 2 or not number.isdigit() or len(number) > 18:
+    fields = payload.split(b"\0")
+    number = fields[0]
+    if number == b"ready" and len(fields) == 2 and fields[1].isdigit() and len(fields[1]) < 10:
+        return Ready(int(fields[1]))
+    if len(fields) < 3 or not number.isdigit() or len(number) > 18:
         raise FormatError(f"report: not number, scope, verdicts: {quoted(payload)}")
-    scope, *verdicts = fields
+    scope = fields[1]
     if scope not in (MESSAGE_SCOPE, HOST_SCOPE):
         raise FormatError(f"report: unknown scope: {quoted(scope)}")
-    return Report(int(number), scope, [(verdict[:1], verdict[1:]) for verdict in verdicts])
+    return Report(int(number), scope, [(verdict[:1], verdict[1:]) for verdict in fields[2:]])

@@ -2,12 +2,15 @@
 
 import errno
 import os
+import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from queue_base import hold_marks
 from queue_base.home import Home
 from queue_base.layout import Presence, open_layout
 from queue_base.marks_file import LeftMarks, MarksFile
@@ -57,7 +60,8 @@ def notice_of(home: Home, message: int) -> Arrived:
     birth = os.stat(layout.mess(message)).st_mtime_ns // 1000
     recipients = [(REMOTE, field[1:]) for field in data.split(b"\0") if field[:1] == b"T"]
     known = identify(message, birth, data)
-    return Arrived(message, birth, 18, b"a@example.org", recipients, True, known.size, known.check)
+    sender = next(field[1:] for field in data.split(b"\0") if field[:1] == b"F")
+    return Arrived(message, birth, 18, sender, recipients, True, known.size, known.check)
 
 
 def announce(home: Home, loop: Loop, recipients: list[bytes] = TWO) -> int:
@@ -68,22 +72,30 @@ def announce(home: Home, loop: Loop, recipients: list[bytes] = TWO) -> int:
     return message
 
 
-def classify(home: Home, loop: Loop, message: int, done: int = 0) -> None:
-    """Classify a message as queue-todo does when queue-send asks for it, and answer."""
-    layout = open_layout(home.queue)
-    notice = notice_of(home, message)
+def write_files(home: Home, notice: Arrived, done: int = 0) -> None:
+    """Classify a message."""
+    layout, message = open_layout(home.queue), notice.message
     marked = [(address, bool(done >> bit & 1)) for bit, (_, address) in enumerate(notice.recipients)]
     Path(layout.hashed("remote", message)).write_bytes(pack_marked(marked))
     info = Path(layout.hashed("info", message))
-    info.write_bytes(b"Fa@example.org\0")
+    info.write_bytes(b"F%s\0" % notice.sender)
     os.utime(info, ns=(notice.birth * 1000, notice.birth * 1000))
     os.unlink(layout.todo(message))
+
+
+def classify(home: Home, loop: Loop, message: int, done: int = 0) -> None:
+    """Classify a message as queue-todo does when queue-send asks for it, and answer."""
+    write_files(home, notice_of(home, message), done)
     loop.messages.answer(ClassifyAnswer(message, True))
     loop.settle()
 
 
 def remote_file(home: Home, message: int) -> Path:
     return Path(open_layout(home.queue).hashed("remote", message))
+
+
+def wait_for(made: threading.Event) -> None:
+    assert made.wait(10)
 
 
 def asked(loop: Loop) -> list[bytes]:
@@ -403,3 +415,50 @@ def test_when_queue_clean_is_lost_queue_todo_does_not_wait_for_its_removals(home
     loop.settle()
     assert loop.shutdown.begun and loop.sent[-1] == pack_gone(message)
     assert LeftMarks(open_layout(home.queue)).done(envelope) == 1
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_a_mark_that_is_made_while_the_notice_arrives_is_removed_with_its_message(
+    home: Home, loop: Loop, announced: bool
+) -> None:
+    message = queue_message(home, TWO[:1])
+    layout, made = open_layout(home.queue), threading.Event()
+    # The disk is slow: the message is delivered before its mark is there.
+    loop.disk.submit(partial(wait_for, made), lambda _: None)
+    loop.messages.changes.make(
+        [message], lambda one, commit: hold_marks.mark(layout, one, hold_marks.RETURNED, commit), lambda *_: None,
+        lambda one: loop.messages.hold(one, hold_marks.RETURNED),
+    )  # fmt: skip
+    notice = notice_of(home, message)
+    if not announced:
+        write_files(home, notice)
+    loop.messages.arrive(notice._replace(announced=announced), loop.clock.now())
+    while not loop.jobs:
+        loop.turn()
+    loop.report(loop.jobs[0], b"Kdone")
+    for _ in range(5):
+        loop.turn()
+    made.set()
+    loop.settle()
+    if announced:
+        classify(home, loop, message, done=1)
+    assert hold_marks.is_marked(layout, "hold", message)
+    assert [removal for removal, _ in loop.cleaner._asked] == [Removal(message)]
+
+
+def test_an_order_to_bounce_that_comes_before_the_notice_waits_until_the_message_is_classified(
+    home: Home, loop: Loop
+) -> None:
+    loop.channel.scheduler.apply_settings(loop.channel.scheduler.settings._replace(concurrency=0))
+    message = queue_message(home, TWO, sender=b"#@[]")
+    layout = open_layout(home.queue)
+    loop.messages.arrive(notice_of(home, message), loop.clock.now())
+    loop.messages.changes.make(
+        [message], lambda one, commit: hold_marks.mark(layout, one, hold_marks.RETURNED, commit), lambda *_: None,
+        lambda one: loop.messages.hold(one, hold_marks.RETURNED),
+    )  # fmt: skip
+    loop.settle()
+    assert asked(loop) == [pack_request(ClassifyRequest(message, 0))]
+    assert not Path(layout.bounce(message)).exists()
+    classify(home, loop, message)
+    assert [removal for removal, _ in loop.cleaner._asked] == [Removal(message)]

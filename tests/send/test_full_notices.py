@@ -1,16 +1,20 @@
 """Messages whose notice had the envelope: what queue-send reads of their files, and when."""
 
+import os
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from queue_base import hold_marks
 from queue_base.home import Home
 from queue_base.layout import open_layout
+from queue_base.removal import remove_messages
 from queue_send import peers
+from queue_send.admin.queries import Explainer
 from queue_send.envelopes import BYTES_MOST
-from queue_wire.admin.cause import REMOVALS_BEHIND
+from queue_wire.admin.cause import CONCURRENCY_FULL, IN_FLIGHT, REMOVALS_BEHIND
 from queue_wire.pipes import cleaning
 from queue_wire.pipes.cleaning import Removal
 from queue_wire.pipes.notice import LOCAL, REMOTE, Arrived
@@ -85,6 +89,42 @@ def test_until_all_notices_of_the_time_of_the_backlog_have_come_the_disk_says_wh
     assert loop.jobs
 
 
+def test_a_late_notice_that_waited_for_the_removal_of_its_message_is_not_one_about_a_new_message(
+    home: Home, loop: Loop
+) -> None:
+    message = classified_message(home, sender=b"a@example.org")
+    notice = arrived(home, message, *TWO)
+    assert not loop.messages.discover(message)
+    loop.messages.all_found()
+    loop.settle()
+    assert loop.cleaner.holds(message)
+    loop.messages.arrive(notice, loop.clock.now())
+    loop.messages.none_late()
+    remove_messages(open_layout(home.queue), [Removal(message)])
+    os.write(loop._pipes[3][1], cleaning.REMOVED)
+    loop.settle()
+    assert not loop.cleaner.holds(message)
+    assert not loop.jobs
+
+
+def test_nothing_of_a_deleted_message_is_started_while_queue_clean_has_still_to_remove_it(
+    home: Home, loop: Loop
+) -> None:
+    settings = loop.channel.scheduler.settings
+    loop.channel.scheduler.apply_settings(settings._replace(concurrency=0))
+    message = classified_message(home, sender=b"a@example.org", remote=TWO)
+    loop.messages.all_found()
+    loop.messages.none_late()
+    loop.messages.arrive(arrived(home, message, *TWO), loop.clock.now())
+    loop.settle()
+    loop.messages.hold(message, hold_marks.DELETED)
+    assert loop.cleaner.holds(message)
+    loop.channel.scheduler.apply_settings(settings)
+    loop.messages.flush(loop.clock.now())
+    loop.settle()
+    assert not loop.jobs
+
+
 def test_the_envelopes_that_are_kept_have_a_limit(home: Home, loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("queue_send.envelopes.KEPT_MOST", 3)
     envelopes = loop.messages.store.envelopes
@@ -152,5 +192,90 @@ def test_a_notice_whose_files_cannot_be_read_yet_is_no_longer_a_full_one(
         Path(layout.hashed(kind, message)).unlink()
     [again] = loop.messages._retry._work.values()
     again(loop.clock.now())
+    loop.settle()
+    assert not loop.jobs
+
+
+def arrive_all(home: Home, loop: Loop, *recipients: bytes) -> list[int]:
+    """Let a message come for each recipient, all notices in time; return their numbers."""
+    loop.messages.all_found()
+    loop.messages.none_late()
+    messages = []
+    for recipient in recipients:
+        messages.append(classified_message(home, sender=b"a@example.org", remote=[recipient]))
+        loop.messages.arrive(arrived(home, messages[-1], recipient), loop.clock.now())
+    return messages
+
+
+def test_mail_beyond_what_a_destination_takes_is_not_loaded_before_mail_for_another(home: Home, loop: Loop) -> None:
+    arrive_all(home, loop, *[b"%d@full.example" % number for number in range(50)], b"b@other.example")
+    loop.settle()
+    started = sorted(recipient for job in loop.jobs for recipient in job.recipients)
+    assert started == [b"0@full.example", b"1@full.example", b"b@other.example"]
+    assert loop.channel.scheduler.active <= 2 + 2 + 1
+    assert loop.channel.scheduler.overflow == 46
+
+
+def test_the_destination_of_a_message_whose_envelope_is_not_kept_is_known_too(
+    home: Home, loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("queue_send.envelopes.KEPT_MOST", 0)
+    arrive_all(home, loop, *[b"%d@full.example" % number for number in range(9)])
+    loop.settle()
+    assert [job.recipients for job in loop.jobs] == [[b"0@full.example"], [b"1@full.example"]]
+    assert loop.channel.scheduler.overflow == 5
+
+
+def test_a_late_notice_does_not_tell_the_destination(home: Home, loop: Loop) -> None:
+    message = classified_message(home, sender=b"a@example.org", remote=[b"now@new.example"])
+    loop.messages.all_found()
+    loop.messages.arrive(arrived(home, message, b"before@old.example"), loop.clock.now())
+    assert loop.channel.scheduler.overflow == 0
+    loop.settle()
+    assert [job.recipients for job in loop.jobs] == [[b"now@new.example"]]
+
+
+def test_a_message_that_waits_goes_where_the_control_files_say_when_it_is_loaded(home: Home, loop: Loop) -> None:
+    Path(home.control, "concurrencyremote").write_text("0\n")
+    loop.config.reread()
+    loop.channel.apply_config()
+    arrive_all(home, loop, b"b@c.example")
+    loop.settle()
+    assert list(loop.channel.scheduler.destinations) == [b"c.example"]
+    Path(home.control, "concurrencyremote").unlink()
+    Path(home.control, "smtproutes").write_text("c.example:relay.example\n")
+    loop.config.reread()
+    loop.channel.apply_config()
+    loop.settle()
+    assert [job.recipients for job in loop.jobs] == [[b"b@c.example"]]
+    assert [entry.nexthop for entry in loop.channel.in_flight] == [b"relay.example"]
+
+
+def test_a_message_that_waits_only_for_a_place_is_due_and_not_behind_others(home: Home, loop: Loop) -> None:
+    Path(home.control, "concurrencyremote").write_text("1\n")
+    loop.config.reread()
+    loop.channel.apply_config()
+    first, second = arrive_all(home, loop, b"b@c.example", b"b@d.example")
+    loop.settle()
+    explainer = Explainer(b"remote", loop.channel.scheduler)
+    nexthops, jobs, now = [b"c.example", b"d.example"], loop.channel.in_flight, loop.clock.now()
+    kinds = [
+        [cause.kind for cause in explainer.message(message, [int(now)], nexthops, jobs, b"", now)]
+        for message in (first, second)
+    ]
+    assert kinds == [[IN_FLIGHT], [CONCURRENCY_FULL]]
+
+
+def test_a_recipient_that_is_done_is_not_started_again_by_a_second_entry_of_its_message(home: Home, loop: Loop) -> None:
+    loop.messages.all_found()
+    loop.messages.none_late()
+    message = classified_message(home, sender=b"a@example.org", local=[b"ann"], remote=[b"b@c.example"])
+    notice = arrived(home, message, b"b@c.example")
+    both = notice._replace(recipients=[(LOCAL, b"ann"), *notice.recipients])
+    loop.messages.arrive(both, loop.clock.now())
+    loop.settle()
+    loop.report(loop.jobs[0], b"Kdone")
+    loop.settle()
+    loop.channel.scheduler.make_due(message)
     loop.settle()
     assert not loop.jobs

@@ -1,7 +1,8 @@
 """The mail of these tests has somewhere to go to: a maildir for local addresses, a sink for all others.
 
 Messages go one of two ways: they are delivered from their notices, or, with `classifyafter` 0, classified first. Tests
-run with the default. Those marked `both_ways`, and with --exhaustive all, run with `classifyafter` 0, too.
+run with the default. Those marked `both_ways`, and with --exhaustive all, run with `classifyafter` 0, too; but not
+those marked `one_way`, which say themselves which one it is.
 """
 
 import os
@@ -22,7 +23,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     named = config.getoption("--classifyafter") or any(
         "classifyafter" in mark.args[0] for mark in item.iter_markers("parametrize")
     )
-    if wanted and not named:
+    if wanted and not named and not item.get_closest_marker("one_way"):
         metafunc.parametrize("way", WAYS.values(), ids=WAYS.keys(), indirect=True, scope="module")
 
 

@@ -113,6 +113,13 @@ class Suite:
 
     def daemon(self, name: str) -> int:
         """Return the pid of a daemon that queue-start made."""
+        found = self.daemons(name)
+        assert found, f"no {name} under {self.process.pid}"
+        return found[0]
+
+    def daemons(self, name: str) -> list[int]:
+        """Return the pids of all daemons of one program that queue-start made."""
+        found = []
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
                 try:
@@ -121,8 +128,8 @@ class Suite:
                 except (OSError, IndexError, ValueError):
                     continue
                 if parent == self.process.pid and any(word.endswith(b"/" + name.encode()) for word in words):
-                    return int(entry.name)
-        raise AssertionError(f"no {name} under {self.process.pid}")
+                    found.append(int(entry.name))
+        return found
 
     def stop(self, deadline: float = DEADLINE) -> int:
         """TERM, wait, and return the exit code; kill the whole session if it does not end.

@@ -160,6 +160,27 @@ def test_requests_of_half_a_second_are_one_group(tmp_path: Path) -> None:
     assert len(lists) <= 4
 
 
+def test_the_requests_of_a_group_are_read_together(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "home", split=3)
+    first, second = ([finished(home) for _ in range(40)] for _ in range(2))
+    with Piped("queue-clean", home) as clean:
+        clean.write(b"".join(map(pack_clean, first)))  # After these no module is left to be imported.
+        assert clean.take(40) == REMOVED * 40
+        before = _reads(clean.process.pid)
+        for message in second:
+            clean.write(pack_clean(message))
+            time.sleep(0.002)
+        assert clean.take(40) == REMOVED * 40
+        assert _reads(clean.process.pid) - before < 10
+        assert clean.end() == 0
+
+
+def _reads(pid: int) -> int:
+    """Return how often a process has called read(2) and its like."""
+    counts = dict(line.split(": ") for line in Path(f"/proc/{pid}/io").read_text().splitlines())
+    return int(counts["syscr"])
+
+
 def test_a_first_step_that_fails_leaves_info_as_well(tmp_path: Path) -> None:
     home = make_home(tmp_path / "home", split=3)
     layout = open_layout(home.queue)

@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
-from queue_base.layout import Presence, open_layout
+from queue_base.layout import Presence, is_there, open_layout
 from queue_base.marks_file import LeftMarks, MarksFile
+from queue_clean.main import answer
 from queue_clean.sweep import OLD, sweep
 from queue_wire.marks import DoneMarks, identify
+from queue_wire.pipes.cleaning import REMOVED, TODO, TROUBLE, pack_clean
 from support.home import make_home
 from support.queued import classified_message, put_mess, queue_message
 from support.send.piped import Piped
@@ -133,3 +135,19 @@ def test_the_daemon_sweeps_when_it_starts_and_serves_requests_all_the_same(tmp_p
         )
         clean.write(b"4711\0")
         assert clean.take(1) == b"+"
+
+
+def test_the_sweep_leaves_messages_whose_removal_will_be_asked_for_again(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "home", split=3)
+    layout = open_layout(home.queue)
+    ended, other = queue_message(home, [b"b@example.net"]), put_mess(layout)
+    marks = Path(home.queue, "marks")
+    marks.mkdir()  # Its records cannot be cleared.
+    failing: set[int] = set()
+    assert answer(layout, [pack_clean(ended, TODO, 3)[:-1]], failing) == TROUBLE
+    assert Presence(layout, ended).state() == 2
+    marks.rmdir()
+    assert sum(swept.removed for swept in sweep(layout, time.time() + LATER, failing)) == 1
+    assert not is_there(layout.mess(other))
+    assert answer(layout, [pack_clean(ended, TODO, 3)[:-1]], failing) == REMOVED
+    assert not failing

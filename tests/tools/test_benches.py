@@ -25,7 +25,7 @@ SIZES: dict[str, tuple[str, str, list[str]]] = {
         ["smtp-sink"],
     ),
     "inject": (
-        "--disk HERE --dir HERE --loop 1 --batch 20 --memory 20 --slow 1 --dirty 1",
+        "--disk HERE --dir HERE --loop 1 --batch 20 --memory 20 --slow 1 --dirty 1 --together 1,2",
         r"batch netstring, memory +\d+ kB after 1 messages, \d+ after 20",
         ["strace"],
     ),
@@ -51,6 +51,7 @@ SIZES: dict[str, tuple[str, str, list[str]]] = {
         [],
     ),
 }
+CPU = ("--messages 20 --tries 1 --cpu 1,2 --dir HERE", r" +2( +\d+){10}", ["smtp-sink"])
 BACKLOG = (
     "--sizes , --backlog 100 --no-reports --dir HERE",
     r"backlog: [\d.]+ times a calm log of its size, by the byte",
@@ -58,9 +59,9 @@ BACKLOG = (
 )
 # Words that make no sense for any bench; what each has beside them is in its own entry.
 WRONG = {
-    "counts": ["--messages 0", "--tries no", "--dir /nowhere"],
+    "counts": ["--messages 0", "--tries no", "--cpu 1,0", "--dir /nowhere"],
     "fair": ["--messages 0", "--runs x", "--dir /nowhere"],
-    "inject": ["--loop -1", "--slow 0", "--disk /nowhere"],
+    "inject": ["--loop -1", "--slow 0", "--together ,", "--disk /nowhere"],
     "inject-startup": ["--runs 0", "200"],
     "million": ["--messages many", "--idle nan", "--dir /nowhere"],
     "remote": ["--messages 0", "--connections 0", "--size 1.5"],
@@ -131,6 +132,10 @@ def test_a_bench_runs_and_prints_its_figures(name: str, tmp_path: Path) -> None:
     if name == "counts":
         need_tracing()
     goes_well(name, SIZES[name], tmp_path)
+
+
+def test_the_cpu_time_with_several_queue_remotes_is_measured(tmp_path: Path) -> None:
+    goes_well("counts", CPU, tmp_path)
 
 
 @pytest.mark.exhaustive

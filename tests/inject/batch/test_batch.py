@@ -9,6 +9,7 @@ import pytest
 from queue_base.home import Home
 from queue_base.layout import open_layout
 from queue_inject.batch.injector import GROUP
+from queue_inject.batch.main import NICER
 from queue_wire.ids import unpack_long_id
 from support.inject.batches import (
     BAD,
@@ -70,6 +71,19 @@ def test_skip_begins_after_so_many_messages(home: Home, form: str) -> None:
 
 
 @pytest.mark.parametrize("form", FORMATS)
+def test_a_batch_lowers_its_own_priority(home: Home) -> None:
+    process = subprocess.Popen(batch_command(home, "netstring"), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdin is not None and process.stdout is not None
+    with process:
+        process.stdin.write(packed("netstring", 0))
+        process.stdin.flush()
+        # The input pauses, so the message is committed while the batch still runs.
+        assert process.stdout.readline().startswith(b"ok ")
+        assert os.getpriority(os.PRIO_PROCESS, process.pid) == min(19, os.getpriority(os.PRIO_PROCESS, 0) + NICER)
+        process.stdin.close()
+    assert process.returncode == 0
+
+
 def test_no_input_is_no_message(home: Home, form: str) -> None:
     assert inject_batch(home, form, b"") == (0, [], "")
     assert is_empty(home)

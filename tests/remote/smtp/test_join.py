@@ -4,6 +4,7 @@ import asyncio
 import socket
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +12,7 @@ from queue_remote.config import RemoteConfig
 from queue_remote.options import OptionChoices
 from queue_remote.smtp import pool as pool_module
 from queue_remote.smtp.connection import CARRIED_MOST, PROMPT_SECONDS, Connection
-from queue_remote.smtp.pool import Pool
+from queue_remote.smtp.pool import MEASURED_SECONDS, Pool, ProcessorShare
 from queue_remote.smtp.transaction import Transaction
 from queue_remote.smtpauth import Logins
 from support.remote_daemon import RemoteDaemon, RemoteHome
@@ -75,6 +76,33 @@ def test_messages_join_others_while_busy_with_a_prompt_server(busy: bool, second
     deadline = time.monotonic() + 60
     while (found := asyncio.run(run())) != joined:
         assert time.monotonic() < deadline, found
+
+
+@pytest.mark.parametrize(
+    ("statistics", "busy"),
+    [("9000000000 0 5\n", True), ("0 9000000000 5\n", True), ("0 0 5\n", False)],
+    ids=["it runs", "it waits for a processor", "it waits for something else"],
+)
+def test_a_process_is_busy_while_it_runs_or_waits_for_a_processor(tmp_path: Path, statistics: str, busy: bool) -> None:
+    path = tmp_path / "schedstat"
+    path.write_text("0 0 1\n")
+    share = ProcessorShare(str(path))
+    path.write_text(statistics)
+    time.sleep(MEASURED_SECONDS)
+    share.measure()
+    assert share.busy is busy
+
+
+@pytest.mark.parametrize("text", [None, "", "some words here\n"], ids=["none", "empty", "words"])
+def test_without_statistics_of_the_kernel_only_the_time_on_a_processor_counts(tmp_path: Path, text: str | None) -> None:
+    path = tmp_path / "schedstat"
+    if text is not None:
+        path.write_text(text)
+    share = ProcessorShare(str(path))
+    end = time.monotonic() + 60
+    while not share.busy:
+        assert time.monotonic() < end  # It does nothing but this.
+        share.measure()
 
 
 def test_the_pool_forgets_a_connection_that_has_ended() -> None:
@@ -213,7 +241,7 @@ def answer_at_once(connection: socket.socket, taken: list[bytes]) -> None:
 def test_a_refused_recipient_behind_a_message_changes_nothing_for_other_jobs(home: RemoteHome) -> None:
     jobs, at_once = 900, 10
     taken: list[bytes] = []
-    with socket.create_server(("127.0.0.1", 0), backlog=at_once) as listener:
+    with socket.create_server(("127.0.0.1", 0), backlog=1024) as listener:
         threading.Thread(target=accept_all, args=(listener, taken), daemon=True).start()
         home.route_all_to(listener.getsockname()[1])
         path = home.message(b"Subject: hello\n\nA message.\n")

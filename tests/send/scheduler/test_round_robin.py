@@ -1,5 +1,8 @@
 """The scheduler's turns: what is slow leaves places free, and nothing waits for what it has nothing to do with."""
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from support.send.recorder import SETTINGS, Recorder
 
 
@@ -145,3 +148,62 @@ def test_mail_that_waits_for_room_goes_on_when_what_was_before_it_is_withdrawn()
         recorder.end(group, 1.0)
     tried = {group.attempt.message for group in (*flying, *recorder.start(1.0))}
     assert tried == set(messages) - before
+
+
+def learn(recorder: Recorder, pace: bytes, count: int, seconds: float) -> list[bytes]:
+    """Let so many destinations have had a job that took `seconds`; return their names."""
+    names = [b"%s%d" % (pace, number) for number in range(count)]
+    for name in names:
+        recorder.send((name, 1))
+        for group in recorder.start(0.0):
+            recorder.end(group, seconds)
+    return names
+
+
+def test_hosts_that_take_a_second_do_not_keep_the_places_from_prompt_ones() -> None:
+    recorder = Recorder()
+    steady, prompt = learn(recorder, b"steady", 12, 1.0), learn(recorder, b"prompt", 3, 0.1)
+    for name in steady:
+        recorder.send((name, 1))
+    running = recorder.start(10.0)
+    assert len(running) == 8  # Nobody else wants them.
+    for name in prompt:
+        recorder.send((name, 1))
+    turns = []
+    for group in running[:4]:
+        recorder.end(group, 11.0)
+        turns += [started.nexthop for started in recorder.start(11.0)]
+    assert turns == [*prompt, steady[8]]
+
+
+def test_hosts_that_take_a_second_have_a_quarter_of_the_places_beside_prompt_ones() -> None:
+    recorder = Recorder()
+    steady, prompt = learn(recorder, b"steady", 8, 1.0), learn(recorder, b"prompt", 8, 0.1)
+    for name in prompt + steady:
+        recorder.send((name, 1))
+    running = recorder.start(10.0)
+    assert [group.nexthop for group in running] == prompt
+    for group in running[:4]:
+        recorder.end(group, 10.1)
+        recorder.send((group.nexthop, 1))
+    started = [group.nexthop for group in recorder.start(10.1)]
+    assert started[:2] == steady[:2]
+    assert len(started) == 4
+
+
+@given(st.lists(st.sampled_from([1.0, 0.1]), max_size=16), st.integers(0, 8))
+def test_no_place_stays_empty_while_a_prompt_or_steady_destination_is_ready(paces: list[float], busy: int) -> None:
+    recorder = Recorder()
+    names = [learn(recorder, b"%d-" % number, 1, seconds)[0] for number, seconds in enumerate(paces)]
+    for name in names[:busy]:
+        recorder.send((name, 1))
+    running = recorder.start(10.0)
+    for name in names:
+        recorder.send((name, 1))
+    while names or running:
+        running += recorder.start(11.0)
+        waiting = sum(bool(groups) for groups in recorder.messages.values()) - len(running)
+        assert len(running) == min(8, len(running) + waiting)
+        if not running:
+            break
+        recorder.end(running.pop(0), 11.0)

@@ -60,6 +60,7 @@ def test_an_injector_that_may_not_write_to_the_queue_says_so_and_exits_with_a_te
 
 
 def test_mail_waits_with_a_warning_where_queue_todo_may_not_write(mail: GoodMail) -> None:
+    mail.site.control("classifyafter", "0\n")  # Otherwise it writes nothing.
     buckets = [*Path(mail.home.queue, "info").iterdir()]
     with Suite(mail.home, wrapper=held_to_permissions()) as suite:
         for bucket in buckets:

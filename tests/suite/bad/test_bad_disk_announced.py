@@ -16,9 +16,11 @@ from queue_base.marks_file import LeftMarks
 from support.faults.trouble import disk_free, disk_full
 from support.letters import letter_text, token_of
 from support.local.good_mail import GoodMail
+from support.send.control import order
 from support.suite import Suite, enqueue, wait_until
 from support.tools import need
 
+pytestmark = pytest.mark.one_way
 # Calls of each daemon on the way of a message that is delivered, and of one that has to be classified, because a
 # recipient fails. What a write to a file gives is EFBIG in any case: strace would refuse those to pipes, too.
 CALLS = {
@@ -91,6 +93,8 @@ def test_a_disk_that_refuses_a_call_loses_nobody_and_repeats_nobody(
                 tokens.append("second")
                 mail.check("second")
                 suite.wait_for("^delivery .*: failure: ")
+        wait_until(lambda: suite.count(": success: ") == 2 * len(tokens) + 2 or (daemon, call) in STOPS, why="the log")
+        order(mail.home, "destinations")  # queue-send answers after it has made the marks.
         if daemon != "queue-send":
             # A queue-send that cannot mark in any way has warned that a kill repeats.
             suite.kill()

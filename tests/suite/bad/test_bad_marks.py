@@ -17,6 +17,7 @@ from support.local.good_mail import GoodMail
 from support.suite import Suite, wait_until
 from support.tools import need
 
+pytestmark = pytest.mark.one_way
 RECORD = pack_marks(DoneMarks(EnvelopeIdentity(457, 1, 2, 3), 0b11), seed=5)
 # A record cut in the middle, one of another boot, and bytes that are none.
 TORN = RECORD[:32] + bytes(32)

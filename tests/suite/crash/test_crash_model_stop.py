@@ -23,6 +23,8 @@ from support.faults.strace import strace_command
 from support.local.mailboxes import MailHome, mail_home, new_mail
 from support.suite import enqueue, program, wait_until
 
+pytestmark = pytest.mark.one_way
+
 BODY = b"Subject: hello\n\nThis is the body.\n"
 CLARA, SLOW, BOTH = b"clara@me.example.org", b"slow@me.example.org", b"both@me.example.org"
 # The bits when clara has the message, and slow has not. They are in this order in .qmail-both.

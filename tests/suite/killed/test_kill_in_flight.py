@@ -146,6 +146,7 @@ def test_an_original_qmail_finds_exactly_those_whose_delivery_a_stop_has_not_let
     with Sink() as sink:
         site.route(sink.port)
         sink.hold_after = ENDED
+        sink.pipelining = False
         with Suite(site.home) as suite:
             bulk(site.home, letters, group=50)
             wait_until(lambda: suite.count(": success: ") == ENDED, 60, "the log of those that have ended")

@@ -19,12 +19,13 @@ from support.faults.killing import CLEAN, MAIN, TODO, Point
 from support.saying import Say
 from support.servers.sink import Sink
 
+pytestmark = pytest.mark.one_way
 AFTER = "60"  # classifyafter: nothing is classified because it was late.
 EVERY = pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
 RECORD = r'^pwrite64\(.*/marks>, "QSM1'
-CLEARED = r'^pwrite64\(.*/marks>, "\\0.*, 64, \d+\)'
-# The thread, the message, and a call that shows that it went the way that is to be tested.
-WAYS = {
+CLEARED = r'^pwrite64\(.*/marks>, "\\0'
+# The thread, the message, and a call that shows that it took the path that is to be tested.
+PATHS = {
     "delivered, queue-send": (MAIN, DeliveredMessage, RECORD),
     "delivered, queue-clean": (CLEAN, DeliveredMessage, CLEARED),
     "classified, queue-send": (MAIN, FailingMessage, RECORD),
@@ -33,7 +34,7 @@ WAYS = {
     "stopped, queue-todo": (TODO, StoppedMessage, r'^unlink\(".*/todo/'),
     "stopped, queue-clean": (CLEAN, StoppedMessage, r'^unlink\(".*/info/'),
 }
-WAY = pytest.mark.parametrize("way", WAYS)
+PATH = pytest.mark.parametrize("path", PATHS)
 
 
 @pytest.fixture(scope="module")
@@ -42,15 +43,15 @@ def sink() -> Iterator[Sink]:
         yield running
 
 
-def story_of(sink: Sink, way: str) -> Callable[[str], Story]:
-    story = WAYS[way][1]
+def story_of(sink: Sink, path: str) -> Callable[[str], Story]:
+    story = PATHS[path][1]
     return partial(DeliveredMessage, sink) if story is DeliveredMessage else story
 
 
-def points_of(sink: Sink, way: str) -> list[Point]:
+def points_of(sink: Sink, path: str) -> list[Point]:
     """Return all points of a thread in the life of a message."""
-    thread, _, shows = WAYS[way]
-    points = find_points(story_of(sink, way), sink, thread, classifyafter=AFTER)
+    thread, _, shows = PATHS[path]
+    points = find_points(story_of(sink, path), sink, thread, classifyafter=AFTER)
     assert any(re.search(shows, point.shown) for point in points), points
     return points
 
@@ -67,31 +68,31 @@ def one_of_each(points: list[Point]) -> list[Point]:
 
 
 @EVERY
-@WAY
+@PATH
 def test_a_kill_of_one_daemon_loses_nobody_and_repeats_each_recipient_once_at_most(
-    sink: Sink, way: str, every: bool, say: Say
+    sink: Sink, path: str, every: bool, say: Say
 ) -> None:
-    points = points_of(sink, way)
+    points = points_of(sink, path)
 
     chosen = points if every else [point for point in one_of_each(points) if not point.after]
-    told = tell_all(story_of(sink, way), sink, [(point,) for point in chosen], AFTER)
+    told = tell_all(story_of(sink, path), sink, [(point,) for point in chosen], AFTER)
 
     assert not problems(told), "\n".join(problems(told))
-    say(f"{way}: {figures(told)}")
+    say(f"{path}: {figures(told)}")
 
 
 @EVERY
-@WAY
+@PATH
 def test_a_kill_of_all_at_once_loses_nobody_and_repeats_each_recipient_once_at_most(
-    sink: Sink, way: str, every: bool, say: Say
+    sink: Sink, path: str, every: bool, say: Say
 ) -> None:
-    after = [point._replace(everybody=True) for point in points_of(sink, way) if point.after]
+    after = [point._replace(everybody=True) for point in points_of(sink, path) if point.after]
 
     chosen = after if every else [point for point in one_of_each(after) if point.call in ("unlink", "pwrite64")]
-    told = tell_all(story_of(sink, way), sink, [(point,) for point in chosen], AFTER)
+    told = tell_all(story_of(sink, path), sink, [(point,) for point in chosen], AFTER)
 
     assert not problems(told), "\n".join(problems(told))
-    say(f"{way}, everybody: {figures(told)}")
+    say(f"{path}, everybody: {figures(told)}")
 
 
 @pytest.mark.exhaustive
@@ -99,13 +100,13 @@ def test_a_kill_of_all_at_once_loses_nobody_and_repeats_each_recipient_once_at_m
 def test_a_second_kill_in_the_run_that_takes_over_the_marks_of_the_first_loses_nobody(
     sink: Sink, thread: str, say: Say
 ) -> None:
-    way = "delivered, queue-send"
-    marked = (point for point in points_of(sink, way) if re.search(RECORD, point.shown))
+    path = "delivered, queue-send"
+    marked = (point for point in points_of(sink, path) if re.search(RECORD, point.shown))
     first = next(point for point in marked if point.after)
-    points = find_points(story_of(sink, way), sink, thread, before=(first,), classifyafter=AFTER)
+    points = find_points(story_of(sink, path), sink, thread, before=(first,), classifyafter=AFTER)
     assert points
 
-    told = tell_all(story_of(sink, way), sink, [(first, point) for point in points], AFTER)
+    told = tell_all(story_of(sink, path), sink, [(first, point) for point in points], AFTER)
 
     assert not problems(told), "\n".join(problems(told))
     say(f"{thread}, second kill: {figures(told)}")

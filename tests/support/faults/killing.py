@@ -83,9 +83,12 @@ def _kill_words(trace: Path, point: Point) -> list[str]:
     return words
 
 
-def _kill_everybody(suite: Suite, trace: Path) -> None:
-    """Kill all processes of a suite when the traced one is stopped at its point; return when the suite has ended."""
-    while suite.process.poll() is None:
+def _kill_everybody(suite: Suite, trace: Path, tracer: "subprocess.Popen[bytes] | None") -> None:
+    """Kill all processes of a suite when the traced one is stopped at its point; return when that one has ended.
+
+    It is queue-send if there is no `tracer`. Another one may come to its point after queue-send has ended.
+    """
+    while (suite.process if tracer is None else tracer).poll() is None:
         if trace.exists() and any(_STOPPED.search(line) for line in read_lines(trace)):
             os.killpg(suite.process.pid, signal.SIGKILL)
             return
@@ -110,7 +113,7 @@ def traced_suite(home: Home, trace: Path, point: Point, programs: Path = BIN) ->
             tracers.append(_attach(words, _task(suite, point.thread)))
             tracers.append(_attach(_trace_words(loop_trace(trace, point), _BOUNCING), suite.process.pid))
         if point.everybody:
-            killer = threading.Thread(target=_kill_everybody, args=(suite, trace))
+            killer = threading.Thread(target=_kill_everybody, args=(suite, trace, tracers[0] if tracers else None))
             killer.start()
         yield suite
         if suite.process.poll() is None:

@@ -79,7 +79,7 @@ class ModelTodo:
         self.left = {slot: record for slot, record in enumerate(disk.slots) if record}
         self.work: Iterator[bool] | None = None  # It yields whether the disk may refuse the next step.
         self.worked_on = 0
-        self.stopping = False
+        self.stopping = self.lost = False
 
     def add(self, number: int) -> None:
         """A name has come."""
@@ -160,6 +160,9 @@ class ModelTodo:
         if number in self.in_hand:
             del self.in_hand[number]
             self.waiting.append(number)
+        elif "kept request" in self.without and number in self.asked:
+            del self.asked[number], self.announced[number]
+            self.add(number)
 
     def _read(self, number: int) -> Iterator[bool]:
         letter = self.disk.letter("todo", number)
@@ -253,8 +256,9 @@ class ModelMessage:
         self.flying: set[int] = set()
         self.taken: set[int] = set()  # In flight, and the host has the message.
         self.done: set[int] = set()
+        self.recorded: set[int] = set()  # What its record has.
+        self.announced = False  # It ended without being classified.
         self.slot: int | None = None
-        self.held = False
         self.at: dict[int, tuple[str, int]] = {}
         counts = {"local": 0, "remote": 0}
         for place, channel in enumerate(channels):
@@ -276,6 +280,9 @@ class ModelSend:
         self.arrived: set[int] = set()
         self.stopping = False
         self.recorded: list[tuple[Letter, int]] = []  # Since the last look: what a SIGKILL may not repeat.
+        self.held = set(disk.numbers("hold"))
+        self.marking: set[int] = set()  # Messages whose mark in hold/ is being made.
+        self.clean_lost = False
         self.left = {slot: record[0] for slot, record in enumerate(disk.slots) if record}
         self.taken: set[int] = set() if "reserved" in without else set(self.left)
         self.slots = slots
@@ -331,12 +338,13 @@ class ModelSend:
         if adopted is not None:
             found.slot, done = adopted
             found.done |= done
+            found.recorded |= done
             found.left -= done
         else:
             found.slot = next((slot for slot in range(self.slots) if slot not in self.taken), None)
         if found.slot is not None:
             self.taken.add(found.slot)
-        else:
+        if found.slot is None or number in self.held:
             self.ask(number)
 
     def _arrive_classified(self, notice: Notice, message: ModelMessage | None) -> None:
@@ -390,16 +398,20 @@ class ModelSend:
         message.left.discard(place)
         message.flying.add(place)
 
-    def succeed(self, number: int, place: int) -> None:
-        """Record a success."""
+    def succeed(self, number: int, place: int, writes: bool = True) -> None:
+        """Record a success; if the record cannot be written, have the message classified."""
         message = self.messages[number]
         message.flying.discard(place)
         message.taken.discard(place)
         message.done.add(place)
         if message.step == "files":
             self._mark(number, message, place)
+        elif not writes:
+            if message.step == "announced" and (message.left or message.flying):
+                self.ask(number)
         elif message.slot is not None:
             self.disk.write_slot(message.slot, (message.letter.identity, frozenset(message.done)))
+            message.recorded = set(message.done)
             if message.step == "announced":
                 self.recorded.append((message.letter, place))
 
@@ -425,8 +437,29 @@ class ModelSend:
         message.bits = frozenset(message.done)
         self.pipes.orders.append(Order("classify", number, message.bits))
 
+    def is_marked(self, number: int) -> bool:
+        """Return whether a message may have a mark in hold/."""
+        return number in self.held or number in self.marking
+
+    def make_mark(self, number: int) -> None:
+        """The disk has made a mark, of the message that has the number now."""
+        self.marking.discard(number)
+        self.disk.put("hold", number, self.disk.letter("mess", number))
+        self.disk.sync("hold")
+        self.held.add(number)
+
+    def release(self, number: int) -> None:
+        self.disk.put("hold", number, None)
+        self.disk.sync("hold")
+        self.held.discard(number)
+
     def may_end(self, number: int) -> bool:
         message = self.messages[number]
+        if number in self.marking or (number in self.held and "marked" not in self.without):
+            if message.step == "announced" and "marked" not in self.without:
+                return False  # It is classified first: queue-clean removes the mark with all its files.
+            if number in self.marking:
+                return False
         steps = ("announced", "files", "asked") if "one of both" in self.without else ("announced", "files")
         return message.step in steps and not message.left and not message.flying
 
@@ -435,12 +468,45 @@ class ModelSend:
         if message.step == "files":
             for kind in ("local", "remote"):
                 self.disk.put(kind, number, None)
-        announced = message.step != "files"
+        announced = message.announced = message.step != "files"
         message.step = "ending"
         if "slot" in self.without and message.slot is not None:
             self.taken.discard(message.slot)
+        self.held.discard(number)
         slot = message.slot if announced else None
-        self.pipes.requests.append(Request(number, announced, slot))
+        request = Request(number, announced, slot)
+        if self.clean_lost:
+            self._give_up(request)
+        else:
+            self.pipes.requests.append(request)
+
+    def lose_clean(self) -> None:
+        """queue-clean is lost. queue-todo is told that its messages are gone; their records stay for the next run."""
+        self.clean_lost = True
+        self.pipes.requests.clear()
+        for number, message in list(self.messages.items()):
+            if message.step == "ending":
+                self._give_up(Request(number, message.announced, None))
+
+    def _give_up(self, request: Request) -> None:
+        message = self.messages.pop(request.number)
+        if request.announced:
+            if message.recorded == message.done:
+                self.recorded += [(message.letter, place) for place in message.done]
+            self.pipes.orders.append(Order("gone", request.number))
+        notice = self.kept.pop(request.number, None)
+        if notice is not None:
+            self._arrive(notice)
+
+    def settle(self) -> None:
+        """queue-todo is lost, and nothing is in flight: the files of what it has classified get their marks."""
+        for number, message in self.messages.items():
+            if message.step == "asked" and self.disk.get("todo", number) is None:
+                for place in sorted(message.done - message.bits):
+                    if "left behind" not in self.without:
+                        self._mark(number, message, place)
+            if message.step in ("announced", "asked") and message.recorded == message.done:
+                self.recorded += [(message.letter, place) for place in message.done]
 
     def take_answer(self) -> None:
         request, removed = self.pipes.answers.popleft()
@@ -473,6 +539,7 @@ class ModelClean:
         self.work: Iterator[None] | None = self._start()
         self.group: list[Request] = []
         self.removed: set[int] = set()
+        self.failing: set[int] = set()  # What will be asked for again. The sweep leaves it alone.
 
     def begin(self) -> None:
         self.removed = set()
@@ -489,6 +556,7 @@ class ModelClean:
         """The disk refuses a step of a group. A message whose mess/ is gone is removed, whatever fails after that."""
         self.work = None
         self.pipes.answers.extend((request, request.number in self.removed) for request in self.group)
+        self.failing.update(request.number for request in self.group if request.number not in self.removed)
         self.group = []
 
     def _start(self) -> Iterator[None]:
@@ -497,6 +565,8 @@ class ModelClean:
         yield
         for number in self.disk.numbers("pid"):
             if self.disk.state(number) == 2:
+                self.disk.put("hold", number, None)
+                self.disk.sync("hold")
                 self.disk.put("mess", number, None)
             self.disk.put("pid", number, None)
             yield
@@ -507,6 +577,8 @@ class ModelClean:
                     for slot, record in enumerate(self.disk.slots):
                         if record is not None and record[0][0] == number:
                             self.disk.write_slot(slot, None)
+                self.disk.put("hold", number, None)
+                self.disk.sync("hold")
                 self.disk.put("mess", number, None)
             self.finished.pop(number, None)
             yield
@@ -535,8 +607,9 @@ class ModelClean:
         yield
         for number in classified:
             disk.put("info", number, None)
+            disk.put("hold", number, None)
             yield
-        disk.sync("info")
+        disk.sync("info", "hold")
         yield
         for request in announced:
             if request.slot is not None and "clear" not in self.without:
@@ -546,6 +619,7 @@ class ModelClean:
             disk.put("mess", request.number, None)
             disk.put("pid", request.number, None)
             self.removed.add(request.number)
+            self.failing.discard(request.number)
             yield
         for request in self.group:
             self.finished.pop(request.number, None)

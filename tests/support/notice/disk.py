@@ -7,8 +7,6 @@ its names, and the contents of its files, safe as they are now. SIGKILL changes 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-KINDS = ("mess", "todo", "info", "local", "remote", "pid")
-
 
 class Letter(NamedTuple):
     """A message as it was injected. `serial` is unique, and no process knows it. A recipient is a letter, `a` or `b`:

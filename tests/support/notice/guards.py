@@ -9,7 +9,7 @@ GUARDS = {
     "begun": "a message whose classification has begun and failed is classified, not announced",
     "backlog": "the backlog skips a message that was announced in this run",
     "clear": "queue-clean clears the record before it removes mess/",
-    "identity": {"qmail takes over": 5, "kill": 0, "power cut": 0, "TERM": 0, "success": 3, "end": 0.2},
+    "identity": "a record is that of one envelope, not of whatever has its number",
     "boot": "records of an earlier boot do not count",
     "start sync": "queue-clean syncs todo/ and info/ at its start, before it removes anything",
     "removal sync": "queue-clean syncs todo/ before it removes mess/",
@@ -27,6 +27,11 @@ GUARDS = {
     "absent": "a record of a message that is not in todo/ is cleared at the start",
     "gone": "queue-todo is told when a message is gone",
     "one of both": "a message whose classification was asked for is not removed before the answer",
+    "kept request": "a requested classification that the disk refuses is tried again as it was asked for",
+    "left behind": "queue-send, if queue-todo is lost, writes the marks of what that has classified without an answer",
+    "failing": "the sweep leaves messages whose removal will be asked for again",
+    "exit first": "queue-todo examines no number again that queue-send gives up because queue-clean is lost",
+    "marked": "a message that gets a mark in hold/ while it is announced is classified before it ends",
     "unlinked": "queue-todo does not announce a classified message before the removal from todo/ is safe",
 }
 
@@ -43,5 +48,10 @@ FAVOURED: dict[str, dict[str, float]] = {
     "notice waits": _NO_CRASH | {"todo classifies": 20, "send takes an answer": 0.1, "inject": 3},
     "names first": {"power cut": 4, "todo classifies": 20, "kill": 0, "qmail takes over": 0, "inject on": 0.3},
     "finished": {"kill": 10, "power cut": 0, "qmail takes over": 0, "inject": 6, "inject on": 0.3, "sweep": 0},
+    "kept request": {"the disk refuses todo": 6, "ask": 3, "kill": 0.3},
+    "left behind": {"lose queue-todo": 10, "ask": 4, "kill": 0, "power cut": 0, "qmail takes over": 0},
+    "failing": _NO_CRASH | {"the disk refuses clean": 8, "sweep": 4, "inject": 3},
+    "exit first": {"lose queue-clean": 10, "rescan": 8, "kill": 0, "power cut": 0, "qmail takes over": 0},
+    "marked": _NO_CRASH | {"hold": 6},
     "unlinked": {"power cut": 2, "todo classifies": 20, "qmail takes over": 0, "kill": 0},
 }

@@ -95,8 +95,9 @@ class World:
         if self.injections:
             found.append(Move("kill an injector", 0.1, lambda: self.injections.pop(0), False))
         dead = [number for number in NUMBERS if self.disk.state(number) == 2 and number not in busy]
-        dead = [number for number in dead if number not in self.send.messages]
-        if dead and not self.clean.work:
+        if "failing" not in self.without:
+            dead = [number for number in dead if number not in self.clean.failing]
+        if dead and not self.clean.work and not self.send.clean_lost:
             found.append(Move("sweep", 1, lambda: self._sweep(dead[0])))
         found += [
             Move("kill", 0.25, self._kill, False),
@@ -109,11 +110,33 @@ class World:
             found.append(Move("TERM", 0.2, self._term, False))
         elif self._has_stopped():
             found.append(Move("start again", 5, self._start_again))
+        if not self.send.clean_lost:
+            found.append(Move("lose queue-clean", 0.05, self._lose_clean, False))
+        if not self.todo.lost:
+            found.append(Move("lose queue-todo", 0.05, self._lose_todo, False))
+        if self.stopping and not self.todo.stopping:
+            found.append(Move("X comes", 1, self._exit_todo))
+        return [*found, *self._orders()]
+
+    def _orders(self) -> list[Move]:
+        """What the administrator does."""
+        send, found = self.send, []
+        for number in NUMBERS:
+            message = send.messages.get(number)
+            ending = message is not None and message.step == "ending"
+            if number in send.marking:
+                found.append(Move("the mark is made", 4, partial(send.make_mark, number)))
+            elif number in send.held:
+                found.append(Move("release", 0.5, partial(send.release, number)))
+            elif (self.disk.get("todo", number) or message is not None) and not (ending or self.stopping):
+                found.append(Move("hold", 0.2, partial(send.marking.add, number), False))
         return found
 
     def _todo_moves(self) -> list[Move]:
         todo, pipes = self.todo, self.pipes
-        found = []
+        found: list[Move] = []
+        if todo.lost:
+            return found
         if pipes.names:
             found.append(Move("todo takes a name", 4, todo.take_name))
         if todo.scan:
@@ -150,21 +173,27 @@ class World:
         send = self.send
         found = []
         for place in sorted(message.left):
-            if message.step in ("announced", "files") and not self.stopping:
+            if message.step in ("announced", "files") and not self.stopping and number not in send.held:
                 found.append(Move("start", 4, partial(send.start, number, place)))
         for place in sorted(message.flying - message.taken):
             found.append(Move("host takes", 5, partial(self._host_takes, number, message, place)))
             found.append(Move("host defers", 0.7, partial(send.defer, number, place), False))
         for place in sorted(message.taken):
             found.append(Move("success", 5, partial(self._succeed, number, place)))
+            if message.step in ("announced", "asked"):
+                found.append(Move("success without a record", 0.2, partial(self._succeed, number, place, False), False))
         if message.step == "announced":
-            found.append(Move("ask", 0.7, lambda: send.ask(number), False))
+            # After classifyafter, or with very many announced messages: what is in flight, too. A mark needs it.
+            marked = send.is_marked(number)
+            found.append(Move("ask", 4 if marked else 0.7, lambda: send.ask(number), marked))
         if send.may_end(number):
             found.append(Move("end", 5, lambda: send.end(number)))
         return found
 
     def _clean_moves(self) -> list[Move]:
         clean = self.clean
+        if self.send.clean_lost:
+            return []
         if clean.work is not None:
             found = [Move("clean works", 7, clean.go_on)]
             if clean.group:
@@ -178,7 +207,7 @@ class World:
         letter = Letter(
             len(self.fates), number, self.chance.choice(BIRTHS) + 10 * self.era, self.chance.choice(ENVELOPES)
         )
-        left = [kind for kind in ("todo", "info", "local", "remote") if self.disk.get(kind, number)]
+        left = [kind for kind in ("todo", "info", "local", "remote", "hold") if self.disk.get(kind, number)]
         if left:
             raise Fault(f"number {number} is free and has {left}")
         self.fates[letter.serial] = Fate(letter, self.crashes)
@@ -208,6 +237,8 @@ class World:
             if record is not None and record[0][0] == number:
                 self.disk.write_slot(slot, None)
         self.finished.pop(number, None)
+        self.disk.put("hold", number, None)
+        self.disk.sync("hold")
         self.disk.put("mess", number, None)
 
     def _hup(self) -> None:
@@ -248,8 +279,8 @@ class World:
             raise Fault(f"place {place} of {letter} is delivered {fate.taken[place]} times")
         message.taken.add(place)
 
-    def _succeed(self, number: int, place: int) -> None:
-        self.send.succeed(number, place)
+    def _succeed(self, number: int, place: int, writes: bool = True) -> None:
+        self.send.succeed(number, place, writes)
         self._take_recorded()
 
     def _take_recorded(self) -> None:
@@ -261,20 +292,47 @@ class World:
         self.stopping = self.todo.stopping = True
         self._ask_for_all()
 
+    def _lose_clean(self) -> None:
+        """queue-send tells queue-todo to exit, and then that what has ended is gone."""
+        self.stopping = True
+        self.todo.stopping = self.todo.stopping or "exit first" not in self.without
+        self.clean.work, self.clean.group = None, []
+        self.pipes.answers.clear()
+        self.crashes += 1
+        self.send.lose_clean()
+        self._ask_for_all()
+
+    def _exit_todo(self) -> None:
+        self.todo.stopping = True
+
+    def _lose_todo(self) -> None:
+        self.stopping = self.todo.stopping = self.todo.lost = True
+        self.todo.work = None
+        self.crashes += 1
+        self.pipes.orders.clear()
+
     def _ask_for_all(self) -> None:
         for number, message in self.send.messages.items():
             if message.step == "announced" and not self.send.may_end(number):
                 self.send.ask(number)
 
     def _has_stopped(self) -> bool:
-        pipes = self.pipes
-        busy = self.todo.work or self.todo.announced or self.clean.work or any(
-            message.flying or message.step != "files" for message in self.send.messages.values()
-        )
-        return not (busy or pipes.notices or pipes.orders or pipes.requests or pipes.answers)
+        pipes, messages = self.pipes, self.send.messages.values()
+        if any(message.flying for message in messages) or self.clean.work or self.send.marking:
+            return False
+        if pipes.notices or pipes.requests or pipes.answers:
+            return False
+        if self.todo.lost:
+            return True  # Nobody reads the orders.
+        if pipes.orders:
+            return False
+        return not (self.todo.work or self.todo.announced or any(message.step != "files" for message in messages))
 
     def _start_again(self) -> None:
-        if any(self.disk.slots) and not self.send.left:
+        lost = self.send.clean_lost or self.todo.lost
+        self.send.settle()
+        self._take_recorded()
+        if any(self.disk.slots) and not self.send.left and not lost:
             raise Fault(f"records are left by a clean stop: {self.disk.slots}")
         self.begin()
 
@@ -316,7 +374,7 @@ class World:
                 continue
             fate = self.fates[letter.serial]
             fate.taken = [count + 1 for count in fate.taken]
-            for kind in ("local", "remote", "info", "todo", "mess", "pid"):
+            for kind in ("local", "remote", "info", "todo", "hold", "mess", "pid"):
                 self.disk.put(kind, number, None)
                 self.disk.sync(kind)
             self.finished.pop(number, None)

@@ -14,6 +14,7 @@ from queue_send.announced import Announced
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
 from queue_send.delivery.channel import Channel
+from queue_send.delivery.delivery_daemon import DeliveryDaemon
 from queue_send.disk_retry import DiskRetry
 from queue_send.events import Events
 from queue_send.log import Log
@@ -41,6 +42,7 @@ class Loop:
         self.log, self.clock, self.disk = log, clock or Clock(), DiskThread()
         self._budget = budget
         config, retry, shutdown, events = ConfigFiles(home, log), DiskRetry(log), Shutdown(log), Events()
+        self.config = config
         self._pipes = [os.pipe2(os.O_CLOEXEC) for _ in range(6)]
         (self._jobs, jobs), (reports, self._reports), (_, ids), (answers, _), (given, local), (back, said) = self._pipes
         self._said = said
@@ -54,8 +56,8 @@ class Loop:
         self.cleaner = Cleaner(ids, answers, log, shutdown)
         channels = [
             Channel(
-                kind, kind, to, back, store, delays, log, self.clock, config, self.disk, budget, shutdown, events,
-                self.cleaner,
+                kind, [DeliveryDaemon(kind, to, back)], store, delays, log, self.clock, config, self.disk, budget,
+                shutdown, events, self.cleaner,
             )
             for kind, to, back in (("local", local, back), ("remote", jobs, reports))
         ]

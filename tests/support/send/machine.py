@@ -151,13 +151,16 @@ class Machine(RuleBasedStateMachine):
 
     # Rules
 
-    @rule(recipients=st.lists(st.sampled_from(DOMAINS), min_size=1, max_size=9))
-    def arrive(self, recipients: list[bytes]) -> None:
+    @rule(recipients=st.lists(st.sampled_from(DOMAINS), min_size=1, max_size=9), known=st.booleans())
+    def arrive(self, recipients: list[bytes], known: bool) -> None:
         self.count += 1
         self.disk.left[self.count] = dict(enumerate(recipients))
         self.disk.birth[self.count] = int(self.now)
         self.disk.due[self.count] = int(self.now)
-        self.scheduler.add_new(self.count)
+        if known and len(recipients) == 1:
+            self.scheduler.add_new(self.count, recipients[0], int(self.now) + LIFETIME)
+        else:
+            self.scheduler.add_new(self.count)
 
     @rule(seconds=st.sampled_from([0.5, 30, 100, 500, 3000]))
     def wait(self, seconds: float) -> None:

@@ -10,12 +10,16 @@ SETTINGS = Settings(concurrency=8, active=1000, limits=Limits(recipients=2))
 
 
 class Recorder:
-    """Events, and a caller that loads what is let in: messages are (nexthop, recipients) each."""
+    """Events, and a caller that loads what is let in: messages are (nexthop, recipients) each.
+
+    waiting: those that were deferred. loaded: those that were read, in their order.
+    """
 
     def __init__(self, settings: Settings = SETTINGS) -> None:
         self.scheduler = Driven(settings, self)
         self.messages: dict[int, list[tuple[bytes, int]]] = {}
         self.waiting: list[int] = []
+        self.loaded: list[int] = []
         self._due: dict[int, int] = {}
 
     def deferred(self, attempt: Attempt, now: float) -> None:
@@ -38,11 +42,14 @@ class Recorder:
     def revived(self, nexthop: bytes) -> None:
         pass
 
-    def send(self, *groups: tuple[bytes, int]) -> int:
-        """A new message."""
+    def send(self, *groups: tuple[bytes, int], known: bool = False) -> int:
+        """A new message; `known`: its one destination is known before it is loaded."""
         message = len(self.messages) + 1
         self.messages[message] = list(groups)
-        self.scheduler.add_new(message)
+        if known:
+            self.scheduler.add_new(message, groups[0][0], LIFETIME)
+        else:
+            self.scheduler.add_new(message)
         return message
 
     def start(self, now: float) -> list[Entry]:
@@ -52,6 +59,7 @@ class Recorder:
         while turns:
             found = self.scheduler.next_load(now)
             if found is not None:
+                self.loaded.append(found[0])
                 self._load(*found, now)
             entry = self.scheduler.next_job(now)
             if entry is not None:

@@ -87,6 +87,15 @@ class Delivering(Peer):
             self._reader.feed(data)
         return unpack_job(payload)
 
+    def jobs(self) -> list[Job]:
+        """Return the jobs that have come."""
+        while is_readable(self._from_send) and (data := self.receive()):
+            self._reader.feed(data)
+        found = []
+        while (payload := self._reader.next()) is not None:
+            found.append(unpack_job(payload))
+        return found
+
     @property
     def silent(self) -> bool:
         payload = self._reader.next()

@@ -24,7 +24,10 @@ _HIGH = 100
 
 
 class ScriptedSend:
-    """A running queue-send. `local`, `remote`, `clean`, `todo` and `pickup` are its peers, `lines` its log so far."""
+    """A running queue-send. `local`, `remote`, `clean`, `todo` and `pickup` are its peers, `lines` its log so far.
+
+    `remotes` are all queue-remotes; `remote` is the first of them.
+    """
 
     def __init__(
         self,
@@ -35,8 +38,9 @@ class ScriptedSend:
         pipes: bool = True,
         wrapper: tuple[str, ...] = (),
         programs: Path = BIN,
+        remotes: int = 1,
     ) -> None:
-        """Start it; `lock` is a descriptor for SENDMUTEX, `ready` whether both delivery daemons greet at once.
+        """Start it; `lock` is a descriptor for SENDMUTEX, `ready` whether the delivery daemons greet at once.
 
         Without `pipes` it gets no descriptors but the standard ones; `wrapper` is a command that runs it.
         """
@@ -46,7 +50,8 @@ class ScriptedSend:
         self._fences = 0
         self._theirs: dict[int, int] = {}
         self.local = Delivering(*self._pipes(processes.LOCAL_JOBS, processes.LOCAL_REPORTS))
-        self.remote = Delivering(*self._pipes(processes.REMOTE_JOBS, processes.REMOTE_REPORTS))
+        self.remotes = [Delivering(*self._pipes(*pipes)) for pipes in processes.remote_pipes(remotes)]
+        self.remote = self.remotes[0]
         self.clean = Cleaning(*self._pipes(processes.CLEAN_IDS, processes.CLEAN_ANSWERS))
         self.todo = Noticing(*self._pipes(processes.TODO_COMMANDS, processes.TODO_NOTICES))
         self.pickup = Noticing(*self._pipes(processes.PICKUP_LIFE, processes.PICKUP_NOTICES))
@@ -57,6 +62,7 @@ class ScriptedSend:
         if lock is not None:
             self._theirs[processes.SENDMUTEX] = lock
         words = [*wrapper, *program("queue-send", programs), "--home", home.path]
+        words += ["--remotes", str(remotes)] if remotes > 1 else []
         self.pid = os.posix_spawnp(
             words[0],
             words,
@@ -73,8 +79,8 @@ class ScriptedSend:
             if number not in (2, processes.SENDMUTEX):
                 os.close(end)
         if ready:
-            self.local.ready()
-            self.remote.ready()
+            for daemon in (self.local, *self.remotes):
+                daemon.ready()
 
     def _pipes(self, to_peer: int, from_peer: int) -> tuple[int, int]:
         """Make the two pipes of a peer; return the test's ends, to queue-send and from it."""
@@ -88,7 +94,7 @@ class ScriptedSend:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self._code is None:
             self.kill()
-        for peer in (self.local, self.remote, self.clean, self.todo, self.pickup):
+        for peer in (self.local, *self.remotes, self.clean, self.todo, self.pickup):
             peer.die()
         for descriptor in (self.stdout, self._stderr, self._pidfd):
             os.close(descriptor)

@@ -38,6 +38,8 @@ class Sink(SelectorServer["_Session"]):
         # After so many messages the sink keeps those that come, and answers only when it is told to.
         self.hold_after: int | None = None
         self._held: list[_Session] = []
+        # With it, a client may begin its next message behind one that is held, and gets its answers first.
+        self.pipelining = True
 
     def holds(self, session: "_Session") -> bool:
         """Return whether a session whose message was taken gets no answer now."""
@@ -108,7 +110,8 @@ class _Session:
 
     def _answer(self, verb: bytes, line: bytes) -> bytes:
         if verb == b"EHLO":
-            return b"250-sink.example\r\n250-8BITMIME\r\n250 PIPELINING"
+            more = b"\r\n250-PIPELINING" if self._sink.pipelining else b""
+            return b"250-sink.example%s\r\n250 8BITMIME" % more
         address = line[line.find(b"<") + 1 : line.rfind(b">")]
         if verb == b"MAIL":
             self._sender, self._recipients = address, []

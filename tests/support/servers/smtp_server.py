@@ -12,6 +12,8 @@ from aiosmtpd.smtp import SMTP, AuthResult
 # What the server says when no answer is scripted.
 TAKEN = "250 ok"
 SIZE_LIMIT = 100_000_000
+# Connections that wait to be accepted; the kernel drops those beyond, whose clients try again a second or more later.
+BACKLOG = 1024
 
 
 class Received(NamedTuple):
@@ -48,7 +50,7 @@ class SmtpServer:
         self.logins: list[tuple[str, bytes]] = []
         self.connections = 0
         self.arrived = threading.Condition()
-        self._listener = socket.create_server((address, port))
+        self._listener = socket.create_server((address, port), backlog=BACKLOG)
         self.port = int(self._listener.getsockname()[1])
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run)
@@ -71,7 +73,8 @@ class SmtpServer:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        server = self._loop.run_until_complete(self._loop.create_server(self._session, sock=self._listener))
+        made = self._loop.create_server(self._session, sock=self._listener, backlog=BACKLOG)
+        server = self._loop.run_until_complete(made)
         self._started.set()
         self._loop.run_forever()
         server.close()
