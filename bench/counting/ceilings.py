@@ -56,7 +56,7 @@ def measure(top: Path, messages: int, remotes: int) -> Ceilings:
         finally:
             side.stop()
         side.check(messages)
-    done = messages - already
+    done = max(1, messages - already)  # A few messages may all be finished before the first look.
     cpu: Counter[str] = Counter()
     busiest: dict[str, float] = {}
     for (program, _), seconds in used.items():
