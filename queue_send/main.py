@@ -85,6 +85,7 @@ class QueueSend:
             announce=self._announce, passed=messages.none_late, answer=messages.answer,
         )  # fmt: skip
         announced.send = todo.send
+        messages.ask_passed = todo.ask_passed
         pickup = Notices("queue-pickup", processes.PICKUP_NOTICES, None, messages.arrive, log, budget, shutdown)
 
         def all_found() -> None:

@@ -29,7 +29,7 @@ marks of a message, the message does not end.
 """
 
 import select
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import partial
 
@@ -115,7 +115,11 @@ class Messages:
         self._all_due = False  # ALRM came while it was being read.
         # Messages that arrived while the backlog is being read, so that `discover` does not add them again; then None.
         self._announced: set[int] | None = set()
-        self._none_late = False  # Whether no notice can be about a message that was found at start.
+        # Whether no notice can be about a message that was found at start, or that an order of the administrator has
+        # made due or ended before its notice came; and whether there was such an order since queue-todo was asked.
+        self._none_late = False
+        self._doubtful = False
+        self.ask_passed: Callable[[], None] = lambda: None
         # Orders by message, and messages with a mark whose reason was not read yet.
         self._orders: dict[int, bytes] = {}
         self._unread_marks = set(store.held)
@@ -209,7 +213,8 @@ class Messages:
             return
         if self.store.announced is not None:
             self.store.announced.classified(message)
-        if isinstance(notice, Arrived) and self._none_late:
+        certain = self._none_late and not self.found.holds(message)
+        if isinstance(notice, Arrived) and certain:
             self.store.envelopes.keep(notice, self._clock.to_disk(int(now)))
         elif self.found.holds(message) or not self.store.is_classified(message):
             return  # Found at start; gone; or a new message of this number, whose own notice will come.
@@ -222,7 +227,9 @@ class Messages:
             return
         channels = [each for each in self.channels.values() if self.store.due(message, each.kind) is not None]
         # The destination of a late notice may be that of another message.
-        known = notice if self._none_late else Classified(message, local=False, remote=False)
+        known = notice if certain else shorten(notice)
+        if not (isinstance(notice, Arrived) and certain):
+            self.found.add(message)  # If this notice was a late one, its own will come, and changes nothing then.
         for channel in channels:
             channel.add_new(known)
         if not channels and message not in self.store.held:
@@ -361,8 +368,22 @@ class Messages:
         self.all_read = True
 
     def none_late(self) -> None:
-        """Called after `all_found`, when all notices of messages that may have been found at start have come."""
-        self._none_late = True
+        """Called after `ask_passed`, when the notices of all messages that were classified before that have come."""
+        self._none_late = not self._doubtful
+        if self._doubtful:
+            self._doubtful = False
+            self.ask_passed()
+
+    def _doubt_notices(self) -> None:
+        """Called before a message that the disk shows is tried or ended: its notice may be still to come.
+
+        Until all have come, the disk says what a notice is about.
+        """
+        if self._none_late:
+            self._none_late = False
+            self.ask_passed()
+        else:
+            self._doubtful = True
 
     # Attempts
 
@@ -379,6 +400,7 @@ class Messages:
         """
         if self.store.announced_message(message) is not None:
             return not self.is_loaded(message)  # It is new: it is due.
+        self._doubt_notices()
         self.store.envelopes.forget(message)  # Its next attempt is that of its file.
         try:
             dues = self._dues(message)
@@ -485,6 +507,7 @@ class Messages:
             return True
         if self.store.classify_first(message, partial(self._start_classified, message)):
             return True  # Its mark was being made when its notice came.
+        self._doubt_notices()
         layout = self.store.layout
         if self.store.is_waiting_in_todo(message):
             if order == marks.DELETED and marks.is_marked(layout, "corrupt", message):

@@ -56,7 +56,7 @@ class RoundRobin:
             destination = queue.popleft()
             pace = self._pace(destination)
             yields = pace == STEADY and queue is self._ready and not self._has_share(concurrency)
-            if not yields and self._places(pace, concurrency) > 0:
+            if not yields and self.places_for(destination, concurrency) > 0:
                 destination.listed = False
                 return destination
             self._skipped[pace].append(destination)

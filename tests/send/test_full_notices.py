@@ -107,6 +107,39 @@ def test_a_late_notice_that_waited_for_the_removal_of_its_message_is_not_one_abo
     assert not loop.jobs
 
 
+@pytest.mark.parametrize("order", ["delete", "flush"])
+def test_a_notice_that_comes_after_an_order_has_ended_its_message_starts_nothing(
+    home: Home, loop: Loop, order: str
+) -> None:
+    asked: list[bool] = []
+    loop.messages.ask_passed = lambda: asked.append(True)
+    message = classified_message(home, sender=b"a@example.org", remote=TWO)
+    notice = arrived(home, message, *TWO)
+    loop.messages.all_found()
+    loop.messages.none_late()
+    if order == "delete":
+        loop.messages.hold(message, hold_marks.DELETED)
+    else:
+        loop.messages.make_due(message)
+        loop.settle()
+        for job in list(loop.jobs):
+            loop.report(job, b"Kdone")
+        loop.settle()
+    assert loop.cleaner.holds(message) and asked
+    remove_messages(open_layout(home.queue), [Removal(message)])
+    os.write(loop._pipes[3][1], cleaning.REMOVED)
+    loop.settle()
+    loop.messages.arrive(notice, loop.clock.now())
+    loop.settle()
+    assert not loop.jobs
+    # When all have come, a full notice is again about a new message.
+    for _ in asked:
+        loop.messages.none_late()
+    loop.messages.arrive(notice, loop.clock.now())
+    loop.settle()
+    assert loop.jobs
+
+
 def test_nothing_of_a_deleted_message_is_started_while_queue_clean_has_still_to_remove_it(
     home: Home, loop: Loop
 ) -> None:

@@ -33,8 +33,9 @@ def stock(path: Path, server: SmtpServer, birth_ns: int) -> QmailQueue:
 
 
 def left_in(qmail: QmailQueue) -> list[str]:
-    """Return the paths of what is left in the queue, lock/ excepted."""
-    found = [path for path in qmail.queue.rglob("*") if path.is_file() and path.parent.name != "lock"]
+    """Return the paths of what is left in the queue, lock/ and marks excepted."""
+    ours = {"lock", "marks"}
+    found = [path for path in qmail.queue.rglob("*") if path.is_file() and not {path.name, path.parent.name} & ours]
     return [str(path.relative_to(qmail.queue)) for path in found]
 
 

@@ -70,7 +70,6 @@ def test_skip_begins_after_so_many_messages(home: Home, form: str) -> None:
     assert inject_batch(home, form, data, "--skip=4") == (0, [], "")
 
 
-@pytest.mark.parametrize("form", FORMATS)
 def test_a_batch_lowers_its_own_priority(home: Home) -> None:
     process = subprocess.Popen(batch_command(home, "netstring"), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdin is not None and process.stdout is not None
@@ -84,6 +83,7 @@ def test_a_batch_lowers_its_own_priority(home: Home) -> None:
     assert process.returncode == 0
 
 
+@pytest.mark.parametrize("form", FORMATS)
 def test_no_input_is_no_message(home: Home, form: str) -> None:
     assert inject_batch(home, form, b"") == (0, [], "")
     assert is_empty(home)

@@ -58,9 +58,9 @@ def test_of_5000_messages_for_a_fast_host_and_three_sick_ones_the_fast_ones_1250
     # Until the fast host had all of its mail, the tarpit has kept two places, and the others were given up early.
     assert beside.attempts.pop("tarpit") == WINDOW
     assert all(0 < attempts <= ATTEMPTS_MOST for attempts in beside.attempts.values()), beside.attempts
-    # Seconds depend on what else the machine does, CPU seconds little. Few of the 3,750 other messages are read.
+    # Seconds depend on what else the machine does, CPU seconds little. The 3,750 others wait, or are deferred in time.
     work = [sum(outcome.cpu[name] for name in ("queue-send", "queue-remote")) for outcome in (alone, beside)]
-    assert work[1] < 1.6 * work[0], work
+    assert work[1] < 2.5 * work[0], work
 
 
 def test_a_host_that_says_421_to_mail_is_given_up_as_one_that_greets_so() -> None:

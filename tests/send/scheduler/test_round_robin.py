@@ -163,17 +163,17 @@ def learn(recorder: Recorder, pace: bytes, count: int, seconds: float) -> list[b
 def test_hosts_that_take_a_second_do_not_keep_the_places_from_prompt_ones() -> None:
     recorder = Recorder()
     steady, prompt = learn(recorder, b"steady", 12, 1.0), learn(recorder, b"prompt", 3, 0.1)
-    for name in steady:
+    for name in steady + prompt:
         recorder.send((name, 1))
+    while (found := recorder.scheduler.next_load(10.0)) is not None:
+        recorder.load(*found, 10.0)
     running = recorder.start(10.0)
-    assert len(running) == 8  # Nobody else wants them.
-    for name in prompt:
-        recorder.send((name, 1))
+    assert [group.nexthop for group in running] == [*steady[:6], *prompt[:2]]
     turns = []
-    for group in running[:4]:
-        recorder.end(group, 11.0)
-        turns += [started.nexthop for started in recorder.start(11.0)]
-    assert turns == [*prompt, steady[8]]
+    for group in running[-2:]:
+        recorder.end(group, 10.1)
+        turns += [started.nexthop for started in recorder.start(10.1)]
+    assert turns == [prompt[2], steady[6]]  # No place stays empty.
 
 
 def test_hosts_that_take_a_second_have_a_quarter_of_the_places_beside_prompt_ones() -> None:

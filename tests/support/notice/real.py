@@ -225,7 +225,7 @@ class RealWorld:
         with ExitStack() as numbers:
             for constant, name in names.items():
                 numbers.enter_context(patch.object(processes, constant, pipes[name][name in writes]))
-            self.send = send.QueueSend(self.home)
+            self.send = send.QueueSend(self.home, 1)
         self.classifier: todo.Classifier | None = todo.Classifier(self.home, self.layout)
         self.readers = {kind: NetstringReader() for kind in KINDS}
         for kind in KINDS:
@@ -248,7 +248,7 @@ class RealWorld:
         self.send._admin._stop_listening()
         for each in (self.signals.descriptor, self.signals.writer, self.log):
             os.close(each)
-        if self.send._channels[0]._input_closed:
+        if self.send._channels[0]._daemons[0]._input_closed:
             self.closed.add(self.pipes["local jobs"][1])
         self._end_todo()
         for ends in self.pipes.values():
@@ -603,7 +603,6 @@ class RealWorld:
     def _kill(self) -> None:
         """SIGKILL of all, or of queue-send, whose peers finish some of what they do."""
         self.crashes += 1
-        self._note_recorded()
         self.actors["send"].kill()
         if self.chance.random() < 0.5:
             for _ in range(self.chance.choice((0, 5, 30))):
@@ -611,6 +610,7 @@ class RealWorld:
                     if self.actors[name].busy:
                         self.actors[name].step()
         self.end()
+        self._note_recorded()
         self._check_log()
         if self.chance.random() < 0.1:
             self._take_over()
@@ -644,7 +644,7 @@ class RealWorld:
                 raise Fault(f"{count} messages {number} are gone, and the log has fewer of `new msg`")
 
     def _note_recorded(self) -> None:
-        """Note what has a mark on the disk."""
+        """Note what has a mark in queue/marks and is in todo/. What left todo/ meanwhile may lack its last marks."""
         layout = self.layout
         try:
             left = LeftMarks(layout)

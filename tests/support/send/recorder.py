@@ -60,14 +60,15 @@ class Recorder:
             found = self.scheduler.next_load(now)
             if found is not None:
                 self.loaded.append(found[0])
-                self._load(*found, now)
+                self.load(*found, now)
             entry = self.scheduler.next_job(now)
             if entry is not None:
                 started.append(entry)
             turns = turns - 1 if found is None and entry is None else 2
         return started
 
-    def _load(self, message: int, stamp: int | None, now: float) -> None:
+    def load(self, message: int, stamp: int | None, now: float) -> None:
+        """Read a message that may be loaded."""
         groups = [(name, [(place, b"x") for place in range(count)]) for name, count in self.messages[message]]
         if not groups or stamp not in (None, self._due.get(message)):
             self.scheduler.cancel_load(message)
