@@ -122,8 +122,20 @@ class Presence:
 
     __slots__ = ("bounce", "info", "intd", "local", "mess", "remote", "todo")
 
-    def __init__(self, layout: Layout, message: int) -> None:
-        """Look at the disk. Raises OSError if that fails for a file."""
+    def __init__(self, layout: Layout, message: int, listed: dict[str, set[int]] | None = None) -> None:
+        """Look at the disk. Raises OSError if that fails for a file.
+
+        `listed` are the messages that have a file of each kind, where the directories have been read.
+        """
+        if listed is not None:
+            self.mess = message in listed["mess"]
+            self.intd = message in listed["intd"]
+            self.todo = message in listed["todo"]
+            self.info = message in listed["info"]
+            self.local = message in listed["local"]
+            self.remote = message in listed["remote"]
+            self.bounce = message in listed["bounce"]
+            return
         self.mess = is_there(layout.mess(message))
         self.intd = is_there(layout.intd(message))
         self.todo = is_there(layout.todo(message))

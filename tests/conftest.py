@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 # Such a test takes minutes on a machine of its own, and many times that beside others. What it waits for has deadlines.
 EXHAUSTIVE_SECONDS = 3600
+# tests/run --compiled sets it.
+COMPILED = os.environ.get("QUEUE_SUITE_COMPILE") == "1"
 # Those need a namespace of their own, which test_accounts.py makes.
 collect_ignore = [] if os.environ.get("QUEUE_NAMESPACED") else ["admin/namespaced"]
 
@@ -79,6 +81,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("exhaustive") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(EXHAUSTIVE_SECONDS))
+        pure = item.get_closest_marker("pure")
+        if pure is not None and COMPILED:
+            item.add_marker(pytest.mark.skip(reason=f"compiled: it {pure.args[0]}"))
     if config.getoption("--exhaustive"):
         return
     run_report.leave_out(config, items, [item for item in items if item.get_closest_marker("exhaustive")])

@@ -82,16 +82,6 @@ def look(layout: Layout, message: int) -> Snapshot | None:
     return Snapshot(layout, message, presence, held, corrupt)
 
 
-class Listed(Presence):
-    """A Presence made from directory listings, which saves a system call for each file."""
-
-    __slots__ = ()
-
-    def __init__(self, names: dict[str, set[int]], message: int) -> None:
-        for kind in Presence.__slots__:
-            setattr(self, kind, message in names[kind])
-
-
 def survey(layout: Layout) -> Iterator[Snapshot | Stray]:
     """Yield every message and every stray name. Raises Temporary if a directory cannot be read."""
     flat_kinds = ["bounce", *(kind for kind, flat in _either(layout) if flat)]
@@ -121,7 +111,7 @@ def _either(layout: Layout) -> tuple[tuple[str, bool], tuple[str, bool]]:
 
 def _seen(layout: Layout, names: dict[str, set[int]] | None, message: int) -> Iterator[Snapshot]:
     if names is not None:
-        presence = Listed(names, message)
+        presence = Presence(layout, message, names)
         if presence.state() in (4, 5):
             snapshot = Snapshot(layout, message, presence, message in names["hold"], message in names["corrupt"])
             if snapshot.size is not None:

@@ -162,6 +162,7 @@ def test_no_power_cut_puts_an_old_envelope_beside_a_new_text(tmp_path: Path) -> 
     assert min(seen[what] for what in ("old", "new", "queued")) > 0
 
 
+@pytest.mark.pure("replaces a method")
 @pytest.mark.parametrize("after", [False, True], ids=["before the name is there", "after it"])
 def test_an_interrupt_while_the_envelope_gets_its_name_never_takes_the_text_away(
     tmp_path: Path, nameless: bool, after: bool, monkeypatch: pytest.MonkeyPatch
@@ -262,6 +263,7 @@ def test_a_parked_envelope_is_replaced_under_a_running_suite_and_the_new_message
     assert not os.path.lexists(layout.hashed("corrupt", message))
 
 
+@pytest.mark.pure("replaces a method")
 def test_an_old_envelope_that_an_injector_replaces_while_it_is_classified_gets_none_of_the_new_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -125,6 +125,7 @@ def test_marks_of_messages_that_are_not_in_todo_are_cleared(layout: Layout) -> N
     assert MarksFile(layout).left == [ONE]
 
 
+@pytest.mark.pure("replaces a function that compiled code calls")
 def test_marks_of_a_message_that_cannot_be_looked_up_are_kept(
     layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:

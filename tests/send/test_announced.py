@@ -382,6 +382,7 @@ def test_with_very_many_announced_messages_what_is_in_flight_for_too_long_is_cla
     assert asked(loop) == [pack_request(ClassifyRequest(each, 0)) for each in (first, second)]
 
 
+@pytest.mark.pure("replaces a method")
 def test_a_record_that_cannot_be_written_has_its_message_classified_with_its_marks(
     home: Home, loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

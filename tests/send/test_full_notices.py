@@ -205,6 +205,7 @@ def test_the_envelopes_that_are_kept_have_a_limit_of_memory_whatever_the_length_
     assert used < 1.5 * BYTES_MOST
 
 
+@pytest.mark.pure("replaces a method")
 def test_a_notice_whose_files_cannot_be_read_yet_is_no_longer_a_full_one(
     home: Home, loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

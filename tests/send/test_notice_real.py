@@ -13,8 +13,11 @@ from support.notice.real import walk
 from support.saying import Say
 
 STEPS = 1000
-# A daemon that is killed closes nothing.
-pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+pytestmark = [
+    pytest.mark.pure("replaces classes and functions of the daemons"),
+    # A daemon that is killed closes nothing.
+    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
+]
 
 
 @pytest.mark.parametrize("seeds", [range(20), pytest.param(range(20, 2020), marks=pytest.mark.exhaustive)])

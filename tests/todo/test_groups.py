@@ -105,6 +105,7 @@ def test_garbage_at_the_end_of_a_large_envelope_parks_it_and_leaves_no_large_fil
     assert Presence(layout, message).state() == 4
 
 
+@pytest.mark.pure("replaces a method")
 def test_an_envelope_for_which_there_is_no_memory_is_deferred_and_the_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -190,6 +190,7 @@ def test_no_message_is_missed_when_inotify_loses_events(tmp_path: Path) -> None:
         assert set(todo.notices(20)) == lost
 
 
+@pytest.mark.pure("replaces a method")
 def test_a_message_is_not_announced_before_its_removal_from_todo_is_safe(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

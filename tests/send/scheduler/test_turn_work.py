@@ -156,6 +156,7 @@ class Endless:
         return 0
 
 
+@pytest.mark.pure("replaces a method")
 def test_destinations_without_a_place_are_passed_over_a_part_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     recorder = Recorder(SETTINGS._replace(active=10_000))
     for number in range(2000):
@@ -169,6 +170,7 @@ def test_destinations_without_a_place_are_passed_over_a_part_at_a_time(monkeypat
     assert endless.looked <= SKIPPED_AT_ONCE
 
 
+@pytest.mark.pure("replaces a method")
 def test_recipients_that_fail_without_an_attempt_do_so_a_part_at_a_time(home: Home, loop: Loop) -> None:
     names = [b"user%d@c.example" % number for number in range(5000)]
     message = classified_message(home, remote=names)
@@ -195,6 +197,7 @@ def test_recipients_that_fail_without_an_attempt_do_so_a_part_at_a_time(home: Ho
     assert turns >= 5000 / verdicts.EXPIRED_A_TURN
 
 
+@pytest.mark.pure("replaces a method")
 def test_verdicts_are_taken_a_part_at_a_time_and_none_is_lost(home: Home, loop: Loop) -> None:
     messages = [classified_message(home, remote=[b"b@d%d.example" % number]) for number in range(150)]
     for message in messages:
@@ -226,6 +229,7 @@ def test_a_report_is_put_into_words_a_few_recipients_at_a_time() -> None:
         assert before == 5000
 
 
+@pytest.mark.pure("replaces a method")
 def test_a_notice_of_a_delay_reads_the_recipients_a_piece_at_a_time(home: Home, loop: Loop) -> None:
     data = b"".join(b"Duser%d@c.example\0" % number for number in range(20_000)) + b"Tlast@c.example\0"
     message = classified_message(home, remote=[b"x"])
@@ -298,6 +302,7 @@ def test_removals_and_bounces_that_failed_are_taken_up_a_part_at_a_time(home: Ho
     assert notifier.COMPOSING < 0.01
 
 
+@pytest.mark.pure("replaces a method")
 def test_a_message_that_cannot_be_read_is_parked_without_a_wait_for_the_disk(
     home: Home, loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -42,4 +42,5 @@ def owed_by_qmail(home: Home) -> Counter[tuple[str, str]]:
 
 def vars_of(presence: Presence) -> list[str]:
     """Return the kinds of files that a message has."""
-    return [kind for kind in presence.__slots__ if getattr(presence, kind)]
+    kinds = ("bounce", "info", "intd", "local", "mess", "remote", "todo")
+    return [kind for kind in kinds if getattr(presence, kind)]

@@ -1,7 +1,7 @@
 """A scheduler whose actions are carried out at once, by the methods of a listener: a caller for unit tests."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from queue_send.scheduler.model import (
     Action,
@@ -36,12 +36,21 @@ class Listener(Protocol):
     def revived(self, nexthop: bytes) -> None: ...
 
 
-class Driven(Scheduler):
-    """Every method that returns actions also has the listener carry them out."""
+class Driven:
+    """A Scheduler: every method that returns actions also has the listener carry them out.
+
+    It has a Scheduler and does not inherit from it, because no class may inherit from one that is compiled.
+    """
 
     def __init__(self, settings: Settings, listener: Listener) -> None:
-        super().__init__(settings)
+        self._scheduler = Scheduler(settings)
         self._listener = listener
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._scheduler, name)
+
+    def __len__(self) -> int:
+        return len(self._scheduler)
 
     def _carry_out(self, actions: Sequence[Action], now: float) -> Sequence[Action]:
         for action in actions:
@@ -62,28 +71,28 @@ class Driven(Scheduler):
     def load(
         self, attempt: Attempt, groups: list[tuple[bytes, list[Recipient]]], now: float
     ) -> Sequence[Action]:
-        return self._carry_out(super().load(attempt, groups, now), now)
+        return self._carry_out(self._scheduler.load(attempt, groups, now), now)
 
     def add_entry(self, entry: Entry, whole: bool, now: float) -> Sequence[Action]:
-        return self._carry_out(super().add_entry(entry, whole, now), now)
+        return self._carry_out(self._scheduler.add_entry(entry, whole, now), now)
 
     def end_load(self, attempt: Attempt, now: float) -> Sequence[Action]:
-        return self._carry_out(super().end_load(attempt, now), now)
+        return self._carry_out(self._scheduler.end_load(attempt, now), now)
 
     def start(self, now: float) -> Sequence[Action]:
-        return self._carry_out(super().start(now), now)
+        return self._carry_out(self._scheduler.start(now), now)
 
     def end_job(self, entry: Entry, deferred: int, host_failed: bool, now: float) -> Sequence[Action]:
-        return self._carry_out(super().end_job(entry, deferred, host_failed, now), now)
+        return self._carry_out(self._scheduler.end_job(entry, deferred, host_failed, now), now)
 
     def end_expired(self, entry: Entry, now: float) -> Sequence[Action]:
-        return self._carry_out(super().end_expired(entry, now), now)
+        return self._carry_out(self._scheduler.end_expired(entry, now), now)
 
     def withdraw(self, message: int, now: float) -> Sequence[Action]:
-        return self._carry_out(super().withdraw(message, now), now)
+        return self._carry_out(self._scheduler.withdraw(message, now), now)
 
     def expire(self, now: float) -> Sequence[Action]:
-        return self._carry_out(super().expire(now), now)
+        return self._carry_out(self._scheduler.expire(now), now)
 
     def next_job(self, now: float) -> Entry | None:
         """Returns the entry that starts now; None if none does."""
@@ -92,8 +101,8 @@ class Driven(Scheduler):
 
     def expire_all(self, now: float) -> None:
         """Searches all destinations for expired messages, whatever the time of the last search."""
-        self._next_search = now
+        self._scheduler._next_search = now
         self.expire(now)
-        while self._search:
-            self._next_search = now
+        while self._scheduler._search:
+            self._scheduler._next_search = now
             self.expire(now)
