@@ -21,6 +21,7 @@ size in bytes, length and CRC-32 of todo/B/I, and the recipients in the order of
 
 W ensures that the lines about a message are in the log before the message leaves todo/. After the answer to a P that
 was sent when the backlog had been read, no notice is about a message that was found in the backlog.
+queue-send asks again when an order has tried or ended a message whose notice may be still to come.
 """
 
 import re

@@ -109,7 +109,7 @@ def test_all_destinations_and_all_relays_are_told_of_page_by_page_however_many_t
     routes = b"".join(b"%s:relay%d\n" % (name, number) for number, name in enumerate(domains))
     table = limited(b".example rate=1/100\n", routes=routes)
     recorder = Recorder(Settings(concurrency=100, active=1000, limits=Limits(), table=table))
-    explaining = Explainer(b"remote", recorder.scheduler)
+    explaining = Explainer(b"remote", recorder.scheduler.scheduler)
     assert explaining.page(None, 7, 0.0) == ([], 0)
     for name in domains:
         recorder.send((name, 1))

@@ -164,7 +164,7 @@ def test_destinations_without_a_place_are_passed_over_a_part_at_a_time(monkeypat
         found = recorder.scheduler.next_load(0.0)
         assert found is not None
         recorder.scheduler.load(Attempt(found[0], b"", 0, 9999), [(b"d%d" % number, [(0, b"x")])], 0.0)
-    endless = Endless(recorder.scheduler)
+    endless = Endless(recorder.scheduler.scheduler)
     monkeypatch.setattr(recorder.scheduler.round_robin, "places_for", endless)
     assert recorder.scheduler.next_job(0.0) is None
     assert endless.looked <= SKIPPED_AT_ONCE

@@ -64,10 +64,6 @@ def _none(*_: Any) -> None:
     return None
 
 
-def _zero(*_: Any) -> int:
-    return 0
-
-
 def _false(*_: Any) -> bool:
     return False
 
@@ -76,14 +72,12 @@ LEFT_OUT: dict[str, list[Patch]] = {
     "again": [(Announcements, "remove", _forget_again)],
     "announced": [(Announcements, "defer", _false)],
     "bits": [(Pipeline, "request", _request_nothing_done)],
-    "records": [(marks_file.MarksFile, "adopt", _none), (marks_file.LeftMarks, "done", _zero)],
     "late verdicts": [(Messages, "_write_marks", _nothing)],
     "leftovers": [(Pending, "__init__", _remember_no_scan)],
     "begun": [(Pipeline, "__init__", _remember_no_begin)],
     "clear": [(removal, "_clear_marks", lambda layout, removals, failed: removals)],
     "gone": [(Announced, "removed", _nothing)],
     "notice waits": [(Cleaner, "defer", _false)],
-    "settle": [(Messages, "settle_announced", _nothing)],
     "reserved": [(marks_file.MarksFile, "adopt", _none)],
 }
 
@@ -91,10 +85,7 @@ _NO_CRASH = {"kill": 0.0, "TERM": 0.0, "lose queue-todo": 0.0, "lose queue-clean
 # Factors for the weights of moves, which make the fault likely that a missing guard allows.
 FAVOURED: dict[str, dict[str, float]] = {
     "again": _NO_CRASH | {"inject": 5, "inject on": 10, "send turns": 0.3, "HUP": 0, "overflow": 0, "wait": 0.2},
-    "records": {"kill": 3, "TERM": 0, "wait": 0.2, "hosts decide": 3, "report": 0.5, "todo works": 3},
-    "reserved": {"kill": 3, "TERM": 0, "wait": 0.2, "hosts decide": 3, "report": 0.5, "todo works": 3},
     "notice waits": _NO_CRASH | {"inject": 5, "inject on": 10, "send turns": 0.2, "todo turns": 5, "todo works": 5},
     "begun": _NO_CRASH | {"the disk refuses todo": 5, "wait": 5},
     "leftovers": {"kill": 3, "wait": 3, "todo works": 0.5},
-    "settle": _NO_CRASH | {"lose queue-todo": 3, "wait": 3, "report": 0.5, "todo works": 2},
 }

@@ -39,18 +39,18 @@ class Listener(Protocol):
 class Driven:
     """A Scheduler: every method that returns actions also has the listener carry them out.
 
-    It has a Scheduler and does not inherit from it, because no class may inherit from one that is compiled.
+    It has a `scheduler` and does not inherit from it, because no class may inherit from one that is compiled.
     """
 
     def __init__(self, settings: Settings, listener: Listener) -> None:
-        self._scheduler = Scheduler(settings)
+        self.scheduler = Scheduler(settings)
         self._listener = listener
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._scheduler, name)
+        return getattr(self.scheduler, name)
 
     def __len__(self) -> int:
-        return len(self._scheduler)
+        return len(self.scheduler)
 
     def _carry_out(self, actions: Sequence[Action], now: float) -> Sequence[Action]:
         for action in actions:
@@ -68,31 +68,34 @@ class Driven:
                 self._listener.revived(action.nexthop)
         return actions
 
+    def next_load(self, now: float) -> tuple[int, int | None] | None:
+        return self.scheduler.next_load(now)
+
     def load(
         self, attempt: Attempt, groups: list[tuple[bytes, list[Recipient]]], now: float
     ) -> Sequence[Action]:
-        return self._carry_out(self._scheduler.load(attempt, groups, now), now)
+        return self._carry_out(self.scheduler.load(attempt, groups, now), now)
 
     def add_entry(self, entry: Entry, whole: bool, now: float) -> Sequence[Action]:
-        return self._carry_out(self._scheduler.add_entry(entry, whole, now), now)
+        return self._carry_out(self.scheduler.add_entry(entry, whole, now), now)
 
     def end_load(self, attempt: Attempt, now: float) -> Sequence[Action]:
-        return self._carry_out(self._scheduler.end_load(attempt, now), now)
+        return self._carry_out(self.scheduler.end_load(attempt, now), now)
 
     def start(self, now: float) -> Sequence[Action]:
-        return self._carry_out(self._scheduler.start(now), now)
+        return self._carry_out(self.scheduler.start(now), now)
 
     def end_job(self, entry: Entry, deferred: int, host_failed: bool, now: float) -> Sequence[Action]:
-        return self._carry_out(self._scheduler.end_job(entry, deferred, host_failed, now), now)
+        return self._carry_out(self.scheduler.end_job(entry, deferred, host_failed, now), now)
 
     def end_expired(self, entry: Entry, now: float) -> Sequence[Action]:
-        return self._carry_out(self._scheduler.end_expired(entry, now), now)
+        return self._carry_out(self.scheduler.end_expired(entry, now), now)
 
     def withdraw(self, message: int, now: float) -> Sequence[Action]:
-        return self._carry_out(self._scheduler.withdraw(message, now), now)
+        return self._carry_out(self.scheduler.withdraw(message, now), now)
 
     def expire(self, now: float) -> Sequence[Action]:
-        return self._carry_out(self._scheduler.expire(now), now)
+        return self._carry_out(self.scheduler.expire(now), now)
 
     def next_job(self, now: float) -> Entry | None:
         """Returns the entry that starts now; None if none does."""
@@ -101,8 +104,8 @@ class Driven:
 
     def expire_all(self, now: float) -> None:
         """Searches all destinations for expired messages, whatever the time of the last search."""
-        self._scheduler._next_search = now
+        self.scheduler._next_search = now
         self.expire(now)
-        while self._scheduler._search:
-            self._scheduler._next_search = now
+        while self.scheduler._search:
+            self.scheduler._next_search = now
             self.expire(now)

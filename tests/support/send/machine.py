@@ -215,7 +215,7 @@ class Machine(RuleBasedStateMachine):
         """The watchdog's round: what is past its lifetime is given up, and nothing that is left has no cause."""
         self.scheduler.expire_all(self.now)
         self.settle()
-        explaining = Explainer(b"remote", self.scheduler)
+        explaining = Explainer(b"remote", self.scheduler.scheduler)
         for message, left in self.disk.left.items():
             if left and message not in self.held:
                 stamp = self.disk.due[message]

@@ -26,7 +26,7 @@ class Watched:
     def __init__(self, settings: Settings = SETTINGS) -> None:
         self.now = float(START)
         self.scheduler = Driven(settings, self)
-        self.explaining = Explainer(b"remote", self.scheduler)
+        self.explaining = Explainer(b"remote", self.scheduler.scheduler)
         self.disk: dict[int, tuple[Dates, list[bytes]]] = {}
         self.flying: list[Entry] = []
         self.failed: list[tuple[int, bytes]] = []
@@ -34,7 +34,9 @@ class Watched:
         self.looks = 0
         self.limiter = AlertLimit()
         rule = OverdueRule(QUADRATIC, SKIP_REMOTE, START)
-        self.patrol = OverdueSearch("remote", self.scheduler, rule, FLIGHT, self.look, self.limiter, self.alert)
+        self.patrol = OverdueSearch(
+            "remote", self.scheduler.scheduler, rule, FLIGHT, self.look, self.limiter, self.alert
+        )
 
     # The scheduler's events.
 
