@@ -252,7 +252,8 @@ class Announced:
             if known.slot is None:
                 raise OSError(0, "queue/marks is full")
             marks.write(known.slot, DoneMarks(known.identity, known.done))
-        except OSError:
+        except OSError as error:
+            error.filename = error.filename or f"{self._layout.queue}/marks"
             self._broken_until = time.monotonic() + BROKEN_SECONDS
             if known.done + 1 < 1 << len(known.places):
                 self._ask(known, known.identity.message)

@@ -86,6 +86,8 @@ class Replay(Disk):
         return self._do_dup(call) if call.arguments[1].startswith("F_DUPFD") else False
 
     def _do_clone(self, call: Call) -> bool:
+        if call.result == "?":
+            return False  # Its caller was killed meanwhile.
         child = int(call.result.split()[0])
         table = self.opened.setdefault(call.pid, {})
         # A thread has its process's descriptors, a child process copies of them.

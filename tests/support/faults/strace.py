@@ -114,7 +114,8 @@ def read_trace(output: Path) -> Iterator[Call]:
 
 def _child(call: Call) -> int:
     """Return the pid of the process that a call made; 0 for every other call."""
-    return int(call.result.split()[0]) if call.name in _BIRTHS and not call.began else 0
+    made = call.name in _BIRTHS and not call.began and call.result != "?"  # Its caller was killed meanwhile.
+    return int(call.result.split()[0]) if made else 0
 
 
 def _as_written(output: Path) -> Iterator[Call]:

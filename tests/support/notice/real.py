@@ -164,7 +164,11 @@ class RealWorld:
         self.disks: dict[str, StepDisk] = {}
         self.stack = ExitStack()
         self._patch()
-        self.begin()
+        try:
+            self.begin()
+        except BaseException:
+            self.stack.close()  # The tests that follow need the real clock.
+            raise
 
     def _patch(self) -> None:
         enter = self.stack.enter_context
