@@ -2,8 +2,9 @@
 
 `queue-clean [--home HOME]`, started by queue-start. fd 0 gives ids from queue-send (queue_wire.pipes.cleaning), fd 1
 takes one answer for each, in order. A request that comes after a while without any is carried out at once. Those of the
-next half second, GROUP at most, form a group with shared syncs, and so on. At start, and then every 21 hours, it
-removes what dead injectors have left. It exits at the end of fd 0.
+next half second, GROUP at most, form a group with shared syncs, and so on. If they have filled the pipe, the next group
+follows at once. At start, and then every 21 hours, it removes what dead injectors have left. It exits at the end of
+fd 0.
 """
 
 import os
@@ -30,6 +31,9 @@ Removes finished messages, and what dead injectors have left. It is started by q
 """
 GROUP = 2000  # The most messages of a group.
 GROUP_SECONDS = 0.5  # Seconds between the begins of two groups, unless there are GROUP requests.
+# Bytes of one read that may have been all that the pipe holds: it holds 64 kB, less what its pages have left over. The
+# requests that did not fit come as soon as the group is removed.
+PIPE_FULL = 32768
 SYNC_AGAIN = 60.0  # Seconds until a sweep that could not begin is tried again.
 SWEEP_EVERY = 76431.0  # Seconds between sweeps, qmail's SLEEP_CLEANUP: 21 hours.
 
@@ -103,6 +107,7 @@ def loop(layout: Layout, synced: bool) -> None:
     # The sweep leaves these alone: the second request for their removal would remove the next message of the number.
     failing: set[int] = set()
     next_group = 0.0
+    full = False  # Whether the pipe may have been full when it was read last.
     sweeping: Iterator[Swept] | None = None
     next_sweep = time.monotonic()
     while True:
@@ -116,7 +121,9 @@ def loop(layout: Layout, synced: bool) -> None:
         if len(records) < GROUP and poll.poll(wait * 1000):
             gathering = False
             try:
-                records += reader.feed(read_available(0) or b"")
+                data = read_available(0) or b""
+                full = len(data) >= PIPE_FULL
+                records += reader.feed(data)
             except PeerLost:
                 # queue-send has exited. Its requests are carried out all the same.
                 if records:
@@ -125,7 +132,7 @@ def loop(layout: Layout, synced: bool) -> None:
         now = time.monotonic()
         if records and not gathering:
             group, records = records[:GROUP], records[GROUP:]
-            next_group = now if records else now + GROUP_SECONDS
+            next_group = now if records or full else now + GROUP_SECONDS
             synced = remove_group(layout, group, synced, failing)
         elif sweeping is not None:
             swept = next(sweeping, None)

@@ -175,6 +175,21 @@ def test_the_requests_of_a_group_are_read_together(tmp_path: Path) -> None:
         assert clean.end() == 0
 
 
+def test_requests_that_do_not_fit_into_the_pipe_do_not_wait_for_the_next_group(tmp_path: Path) -> None:
+    # Of these a pipe holds fewer than a group has. With a wait for each pipe, they would take six times two seconds.
+    home = make_home(tmp_path / "home", split=3)
+    requests = [pack_clean(12_345_678 + number, cleaning.TODO, 12_345, 10**15) for number in range(12_000)]
+    code = "import queue_clean.main\nqueue_clean.main.GROUP_SECONDS = 2.0"
+    with Piped("queue-clean", home, programs=patched_programs(tmp_path, queue_clean=code)) as clean:
+        clean.write(requests[0])
+        assert clean.take(1) == REMOVED
+        begun = time.monotonic()
+        clean.write(b"".join(requests[1:]))
+        assert clean.take(11_999) == REMOVED * 11_999
+        assert time.monotonic() - begun < 8.0
+        assert clean.end() == 0
+
+
 def _reads(pid: int) -> int:
     """Return how often a process has called read(2) and its like."""
     counts = dict(line.split(": ") for line in Path(f"/proc/{pid}/io").read_text().splitlines())
