@@ -102,7 +102,8 @@ class ReplyReader:
             return False
         pattern = _ACCEPTED.get(count)
         if pattern is None:
-            pattern = re.compile(rb"(?:2[0-9][0-9](?: [^\n]*)?\r?\n){%d}354(?: [^\n]*)?\r?\n" % count)
+            # Possessive: a line matches in one way only. With two, a refusal behind N lines would take 2 ** N steps.
+            pattern = re.compile(rb"(?:2[0-9][0-9](?: [^\n]*+|\r)?+\n){%d}+354(?: [^\n]*+|\r)?+\n" % count)
             _ACCEPTED[count] = pattern
         match = pattern.match(self._buffer, self._at)
         if match is None or match.end() - self._at > LINE_MAX:

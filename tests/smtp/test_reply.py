@@ -1,5 +1,6 @@
 """SMTP replies: whole, in pieces, with bytes after, and what is no reply."""
 
+import time
 from itertools import pairwise
 
 import pytest
@@ -82,3 +83,30 @@ def test_any_bytes_make_replies_or_a_format_error(pieces: list[bytes]) -> None:
     except FormatError:
         return
     assert all(200 <= reply.code < 600 for reply in replies)
+
+
+@pytest.mark.parametrize(
+    "last", [b"550 nobody here by that name\r\n", b"", b"354"], ids=["refused", "missing", "cut off"]
+)
+@pytest.mark.parametrize("end", [b"\r\n", b"\n", b"\r\r\n"], ids=["CRLF", "LF", "CR CRLF"])
+def test_an_envelope_that_is_not_accepted_whole_is_seen_in_no_time(last: bytes, end: bytes) -> None:
+    # Where each line could match in two ways, 100 would take for ever, and 22 some seconds.
+    count = 22
+    reader = ReplyReader()
+    reader.feed((b"250 ok" + end) * count + last)
+    begun = time.process_time()
+    assert not reader.skip_accepted(count)
+    assert time.process_time() - begun < 0.05
+    assert reader.next() == Reply(250, b"250 ok")
+
+
+@pytest.mark.parametrize("line", [b"%d ok\r\n", b"%d ok\n", b"%d\r\n", b"%d\n", b"%d \r\n", b"%d a\rb\r\n"])
+def test_an_envelope_that_is_accepted_whole_is_skipped(line: bytes) -> None:
+    reader = ReplyReader()
+    reader.feed(b"".join(line % code for code in (250, 251, 250, 354, 221)))
+    assert not reader.skip_accepted(2)
+    assert not reader.skip_accepted(4)
+    assert reader.skip_accepted(3)
+    reply = reader.next()
+    assert reply is not None
+    assert reply.code == 221
