@@ -316,6 +316,8 @@ class Announced:
         if self._mode != self._choose():
             return 0.0
         wait = CROWDED_WAIT if len(self._messages) > CROWDED else 3600.0
+        if self._mode == LEAVE:
+            wait = min(wait, self._after / 2)  # What was started recently is less by then.
         if not self._order:
             return wait
         return max(0.0, min(wait, self._order[0][0].since + self._after - time.monotonic()))

@@ -6,7 +6,8 @@ own. A slice of one alternates with a group of the others, so that a message wit
 delay other mail.
 
 queue-send says what is done with new messages: they are announced, left in todo/, or classified. Announced messages
-(announcements.py) are classified when queue-send asks for it, in groups of their own, before other work.
+(announcements.py) are classified when queue-send asks for it, in groups of their own. These alternate with groups of
+new messages: requests for thousands of messages, which take seconds on a disk, must not delay new mail.
 """
 
 import select
@@ -75,6 +76,7 @@ class Pipeline:
         self._refused: deque[tuple[float, int]] = deque()
         self._requested_alone: set[int] = set()  # Requests that failed together, and are tried one by one.
         self._answering = False
+        self._new_is_next = False  # Whether a group of new messages comes before the next requests.
         self._unsure: list[PreparedMessage] = []
         self._next_confirm = 0.0
         self._worked = False
@@ -107,13 +109,16 @@ class Pipeline:
             return
         while self._refused and self._refused[0][0] <= now:
             self._next_requests.append(self._refused.popleft()[1])
+        begins = rules is not None and self._may_begin
         if self._logged:
             self._finish(self._logged.popleft())
-        elif self._next_requests:
+        elif self._next_requests and not (self._new_is_next and begins):
+            self._new_is_next = True
             self._classify_requested()
         elif self._unsure and now >= self._next_confirm:
             self._confirm()
-        elif rules is not None and self._may_begin:
+        elif rules is not None and begins:
+            self._new_is_next = False
             self._go_on(rules)
 
     def written(self) -> None:

@@ -203,11 +203,14 @@ class Explainer:
         if message in self._scheduler.attempts:
             yield from self._active(message, places, jobs, now)
             return
-        overflow = [destination for destination in places if destination.overflow.holds(message)]
-        for destination in overflow:
-            yield self.overflow(destination, min(*stamps, int(now)), stopped)
         admission = self._scheduler.admission
         dues = admission.dues_of(message, stamps)
+        overflow = [destination for destination in places if destination.overflow.holds(message)]
+        if not (overflow or dues or admission.is_next(message)):
+            # It may have waited since before smtproutes was changed. It gets its new nexthop when it is loaded.
+            places = overflow = self._scheduler.overflows_of(message)
+        for destination in overflow:
+            yield self.overflow(destination, min(*stamps, int(now)), stopped)
         if admission.is_next(message) or (dues and min(dues) <= now):
             yield self.due(min(*stamps, int(now)), stopped)
         elif dues:

@@ -59,6 +59,7 @@ CHANGES_AT_ONCE = 10  # Destinations that take new limits, after HUP.
 SUSPENDED_AT_ONCE = 20  # Entries that leave the queue of a dead destination. Each costs a change of a file.
 EXPIRED_AT_ONCE = 200  # Messages that are past their lifetime.
 SEARCHED_AT_ONCE = 50  # Destinations that one call of `expire` searches for expired messages.
+OVERFLOWS_EXAMINED = 500  # Destinations that one query about a message examines, some 10 microseconds each.
 SEARCH_PAUSE = 0.02  # Seconds between two such calls of a round.
 
 _NONE: Sequence[Action] = ()
@@ -186,6 +187,11 @@ class Scheduler:
         # Destinations may be very many; those with overflow are few.
         self._with_overflow = {name: each for name, each in self._with_overflow.items() if each.overflow}
         return sum(len(each.overflow) for each in self._with_overflow.values())
+
+    def overflows_of(self, message: int) -> list[Destination]:
+        """Returns destinations in whose overflow a message waits; OVERFLOWS_EXAMINED of them are examined."""
+        examined = islice(self._with_overflow.values(), OVERFLOWS_EXAMINED)
+        return [destination for destination in examined if destination.overflow.holds(message)]
 
     def next_time(self, now: float) -> float | None:
         """Returns when `next_load` or `start` has something to do; None: only after a job or an arrival."""

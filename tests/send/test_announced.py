@@ -2,6 +2,7 @@
 
 import errno
 import os
+import select
 import threading
 import time
 from collections.abc import Iterator
@@ -270,6 +271,23 @@ def test_new_mail_is_announced_left_or_classified(
     loop.channel.scheduler.apply_settings(settings)
     loop.settle()
     assert loop.sent == [ANNOUNCE, LEAVE, ANNOUNCE]
+
+
+def test_while_new_mail_is_left_it_is_soon_looked_whether_it_is_to_be_classified(
+    home: Home, loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "UNSTARTED_LEAST", 4)
+    monkeypatch.setattr(module, "BRISK", 1)
+    announce(home, loop, TWO[:1])
+    loop.channel.scheduler.apply_settings(loop.channel.scheduler.settings._replace(concurrency=0))
+    waiting = [announce(home, loop, TWO[1:]) for _ in range(4)]
+    assert loop.sent == [ANNOUNCE, LEAVE]
+    # The answers do not come: the disk refuses queue-todo the files.
+    for message in waiting:
+        loop.messages.store.classify_first(message, lambda classified: None)
+    loop.settle()
+    assert len(asked(loop)) == 4
+    assert loop.announced.prepare(select.poll(), loop.clock.now()) <= 5.0
 
 
 @pytest.mark.parametrize("started", [0, 1])

@@ -195,6 +195,26 @@ def test_above_a_number_or_size_of_announced_messages_it_classifies(tmp_path: Pa
         announced(todo)
 
 
+def test_many_requests_do_not_delay_a_new_message(tmp_path: Path) -> None:
+    home = todo_home(tmp_path / "home")
+    lines = "import sys", "from queue_todo import main, pipeline", "pipeline.GROUP = 1"
+    Path(tmp_path, "queue-todo").write_text("\n".join([*lines, "sys.exit(main.main(sys.argv))"]))
+    with TodoDaemon(home, programs=tmp_path) as todo:
+        tell(todo, ANNOUNCE)
+        for _ in range(8):
+            queue_message(home, BOTH)
+        asked = [announced(todo).message for _ in range(8)]
+        tell(todo, LEAVE)
+        new = queue_message(home, BOTH)
+        tell(todo, LEAVE)  # inotify has named it.
+        todo.write(ANNOUNCE + b"".join(pack_request(ClassifyRequest(message, 0)) for message in asked))
+        answers = 0
+        while isinstance(sent := todo._sent(), ClassifyAnswer):
+            answers += 1
+        assert sent == b"new msg %d" % new
+        assert answers <= 2
+
+
 def test_after_x_it_ends_when_nothing_is_announced_any_more(tmp_path: Path) -> None:
     home = todo_home(tmp_path / "home")
     with TodoDaemon(home) as todo:

@@ -4,9 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from queue_send.admin.queries import Explainer
 from queue_send.scheduler import scheduler as loading
 from queue_send.scheduler.limits import Limits
 from queue_send.scheduler.model import Entry
+from queue_wire.admin.cause import OVERFLOW
 from support.send.recorder import LIFETIME, SETTINGS, Recorder
 
 WIDE = SETTINGS._replace(concurrency=100)
@@ -174,3 +176,11 @@ def test_of_destinations_whose_mail_is_delivered_nothing_is_kept() -> None:
             recorder.end(job, 0.0)
     scheduler = recorder.scheduler
     assert not (scheduler.destinations or scheduler._with_overflow or scheduler._with_room or scheduler._in_turn)
+
+
+def test_why_a_message_waits_is_known_also_after_its_route_has_changed() -> None:
+    recorder = Recorder(WIDE)
+    messages = [recorder.send((b"relay", 1), known=True) for _ in range(8)]
+    recorder.start(0.0)
+    causes = list(Explainer(b"R", recorder.scheduler).message(messages[-1], [0], [b"other"], [], b"", 1.0))
+    assert [(cause.kind, cause.nexthop) for cause in causes] == [(OVERFLOW, b"relay")]
