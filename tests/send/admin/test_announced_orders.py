@@ -45,6 +45,8 @@ def in_flight(site: Site) -> Iterator[Running]:
         site.route(sink.port)
         sink.hold_after = 0
         with Suite(site.home) as suite:
+            # Mail that comes before queue-send has told queue-todo to announce it is classified.
+            suite.wait_for("status: local 0/")
             enqueue(site.home, b"a@me.example.org", [b"b@c.example", b"d@e.example"], b"Subject: x\n\ny\n")
             sink.wait_for(1)
             message = int(suite.wait_for("^new msg ").split()[-1])

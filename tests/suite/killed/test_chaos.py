@@ -19,7 +19,7 @@ from support.suite import wait_until
 BOUNCING = "bounces-"
 
 
-pytestmark = [pytest.mark.home(concurrencyremote="40"), pytest.mark.both_ways]
+pytestmark = pytest.mark.home(concurrencyremote="40")
 
 
 def make_letters(count: int, chance: random.Random) -> list[Letter]:

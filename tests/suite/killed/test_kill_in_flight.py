@@ -40,7 +40,9 @@ pytestmark = [
     pytest.mark.home(
         concurrencyremote=PLACES, destinationconcurrency=PLACES, destinationinitial=PLACES, retryjitter="0"
     ),
-    pytest.mark.parametrize("classifyafter", ["0", "1"], ids=["classified first", "from the notice"]),
+    pytest.mark.parametrize(
+        "classifyafter", [pytest.param("0", marks=pytest.mark.exhaustive), "1"], ids=["classified first", "from the notice"]
+    ),
 ]
 COUNT = pytest.mark.parametrize("count", [FEW, pytest.param(MANY, marks=pytest.mark.exhaustive)])
 
@@ -78,6 +80,8 @@ def in_flight(site: Site, sink: Sink, count: int, classifyafter: str) -> Iterato
     site.route(sink.port)
     letters = letters_of(count)
     sink.hold_after = ENDED
+    # Else the next envelope may go to a connection whose answer is held, and its message does not arrive.
+    sink.pipelining = False
     suite = Suite(site.home)
     try:
         suite.wait_for("status: local 0/")

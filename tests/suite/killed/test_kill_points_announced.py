@@ -21,7 +21,6 @@ from support.servers.sink import Sink
 
 pytestmark = pytest.mark.one_way
 AFTER = "60"  # classifyafter: nothing is classified because it was late.
-EVERY = pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
 RECORD = r'^pwrite64\(.*/marks>, "QSM1'
 CLEARED = r'^pwrite64\(.*/marks>, "\\0'
 # The thread, the message, and a call that shows that it took the path that is to be tested.
@@ -34,7 +33,13 @@ PATHS = {
     "stopped, queue-todo": (TODO, StoppedMessage, r'^unlink\(".*/todo/'),
     "stopped, queue-clean": (CLEAN, StoppedMessage, r'^unlink\(".*/info/'),
 }
-PATH = pytest.mark.parametrize("path", PATHS)
+
+
+def some_or_every(*usual: str) -> pytest.MarkDecorator:
+    """Have a test run with some points of these paths, and in the exhaustive run with every point of all paths too."""
+    rest = [pytest.param(path, False, marks=pytest.mark.exhaustive) for path in PATHS if path not in usual]
+    every = [pytest.param(path, True, marks=pytest.mark.exhaustive) for path in PATHS]
+    return pytest.mark.parametrize(("path", "every"), [*((path, False) for path in usual), *rest, *every])
 
 
 @pytest.fixture(scope="module")
@@ -67,8 +72,7 @@ def one_of_each(points: list[Point]) -> list[Point]:
     return list(found.values())
 
 
-@EVERY
-@PATH
+@some_or_every("delivered, queue-send", "delivered, queue-clean", "classified, queue-todo", "stopped, queue-todo")
 def test_a_kill_of_one_daemon_loses_nobody_and_repeats_each_recipient_once_at_most(
     sink: Sink, path: str, every: bool, say: Say
 ) -> None:
@@ -81,8 +85,7 @@ def test_a_kill_of_one_daemon_loses_nobody_and_repeats_each_recipient_once_at_mo
     say(f"{path}: {figures(told)}")
 
 
-@EVERY
-@PATH
+@some_or_every("delivered, queue-send", "classified, queue-todo")
 def test_a_kill_of_all_at_once_loses_nobody_and_repeats_each_recipient_once_at_most(
     sink: Sink, path: str, every: bool, say: Say
 ) -> None:
