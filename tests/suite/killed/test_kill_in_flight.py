@@ -41,7 +41,9 @@ pytestmark = [
         concurrencyremote=PLACES, destinationconcurrency=PLACES, destinationinitial=PLACES, retryjitter="0"
     ),
     pytest.mark.parametrize(
-        "classifyafter", [pytest.param("0", marks=pytest.mark.exhaustive), "1"], ids=["classified first", "from the notice"]
+        "classifyafter",
+        [pytest.param("0", marks=pytest.mark.exhaustive), "1"],
+        ids=["classified first", "from the notice"],
     ),
 ]
 COUNT = pytest.mark.parametrize("count", [FEW, pytest.param(MANY, marks=pytest.mark.exhaustive)])
