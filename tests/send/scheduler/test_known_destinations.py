@@ -182,5 +182,5 @@ def test_why_a_message_waits_is_known_also_after_its_route_has_changed() -> None
     recorder = Recorder(WIDE)
     messages = [recorder.send((b"relay", 1), known=True) for _ in range(8)]
     recorder.start(0.0)
-    causes = list(Explainer(b"R", recorder.scheduler).message(messages[-1], [0], [b"other"], [], b"", 1.0))
+    causes = list(Explainer(b"R", recorder.scheduler.scheduler).message(messages[-1], [0], [b"other"], [], b"", 1.0))
     assert [(cause.kind, cause.nexthop) for cause in causes] == [(OVERFLOW, b"relay")]
