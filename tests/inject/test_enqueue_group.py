@@ -2,8 +2,8 @@
 
 import os
 import random
-import resource
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,7 @@ from support.inject.injectors import is_empty, queued, states, wrong_inodes
 from support.suite import program
 
 GROUP = 40
+ROOT = Path(__file__).parents[2]
 
 
 def begun(home: Home, count: int) -> tuple[QueueWriter, list[QueueDraft]]:
@@ -87,22 +88,27 @@ def test_a_group_that_fails_half_way_keeps_what_is_queued_and_removes_the_rest(t
     assert states(home) == {4: 21}
 
 
+# Run in a process of its own: what is short is judged by descriptors' numbers, and pytest may have many files open.
+SHORT = """
+import os, resource, sys
+from queue_base.home import Home
+from queue_inject.writers import open_writer
+
+most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 70, most))
+writer = open_writer(Home(sys.argv[1]))
+drafts = []
+for _ in range(200):
+    drafts.append(writer.begin())
+    drafts[-1].write(b"x")
+    drafts[-1].finish(b"a@b", [b"c@d"])
+writer.commit(drafts)
+"""
+
+
 def test_a_group_for_which_descriptors_are_short_goes_through_intd(tmp_path: Path) -> None:
     home = make_home(tmp_path / "home")
-    # Whether descriptors are short is judged by their numbers, so all numbers above those in use are to be free.
-    highest = max(map(int, os.listdir("/proc/self/fd")))
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 70, limits[1]))
-    try:
-        writer = open_writer(home)
-        drafts = []
-        for _ in range(200):
-            drafts.append(writer.begin())
-            drafts[-1].write(b"x")
-            drafts[-1].finish(b"a@b", [b"c@d"])
-        writer.commit(drafts)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    subprocess.run([sys.executable, "-c", SHORT, home.path], cwd=ROOT, check=True, timeout=60)
 
     assert states(home) == {4: 200}
     assert {each.message for each in queued(home)} == {b"x"}

@@ -82,6 +82,7 @@ def test_every_report_of_odd_rows_is_the_same_by_both_engines(spark: SparkSessio
     assert differences(spark, odd_lake, VIEWS) == []
 
 
+@pytest.mark.exhaustive
 def test_every_report_of_extreme_times_and_numbers_is_the_same_by_both_engines(
     spark: SparkSession, tmp_path: Path
 ) -> None:
