@@ -125,7 +125,10 @@ def test_every_bench_has_its_entry() -> None:
     assert all(os.access(BENCH / name, os.X_OK) for name in NAMES)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "report"])
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.exhaustive] * (name == "run")) for name in NAMES if name != "report"],
+)
 def test_a_bench_runs_and_prints_its_figures(name: str, tmp_path: Path) -> None:
     if name == "run":
         need_private_mounts()

@@ -139,6 +139,7 @@ def same_kinds_of_files(lake: Path, expected: Path) -> None:
     assert os.listdir(lake / "_batch") == os.listdir(expected / "_batch") == []
 
 
+@pytest.mark.exhaustive
 def test_an_executor_killed_at_work_leaves_the_tables_of_a_build_on_one_machine(
     cluster: Cluster, tmp_path: Path
 ) -> None:

@@ -19,8 +19,6 @@ from support.faults.strace import strace_command
 from support.local.mailboxes import MailHome, mail_home, new_mail
 from support.suite import program, wait_until
 
-pytestmark = pytest.mark.both_ways
-
 BODY = b"Subject: hello\n\nThis is the body.\n"
 MISSING = b"missing@me.example.org"
 CLARA = b"clara@me.example.org"
