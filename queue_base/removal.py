@@ -19,7 +19,7 @@ messages has a list that is not synced: it counts after a kill, and after a powe
 import errno
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from queue_base.durable import Commit, read_file, write_all
 from queue_base.layout import FILE_MODE, Layout, Presence, is_there
@@ -135,17 +135,24 @@ def _clear_marks(layout: Layout, removals: list[Removal], failed: dict[int, OSEr
     if not slots:
         return removals
     try:
-        handle = open_marks(layout.queue)
-        if handle is not None:
-            try:
-                clear_slots(handle, slots)
-            finally:
-                os.close(handle)
-    except (OSError, UnsafePath) as error:
-        trouble = error if isinstance(error, OSError) else OSError(errno.EPERM, str(error), f"{layout.queue}/marks")
-        failed.update((removal.message, trouble) for removal in removals if removal.slot is not None)
+        _change_marks(layout, lambda handle: clear_slots(handle, slots))
+    except OSError as error:
+        failed.update((removal.message, error) for removal in removals if removal.slot is not None)
         return [removal for removal in removals if removal.slot is None]
     return removals
+
+
+def _change_marks(layout: Layout, change: Callable[[int], None]) -> None:
+    """Call `change` with a descriptor of queue/marks, if there is one. Raises OSError."""
+    try:
+        handle = open_marks(layout.queue)
+    except UnsafePath as error:
+        raise OSError(errno.EPERM, str(error), f"{layout.queue}/marks") from error
+    if handle is not None:
+        try:
+            change(handle)
+        finally:
+            os.close(handle)
 
 
 def _remove_info(layout: Layout, removal: Removal, commit: Commit) -> None:
@@ -231,15 +238,8 @@ def _finished(layout: Layout, line: bytes, listed: int) -> int | None:
 
 def clear_left_marks(layout: Layout, messages: list[int]) -> None:
     """Clear what a killed run has left in queue/marks for messages that are not in todo/ any more. Raises OSError."""
-    try:
-        handle = open_marks(layout.queue) if messages else None
-        if handle is not None:
-            try:
-                clear_messages(handle, messages)
-            finally:
-                os.close(handle)
-    except UnsafePath as error:
-        raise OSError(errno.EPERM, str(error), f"{layout.queue}/marks") from error
+    if messages:
+        _change_marks(layout, lambda handle: clear_messages(handle, messages))
 
 
 def _finish_removal(layout: Layout, message: int) -> None:

@@ -26,7 +26,6 @@ from itertools import islice
 from queue_base.errors import reason
 from queue_base.layout import Layout, is_there
 from queue_base.marks_file import MarksFile
-from queue_base.safe_open import UnsafePath
 from queue_send.config import ConfigFiles
 from queue_send.envelopes import Envelopes, KeptEnvelope
 from queue_send.log import Log
@@ -413,8 +412,8 @@ class Announced:
                 self._marks = MarksFile(self._layout)
                 for trouble in self._marks.clear_absent():
                     self._fail(trouble)
-            except (OSError, UnsafePath) as error:
-                why = reason(error) if isinstance(error, OSError) else str(error)
+            except OSError as error:
+                why = reason(error)
                 self._log.alert(f"unable to use {self._layout.queue}/marks: {why}; mail is classified before delivery")
         return self._marks
 

@@ -18,7 +18,6 @@ from queue_base.daemon.disk_thread import DiskThread, Result
 from queue_base.errors import reason
 from queue_base.layout import Layout
 from queue_base.marks_file import LeftMarks
-from queue_base.safe_open import UnsafePath
 from queue_todo.announcements import Announcement, Announcements
 from queue_todo.classify import PreparedMessage, TodoGroup, confirm
 from queue_todo.notices import NoticePipe
@@ -86,8 +85,8 @@ class Pipeline:
     def _read_marks(self) -> LeftMarks | None:
         try:
             return LeftMarks(self._layout)
-        except (OSError, UnsafePath) as error:
-            why = reason(error) if isinstance(error, OSError) else str(error)
+        except OSError as error:
+            why = reason(error)
             self._notices.alert(f"unable to read {self._layout.queue}/marks: {why}; some mail may be delivered twice")
             return None
 

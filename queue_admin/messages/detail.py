@@ -12,7 +12,6 @@ from queue_admin.messages.survey import Snapshot, read_head, read_regular
 from queue_base.errors import reason
 from queue_base.layout import Layout
 from queue_base.marks_file import LeftMarks
-from queue_base.safe_open import UnsafePath
 from queue_wire.envelope import unpack_info, unpack_todo
 from queue_wire.failures import unpack_failures
 from queue_wire.format_error import FormatError
@@ -108,7 +107,7 @@ def read_done_marks(layout: Layout) -> LeftMarks | None:
     """Return the DONE marks of messages in todo/ at this moment, None if they cannot be read."""
     try:
         return LeftMarks(layout)
-    except (OSError, UnsafePath):
+    except OSError:
         return None  # queue-todo and queue-send log it.
 
 

@@ -77,6 +77,13 @@ def test_it_is_classified_on_request_with_the_recipients_that_are_done(tmp_path:
         assert todo.exit() == 0
 
 
+def replace_envelope(todo: TodoDaemon, message: int) -> None:
+    """Give a number another envelope, for z@example.net, as the next message of the number has one."""
+    os.unlink(todo.layout.todo(message))
+    os.unlink(todo.layout.intd(message))
+    put_todo(todo.layout, message, b"u1\0p2\0Fa@example.org\0Tz@example.net\0")
+
+
 def test_a_number_that_is_named_again_is_looked_at_only_when_its_message_is_gone(tmp_path: Path) -> None:
     home = todo_home(tmp_path / "home")
     with TodoDaemon(home) as todo:
@@ -84,9 +91,7 @@ def test_a_number_that_is_named_again_is_looked_at_only_when_its_message_is_gone
         message = queue_message(home, BOTH)
         announced(todo)
         # Another envelope of this number, as after a removal that queue-send has not heard of.
-        os.unlink(todo.layout.todo(message))
-        os.unlink(todo.layout.intd(message))
-        put_todo(todo.layout, message, b"u1\0p2\0Fa@example.org\0Tz@example.net\0")
+        replace_envelope(todo, message)
         other = queue_message(home, BOTH)
         assert announced(todo).message == other
         todo.write(pack_gone(message))
@@ -100,9 +105,7 @@ def test_a_message_that_was_replaced_is_not_classified_for_another_one(tmp_path:
         tell(todo, ANNOUNCE)
         message = queue_message(home, BOTH)
         announced(todo)
-        os.unlink(todo.layout.todo(message))
-        os.unlink(todo.layout.intd(message))
-        put_todo(todo.layout, message, b"u1\0p2\0Fa@example.org\0Tz@example.net\0")
+        replace_envelope(todo, message)
         todo.write(pack_request(ClassifyRequest(message, 0b1)))
         assert todo._sent() == ClassifyAnswer(message, False)
         # It is a new message.
