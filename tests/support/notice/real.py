@@ -48,7 +48,7 @@ from queue_wire.pipes.job import Job, unpack_job
 from queue_wire.pipes.report import MESSAGE_SCOPE, Report, pack_ready, pack_report
 from support.home import make_home
 from support.notice.paced import CHANGES, Paced, StepDisk, paced_calls
-from support.notice.world import Fault, Move
+from support.notice.world import Fault, Move, choose_move
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # Of what pyinotify imports.
@@ -780,12 +780,7 @@ def walk(seed: int, steps: int, path: Path, favour: dict[str, float] | None = No
     trail: list[str] = []
     try:
         for _ in range(steps):
-            moves = world.moves()
-            for move in moves:
-                if move.name not in factors:
-                    factors[move.name] = chance.choice((0.1, 1, 1, 5)) if seed % 2 else 1
-            weights = [move.weight * factors[move.name] for move in moves]
-            move = chance.choices(moves, weights)[0]
+            move = choose_move(chance, world.moves(), factors, prefers=bool(seed % 2))
             trail.append(move.name)
             move.do()
         world.settle()

@@ -450,6 +450,17 @@ class World:
             raise Fault(f"left: {self.todo.announced}, {self.send.taken}, {self.disk.slots}")
 
 
+def choose_move(chance: random.Random, moves: list[Move], factors: dict[str, float], *, prefers: bool) -> Move:
+    """Return one of the moves, by their weights and factors.
+
+    A move without a factor gets one: at random if the walk `prefers` some moves, else 1.
+    """
+    for move in moves:
+        if move.name not in factors:
+            factors[move.name] = chance.choice((0.1, 1, 1, 5)) if prefers else 1
+    return chance.choices(moves, [move.weight * factors[move.name] for move in moves])[0]
+
+
 def walk(
     seed: int, steps: int, without: frozenset[str] = frozenset(), favour: Mapping[str, float] | None = None
 ) -> World:
@@ -462,12 +473,7 @@ def walk(
     world = World(chance, without)
     factors = dict(favour or {})
     for _ in range(steps):
-        moves = world.moves()
-        for move in moves:
-            if move.name not in factors:
-                factors[move.name] = chance.choice((0.1, 1, 1, 5)) if seed % 2 else 1
-        weights = [move.weight * factors[move.name] for move in moves]
-        chance.choices(moves, weights)[0].do()
+        choose_move(chance, world.moves(), factors, prefers=bool(seed % 2)).do()
         world.check()
     world.settle()
     return world
