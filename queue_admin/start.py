@@ -2,25 +2,32 @@
 
 `queue-start [--home HOME]` is run by daemontools' supervise or runit's runsv. Since it execs queue-send last, the
 supervised pid is the scheduler and its stdout is the log. The owner of queue/ decides which accounts the daemons run as
-(queue_admin.daemon_accounts). Everything is checked before the first daemon is started; if a check fails, the exit code
-is 100 or 111 and one line on stderr says why.
+(queue_admin.home.daemon_accounts). Everything is checked before the first daemon is started; if a check fails, the exit
+code is 100 or 111 and one line on stderr says why, which systemd is also told.
 """
 
 import fcntl
 import os
 import signal
+import socket
+from collections.abc import Collection
+from contextlib import suppress
 from typing import NamedTuple
 
-from queue_admin.daemon_accounts import DaemonAccounts, check_code, choose_accounts
+from queue_admin.checks.file_system import check_file_system
+from queue_admin.checks.queue_stamp import check_stamp
+from queue_admin.home.daemon_accounts import DaemonAccounts, check_code, choose_accounts
 from queue_base.accounts import Owner, become
-from queue_base.control import read_me, read_number
-from queue_base.daemon import processes
+from queue_base.control import check_modes, read_me, read_number, read_parsed
+from queue_base.daemon import inherited_sockets, processes
 from queue_base.daemon.lock import take_sendmutex
 from queue_base.daemon.processes import command
 from queue_base.daemon.signals import reset_signals
+from queue_base.daemon.supervisor import DESCRIPTOR, Supervisor, take_variables
 from queue_base.errors import Failure, Permanent, Temporary, Usage, complain, reason
 from queue_base.home import Home, take_help, take_home
-from queue_base.layout import open_layout
+from queue_base.queue.layout import open_layout
+from queue_wire.control.intake_hosts import unpack_intake
 
 USAGE = "usage: queue-start [--home HOME]"
 HELP = f"""{USAGE}
@@ -31,17 +38,21 @@ HIGH = 64
 
 
 class DaemonSpec(NamedTuple):
-    """A daemon: its program and account, queue-send's ends of its two pipes, and whether it inherits sendmutex."""
+    """A daemon: its program and account, queue-send's ends of its two pipes, and whether it inherits sendmutex.
+
+    sockets: descriptors of listening sockets that it inherits.
+    """
 
     program: str
     owner: Owner | None
     to_it: int
     from_it: int
     holds_lock: bool
+    sockets: tuple[int, ...] = ()
 
 
-def daemons(accounts: DaemonAccounts, remotes: int) -> list[DaemonSpec]:
-    """Return the daemons in the order in which they start."""
+def daemons(accounts: DaemonAccounts, remotes: int, sockets: tuple[int, ...]) -> list[DaemonSpec]:
+    """Return the daemons in the order in which they start. `sockets` are those of control/intake."""
     return [
         DaemonSpec("queue-local", None, processes.LOCAL_JOBS, processes.LOCAL_REPORTS, False),
         *(
@@ -51,6 +62,7 @@ def daemons(accounts: DaemonAccounts, remotes: int) -> list[DaemonSpec]:
         DaemonSpec("queue-clean", accounts.queue, processes.CLEAN_IDS, processes.CLEAN_ANSWERS, True),
         DaemonSpec("queue-todo", accounts.queue, processes.TODO_COMMANDS, processes.TODO_NOTICES, True),
         DaemonSpec("queue-pickup", accounts.queue, processes.PICKUP_LIFE, processes.PICKUP_NOTICES, False),
+        DaemonSpec("queue-intake", accounts.queue, processes.INTAKE_COMMANDS, processes.INTAKE_NOTICES, False, sockets),
     ]
 
 
@@ -82,6 +94,10 @@ def _child(words: list[str], daemon: DaemonSpec, its_input: int, its_output: int
         os.closerange(3, HIGH)
         if daemon.holds_lock:
             os.dup2(lock, processes.SENDMUTEX)
+        if daemon.sockets:
+            for place, number in enumerate(daemon.sockets, inherited_sockets.FIRST):
+                os.dup2(number, place)
+            os.environ.update(inherited_sockets.pass_on(len(daemon.sockets)))
         if daemon.owner is not None:
             become(daemon.owner)
         os.execv(words[0], words)
@@ -107,23 +123,81 @@ def guard_descriptors() -> None:
 def count_remotes(home: Home) -> int:
     """Return how many queue-remotes are to run: 1 if the control file is wrong, which queue-send logs."""
     try:
-        return read_number(home, "processesremote", 1)
+        return read_number(home, "processesremote")
     except Temporary:
         return 1
 
 
-def run(home: Home) -> None:
-    """Check everything, start the daemons, and become queue-send. Does not return. Raises Failure."""
+def open_sockets(home: Home) -> tuple[int, ...]:
+    """Return the descriptors of sockets that listen where control/intake says; complain of what is not possible.
+
+    The suite starts all the same: mail that is in the queue does not wait for a port.
+    """
+    found: list[int] = []
+    try:
+        for line in read_parsed(home, "intake", unpack_intake) or ():
+            try:
+                with inherited_sockets.listen(line.place) as listener:
+                    found.append(_move(listener))
+            except OSError as error:
+                why = f"unable to listen on {line.place}: {reason(error)}; no mail is taken there"
+                complain("queue-start", f"alert: {why}")
+    except Temporary as error:
+        complain("queue-start", f"alert: {error}; no mail is taken from the network")
+    return tuple(found)
+
+
+def _move(listener: socket.socket) -> int:
+    return fcntl.fcntl(listener.fileno(), fcntl.F_DUPFD_CLOEXEC, HIGH)
+
+
+def keep_notification(variables: dict[str, str]) -> dict[int, int]:
+    """Return the descriptor of s6's notification-fd as {final number: present descriptor}, empty if there is none.
+
+    `variables` then has the final number.
+    """
+    number = variables.pop(DESCRIPTOR, "")
+    if not number.isdigit():
+        return {}
+    try:
+        kept = fcntl.fcntl(int(number), fcntl.F_DUPFD_CLOEXEC, HIGH)
+    except (OSError, OverflowError):
+        return {}
+    variables[DESCRIPTOR] = str(processes.NOTIFICATION)
+    return {processes.NOTIFICATION: kept}
+
+
+def close_inherited(kept: Collection[int]) -> None:
+    """Close what the caller left open except 0, 1, 2 and `kept`; else the daemons would keep it open."""
+    for name in os.listdir("/proc/self/fd"):
+        number = int(name)
+        if number > 2 and number not in kept:
+            with suppress(OSError):  # The list itself was one of them.
+                os.close(number)
+
+
+def run(home: Home, notification: dict[str, str]) -> None:
+    """Check everything, start the daemons, and become queue-send. Does not return. Raises Failure.
+
+    notification: the variables that name the supervisor to queue-send.
+    """
     guard_descriptors()
     accounts = choose_accounts(home)
     read_me(home)
-    open_layout(home.queue)
+    check_modes(home)
+    layout = open_layout(home.queue)
+    check_file_system(home)
     check_code(accounts)
+    kept = keep_notification(notification)
+    close_inherited(kept.values())
+    for name in (inherited_sockets.COUNT, inherited_sockets.PID):
+        os.environ.pop(name, None)
     lock = fcntl.fcntl(take_sendmutex(home), fcntl.F_DUPFD_CLOEXEC, HIGH)
+    check_stamp(home, layout)
     os.environ["QUEUE_HOME"] = home.path
     # Before chdir, because the programs are found from our own name, which may be a relative path.
     remotes = count_remotes(home)
-    specs = daemons(accounts, remotes)
+    specs = daemons(accounts, remotes, open_sockets(home))
     words = {spec.program: command(spec.program, home) for spec in specs}
     send = command("queue-send", home, *(["--remotes", str(remotes)] if remotes > 1 else []))
     try:
@@ -132,11 +206,13 @@ def run(home: Home) -> None:
         for daemon in specs:
             ends.update(start(words[daemon.program], daemon, lock))
         ends[processes.SENDMUTEX] = lock
+        ends.update(kept)
         os.closerange(3, HIGH)
         for number, end in ends.items():
             os.dup2(end, number)
         if accounts.queue is not None:
             become(accounts.queue)
+        os.environ.update(notification)
         os.execv(send[0], send)
     except OSError as error:
         raise Temporary(f"unable to start {error.filename or 'the daemons'}: {reason(error)}") from error
@@ -155,14 +231,16 @@ def main(argv: list[str]) -> int:
 
 def prepare(argv: list[str]) -> int:
     """Read the command line and run; return an exit code if queue-send was not started."""
+    notification = take_variables()
     try:
         home, rest = take_home(argv[1:])
         if take_help(rest, HELP):
             return 0
         if rest:
             raise Usage(USAGE)
-        run(home)
+        run(home, dict(notification))
     except Failure as error:
         complain("queue-start", f"alert: cannot start: {error}")
+        Supervisor(notification).status(f"cannot start: {error}")
         return error.exit_code
     return 0

@@ -1,8 +1,8 @@
 """The accounts that the suite runs as. The owner of queue/ decides which.
 
-Account `queue` owns the files and runs queue-todo, queue-send, queue-clean and queue-pickup; `queuer`, in group
-`queue`, runs queue-remote; `queuea` owns alias/ and nothing else. If any other user owns queue/, only that user can run
-the suite.
+Account `queue` owns the files and runs queue-todo, queue-send, queue-clean, queue-pickup and queue-intake; `queuer`, in
+group `queue`, runs queue-remote; `queued` runs queue-smtpd; `queuea` owns alias/ and nothing else. If any other user
+owns queue/, only that user can run the suite.
 """
 
 import os
@@ -12,6 +12,7 @@ from queue_base.home import Home
 
 QUEUE_ACCOUNT = "queue"
 REMOTE_ACCOUNT = "queuer"
+SMTPD_ACCOUNT = "queued"
 ALIAS_ACCOUNT = "queuea"
 QMAIL_ACCOUNT = "qmailq"
 INSTALL_ADVICE = "install the suite, and the Python that runs it, where every account may read them, such as /opt"
@@ -59,8 +60,23 @@ def become_reader(owner: Owner) -> None:
             )
 
 
+def become_queue_owner(home: Home) -> Owner:
+    """Become the owner of a queue, if root runs this, and return the owner. Raises Failure if another user runs it."""
+    owner = queue_owner(home)
+    if os.geteuid() == 0 and owner.uid != 0:
+        become_reader(owner)
+    elif os.geteuid() != owner.uid:
+        raise Permanent(f"unable to write to {home.queue}: it belongs to uid {owner.uid}; run as that user")
+    return owner
+
+
 def first_hidden(path: str) -> str:
-    """Return the topmost directory above a path that may not be searched, or the path itself if there is none."""
+    """Return the topmost directory above a path that may not be searched, or the path itself if there is none.
+
+    Symbolic links are followed: the directory, or the file, is that which the links lead to.
+    """
+    # Where a directory may not be searched, realpath takes what is below it as it is.
+    path = os.path.realpath(path)
     parent = os.path.dirname(path)
     hidden = ""
     while parent != os.path.dirname(parent):

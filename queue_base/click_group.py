@@ -1,4 +1,4 @@
-"""The frame of a command with subcommands (queuectl, queue-report): --version, errors and exit codes.
+"""The frame of a command with subcommands (queuectl, queue-report): --version, completion, errors and exit codes.
 
 Exit code 0 is success, 100 a usage error or permanent failure, 111 a temporary failure. An error is one line on stderr.
 Only the administrator's commands import this module, because importing click takes 24 ms.
@@ -8,21 +8,28 @@ import io
 import os
 import sys
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 import click
 
 from queue_base.errors import PERMANENT, TEMPORARY, Failure, complain, reason
+from queue_base.shell_completion import answer_shell
 
+_OUTPUT = "standard output"
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+
+
+def suite_version() -> str:
+    """Return the version of the suite; `not installed` where it runs from a directory of sources alone."""
+    try:
+        return version("queue-suite")
+    except PackageNotFoundError:
+        return "not installed"
 
 
 def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted and not context.resilient_parsing:
-        program = context.info_name
-        try:
-            print(f"{program} {version('queue-suite')}")
-        except PackageNotFoundError:
-            print(f"{program}, not installed")
+        print(f"{context.info_name} {suite_version()}")
         context.exit()
 
 
@@ -36,13 +43,85 @@ def run_group(program: str, group: click.Group, argv: list[str], thing: str, int
 
     `thing` names the object of an OSError that has no file name. `interrupted` says what state an interrupt leaves.
     """
+    _open_standard()
+    code = _run(program, group, argv, thing, interrupted)
+    return code if _flush(program) else TEMPORARY
+
+
+def _flush(program: str) -> bool:
+    """Write what is left for standard output; if that fails, say so and return False.
+
+    A reader that has closed the pipe, as `| head` does, is no failure.
+    """
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # The flush at exit must not fail again.
+        if isinstance(error, BrokenPipeError):
+            return True
+        complain(program, f"fatal: unable to write standard output: {reason(error)}")
+        return False
+    return True
+
+
+class _StandardOutput(io.BufferedWriter):
+    """Standard output; its errors have its name.
+
+    It is not the raw file, whose bytes would be written again if a signal interrupted it after its write(2).
+    """
+
+    def write(self, data: Any) -> int:
+        """Write bytes, later perhaps. Raises OSError."""
+        try:
+            return super().write(data)
+        except OSError as error:
+            error.filename = _OUTPUT
+            raise
+
+    def flush(self) -> None:
+        """Write what is left. Raises OSError."""
+        try:
+            super().flush()
+        except OSError as error:
+            error.filename = _OUTPUT
+            raise
+
+
+def _nameless(thing: str) -> str:
+    """Return what an error without a file name is about."""
+    try:
+        os.getcwd()
+    except OSError:
+        return "the working directory"
+    return thing
+
+
+def _open_standard() -> None:
+    """Open /dev/null in the place of a closed descriptor 0, 1 or 2; otherwise a file of the queue would get it."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
+    elif isinstance(sys.stdout, io.TextIOWrapper) and isinstance(getattr(sys.stdout.buffer, "raw", None), io.FileIO):
+        old = sys.stdout
+        buffer = _StandardOutput(io.FileIO(old.fileno(), "w", closefd=False))
+        sys.stdout = io.TextIOWrapper(buffer, old.encoding, old.errors, line_buffering=old.line_buffering)
+
+
+def _run(program: str, group: click.Group, argv: list[str], thing: str, interrupted: str) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
+        answered = answer_shell(program, group)
+        if answered is not None:
+            sys.stdout.flush()
+            return answered
         # Not group.main, which has exit codes of its own.
         with group.make_context(program, argv[1:]) as context:
             group.invoke(context)
-        sys.stdout.flush()
         return 0
     except click.exceptions.Exit as ended:
         return ended.exit_code
@@ -54,7 +133,8 @@ def run_group(program: str, group: click.Group, argv: list[str], thing: str, int
         return PERMANENT
     except click.ClickException as error:
         where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else program
-        complain(program, f"usage: {error.format_message()} ({where} --help tells more)")
+        # Its message may have several lines.
+        complain(program, f"usage: {' '.join(error.format_message().split())} ({where} --help tells more)")
         return PERMANENT
     except (click.Abort, KeyboardInterrupt):
         complain(program, f"fatal: interrupted; {interrupted}")
@@ -64,5 +144,8 @@ def run_group(program: str, group: click.Group, argv: list[str], thing: str, int
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
     except OSError as error:
-        complain(program, f"fatal: unable to use {error.filename or thing}: {reason(error)}")
+        if error.filename != _OUTPUT:
+            complain(program, f"fatal: unable to use {error.filename or _nameless(thing)}: {reason(error)}")
+        elif _flush(program):  # What could not be written is not always still to be.
+            complain(program, f"fatal: unable to write {_OUTPUT}: {reason(error)}")
         return TEMPORARY

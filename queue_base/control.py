@@ -5,7 +5,7 @@ import os
 from queue_base.durable import read_file
 from queue_base.errors import Temporary, reason
 from queue_base.home import Home
-from queue_wire.control.lines import unpack_line, unpack_map, unpack_number, unpack_set, unpack_size
+from queue_wire.control.lines import NUMBERS, SIZES, unpack_line, unpack_map, unpack_number, unpack_set, unpack_size
 from queue_wire.format_error import FormatError, LineError, wrong_in
 
 TYPE_CHECKING = False
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeVar
 
+    from queue_wire.control.destinationlimits import LimitLines
     from queue_wire.control.rewrite import Rules
 
     Value = TypeVar("Value")
@@ -43,6 +44,22 @@ def unable_to_parse(home: Home, name: str, error: FormatError) -> Temporary:
     return Temporary(f"unable to parse {wrong_in(f'{home.control}/{name}', error)}")
 
 
+def check_modes(home: Home) -> None:
+    """Check that not everybody may write to control/ or to a file in it. Raises Temporary, naming the path.
+
+    Whoever may write there decides where all mail goes.
+    """
+    try:
+        with os.scandir(home.control) as entries:
+            modes = [(home.control, os.stat(home.control).st_mode)]
+            modes += [(entry.path, entry.stat().st_mode) for entry in entries if entry.is_file()]
+    except OSError as error:
+        raise Temporary(f"unable to read {error.filename or home.control}: {reason(error)}") from error
+    for path, mode in modes:
+        if mode & 0o002:
+            raise Temporary(f"unable to use {path}: everybody may write to it (mode {mode & 0o7777:04o}); chmod o-w")
+
+
 def read_parsed(home: Home, name: str, unpack: "Callable[[bytes], Value]") -> "Value | None":
     """Return a control file parsed by `unpack`, None if it does not exist.
 
@@ -71,16 +88,21 @@ def read_me(home: Home) -> bytes:
     return line
 
 
-def read_number(home: Home, name: str, default: int) -> int:
-    """Return the number in a control file. Raises Temporary if it is not a number, or is out of range."""
+def read_number(home: Home, name: str, default: int | None = None) -> int:
+    """Return the number in a control file, `default` (None: that of NUMBERS) if it does not exist.
+
+    Raises Temporary if it is not a number, or is out of range.
+    """
     found = read_parsed(home, name, lambda data: unpack_number(data, name))
-    return default if found is None else found
+    if found is not None:
+        return found
+    return NUMBERS[name][0] if default is None else default
 
 
-def read_size(home: Home, name: str, default: int) -> int:
-    """Return the size in a control file, in bytes. Raises Temporary if it is not a size."""
-    found = read_parsed(home, name, unpack_size)
-    return default if found is None else found
+def read_size(home: Home, name: str) -> int:
+    """Return the size in a control file, in bytes. Raises Temporary if it is not a size, or is out of range."""
+    found = read_parsed(home, name, lambda data: unpack_size(data, name))
+    return SIZES[name][0] if found is None else found
 
 
 def read_set(home: Home, name: str) -> frozenset[bytes] | None:
@@ -111,3 +133,11 @@ def read_rules(home: Home) -> "Rules":
         percenthack=read_set(home, "percenthack") or frozenset(),
         virtualdomains=read_map(home, "virtualdomains") or {},
     )
+
+
+def read_limit_lines(home: Home) -> "LimitLines":
+    """Return the lines of destinationlimits and destinationrate together. Raises Temporary, naming the file."""
+    from queue_wire.control.destinationlimits import LIMITS, RATES, join_lines, unpack_limits, unpack_rates
+
+    limits = read_parsed(home, LIMITS, unpack_limits) or []
+    return join_lines(limits, read_parsed(home, RATES, unpack_rates) or [])

@@ -8,30 +8,36 @@ A file is synced by the descriptor that wrote it, and a directory by a descripto
 changed: Linux reports a failed write to each descriptor that was open then, once, and never to a later one.
 syncfs(2) is no substitute: it waits for the data of all users, and does not report to a new descriptor an error that
 another process has already seen. Writing of many files is started for all of them (sync_file_range(2)) before the first
-fsync, and several threads fsync at once.
+fsync, and several threads fsync at once, unless fsync does not wait, as on a tmpfs.
 
 Every method raises OSError as the system call raised it, with the path.
 """
 
 import errno
 import os
+import stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Any, TypeVar
+
+    Item = TypeVar("Item")
 
 # From this number of files on, writing of all files is started before the first fsync. One message has two files.
 START_EARLY = 3
-# From this number of files and directories on, several threads fsync: one thread for each PER_THREAD.
-PARALLEL = 12
-PER_THREAD = 6
-THREADS = 8
+# From this number of files and directories on, several threads fsync, THREADS at most. On a file system with a journal
+# each fsync of a directory waits for a commit of what all processes have changed until then. Those that wait at the
+# same time share one commit; one after the other, each would wait for a commit of its own.
+PARALLEL = 6
+THREADS = 16
+SAMPLE = 4  # Of these, the first ones show whether fsync waits for a disk.
 # The most descriptors that one Commit holds, and the fraction of the process's limit. Above it, files are synced
 # early.
 HELD_MOST = 512
 HELD_PART = 4
 
+_WAITS = False  # Whether an fsync of a group has waited.
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 # Does not block if the path has been replaced by a FIFO.
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
@@ -53,9 +59,11 @@ class Commit:
     the failure, if any. One thread may make the steps and another one call `sync`, but not at the same time.
     """
 
-    __slots__ = ("_contents", "_directories", "_failure", "_files", "_lent", "_most", "syncs")
+    __slots__ = ("_contents", "_directories", "_failure", "_files", "_held_most", "_lent", "_most", "syncs")
 
-    def __init__(self) -> None:
+    def __init__(self, held_most: int = HELD_MOST) -> None:
+        """`held_most`: so many descriptors may be held, as far as the process's limit allows."""
+        self._held_most = held_most
         # Files by the descriptor that wrote them.
         self._files: dict[int, str] = {}
         # Files that were changed before they were opened here.
@@ -157,6 +165,12 @@ class Commit:
             failure = self._failure
             raise OSError(failure.errno, failure.strerror, failure.filename) from failure
 
+    @property
+    def is_full(self) -> bool:
+        """Whether it holds so many descriptors that its user should sync now. It holds one for each directory."""
+        held = len(self._files) + len(self._contents) + len(self._directories)
+        return held >= max(16, min(self._held_most, os.sysconf("SC_OPEN_MAX") // HELD_PART))
+
     def forget(self) -> None:
         """Forget all steps and an earlier failure: the caller has given up its steps."""
         self._close()
@@ -174,7 +188,9 @@ class Commit:
 
     def _name_changes(self, path: str) -> None:
         """Open the directory of a name that is about to change."""
-        directory = os.path.dirname(path) or "."
+        # Not os.path.dirname, which takes three times as long.
+        head, slash, _ = path.rpartition("/")
+        directory = head or slash or "."
         if directory in self._directories:
             return
         try:
@@ -192,7 +208,7 @@ class Commit:
         held = len(self._files) + len(self._contents)
         if held < 16:
             return
-        self._most = self._most or max(16, min(HELD_MOST, os.sysconf("SC_OPEN_MAX") // HELD_PART))
+        self._most = self._most or max(16, min(self._held_most, os.sysconf("SC_OPEN_MAX") // HELD_PART))
         if held > self._most:
             self._sync_early()
 
@@ -263,11 +279,34 @@ def sync_handles(files: "Sequence[tuple[int, str]]", directories: "Sequence[tupl
     if len(files) >= START_EARLY:
         _start_writing(files)
     work = [*files, *directories]
-    if len(work) < PARALLEL:
+    if len(work) < PARALLEL or not _waits_for_disk(work):
         for handle, path in work:
             _sync_handle(handle, path)
     else:
-        _sync_parallel(work)
+        run_in_threads(work, lambda each: _sync_handle(*each), min(THREADS, len(work)))
+
+
+def _waits_for_disk(work: list[tuple[int, str]]) -> bool:
+    """Sync some of `work`, and take it away, if it is not known yet whether fsync waits; return whether it does.
+
+    Threads would only delay the syncs of a tmpfs. Once an fsync has waited, it counts as known.
+    """
+    global _WAITS
+    for _ in range(0 if _WAITS else SAMPLE):
+        waits = count_waits()
+        _sync_handle(*work.pop())
+        if count_waits() > waits:
+            _WAITS = True
+            break
+    return _WAITS
+
+
+def count_waits() -> int:
+    """Return how often this thread has waited for something, such as the disk."""
+    # Imported here because only groups need it.
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
 
 
 def _sync_handle(handle: int, path: str) -> None:
@@ -296,7 +335,12 @@ def _start_writing(files: "Sequence[tuple[int, str]]") -> None:
             raise OSError(error, os.strerror(error), path)
 
 
-def _sync_parallel(work: list[tuple[int, str]]) -> None:
+def run_in_threads(work: "Iterable[Item]", do: "Callable[[Item], None]", count: int) -> None:
+    """Call `do` with each item, in this thread and in `count` - 1 others. Raises what the first failed call raised.
+
+    After a failure no further calls begin. Returns when all threads have ended. If no more threads can be started, the
+    existing ones do the work.
+    """
     # Imported here because only groups need them.
     import threading
     from collections import deque
@@ -304,28 +348,28 @@ def _sync_parallel(work: list[tuple[int, str]]) -> None:
     left = deque(work)
     failures: list[BaseException] = []
 
-    def sync_some() -> None:
+    def run() -> None:
         while True:
             try:
-                handle, path = left.popleft()
+                item = left.popleft()
             except IndexError:
                 return
             try:
-                _sync_handle(handle, path)
+                do(item)
             except BaseException as error:
                 failures.append(error)
                 left.clear()
 
     threads: list[threading.Thread] = []
     try:
-        for _ in range(min(THREADS, len(work) // PER_THREAD) - 1):
-            thread = threading.Thread(target=sync_some, name="fsync", daemon=True)
+        for _ in range(count - 1):
+            thread = threading.Thread(target=run, name="disk", daemon=True)
             try:
                 thread.start()
             except RuntimeError:
-                break  # No more threads can be started: the existing ones do the work.
+                break
             threads.append(thread)
-        sync_some()
+        run()
     finally:
         left.clear()
         for thread in threads:
@@ -391,9 +435,13 @@ def read_file(path: str, most: int = 128 * 1024 * 1024) -> bytes:
 
 def read_dated(path: str, most: int = 128 * 1024 * 1024) -> tuple[bytes, int]:
     """Return the contents of a file, and its mtime in nanoseconds since the epoch. Raises as read_file does."""
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    # Without O_NONBLOCK a FIFO would block for ever.
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        mtime = os.fstat(handle).st_mtime_ns
+        found = os.fstat(handle)
+        mtime = found.st_mtime_ns
+        if stat.S_ISFIFO(found.st_mode):
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), path)
         parts = [os.read(handle, 65536)]
         length = len(parts[0])
         # A short first read is the whole of a regular file; that saves most files a second read.

@@ -34,7 +34,12 @@ def trusted_variable(name: str) -> str | None:
 
 
 def find_home(option: str | None = None) -> Home:
-    """Return the home that `--home`, QUEUE_HOME or the default names, as an absolute path."""
+    """Return the home that `--home`, QUEUE_HOME or the default names, as an absolute path. Raises Usage.
+
+    An empty name is refused: it is that of a variable that was not set, and the default may be another queue.
+    """
+    if option == "":
+        raise Usage("unable to use '' as a home: it needs a directory")
     path = option or trusted_variable("QUEUE_HOME") or DEFAULT_HOME
     return Home(os.path.abspath(path))
 

@@ -18,8 +18,8 @@ from queue_base.daemon.signals import ignore
 from queue_base.durable import Commit, write_all
 from queue_base.errors import Failure, complain, reason
 from queue_base.home import take_daemon_home
-from queue_base.layout import Layout, open_layout
-from queue_base.removal import finish_removals, remove_messages
+from queue_base.queue.layout import Layout, open_layout
+from queue_base.queue.removal import finish_removals, remove_messages
 from queue_clean.sweep import Swept, sweep
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.cleaning import NOT_UNDERSTOOD, REMOVED, TROUBLE, Removal, unpack_clean

@@ -1,4 +1,5 @@
-"""Removes what dead injectors have left: S2 and S3 older than 36 hours, and old names in pid/.
+"""Removes what dead injectors have left: S2 and S3 older than 36 hours, and old names in pid/; and old files in last/
+whose messages are gone.
 
 36 hours is more than the 24 hours that an injector may take (qmail's OSSIFIED). A message with a file in todo/ or info/
 is never removed, nor a message whose files cannot be looked up: only ENOENT, in a directory that exists, means that a
@@ -12,8 +13,8 @@ from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from queue_base.errors import reason
-from queue_base.layout import Layout, Presence
-from queue_base.removal import clear_left_marks, remove_messages
+from queue_base.queue.layout import Layout, Presence, is_there
+from queue_base.queue.removal import clear_left_marks, remove_messages
 from queue_wire.format_error import FormatError
 from queue_wire.ids import unpack_id
 from queue_wire.pipes.cleaning import Removal
@@ -37,6 +38,9 @@ def sweep(layout: Layout, now: float, failing: Collection[int] = ()) -> Iterator
     yield _sweep_pid(layout.queue + "/pid", now)
     for directory in layout.directories("mess"):
         yield _sweep_mess(layout, directory, now, failing)
+    for directory in layout.directories("last"):
+        if os.path.isdir(directory):  # A queue of an earlier release has none.
+            yield _sweep_last(layout, directory, now)
 
 
 def _sweep_pid(directory: str, now: float) -> Swept:
@@ -48,6 +52,22 @@ def _sweep_pid(directory: str, now: float) -> Swept:
             removed += 1
         except FileNotFoundError:
             continue
+        except OSError as error:
+            troubles.append(error)
+    return Swept(removed, _tell("sweep", troubles))
+
+
+def _sweep_last(layout: Layout, directory: str, now: float) -> Swept:
+    """Remove the last results of messages that are gone, as a crash leaves them."""
+    removed = 0
+    troubles: list[OSError] = []
+    for name in _old_names(directory, now, troubles):
+        try:
+            if not is_there(layout.mess(unpack_id(os.fsencode(name)))):
+                os.unlink(f"{directory}/{name}")
+                removed += 1
+        except FormatError:
+            continue  # Not a message's.
         except OSError as error:
             troubles.append(error)
     return Swept(removed, _tell("sweep", troubles))

@@ -1,4 +1,6 @@
-"""Leaves mail in maildrop/, for a user who may not write to the queue. queue_wire.maildrop has the format of a file.
+"""Leaves mail in maildrop/, for a user who may not write to the queue.
+
+queue_wire.files.maildrop has the format of a file.
 
 The directory has mode 3733: anybody may create a file in it, but only its owner may list it or open it to sync it. So
 the contents of a file are synced by its own descriptor, and its name by syncfs(2) on that descriptor; such a user has
@@ -17,9 +19,9 @@ from queue_base.accounts import queue_owner
 from queue_base.durable import sync_filesystem, sync_handles, write_all
 from queue_base.errors import QUEUE_TROUBLE, TODO_TROUBLE, WRITE, QueueTrouble, reason
 from queue_base.home import Home
-from queue_base.inflow import InflowControl
-from queue_base.writer import Draft, Writer
-from queue_wire.maildrop import FINISHED_PREFIX, HEADER_LENGTH, TEMPORARY_PREFIX, pack_envelope, pack_header
+from queue_base.queue.inflow import InflowControl
+from queue_base.queue.writer import Draft, Writer
+from queue_wire.files.maildrop import FINISHED_PREFIX, HEADER_LENGTH, TEMPORARY_PREFIX, pack_envelope, pack_header
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from queue_base.errors import READ, QueueTrouble, Usage, explain
 from queue_base.home import Home, take_help, take_home
 from queue_inject.source import Deadline, TimedSource, guard_descriptors
 from queue_inject.writers import open_writer
-from queue_wire.envelope import EnvelopeReader
+from queue_wire.files.envelope import EnvelopeReader
 
 PROGRAM = "queue-enqueue"
 USAGE = "usage: queue-enqueue [--home HOME] 0<message 1<envelope"
@@ -33,7 +33,7 @@ def read_envelope(source: TimedSource) -> tuple[bytes, list[bytes]]:
 def enqueue(home: Home) -> None:
     """Put one message in the queue. Raises QueueTrouble, FormatError."""
     deadline = Deadline()
-    guard_descriptors(needed=2)
+    guard_descriptors(needed=2, readable=2)
     message = TimedSource(0, "the message on descriptor 0", deadline)
     addresses = TimedSource(1, "the envelope on descriptor 1", deadline)
     open_writer(home).put(message, lambda: read_envelope(addresses))

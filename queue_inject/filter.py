@@ -23,10 +23,10 @@ import termios
 from queue_base.daemon.signals import keep_children
 from queue_base.errors import CONFIG, READ, REFUSED, TIMEOUT, QueueTrouble, reason
 from queue_base.home import Home
-from queue_base.inflow import InflowControl
-from queue_base.writer import Draft, Writer
+from queue_base.queue.inflow import InflowControl
+from queue_base.queue.writer import Draft, Writer
 from queue_inject.source import Deadline
-from queue_wire.envelope import check_address
+from queue_wire.files.envelope import check_address
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

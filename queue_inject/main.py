@@ -11,12 +11,12 @@ from itertools import chain
 from queue_base.durable import write_all
 from queue_base.errors import PERMANENT, TEMPORARY, Failure, Permanent, Temporary, Usage, complain, explain, reason
 from queue_base.home import Home, take_help, take_home
-from queue_inject.header.completer import Completer, FieldError
+from queue_inject.header.completer import Completer
 from queue_inject.header.fields import HeaderReader
 from queue_inject.header.identity import show_address
 from queue_inject.source import Deadline, TimedSource, guard_descriptors
 from queue_inject.writers import open_writer
-from queue_wire.format_error import FormatError
+from queue_wire.format_error import FieldError, FormatError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

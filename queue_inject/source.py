@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SECONDS = 24 * 3600
+SECONDS = 24 * 3600.0
 _CHUNK = 65536
 
 
@@ -57,14 +57,19 @@ class TimedSource:
             yield data
 
 
-def guard_descriptors(needed: int) -> None:
+def guard_descriptors(needed: int, readable: int = 0) -> None:
     """Make sure that descriptors 0, 1 and 2 are open, so that no file of the queue becomes one of them.
 
-    Descriptors below `needed` must be open already: raises QueueTrouble if one is not. The others become /dev/null.
+    Descriptors below `needed` must be open already, those below `readable` for reading: raises QueueTrouble if one is
+    not. The others become /dev/null.
     """
     for descriptor in range(3):
         try:
-            os.fstat(descriptor)
+            if descriptor < readable:
+                # Nothing is read. The kernel refuses a descriptor that is open for writing alone.
+                os.read(descriptor, 0)
+            else:
+                os.fstat(descriptor)
         except OSError as error:
             if descriptor < needed:
                 raise QueueTrouble(READ, f"unable to use descriptor {descriptor}: {reason(error)}") from error

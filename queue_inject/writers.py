@@ -1,6 +1,7 @@
-"""Chooses where a message goes: into the queue, into maildrop/, or to a program named by the environment.
+"""Chooses where a message goes: into the queue, to queue-intake, or to a program named by the environment.
 
-The owner of queue/ writes to the queue, and root becomes that owner first. Any other user leaves mail in maildrop/.
+The owner of queue/ writes to the queue, and root becomes that owner first. Any other user hands mail to queue-intake,
+or leaves it in maildrop/ if that is not possible.
 """
 
 import os
@@ -8,8 +9,8 @@ import os
 from queue_base.accounts import become_reader, queue_owner
 from queue_base.errors import CONFIG, HOME_TROUBLE, QUEUE_TROUBLE, Failure, QueueTrouble
 from queue_base.home import Home, trusted_variable
-from queue_base.layout import open_layout
-from queue_base.writer import QueueWriter, Writer
+from queue_base.queue.layout import open_layout
+from queue_base.queue.writer import QueueWriter, Writer
 
 FILTERS = ("QUEUE_ENQUEUE", "QMAILQUEUE")
 
@@ -39,8 +40,9 @@ def open_writer(home: Home, filters: bool = False) -> Writer:
     if effective not in (0, owner.uid):
         # Imported here because only a user who may not write to the queue needs it.
         from queue_inject.drop import DropWriter
+        from queue_inject.hand_in import IntakeWriter
 
-        return DropWriter(home)
+        return IntakeWriter(home, DropWriter(home))
     try:
         layout = open_layout(home.queue)
     except Failure as failure:

@@ -1,46 +1,64 @@
 """What queue-local reads from control/, and how many deliveries it takes at once.
 
-The files are read again for each delivery, so a change takes effect at once. A file that cannot be read or parsed
-raises Temporary, naming the file, unless a function says otherwise.
+The files are read again for each delivery, so a change takes effect at once, and when queue-send asks what is in force.
+While one of them cannot be used, there is an alert, and the values of the last reading stay in force; if there was
+none, mail is deferred.
 """
 
+import contextlib
 import mmap
 import resource
 import time
+from collections.abc import Mapping
+from typing import NamedTuple
 
-from queue_base.control import read_control, read_number
+from queue_base.control import check_modes, read_control, read_number, unable_to_parse
 from queue_base.errors import Temporary, complain
 from queue_base.home import Home
-from queue_wire.control.lines import numbered_lines, unpack_size
-from queue_wire.format_error import (
-    FormatError,
-    LineError,
-    quoted,
-    wrong_in,
-)
+from queue_wire.admin.settings import in_force, pack_in_force
+from queue_wire.control.lines import NUMBERS, unpack_number
+from queue_wire.control.locallimits import DEFAULT_LIMITS, LIMITED, unpack_local_limits
+from queue_wire.control.registry import describe_changes
+from queue_wire.control.srs_domain import unpack_srs_domain
+from queue_wire.format_error import FormatError
 
 DEFAULT_DELIVERY = b"./Maildir/\n"
-TIMEOUT = 1200
-# maildir(5): a delivery may not take longer, because readers remove files older than 36 hours from tmp/.
-TIMEOUT_MAX = 86400
-STOP_TIMEOUT = 60
+TIMEOUT, _, TIMEOUT_MAX = NUMBERS["localtimeout"]
+STOP_TIMEOUT = NUMBERS["localstoptimeout"][0]
 JOBS = 100
+NAMES = ("localtimeout", "timeoutlocal", "defaultdelivery", "locallimits", "srs")
 # Seconds. All local mail is affected alike, and one line is enough.
 ALERTS_APART = 60
 # The time of the last alert of all deliveries: forked processes share this page with queue-local.
 _last_alert = mmap.mmap(-1, 8)
 # Descriptors for other uses: the standard ones, and files that are open for a moment.
 _SPARE = 32
-_DEFERRED = "local mail is deferred until it is mended"
-_KINDS = {
-    "memory": resource.RLIMIT_AS,
-    "cpu": resource.RLIMIT_CPU,
-    "processes": resource.RLIMIT_NPROC,
-    "files": resource.RLIMIT_NOFILE,
-    "size": resource.RLIMIT_FSIZE,
-    "core": resource.RLIMIT_CORE,
-}
-DEFAULT_LIMITS: dict[str, int | None] = {"files": 1024, "core": 0}
+_KINDS = dict(
+    zip(
+        LIMITED,
+        (
+            resource.RLIMIT_AS,
+            resource.RLIMIT_CPU,
+            resource.RLIMIT_NPROC,
+            resource.RLIMIT_NOFILE,
+            resource.RLIMIT_FSIZE,
+            resource.RLIMIT_CORE,
+        ),
+        strict=True,
+    )
+)
+
+
+class DeliveryConfig(NamedTuple):
+    """What one delivery needs: the seconds that it may take, default instructions, and its resource limits.
+
+    `srs` is the domain of rewritten senders, empty if there is none.
+    """
+
+    seconds: int
+    default: bytes
+    limits: Mapping[str, int | None]
+    srs: bytes = b""
 
 
 def alert(text: str) -> None:
@@ -52,46 +70,75 @@ def alert(text: str) -> None:
         complain("queue-local", f"alert: {text}")
 
 
-def for_delivery(home: Home) -> tuple[int, bytes]:
-    """Return `timeout` and `default_delivery`. Raises Temporary, with an alert."""
-    try:
-        return timeout(home), default_delivery(home)
-    except Temporary as error:
-        alert(f"{error}; {_DEFERRED}")
-        raise
+class DeliveryFiles:
+    """The control files of deliveries, as they were read last."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._contents: dict[str, bytes | None] = {}
+        self._last: DeliveryConfig | None = None
+        self._fault = ""  # Why the last reading was refused.
+
+    @property
+    def seconds(self) -> int:
+        """The seconds that a forward may take: as many as a delivery."""
+        return TIMEOUT if self._last is None else self._last.seconds
+
+    def read(self) -> DeliveryConfig:
+        """Read the files, and print what has changed. Alerts if they cannot be used; raises Temporary at first."""
+        try:
+            contents = {name: read_control(self._home, name) for name in NAMES}
+            if contents == self._contents and self._last is not None:
+                self._fault = ""
+                return self._last
+            if self._last is not None:
+                check_modes(self._home)
+            found = unpack_files(self._home, contents)
+        except Temporary as error:
+            self._fault = str(error)
+            if self._last is None:
+                alert(f"{error}; local mail is deferred until it is mended")
+                raise
+            alert(f"{error}; the old values stay until it is mended")
+            return self._last
+        if self._last is not None:
+            for change in describe_changes(self._contents, contents):
+                complain("queue-local", f"config {change}")
+        self._contents, self._last, self._fault = contents, found, ""
+        return found
+
+    def reread(self) -> bytes:
+        """Read the files; return what is in force, and why they were refused, if they were (queue_wire.admin.settings).
+        """
+        with contextlib.suppress(Temporary):
+            self.read()
+        return pack_in_force(in_force(self._contents, self._fault))
 
 
-def default_delivery(home: Home) -> bytes:
-    """Return control/defaultdelivery, the instructions for users without a .qmail file. Raises Temporary."""
-    return read_control(home, "defaultdelivery") or DEFAULT_DELIVERY
-
-
-def timeout(home: Home) -> int:
-    """Return control/localtimeout, the seconds that one delivery may take, 1 to TIMEOUT_MAX. Raises Temporary.
-
-    If it does not exist, control/timeoutlocal, its former name, is read.
-    """
-    seconds = read_number(home, "localtimeout", -1)
-    if seconds < 0:
-        seconds = read_number(home, "timeoutlocal", TIMEOUT)
-    return min(max(1, seconds), TIMEOUT_MAX)
+def unpack_files(home: Home, contents: Mapping[str, bytes | None]) -> DeliveryConfig:
+    """Return the values of the files. `timeoutlocal` is the former name of `localtimeout`. Raises Temporary."""
+    seconds, limits, srs = TIMEOUT, dict(DEFAULT_LIMITS), b""
+    for name in ("timeoutlocal", "localtimeout", "locallimits", "srs"):
+        data = contents[name]
+        try:
+            if data is not None and name == "locallimits":
+                limits = unpack_local_limits(data)
+            elif data is not None and name == "srs":
+                srs = unpack_srs_domain(data)
+            elif data is not None:
+                seconds = unpack_number(data, name)
+        except FormatError as error:
+            raise unable_to_parse(home, name, error) from error
+    return DeliveryConfig(seconds, contents["defaultdelivery"] or DEFAULT_DELIVERY, limits, srs)
 
 
 def stop_timeout(home: Home) -> int:
     """Return control/localstoptimeout: the seconds that deliveries in flight have after queue-send has exited."""
     try:
-        return min(read_number(home, "localstoptimeout", STOP_TIMEOUT), TIMEOUT_MAX)
+        return read_number(home, "localstoptimeout")
     except Temporary as error:
         complain("queue-local", f"warning: {error}; deliveries in flight have {STOP_TIMEOUT} s to end")
         return STOP_TIMEOUT
-
-
-def forward_timeout(home: Home) -> int:
-    """Return the seconds that a forward may take, as many as a delivery; the default if the file cannot be read."""
-    try:
-        return timeout(home)
-    except Temporary:
-        return TIMEOUT
 
 
 def capacity(home: Home) -> int:
@@ -113,20 +160,11 @@ def capacity(home: Home) -> int:
     return max(1, wanted)
 
 
-def apply_limits(home: Home) -> None:
-    """Set the resource limits of this process, soft and hard, from control/locallimits. Alerts; raises Temporary.
+def apply_limits(limits: Mapping[str, int | None]) -> None:
+    """Set the resource limits of this process, soft and hard (control/locallimits).
 
     The programs of a delivery inherit them. To be called before the change of user, since only root may raise limits.
     """
-    try:
-        limits = unpack_limits(read_control(home, "locallimits") or b"")
-    except FormatError as error:
-        wrong = wrong_in(f"{home.control}/locallimits", error)
-        alert(f"unable to parse {wrong}; {_DEFERRED}")
-        raise Temporary(f"Unable to parse {wrong}. (#4.3.5)") from error
-    except Temporary as error:
-        alert(f"{error}; {_DEFERRED}")
-        raise
     for name, limit in limits.items():
         kind = _KINDS[name]
         wanted = resource.RLIM_INFINITY if limit is None else min(limit, 1 << 62)
@@ -136,22 +174,3 @@ def apply_limits(home: Home) -> None:
             # Not root, and above the inherited hard limit: use that one.
             hard = resource.getrlimit(kind)[1]
             resource.setrlimit(kind, (hard, hard))
-
-
-def unpack_limits(data: bytes) -> dict[str, int | None]:
-    """Return {name: limit} of control/locallimits and the defaults (setrlimit(2)). Raises LineError, quoting the line.
-
-    Lines are `memory 512M`, `cpu 600` (seconds), `processes 200` (of the user), `files 1024` (open), `size 1G` (of a
-    file), `core 0`; K, M, G and T are powers of 1,024. `unlimited` is None. A missing name is inherited.
-    """
-    limits = dict(DEFAULT_LIMITS)
-    for number, line in numbered_lines(data):
-        name, _, value = line.partition(b" ")
-        word = name.decode("ascii", "replace")
-        if word not in _KINDS:
-            raise LineError(number, f"not one of {', '.join(_KINDS)}: {quoted(line)}")
-        try:
-            limits[word] = None if value.strip() == b"unlimited" else unpack_size(value.strip())
-        except FormatError as error:
-            raise LineError(number, f"not a limit: {quoted(line)}") from error
-    return limits

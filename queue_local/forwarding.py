@@ -6,7 +6,7 @@ forwarder whose answer is late hangs, as the disk may: it is killed, and until i
 once. `Forwarder` is the other side: requests that have arrived together, GROUP at most, share one commit, and are
 answered when that is durable. Each message is `head` and then the message that is delivered, with the Received: line
 and the uid of the user who forwards it. What cannot be queued now is Temporary; an address that is too long for an
-envelope is Permanent.
+envelope is Permanent. Senders are rewritten here where control/srs says so (queue_local.srs.sender_rewriting).
 
 Between the two is one netstring each way for a message, answers in any order:
 
@@ -27,11 +27,13 @@ from queue_base.daemon.pipes import OutPipe, PeerLost, read_available
 from queue_base.durable import write_all
 from queue_base.errors import Failure, QueueTrouble, Temporary, complain, reason
 from queue_base.home import Home
-from queue_base.layout import open_layout
-from queue_base.writer import QueueDraft, QueueWriter
+from queue_base.queue.layout import open_layout
+from queue_base.queue.writer import QueueDraft, QueueWriter
 from queue_local.deliveries import Ended
 from queue_local.jobs import open_message
 from queue_local.result import RESULT_MAX, Forward, pack_forward, unpack_forward
+from queue_local.srs.sender_rewriting import read_setup, rewrite_forward
+from queue_local.srs.srs_address import BadSrs
 from queue_wire.format_error import AddressTooLong, FormatError, quoted
 from queue_wire.ids import pack_long_id
 from queue_wire.pipes.framing import NetstringReader, pack_netstring
@@ -262,10 +264,13 @@ class Forwarder:
         try:
             writer = self._open()
             writer.inflow.admit()
+            srs = read_setup(self._home)
         except Failure as error:
             return [_refusal(request, error) for request in requests]
         for request in requests:
             try:
+                if srs is not None:
+                    request = request._replace(forward=rewrite_forward(srs, request.forward))
                 drafts.append((request, *self._make(writer, request)))
             except (Failure, FormatError) as error:
                 answers.append(_refusal(request, error))
@@ -325,6 +330,9 @@ def _read(message: int) -> bytes:
 def _refusal(request: ForwardRequest, error: Failure | FormatError) -> ForwardAnswer:
     """Return the answer for a request that failed, with qmail-local's text as far as it has one."""
     permanent = isinstance(error, AddressTooLong) or (isinstance(error, QueueTrouble) and 11 <= error.code <= 40)
+    if isinstance(error, BadSrs):
+        text = f"Sorry, this address of SRS is not good: {error}. (#5.1.1)\n"
+        return ForwardAnswer(request.number, PERMANENT, text.encode())
     letter, code = (PERMANENT, "#5.1.3") if permanent else (TEMPORARY, "#4.3.0")
     text = f"Unable to forward message: {error}. ({code})\n"
     return ForwardAnswer(request.number, letter, text.encode("utf-8", "surrogateescape"))

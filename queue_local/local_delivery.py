@@ -12,6 +12,7 @@ Nothing is done as root, and the owner of the queue gets no file and no program.
 
 import os
 import time
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from queue_base.accounts import Owner, become, queue_owner
@@ -27,7 +28,9 @@ from queue_local.mbox.mbox_delivery import deliver_mbox
 from queue_local.qmailfile import enter_home, new_sender, read_instructions
 from queue_local.result import Forward, Outcome, cut_text
 from queue_local.shell_command import run_program
+from queue_local.srs.srs_address import is_ours
 from queue_wire.address import split_address, verp_sender
+from queue_wire.control.locallimits import DEFAULT_LIMITS
 from queue_wire.dotqmail import FORWARD, MAILDIR, MBOX, PROGRAM, Instruction
 from queue_wire.mailbox import ASSIGNED, Account, Mailbox
 from queue_wire.pipes.job import Job
@@ -65,8 +68,18 @@ class _Tally:
         self.said = b""
 
 
-def deliver(home: Home, job: Job, message: int, default: bytes) -> Outcome:
-    """Deliver the open file `message` to the job's recipient; `default` is control/defaultdelivery."""
+def deliver(
+    home: Home,
+    job: Job,
+    message: int,
+    default: bytes,
+    limits: Mapping[str, int | None] = DEFAULT_LIMITS,
+    srs: bytes = b"",
+) -> Outcome:
+    """Deliver the open file `message` to the job's recipient.
+
+    `default` is control/defaultdelivery, `limits` control/locallimits, `srs` control/srs.
+    """
     recipient = job.recipients[0]
     local, at, _ = recipient.rpartition(b"@")
     if not at:
@@ -74,13 +87,18 @@ def deliver(home: Home, job: Job, message: int, default: bytes) -> Outcome:
     if not local:
         # `@host` is discarded: an empty doublebounceto discards double bounces in this way (qmail-lspawn(8)).
         return Outcome(count_text(0, 0, 0))
-    mailbox = find_recipient(home, local)
     owner = queue_owner(home).uid
+    if is_ours(srs, recipient):
+        # A bounce to a sender that we have rewritten. The forwarder knows the address that it is for.
+        line = delivered_to(recipient)
+        refuse_loop(message, line)
+        return Outcome(count_text(0, 1, 0), Forward(owner, verp_sender(job.sender, recipient), line, [recipient]))
+    mailbox = find_recipient(home, local)
     # If the user who started the suite owns the queue, mail is delivered as that user, even as root (the demo).
     everything_is_ours = owner == os.geteuid()
     # A program or a file delivery that runs as the queue's owner could write to the queue.
     forwards_only = mailbox.account.uid == owner and not everything_is_ours
-    apply_limits(home)
+    apply_limits(limits)
     sender = verp_sender(job.sender, recipient)
     return deliver_as(home, mailbox, sender, recipient, message, default, everything_is_ours, forwards_only)
 

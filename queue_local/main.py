@@ -1,10 +1,11 @@
 """queue-local: delivers mail on this host: Maildir, mbox, program, forward.
 
-`queue-local [--home HOME]`, started by queue-start. fd 0 gives jobs (queue_wire.pipes.job) with one recipient each; fd
-1 takes `ready` and then reports (queue_wire.pipes.report). Each job runs in a process of its own, which changes to the
-recipient's user if queue-local is root. Jobs that cannot be parsed are logged and answered; if netstring framing is
-lost, no more jobs are read, and the exit code is 111. At the end of fd 0 no delivery is started any more; queue-local
-exits when the deliveries in flight have ended, for which they have control/localstoptimeout seconds.
+`queue-local [--home HOME]`, started by queue-start. fd 0 gives jobs (queue_wire.pipes.job) with one recipient each, and
+orders to read the control files again; fd 1 takes `ready` and then reports (queue_wire.pipes.report). Each job runs in
+a process of its own, which changes to the recipient's user if queue-local is root. Jobs that cannot be parsed are
+logged and answered; if netstring framing is lost, no more jobs are read, and the exit code is 111. At the end of fd 0
+no delivery is started any more; queue-local exits when the deliveries in flight have ended, for which they have
+control/localstoptimeout seconds.
 """
 
 import functools
@@ -19,6 +20,7 @@ from queue_base.daemon.signals import ignore
 from queue_base.errors import TEMPORARY, Failure, Temporary, complain
 from queue_base.home import Home, take_daemon_home
 from queue_local import config
+from queue_local.config import DeliveryFiles
 from queue_local.deliveries import Deliveries
 from queue_local.forwarding import Forwards
 from queue_local.jobs import BadJob, Jobs, open_message
@@ -26,7 +28,7 @@ from queue_local.local_delivery import deliver
 from queue_wire.format_error import FormatError
 from queue_wire.pipes import report as verdict
 from queue_wire.pipes.job import Job
-from queue_wire.pipes.report import MESSAGE_SCOPE, Report, pack_ready, pack_report
+from queue_wire.pipes.report import MESSAGE_SCOPE, Report, SettingsReport, pack_ready, pack_report, pack_settings
 
 PROGRAM = "queue-local"
 USAGE = "usage: queue-local [--home HOME]"
@@ -35,14 +37,15 @@ Delivers into Maildirs, mailboxes, programs and forwards. It is started by queue
 """
 
 
-def start(home: Home, deliveries: Deliveries, job: Job) -> Report | None:
+def start(home: Home, files: DeliveryFiles, deliveries: Deliveries, job: Job) -> Report | None:
     """Start the delivery of a job; return a report if it could not be started, None otherwise."""
     try:
-        seconds, default = config.for_delivery(home)
+        seconds, default, limits, srs = files.read()
         # Opened here, because the user may not read mess/.
         message = open_message(home, job.path)
         try:
-            deliveries.start(job, functools.partial(deliver, home, job, default=default), message, seconds)
+            work = functools.partial(deliver, home, job, default=default, limits=limits, srs=srs)
+            deliveries.start(job, work, message, seconds)
         finally:
             os.close(message)
     except Temporary as error:
@@ -51,7 +54,9 @@ def start(home: Home, deliveries: Deliveries, job: Job) -> Report | None:
     return None
 
 
-def start_waiting(home: Home, jobs: Jobs, deliveries: Deliveries, forwards: Forwards) -> Iterator[Report]:
+def start_waiting(
+    home: Home, files: DeliveryFiles, jobs: Jobs, deliveries: Deliveries, forwards: Forwards
+) -> Iterator[Report]:
     """Start the jobs that have been read, as far as there is room; yield reports of those that could not be started.
 
     Raises FormatError if framing is lost. The other jobs wait in the pipe: queue-send sends no more than fit.
@@ -62,7 +67,7 @@ def start_waiting(home: Home, jobs: Jobs, deliveries: Deliveries, forwards: Forw
             job = jobs.next()
             if job is None:
                 return
-            report = start(home, deliveries, job)
+            report = start(home, files, deliveries, job)
         except BadJob as error:
             report = error.report
             what = "deferred" if report else "without a number it cannot be answered"
@@ -73,7 +78,7 @@ def start_waiting(home: Home, jobs: Jobs, deliveries: Deliveries, forwards: Forw
 
 def loop(home: Home, jobs: Jobs, deliveries: Deliveries, forwards: Forwards, reports: OutPipe) -> int:
     """Serve until the jobs end and every delivery is reported; return the exit code. Raises PeerLost."""
-    code, finishing = 0, False
+    code, finishing, files = 0, False, DeliveryFiles(home)
     while jobs.open or deliveries or forwards or reports.unwritten:
         poll = select.poll()
         room = deliveries.room > len(forwards)
@@ -81,11 +86,14 @@ def loop(home: Home, jobs: Jobs, deliveries: Deliveries, forwards: Forwards, rep
         if reports.unwritten:
             poll.register(reports.descriptor, select.POLLOUT)
         ready = wait(poll, deliveries, forwards)
-        for report in finished(home, ready, deliveries, forwards):
+        for report in finished(files, ready, deliveries, forwards):
             reports.put(pack_report(report))
         jobs.run(ready, room)
+        while jobs.rereads:
+            jobs.rereads -= 1
+            reports.put(pack_settings(SettingsReport(files.reread())))
         try:
-            for report in start_waiting(home, jobs, deliveries, forwards):
+            for report in start_waiting(home, files, jobs, deliveries, forwards):
                 reports.put(pack_report(report))
         except FormatError as error:
             complain(PROGRAM, f"alert: unable to read jobs: {error}; no more are taken, those in flight are finished")
@@ -98,10 +106,10 @@ def loop(home: Home, jobs: Jobs, deliveries: Deliveries, forwards: Forwards, rep
     return code
 
 
-def finished(home: Home, ready: set[int], deliveries: Deliveries, forwards: Forwards) -> Iterator[Report]:
+def finished(files: DeliveryFiles, ready: set[int], deliveries: Deliveries, forwards: Forwards) -> Iterator[Report]:
     """Yield the reports of deliveries that have ended. A delivery with a forward is reported when that is queued."""
     for ended in deliveries.run(ready):
-        report = forwards.take(ended, config.forward_timeout(home))
+        report = forwards.take(ended, files.seconds)
         if report:
             yield report
     # Afterwards, so that the forwards of one turn are sent to the forwarder together.

@@ -24,6 +24,8 @@ _NAMED = 60
 # Its last output is still in the pipe when it ends. A pipe holds 64 kB, and background processes may still write.
 _CHUNK = 1 << 16
 _DEFAULTS = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
+# What interrupts a delivery: queue-local tells it to end, or its time is over.
+_INTERRUPTING = (signal.SIGTERM, signal.SIGALRM)
 _INTERRUPTED = 75
 # Bytes kept of the beginning of the output, and of its end.
 HEAD_MOST = 2000
@@ -100,17 +102,24 @@ def run_program(command: bytes, environment: dict[bytes, bytes], message: int, s
     or the delivery is interrupted. Its process group is dead then.
     """
     output = Output()
-    program = _Program(command, environment, message)
+    # An interruption between the start of the program and the `try` would leave the program running. It waits.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _INTERRUPTING)
     try:
-        code = program.run(output, seconds)
-    except Interrupted as error:
-        program.end()
-        raise Interrupted(f"{error.what}: killed {_name(command)}", _said(output)) from error
-    except BaseException:
-        program.end()
-        raise
+        program = _Program(command, environment, message)
+        try:
+            program.watch()
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            code = program.run(output, seconds)
+        except Interrupted as error:
+            program.end()
+            raise Interrupted(f"{error.what}: killed {_name(command)}", _said(output)) from error
+        except BaseException:
+            program.end()
+            raise
+        finally:
+            program.close()
     finally:
-        program.close()
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     if code < 0:
         raise Temporary(f"Aack, child crashed: signal {-code} killed {_name(command)}. (#4.3.0){_said(output)}")
     return Ran(code, output.kept())
@@ -148,13 +157,16 @@ class _Program:
             setsigdef=_DEFAULTS,
         )
 
-    def run(self, output: Output, seconds: float) -> int:
-        """Read its output until it ends; return its exit code. Raises Interrupted."""
-        deadline = time.monotonic() + seconds
+    def watch(self) -> None:
+        """Open the pidfd. Raises Temporary."""
         try:
             self.pidfd = os.pidfd_open(self.pid)
         except OSError as error:
             raise Temporary(f"Unable to watch a program: {reason(error)}. (#4.3.0)") from error
+
+    def run(self, output: Output, seconds: float) -> int:
+        """Read its output until it ends; return its exit code. Raises Interrupted."""
+        deadline = time.monotonic() + seconds
         poll = select.poll()
         poll.register(self.pidfd, select.POLLIN)
         poll.register(self.reader, select.POLLIN)

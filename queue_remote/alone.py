@@ -1,6 +1,7 @@
 """One delivery with qmail-remote's arguments and reports (qmail-remote(8)): the message on fd 0, reports on fd 1.
 
     r          the server accepted this recipient    h  it failed permanently    s  it failed temporarily
+               (LMTP: it took the message for it)
     K  Z  D    then the message: accepted, temporary failure, permanent failure
 
 Each report is a letter, text and a NUL. Recipients are reported in order, as far as the server was asked about them.
@@ -21,7 +22,7 @@ from queue_remote.smtp.pool import Pool
 from queue_remote.smtp.trace import Trace
 from queue_remote.smtp.transaction import Transaction
 from queue_remote.tls.mta_sts import StsCache
-from queue_wire.pipes.report import PERMANENT, TEMPORARY
+from queue_wire.pipes.report import PERMANENT, SUCCESS, TEMPORARY
 
 _RECIPIENT_LETTERS = {PERMANENT: b"h", TEMPORARY: b"s"}
 
@@ -59,8 +60,18 @@ async def _deliver(
         await deliver(setup, pool, nexthop, key, sender, transaction, message, trace)
     finally:
         message.close()
+    return pack_transaction(transaction)
+
+
+def pack_transaction(transaction: Transaction) -> bytes:
+    """Return the reports on a transaction that is done."""
     assert transaction.verdict is not None
-    return pack_alone(transaction.refused[: transaction.reported], transaction.verdict)
+    verdicts = transaction.verdicts()
+    if any(own is not None and own[0] == SUCCESS for own in transaction.own):
+        # The report on the message would count for those that LMTP delivered, too.
+        delivered = next(verdict for verdict in verdicts if verdict[0] == SUCCESS)
+        return pack_alone([None if verdict[0] == SUCCESS else verdict for verdict in verdicts], delivered)
+    return pack_alone(transaction.own[: transaction.reported], transaction.verdict)
 
 
 def pack_alone(recipients: list[Verdict | None], verdict: Verdict) -> bytes:

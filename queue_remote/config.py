@@ -4,6 +4,7 @@
     helohost        the name in EHLO, by sender's domain or nexthop; default: me
     outgoingip      the addresses to send from, an IPv4, an IPv6 or both, likewise; default: the system's choice
     smtproutes      relays that replace mail exchangers (queue_wire.control.smtproutes)
+    localroutes     LMTP servers for local recipients (queue_wire.control.localroutes)
     timeoutconnect  seconds for one connection to be established; default 60
     timeoutremote   seconds for each reply, and for each piece of a message to be sent; default 1200
     connectionidle  seconds that a connection waits for the next job to its nexthop, 0 for none; default 5
@@ -30,7 +31,8 @@ from queue_base.control import read_line, read_me, read_number, read_parsed, una
 from queue_base.home import Home
 from queue_remote.tls.tlspolicy import TlsPolicy, unpack_policies
 from queue_wire.control.hostmap import find_key, unpack_hosts
-from queue_wire.control.lines import numbered_lines
+from queue_wire.control.lines import NUMBERS, lines_without_colon, numbered_lines
+from queue_wire.control.localroutes import unpack_local_routes
 from queue_wire.control.smtproutes import Relay, Routes, unpack_relay, unpack_routes
 from queue_wire.format_error import (
     FormatError,
@@ -44,6 +46,7 @@ FILES = (
     "helohost",
     "outgoingip",
     "smtproutes",
+    "localroutes",
     "timeoutconnect",
     "timeoutremote",
     "connectionidle",
@@ -111,6 +114,7 @@ class RemoteConfig:
         "connection_idle",
         "connection_messages",
         "helohost",
+        "local_routes",
         "long_lines",
         "me",
         "outgoingip",
@@ -129,16 +133,17 @@ class RemoteConfig:
         self.helohost = Choices({}, {}, unpack_name(me))
         self.outgoingip = Choices({}, {}, SourceAddresses("", ""))
         self.routes: Routes = {}
+        self.local_routes: Routes = {}
         self.strays: list[int] = []
         self.resolver: list[Relay] | None = None
         self.tlspolicy: dict[bytes, TlsPolicy] | None = None
         self.programs = Choices[tuple[bytes, ...]]({}, {}, ())
-        self.program_timeout = 3600
+        self.program_timeout = NUMBERS["timeoutprogram"][0]
         self.long_lines = SEND
-        self.connect_timeout = 60
-        self.reply_timeout = 1200
-        self.connection_idle = 5
-        self.connection_messages = 100
+        self.connect_timeout = NUMBERS["timeoutconnect"][0]
+        self.reply_timeout = NUMBERS["timeoutremote"][0]
+        self.connection_idle = NUMBERS["connectionidle"][0]
+        self.connection_messages = NUMBERS["connectionmessages"][0]
 
 
 def read_config(home: Home) -> RemoteConfig:
@@ -148,15 +153,16 @@ def read_config(home: Home) -> RemoteConfig:
     except FormatError as error:
         raise unable_to_parse(home, "me", LineError(1, str(error))) from error
     config.helohost = _read_choices(home, "helohost", unpack_name, config.helohost)
-    config.outgoingip = _read_choices(home, "outgoingip", _unpack_source, config.outgoingip)
-    config.resolver = read_parsed(home, "resolver", _unpack_resolver)
+    config.outgoingip = _read_choices(home, "outgoingip", unpack_source, config.outgoingip)
+    config.resolver = read_parsed(home, "resolver", unpack_resolver)
     config.routes, config.strays = read_parsed(home, "smtproutes", _unpack_routes) or ({}, [])
+    config.local_routes = read_parsed(home, "localroutes", unpack_local_routes) or {}
     config.tlspolicy = _read_tlspolicy(home)
-    config.connect_timeout = read_number(home, "timeoutconnect", config.connect_timeout)
-    config.reply_timeout = read_number(home, "timeoutremote", config.reply_timeout)
-    config.connection_idle = read_number(home, "connectionidle", config.connection_idle)
-    config.connection_messages = read_number(home, "connectionmessages", config.connection_messages)
-    config.program_timeout = read_number(home, "timeoutprogram", config.program_timeout)
+    config.connect_timeout = read_number(home, "timeoutconnect")
+    config.reply_timeout = read_number(home, "timeoutremote")
+    config.connection_idle = read_number(home, "connectionidle")
+    config.connection_messages = read_number(home, "connectionmessages")
+    config.program_timeout = read_number(home, "timeoutprogram")
     config.long_lines = _read_long_lines(home)
     config.programs = _read_choices(home, "remoteprogram", unpack_program, config.programs)
     return config
@@ -249,7 +255,7 @@ def _read_tlspolicy(home: Home) -> dict[bytes, TlsPolicy] | None:
     }
 
 
-def _unpack_source(text: bytes) -> SourceAddresses:
+def unpack_source(text: bytes) -> SourceAddresses:
     """Return one address, or one of each family in any order. Raises FormatError."""
     try:
         addresses = [ipaddress.ip_address(word.decode("ascii")) for word in text.split()]
@@ -263,10 +269,10 @@ def _unpack_source(text: bytes) -> SourceAddresses:
 
 def _unpack_routes(data: bytes) -> tuple[Routes, list[int]]:
     """Return the routes, and the numbers of lines without a colon. Raises FormatError."""
-    return unpack_routes(data), [number for number, line in numbered_lines(data) if b":" not in line]
+    return unpack_routes(data), lines_without_colon(data)
 
 
-def _unpack_resolver(data: bytes) -> list[Relay] | None:
+def unpack_resolver(data: bytes) -> list[Relay] | None:
     """Return the DNS servers, None for the system's. Raises FormatError."""
     servers = []
     for number, line in numbered_lines(data):

@@ -32,8 +32,16 @@ from queue_remote.smtp.pool import Pool
 from queue_remote.smtp.transaction import Transaction
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.framing import NetstringReader
-from queue_wire.pipes.job import Job, unpack_job
-from queue_wire.pipes.report import MESSAGE_SCOPE, TEMPORARY, Report, pack_ready, pack_report
+from queue_wire.pipes.job import REREAD, Job, unpack_job
+from queue_wire.pipes.report import (
+    MESSAGE_SCOPE,
+    TEMPORARY,
+    Report,
+    SettingsReport,
+    pack_ready,
+    pack_report,
+    pack_settings,
+)
 
 PROGRAM = "queue-remote"
 JOBS = 0
@@ -116,6 +124,10 @@ class RemoteDaemon:
             self._stop(111)
 
     def _start_job(self, payload: bytes) -> None:
+        if payload == REREAD:
+            self._setup.reread()
+            self._put(pack_settings(SettingsReport(self._setup.in_force())))
+            return
         try:
             job = unpack_job(payload)
         except FormatError as error:
@@ -198,7 +210,9 @@ class RemoteDaemon:
             message = read_small(f"{self._home.queue}/{os.fsdecode(job.path)}")
         except OSError:
             return None
-        if message is None or (setup.signing.active and setup.signing.needed(message.stored, job.sender)):
+        if message is None:
+            return None
+        if setup.signing.active and b"@" not in job.nexthop and setup.signing.needed(message.stored, job.sender):
             return None
         return None if setup.config.long_lines != SEND and message.has_long_lines() else message
 

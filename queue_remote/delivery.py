@@ -36,7 +36,8 @@ async def deliver(
     """Carry out the transaction until it is done; return the report's scope. The caller closes the message."""
     if transaction.done:
         return MESSAGE_SCOPE
-    forms = Forms(setup, message, sender)
+    # Local mail is not signed: nexthop is an address.
+    forms = Forms(setup, message, sender, signed=b"@" not in nexthop)
     try:
         await forms.prepare()
         until = time.monotonic() + setup.config.connect_timeout + setup.config.reply_timeout

@@ -4,6 +4,7 @@
     MX 10 mx1.example.com: 192.0.2.1, 2001:db8::1
     try 1: 192.0.2.1 (mx1.example.com) port 25
     try 2: 2001:db8::1 (mx1.example.com) port 25
+    try 3: /run/dovecot/lmtp, LMTP
     tls: control/tlspolicy has example.com:may sts=enforce
     tls: MTA-STS of example.com: id 20260101, mode enforce, max_age 86400, mx *.example.com
     tls 1: required, with a certificate for mx1.example.com from a CA that is trusted, by MTA-STS of example.com, ...
@@ -20,6 +21,7 @@ from queue_base.errors import PERMANENT as EXIT_PERMANENT
 from queue_base.errors import TEMPORARY as EXIT_TEMPORARY
 from queue_base.home import Home
 from queue_remote.message.conversions import Conversions
+from queue_remote.route.order import Target
 from queue_remote.route.router import Route
 from queue_remote.route.unroutable import Unroutable, shown
 from queue_remote.setup import Setup, read_setup
@@ -47,11 +49,18 @@ async def _explain(setup: Setup, nexthop: bytes) -> tuple[int, bytes]:
             [*error.reasons, f"{'failure' if failed else 'deferral'}: {text}"]
         )
     tries = [
-        f"try {number}: {target.address}{f' ({target.host.decode()})' if target.host else ''} port {target.port}"
+        f"try {number}: {_describe_target(target)}"
         for number, target in enumerate(route.targets, 1)
     ]
     tls = await _describe_tls(setup.tls_planner, nexthop, route)
     return 0, _lines([*route.reasons, *tries, *tls, *_describe_options(setup, nexthop, route)])
+
+
+def _describe_target(target: Target) -> str:
+    if target.is_socket:
+        return f"{target.address}, LMTP"
+    host = f" ({target.host.decode()})" if target.host else ""
+    return f"{target.address}{host} port {target.port}{', LMTP' if target.lmtp else ''}"
 
 
 def _describe_options(setup: Setup, nexthop: bytes, route: Route) -> list[str]:
@@ -63,7 +72,7 @@ def _describe_options(setup: Setup, nexthop: bytes, route: Route) -> list[str]:
         lines += [f"auth: as {shown(user).decode()} (control/smtpauth)" for user in users]
     except Unroutable:
         lines.append(f"auth: control/smtpauth is not used: {setup.logins.fault}")
-    words = setup.config.programs.choose(b"", nexthop)
+    words = () if b"@" in nexthop else setup.config.programs.choose(b"", nexthop)
     if words:
         lines.append(f"program: {b' '.join(map(shown, words)).decode()} delivers it (control/remoteprogram)")
     return lines
@@ -71,11 +80,14 @@ def _describe_options(setup: Setup, nexthop: bytes, route: Route) -> list[str]:
 
 async def _describe_tls(planner: TlsPlanner, nexthop: bytes, route: Route) -> list[str]:
     """Return the lines about TLS, those for the targets in their order. Does not raise."""
-    if planner.lacking:
+    if planner.lacking and not all(target.is_socket for target in route.targets):
         return ["tls: no control/tlspolicy: TLS where it is offered, with any certificate, else in clear"]
     lines: dict[str, None] = {}
     plans: list[str] = []
     for number, target in enumerate(route.targets, 1):
+        if target.is_socket:
+            plans.append(f"tls {number}: in clear: a Unix socket")
+            continue
         key, policy = planner.line(nexthop, route, target)
         if key is None:
             lines["tls: no line of control/tlspolicy for it: may"] = None

@@ -5,6 +5,8 @@ recipient's domain in the job. The other recipients may be of other domains. que
 a second after a change, and they have lines by domain that queue-send does not know: tlspolicy, smtpauth, helohost,
 outgoingip, remoteprogram. So the recipients of one job may need different relays or options; then each set of options
 is one part.
+
+The nexthop of a job for local recipients, whom control/localroutes routes, is an address: that of the first one.
 """
 
 from typing import NamedTuple
@@ -34,14 +36,17 @@ class PartOutcome(NamedTuple):
 
 
 def choose_options(setup: Setup, sender: bytes, domain: bytes) -> DeliveryOptions:
-    """Return the options for mail from a sender to a domain."""
+    """Return the options for mail from a sender to a domain, or to a local recipient."""
     return setup.options.find(sender, domain).options
 
 
 def split_job(setup: Setup, job: Job) -> list[JobPart]:
     """Return the parts of a job; almost every job has one."""
     if len(job.recipients) > 1:
-        domains = [split_address(recipient)[1].lower() for recipient in job.recipients]
+        if b"@" in job.nexthop:
+            domains = job.recipients
+        else:
+            domains = [split_address(recipient)[1].lower() for recipient in job.recipients]
         names = set(domains)
         if len(names) > 1:
             options = {domain: choose_options(setup, job.sender, domain) for domain in names}

@@ -4,6 +4,7 @@
     queue-remote [--home HOME] HOST SENDER RECIPIENT... <message  one delivery (queue_remote.alone)
     queue-remote --trace ...                                      the same, and the dialogue on fd 2
     queue-remote [--home HOME] --route NEXTHOP                    where its mail would go (queue_remote.explain)
+    queue-remote [--home HOME] --check [NAME]                     faults of control files (queue_remote.control_check)
 
 Exit codes of the daemon: 0 at the end of fd 0, 111 if a pipe is lost or its data cannot be parsed, 100 for a wrong
 option. A single delivery exits 0 and reports on fd 1. --route exits 0, or 100 or 111 if there is no route.
@@ -20,6 +21,7 @@ from typing import Any, TypeVar
 
 import uvloop
 
+from queue_base.daemon.processes import fill_standard_descriptors
 from queue_base.daemon.signals import ignore, keep_children
 from queue_base.durable import write_all
 from queue_base.errors import PERMANENT as EXIT_PERMANENT
@@ -27,6 +29,7 @@ from queue_base.errors import TEMPORARY as EXIT_TEMPORARY
 from queue_base.errors import Failure, Temporary, Usage, complain, reason
 from queue_base.home import Home, take_help, take_home
 from queue_remote.alone import deliver_alone, pack_alone
+from queue_remote.control_check import check
 from queue_remote.daemon import PROGRAM, RemoteDaemon
 from queue_remote.explain import explain
 from queue_remote.report_text import INVOKED_IMPROPERLY
@@ -38,26 +41,16 @@ T = TypeVar("T")
 USAGE = """usage: queue-remote [--home HOME]
        queue-remote [--home HOME] [--trace] HOST SENDER RECIPIENT... <message
        queue-remote [--home HOME] --route NEXTHOP
+       queue-remote [--home HOME] --check [NAME <contents]
 The first is the daemon that queue-send gives jobs on fd 0; the second delivers one message by SMTP;
-the third prints where mail for a domain would go, and why (for queuectl route).
+the third prints where mail for a domain would go, and why (for queuectl route);
+the fourth prints what is wrong in control files (for queuectl config).
 --trace prints the dialogue with the server on stderr, with milliseconds since the start.
 """
 JOBS_MOST = 2000
 # Each delivery has a socket and its message open; DESCRIPTORS_KEPT are for everything else.
 DESCRIPTORS_A_JOB = 2
 DESCRIPTORS_KEPT = 50
-
-
-def fill_standard_descriptors() -> None:
-    """Open /dev/null on those of fds 0, 1 and 2 that are closed, so that no socket gets one of these numbers.
-
-    It is opened for the wrong direction, so that use fails: an empty message must not be sent if fd 0 was closed.
-    """
-    for descriptor, mode in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
-        try:
-            os.fstat(descriptor)
-        except OSError:
-            os.open(os.devnull, mode)
 
 
 def raise_limit() -> int:
@@ -114,11 +107,23 @@ def run_route(home: Home, operands: list[str]) -> int:
     if len(operands) != 1:
         raise Usage("--route needs one nexthop; try --help")
     exit_code, lines = run_loop(explain(home, os.fsencode(operands[0])))
+    put_lines(lines)
+    return exit_code
+
+
+def run_check(home: Home, operands: list[str]) -> int:
+    if len(operands) > 1:
+        raise Usage("--check needs one name at most; try --help")
+    put_lines(check(home, operands[0] if operands else None))
+    return 0
+
+
+def put_lines(lines: bytes) -> None:
+    """Write on standard output. Raises Temporary."""
     try:
         write_all(1, lines)
     except OSError as error:
         raise Temporary(f"unable to write standard output: {reason(error)}") from error
-    return exit_code
 
 
 def main(argv: list[str]) -> int:
@@ -134,6 +139,8 @@ def main(argv: list[str]) -> int:
             operands = operands[1:]
         if operands[:1] == ["--route"]:
             return run_route(home, operands[1:])
+        if operands[:1] == ["--check"]:
+            return run_check(home, operands[1:])
         if operands and operands[0].startswith("--") and operands[0] != "--":
             raise Usage(f"unknown option {operands[0]}; try --help")
     except Usage as error:

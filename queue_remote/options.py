@@ -8,6 +8,7 @@ from typing import NamedTuple
 from queue_remote.config import RemoteConfig, SourceAddresses
 from queue_remote.smtpauth import Logins
 from queue_wire.control.hostmap import find_key
+from queue_wire.control.localroutes import find_local_route
 from queue_wire.control.smtproutes import find_nexthop
 
 KEPT_MOST = 10_000
@@ -56,7 +57,7 @@ class OptionChoices:
         self._keys: dict[DeliveryOptions, ConnectionKey] = {}
 
     def find(self, sender: bytes, domain: bytes) -> ConnectionKey:
-        """Return the key with the options for mail from a sender to a domain."""
+        """Return the key with the options for mail from a sender to a domain, or to a local recipient (with an @)."""
         name = (sender.rpartition(b"@")[2], domain) if self._by_sender and sender else domain
         key = self._found.get(name)
         if key is None:
@@ -77,6 +78,11 @@ class OptionChoices:
 
     def _choose(self, sender: bytes, domain: bytes) -> DeliveryOptions:
         config = self._config
+        if b"@" in domain:
+            servers = find_local_route(config.local_routes, domain)
+            domain = domain.rpartition(b"@")[2]
+            helohost, source = config.helohost.choose(sender, domain), config.outgoingip.choose(sender, domain)
+            return DeliveryOptions(b"" if servers is None else servers.name, True, None, None, helohost, source, ())
         name, relayed = find_nexthop(config.routes, domain)
         tlspolicy = login = None
         if relayed:

@@ -7,11 +7,11 @@ own names the SMTP command or stage if qmail-remote's wording does not.
 
 from queue_smtp.client import ClientState, ConnectionFailed, Problem, SmtpClient, TransactionRejected
 from queue_smtp.reply import Reply
-from queue_wire.pipes.report import PERMANENT, TEMPORARY
+from queue_wire.pipes.report import PERMANENT, SUCCESS, TEMPORARY
 
 Verdict = tuple[bytes, bytes]
 
-NOT_CONNECTED = b"Sorry, I wasn't able to establish an SMTP connection. (#4.4.1)\n"
+NOT_CONNECTED = b"Sorry, I wasn't able to establish an %s connection. (#4.4.1)\n"
 # At most this many of the addresses that could not be reached are named.
 TRIES_NAMED = 4
 NO_RESOURCES = b"System resources temporarily unavailable. (#4.3.0)\n"
@@ -31,7 +31,7 @@ def _failure_text(client: SmtpClient, failed: ConnectionFailed) -> bytes:
         case Problem.LOST:
             return connection_died(peer, stage, details, critical=failed.state is ClientState.END)
         case Problem.NOT_SMTP:
-            return not_smtp(peer, stage, details)
+            return not_smtp(peer, stage, details, client.session.lmtp)
         case Problem.INJECTED:
             return injected(peer, policy)
         case Problem.HANDSHAKE:
@@ -75,6 +75,13 @@ def describe_rejection(client: SmtpClient, rejected: TransactionRejected, size: 
             reply = rejected.reply
             assert reply is not None
             return (PERMANENT if reply.permanent else TEMPORARY), _FAILED_REPLIES[problem](peer, reply)
+
+
+def judge_answer(peer: bytes, reply: Reply) -> Verdict:
+    """Return the verdict on one recipient by the reply to the message for it alone, as LMTP has them."""
+    if reply.accepted:
+        return SUCCESS, accepted(peer, reply)
+    return (PERMANENT if reply.permanent else TEMPORARY), message_failed(peer, reply)
 
 
 def no_message(reason: str) -> bytes:
@@ -139,12 +146,12 @@ def long_lines(most: int) -> bytes:
     return b"Sorry, this message has a line of more than %d bytes, too long for SMTP. (#5.6.0)\n" % most
 
 
-def not_connected(tries: list[tuple[bytes, str]]) -> bytes:
-    """`tries` has each address that was tried and the reason why it failed, in order."""
+def not_connected(tries: list[tuple[bytes, str]], lmtp: bool = False) -> bytes:
+    """`tries` has each address that was tried and the reason why it failed, in order. `lmtp`: all speak LMTP."""
     lines = [b"%s: connect: %s\n" % (peer, _line(reason)) for peer, reason in tries[:TRIES_NAMED]]
     if len(tries) > TRIES_NAMED:
         lines.append(b"and %d more\n" % (len(tries) - TRIES_NAMED))
-    return NOT_CONNECTED + b"".join(lines)
+    return NOT_CONNECTED % (b"LMTP" if lmtp else b"SMTP") + b"".join(lines)
 
 
 def no_source(source: str, reason: str) -> bytes:
@@ -154,9 +161,9 @@ def no_source(source: str, reason: str) -> bytes:
     )
 
 
-def not_smtp(peer: bytes, stage: bytes, reason: str) -> bytes:
-    told = (peer, stage, _line(reason))
-    return b"Connected to %s but it does not speak SMTP as I know it. (#4.5.0)\nAt %s: %s\n" % told
+def not_smtp(peer: bytes, stage: bytes, reason: str, lmtp: bool = False) -> bytes:
+    told = (peer, b"LMTP" if lmtp else b"SMTP", stage, _line(reason))
+    return b"Connected to %s but it does not speak %s as I know it. (#4.5.0)\nAt %s: %s\n" % told
 
 
 def out_of_step(peer: bytes, reply: Reply) -> bytes:

@@ -1,13 +1,14 @@
 """The control files in force, and what is made of them: router, TLS policies, logins, DKIM signing.
 
 qmail-remote reads its control files for each delivery. The daemon checks once a second whether one has changed, and
-reads them again then, or at once after HUP. If a file cannot be read or parsed, every job is deferred, each job tries
-again, and one alert is logged.
+reads them again then, or at once after HUP. If a file cannot be read or parsed, one alert is logged, and the values of
+the last reading stay in force; if there was none, every job is deferred, and each job tries again.
 """
 
 import os
 import time
 
+from queue_base.control import check_modes, read_control, unable_to_parse
 from queue_base.errors import Temporary, complain
 from queue_base.home import Home
 from queue_remote.config import FILES, SEND, RemoteConfig, read_config
@@ -20,6 +21,10 @@ from queue_remote.route.router import Router
 from queue_remote.smtpauth import Logins, read_logins
 from queue_remote.tls.mta_sts import StsCache
 from queue_remote.tls.planner import TlsPlanner
+from queue_wire.admin.settings import in_force, pack_in_force
+from queue_wire.control.lines import lines_without_colon
+from queue_wire.control.registry import NO_COLON, describe_changes
+from queue_wire.format_error import LineError
 
 CHECK_SECONDS = 1.0
 
@@ -39,7 +44,7 @@ class Setup:
         self.options = OptionChoices(config, logins)
         self.keyring = keyring
         self.conversions = conversions
-        self.router = Router(config.me, config.routes, config.resolver)
+        self.router = Router(config.me, config.routes, config.resolver, config.local_routes)
         self.tls_planner = TlsPlanner(config.tlspolicy, self.router, sts)
         self.signing = Signing(keyring)
         self.scans = Scans(config.long_lines != SEND)
@@ -77,24 +82,34 @@ class CurrentSetup:
         self.conversions = Conversions()
         self._sts = StsCache()
         self._setup: Setup | None = None
+        self._contents: dict[str, bytes | None] = {}
         self._stamps: list[_Stamp | None] = []
         # The files that control/dkim names.
         self._keys: list[str] = []
         self._checked = 0.0
         self._complained = False
+        self._failed = False  # Whether the last reading failed,
+        self._why = ""  # and why.
 
     def get(self) -> Setup:
-        """Return the setup for a job. Raises Temporary, naming the file that cannot be read or parsed."""
+        """Return the setup for a job. Raises Temporary, naming the file, if the files could never be read so far."""
         now = time.monotonic()
         if self._setup is None or now - self._checked >= CHECK_SECONDS:
             self._checked = now
             stamps = self._stat_files(self._keys)
-            if self._setup is None or stamps != self._stamps:
-                self._setup = None
+            if self._setup is None or self._failed or stamps != self._stamps:
                 # The stamps are taken before the files are read, so that a change during the reading is noticed.
                 self._stamps = stamps
-                self._setup = read_setup(self._home, self._sts, self.conversions)
-                self._complained = False
+                try:
+                    self._setup, self._failed = self._read(), False
+                except Temporary as error:
+                    self._why = str(error)
+                    if self._setup is None:
+                        raise
+                    self._failed = True
+                    self._warn_of(error, "the old values stay until it is mended")
+                    return self._setup
+                self._complained, self._why = False, ""
                 keys = self._setup.keyring.files
                 if keys != self._keys:
                     self._keys = keys
@@ -103,23 +118,54 @@ class CurrentSetup:
                     complain(self._program, f"alert: {alert}")
         return self._setup
 
+    def _read(self) -> Setup:
+        """Read the files, and print what has changed. Raises Temporary."""
+        contents = {name: _contents(self._home, name) for name in FILES}
+        if self._setup is not None:
+            check_modes(self._home)
+            if strays := lines_without_colon(contents["smtproutes"] or b""):
+                # At the first reading it is ignored, with an alert, as in qmail.
+                raise unable_to_parse(self._home, "smtproutes", LineError(strays[0], NO_COLON))
+        setup = read_setup(self._home, self._sts, self.conversions)
+        if self._setup is not None:
+            for change in describe_changes(self._contents, contents):
+                complain(self._program, f"config {change}")
+        self._contents = contents
+        return setup
+
     def reread(self) -> None:
         """Read the files now, and log a failure."""
-        self._setup = None
+        self._checked = -CHECK_SECONDS
+        self._stamps = []
         self._complained = False
         try:
             self.get()
         except Temporary as error:
             self.complain(error)
 
+    def in_force(self) -> bytes:
+        """Return what is in force, and why the last reading was refused, if it was (queue_wire.admin.settings)."""
+        return pack_in_force(in_force(self._contents, self._why))
+
     def complain(self, error: Temporary) -> None:
         """Log that the control files cannot be read, once until they can."""
+        self._warn_of(error, "mail is deferred until it can be read")
+
+    def _warn_of(self, error: Temporary, fate: str) -> None:
         if not self._complained:
             self._complained = True
-            complain(self._program, f"alert: {error}; mail is deferred until it can be read")
+            complain(self._program, f"alert: {error}; {fate}")
 
     def _stat_files(self, keys: list[str]) -> list[_Stamp | None]:
         return [_stamp(path) for path in [*(f"{self._home.control}/{name}" for name in FILES), *keys]]
+
+
+def _contents(home: Home, name: str) -> bytes | None:
+    """Return a control file for the comparison with the next reading; None if it cannot be read, as secrets may be."""
+    try:
+        return read_control(home, name)
+    except Temporary:
+        return None
 
 
 def _stamp(path: str) -> _Stamp | None:

@@ -48,20 +48,20 @@ class Logins:
         """Return the credentials for a target, None for no AUTH. Raises Unroutable if they may not be used.
 
         For a relay of smtproutes, a line with its name or address comes first, then the nexthop's, then the line for
-        every relay. A mail exchanger gets a password only by the nexthop's own line, because whoever controls a
-        domain's MX records chooses the exchanger.
+        every relay. That line is not for servers of LMTP, and none is for a Unix socket. A mail exchanger gets a
+        password only by the nexthop's own line, because whoever controls a domain's MX records chooses the exchanger.
         """
         if self._lines is None:
             # Any mail may need a line of it.
             raise Unroutable(TEMPORARY, no_credentials(str(self.fault)), MESSAGE_SCOPE)
-        if not self._lines:
+        if not self._lines or target.is_socket:
             return None
         key = None
         if relayed:
             for name in target.names:
                 key = key or find_key(self._lines, name)
         key = key or find_key(self._lines, nexthop)
-        if key is None or (key == b"" and not relayed):
+        if key is None or (key == b"" and (not relayed or target.lmtp)):
             return None
         if self.fault is not None:
             raise Unroutable(TEMPORARY, no_credentials(self.fault), MESSAGE_SCOPE)
@@ -74,7 +74,7 @@ def read_logins(home: Home) -> Logins:
     try:
         data = read_control(home, "smtpauth")
     except Temporary as error:
-        if isinstance(error.__cause__, PermissionError):
+        if isinstance(error.__context__, PermissionError):
             return Logins(None, "we may not read it; its group should be that of queue/mess, with mode 0640")
         raise
     if data is None:

@@ -49,7 +49,8 @@ class Clock:
 
     def from_disk(self, when: int) -> int:
         """Returns our time for the system's, in whole seconds."""
-        return min(max(0, when - self.ahead), _LATEST)
+        ours = when - self.ahead
+        return 0 if ours < 0 else ours if ours < _LATEST else _LATEST
 
     def all_from_disk(self, when: int) -> list[int]:
         """Returns every time of ours that may have been written to the disk as this one."""

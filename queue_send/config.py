@@ -1,17 +1,20 @@
-"""The control files of queue-send, read at start and at HUP."""
+"""The control files of queue-send, read at start and at HUP.
+
+A value that cannot be used is an alert with file, line and range. At the start the default is used in its place, as in
+qmail; later all old values stay until the file is mended and HUP comes.
+"""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeVar
 
-from queue_base.control import read_line, read_map, read_me, read_number, read_parsed, read_rules, unable_to_parse
+from queue_base.control import check_modes, read_control, read_me, read_rules, unable_to_parse
 from queue_base.errors import Failure, Temporary
 from queue_base.home import Home
 from queue_send.log import Log
-from queue_send.notify.delay_ages import unpack_ages
 from queue_send.scheduler.limits import Limits, LimitTable
 from queue_send.scheduler.model import Settings
-from queue_send.scheduler.retry import QUADRATIC, Schedule, unpack_schedule
+from queue_wire import logline
 from queue_wire.address import DOUBLE_BOUNCE_SENDER, ascii_domain, strip_prepend
 from queue_wire.control.destinationlimits import (
     LIMITS,
@@ -23,12 +26,16 @@ from queue_wire.control.destinationlimits import (
     unpack_rates,
     warn_of,
 )
+from queue_wire.control.lines import NUMBERS, lines_without_colon, unpack_line, unpack_map, unpack_number
+from queue_wire.control.localroutes import UNREADABLE, find_local_route, unpack_local_routes
+from queue_wire.control.registry import BY_NAME, NO_COLON, OF_QMAIL, describe_changes, is_copy, nearest_name
+from queue_wire.control.schedule import Schedule, unpack_ages, unpack_schedule
 from queue_wire.control.smtproutes import Routes, unpack_routes
-from queue_wire.format_error import FormatError, LineError
+from queue_wire.format_error import FormatError, InLine, LineError
 
 Value = TypeVar("Value")
 
-WARNINGS_MOST = 20  # LimitLines without effect that get a warning each.
+WARNINGS_MOST = 20  # Lines without effect, and unknown names, that get a warning each.
 # Seconds between rounds of the watchdog, and of the search for expired mail. QUEUE_WATCHDOG_ROUND sets another number.
 ROUND = 60.0
 
@@ -51,7 +58,10 @@ class SendConfig(NamedTuple):
     classifyafter: int
     retry: Schedule
     routes: Routes
+    localroutes: Routes
     virtualdomains: Mapping[bytes, bytes]
+    # What each file had; None for one that does not exist.
+    contents: Mapping[str, bytes | None]
 
     def settings(self, kind: str) -> Settings:
         """Returns the scheduler's settings for a channel, local or remote."""
@@ -72,6 +82,13 @@ class SendConfig(NamedTuple):
         """Returns a recipient of a channel as people know it: without what virtualdomains puts before it."""
         return strip_prepend(address, self.virtualdomains) if kind == "local" else address
 
+    def local_route(self, address: bytes) -> bytes | None:
+        """Returns the name of the LMTP servers for a local recipient; None if queue-local delivers its mail."""
+        if not self.localroutes:
+            return None
+        servers = find_local_route(self.localroutes, strip_prepend(address, self.virtualdomains))
+        return None if servers is None else servers.name
+
     def lifetime(self, sender: bytes) -> int:
         """Returns the lifetime of a message of this sender in seconds; that of bounces is bouncelifetime."""
         return self.bouncelifetime if sender in (b"", DOUBLE_BOUNCE_SENDER) else self.queuelifetime
@@ -84,63 +101,75 @@ def read_controls(home: Home, trouble: Callable[[str], None] | None = None) -> S
     the default is used, so that an error in one file does not stop all mail; only without `me` Temporary is raised.
     """
     me = read_me(home)
+    contents: dict[str, bytes | None] = {"me": me}
 
-    def value(name: str, read: Callable[[str], Value], default: Value) -> Value:
+    def parsed(
+        name: str, unpack: Callable[[bytes], Value], default: Value, broken: tuple[Value, str] | None = None
+    ) -> Value:
+        """Returns the value; `broken` is what is used if the file cannot be used, and what that is called."""
         try:
-            return read(name)
+            contents[name] = data = read_control(home, name)
+            return default if data is None else unpack(data)
         except FormatError as error:
             failure = unable_to_parse(home, name, error)
         except Temporary as error:
             failure = error
         if trouble is None:
             raise failure
-        trouble(f"{failure}; the default is used until it is mended and HUP comes")
-        return default
-
-    def parsed(name: str, unpack: Callable[[bytes], Value], default: Value) -> Value:
-        def read(name: str) -> Value:
-            found = read_parsed(home, name, unpack)
-            return default if found is None else found
-
-        return value(name, read, default)
+        contents[name] = None
+        instead, then = broken or (default, "the default is used")
+        trouble(f"{failure}; {then} until it is mended and HUP comes")
+        return instead
 
     def line(name: str, default: bytes) -> bytes:
-        return value(name, lambda name: read_line(home, name, default), default)
+        return parsed(name, unpack_line, default)
 
-    def number(name: str, default: int, least: int = 0) -> int:
-        return max(least, value(name, lambda name: read_number(home, name, default), default))
+    def number(name: str) -> int:
+        return parsed(name, lambda data: unpack_number(data, name), NUMBERS[name][0])
 
-    def schedule(name: str) -> Schedule:
-        jitter = number("retryjitter", -1, -1)
-        line = read_line(home, name, b"quadratic")
-        try:
-            return unpack_schedule(line, None if jitter < 0 else jitter)
-        except FormatError as error:
-            raise LineError(1, str(error)) from error
+    def schedule(data: bytes) -> Schedule:
+        with InLine(1):
+            return unpack_schedule(unpack_line(data), jitter)
 
+    def colons(unpack: Callable[[bytes], Value]) -> Callable[[bytes], Value]:
+        """Returns what refuses a line without a colon, unless this is the start: qmail ignores such lines."""
+
+        def checked(data: bytes) -> Value:
+            if trouble is None and (strays := lines_without_colon(data)):
+                raise LineError(strays[0], NO_COLON)
+            return unpack(data)
+
+        return checked
+
+    percent = number("retryjitter")
+    jitter = None if contents["retryjitter"] is None else percent
+    retry = parsed("retryschedule", schedule, unpack_schedule(b"quadratic", jitter))
     bouncehost, doublebouncehost = line("bouncehost", me), line("doublebouncehost", me)
     return SendConfig(
         me=me,
         bouncefrom=line("bouncefrom", b"MAILER-DAEMON") + b"@" + bouncehost,
         doublebounceto=line("doublebounceto", b"postmaster") + b"@" + doublebouncehost,
-        concurrencylocal=number("concurrencylocal", 10),
-        concurrencyremote=number("concurrencyremote", 250),
-        processesremote=number("processesremote", 1),
-        queuelifetime=number("queuelifetime", 604800),
-        bouncelifetime=number("bouncelifetime", 86400),
+        concurrencylocal=number("concurrencylocal"),
+        concurrencyremote=number("concurrencyremote"),
+        processesremote=number("processesremote"),
+        queuelifetime=number("queuelifetime"),
+        bouncelifetime=number("bouncelifetime"),
         delaywarning=parsed("delaywarning", unpack_ages, ()),
         destinations=Limits(
-            initial=number("destinationinitial", 2),
-            most=number("destinationconcurrency", 20),
-            cohorts=number("destinationcohorts", 3),
-            recipients=number("destinationrecipients", 50),
+            initial=number("destinationinitial"),
+            most=number("destinationconcurrency"),
+            cohorts=number("destinationcohorts"),
+            recipients=number("destinationrecipients"),
         ),
         lines=join_lines(parsed(LIMITS, unpack_limits, []), parsed(RATES, unpack_rates, [])),
-        activelimit=number("activelimit", 20000, 1),
-        classifyafter=number("classifyafter", 1),
-        retry=value("retryschedule", schedule, QUADRATIC),
-        routes=parsed("smtproutes", unpack_routes, {}),
-        virtualdomains=value("virtualdomains", lambda name: read_map(home, name) or {}, {}),
+        activelimit=number("activelimit"),
+        classifyafter=number("classifyafter"),
+        retry=retry,
+        routes=parsed("smtproutes", colons(unpack_routes), {}),
+        # queue-local would bounce the mail of those who have no mailbox there.
+        localroutes=parsed("localroutes", unpack_local_routes, {}, (UNREADABLE, "local mail is deferred")),
+        virtualdomains=parsed("virtualdomains", colons(unpack_map), {}),
+        contents=contents,
     )
 
 
@@ -152,7 +181,7 @@ def find_idle_lines(home: Home, controls: SendConfig) -> Iterator[str]:
         rules = read_rules(home)
     except Temporary:
         return  # queue-todo logs what is wrong with them.
-    found = list(warn_of(controls.lines, controls.routes, rules))
+    found = list(warn_of(controls.lines, controls.routes, rules, controls.localroutes))
     for where, why in found[:WARNINGS_MOST]:
         yield f"unable to use control/{where}: {why}; the line has no effect"
     if len(found) > WARNINGS_MOST:
@@ -167,6 +196,21 @@ def seconds_in_environment(name: str, default: float) -> float:
         return default
 
 
+def find_strange_values(home: Home, controls: SendConfig) -> Iterator[str]:
+    """Yields a warning for each value that may be a mistake, and each file that is probably a misspelt one."""
+    for name, kind in (("concurrencylocal", "local"), ("concurrencyremote", "remote")):
+        if controls.contents[name] is not None and getattr(controls, name) == 0:
+            yield f"control/{name} is 0: no {kind} delivery starts until it is more and HUP comes"
+    for name in find_misspelt(os.listdir(home.control)):
+        yield f"unable to use control/{name}: there is no such control file; the nearest name is {nearest_name(name)}"
+
+
+def find_misspelt(names: Iterable[str]) -> list[str]:
+    """Returns the names that are no control file, but look like one; at most WARNINGS_MOST."""
+    strange = [name for name in sorted(names) if name not in BY_NAME and name not in OF_QMAIL and not is_copy(name)]
+    return [name for name in strange[: 10 * WARNINGS_MOST] if nearest_name(name) is not None][:WARNINGS_MOST]
+
+
 class ConfigFiles:
     """The control files as they were read last: `current`."""
 
@@ -175,19 +219,31 @@ class ConfigFiles:
         self._home = home
         self._log = log
         self.current = read_controls(home, log.alert)
+        for name in ("smtproutes", "virtualdomains"):
+            for number in lines_without_colon(self.current.contents[name] or b"")[:1]:
+                log.alert(f"unable to use {home.control}/{name} line {number}: {NO_COLON}")
         self._warn()
 
-    def reread(self) -> None:
-        """Reads the files again, after HUP; if one cannot be read, logs an alert and keeps the old values."""
+    def reread(self) -> str:
+        """Reads the files again, after HUP, and logs what has changed; returns what is wrong, empty if nothing is.
+
+        If one cannot be used, it logs an alert and keeps all old values.
+        """
+        old = self.current
         try:
+            check_modes(self._home)
             self.current = read_controls(self._home)
         except Failure as error:
             self._log.alert(f"unable to reread controls: {error}; the old ones stay")
-        else:
-            self._warn()
+            return str(error)
+        changes = describe_changes(old.contents, self.current.contents)
+        for change in changes or ["unchanged"]:
+            self._log.put(logline.config_change(change))
+        self._warn()
+        return ""
 
     def _warn(self) -> None:
-        for line in find_idle_lines(self._home, self.current):
+        for line in [*find_idle_lines(self._home, self.current), *find_strange_values(self._home, self.current)]:
             self._log.warning(line)
         if self.current.routes:
             # Loads the tables for domains beyond ASCII now: it takes 20 ms, too long for a turn of the loop.

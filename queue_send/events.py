@@ -1,4 +1,4 @@
-"""What the parts of queue-send report to Messages, which carries it out (messages.py)."""
+"""What the parts of queue-send report to Messages, which carries it out (messages/life_cycle.py)."""
 
 from collections import deque
 from typing import NamedTuple
@@ -31,11 +31,21 @@ class Failed(NamedTuple):
     message: int
 
 
+class SomeFailed(NamedTuple):
+    """The recipients that are to be bounced have failed, and others are left.
+
+    `held`: the reason for which the message was on hold before, None if it was not.
+    """
+
+    message: int
+    held: bytes | None
+
+
 class MayEnd(NamedTuple):
     """What the end of the message had to wait for is over: its bounce or delay notice, or a change of its files."""
 
     message: int
 
 
-Event = NoneLeft | NoneInFlight | Corrupt | Failed | MayEnd
+Event = NoneLeft | NoneInFlight | Corrupt | Failed | SomeFailed | MayEnd
 Events = deque[Event]

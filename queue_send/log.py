@@ -5,7 +5,7 @@ calls writable takes PIPE_BUF bytes without blocking, and no more than that is w
 logger does not read, lines are kept; over UNWRITTEN_MOST bytes `full` stops new deliveries, not the log.
 
 If stdout is a file that cannot take lines, on a full disk above all, they are kept and tried again every RETRY seconds.
-Lines are dropped only if the logger is gone.
+Lines are dropped only if the logger is gone, or takes nothing for EXIT_WAIT seconds while queue-send is to exit.
 """
 
 import errno
@@ -20,7 +20,7 @@ PIPE_BUF = 4096
 UNWRITTEN_MOST = 256 * 1024
 WRITES_A_TURN = 64
 RETRY = 1.0  # Seconds until stdout is tried again after an error.
-FINISHING = 10.0  # Seconds for which `finish` tries again after errors; the supervisor waits for our exit.
+EXIT_WAIT = 30.0  # Seconds without a byte taken, after which an exit waits no more: the supervisor waits for it.
 
 _GONE = (errno.EPIPE, errno.EBADF)
 
@@ -28,7 +28,7 @@ _GONE = (errno.EPIPE, errno.EBADF)
 class Log:
     """Collects lines; `run` writes what stdout takes."""
 
-    def __init__(self, descriptor: int = 1) -> None:
+    def __init__(self, descriptor: int = 1, exit_wait: float = EXIT_WAIT) -> None:
         self._descriptor = descriptor
         self._lines: list[bytes] = []
         self._rest = b""
@@ -36,6 +36,11 @@ class Log:
         self._total = 0  # Bytes of all lines ever put.
         self._status = b""
         self._deliveries = 0
+        self.given_up = False  # Whether lines were dropped because nobody took them.
+        self._exit_wait = exit_wait
+        # In an exit: the bytes that stdout had taken when it last took any, and when that was noticed.
+        self._taken = -1
+        self._taken_at = 0.0
         self._again = 0.0  # When stdout is tried again (monotonic); 0 if the last write succeeded.
         self._poll = select.poll()
         self._poll.register(descriptor, select.POLLOUT)
@@ -43,6 +48,9 @@ class Log:
     def put(self, line: bytes) -> None:
         """Adds a line, given without its newline."""
         size = len(line) + 1
+        if self.given_up:
+            self._total += size
+            return
         self._lines.append(line)
         self._unwritten += size
         self._total += size
@@ -75,6 +83,11 @@ class Log:
         first = self._deliveries + 1
         self._deliveries += count
         return first
+
+    @property
+    def unwritten(self) -> int:
+        """The bytes that were not written yet."""
+        return self._unwritten
 
     @property
     def full(self) -> bool:
@@ -126,13 +139,33 @@ class Log:
             complain("queue-send", f"alert: unable to write the log: {reason(error)}; lines are kept, mail may wait")
         self._again = time.monotonic() + RETRY
 
+    def limit_wait(self) -> float:
+        """Called again and again during an exit: drops the lines, these and all later ones, if nobody takes them.
+
+        That is, if stdout has taken nothing for EXIT_WAIT seconds. Returns the seconds that are left. What would follow
+        from the lines is done then: a recipient without its line is better than one who gets a message twice.
+        """
+        now, taken = time.monotonic(), self._total - self._unwritten
+        if not self._unwritten or taken != self._taken:
+            self._taken, self._taken_at = taken, now
+        left = self._taken_at + self._exit_wait - now
+        if self._unwritten and left <= 0:
+            self._give_up()
+        return left if self._unwritten else 3600.0
+
+    def _give_up(self) -> None:
+        text = f"alert: unable to write the log: its last {self._unwritten} bytes, and what follows, are lost"
+        # stderr is often the same pipe as stdout, and would block.
+        poll = select.poll()
+        poll.register(2, select.POLLOUT)
+        if any(event & select.POLLOUT for _, event in poll.poll(0)):
+            complain("queue-send", text)
+        self.given_up = True
+        self._lines, self._rest, self._unwritten, self._again = [], b"", 0, 0.0
+
     def finish(self) -> None:
-        """Writes everything before the exit, waiting as long as the logger takes."""
-        end = time.monotonic() + FINISHING
+        """Writes everything before the exit, as long as the logger takes lines."""
         while self._unwritten:
-            self._poll.poll()
-            if not self._write() and self._again:
-                if time.monotonic() > end:
-                    complain("queue-send", f"alert: unable to write the log: its last {self._unwritten} bytes are lost")
-                    return
+            left = self.limit_wait()
+            if self._poll.poll(1000 * max(0.0, min(left, RETRY))) and not self._write():
                 time.sleep(RETRY / 10)

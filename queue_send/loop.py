@@ -19,15 +19,24 @@ class Part(Protocol):
         """Does the work of one turn. `ready` are descriptors with their poll events."""
 
 
+class WritingPart(Protocol):
+    """A part of the loop whose actions the log tells of. They are carried out when its lines have been written."""
+
+    def write(self) -> None:
+        """Does what `run` has decided, at the end of a turn: writes marks, and what peers are told. Never blocks."""
+
+
 class TimeBudget:
     """The seconds of work that are left in a turn."""
 
     def __init__(self) -> None:
         self._ends = float("inf")
+        self.begun = 0.0
 
     def begin(self) -> None:
         """Starts the budget of the next turn."""
-        self._ends = time.monotonic() + TURN
+        self.begun = time.monotonic()
+        self._ends = self.begun + TURN
 
     def until(self, seconds: float) -> float:
         """Returns when a part that gets `seconds` of this turn must stop, in the time of time.monotonic.

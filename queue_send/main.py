@@ -14,29 +14,35 @@ from queue_base.daemon import processes
 from queue_base.daemon.disk_thread import DiskThread
 from queue_base.daemon.lock import take_sendmutex
 from queue_base.daemon.signals import Signals
+from queue_base.daemon.supervisor import Supervisor, take_variables
 from queue_base.errors import Failure, Temporary, Usage, complain
 from queue_base.home import Home, take_help, take_home
-from queue_base.layout import open_layout
+from queue_base.queue.layout import open_layout
 from queue_send.admin.admin_socket import AdminSocket
 from queue_send.admin.bounce_orders import BounceOrders
+from queue_send.admin.figure_list import FigureList
 from queue_send.admin.orders import Orders
 from queue_send.admin.queries import Queries
+from queue_send.admin.rereads import Rereads
 from queue_send.admin.watchdog import Watchdog
-from queue_send.announced import Announced
-from queue_send.backlog import Backlog
 from queue_send.clock import Clock
-from queue_send.config import ConfigFiles
+from queue_send.config import ConfigFiles, seconds_in_environment
+from queue_send.counters import Counters
 from queue_send.delivery.channel import Channel
 from queue_send.delivery.delivery_daemon import DeliveryDaemon
+from queue_send.delivery.result_writer import ResultWriter
 from queue_send.disk_retry import DiskRetry
 from queue_send.events import Events
-from queue_send.log import Log
-from queue_send.loop import Part, Shutdown, TimeBudget
-from queue_send.message_files import Store
-from queue_send.messages import Messages
+from queue_send.log import EXIT_WAIT, Log
+from queue_send.loop import Part, Shutdown, TimeBudget, WritingPart
+from queue_send.messages.announced import Announced
+from queue_send.messages.backlog import Backlog
+from queue_send.messages.life_cycle import Messages
+from queue_send.messages.message_files import Store
 from queue_send.notify.bounce import Bouncer
 from queue_send.notify.delay import DelayNotifier
-from queue_send.peers import Cleaner, Notices
+from queue_send.peers import Cleaner, Notices, TodoCommands
+from queue_send.readiness import Readiness
 from queue_wire import logline
 
 # Seconds for queue-todo to finish its group after EXIT. A disk that hangs must not prevent the exit of queue-send.
@@ -58,53 +64,58 @@ class QueueSend:
         # queue-start has blocked these until now.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, processes.KEPT_SIGNALS)
         layout = open_layout(home.queue)
-        log, budget = Log(), TimeBudget()
-        config, clock, disk = ConfigFiles(home, log), Clock(), DiskThread()
+        log, budget = Log(exit_wait=seconds_in_environment("QUEUE_LOG_WAIT", EXIT_WAIT)), TimeBudget()
+        config, clock, disk, counters = ConfigFiles(home, log), Clock(), DiskThread(), Counters()
         retry, shutdown, events = DiskRetry(log), Shutdown(log), Events()
-        announced = Announced(layout, log, config, shutdown)
+        commands = TodoCommands(processes.TODO_COMMANDS)
+        announced = Announced(layout, log, config, shutdown, commands.send)
         store = Store(layout, announced)
         bouncer = Bouncer(home, store, log, clock, config, disk, budget, shutdown, events)
         delays = DelayNotifier(home, store, log, clock, config, budget, shutdown, events)
+        results = ResultWriter(layout, log, clock, disk, events)
         bounce_orders = BounceOrders(store, log, config, disk, shutdown, events)
         cleaner = Cleaner(processes.CLEAN_IDS, processes.CLEAN_ANSWERS, log, shutdown)
         channel = partial(
-            Channel, store=store, delays=delays, log=log, clock=clock, config=config, disk=disk, budget=budget,
-            shutdown=shutdown, events=events, cleaner=cleaner,
+            Channel, store=store, delays=delays, results=results, log=log, clock=clock, config=config, disk=disk,
+            budget=budget, shutdown=shutdown, events=events, cleaner=cleaner, counters=counters,
         )  # fmt: skip
-        channels = [
-            channel(
-                "local", [DeliveryDaemon("queue-local", processes.LOCAL_JOBS, processes.LOCAL_REPORTS, finishes=True)]
-            ),
-            channel("remote", [DeliveryDaemon("queue-remote", *pipes) for pipes in processes.remote_pipes(remotes)]),
-        ]
+        remote_daemons = [DeliveryDaemon("queue-remote", *pipes) for pipes in processes.remote_pipes(remotes)]
+        local_daemon = DeliveryDaemon("queue-local", processes.LOCAL_JOBS, processes.LOCAL_REPORTS, finishes=True)
+        channels = [channel("local", [local_daemon], lenders=remote_daemons), channel("remote", remote_daemons)]
         messages = Messages(
-            store, channels, bouncer, delays, bounce_orders, cleaner, log, clock, config, disk, retry, events
-        )
-        todo = Notices(
-            "queue-todo", processes.TODO_NOTICES, processes.TODO_COMMANDS, messages.arrive, log, budget, shutdown,
-            announce=self._announce, passed=messages.none_late, answer=messages.answer,
+            store, channels, bouncer, delays, results, bounce_orders, cleaner, log, clock, config, disk, retry, events,
+            commands.ask_passed, counters,
         )  # fmt: skip
-        announced.send = todo.send
-        messages.ask_passed = todo.ask_passed
+        todo = Notices(
+            "queue-todo", processes.TODO_NOTICES, commands, messages.arrive, log, budget, shutdown,
+            announce=self._announce, passed=messages.none_late, answer=messages.answer, freeze=messages.freeze,
+        )  # fmt: skip
         pickup = Notices("queue-pickup", processes.PICKUP_NOTICES, None, messages.arrive, log, budget, shutdown)
-
-        def all_found() -> None:
-            messages.all_found()
-            todo.ask_passed()
-
-        backlog = Backlog(layout, messages.found, messages.discover, all_found, budget, shutdown, retry)
+        intake = Notices(
+            "queue-intake", processes.INTAKE_NOTICES, TodoCommands(processes.INTAKE_COMMANDS), messages.arrive, log,
+            budget, shutdown,
+        )  # fmt: skip
+        backlog = Backlog(layout, messages.found, messages.discover, messages.all_found, budget, shutdown, retry)
+        rereads = Rereads(config, channels, todo, intake, local_daemon, remote_daemons, log)
         orders = Orders(messages, cleaner, log, clock, config, retry, todo.send_reread)
-        admin = AdminSocket(home, orders, Queries(messages, cleaner, clock, config), log, shutdown)
+        figures = FigureList(counters, messages, cleaner, clock, disk, log)
+        queries = Queries(messages, cleaner, clock, config, figures)
+        admin = AdminSocket(home, orders, queries, rereads, log, shutdown)
+        readiness = Readiness(Supervisor(take_variables()), channels, todo, rereads, shutdown)
         watchdog = Watchdog(messages, log, clock, config, budget, shutdown)
-        self._remotes = remotes
-        self._log, self._budget, self._clock, self._config, self._disk = log, budget, clock, config, disk
+        self._counters = counters
+        self._log, self._budget, self._clock, self._disk = log, budget, clock, disk
         self._shutdown, self._bouncer, self._delays, self._cleaner = shutdown, bouncer, delays, cleaner
         self._messages, self._channels, self._todo, self._admin = messages, channels, todo, admin
-        # The events of a turn are carried out by Messages before the administrator's orders of the turn.
+        self._commands, self._rereads, self._readiness = commands, rereads, readiness
+        # Messages carries out the events of a turn before the orders of the administrator. Announced is last, because
+        # what queue-todo is told depends on what was done.
         self._parts: list[Part] = [
-            todo, pickup, backlog, disk, retry, delays, *channels, bouncer, bounce_orders, cleaner, messages, announced,
-            admin, watchdog,
+            todo, pickup, intake, backlog, disk, retry, delays, *channels, bouncer, bounce_orders, cleaner, messages,
+            rereads, admin, watchdog, readiness, announced,
         ]  # fmt: skip
+        # Marks before removals, which clear them.
+        self._writers: list[WritingPart] = [announced, todo, intake, *channels, cleaner]
         self._exit_by = 0.0
         self._log.status(messages.status(leaving=False))
 
@@ -119,6 +130,8 @@ class QueueSend:
         now = clock.now()
         wait = min([part.prepare(poll, now) for part in self._parts])
         wait = min(wait, self._log.prepare(poll, now))
+        if self._shutdown.begun and not self._is_delivering:
+            wait = min(wait, max(0.0, self._log.limit_wait()))
         if self._exit_by:
             wait = min(wait, max(0.0, self._exit_by - time.monotonic()))
         ready = dict(poll.poll(wait * 1000))
@@ -130,7 +143,11 @@ class QueueSend:
         for part in self._parts:
             part.run(ready, now)
         self._log.status(self._messages.status(self._shutdown.begun))
+        # So that a kill cannot lose the line of something that was done, unless the log is blocked.
         self._log.run(ready, now)
+        for writer in self._writers:
+            writer.write()
+        self._counters.add_turn(time.monotonic() - self._budget.begun, now)
 
     def _handle(self, signals: set[int]) -> None:
         if signals & {signal.SIGTERM, signal.SIGINT}:
@@ -138,12 +155,8 @@ class QueueSend:
         if signal.SIGALRM in signals:
             self._messages.flush(self._clock.now())
         if signal.SIGHUP in signals:
-            self._config.reread()
-            for channel in self._channels:
-                channel.apply_config()
-            if (wanted := self._config.current.processesremote) != self._remotes:
-                self._log.warning(f"control/processesremote is {wanted} now; it is used at the next start")
-            self._todo.send_reread()
+            self._readiness.reload()
+            self._rereads.reread(self._clock.now())
 
     def may_exit(self) -> bool:
         """Returns whether queue-send is to exit, nothing is in flight, and queue-todo has ended or TODO_WAIT is over.
@@ -154,20 +167,23 @@ class QueueSend:
         """
         if not self._shutdown.begun:
             return False
-        self._todo.send_exit()
+        self._commands.send_exit()
         self._exit_by = self._exit_by or time.monotonic() + TODO_WAIT
-        in_flight = any(channel.busy for channel in self._channels)
-        injecting = self._bouncer.busy or self._delays.busy
         todo_ended = self._todo.lost or time.monotonic() > self._exit_by
-        return todo_ended and not (in_flight or injecting or self._disk.busy or self._cleaner.busy)
+        return todo_ended and not (self._is_delivering or self._disk.busy or self._cleaner.busy)
+
+    @property
+    def _is_delivering(self) -> bool:
+        """Whether jobs are in flight, or messages of our own are being injected."""
+        return any(channel.busy for channel in self._channels) or self._bouncer.busy or self._delays.busy
 
     def finish(self) -> int:
-        """Writes the rest of the log; returns the exit code, 111 if a peer was lost."""
+        """Writes the rest of the log; returns the exit code, 111 if a peer was lost, or lines of the log."""
         self._admin.close()
         self._messages.settle_announced()
         self._log.put(logline.EXITING)
         self._log.finish()
-        return 111 if self._shutdown.peer_lost else 0
+        return 111 if self._shutdown.peer_lost or self._log.given_up else 0
 
 
 def take_remotes(words: list[str]) -> int:
@@ -195,7 +211,9 @@ def take_descriptors(home: Home, remotes: int) -> None:
 
 
 def main(argv: list[str]) -> int:
-    """Runs queue-send; returns 0 after TERM, 111 after the loss of a peer, else a code of queue_base.errors."""
+    """Runs queue-send; returns 0 after TERM, 111 after the loss of a peer or of lines of the log, else a code of
+    queue_base.errors.
+    """
     try:
         home, words = take_home(argv[1:])
         if take_help(words, HELP):

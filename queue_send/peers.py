@@ -1,4 +1,4 @@
-"""The pipes to queue-todo and queue-pickup (notices) and to queue-clean (removals).
+"""The pipes to queue-todo, queue-pickup and queue-intake (notices) and to queue-clean (removals).
 
 A turn of the loop reads at most NOTICES_A_TURN bytes of notices, and works READING seconds on them, so that a burst of
 new mail does not delay deliveries; the rest waits for the next turns, and nothing more is read until it is done.
@@ -29,8 +29,10 @@ from queue_wire.pipes.notice import (
     Ask,
     Classified,
     ClassifyAnswer,
+    Frozen,
     Notice,
     NoticeReader,
+    Reread,
     unpack_notice,
 )
 
@@ -42,14 +44,64 @@ _ANNOUNCED = (b"A", b"K", b"M")  # Records about announced messages begin so.
 ANSWERS_A_TURN = 200  # Answers, and repeated requests: an answer may free the number of a new message.
 
 
+class TodoCommands:
+    """The pipe to queue-todo. What is sent is written by `flush`; after the end of queue-todo it is dropped.
+
+    announces: queue-todo was told to announce messages, in this run.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._pipe = OutPipe(descriptor)
+        self._exit_sent = False
+        self._rereads = 0
+        self.announces = False
+        self.closed = False
+
+    def send(self, command: bytes) -> None:
+        """Sends a command (queue_wire.pipes.notice)."""
+        self.announces = self.announces or command == ANNOUNCE
+        if not self.closed:
+            self._pipe.put(command)
+
+    def send_reread(self) -> int:
+        """Tells queue-todo to read its control files and todo/ again; returns how often it was told."""
+        if not self.closed:
+            self._rereads += 1
+            self.send(REREAD)
+        return self._rereads
+
+    def ask_passed(self) -> None:
+        """Asks queue-todo to tell when it has sent the notices of all messages that may be classified now."""
+        self.send(PASSED)
+
+    def send_exit(self) -> None:
+        """Tells queue-todo to exit, once. It sends the notices that it has before that."""
+        if not self._exit_sent:
+            self._exit_sent = True
+            self.send(EXIT)
+
+    def prepare(self, poll: "select.poll") -> None:
+        """Waits for room in the pipe."""
+        if self._pipe.unwritten and not self.closed:
+            poll.register(self._pipe.descriptor, select.POLLOUT)
+
+    def flush(self) -> None:
+        """Writes what the pipe takes."""
+        try:
+            if not self.closed:
+                self._pipe.flush()
+        except PeerLost:
+            self.closed = True  # queue-todo has ended; the notices that it wrote before are still to be read.
+
+
 class Notices:
-    """The pipes to a peer that sends notices. `commands` is None if the peer takes no commands."""
+    """The pipe from a peer that sends notices. `commands` is None if the peer takes no commands."""
 
     def __init__(
         self,
         peer: str,
         notices: int,
-        commands: int | None,
+        commands: TodoCommands | None,
         arrive: Callable[[Notice, float], None],
         log: Log,
         budget: TimeBudget,
@@ -57,59 +109,44 @@ class Notices:
         announce: Callable[[int], None] | None = None,
         passed: Callable[[], None] | None = None,
         answer: Callable[[ClassifyAnswer], None] | None = None,
+        freeze: Callable[[int], None] | None = None,
     ) -> None:
         """Calls `arrive` with each message, and `announce` with its injector's pid before its line is logged; `passed`
-        when the answer to `ask_passed` comes; `answer` with the answer to a request to classify a message.
+        when the answer to `ask_passed` comes; `answer` with the answer to a request to classify a message; `freeze`
+        with a new message that has a mark in hold/, before it arrives.
         """
         self._log = log
         self._budget = budget
         self._shutdown = shutdown
         self._peer = peer
         self._notices = notices
-        self._commands = OutPipe(commands) if commands is not None else None
+        self._commands = commands
         self._arrive = arrive
         self._announce = announce
         self._passed = passed
         self._answer = answer
+        self._freeze = freeze
         self._reader = NoticeReader()
         self._records: deque[bytes] = deque()  # Read, but not carried out yet.
-        self._announces = False  # Whether the peer may have announced messages.
-        self._exit_sent = False
+        self.rereads = 0  # Commands to reread that were answered.
+        self.settings = b""  # What the peer has in force of its control files (queue_wire.admin.settings).
         self._asks: deque[int] = deque()  # For each question, the position up to which the log must be written.
         self.lost = False
 
-    def send_reread(self) -> None:
-        """Tells the peer to read its control files and todo/ again."""
-        if self._commands is not None:
-            self._commands.put(REREAD)
-
-    def ask_passed(self) -> None:
-        """Asks the peer to tell when it has sent the notices of all messages that may be classified now."""
-        if self._commands is not None:
-            self._commands.put(PASSED)
-
-    def send(self, command: bytes) -> None:
-        """Sends the peer a command."""
-        self._announces = self._announces or command == ANNOUNCE
-        if self._commands is not None:
-            self._commands.put(command)
-
-    def send_exit(self) -> None:
-        """Tells the peer to exit, once. It sends the notices that it has before that."""
-        if self._commands is not None and not self._exit_sent:
-            self._exit_sent = True
-            self._commands.put(EXIT)
+    def send_reread(self) -> int:
+        """Tells the peer to read its control files and todo/ again; returns what `rereads` is when it has answered."""
+        return 0 if self._commands is None else self._commands.send_reread()
 
     def prepare(self, poll: "select.poll", now: float) -> float:
         """Waits for notices, unless the log is full: their lines would only pile up."""
         if not self.lost and not self._log.full and not self._records:
             poll.register(self._notices, select.POLLIN)
-        if not self.lost and self._commands is not None and self._commands.unwritten:
-            poll.register(self._commands.descriptor, select.POLLOUT)
+        if not self.lost and self._commands is not None:
+            self._commands.prepare(poll)
         return 0.0 if not self.lost and (self._records or self._may_answer) else 3600.0
 
     def run(self, ready: dict[int, int], now: float) -> None:
-        """One turn: notices, commands."""
+        """One turn: notices."""
         if self.lost:
             return
         try:
@@ -121,49 +158,67 @@ class Notices:
                 if time.monotonic() >= until:
                     break
         except FormatError as error:
-            self._reject(error, self._announces)
+            self._reject(error, self._may_have_announced)
         except PeerLost:
             self.lost = True
             if not self._shutdown.begun:
                 self._shutdown.lose(self._peer)
             return
-        if self._asks:
-            self._log.flush()
-        try:
-            if self._commands is not None:
-                while self._may_answer:
-                    self._asks.popleft()
-                    self._commands.put(WRITTEN)
-                self._commands.flush()
-        except PeerLost:
-            self._commands = None  # The peer has ended; the notices that it wrote before are still to be read.
+
+    def write(self) -> None:
+        """Answers that lines are in the log; writes commands."""
+        if self._commands is not None and not self.lost:
+            while self._may_answer:
+                self._asks.popleft()
+                self._commands.send(WRITTEN)
+            self._commands.flush()
 
     @property
     def _may_answer(self) -> bool:
-        return bool(self._asks) and self._commands is not None and self._log.has_written(self._asks[0])
+        answers = bool(self._asks) and self._commands is not None and not self._commands.closed
+        return answers and self._log.has_written(self._asks[0])
+
+    @property
+    def _may_have_announced(self) -> bool:
+        return self._commands is not None and self._commands.announces
 
     def _take(self, record: bytes, now: float) -> None:
         try:
             notice = unpack_notice(record)
         except FormatError as error:
-            self._reject(error, self._announces and record[:1] in _ANNOUNCED)
+            self._reject(error, self._may_have_announced and record[:1] in _ANNOUNCED)
             return
-        if isinstance(notice, bytes):
-            # Most records are lines.
+        if isinstance(notice, Arrived):
+            if notice.announced:
+                self._log_arrival(notice)
+            self._arrive(notice, now)
+        elif isinstance(notice, bytes):
             pid = logline.injector(notice) if self._announce is not None else None
             if self._announce is not None and pid is not None:
                 self._announce(pid)
             self._log.put(notice)
-        elif isinstance(notice, Arrived | Classified):
+        elif isinstance(notice, Classified):
             self._arrive(notice, now)
         elif isinstance(notice, ClassifyAnswer):
             if self._answer is not None:
                 self._answer(notice)
+        elif isinstance(notice, Frozen):
+            if self._freeze is not None:
+                self._freeze(notice.message)
+        elif isinstance(notice, Reread):
+            self.settings = notice.settings
+            self.rereads += notice.asked
         elif notice is Ask.PASSED:
             if self._passed is not None:
                 self._passed()
         elif self._commands is not None:
             self._asks.append(self._log.position)
+
+    def _log_arrival(self, notice: Arrived) -> None:
+        if self._announce is not None:
+            self._announce(notice.pid)
+        self._log.put(logline.new_message(notice.message))
+        self._log.put(logline.info_message(notice.message, notice.size, notice.sender, notice.pid, notice.uid))
 
     def _reject(self, error: FormatError, announced: bool) -> None:
         """Logs that something could not be read; exits if it may have been about an announced message.
@@ -189,8 +244,8 @@ class Cleaner:
         self._answers = answers
         self._asked: deque[tuple[Removal, float]] = deque()  # With the time of the request.
         self._again: list[tuple[float, Removal]] = []
-        # Requests for messages that were not classified, until the log has their lines; with its position.
-        self._unlogged: deque[tuple[int, Removal]] = deque()
+        # Requests for messages that were not classified, with the time, until the log is written up to a position.
+        self._unlogged: deque[tuple[int, Removal, float]] = deque()
         self._removed: list[int] = []
         self._held: dict[int, Notice | None] = {}
         self._kept: list[Notice] = []
@@ -225,7 +280,7 @@ class Cleaner:
         """Asks for the removal of a message that has ended."""
         self._held[removal.message] = None
         if removal.files == TODO:
-            self._unlogged.append((self._log.position, removal))
+            self._unlogged.append((self._log.position, removal, now))
         else:
             self._ask(removal, now)
 
@@ -268,12 +323,12 @@ class Cleaner:
         poll.register(self._answers, select.POLLIN)
         if self._ids.unwritten:
             poll.register(self._ids.descriptor, select.POLLOUT)
-        if self._removed or (self._unlogged and self._log.has_written(self._unlogged[0][0])):
+        if self._removed or self._kept or (self._unlogged and self._log.has_written(self._unlogged[0][0])):
             return 0.0
         return max(0.0, self._again[0][0] - now) if self._again else 3600.0
 
     def run(self, ready: dict[int, int], now: float) -> None:
-        """One turn: answers, repeats, requests."""
+        """One turn: answers, repeats."""
         if self.lost:
             return
         try:
@@ -284,17 +339,27 @@ class Cleaner:
                 if not self._again or self._again[0][0] > now:
                     break
                 self._ask(heappop(self._again)[1], now)
-            if self._ids.unwritten or self._unlogged:
-                self._log.flush()
-            while self._unlogged and self._log.has_written(self._unlogged[0][0]):
-                self._ask(self._unlogged.popleft()[1], now)
+        except PeerLost:
+            self._lose()
+
+    def write(self) -> None:
+        """Writes requests."""
+        if self.lost:
+            return
+        while self._unlogged and self._log.has_written(self._unlogged[0][0]):
+            _, removal, since = self._unlogged.popleft()
+            self._ask(removal, since)
+        try:
             self._ids.flush()
         except PeerLost:
-            self.lost = True
-            self._shutdown.lose("queue-clean")
-            # No answer comes any more. A new message of a number shows that the earlier one is gone.
-            for message in [message for message, notice in self._held.items() if notice is not None]:
-                self.free(message)
+            self._lose()
+
+    def _lose(self) -> None:
+        self.lost = True
+        self._shutdown.lose("queue-clean")
+        # No answer comes any more. A new message of a number shows that the earlier one is gone.
+        for message in [message for message, notice in self._held.items() if notice is not None]:
+            self.free(message)
 
     def _take(self, answer: int, now: float) -> None:
         if not self._asked or answer not in ANSWERS:

@@ -1,4 +1,4 @@
-"""The client side of an SMTP connection without I/O (RFC 5321): bytes from the server in, events and commands out.
+"""The client side of an SMTP or LMTP connection without I/O: bytes from the server in, events and commands out.
 
     events = client.feed(data)       for bytes that the server sent
     data = client.data_to_send()     after each call
@@ -12,8 +12,9 @@ command, also if more commands have been sent after it (PIPELINING, RFC 2920).
 
     state      waits for                       next state
     TLS        secured()                       GREETING under implicit TLS, EHLO after STARTTLS
-    GREETING   220                             EHLO; HELO if the session has no ESMTP
+    GREETING   220                             EHLO; HELO if the session has no ESMTP; LHLO for LMTP
     EHLO       2xx                             STARTTLS, AUTH or READY; HELO after 5xx in clear
+    LHLO       2xx                             STARTTLS, AUTH or READY
     HELO       2xx                             AUTH or READY
     STARTTLS   220                             TLS; AUTH or READY if it is refused and TLS is optional
     AUTH       235; 334 is a challenge         READY; AUTH after a challenge
@@ -23,7 +24,7 @@ command, also if more commands have been sent after it (PIPELINING, RFC 2920).
     RCPT       2xx; 4xx and 5xx refuse one     RCPT, DATA; READY if no recipient is left
     DATA       354; 4xx and 5xx refuse it      MESSAGE; READY
     MESSAGE    message_sent()                  END; the caller sends the message (queue_smtp.dotstuff)
-    END        2xx; 4xx and 5xx refuse it      READY; RSET if the next transaction was begun
+    END        2xx; 4xx and 5xx refuse it      READY; RSET if the next transaction was begun; END for LMTP
     QUIT       the answer to QUIT              CLOSED
     CLOSED                                     the caller closes the connection
 
@@ -41,6 +42,10 @@ the reply to the dot, a failure of the connection is the message's; the next tra
 `withdraw` gives it up.
 
 A transaction that fails before the server has accepted MAIL has had no effect and may be tried with another server.
+
+LMTP (RFC 2033) is SMTP (RFC 5321) with LHLO for EHLO, and with a reply to the final dot for each recipient that was
+accepted, in the order of their RCPTs. No transaction begins in END then: if a server gave fewer replies than it should,
+those to the next envelope would be taken for them, and mail would be lost. So the connection waits for all of them.
 """
 
 import binascii
@@ -69,6 +74,7 @@ class ClientState(enum.Enum):
     TLS = b"TLS handshake"
     GREETING = b"greeting"
     EHLO = b"EHLO"
+    LHLO = b"LHLO"
     HELO = b"HELO"
     STARTTLS = b"STARTTLS"
     AUTH = b"AUTH"
@@ -87,13 +93,13 @@ class ClientState(enum.Enum):
 
 
 # Names of their own, because Python 3.11 is slow to look up a member of an Enum, and each reply needs several.
-_TLS, _GREETING, _EHLO, _HELO, _STARTTLS, _AUTH, _READY, _RSET, _MAIL, _RCPT, _DATA, _MESSAGE, _END, _QUIT, _CLOSED = (
-    ClientState
-)
+_TLS, _GREETING, _EHLO, _LHLO, _HELO, _STARTTLS, _AUTH, _READY, *_REST = ClientState
+_RSET, _MAIL, _RCPT, _DATA, _MESSAGE, _END, _QUIT, _CLOSED = _REST
 # The next states after a reply, QUIT and CLOSED apart.
 TRANSITIONS: dict[ClientState, tuple[ClientState, ...]] = {
-    _GREETING: (_EHLO, _HELO),
+    _GREETING: (_EHLO, _LHLO, _HELO),
     _EHLO: (_HELO, _STARTTLS, _AUTH, _READY),
+    _LHLO: (_STARTTLS, _AUTH, _READY),
     _HELO: (_AUTH, _READY),
     _STARTTLS: (_TLS, _AUTH, _READY),
     _AUTH: (_AUTH, _READY),
@@ -101,10 +107,10 @@ TRANSITIONS: dict[ClientState, tuple[ClientState, ...]] = {
     _MAIL: (_RCPT, _READY),
     _RCPT: (_RCPT, _DATA, _READY),
     _DATA: (_MESSAGE, _READY),
-    _END: (_READY, _RSET),
+    _END: (_END, _READY, _RSET),
 }
 # The connection is not READY yet, and the next step is the server's.
-OPENING = (_GREETING, _EHLO, _HELO, _STARTTLS, _AUTH)
+OPENING = (_GREETING, _EHLO, _LHLO, _HELO, _STARTTLS, _AUTH)
 # Replies to a transaction's commands are outstanding. Its result can be known before the last one.
 ENVELOPE = (_RSET, _MAIL, _RCPT, _DATA)
 # The connection can carry nothing more.
@@ -130,7 +136,7 @@ class Session(NamedTuple):
     AUTH is done if there are `credentials`. Without `pipelining` commands are sent one by one, without `esmtp` HELO
     replaces EHLO, whatever the server offers. `policy` names what requires TLS, for texts; it is empty if nothing does.
     `ours` are this host's names in lower case: a server that answers with one of them is this host. It is empty if
-    the server may be this host.
+    the server may be this host. `lmtp`: the server speaks LMTP.
     """
 
     peer: bytes
@@ -141,6 +147,7 @@ class Session(NamedTuple):
     esmtp: bool = True
     policy: bytes = b""
     ours: frozenset[bytes] = frozenset()
+    lmtp: bool = False
 
 
 class SmtpEnvelope(NamedTuple):
@@ -202,8 +209,18 @@ class RecipientNeedsSmtputf8(NamedTuple):
     number: int
 
 
+class RecipientAnswered(NamedTuple):
+    """LMTP: the server took the message for forward_paths[number], which it had accepted, or refused it for that one.
+
+    The result of the transaction follows the last of these events: whether the server took the message for any.
+    """
+
+    number: int
+    reply: Reply
+
+
 class TransactionAccepted(NamedTuple):
-    """The server took the message for all recipients that it accepted."""
+    """The server took the message for all recipients that it accepted; for LMTP, for one or more of them."""
 
     reply: Reply
 
@@ -229,21 +246,29 @@ class ConnectionFailed(NamedTuple):
     answered: int = 0
 
 
-Event = RecipientRefused | RecipientNeedsSmtputf8 | TransactionAccepted | TransactionRejected | ConnectionFailed
+RecipientEvent = RecipientRefused | RecipientNeedsSmtputf8 | RecipientAnswered
+Event = RecipientEvent | TransactionAccepted | TransactionRejected | ConnectionFailed
 
 
-class _Progress:
+class _TransactionState:
     """How far a transaction has come: `paths` has the number and the path of each recipient that the server can take.
 
     `asked`, `answered` and `accepted` count recipients. `finished`: its result is known.
+
+    For LMTP: `taken` has the numbers of the recipients that the server accepted, and `delivered` counts those for which
+    it took the message.
     """
 
-    __slots__ = ("accepted", "answered", "asked", "data_asked", "finished", "mail", "mail_accepted", "paths")
+    __slots__ = (
+        *("accepted", "answered", "asked", "data_asked", "delivered", "finished", "mail", "mail_accepted", "paths"),
+        "taken",
+    )
 
     def __init__(self, mail: bytes, paths: list[tuple[int, bytes]]) -> None:
         self.mail = mail
         self.paths = paths
-        self.asked = self.answered = self.accepted = 0
+        self.asked = self.answered = self.accepted = self.delivered = 0
+        self.taken: list[int] = []
         self.data_asked = self.mail_accepted = self.finished = False
 
 
@@ -259,7 +284,8 @@ class SmtpClient:
     """
 
     __slots__ = (
-        *("_awaited", "_challenges", "_current", "_events", "_greeted", "_mechanism", "_next", "_out", "_reader"),
+        *("_awaited", "_challenges", "_current", "_events", "_greeted", "_lmtp", "_mechanism", "_next", "_out"),
+        "_reader",
         *("_recipients_kept", "_window"),
         *("dismissed", "ehlo_broken", "extensions", "failure", "replies", "secure", "session", "size_limit", "state"),
         *("tls_broken", "transactions"),
@@ -267,6 +293,7 @@ class SmtpClient:
 
     def __init__(self, session: Session) -> None:
         self.session = session
+        self._lmtp = session.lmtp
         self.secure = session.tls is Tls.IMPLICIT
         self.state = _TLS if self.secure else _GREETING
         self.extensions: dict[bytes, bytes] = {}
@@ -286,8 +313,8 @@ class SmtpClient:
         self._mechanism: Mechanism | None = None
         self._challenges = 0
         # The transaction whose replies come now, until the last one is in, and the one that was begun behind it.
-        self._current: _Progress | None = None
-        self._next: _Progress | None = None
+        self._current: _TransactionState | None = None
+        self._next: _TransactionState | None = None
         self._window = 1
         # The server has accepted MAIL, or a recipient after a MAIL that it refused, and no message since.
         self._recipients_kept = False
@@ -298,7 +325,7 @@ class SmtpClient:
         return self.state in ENDED
 
     @property
-    def _transaction(self) -> _Progress:
+    def _transaction(self) -> _TransactionState:
         assert self._current is not None
         return self._current
 
@@ -320,7 +347,9 @@ class SmtpClient:
     @property
     def takes_next(self) -> bool:
         """Whether `begin` may be called now."""
-        return self.state is _READY or (self.state is _END and len(self._awaited) == 1 and self.pipelines)
+        if self.state is _END:
+            return len(self._awaited) == 1 and self.pipelines and not self._lmtp
+        return self.state is _READY
 
     # Input and output.
 
@@ -386,7 +415,7 @@ class SmtpClient:
         self.extensions = {}
         self.size_limit = 0
         self._reader = ReplyReader()
-        self.state = self._say_hello(_EHLO)
+        self.state = self._say_hello(_LHLO if self._lmtp else _EHLO)
 
     def handshake_failed(self, reason: str) -> list[Event]:
         """Note that the TLS handshake failed."""
@@ -439,7 +468,10 @@ class SmtpClient:
         """Note that the message and its final dot are sent."""
         if self.state is _MESSAGE:
             self.state = _END
-            self._awaited.append(_END)
+            if self._lmtp:
+                self._awaited.extend([_END] * len(self._transaction.taken))
+            else:
+                self._awaited.append(_END)
 
     def abandon(self, reason: str) -> list[Event]:
         """End the connection at once, because the message cannot be read."""
@@ -467,6 +499,8 @@ class SmtpClient:
         self.replies += len(awaited)
         awaited.clear()
         current.answered = current.accepted = len(current.paths)
+        if self._lmtp:
+            current.taken = [number for number, _ in current.paths]
         current.mail_accepted = self._recipients_kept = True
         self.state = _MESSAGE
         return True
@@ -492,9 +526,12 @@ class SmtpClient:
         self._greeted = _host(reply)
         if reply.code != 220:
             return self._decline(Problem.GREETING, reply)
+        if self._lmtp:
+            return self._say_hello(_LHLO)
         return self._say_hello(_EHLO if self.session.esmtp else _HELO)
 
     def _on_ehlo(self, reply: Reply) -> ClientState:
+        """Take the reply to EHLO, or to LHLO."""
         if reply.accepted:
             for line in reply.text.split(b"\n")[1:]:
                 keyword, _, parameters = line[4:].strip().partition(b" ")
@@ -504,7 +541,7 @@ class SmtpClient:
             limit = self.extensions.get(b"SIZE", b"")
             self.size_limit = int(limit) if limit.isdigit() and len(limit) < 19 else 0
             return self._on_name_accepted(reply)
-        if reply.permanent and not self.secure:
+        if reply.permanent and not self.secure and not self._lmtp:
             # RFC 5321 section 3.2: HELO is for servers that do not know EHLO.
             return self._say_hello(_HELO)
         return self._decline(Problem.NAME, reply)
@@ -596,6 +633,8 @@ class SmtpClient:
             return self._next_awaited()
         if not reply.accepted:
             self._events.append(RecipientRefused(current.paths[current.answered][0], reply, current.accepted))
+        elif self._lmtp:
+            current.taken.append(current.paths[current.answered][0])
         current.answered += 1
         current.accepted += reply.accepted
         if current.answered == len(current.paths) and not current.accepted:
@@ -620,6 +659,13 @@ class SmtpClient:
 
     def _on_end(self, reply: Reply) -> ClientState:
         accepted = reply.accepted
+        if self._lmtp:
+            current = self._transaction
+            self._events.append(RecipientAnswered(current.taken[-1 - len(self._awaited)], reply))
+            current.delivered += accepted
+            if self._awaited:
+                return _END
+            accepted = current.delivered > 0
         self._finish(TransactionAccepted(reply) if accepted else TransactionRejected(Problem.MESSAGE, reply))
         self._current, self._next = self._next, None
         if not self._awaited:
@@ -640,7 +686,7 @@ class SmtpClient:
     def _say_hello(self, state: ClientState) -> ClientState:
         return self._ask(state, b"%s %s\r\n" % (state.value, self.session.name))
 
-    def _prepare(self, envelope: SmtpEnvelope) -> _Progress | None:
+    def _prepare(self, envelope: SmtpEnvelope) -> _TransactionState | None:
         """Make MAIL for this server, and choose the recipients that it can take; return None if nothing is left."""
         takes_utf8 = b"SMTPUTF8" in self.extensions
         reverse_path, utf8 = envelope.reverse_path
@@ -663,9 +709,9 @@ class SmtpClient:
             mail += b" SIZE=%d" % envelope.size
         if envelope.eight_bit and b"8BITMIME" in self.extensions:
             mail += b" BODY=8BITMIME"
-        return _Progress(mail + (b" SMTPUTF8\r\n" if utf8 else b"\r\n"), paths)
+        return _TransactionState(mail + (b" SMTPUTF8\r\n" if utf8 else b"\r\n"), paths)
 
-    def _ask_recipients(self, progress: _Progress) -> None:
+    def _ask_recipients(self, progress: _TransactionState) -> None:
         """Send RCPTs, then DATA, as far as the window allows."""
         paths, awaited, out = progress.paths, self._awaited, self._out
         while len(awaited) < self._window and not progress.data_asked:
@@ -723,6 +769,7 @@ class SmtpClient:
 _HANDLERS: dict[ClientState, Callable[[SmtpClient, Reply], ClientState]] = {
     _GREETING: SmtpClient._on_greeting,
     _EHLO: SmtpClient._on_ehlo,
+    _LHLO: SmtpClient._on_ehlo,
     _HELO: SmtpClient._on_helo,
     _STARTTLS: SmtpClient._on_starttls,
     _AUTH: SmtpClient._on_auth,

@@ -3,11 +3,14 @@
 Envelopes hold addresses unquoted. In a path, a local part that is not a Dot-string is a Quoted-string. An address
 raises FormatError if it holds a control character or another byte that could end its command or start another one, or
 if it makes the command too long.
+
+`pack_…` is for the client. `unpack_path` is for the server, and takes what clients write.
 """
 
 import re
 
 from queue_wire.address import DOUBLE_BOUNCE_SENDER, ascii_domain
+from queue_wire.files.envelope import ADDRESS_MAX
 from queue_wire.format_error import FormatError, quoted
 
 # A path, and whether only SMTPUTF8 can carry it (RFC 6531).
@@ -25,6 +28,19 @@ _PRINTABLE = re.compile(rb"[ -~]*")
 # Addresses that need no closer look, as almost all.
 _PLAIN = re.compile(rb"[A-Za-z0-9_+=-]+(?:\.[A-Za-z0-9_+=-]+)*@[A-Za-z0-9.-]+")
 _SPECIAL = re.compile(rb'(["\\])')
+
+# What a client writes. A local part with misplaced dots is taken, because such addresses exist. A source route is
+# `@one,@two:`; RFC 5321 appendix C has servers ignore it. The alternatives begin with different bytes, so a path
+# matches in one way only. Python 3.11.2 does not undo a possessive group that fails in its middle: there is none here.
+_ATOMS = rb"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.\x80-\xff-]+"
+_QUOTED = rb'"(?:[ !#-\[\]-~\x80-\xff]|\\[ -~])*"'
+_LABELS = rb"[A-Za-z0-9_\x80-\xff-]+(?:\.[A-Za-z0-9_\x80-\xff-]+)*"
+_LITERAL = rb"\[[0-9A-Za-z.:_-]+\]"
+_MAILBOX = rb"(%s|%s)(?:@(%s|%s))?" % (_ATOMS, _QUOTED, _LABELS, _LITERAL)
+_ROUTE = rb"(?:@(?:%s|%s)(?:,@(?:%s|%s))*:)?" % (_LABELS, _LITERAL, _LABELS, _LITERAL)
+_IN_BRACKETS = re.compile(rb"<(?:%s%s)?>" % (_ROUTE, _MAILBOX))
+_WITHOUT_BRACKETS = re.compile(_MAILBOX)
+_QUOTED_PAIR = re.compile(rb"\\(.)")
 
 
 def pack_reverse_path(sender: bytes) -> SmtpPath:
@@ -85,6 +101,41 @@ def pack_utf8_path(address: bytes) -> SmtpPath:
     if local.isascii():
         return _bounded(b"<%s@%s>" % (_pack_local(local.encode()), packed)), False
     return _bounded(b"<%s%s%s>" % (_pack_local(local.encode()), at.encode(), domain.encode())), True
+
+
+def unpack_path(text: bytes) -> tuple[bytes, bytes]:
+    """Return (address, the text behind the path) of a text that begins with a path. Raises FormatError.
+
+    The address is unquoted and has no source route, as envelopes have it; it is empty for `<>`. It may have no domain,
+    and may be UTF-8, whose bytes are printable characters. Brackets may be left out, as many clients do.
+    """
+    match = _IN_BRACKETS.match(text) or _WITHOUT_BRACKETS.match(text)
+    if match is None:
+        raise FormatError(f"not a path: {quoted(text)}")
+    local, domain = match.groups()
+    rest = text[match.end() :]
+    if rest and not rest.startswith(b" "):
+        raise FormatError(f"not a path: {quoted(text)}")
+    if local is None:
+        return b"", rest
+    if local.startswith(b'"'):
+        local = _QUOTED_PAIR.sub(rb"\1", local[1:-1])
+        if not local:
+            raise FormatError(f"empty local part: {quoted(text)}")
+    if domain is None and b"@" in local:
+        # Unquoted it would be the address of another domain, or one that only qmail's programs may use.
+        raise FormatError(f"local part with an @, and no domain: {quoted(text)}")
+    address = local if domain is None else b"%s@%s" % (local, domain)
+    if len(address) > ADDRESS_MAX:
+        raise FormatError(f"address of {len(address)} bytes, limit {ADDRESS_MAX}: {quoted(address)}")
+    if not address.isascii():
+        try:
+            printable = address.decode("utf-8").isprintable()
+        except UnicodeDecodeError as error:
+            raise FormatError(f"address is neither ASCII nor UTF-8: {quoted(address)}") from error
+        if not printable:
+            raise FormatError(f"address holds a control character: {quoted(address)}")
+    return address, rest
 
 
 def _bounded(path: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Slows or refuses injectors while todo/ waits too long (queue_base.inflow), and logs when the disk is short.
+"""Slows or refuses injectors while todo/ waits too long (queue_base.queue.inflow), and logs when the disk is short.
 
 Slow: the next message has waited for SLOW_AFTER seconds. Refused: it has waited for REFUSE_AFTER seconds although
 queue-todo classifies, and it is not part of the backlog that queue-todo found when it began, or began again, to work:
@@ -8,7 +8,7 @@ that are parked or deferred do not count, so they do not slow injectors. Each st
 
 from queue_base.errors import Temporary, reason
 from queue_base.home import Home
-from queue_base.inflow import MARK_SECONDS, find_shortage, read_least, refuse_mark, slow_mark
+from queue_base.queue.inflow import MARK_SECONDS, find_shortage, read_least, refuse_mark, slow_mark
 from queue_wire import logline
 
 SLOW_AFTER = 5.0

@@ -17,6 +17,9 @@ A message may be announced instead: it is read, and nothing is written. It stays
 it (announcements.py). queue-send may later have it classified, with the recipients that are done by then
 (`requests`); its lines are in the log already.
 
+So are those of a message whose recipients are all done by its record in queue/marks: a run was killed before the
+message was removed. It is classified, so that queue-send ends it, and not logged again, since the log may have its end.
+
 A message that cannot be read is parked. A message that the disk or lack of memory refuses stays in S4 and is deferred.
 No exception is raised because of a single message.
 """
@@ -29,29 +32,52 @@ from typing import NamedTuple
 
 from queue_base.durable import Commit, write_all
 from queue_base.errors import reason
-from queue_base.layout import FILE_MODE, Layout, is_there
-from queue_base.marks_file import LeftMarks
+from queue_base.queue.hold_marks import clean_reason, marked_messages, read_mark
+from queue_base.queue.layout import FILE_MODE, Layout, is_there
+from queue_base.queue.marks_file import LeftMarks
 from queue_todo.announcements import Announcement
 from queue_wire.control.rewrite import LOCAL, Rules, rewrite, split_recipients
-from queue_wire.envelope import TodoReader, pack_info
+from queue_wire.files.envelope import TodoReader, pack_info
+from queue_wire.files.marks import DoneMarks, identify
+from queue_wire.files.recipients import pack_marked, pack_recipients
+from queue_wire.files.standing_hold import HoldTable, SeenRecipients, StandingHold
 from queue_wire.format_error import FormatError
-from queue_wire.marks import identify
 from queue_wire.pipes import notice
-from queue_wire.recipients import pack_marked, pack_recipients
 
 PIECE = 64 * 1024  # Bytes of an envelope that are read at once.
 LARGE = 256 * 1024  # Bytes of an envelope above which it is a group of its own.
 GROUP_BYTES = 2 << 20  # The most bytes of envelopes in a group, unless it has one envelope.
 SYNC_EVERY = 1 << 20  # Bytes of a large local/ or remote/ file after which it is synced, so that no sync takes long.
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+# The disk need not write when the file was read. Only its owner may ask for that; a file of another one is classified.
+_READ_TO_ANNOUNCE = _READ | os.O_NOATIME
 _CLASSIFIED_FILES = ("info", "local", "remote")
+HEAD = 4096  # Bytes of an envelope that usually contain its first recipient.
 NO_MEMORY = "out of memory"
+NO_HOLDS = HoldTable()
+
+
+def first_domain(path: str) -> bytes:
+    """Return the domain of the first recipient of a file in todo/, in lower case, empty if it is not found quickly."""
+    try:
+        handle = os.open(path, _READ)
+        try:
+            head = os.read(handle, HEAD)
+        finally:
+            os.close(handle)
+    except OSError:
+        return b""  # Its classification deals with that.
+    begin = head.find(b"\0T") + 2
+    end = head.find(b"\0", begin)
+    return head[begin:end].rpartition(b"@")[2].lower() if begin > 1 and end > 0 else b""
 
 
 class PreparedMessage(NamedTuple):
     """A prepared message: the facts for the log and for queue-send. `size` is that of mess/B/I in bytes.
 
     `birth` is in microseconds since the epoch. `read` identifies the file in todo/ that was read. `recipients` are
-    those of a full notice, None for a message whose notice is a short one.
+    those of a full notice, None for a message whose notice is a short one. `held` is the reason of its mark in hold/,
+    if a standing hold has made one now. `logged`: an earlier run has logged it.
     """
 
     message: int
@@ -64,8 +90,15 @@ class PreparedMessage(NamedTuple):
     remote: bool
     read: tuple[int, int, int]
     recipients: list[tuple[bytes, bytes]] | None
-    todo_size: int = 0
-    check: int = 0
+    held: bytes | None
+    logged: bool
+
+
+class ReadMessage(NamedTuple):
+    """A message that is announced. `read` identifies the file in todo/ that was read."""
+
+    arrived: notice.Arrived
+    read: tuple[int, int, int]
 
 
 class TodoGroup:
@@ -77,8 +110,10 @@ class TodoGroup:
     `unsure` are entries that look classified, but a power cut could undo it. They must not be announced before
     `confirm` returns: a message that was delivered must not be in todo/ again.
 
-    `announced` are entries of messages that are announced. `absent` are messages of `requests` that are not in todo/
+    `announced` are the messages that are announced. `absent` are messages of `requests` that are not in todo/
     any more, or are others.
+
+    `frozen` are messages whose mark in hold/ was made, or begun, with its reason.
 
     `together` are messages that were deferred because their common sync failed, possibly because of one of them.
     """
@@ -94,21 +129,29 @@ class TodoGroup:
         scanned: Collection[int] = (),
         requests: Mapping[int, tuple[int, Announcement]] | None = None,
         marks: LeftMarks | None = None,
+        holds: HoldTable = NO_HOLDS,
+        frozen: Mapping[int, bytes] | None = None,
     ) -> None:
         """`large` allows an envelope of any size, for a group of one message.
 
         Of `announce`, those that may be are announced. `scanned` were found by a scan, and may have files of an
         interrupted classification. `requests` have the done bits and the announcement of messages to be classified
-        because queue-send asks for it. `marks` are what an earlier run has left.
+        because queue-send asks for it. `marks` are what an earlier run has left. A message that one of `holds` fits is
+        not announced, and gets a mark in hold/. `frozen` are messages, and others of their numbers, that may have such
+        a mark of an attempt that failed, with its reason: it is removed if no hold fits.
         """
         self.messages = messages
-        self.announced: list[PreparedMessage] = []
+        self.announced: list[ReadMessage] = []
         self.absent: list[int] = []
         self.rules = rules
         self._announce = announce
         self._scanned = scanned
         self._requests = requests or {}
         self._marks = marks
+        self._parked: set[int] | None = None  # Those with a mark in corrupt/, if its directories were read.
+        self._holds = holds
+        self._frozen_before = frozen or {}
+        self.frozen: dict[int, bytes] = {}
         self.entries: list[PreparedMessage] = []
         self.unsure: list[PreparedMessage] = []
         self.parked: list[tuple[int, str]] = []
@@ -135,15 +178,16 @@ class TodoGroup:
     def _prepare(self) -> Iterator[None]:
         """Yield after each piece of a large envelope, so that other work can be done."""
         yield from self._announce_some()
-        known = {entry.message for entry in self.announced}
+        known = {entry.arrived.message for entry in self.announced}
         messages = self._named_safely([message for message in self.messages if message not in known])
         room = GROUP_BYTES
         for place, message in enumerate(messages):
             try:
-                handle = os.open(self._layout.todo(message), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+                handle = os.open(self._layout.todo(message), _READ)
             except FileNotFoundError:
                 if message in self._requests:
                     self.absent.append(message)
+                self._thaw(message)
                 continue
             except OSError as error:
                 self._defer(message, error)
@@ -184,6 +228,12 @@ class TodoGroup:
 
     def _announce_some(self) -> Iterator[None]:
         """Read the messages that are to be announced. What cannot be is left to be classified."""
+        if len(self._announce) >= 2 * self._layout.split:
+            # To read the few small directories of corrupt/ takes less time than a look for each message.
+            try:
+                self._parked = marked_messages(self._layout, "corrupt")
+            except OSError:
+                return
         for message in self.messages:
             if message in self._announce:
                 try:
@@ -195,7 +245,7 @@ class TodoGroup:
     def _read_to_announce(self, message: int) -> None:
         """Announce a message if it is short, has no mark, and has no files of an interrupted classification."""
         layout = self._layout
-        handle = os.open(layout.todo(message), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        handle = os.open(layout.todo(message), _READ_TO_ANNOUNCE)
         try:
             found = os.fstat(handle)
             if found.st_size > notice.FULL_BYTES:
@@ -204,7 +254,7 @@ class TodoGroup:
         finally:
             os.close(handle)
         mess = os.stat(layout.mess(message))
-        if mess.st_ino != message or is_there(layout.hashed("corrupt", message)):
+        if mess.st_ino != message or self._is_parked(message):
             return
         if message in self._scanned and any(is_there(layout.hashed(kind, message)) for kind in _CLASSIFIED_FILES):
             return
@@ -214,15 +264,30 @@ class TodoGroup:
         if not recipients or len(recipients) > notice.FULL_RECIPIENTS:
             return
         ordered = _order(recipients, self._rules)
+        if not self._holds.empty and self._standing_hold(sender, reader.uid, recipients, ordered) is not None:
+            return  # It gets its mark when it is classified.
         if len(sender) + sum(len(address) for _, address in ordered) > notice.FULL_BYTES:
             return  # The notice would be too long.
-        channels = {channel for channel, _ in ordered}
         birth = mess.st_mtime_ns // 1000
-        facts = message, birth, mess.st_size, sender, reader.pid, reader.uid
-        has = notice.LOCAL in channels, notice.REMOTE in channels
-        self.announced.append(
-            PreparedMessage(*facts, *has, _identity(found), ordered, len(data), zlib.crc32(data))
+        if birth < 0:
+            return  # A notice has no sign.
+        if _is_over(self._left(message, birth, data), ordered):
+            return  # It is classified, and not logged again.
+        arrived = notice.Arrived(
+            message, birth, mess.st_size, sender, ordered, True, len(data), zlib.crc32(data), reader.pid, reader.uid
         )
+        self.announced.append(ReadMessage(arrived, _identity(found)))
+
+    def _left(self, message: int, birth: int, data: bytes) -> DoneMarks | None:
+        """Return the marks that an earlier run has left for an envelope, None if it has left none for any."""
+        if self._marks is None or not len(self._marks):
+            return None
+        return self._marks.marks(identify(message, birth, data))
+
+    def _is_parked(self, message: int) -> bool:
+        if self._parked is not None:
+            return message in self._parked
+        return is_there(self._layout.hashed("corrupt", message))
 
     def _named_safely(self, messages: Sequence[int]) -> Sequence[int]:
         """Sync the names in todo/; return the messages whose names are durable."""
@@ -262,11 +327,11 @@ class TodoGroup:
         sender = reader.end()
         request = self._requests.get(message)
         ordered = _order(recipients, self._rules if request is None else request[1].rules)
-        done = 0
-        if request is not None:
-            done = request[0]
-        elif self._marks is not None and len(self._marks):
-            done = self._marks.done(identify(message, mess.st_mtime_ns // 1000, data))
+        if request is None:
+            left = self._left(message, mess.st_mtime_ns // 1000, data)
+            done, logged = 0 if left is None else left.done, _is_over(left, ordered)
+        else:
+            done, logged = request[0], True
         local, remote = [_pack_side(ordered, letter, done) for letter in (notice.LOCAL, notice.REMOTE)]
         for kind, side in ("local", local), ("remote", remote):
             path = self._layout.hashed(kind, message)
@@ -274,19 +339,66 @@ class TodoGroup:
                 _replace(self._commit, path, side)
             else:
                 self._commit.unlink(path)
+        held = None
+        if request is None and (self._frozen_before or not self._holds.empty):
+            hold = None if logged else self._standing_hold(sender, reader.uid, recipients, ordered)
+            held = self._freeze(message, hold)
         # A short notice has queue-send read the marks of those that are done.
         full = not done and len(ordered) <= notice.FULL_RECIPIENTS and found.st_size <= notice.FULL_BYTES
-        self._add(message, mess, found, reader, sender, bool(local), bool(remote), ordered if full else None)
+        told = ordered if full and held is None else None
+        self._add(message, mess, found, reader, sender, bool(local), bool(remote), told, held, logged)
+
+    def _standing_hold(
+        self, sender: bytes, uid: int, recipients: list[bytes], ordered: list[tuple[bytes, bytes]]
+    ) -> StandingHold | None:
+        """Return the standing hold that fits a message, by its recipients as they came and as they are rewritten."""
+        seen = SeenRecipients(self._holds)
+        seen.add(recipients)
+        seen.add([address for _, address in ordered])
+        return self._holds.find(sender, uid, seen)
+
+    def _freeze(self, message: int, hold: StandingHold | None) -> bytes | None:
+        """Put the mark of a standing hold in hold/, unless the message has one; return its reason. Raises OSError."""
+        path = self._layout.hashed("hold", message)
+        if hold is None:
+            if message in self._frozen_before:
+                self._remove_mark(message)
+            return None
+        reason = clean_reason(hold.reason)
+        mark = read_mark(self._layout, message)
+        # An attempt that the disk refused may have made it, or its name alone; queue-send does not know it then.
+        if mark is None or mark in (b"", self._frozen_before.get(message)):
+            self.frozen[message] = reason
+            _replace(self._commit, path, reason + b"\n")
+            return reason
+        return reason if mark == reason else None
+
+    def _thaw(self, message: int) -> None:
+        """Remove the mark of a standing hold whose message is gone, so that it does not hold the next one."""
+        if message in self._frozen_before:
+            try:
+                self._remove_mark(message)
+            except OSError as error:
+                self._defer(message, error)
+
+    def _remove_mark(self, message: int) -> None:
+        """Remove a mark that an attempt which failed has made. Raises OSError."""
+        if read_mark(self._layout, message) in (b"", self._frozen_before[message]):
+            self._commit.unlink(self._layout.hashed("hold", message))
 
     def _take_pieces(self, message: int, handle: int, found: os.stat_result) -> Iterator[None]:
         """Do the same as `_take`, a piece at a time."""
         mess = self._look(message)
         reader = TodoReader()
         sides = [_Side(self._layout.hashed(kind, message), self._commit) for kind in ("local", "remote")]
+        seen = SeenRecipients(self._holds)
         try:
             while data := os.read(handle, PIECE):
-                for side, recipients in zip(sides, split_recipients(reader.feed(data), self._rules), strict=True):
+                found_recipients = reader.feed(data)
+                seen.add(found_recipients)
+                for side, recipients in zip(sides, split_recipients(found_recipients, self._rules), strict=True):
                     if recipients:
+                        seen.add(recipients)
                         side.add(pack_recipients(recipients))
                 yield
             sender = reader.end()
@@ -294,7 +406,8 @@ class TodoGroup:
         finally:
             for side in sides:
                 side.close()
-        self._add(message, mess, found, reader, sender, local, remote, None)
+        held = self._freeze(message, self._holds.find(sender, reader.uid, seen))
+        self._add(message, mess, found, reader, sender, local, remote, None, held, message in self._requests)
 
     def _look(self, message: int) -> os.stat_result:
         """Return the status of mess/B/I; remove a mark in corrupt/. Raises FormatError, OSError."""
@@ -312,7 +425,7 @@ class TodoGroup:
 
     def _add(
         self, message: int, mess: os.stat_result, found: os.stat_result, reader: TodoReader, sender: bytes,
-        local: bool, remote: bool, recipients: list[tuple[bytes, bytes]] | None,
+        local: bool, remote: bool, recipients: list[tuple[bytes, bytes]] | None, held: bytes | None, logged: bool,
     ) -> None:  # fmt: skip
         """Write info/, remove intd/, and record the message as prepared."""
         # The birth is the mtime of mess/, in whole microseconds, so that the long id is the same as in S4.
@@ -323,7 +436,7 @@ class TodoGroup:
             # It is of an earlier message that has lost mess/: no delivery of this message has failed yet.
             self._commit.unlink(self._layout.bounce(message))
         facts = message, birth, mess.st_size, sender, reader.pid, reader.uid, local, remote
-        self.entries.append(PreparedMessage(*facts, _identity(found), recipients))
+        self.entries.append(PreparedMessage(*facts, _identity(found), recipients, held, logged))
 
     def _park(self) -> None:
         """Write corrupt/B/I with the reason, for the administrator; the message's other files stay."""
@@ -449,6 +562,11 @@ def _order(recipients: list[bytes], rules: Rules) -> list[tuple[bytes, bytes]]:
         channel, address = rewrite(recipient, rules)
         ordered.append((notice.LOCAL if channel is LOCAL else notice.REMOTE, address))
     return ordered
+
+
+def _is_over(left: DoneMarks | None, ordered: list[tuple[bytes, bytes]]) -> bool:
+    """Return whether a message is in the log and all its recipients are done, by what an earlier run has left."""
+    return left is not None and left.logged and left.done + 1 == 1 << len(ordered)
 
 
 def _pack_side(ordered: list[tuple[bytes, bytes]], channel: bytes, done: int) -> bytes:

@@ -3,8 +3,8 @@
 fd 0 takes one-byte commands from queue-send (H reread the control files, X exit; end of file is X), fd 1 gives notices
 and log lines (queue_wire.pipes.notice). New messages are found by inotify, lock/trigger and scans (`Pending`). They are
 classified in groups that share three commits (`Pipeline`, `TodoGroup`), by a thread that may wait for the disk. If the
-control files cannot be read at start, nothing is classified until they can be: a message is never classified by
-default rules.
+control files or queue/holds cannot be read at start, nothing is classified until they can be: a message is never
+classified by default rules, nor past a standing hold.
 
 queue-send may have new messages announced instead of classified: they stay in todo/ (announcements.py).
 
@@ -17,18 +17,20 @@ import select
 import signal
 import time
 
-from queue_base.control import read_rules
 from queue_base.daemon.pipes import PeerLost, read_available
 from queue_base.daemon.signals import ignore
 from queue_base.daemon.watch import Watch
 from queue_base.errors import Failure, complain, reason
 from queue_base.home import Home, take_daemon_home
-from queue_base.layout import Layout, open_layout
-from queue_base.trigger import Trigger
+from queue_base.queue.layout import Layout, open_layout
+from queue_base.queue.trigger import Trigger
 from queue_todo.backpressure import Backpressure, Space
+from queue_todo.config import RuleFiles
+from queue_todo.hold_watch import StandingHolds
 from queue_todo.notices import NoticePipe
 from queue_todo.pending import Pending
 from queue_todo.pipeline import UNWRITTEN_MOST, Pipeline
+from queue_wire.admin.settings import pack_in_force
 from queue_wire.control.rewrite import Rules
 from queue_wire.format_error import FormatError
 from queue_wire.ids import unpack_id
@@ -43,6 +45,8 @@ from queue_wire.pipes.notice import (
     ClassifyRequest,
     CommandReader,
     Gone,
+    Reread,
+    pack_reread,
 )
 
 PROGRAM = "queue-todo"
@@ -50,7 +54,7 @@ USAGE = "usage: queue-todo [--home HOME]"
 HELP = f"""{USAGE}
 The classifier: splits each new envelope into local and remote recipients. It is started by queue-start.
 """
-RULES_RETRY = 60.0  # Seconds between attempts to read control files that could not be read at start.
+RULES_RETRY = 60.0  # Seconds between attempts to read control files or holds that could not be read at start.
 FINISHING = 10.0  # Seconds after X to finish groups that are in the log; a disk that hangs must not prevent the exit.
 BLIND_SCAN = 5.0  # Seconds between scans without inotify and without a trigger.
 
@@ -69,9 +73,10 @@ class Classifier:
         self._trigger: Trigger | None = None
         self._next_scan = 0.0
         self._named = 0
-        self._rules: Rules | None = None
+        self._files = RuleFiles(home)
         self._next_rules = 0.0
-        self._pipeline = Pipeline(layout, self._pending, self._notices)
+        self._holds = StandingHolds(layout.queue)
+        self._pipeline = Pipeline(layout, self._pending, self._notices, self._holds)
         self._end: float | None = None  # The latest time to exit, after X.
         self._backpressure = Backpressure(home)
         self._space = Space(home)
@@ -169,7 +174,7 @@ class Classifier:
             elif isinstance(command, Gone):
                 self._pipeline.gone(command.message)
             elif command == REREAD:
-                self._reread(time.monotonic())
+                self._reread(time.monotonic(), asked=True)
                 # A corrupt message may have been released, which nothing else reports.
                 self._pending.scan_soon()
             elif command == EXIT:
@@ -183,17 +188,38 @@ class Classifier:
             else:
                 self._notices.warn(f"unknown command {command[0]}")
 
-    def _reread(self, now: float) -> None:
+    def _reread(self, now: float, asked: bool = False) -> None:
+        wrong = ""
         try:
-            self._rules = read_rules(self._home)
+            for line in self._files.read():
+                self._notices.log(line)
         except Failure as error:
             self._next_rules = now + RULES_RETRY
-            fate = "the old ones stay" if self._rules else f"nothing is classified; trying again in {RULES_RETRY:.0f} s"
+            nothing = f"nothing is classified; trying again in {RULES_RETRY:.0f} s"
+            fate = "the old ones stay" if self._files.rules else nothing
             self._notices.alert(f"unable to reread controls: {error}; {fate}")
+            wrong = str(error)
+        if not self._holds.known:
+            self._look_at_holds()
+        self._notices.put(pack_reread(Reread(pack_in_force(self._files.in_force(wrong)), asked)))
+
+    def _look_at_holds(self) -> None:
+        """Read the standing holds for the first time; alert if that is not possible."""
+        self._holds.repeat_trouble()
+        self._holds.current()
+        trouble = self._holds.take_trouble()
+        if trouble is not None:
+            self._next_rules = time.monotonic() + RULES_RETRY
+            self._notices.alert(trouble)
+
+    @property
+    def _rules(self) -> Rules | None:
+        return self._files.rules if self._holds.known else None
 
     @property
     def _arrival(self) -> float | None:
-        """When the next message arrived, None if none waits, or nothing can be classified for lack of rules."""
+        """When the next message arrived, None if none waits, or rules or holds are lacking, without which none may be
+        classified."""
         return None if self._rules is None else self._pipeline.arrival
 
     def _take_names(self, now: float) -> None:

@@ -1,12 +1,16 @@
-"""The messages that wait to be classified: ids from inotify, the trigger and scans, each once, in order of arrival."""
+"""The messages that wait to be classified: ids from inotify, the trigger and scans, each once.
+
+They are taken in order of arrival. If many wait, they are sorted by domain, and the domains take turns, so that mail
+for others does not wait behind a batch. What a scan has found is one more domain: it costs no look at the envelopes.
+"""
 
 import os
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice, repeat
 
 from queue_base.errors import reason
-from queue_base.layout import Layout
+from queue_base.queue.layout import Layout
 from queue_wire.format_error import FormatError
 from queue_wire.ids import unpack_id
 
@@ -15,6 +19,9 @@ RETRY_AFTER = 30.0  # Seconds until a deferred message, or an unreadable directo
 SAY_EVERY = 600.0  # Seconds after which a warning about an unreadable directory is repeated.
 # The most messages that are taken alone, because a sync with others failed. With more, the disk refuses everything.
 ALONE_MOST = 250
+SORT_FROM = 1000  # Waiting ids from which on they are sorted by domain; fewer are a fraction of a second.
+SORTED_MOST = 20_000  # The most ids that are sorted.
+SCANNED = b"SCANNED"  # The domain of ids that a scan has found. Those of recipients are in lower case.
 SLICE = 1000  # The most names that one turn of the loop reads from todo/, and the most deferred ones that it adds.
 
 
@@ -27,8 +34,9 @@ class Pending:
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        self._waiting: dict[int, float] = {}
-        self._order: deque[int] = deque()  # The waiting ids in order.
+        self._waiting: dict[int, float] = {}  # When each was first seen.
+        self._order: deque[int] = deque()  # The waiting ids that are not sorted, in order.
+        self._turns: OrderedDict[bytes, deque[int]] = OrderedDict()  # The others by domain, the next domain first.
         self._in_hand: dict[int, bool] = {}  # And whether it was named meanwhile.
         self._scans: set[float] = set()  # When scans began, which is when the messages that they found arrived.
         self.scanned: set[int] = set()  # Ids in hand that a scan has found.
@@ -45,12 +53,12 @@ class Pending:
         self._said: tuple[str, float] = ("", 0.0)
 
     def __len__(self) -> int:
-        return len(self._order)
+        return len(self._waiting)
 
     @property
     def arrival(self) -> float | None:
-        """When the next message was first seen (monotonic seconds), None if none waits."""
-        return self._waiting[self._order[0]] if self._order else None
+        """When the oldest message was first seen (monotonic seconds), None if none waits."""
+        return next(iter(self._waiting.values()), None)
 
     def add(self, messages: Iterable[int], now: float) -> None:
         """Add ids that inotify or a command has named."""
@@ -67,20 +75,54 @@ class Pending:
             self._order.append(message)
 
     def take(self, most: int) -> list[int]:
-        """Return at most `most` ids, the oldest first; they are in hand. An id that must be alone comes alone."""
-        found: list[int] = []
-        while self._order and len(found) < most:
-            if self._order[0] in self._alone:
-                if not found:
-                    found.append(self._order.popleft())
-                break
-            found.append(self._order.popleft())
+        """Return at most `most` ids; they are in hand. An id that must be alone comes alone.
+
+        Those that are not sorted take turns with the domains, and the domains with each other.
+        """
+        found = [self._order.popleft()] if self._order and self._order[0] in self._alone else self._take_turns(most)
         for message in found:
             if self._waiting.pop(message) in self._scans:
                 self.scanned.add(message)
             self._parked.discard(message)
             self._in_hand[message] = False
         return found
+
+    def _take_turns(self, most: int) -> list[int]:
+        order, turns, alone = self._order, self._turns, self._alone
+        found: list[int] = []
+        while len(found) < most:
+            before = len(found)
+            if order and order[0] not in alone:
+                found.append(order.popleft())
+            if turns and len(found) < most:
+                domain, ids = next(iter(turns.items()))
+                found.append(ids.popleft())
+                if not ids:
+                    del turns[domain]
+                elif len(turns) > 1:
+                    turns.move_to_end(domain)
+            if len(found) == before:
+                break
+        return found
+
+    @property
+    def may_sort(self) -> bool:
+        """Whether so many ids wait that they are to be sorted by domain."""
+        if len(self._waiting) < SORT_FROM or not self._order or self._order[0] in self._alone:
+            return False
+        return len(self._waiting) - len(self._order) - len(self._turns.get(SCANNED, ())) < SORTED_MOST
+
+    def take_unsorted(self, most: int) -> list[int]:
+        """Return at most `most` ids that are to be sorted. `sort` must follow before anything is taken."""
+        found: list[int] = []
+        while self._order and len(found) < most and self._order[0] not in self._alone:
+            found.append(self._order.popleft())
+        return found
+
+    def sort(self, domains: Iterable[tuple[int, bytes]]) -> None:
+        """Give ids of `take_unsorted` their turns, with the domain of each."""
+        for message, domain in domains:
+            self._turns.setdefault(domain, deque()).append(message)
 
     def give_back(self, messages: Sequence[int], since: float) -> None:
         """Put ids that were taken and not processed back in front of the others."""
@@ -151,8 +193,9 @@ class Pending:
             elif not message:
                 # Marks that were removed no longer count. If not all could be read, the known ones still count.
                 self._parked = scan.marked if scan.marks_read else self._parked | scan.marked
-            elif not (message in self._parked or message in self._later_due or message in self._in_hand):
-                self._wait(message, scan.began)
+            elif not any(message in each for each in (self._parked, self._later_due, self._in_hand, self._waiting)):
+                self._waiting[message] = scan.began
+                self.sort([(message, SCANNED)])
         if count == SLICE:
             return None
         self._scan = None

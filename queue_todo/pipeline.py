@@ -12,18 +12,21 @@ new messages: requests for thousands of messages, which take seconds on a disk, 
 
 import select
 from collections import deque
-from itertools import chain
+from itertools import chain, repeat
 
 from queue_base.daemon.disk_thread import DiskThread, Result
 from queue_base.errors import reason
-from queue_base.layout import Layout
-from queue_base.marks_file import LeftMarks
+from queue_base.queue.hold_marks import remove_lost_marks
+from queue_base.queue.layout import Layout
+from queue_base.queue.marks_file import LeftMarks
 from queue_todo.announcements import Announcement, Announcements
-from queue_todo.classify import PreparedMessage, TodoGroup, confirm
+from queue_todo.classify import PreparedMessage, ReadMessage, TodoGroup, confirm, first_domain
+from queue_todo.hold_watch import StandingHolds
 from queue_todo.notices import NoticePipe
 from queue_todo.pending import RETRY_AFTER, Pending
 from queue_wire import logline
 from queue_wire.control.rewrite import Rules
+from queue_wire.files.standing_hold import HoldTable
 from queue_wire.pipes.notice import (
     ANNOUNCE,
     CLASSIFY,
@@ -37,6 +40,7 @@ from queue_wire.pipes.notice import (
     pack_arrived,
     pack_ask,
     pack_classified,
+    pack_frozen,
 )
 
 GROUP = 250  # The most messages that share a commit.
@@ -49,7 +53,7 @@ SLICE = 0.05  # Seconds of work on envelopes before the thread turns to somethin
 class Pipeline:
     """Takes ids from `pending`, and sends log lines and notices to queue-send."""
 
-    def __init__(self, layout: Layout, pending: Pending, notices: NoticePipe) -> None:
+    def __init__(self, layout: Layout, pending: Pending, notices: NoticePipe, holds: StandingHolds) -> None:
         self._layout = layout
         self._pending = pending
         self._notices = notices
@@ -67,7 +71,10 @@ class Pipeline:
         self._mode = CLASSIFY
         self._left_until = 0.0  # Until then messages were left in todo/, and did not wait for this process.
         self._left_marks = self._read_marks()
-        self._begun: set[int] = set()  # Messages that may have files of a classification that failed.
+        self._holds = holds
+        self._begun: set[int] = set()  # Messages that may have files of a classification that failed,
+        self._frozen: dict[int, bytes] = {}  # and those that may have the mark of a standing hold, with its reason.
+        self._remove_lost_marks()
         # The requests of queue-send that have no answer yet, by message, with the done bits; those that are next; and
         # those that the disk has refused, with the time of the next attempt.
         self._requested: dict[int, int] = {}
@@ -90,12 +97,23 @@ class Pipeline:
             self._notices.alert(f"unable to read {self._layout.queue}/marks: {why}; some mail may be delivered twice")
             return None
 
+    def _remove_lost_marks(self) -> None:
+        """Remove the marks in hold/ of numbers without a message: they would hold the next one of the number.
+
+        A kill leaves one, after a standing hold has made it, if the message is then removed by hand.
+        """
+        try:
+            remove_lost_marks(self._layout)
+        except OSError as error:
+            place = error.filename or self._layout.queue
+            self._notices.warn(f"unable to look for marks without a message: {place}: {reason(error)}")
+
     def prepare(self, poll: "select.poll", now: float, rules: Rules | None) -> float:
         """Register the thread's descriptor; return the seconds to wait at most."""
         self._disk.prepare(poll, now)
         if self._disk.busy:
             return 3600.0
-        if self._logged or self._next_requests or (rules is not None and self._may_begin):
+        if self._logged or self._next_requests or (rules is not None and (self._may_begin or self._pending.may_sort)):
             return 0.0
         wait = max(0.0, self._next_confirm - now) if self._unsure else 3600.0
         return min(wait, max(0.0, self._refused[0][0] - now)) if self._refused else wait
@@ -119,6 +137,8 @@ class Pipeline:
         elif rules is not None and begins:
             self._new_is_next = False
             self._go_on(rules)
+        elif rules is not None and self._pending.may_sort:
+            self._sort()
 
     def written(self) -> None:
         """Note that queue-send has written the lines of the oldest group to the log."""
@@ -195,7 +215,10 @@ class Pipeline:
         if (self._large or self._large_waiting) and (self._large_is_next or not others):
             self._large_is_next = False
             if self._large is None:
-                self._large = TodoGroup(self._layout, rules, [self._large_waiting.popleft()], large=True)
+                messages = [self._large_waiting.popleft()]
+                self._large = TodoGroup(
+                    self._layout, rules, messages, large=True, holds=self._read_holds(), frozen=self._frozen
+                )
             self._prepare(self._large)
         else:
             self._large_is_next = True
@@ -204,6 +227,20 @@ class Pipeline:
                 self._small = self._take_group(rules)
             if self._small is not None:
                 self._prepare(self._small)
+
+    def _sort(self) -> None:
+        """Sort messages that have to wait by domain."""
+        messages = self._pending.take_unsorted(GROUP)
+        domains: list[bytes] = []
+
+        def work() -> None:
+            domains.extend(first_domain(self._layout.todo(message)) for message in messages)
+
+        def then(trouble: Result) -> None:
+            del trouble  # Those that were not looked at have no domain.
+            self._pending.sort(zip(messages, chain(domains, repeat(b"")), strict=False))
+
+        self._disk.submit(work, then)
 
     def _take_group(self, rules: Rules) -> TodoGroup | None:
         """Return a group of pending messages; None if all of them are announced already."""
@@ -223,7 +260,16 @@ class Pipeline:
             announce=set(messages) - self._begun if announce else (),
             scanned=self._pending.scanned.intersection(messages),
             marks=self._left_marks,
+            holds=self._read_holds(),
+            frozen=self._frozen,
         )
+
+    def _read_holds(self) -> HoldTable:
+        holds = self._holds.current()
+        trouble = self._holds.take_trouble()
+        if trouble is not None:
+            self._notices.alert(trouble)
+        return holds
 
     def _classify_requested(self) -> None:
         """Classify announced messages, because queue-send asks for it. Their lines are in the log already."""
@@ -305,20 +351,34 @@ class Pipeline:
         for message, why in group.parked:
             self._pending.done([message], self._now)
             self._log_parked(message, why)
-        for entry in group.announced:
-            self._announce(entry, group.rules)
-        kept = {entry.message for entry in chain(group.entries, group.announced)}
+        self._announce(group.announced, group.rules)
+        kept = {entry.message for entry in group.entries}
         kept.update(group.left, group.large, (message for message, _ in chain(group.parked, group.deferred)))
         self._pending.done([message for message in group.messages if message not in kept], self._now)
+        self._note_frozen(group)
         self._defer(group)
         self._pending.part(group.together)
         if not group.entries:
             return
         for entry in group.entries:
-            self._log_arrival(entry)
+            if not entry.logged:
+                self._log_arrival(entry)
+            if entry.held is not None:
+                self._notices.put(pack_frozen(entry.message))
+                self._notices.log(logline.hold_message(entry.message, entry.held))
         self._notices.put(pack_ask(Ask.WRITTEN))
         self._sent.append(group)
         self._groups_sent += 1
+
+    def _note_frozen(self, group: TodoGroup) -> None:
+        """Note which messages of a group were not classified and may have a mark that queue-send was not told of."""
+        if self._frozen or group.frozen:
+            deferred = {message for message, _ in group.deferred}
+            for message in group.messages:
+                if message in deferred and message in group.frozen:
+                    self._frozen[message] = group.frozen[message]
+                elif message not in deferred and message not in group.left and message not in group.large:
+                    self._frozen.pop(message, None)
 
     def _log_arrival(self, entry: PreparedMessage) -> None:
         self._notices.log(logline.new_message(entry.message))
@@ -330,21 +390,12 @@ class Pipeline:
         self._notices.alert(f"msg {message} cannot be read and is parked in corrupt: {why}")
         self._worked = True
 
-    def _announce(self, entry: PreparedMessage, rules: Rules) -> None:
-        """Log a message, and hand it to queue-send as it is."""
-        self._log_arrival(entry)
-        self.announced.add(entry.message, Announcement(rules, entry.read, entry.todo_size))
-        self._pending.done([entry.message], self._now)
-        assert entry.recipients is not None
-        self._notices.put(
-            pack_arrived(
-                Arrived(
-                    entry.message, entry.birth, entry.size, entry.sender, entry.recipients, True, entry.todo_size,
-                    entry.check,
-                )
-            )
-        )  # fmt: skip
-        self._worked = True
+    def _announce(self, entries: list[ReadMessage], rules: Rules) -> None:
+        """Hand messages to queue-send as they are; it logs them."""
+        for notice, read in entries:
+            self.announced.add(notice.message, Announcement(rules, read, notice.todo_size))
+            self._notices.put(pack_arrived(notice))
+            self._worked = True
 
     def _defer(self, group: TodoGroup) -> None:
         for message, _ in group.deferred:
@@ -415,8 +466,8 @@ class Pipeline:
 
 
 def _pack(entry: PreparedMessage) -> bytes:
-    """Return the full notice of a classified message; a short one if its envelope is too long for that."""
-    if entry.recipients is not None:
+    """Return the full notice of a classified message; a short one if that does not hold its envelope or its birth."""
+    if entry.recipients is not None and entry.birth >= 0:
         full = pack_arrived(Arrived(entry.message, entry.birth, entry.size, entry.sender, entry.recipients))
         if len(full) <= NOTICE_MOST:
             return full

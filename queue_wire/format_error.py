@@ -30,8 +30,22 @@ class InLine:
             raise LineError(self._line, error.why if isinstance(error, LineError) else str(error)) from error
 
 
+class FieldError(FormatError):
+    """A field of the header is wrong. `field` is its name as it was written, `line` the number of its first line."""
+
+    def __init__(self, field: str, line: int, text: str) -> None:
+        super().__init__(text)
+        self.field = field
+        self.line = line
+
+    @property
+    def where(self) -> str:
+        """The place of the error, for an error message."""
+        return f"the {self.field} field in line {self.line}"
+
+
 class AddressTooLong(FormatError):
-    """An envelope address longer than queue_wire.envelope.ADDRESS_MAX; qmail-queue's exit code 11."""
+    """An envelope address longer than queue_wire.files.envelope.ADDRESS_MAX; qmail-queue's exit code 11."""
 
 
 def wrong_in(path: str, error: FormatError) -> str:

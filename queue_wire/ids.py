@@ -20,6 +20,11 @@ def unpack_id(text: bytes) -> int:
     return value
 
 
+def is_id(name: str) -> bool:
+    """Return whether a file's name may be a message id; a walk over many names needs no more than that."""
+    return name.isascii() and name.isdigit() and len(name) < 20 and name[0] != "0"
+
+
 def bucket(message: int, split: int) -> int:
     """Return the number of the subdirectory for a message: I mod split."""
     return message % split

@@ -98,8 +98,13 @@ def corrupt_message(message: int, reason: str) -> bytes:
     return _spaced(b"corrupt msg %d: " % message, reason)
 
 
+def delete_message(message: int) -> bytes:
+    """The administrator has deleted the message: it ends without another delivery."""
+    return b"delete msg %d: by the administrator" % message
+
+
 def hold_message(message: int, reason: bytes) -> bytes:
-    """The message is frozen, or will be removed without another delivery. The reason keeps its spaces."""
+    """The message is frozen, or will be returned without another delivery. The reason keeps its spaces."""
     return _spaced(b"hold msg %d: " % message, reason.decode("utf-8", "backslashreplace"))
 
 
@@ -127,6 +132,11 @@ def inflow(word: str, waiting: int, seconds: int) -> bytes:
 def inflow_space(path: str) -> bytes:
     """The disk has space for more mail again."""
     return _spaced(b"inflow ", f"free: there is room on {path} again")
+
+
+def config_change(text: str) -> bytes:
+    """A control file was read again, and this has changed."""
+    return _spaced(b"config ", text)
 
 
 def alert(text: str) -> bytes:

@@ -10,6 +10,7 @@ import click
 
 from queue_base.click_group import SETTINGS, run_group, version_option
 from queue_base.errors import PERMANENT
+from queue_base.shell_completion import completion_command
 from spark.commands import build as build_command
 from spark.commands import demo as demo_command
 from spark.commands import page as page_command
@@ -55,6 +56,7 @@ def group(context: click.Context) -> None:
 
 for _module in COMMANDS:
     group.add_command(_module.command)
+group.add_command(completion_command(PROGRAM))
 
 
 def main(argv: list[str]) -> int:

@@ -1,8 +1,10 @@
 """What every test run needs: its fixtures, its options, and what it tells at its end.
 
-Tests marked `exhaustive` run only with --exhaustive. No test may change the umask of its process.
+Tests marked `exhaustive` run only with --exhaustive; others try more with it (support/amount.py). No test may change
+the umask of its process.
 """
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -11,11 +13,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from queue_base.home import Home
-from support import fast, homes, rerun, run_report, saying
-from support.home import CLASSIFYAFTER
+from support.plugins import fast, rerun, run_report, saying
+from support.plugins.amount import choose_amounts
+from support.plugins.side_by_side import SideBySide, allow_time
+from support.processes.forked import allow_forks
+from support.queues import homes
+from support.queues.home import CLASSIFYAFTER
 from support.send.control import wait_for_backlog
 from support.send.scripted_send import ScriptedSend
-from support.side_by_side import SideBySide, allow_time
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,6 +44,14 @@ def same_umask() -> Iterator[None]:
 
 
 @pytest.fixture
+def usual_umask() -> Iterator[None]:
+    """Give the test umask 022, and take back what a program's main() called in this process sets."""
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+@pytest.fixture
 def send(home: Home) -> Iterator[ScriptedSend]:
     """Yield a queue-send on that home whose peers the test plays, with its backlog read: mail is new by its notice."""
     with ScriptedSend(home) as running:
@@ -59,6 +72,8 @@ def spark() -> Iterator["SparkSession"]:
 def pytest_configure(config: pytest.Config) -> None:
     if after := config.getoption("--classifyafter"):
         os.environ[CLASSIFYAFTER] = after
+    choose_amounts(bool(config.getoption("--exhaustive")))
+    allow_forks()
     for plugin in (saying, run_report, fast, homes):
         config.pluginmanager.register(plugin)
     rerun.register(config)
@@ -66,8 +81,15 @@ def pytest_configure(config: pytest.Config) -> None:
         # A shell ignores it for a command in the background, and the programs under test would inherit that.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if hasattr(config, "workerinput"):  # One of the processes of pytest-xdist.
-        config.pluginmanager.register(SideBySide())
+        config.pluginmanager.register(SideBySide(config.workerinput["workercount"]))
         allow_time()
+    # What collection makes lives until the end: some hundred MB, which the garbage collector need not look at.
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

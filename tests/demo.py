@@ -21,8 +21,8 @@ from types import FrameType
 from support.demo.home import DemoHome
 from support.demo.screen import Screen
 from support.demo.story import ANSWERS, DEADLINE, Demo
-from support.servers.smtp_server import SmtpServer
-from support.suite import Suite
+from support.processes.suite import Suite
+from support.servers.smtp.smtp_server import SmtpServer
 
 # Beside the interpreter, where pip puts them.
 PROGRAMS = Path(sys.executable).parent

@@ -15,7 +15,7 @@ from processes import cpu_seconds, named
 from side_by_side.mail import Mail, Routes
 from side_by_side.queue_suite import QueueSuite
 from side_by_side.side import DELIVERED, FINISHED
-from support.servers.smtp_sink import SmtpSink
+from support.servers.smtp.smtp_sink import SmtpSink
 
 NEXTHOPS = 32
 

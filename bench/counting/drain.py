@@ -2,13 +2,17 @@
 
 The mail is put in while queue-todo is stopped. So all of it waits at once, as in a full queue, and none is classified
 because queue-send has only begun.
+
+How often a daemon waits depends on when the others run: on a busy machine it may wait for each message. So without
+strace all run on one processor, where none interrupts another (`_one_after_the_other`).
 """
 
+import contextlib
 import os
 import signal
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from counting.trace import Calls, count_calls
@@ -16,7 +20,7 @@ from processes import named, wakeups
 from side_by_side.mail import Mail, Routes
 from side_by_side.queue_suite import QueueSuite
 from side_by_side.side import FINISHED
-from support.servers.smtp_sink import SmtpSink
+from support.servers.smtp.smtp_sink import SmtpSink
 from support.tools import need
 
 DAEMONS = ("queue-clean", "queue-remote", "queue-send", "queue-todo")
@@ -38,7 +42,8 @@ class _TracedSuite(QueueSuite):
 
 def drain(top: Path, messages: int, traced: bool) -> tuple[Mapping[str, Calls], Mapping[str, int]]:
     """Drain so many messages; return the daemons' calls, if they are traced, and their wake-ups, if not."""
-    with tempfile.TemporaryDirectory(dir=top) as name, SmtpSink(keep=False) as sink:
+    order = contextlib.nullcontext() if traced else _one_after_the_other()
+    with order, tempfile.TemporaryDirectory(dir=top) as name, SmtpSink(keep=False) as sink:
         place = Path(name)
         side = _TracedSuite(place, place, traced)
         side.route(Routes(sink.port))
@@ -61,6 +66,19 @@ def drain(top: Path, messages: int, traced: bool) -> tuple[Mapping[str, Calls], 
         side.check(messages)
         calls = count_calls((place / "trace").read_text(errors="replace").splitlines()) if traced else {}
         return {name: calls[name] for name in DAEMONS if name in calls}, {name: waited.get(name, 0) for name in DAEMONS}
+
+
+@contextlib.contextmanager
+def _one_after_the_other() -> Iterator[None]:
+    """Let this process, and what it starts, use one processor; a process that wakes up does not interrupt another."""
+    processors, policy, parameters = os.sched_getaffinity(0), os.sched_getscheduler(0), os.sched_getparam(0)
+    os.sched_setaffinity(0, {min(processors)})
+    os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    try:
+        yield
+    finally:
+        os.sched_setscheduler(0, policy, parameters)
+        os.sched_setaffinity(0, processors)
 
 
 def _wait_quiet(side: QueueSuite, trace: Path) -> None:

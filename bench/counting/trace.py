@@ -42,9 +42,10 @@ def count_calls(lines: Iterable[str]) -> Mapping[str, Calls]:
         if name in _BIRTHS and result and int(result[1]) > 0:
             parents[result[1]] = pid
         # A call that another process interrupted has two lines, the second of which has its result.
+        failed = result is not None and result[1].startswith("-")
         if kind == "(" and name not in _TIMELESS:
-            found[pid].append((place, name, bool(result) and result[1].startswith("-")))
-        elif result and result[1].startswith("-"):
+            found[pid].append((place, name, failed))
+        elif failed:
             found[pid].append((place, "", True))
     totals: dict[str, Counter[str]] = defaultdict(Counter)
     for pid, calls in found.items():

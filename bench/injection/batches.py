@@ -14,9 +14,9 @@ from pathlib import Path
 from disk import in_memory
 from processes import NOTHING, resident, wait_for_usage
 from queue_base.home import Home
-from queue_base.layout import open_layout
-from support.home import make_home
+from queue_base.queue.layout import open_layout
 from support.inject.packing import pack_bsmtp, pack_pair, quote_mbox
+from support.queues.home import make_home
 from syncs import read_syncs, sync_trace_command
 
 ROOT = Path(__file__).resolve().parents[2]

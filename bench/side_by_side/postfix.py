@@ -24,8 +24,8 @@ from side_by_side.feeder import feed
 from side_by_side.figures import THEIRS
 from side_by_side.mail import RELAY, SENDER, SMALL, Mail, Routes, letter
 from side_by_side.side import DEFERRED, DELIVERED, FINISHED, Filled, Injection, Side, Verdict
+from support.processes.suite import wait_until
 from support.servers.ports import free_port
-from support.suite import wait_until
 from support.tools import need
 
 MASTER_CF = Path("/usr/share/postfix/master.cf.dist")

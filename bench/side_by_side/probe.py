@@ -9,7 +9,7 @@ from typing import Self
 
 from side_by_side.mail import SMALL, letter
 from side_by_side.side import Side
-from support.servers.sink import Sink, Taken
+from support.servers.smtp.sink import Sink, Taken
 
 DOMAIN = "probe.example"
 EVERY = 0.1

@@ -17,13 +17,14 @@ from backlog import SPLIT as LARGE_SPLIT
 from backlog import make_backlog
 from disk import read_disk
 from processes import family
-from queue_base.layout import open_layout
+from queue_base.queue.layout import open_layout
 from side_by_side.figures import OURS
 from side_by_side.mail import SENDER, Mail, Routes, letter
 from side_by_side.side import DEFERRED, DELIVERED, FINISHED, Filled, Injection, Side, Verdict
-from support.home import make_home
 from support.inject.packing import pack_pair
-from support.suite import BIN, Suite, wait_until
+from support.processes.forked import BIN
+from support.processes.suite import Suite, wait_until
+from support.queues.home import make_home
 
 SETTINGS = {
     "concurrencyremote": ("100", "Postfix's default_process_limit; ours is 250 by default"),

@@ -14,8 +14,9 @@ from queue_send.scheduler.model import (
     Settings,
     Start,
 )
-from queue_send.scheduler.retry import QUADRATIC, SKIP_REMOTE, next_attempt
+from queue_send.scheduler.retry import SKIP_REMOTE, next_attempt
 from queue_send.scheduler.scheduler import Scheduler
+from queue_wire.control.schedule import QUADRATIC
 from simulation.clock import Job
 from simulation.traffic import Traffic
 from simulation.watch import Watch

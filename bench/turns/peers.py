@@ -12,7 +12,7 @@ from queue_wire.pipes.cleaning import REMOVED
 from queue_wire.pipes.framing import NetstringReader
 from queue_wire.pipes.job import Job, unpack_job
 from queue_wire.pipes.report import HOST_SCOPE, MESSAGE_SCOPE, Report, pack_report
-from support.queued import classified_message
+from support.queues.queued import classified_message
 from support.send.piped import is_readable
 from support.send.scripted_send import ScriptedSend
 

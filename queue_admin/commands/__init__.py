@@ -1,1 +1,1 @@
-"""The subcommands of queuectl, one module each; change.py has the six that change messages."""
+"""The subcommands of queuectl, one module each; messages/change.py has the six that change messages."""

@@ -18,6 +18,8 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from queue_admin.checks.queue_stamp import NAME as STAMP
+from queue_admin.checks.queue_stamp import REPAIR
 from queue_admin.home.closed_queue import ClosedQueue
 from queue_admin.home.create import create_queue
 from queue_admin.home.done_marks import apply_marks, read_marks
@@ -28,6 +30,7 @@ from queue_admin.home.modes import (
     BUCKETED,
     CONTROL_MODE,
     EXTRA,
+    MAILDROP_HELD,
     MAILDROP_REJECTS,
     MAY_BE_FLAT,
     OURS,
@@ -38,18 +41,24 @@ from queue_admin.home.modes import (
     TCPTO_MODE,
     TCPTO_SIZE,
     TRIGGER_MODE,
+    UNPLACED,
     QmailAccounts,
 )
 from queue_admin.home.ownership import OwnerChanger, check_directories, known_uids
 from queue_admin.home.tree import Tree, unable_to
+from queue_admin.progress import Progress
 from queue_base.accounts import Owner
-from queue_base.errors import Permanent, reason
+from queue_base.control import read_parsed
+from queue_base.errors import Permanent, Temporary, reason
 from queue_base.home import Home
-from queue_base.layout import FILE_MODE, open_layout
-from queue_base.marks_file import NAME as DONE_MARKS
+from queue_base.queue.layout import FILE_MODE, open_layout
+from queue_base.queue.marks_file import NAME as DONE_MARKS
 from queue_base.safe_open import READ_DIRECTORY
-from queue_wire.maildrop import is_temporary
+from queue_wire.control.smtproutes import unpack_routes
+from queue_wire.files.maildrop import is_temporary
+from queue_wire.pipes.qmtp import SOCKET
 
+STANDING_HOLDS = "holds"
 MARKS = ("hold", "corrupt")
 # Marks of queue-todo, which a crash may have left in lock/.
 MARKS_IN_LOCK = ("slow", "refuse")
@@ -58,14 +67,15 @@ NAMED_MOST = 5  # Names that an error lists.
 ALIAS_DEPTH = 100
 
 
-def adopt(home: Home, owner: Owner) -> list[str]:
-    """Give the queue to `owner`."""
+def adopt(home: Home, owner: Owner, progress: Progress | None = None) -> list[str]:
+    """Give the queue to `owner`. `progress` counts the files that are looked at."""
     done: list[str] = []
     with ClosedQueue(home) as closed:
         tree = closed.tree
         maker = Maker(owner, tree=tree)
         above = Maker(owner)
-        changer = OwnerChanger(tree, known_uids(tree, owner))
+        changer = OwnerChanger(tree, known_uids(tree, owner), progress)
+        _check_no_repair(tree)
         layout = open_layout(home.queue)
         # An interrupted undo left these half flat. Flattening is finished, since we can use flat directories.
         half = [kind for kind in MAY_BE_FLAT if is_half_flat(tree, kind, layout.split)]
@@ -83,7 +93,8 @@ def adopt(home: Home, owner: Owner) -> list[str]:
             tree.sync()
         changer.one("lock/sendmutex", owner, SENDMUTEX_MODE)
         changer.one("lock/trigger", owner, TRIGGER_MODE, stat.S_ISFIFO)
-        changer.one(DONE_MARKS, owner, FILE_MODE)
+        for name in (DONE_MARKS, STAMP):
+            changer.one(name, owner, FILE_MODE)
         closed.open(owner, QUEUE_MODE)
     done += [f"made {path}" for path in maker.made + above.made]
     known = {f"{home.queue}/{kind}" for kind in OURS}
@@ -92,17 +103,26 @@ def adopt(home: Home, owner: Owner) -> list[str]:
     return done
 
 
-def undo(home: Home, accounts: QmailAccounts, *, todo: str | None = None, force: bool = False) -> list[str]:
+def undo(
+    home: Home,
+    accounts: QmailAccounts,
+    *,
+    todo: str | None = None,
+    force: bool = False,
+    progress: Progress | None = None,
+) -> list[str]:
     """Give the queue to qmail.
 
     `todo` is what a hashed todo/ and intd/ become: "flat" for stock qmail, "hashed" for a qmail with the big-todo
-    patch, None to refuse. `force` drops the marks of held and corrupt messages.
+    patch, None to refuse. `force` drops the marks of held and corrupt messages. `progress` counts the files that are
+    looked at.
     """
     qmailq = accounts.owner("qmailq")
     with ClosedQueue(home) as closed:
         tree = closed.tree
         known = known_uids(tree, qmailq)
-        changer = OwnerChanger(tree, known)
+        changer = OwnerChanger(tree, known, progress)
+        _check_no_repair(tree)
         layout = open_layout(home.queue)
         half = [kind for kind in MAY_BE_FLAT if is_half_flat(tree, kind, layout.split)]
         hashed = [kind for kind, flat in (("todo", layout.flat_todo), ("intd", layout.flat_intd)) if not flat]
@@ -139,11 +159,16 @@ def undo(home: Home, accounts: QmailAccounts, *, todo: str | None = None, force:
     return done
 
 
+def _check_no_repair(tree: Tree) -> None:
+    if tree.is_directory(REPAIR):
+        raise Permanent(f"unable to use {tree.path}: a repair was not finished; run queuectl repair again")
+
+
 def _marks(tree: Tree, kind: str) -> list[str]:
     """Return the files in hold/ or corrupt/, as names below queue/."""
     found = []
     for name in (f"{kind}/{each}" for each in tree.list(kind)):
-        if name == MAILDROP_REJECTS:
+        if name in (MAILDROP_REJECTS, MAILDROP_HELD, UNPLACED):
             continue
         found += [f"{name}/{mark}" for mark in tree.list(name)] if tree.is_directory(name) else [name]
     return found
@@ -161,14 +186,19 @@ def _check_can_undo(home: Home, tree: Tree, force: bool, undecided: list[str]) -
     mail = [name for name in tree.list("maildrop") if not is_temporary(name)]
     if mail:
         raise Permanent(f"unable to undo: {maildrop} has {_named(mail)}; run the suite until it is empty")
-    rejects = tree.list(MAILDROP_REJECTS)
-    if rejects:
-        where = f"{home.queue}/{MAILDROP_REJECTS}"
-        raise Permanent(f"unable to undo: {where} has {_named(rejects)}; move or remove what is there")
+    for place in (MAILDROP_REJECTS, MAILDROP_HELD, UNPLACED):
+        if rejects := tree.list(place):
+            where = f"{home.queue}/{place}"
+            raise Permanent(f"unable to undo: {where} has {_named(rejects)}; move or remove what is there")
     marks = [mark for kind in MARKS for mark in _marks(tree, kind) if not _is_stale(tree, mark)]
     if marks and not force:
         raise Permanent(
             f"unable to undo: qmail has no equivalent of {_named(marks)}; release them, or use --force to drop them"
+        )
+    if not force and _has_lmtp(home):
+        raise Permanent(
+            "unable to undo: control/smtproutes names LMTP servers, and qmail-remote bounces mail for them;"
+            " give these lines other relays, or use --force to leave them"
         )
     if undecided:
         kinds = " and ".join(f"{kind}/" for kind in undecided)
@@ -176,6 +206,16 @@ def _check_can_undo(home: Home, tree: Tree, force: bool, undecided: list[str]) -
             f"unable to undo: {kinds} is hashed, and stock qmail sees only flat ones;"
             " use --todo flat, or --todo hashed for a qmail with the big-todo patch"
         )
+
+
+def _has_lmtp(home: Home) -> bool:
+    """Return whether smtproutes names an LMTP server; what cannot be read as ours is qmail's business."""
+    try:
+        routes = read_parsed(home, "smtproutes", unpack_routes) or {}
+    except Temporary:
+        return False
+    relays = [relays for relays in routes.values() if relays is not None]
+    return any(relay.lmtp for each in relays for group in each.groups for relay in group)
 
 
 def _named(names: list[str]) -> str:
@@ -189,11 +229,20 @@ def _remove_extra(tree: Tree) -> list[str]:
         with unable_to("remove", f"{tree.path}/{mark}"):
             tree.unlink(mark)
         done.append(f"dropped the mark {mark}")
+    with unable_to("remove", f"{tree.path}/{STANDING_HOLDS}"):
+        if tree.unlink(STANDING_HOLDS):
+            done.append(f"dropped the standing holds in {STANDING_HOLDS}")
     with unable_to("remove", f"{tree.path}/lock/control"):
         if tree.has("lock/control", stat.S_ISSOCK):
             tree.unlink("lock/control")
-        for name in MARKS_IN_LOCK:
-            tree.unlink(f"lock/{name}")
+        if tree.has(SOCKET, stat.S_ISSOCK):
+            tree.unlink(SOCKET)
+        for name in (STAMP, f"{STAMP}.new", *(f"lock/{name}" for name in MARKS_IN_LOCK)):
+            tree.unlink(name)
+    for bucket in tree.list("last"):
+        with unable_to("remove", f"{tree.path}/last/{bucket}"):
+            for name in tree.list(f"last/{bucket}"):
+                tree.unlink(f"last/{bucket}/{name}")
     for name in tree.list("maildrop"):
         with unable_to("remove", f"{tree.path}/maildrop/{name}"):
             if is_temporary(name):

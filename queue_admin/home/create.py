@@ -21,11 +21,12 @@ from queue_base.accounts import Owner
 from queue_base.durable import read_file
 from queue_base.errors import Permanent, Usage
 from queue_base.home import Home
-from queue_base.layout import HASHED, count_buckets, is_directory
+from queue_base.queue.layout import HASHED, count_buckets, is_directory
 from queue_wire.control.lines import unpack_line, unpack_set
 from queue_wire.ids import is_prime, nearest_primes
 
 DEFAULT_SPLIT = 23
+SPLIT_MOST = 100_000
 
 
 def create_home(
@@ -37,11 +38,13 @@ def create_home(
     local: tuple[str, ...] = (),
     split: int | None = None,
     alias: Owner | None = None,
+    file_system: str = "",
 ) -> list[str]:
     """Make what is missing in a home, durably, and return the paths that were made.
 
     `owner` owns queue/, `alias` (by default the same) alias/, `top` the home, control/ and users/. `me` is required if
-    control/me is missing. `me`, `local` and `split` must agree with what exists. Raises Usage, Permanent, Temporary.
+    control/me is missing. `me`, `local` and `split` must agree with what exists. `file_system` is the kind that
+    control/queuefilesystem is to accept. Raises Usage, Permanent, Temporary.
     """
     buckets = check_options(home, me, local, split)
     above = Maker(top)
@@ -49,7 +52,9 @@ def create_home(
     above.directory(home.control, CONTROL_MODE)
     names = _own_name(home, me)
     # Mail to this host itself, such as bounces to its users, must not go to a relay.
-    for name, lines in (("me", names), ("locals", dict.fromkeys((*names, *local)) if me or local else ())):
+    accepted = (file_system,) if file_system else ()
+    locals_lines = dict.fromkeys((*names, *local)) if me or local else ()
+    for name, lines in (("me", names), ("locals", locals_lines), ("queuefilesystem", accepted)):
         if lines:
             above.file(f"{home.control}/{name}", "".join(f"{line}\n" for line in lines).encode(), CONTROL_FILE_MODE)
     above.directory(home.users, USERS_MODE)

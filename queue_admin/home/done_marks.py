@@ -1,9 +1,9 @@
 """Applies queue/marks, before a queue goes to qmail, which does not know that file.
 
 A run of queue-send that was killed may have left marks there: recipients of messages in todo/ that are done
-(queue_wire.marks). They are removed from the envelopes, then the file is removed. A record counts for one envelope
-only, so after an interruption those that were applied do not count any more. A message may be left without recipients,
-which qmail removes as finished.
+(queue_wire.files.marks). They are removed from the envelopes, then the file is removed. A record counts for one
+envelope only, so after an interruption those that were applied do not count any more. A message may be left without
+recipients, which qmail removes as finished.
 """
 
 import os
@@ -12,11 +12,11 @@ from collections.abc import Container
 
 from queue_admin.home.tree import Tree, unable_to
 from queue_base.durable import write_all
-from queue_base.layout import FILE_MODE, Layout
-from queue_base.marks_file import NAME, read_seed
+from queue_base.queue.layout import FILE_MODE, Layout
+from queue_base.queue.marks_file import NAME, read_seed
 from queue_base.safe_open import UnsafePath, open_below, open_file_below
-from queue_wire.envelope import drop_recipients
-from queue_wire.marks import FILE_SIZE, EnvelopeIdentity, identify, unpack_file
+from queue_wire.files.envelope import drop_recipients
+from queue_wire.files.marks import FILE_SIZE, EnvelopeIdentity, identify, unpack_file
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 

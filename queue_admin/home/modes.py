@@ -5,7 +5,8 @@ its owner, who is its sender.
 """
 
 from queue_base.accounts import Owner
-from queue_base.layout import FILE_MODE, MESS_MODE
+from queue_base.queue.layout import FILE_MODE, MESS_MODE
+from queue_wire.pipes.qmtp import SOCKET_DIRECTORY, SOCKET_DIRECTORY_MODE
 
 HOME_MODE = 0o755
 CONTROL_MODE = 0o755
@@ -14,6 +15,8 @@ ALIAS_MODE = 0o2755
 USERS_MODE = 0o755
 QUEUE_MODE = 0o711
 MAILDROP_REJECTS = "corrupt/maildrop"
+MAILDROP_HELD = "hold/maildrop"
+UNPLACED = "corrupt/unplaced"
 SENDMUTEX_MODE = 0o600
 TRIGGER_MODE = 0o622
 
@@ -29,18 +32,23 @@ OURS: dict[str, tuple[int, int | None]] = {
     "bounce": (0o2700, FILE_MODE),
     "hold": (0o2700, FILE_MODE),
     "corrupt": (0o2700, FILE_MODE),
+    "last": (0o2700, FILE_MODE),
     "mess": (0o2750, MESS_MODE),
     # The set-group-id bit gives new files the directory's group, by which queue-pickup knows that they were made here.
     "maildrop": (0o3733, None),
     # Files of users that are not mail. They are never changed: each may be a hard link to another user's file.
     MAILDROP_REJECTS: (0o2700, None),
+    # Files of messages that `queuectl repair` could not place.
+    UNPLACED: (0o2700, None),
     "lock": (0o700, None),
+    # All users may go to the socket in it, and only the owner may make one.
+    SOCKET_DIRECTORY: (SOCKET_DIRECTORY_MODE, None),
 }
 # Directories with one numbered subdirectory for each bucket.
-BUCKETED = frozenset(("intd", "todo", "info", "local", "remote", "hold", "corrupt", "mess"))
+BUCKETED = frozenset(("intd", "todo", "info", "local", "remote", "hold", "corrupt", "last", "mess"))
 MAY_BE_FLAT = ("todo", "intd")
 # Directories that qmail does not have; undo removes them.
-EXTRA = ("hold", "corrupt", "maildrop")
+EXTRA = ("hold", "corrupt", "last", "maildrop", SOCKET_DIRECTORY)
 
 QMAIL_QUEUE_MODE = 0o750
 # account, directory mode, file mode

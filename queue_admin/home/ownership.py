@@ -13,6 +13,7 @@ import stat
 from collections.abc import Callable, Iterable
 
 from queue_admin.home.tree import Tree, unable_to
+from queue_admin.progress import Progress
 from queue_base.accounts import Owner
 from queue_base.safe_open import READ_DIRECTORY, UnsafePath, open_below
 
@@ -55,9 +56,11 @@ class OwnerChanger:
     `changed` counts the changes. `left` has what was left as it is: {path: reason}.
     """
 
-    def __init__(self, tree: Tree, known: frozenset[int]) -> None:
+    def __init__(self, tree: Tree, known: frozenset[int], progress: Progress | None = None) -> None:
+        """`progress` counts what is looked at."""
         self._tree = tree
         self._known = known
+        self._progress = progress
         self.changed = 0
         self.left: dict[str, str] = {}
 
@@ -78,6 +81,8 @@ class OwnerChanger:
             return
         with os.scandir(handle) as entries:
             for entry in entries:
+                if self._progress is not None:
+                    self._progress.step()
                 if bucketed and entry.name.isdigit() and entry.is_dir(follow_symlinks=False):
                     below = self._open(path, handle, entry.name, READ_DIRECTORY)
                     if below is not None:
@@ -109,9 +114,7 @@ class OwnerChanger:
         with unable_to("change owner or mode of", self._tree.path):
             self._change(self._tree.handle, owner, mode)
 
-    def _file(
-        self, path: str, directory: int, name: str, owner: Owner, mode: int, kind: Callable[[int], bool]
-    ) -> None:
+    def _file(self, path: str, directory: int, name: str, owner: Owner, mode: int, kind: Callable[[int], bool]) -> None:
         handle = self._open(path, directory, name, os.O_RDONLY)
         if handle is None:
             return

@@ -1,64 +1,154 @@
-"""Writes a service directory for daemontools' supervise and runit's runsv.
+"""Writes what a supervisor needs: a service directory for daemontools, runit or s6, or units for systemd.
 
-A new directory is made under a name that begins with a dot, which svscan and runsvdir ignore, and is renamed when it is
-complete. An existing script that differs is an error, unless `force`.
+A new service directory is made under a name that begins with a dot, which svscan, runsvdir and s6-svscan ignore, and is
+renamed when it is complete. An existing script or unit that differs is an error, unless `force`.
 """
 
 import os
 import shlex
+import shutil
+import subprocess
+from typing import NamedTuple
 
 from queue_admin.home.maker import Maker
+from queue_admin.home.systemd_units import UnitFacts, unit_name, units
 from queue_admin.home.tree import Tree, unable_to
 from queue_base.accounts import Owner
-from queue_base.durable import read_file
+from queue_base.daemon.supervisor import DESCRIPTOR
+from queue_base.durable import Commit, read_file
 from queue_base.errors import Permanent
 from queue_base.home import Home
-from queue_base.service_log import SVLOGD_CONFIG, log_script
+from queue_base.service_log import (
+    DIRECTORY_MODE,
+    MULTILOG,
+    S6_LOG,
+    SVLOGD,
+    WEEK,
+    log_script,
+    logger_words,
+    svlogd_config,
+)
+
+DAEMONTOOLS, RUNIT, S6, SYSTEMD = KINDS = ("daemontools", "runit", "s6", "systemd")
+# The loggers of each, the first that is installed is used. svscan and runsvdir take each other's directories.
+LOGGERS = {
+    DAEMONTOOLS: (MULTILOG, SVLOGD),
+    RUNIT: (SVLOGD, MULTILOG),
+    S6: (S6_LOG,),
+    SYSTEMD: (MULTILOG, SVLOGD, S6_LOG),
+}
+_NOTIFICATION = 3
+_PATH = "/usr/sbin:/sbin:/usr/bin:/bin:/usr/local/sbin:/usr/local/bin:/command"
 
 
-def run_script(home: Home, start: str) -> bytes:
-    """Return the script `run`, which execs the program `start` with QUEUE_HOME set and stderr sent to the log."""
-    return f"#!/bin/sh\nexec 2>&1\nexec env QUEUE_HOME={shlex.quote(home.path)} {shlex.quote(start)}\n".encode()
+class Service(NamedTuple):
+    """A service of the suite. `start` is the path of queue-start.
 
-
-def write_service(
-    home: Home, directory: str, start: str, top: Owner, log: tuple[str | None, Owner], force: bool
-) -> list[str]:
-    """Make or complete the service directory and return the paths written. Raises Permanent or Temporary.
-
-    `top` owns the scripts. `log` is the account that the logger runs as (None: the one that starts it), and its ids.
+    `log` is the directory of the log, `account` the account that the logger runs as (None: the one that starts it), and
+    `log_owner` its ids, with the group that may read the log.
     """
-    account, log_owner = log
+
+    home: Home
+    start: str
+    log: str
+    account: str | None
+    log_owner: Owner
+
+
+def run_script(home: Home, start: str, kind: str = DAEMONTOOLS) -> bytes:
+    """Return the script `run`, which execs the program `start` with QUEUE_HOME set and stderr sent to the log."""
+    words = [f"QUEUE_HOME={shlex.quote(home.path)}"]
+    if kind == S6:
+        words.append(f"{DESCRIPTOR}={_NOTIFICATION}")
+    return f"#!/bin/sh\nexec 2>&1\nexec env {' '.join(words)} {shlex.quote(start)}\n".encode()
+
+
+def write_service(service: Service, directory: str, kind: str, top: Owner, force: bool) -> list[str]:
+    """Make or complete what supervisor `kind` needs, and return the paths written. Raises Permanent or Temporary.
+
+    `top` owns the scripts and units.
+    """
+    if kind == SYSTEMD:
+        return write_units(service, directory, top, force)
     new = not os.path.lexists(directory)
     parent, name = os.path.split(directory)
     work = f"{parent}/.{name}.new" if new else directory
     maker = Maker(top)
     maker.directory(work, 0o755)
     maker.directory(f"{work}/log", 0o755)
-    mains = Maker(log_owner, maker.commit)
-    mains.directory(f"{work}/log/main", 0o755)
-    # The logger's account owns the directory, and may have put links there.
-    with Tree(f"{work}/log/main") as tree:
-        config = Maker(log_owner, tree=tree)
-        config.file(f"{work}/log/main/config", SVLOGD_CONFIG, 0o644)
-        tree.sync()
+    made = _make_log(service, maker.commit)
+    scripts = [
+        ("log/run", log_script(service.account, service.log, WEEK, LOGGERS[kind]), 0o755),
+        ("run", run_script(service.home, service.start, kind), 0o755),
+    ]
+    if kind == S6:
+        scripts.append(("notification-fd", b"%d\n" % _NOTIFICATION, 0o644))
     # In a directory that an interrupted run left, scripts are replaced.
-    for script, text in (("log/run", log_script(account)), ("run", run_script(home, start))):
-        _write_script(maker, f"{work}/{script}", text, force or new)
-    made = maker.made + mains.made + config.made
+    for script, text, mode in scripts:
+        _write(maker, f"{work}/{script}", text, mode, force or new)
+    made = maker.made + made
     with unable_to("make", directory):
         maker.commit.sync()
         if new:
             maker.commit.rename(work, directory)
             maker.commit.sync()
-    return [directory + path.removeprefix(work) for path in made]
+    return [directory + path.removeprefix(work) if path.startswith(work) else path for path in made]
 
 
-def _write_script(maker: Maker, path: str, text: bytes, force: bool) -> None:
+def write_units(service: Service, directory: str, top: Owner, force: bool) -> list[str]:
+    """Write the units for systemd into a directory; return the paths written. Raises Permanent, Temporary."""
+    logger = _find_logger()
+    facts = UnitFacts(
+        unit_name(service.home.path), service.home.path, service.start, logger_words(logger, service.log, WEEK),
+        service.log, service.account, systemd_version(),
+    )  # fmt: skip
+    facts = facts._replace(logger=[shutil.which(logger, path=_PATH) or logger, *facts.logger[1:]])
+    maker = Maker(top)
+    maker.directory(directory, 0o755)
+    made = _make_log(service, maker.commit)
+    for name, text in units(facts).items():
+        _write(maker, f"{directory}/{name}", text, 0o644, force)
+    with unable_to("sync", directory):
+        maker.commit.sync()
+    return maker.made + made
+
+
+def _find_logger() -> str:
+    for logger in LOGGERS[SYSTEMD]:
+        if shutil.which(logger, path=_PATH):
+            return logger
+    raise Permanent(
+        "unable to write units: there is no logger; install multilog (daemontools), svlogd (runit) or s6-log (s6)"
+    )
+
+
+def systemd_version() -> int:
+    """Return the version of systemd, 0 if there is none."""
+    try:
+        done = subprocess.run(["systemctl", "--version"], capture_output=True, check=False, timeout=30)
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    word = (done.stdout.split() or [b""])[1:2]
+    return int(word[0]) if word and word[0].isdigit() else 0
+
+
+def _make_log(service: Service, commit: Commit) -> list[str]:
+    """Make the directory of the log, with svlogd's config; return the paths made."""
+    above = Maker(service.log_owner, commit)
+    above.directory(service.log, DIRECTORY_MODE)
+    # The logger's account owns the directory, and may have put links there.
+    with Tree(service.log) as tree:
+        config = Maker(service.log_owner, tree=tree)
+        config.file(f"{service.log}/config", svlogd_config(WEEK), 0o640)
+        tree.sync()
+    return above.made + config.made
+
+
+def _write(maker: Maker, path: str, text: bytes, mode: int, force: bool) -> None:
     if os.path.lexists(path):
         with unable_to("read", path):
-            if read_file(path) == text and os.access(path, os.X_OK):
+            if read_file(path) == text and (not mode & 0o100 or os.access(path, os.X_OK)):
                 return
         if not force:
             raise Permanent(f"unable to write {path}: it exists and differs; --force replaces it")
-    maker.replace(path, text, 0o755)
+    maker.replace(path, text, mode)

@@ -14,17 +14,20 @@ from typing import TypeVar
 
 from queue_admin.messages.detail import CHANNELS, Detail
 from queue_admin.messages.offline import OfflineQueue
+from queue_admin.printable import visible
 from queue_base.accounts import become, queue_owner
 from queue_base.daemon.lock import take_sendmutex
 from queue_base.errors import Failure, Permanent, Temporary, reason
 from queue_base.home import Home
-from queue_base.layout import Layout
+from queue_base.queue.layout import Layout
 from queue_base.safe_open import open_below
 from queue_wire.address import split_address
 from queue_wire.admin.cause import Cause, unpack_cause
 from queue_wire.admin.facts import RELAY, ChannelFact, DestinationFact, unpack_channel, unpack_destination
+from queue_wire.admin.figure import Figure, unpack_figure
 from queue_wire.admin.socket import (
     DESTINATIONS,
+    FIGURES,
     IDS_MOST,
     NEWS,
     REMOVALS,
@@ -54,8 +57,9 @@ class NoAnswer(Exception):
 class AdminClient:
     """A connection to queue-send."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, wait: float) -> None:
         self._connection = connection
+        self._wait = wait
         self._reader = NetstringReader(RESPONSE_MOST)
 
     def ask(self, request: Request) -> Response:
@@ -68,12 +72,18 @@ class AdminClient:
                     raise Temporary("unable to reach queue-send: it closed the connection; try again")
                 self._reader.feed(data)
             response = unpack_response(payload)
+        except TimeoutError as error:
+            pid = self.peer_pid()
+            raise Temporary(
+                f"unable to reach queue-send{f', pid {pid}' if pid else ''}: no answer in {self._wait:.0f} s;"
+                " it is stopped, or waits for a disk"
+            ) from error
         except OSError as error:
             raise Temporary(f"unable to reach queue-send: {reason(error)}; try again") from error
         except FormatError as error:
             raise Permanent(f"unable to understand queue-send: {error}; is it of another version?") from error
         if response.error:
-            raise Temporary(f"queue-send refuses: {response.error.decode('utf-8', 'backslashreplace')}")
+            raise Temporary(f"queue-send refuses: {visible(response.error)}")
         return response
 
     def peer_pid(self) -> int:
@@ -87,8 +97,12 @@ class AdminClient:
         self._connection.close()
 
 
-def connect(home: Home, wait: float = ORDER_WAIT) -> AdminClient | None:
-    """Return a client that waits `wait` seconds for each response, or None if nobody listens. Raises Temporary."""
+def connect(home: Home, wait: float | None = None) -> AdminClient | None:
+    """Return a client that waits so many seconds for each response, or None if nobody listens. Raises Temporary.
+
+    By default it waits ORDER_WAIT seconds.
+    """
+    wait = ORDER_WAIT if wait is None else wait
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.settimeout(wait)
     try:
@@ -104,7 +118,15 @@ def connect(home: Home, wait: float = ORDER_WAIT) -> AdminClient | None:
     except OSError as error:
         connection.close()
         raise Temporary(f"unable to use {home.queue}/lock/control: {reason(error)}") from error
-    return AdminClient(connection)
+    return AdminClient(connection, wait)
+
+
+def runs(home: Home) -> bool:
+    """Return whether a queue-send takes orders now. Raises Temporary."""
+    client = connect(home)
+    if client is not None:
+        client.close()
+    return client is not None
 
 
 def connect_or_lock(home: Home, layout: Layout) -> AdminClient | OfflineQueue:
@@ -147,6 +169,11 @@ class SchedulerQueries:
             raise NoAnswer("queue-send does not run; nothing is tried")
         self._client = client
 
+    @property
+    def pid(self) -> int:
+        """The pid of queue-send; 0 if it is not visible from here."""
+        return self._client.peer_pid()
+
     def __enter__(self) -> "SchedulerQueries":
         return self
 
@@ -167,6 +194,10 @@ class SchedulerQueries:
         """Return how many finished messages wait for queue-clean, and for how many seconds the oldest has waited."""
         seconds, count = self._facts(Request(REMOVALS, b"", []), int)
         return count, sum(seconds)
+
+    def figures(self) -> list[Figure]:
+        """Return what queue-send has counted since its start, and what it has in memory."""
+        return self._facts(Request(FIGURES, b"", []), unpack_figure)[0]
 
     def destinations(self, channel: str, names: Iterable[str]) -> list[DestinationFact]:
         """Return the named destinations and relays of a channel, or all if no names are given; each once."""

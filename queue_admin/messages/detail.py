@@ -6,19 +6,23 @@ done, too: queue/marks says which (`read_done_marks`).
 """
 
 import os
+import re
 from collections.abc import Callable
 
-from queue_admin.messages.survey import Snapshot, read_head, read_regular
+from queue_admin.messages.survey import Snapshot, look, read_head, read_regular
 from queue_base.errors import reason
-from queue_base.layout import Layout
-from queue_base.marks_file import LeftMarks
-from queue_wire.envelope import unpack_info, unpack_todo
+from queue_base.queue.layout import Layout
+from queue_base.queue.marks_file import LeftMarks
 from queue_wire.failures import unpack_failures
+from queue_wire.files.envelope import unpack_info, unpack_todo
+from queue_wire.files.marks import identify
+from queue_wire.files.recipients import unpack_recipients
 from queue_wire.format_error import FormatError
-from queue_wire.marks import identify
-from queue_wire.recipients import unpack_recipients
 
 CHANNELS = ("local", "remote")
+RECEIVED_MOST = 200  # Bytes at the beginning of a message that have the injector's Received line.
+# The first line that queue-enqueue and qmail-queue write, where a user has injected the message.
+_INVOKED = re.compile(rb"Received: \(qmail [0-9]+ invoked by uid ([0-9]{1,10})\)")
 
 
 class ChannelRecipients:
@@ -125,3 +129,34 @@ def failures(layout: Layout, message: int) -> list[tuple[bytes, bytes]]:
         return unpack_failures(read_regular(layout.bounce(message)))
     except OSError:
         return []
+
+
+def read_detail(layout: Layout, snapshot: Snapshot, marks: LeftMarks | None) -> tuple[Snapshot, Detail] | None:
+    """Return the envelope of a message, with the snapshot that it belongs to; None if the message is gone by now.
+
+    It may have been classified or finished since the snapshot was taken. It is looked at again then. One that had an
+    envelope and has none now is being removed.
+    """
+    detail = Detail(layout, snapshot, marks)
+    if not detail.trouble:
+        return snapshot, detail
+    again = look(layout, snapshot.message)
+    if again is None or (again.state == "incoming" and snapshot.state in ("queued", "classified")):
+        return None
+    return again, Detail(layout, again, marks)
+
+
+def received_uid(head: bytes) -> int | None:
+    """Return the uid in the Received line with which a message begins, None if it names no user."""
+    found = _INVOKED.match(head)
+    return int(found[1]) if found else None
+
+
+def injector_uid(layout: Layout, snapshot: Snapshot, detail: Detail) -> int | None:
+    """Return the uid of the injector; after classification that in the first line of the message. None if unknown."""
+    if detail.uid is not None:
+        return detail.uid
+    try:
+        return received_uid(read_head(layout.mess(snapshot.message), RECEIVED_MOST))
+    except OSError:
+        return None

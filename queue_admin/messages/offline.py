@@ -1,21 +1,25 @@
 """Carries out orders on disk while queue-send does not run. The caller holds queue-send's lock.
 
-The order `bounce` only marks the message; queue-send bounces it at its next start. A response is returned only when the
+The orders to bounce only mark the message; queue-send bounces it at its next start. A flush of some recipients flushes
+all of the message, since a channel of a message has one next attempt on the disk. A response is returned only when the
 changes are durable. After a crash an order is complete, not begun, or recorded in a mark that queue-send obeys.
 """
 
+import os
 import time
 
-from queue_base import hold_marks as marks
 from queue_base.durable import Commit
 from queue_base.errors import reason
-from queue_base.layout import Layout, is_there
-from queue_base.removal import remove_messages
+from queue_base.queue import hold_marks as marks
+from queue_base.queue.layout import Layout, is_there
+from queue_base.queue.removal import remove_messages
 from queue_wire.admin import socket as wire
 from queue_wire.admin.socket import GONE, NEWS, TROUBLE, Note, Request, Response
 from queue_wire.format_error import FormatError
 from queue_wire.ids import pack_long_id, unpack_long_id
 from queue_wire.pipes.cleaning import Removal
+
+_FLUSHES = (wire.FLUSH, wire.FLUSH_SOME)
 
 
 class OfflineQueue:
@@ -25,6 +29,10 @@ class OfflineQueue:
         self._layout = layout
         self._lock = lock
         self._notes: list[Note] = []
+
+    def close(self) -> None:
+        """Give up the lock."""
+        os.close(self._lock)
 
     def ask(self, request: Request) -> Response:
         """Carry out a request and return the response."""
@@ -82,21 +90,29 @@ class OfflineQueue:
         if command == wire.DELETE:
             marks.mark(layout, message, marks.DELETED, commit)
             return True
-        if command == wire.BOUNCE:
+        if command in (wire.BOUNCE, wire.BOUNCE_SOME):
             if corrupt:
                 self._note(TROUBLE, name, "it is corrupt and cannot be bounced; release or delete it")
-            elif held != marks.RETURNED:
+                return False
+            if command == wire.BOUNCE_SOME and held in marks.ORDERS:
+                self._note(TROUBLE, name, held.decode())
+                return False
+            if held == marks.RETURNED:
+                return False
+            if command == wire.BOUNCE_SOME:
+                marks.mark_return(layout, message, request.selector, commit)
+            else:
                 marks.mark(layout, message, marks.RETURNED, commit)
-                self._note(NEWS, name, "bounces when queue-send starts")
-            return not corrupt and held != marks.RETURNED
-        if queued or corrupt or (held is not None and command == wire.FLUSH):
+            self._note(NEWS, name, "bounces when queue-send starts")
+            return True
+        if queued or corrupt or (held is not None and command in _FLUSHES):
             if command == wire.REQUEUE:
                 self._note(TROUBLE, name, "it is not classified, or corrupt, and cannot have a new birth")
             return False
         if held in marks.ORDERS:
             self._note(TROUBLE, name, "it is about to end")
             return False
-        if command == wire.FLUSH:
+        if command in _FLUSHES:
             marks.make_due(layout, message, int(now), commit)
         else:
             birth = int(now * 1_000_000)

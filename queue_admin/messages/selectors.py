@@ -1,59 +1,113 @@
-"""Which messages a command is for: those with given long ids, or those that match selectors. Reads only."""
+"""The options that select messages, and whether a message matches them. Reads only."""
 
 import re
+import sys
 from collections.abc import Iterator, Mapping
+from email.errors import HeaderParseError
+from email.header import decode_header
 from typing import NamedTuple
 
-from queue_admin.messages.detail import Detail, read_done_marks
-from queue_admin.messages.survey import Snapshot, Stray, look, survey
+from queue_admin.messages.detail import Detail, injector_uid, mark_reason
+from queue_admin.messages.last_results import last_texts
+from queue_admin.messages.survey import Snapshot, read_head
 from queue_base.errors import Usage
-from queue_base.layout import Layout
+from queue_base.queue.hold_marks import DELETED
+from queue_base.queue.layout import Layout
 from queue_wire.address import split_address, strip_prepend
-from queue_wire.format_error import FormatError
-from queue_wire.ids import unpack_long_id
+from queue_wire.admin.returning import RecipientSelector
 
+HEADER_MOST = 65536  # Bytes of a message in which the subject is looked for, and of a sender.
+STATES = ("queued", "classified", "incoming", "unknown", "held", "corrupt", "deleted")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_SIZES = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 
 
 class Selectors(NamedTuple):
-    """The options that select messages, in lower case; None for an option that is not given. `older` is in seconds.
+    """The options that select messages; None for an option that is not given.
 
-    A message matches if it matches all options that are given. Addresses ignore case. A recipient in a virtual domain
-    matches by both of its names: with the prefix that control/virtualdomains (`prepends`) adds, and without it.
+    A message matches if it matches all options that are given. Addresses are in lower case, and ignore case. A
+    recipient in a virtual domain matches by both of its names: with the prefix that control/virtualdomains (`prepends`)
+    adds, and without it. `older` is in seconds, `size` is (least, most) in bytes. `state` is one of STATES. `reason`
+    and `subject` are texts in lower case that the reasons of a message and its subject have in them.
     """
 
-    sender: bytes | None
-    recipient: bytes | None
-    domain: bytes | None
-    older: int | None
-    prepends: Mapping[bytes, bytes]
+    sender: bytes | None = None
+    recipient: bytes | None = None
+    domain: bytes | None = None
+    older: int | None = None
+    prepends: Mapping[bytes, bytes] = {}
+    sender_domain: bytes | None = None
+    uid: int | None = None
+    size: tuple[int, int] | None = None
+    state: str | None = None
+    reason: str | None = None
+    subject: str | None = None
 
     @property
     def any(self) -> bool:
         """Whether an option is given."""
-        return any(option is not None for option in (self.sender, self.recipient, self.domain, self.older))
+        return any(option is not None for option in (*self[:4], *self[5:]))
 
-    def match(self, snapshot: Snapshot, detail: Detail, now: float) -> bool:
+    @property
+    def recipients(self) -> RecipientSelector:
+        """Which recipients of a message are chosen."""
+        return RecipientSelector(self.recipient or b"", self.domain or b"")
+
+    def match(self, layout: Layout, snapshot: Snapshot, detail: Detail, now: float) -> bool:
         """Return whether a message matches."""
         if self.older is not None and (snapshot.birth is None or now - snapshot.birth / 1e6 < self.older):
             return False
-        if self.sender is not None and (detail.sender is None or detail.sender.lower() != self.sender):
+        if not self._is_of_sender(detail.sender):
             return False
-        left = pending(detail)
-        if self.recipient is not None and self.recipient not in left | self._without_prefix(detail):
+        if self.size is not None and (snapshot.size is None or not self.fits_size(snapshot.size)):
             return False
-        return self.domain is None or any(split_address(address)[1] == self.domain for address in left)
+        if self.recipients.any and not self.chosen(detail):
+            return False
+        if not self._is_in_state(layout, snapshot):
+            return False
+        if self.uid is not None and self.uid != injector_uid(layout, snapshot, detail):
+            return False
+        if self.reason is not None and not any(self.reason in text.lower() for text in _reasons(layout, snapshot)):
+            return False
+        return self.subject is None or self.subject in read_subject(layout, snapshot.message).lower()
 
-    def _without_prefix(self, detail: Detail) -> set[bytes]:
-        """Return the pending local recipients as their senders wrote them, in lower case."""
-        local = detail.channels["local"].recipients if "local" in detail.channels else []
-        return {strip_prepend(address, self.prepends).lower() for done, address in local if not done}
+    def chosen(self, detail: Detail) -> set[bytes]:
+        """Return the pending recipients that are chosen, in lower case."""
+        selector = self.recipients
+        return {address.lower() for address, shown in self._pending(detail) if selector.chooses(address, shown)}
+
+    def _pending(self, detail: Detail) -> Iterator[tuple[bytes, bytes]]:
+        """Yield each pending recipient, and its address as its sender wrote it."""
+        for address in detail.unsorted_left:
+            yield address, address
+        for name, channel in detail.channels.items():
+            for done, address in channel.recipients:
+                if not done:
+                    yield address, strip_prepend(address, self.prepends) if name == "local" else address
+
+    def _is_of_sender(self, sender: bytes | None) -> bool:
+        if self.sender is None and self.sender_domain is None:
+            return True
+        if sender is None or (self.sender is not None and sender.lower() != self.sender):
+            return False
+        return self.sender_domain is None or split_address(sender)[1].lower() == self.sender_domain
+
+    def fits_size(self, size: int) -> bool:
+        """Return whether a message of so many bytes may match."""
+        return self.size is None or self.size[0] <= size <= self.size[1]
+
+    def _is_in_state(self, layout: Layout, snapshot: Snapshot) -> bool:
+        deleted = is_deleted(layout, snapshot)
+        if self.state == "deleted" or deleted:
+            return deleted and self.state == "deleted"
+        if self.state in ("held", "corrupt"):
+            return snapshot.held if self.state == "held" else snapshot.corrupt
+        return self.state is None or self.state == snapshot.state
 
 
-def pending(detail: Detail) -> set[bytes]:
-    """Return the recipients that are not done, in lower case."""
-    left = {address for channel in detail.channels.values() for done, address in channel.recipients if not done}
-    return {address.lower() for address in (*left, *detail.unsorted_left)}
+def is_deleted(layout: Layout, snapshot: Snapshot) -> bool:
+    """Return whether a message is deleted, and being removed."""
+    return snapshot.held and mark_reason(layout, "hold", snapshot.message) == DELETED
 
 
 def unpack_span(text: str) -> int:
@@ -64,41 +118,49 @@ def unpack_span(text: str) -> int:
     return int(found[1]) * _UNITS[found[2] or "s"]
 
 
-def check_long_ids(layout: Layout, names: tuple[str, ...]) -> list[str]:
-    """Return the long ids, each once. Raises Usage for anything else; for an inode number the error has its long id."""
-    for name in names:
-        try:
-            message, birth = unpack_long_id(name)
-        except FormatError as error:
-            raise Usage(f"unable to find message: {error}") from error
-        if birth is None:
-            found = look(layout, message)
-            now = f"it is {found.long_id} now" if found and found.birth is not None else "there is no such message now"
-            raise Usage(f"unable to use {name} for a change: inode numbers are used again; name its long id ({now})")
-    return list(dict.fromkeys(names))
+def unpack_size(text: str) -> tuple[int, int]:
+    """Return the (least, most) bytes that `+100k` (at least) or `-1M` (at most) mean. Raises Usage."""
+    found = re.fullmatch(r"([+-])(\d{1,12})([kKmMgG]?)", text)
+    if found is None:
+        raise Usage(f"unable to read {text!a} as a size: it is + (at least) or - (at most), a number, and k, M or G")
+    size = int(found[2]) * _SIZES[found[3].lower()]
+    return (size, sys.maxsize) if found[1] == "+" else (0, size)
 
 
-def select(layout: Layout, selectors: Selectors, now: float) -> Iterator[tuple[str, set[bytes]]]:
-    """Yield (long id, pending recipients) of the messages that match. Raises Temporary."""
-    marks = read_done_marks(layout)
-    for found in survey(layout):
-        if isinstance(found, Stray) or found.birth is None or found.state not in ("queued", "classified"):
-            continue
-        detail = Detail(layout, found, marks)
-        if detail.trouble:
-            # The message may have been classified or finished since the look. Look again.
-            again = look(layout, found.message)
-            if again is None or again.birth is None:
-                continue
-            found, detail = again, Detail(layout, again, marks)
-        if selectors.match(found, detail, now):
-            yield found.long_id, pending(detail)
+def read_subject(layout: Layout, message: int) -> str:
+    """Return the subject of a message, decoded (RFC 2047); empty if it has none, or cannot be read."""
+    try:
+        return find_subject(read_head(layout.mess(message), HEADER_MOST))
+    except OSError:
+        return ""
 
 
-def find(layout: Layout, names: list[str]) -> Iterator[tuple[str, set[bytes]]]:
-    """Yield (long id, pending recipients) of messages by long id; no recipients for a message that is gone."""
-    marks = read_done_marks(layout)
-    for name in names:
-        message, birth = unpack_long_id(name)
-        found = look(layout, message)
-        yield name, pending(Detail(layout, found, marks)) if found is not None and found.birth == birth else set()
+def find_subject(data: bytes) -> str:
+    """Return the subject in the header of a message, decoded (RFC 2047); empty if it has none."""
+    header = (b"\n" + data.replace(b"\r\n", b"\n")).partition(b"\n\n")[0]
+    found = re.search(rb"\nsubject[ \t]*:([^\n]*(?:\n[ \t][^\n]*)*)", header, re.IGNORECASE)
+    return "" if found is None else _decode(found[1])
+
+
+def _decode(field: bytes) -> str:
+    text = re.sub(r"\n[ \t]+", " ", field.decode("utf-8", "backslashreplace")).strip()
+    try:
+        parts = decode_header(text)
+    except (HeaderParseError, ValueError):
+        return text  # Not as RFC 2047 has it.
+    return "".join(part if isinstance(part, str) else _decode_part(part, charset) for part, charset in parts)
+
+
+def _decode_part(part: bytes, charset: str | None) -> str:
+    try:
+        return part.decode(charset or "utf-8", "backslashreplace")
+    except (LookupError, ValueError):
+        return part.decode("latin-1")  # A charset that Python does not know.
+
+
+def _reasons(layout: Layout, snapshot: Snapshot) -> Iterator[str]:
+    for kind, has in (("hold", snapshot.held), ("corrupt", snapshot.corrupt)):
+        if has:
+            yield mark_reason(layout, kind, snapshot.message).decode("utf-8", "replace")
+    for text in last_texts(layout, snapshot.message):
+        yield text.decode("utf-8", "replace")

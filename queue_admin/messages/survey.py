@@ -1,18 +1,20 @@
 """The messages of a queue, read from disk one after the other. Takes no lock and changes nothing.
 
-Messages arrive, finish and change state during the survey. A message that vanishes is left out; one whose files match
-no state is looked at a second time before it is reported as `unknown`. A file that belongs to no message is a Stray.
+Messages arrive, finish and change state during the survey. A message that vanishes, or that queue-clean is removing, is
+left out; one whose files match no state is looked at a second time before it is reported as `unknown`. A file that
+belongs to no message is a Stray.
 Only the names of one bucket and of the flat directories are held in memory.
 """
 
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from queue_base.errors import Temporary, reason
-from queue_base.hold_marks import leftover_birth
-from queue_base.layout import Layout, Presence, is_there
+from queue_base.queue.hold_marks import leftover_birth
+from queue_base.queue.layout import Layout, Presence, is_there
+from queue_base.queue.removal import find_lists, read_removals
 from queue_wire.format_error import FormatError
 from queue_wire.ids import pack_long_id, unpack_id
 
@@ -56,6 +58,30 @@ class Snapshot:
         return str(self.message) if self.birth is None or self.birth < 0 else pack_long_id(self.message, self.birth)
 
 
+class _Removals:
+    """Which messages queue-clean is removing: mess/ is the last of their files, as of a message that is coming (S2)."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._listed: set[tuple[int, int]] = set()
+        self._lists: dict[str, tuple[int, int]] = {}
+
+    def has(self, snapshot: Snapshot) -> bool:
+        """Return whether a message that looks like one that is coming is being removed. Raises Temporary."""
+        key = (snapshot.message, snapshot.birth or 0)
+        if key in self._listed:
+            return True
+        try:
+            lists = {path: (found.st_ino, found.st_mtime_ns) for path, found in find_lists(self._layout).items()}
+            if lists != self._lists:
+                self._lists = lists
+                self._listed |= read_removals(lists)
+        except OSError as error:
+            raise Temporary(f"unable to read {error.filename}: {reason(error)}") from error
+        # If its group has been removed since, its list is gone, and so is the message.
+        return key in self._listed or look(self._layout, snapshot.message) is None
+
+
 class Stray:
     """A name in the queue that belongs to no message, and why."""
 
@@ -84,64 +110,102 @@ def look(layout: Layout, message: int) -> Snapshot | None:
 
 def survey(layout: Layout) -> Iterator[Snapshot | Stray]:
     """Yield every message and every stray name. Raises Temporary if a directory cannot be read."""
-    flat_kinds = ["bounce", *(kind for kind, flat in _either(layout) if flat)]
-    hashed_kinds = [*HASHED_KINDS, *(kind for kind, flat in _either(layout) if not flat)]
-    flat: dict[str, set[int]] = {kind: set() for kind in flat_kinds}
-    for kind, ids in flat.items():
-        yield from _names(f"{layout.queue}/{kind}", ids, None, layout.split)
+    found = Survey(layout)
+    yield from found.strays
     for number in range(layout.split):
-        names: dict[str, set[int]] = {kind: set() for kind in hashed_kinds} | flat
-        for kind in hashed_kinds:
+        yield from found.bucket(number)
+    yield from found.beside()
+
+
+class Survey:
+    """The messages of a queue, a bucket after the other. Methods raise Temporary if a directory cannot be read.
+
+    `strays` are the stray names in the flat directories.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        """Read the names in the flat directories."""
+        either = ("todo", layout.flat_todo), ("intd", layout.flat_intd)
+        self._layout = layout
+        self._removals = _Removals(layout)
+        self._hashed_kinds = [*HASHED_KINDS, *(kind for kind, flat in either if not flat)]
+        self._flat: dict[str, set[int]] = {kind: set() for kind in ("bounce", *(kind for kind, flat in either if flat))}
+        self.strays: list[Stray] = []
+        for kind, ids in self._flat.items():
+            self.strays += _names(f"{layout.queue}/{kind}", ids, None, layout.split)
+
+    def bucket(self, number: int, wanted: Collection[int] | None = None) -> Iterator[Snapshot | Stray]:
+        """Yield the messages of a bucket, of `wanted` if that is given, and its stray names."""
+        layout = self._layout
+        names: dict[str, set[int]] = {kind: set() for kind in self._hashed_kinds} | self._flat
+        for kind in self._hashed_kinds:
             yield from _names(f"{layout.queue}/{kind}/{number}", names[kind], number, layout.split)
-        for message in sorted(set().union(*(names[kind] for kind in hashed_kinds))):
-            yield from _seen(layout, names, message)
-    # Messages that also have a file in a numbered directory were yielded above.
-    for message in sorted(set().union(*flat.values())):
-        try:
-            seen = any(is_there(layout.hashed(kind, message)) for kind in HASHED_KINDS)
-        except OSError as error:
-            raise Temporary(f"unable to look at {error.filename}: {reason(error)}") from error
-        if not seen:
-            yield from _seen(layout, None, message)
+        messages = wanted
+        if messages is None:
+            messages = set().union(*(names[kind] for kind in self._hashed_kinds))
+        for message in sorted(messages):
+            presence = Presence(layout, message, names)
+            if presence.state() in (4, 5):
+                snapshot = Snapshot(layout, message, presence, message in names["hold"], message in names["corrupt"])
+                if snapshot.size is not None:
+                    yield snapshot
+                    continue
+            # The directories were listed one after the other, so together they may describe a state that never existed.
+            # Look at the files of this message again.
+            yield from self.some((message,))
 
+    def some(self, messages: Iterable[int]) -> Iterator[Snapshot]:
+        """Yield these messages, as far as they are there. That is cheap for few messages of a large bucket."""
+        for message in messages:
+            looked = look(self._layout, message)
+            if looked is not None and not (looked.state == "incoming" and self._removals.has(looked)):
+                yield looked
 
-def _either(layout: Layout) -> tuple[tuple[str, bool], tuple[str, bool]]:
-    return ("todo", layout.flat_todo), ("intd", layout.flat_intd)
-
-
-def _seen(layout: Layout, names: dict[str, set[int]] | None, message: int) -> Iterator[Snapshot]:
-    if names is not None:
-        presence = Presence(layout, message, names)
-        if presence.state() in (4, 5):
-            snapshot = Snapshot(layout, message, presence, message in names["hold"], message in names["corrupt"])
-            if snapshot.size is not None:
-                yield snapshot
-                return
-    # The directories were listed one after the other, so together they may describe a state that never existed. Look
-    # at the files of this message again.
-    looked = look(layout, message)
-    if looked is not None:
-        yield looked
+    def beside(self) -> Iterator[Snapshot]:
+        """Yield the messages that are in no bucket: only a file in a flat directory is left of them."""
+        for message in sorted(set().union(*self._flat.values())):
+            try:
+                in_bucket = any(is_there(self._layout.hashed(kind, message)) for kind in HASHED_KINDS)
+            except OSError as error:
+                raise Temporary(f"unable to look at {error.filename}: {reason(error)}") from error
+            if not in_bucket:
+                yield from self.some((message,))
 
 
 def _names(directory: str, found: set[int], number: int | None, split: int) -> Iterator[Stray]:
     """Add the ids in a directory to `found`; yield the names that are not ids."""
     try:
-        with os.scandir(directory) as entries:
-            for entry in entries:
-                try:
-                    message = unpack_id(os.fsencode(entry.name))
-                except FormatError:
-                    yield Stray(entry.path, "not a message's name")
-                    continue
-                if number is not None and message % split != number:
-                    yield Stray(entry.path, f"in directory {number}, belongs in {message % split}")
-                else:
-                    found.add(message)
+        names = os.listdir(directory)
     except FileNotFoundError:
         return  # A queue that is still qmail's has no hold/ and corrupt/.
     except OSError as error:
         raise Temporary(f"unable to read {directory}: {reason(error)}") from error
+    if number is not None and _take_all(names, found, number, split):
+        return
+    for name in names:
+        try:
+            message = unpack_id(os.fsencode(name))
+        except FormatError:
+            yield Stray(f"{directory}/{name}", "not a message's name")
+            continue
+        if number is not None and message % split != number:
+            yield Stray(f"{directory}/{name}", f"in directory {number}, belongs in {message % split}")
+        else:
+            found.add(message)
+
+
+def _take_all(names: list[str], found: set[int], number: int, split: int) -> bool:
+    """Add all ids to `found` if every name is one and belongs here, which takes a fifth of the time of one by one."""
+    together = "".join(names)
+    if not names or not (together.isascii() and together.isdigit()) or max(map(len, names)) > 18:
+        return False
+    if any(name[0] == "0" for name in names):
+        return False
+    messages = list(map(int, names))
+    if any(message % split != number for message in messages):
+        return False
+    found.update(messages)
+    return True
 
 
 def _leftover_birth(layout: Layout, message: int) -> int | None:
@@ -169,8 +233,17 @@ def open_regular(path: str) -> int:
 
 def read_regular(path: str, most: int = 128 << 20) -> bytes:
     """Return a regular file's bytes. Raises OSError; EFBIG if it has more than `most` bytes."""
-    with os.fdopen(open_regular(path), "rb") as file:
-        data = file.read(most + 1)
+    handle = open_regular(path)
+    try:
+        data = os.read(handle, 65536)
+        if len(data) == 65536:  # Otherwise it is the whole of a regular file.
+            parts, length = [data], len(data)
+            while length <= most and parts[-1]:
+                parts.append(os.read(handle, min(1 << 20, most + 1 - length)))
+                length += len(parts[-1])
+            data = b"".join(parts)
+    finally:
+        os.close(handle)
     if len(data) > most:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
     return data

@@ -18,24 +18,40 @@ from queue import SimpleQueue
 DELIVER_SECONDS = 0.002
 
 Result = OSError | None
-Piece = tuple[Callable[[], None], Callable[[Result], None]]
+Piece = tuple[Callable[[], None], Callable[[Result], None], bool]
 
 
 class DiskThread:
-    """Takes work with `submit`. `busy` is true until the results of all work have been delivered."""
+    """Takes work with `submit`. `busy` is true until the results of all work have been delivered.
+
+    `done` is the number of pieces that were done, `seconds` the time they took, `worst` the longest; `commits` and
+    `commit_seconds` are of those pieces that sync.
+    """
 
     def __init__(self) -> None:
         self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._pieces: SimpleQueue[Piece] = SimpleQueue()
         self._results: deque[tuple[Callable[[Result], None], BaseException | None]] = deque()
         self._out = 0
+        self.done = self.commits = 0
+        self.seconds = self.worst = self.commit_seconds = 0.0
         # A daemon thread: if the loop ends by an exception, the process must not wait for a disk that hangs.
         threading.Thread(target=self._work, name="sync", daemon=True).start()
 
-    def submit(self, work: Callable[[], None], then: Callable[[Result], None]) -> None:
-        """Run `work` in the thread, and call `then` with its result in the loop."""
+    def submit(self, work: Callable[[], None], then: Callable[[Result], None], syncs: bool = True) -> None:
+        """Run `work` in the thread, and call `then` with its result in the loop; `syncs` only decides how it counts."""
         self._out += 1
-        self._pieces.put((work, then))
+        self._pieces.put((work, then, syncs))
+
+    @property
+    def descriptor(self) -> int:
+        """Readable when there are results, unless `has_results` already tells."""
+        return self._reader
+
+    @property
+    def has_results(self) -> bool:
+        """Whether there are results to deliver now."""
+        return bool(self._results)
 
     @property
     def busy(self) -> bool:
@@ -44,14 +60,22 @@ class DiskThread:
 
     def _work(self) -> None:
         while True:
-            work, then = self._pieces.get()
+            work, then, syncs = self._pieces.get()
             result: BaseException | None = None
+            begun = time.monotonic()
             try:
                 work()
             except MemoryError:
                 result = OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
             except BaseException as error:
                 result = error
+            took = time.monotonic() - begun
+            self.done += 1
+            self.seconds += took
+            self.worst = max(self.worst, took)
+            if syncs:
+                self.commits += 1
+                self.commit_seconds += took
             self._results.append((then, result))
             # Drop the references: they may be large, and the next piece of work may come much later.
             del work, then, result

@@ -40,6 +40,11 @@ class OutPipe:
             self._at += done
             self.unwritten -= done
 
+    def close(self) -> None:
+        """Close the descriptor, and drop what is not written."""
+        os.close(self.descriptor)
+        self._parts, self._rest, self._at, self.unwritten = [], b"", 0, 0
+
     def finish(self) -> None:
         """Write everything; block as long as it takes. Raises PeerLost."""
         os.set_blocking(self.descriptor, True)

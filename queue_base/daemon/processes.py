@@ -25,7 +25,12 @@ TODO_NOTICES = 10
 # Nothing is written to it; its end of file tells queue-pickup to exit.
 PICKUP_LIFE = 11
 PICKUP_NOTICES = 12
-SENDMUTEX = 13
+# As queue-pickup's, and REREAD (queue_wire.pipes.notice) is written to it.
+INTAKE_COMMANDS = 13
+INTAKE_NOTICES = 14
+SENDMUTEX = 15
+# Above the pipes of REMOTES_MOST queue-remotes; open if the supervisor gave one (queue_base.daemon.supervisor).
+NOTIFICATION = 60
 REMOTES_MOST = 16
 
 
@@ -33,6 +38,18 @@ def remote_pipes(remotes: int) -> list[tuple[int, int]]:
     """Return the descriptors for jobs and reports of each queue-remote; those after the first follow SENDMUTEX."""
     others = range(SENDMUTEX + 1, SENDMUTEX + 2 * remotes - 1, 2)
     return [(REMOTE_JOBS, REMOTE_REPORTS), *((jobs, jobs + 1) for jobs in others)]
+
+
+def fill_standard_descriptors() -> None:
+    """Open /dev/null on those of fds 0, 1 and 2 that are closed, so that no socket gets one of these numbers.
+
+    It is opened for the wrong direction, so that use fails: an empty message must not be sent if fd 0 was closed.
+    """
+    for descriptor, mode in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, mode)
 
 
 def program_path(name: str) -> str:

@@ -13,7 +13,7 @@ import re
 
 from queue_inject.batch.pieces import BatchReader, EndOfMessage, Piece, Unreadable
 from queue_wire.address import split_address
-from queue_wire.envelope import check_address
+from queue_wire.files.envelope import check_address
 from queue_wire.format_error import FormatError, quoted
 
 # A command line with its end. RFC 5321 section 4.5.3.1.4 has 512; extensions add to that, addresses may have 1,002.

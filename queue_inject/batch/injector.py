@@ -8,24 +8,17 @@ so it ends the batch: `stopped` then says why, after the results so far.
 import time
 
 from queue_base.errors import PERMANENT, TEMPORARY, Failure, QueueTrouble
-from queue_base.writer import Draft, Writer
+from queue_base.queue.writer import Draft, Writer
+from queue_inject.batch.batch_failure import BatchFailure
 from queue_inject.batch.pieces import EndOfMessage, Piece, Unreadable
-from queue_inject.header.completer import Completer, FieldError
+from queue_inject.header.completer import Completer
 from queue_inject.header.fields import HeaderReader
-from queue_wire.format_error import FormatError
+from queue_wire.format_error import FieldError, FormatError
 
 # The limits of a group: messages, bytes, and seconds since its first message ended.
 GROUP = 250
 GROUP_BYTES = 64 * 1024 * 1024
 GROUP_SECONDS = 0.5
-
-
-class BatchFailure(Failure):
-    """Not all messages of the batch are queued. `exit_code` is that of the program."""
-
-    def __init__(self, text: str, exit_code: int) -> None:
-        super().__init__(text)
-        self.exit_code = exit_code
 
 
 class Result:

@@ -17,15 +17,16 @@ import os
 
 from queue_base.durable import write_all
 from queue_base.errors import TEMPORARY, QueueTrouble, Usage, reason
-from queue_base.writer import Writer
-from queue_inject.batch.injector import BatchFailure, BatchInjector, Result
+from queue_base.queue.writer import Writer
+from queue_inject.batch.batch_failure import BatchFailure
+from queue_inject.batch.injector import BatchInjector, Result
 from queue_inject.batch.input import BatchInput
 from queue_inject.batch.pieces import BatchReader
 from queue_inject.header.completer import Completer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from queue_inject.batch.progress import ProgressBar
+    from queue_inject.batch.progress_bar import ProgressBar
 
 # Those that have envelopes of their own come last.
 FORMATS = ("mbox", "mboxo", "bsmtp", "netstring")
@@ -98,7 +99,7 @@ def open_progress(source: BatchInput) -> "ProgressBar | None":
     if not os.isatty(2):
         return None
     # Imported here because click takes longer to load than a small batch takes.
-    from queue_inject.batch.progress import ProgressBar
+    from queue_inject.batch.progress_bar import ProgressBar
 
     return ProgressBar(source.size)
 

@@ -6,12 +6,15 @@ Line feeds between netstrings are ignored, so that a person can write a batch. A
 After a wrong length or comma the rest is unreadable, since nobody can tell where the next netstring begins.
 """
 
+import re
+
 from queue_inject.batch.pieces import BatchReader, EndOfMessage, Piece, Unreadable
-from queue_wire.envelope import EnvelopeReader
+from queue_wire.files.envelope import EnvelopeReader
 from queue_wire.format_error import FormatError, quoted
 
 # A length of more digits is more than any disk holds.
 _DIGITS_MAX = 18
+_LENGTH = re.compile(rb"(0|[1-9][0-9]{0,%d}):" % (_DIGITS_MAX - 1))
 
 
 class NetstringBatchReader(BatchReader):
@@ -53,10 +56,11 @@ class NetstringBatchReader(BatchReader):
             if self._left < 0:
                 while data.startswith(b"\n", place):
                     place += 1
-                digits = _count_digits(data[place : place + _DIGITS_MAX + 1])
-                if digits < 0:
+                length = _LENGTH.match(data, place)
+                if length is None:
+                    _check_beginning(data[place : place + _DIGITS_MAX + 1])
                     break
-                self._left, place = int(data[place : place + digits]), place + digits + 1
+                self._left, place = int(length[1]), length.end()
             piece = data[place : place + self._left]
             if piece:
                 self._take(pieces, piece)
@@ -97,14 +101,8 @@ class NetstringBatchReader(BatchReader):
         return EndOfMessage(sender, recipients) if recipients else EndOfMessage(error="envelope: it has no recipients")
 
 
-def _count_digits(head: bytes) -> int:
-    """Return the number of digits of the length that begins here, or -1 if its colon is yet to come.
-
-    Raises FormatError.
-    """
+def _check_beginning(head: bytes) -> None:
+    """Raise FormatError unless this can be the beginning of a length whose colon is yet to come."""
     for place, byte in enumerate(head):
-        if byte == 0x3A and place:
-            return place
         if not 0x30 <= byte <= 0x39 or place == _DIGITS_MAX or (place and head[0] == 0x30):
             raise FormatError(f"netstring: no length: {quoted(head[: place + 1])}")
-    return -1

@@ -9,7 +9,7 @@ routes are removed, and so is a dot or @ at the end of an address. Anything else
 the reason, so no address is dropped silently. Bytes that belong to no completed address stay as they are.
 """
 
-from queue_wire.envelope import ADDRESS_MAX, check_address
+from queue_wire.files.envelope import ADDRESS_MAX, check_address
 from queue_wire.format_error import FormatError
 
 TYPE_CHECKING = False

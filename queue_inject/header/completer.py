@@ -16,7 +16,7 @@ from queue_base.control import read_line, read_me
 from queue_base.durable import read_file
 from queue_base.errors import Permanent, Temporary, reason
 from queue_base.home import Home, trusted_variable
-from queue_base.writer import mail_date
+from queue_base.queue.writer import mail_date
 from queue_inject.header.complete_addresses import complete_argument, plain_addresses, rewrite_list
 from queue_inject.header.fields import Field
 from queue_inject.header.identity import (
@@ -27,7 +27,7 @@ from queue_inject.header.identity import (
     make_sender,
     show_address,
 )
-from queue_wire.format_error import FormatError
+from queue_wire.format_error import FieldError, FormatError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,20 +48,6 @@ _REMOVED = frozenset((b"bcc", b"resent-bcc", b"return-path", b"content-length", 
 _NOT_SHOWN = b"Cc: recipient list not shown: ;\n"
 # The tokens of the full parser take up to 250 bytes of memory for each byte of a field.
 FIELD_MAX = 1 << 20
-
-
-class FieldError(FormatError):
-    """A field of the header is wrong. `field` is its name as it was written, `line` the number of its first line."""
-
-    def __init__(self, field: str, line: int, text: str) -> None:
-        super().__init__(text)
-        self.field = field
-        self.line = line
-
-    @property
-    def where(self) -> str:
-        """The place of the error, for an error message."""
-        return f"the {self.field} field in line {self.line}"
 
 
 class RewrittenHeader:

@@ -9,20 +9,21 @@ that it is not queued twice.
 """
 
 import errno
+import os
 import stat
 import time
 
+from queue_base.daemon.log_limit import LimitedLog
 from queue_base.durable import Commit
 from queue_base.errors import QueueTrouble, reason
-from queue_base.writer import QueueWriter
+from queue_base.queue.writer import QueueWriter
 from queue_inject.pickup.copying import FileCopy, open_copy
 from queue_inject.pickup.corrupt import CorruptMail
 from queue_inject.pickup.file_checks import NotMail, OriginRules
-from queue_inject.pickup.log_limit import LimitedLog
 from queue_inject.pickup.untrusted_directory import OURS, Directory
 from queue_inject.pickup.user_queues import UserQueues
+from queue_wire.files.maildrop import is_finished
 from queue_wire.format_error import FormatError
-from queue_wire.maildrop import is_finished
 
 # The limits of a group: messages, bytes, and seconds after which no other message is added.
 GROUP = 100
@@ -67,6 +68,8 @@ class QueuedFiles:
                 # A file that its owner has put in the place of this one is neither removed nor an obstacle.
                 if self._is_same(name, inode):
                     commit.unlink(f"{path}/{name}")
+                elif self._is_held(name, inode):
+                    commit.unlink(self._held(name))
             except OSError as error:
                 if not self._is_replaced(name, inode):
                     errors.append(f"unable to remove {path}/{name}: {reason(error)}")
@@ -79,6 +82,17 @@ class QueuedFiles:
         except OSError as error:
             errors.append(f"unable to sync {path}: {reason(error)}")
         return errors
+
+    def _held(self, name: str) -> str:
+        """Return the path of a file that `queuectl maildrop hold` has moved."""
+        return f"{os.path.dirname(self._directory.path)}/hold/maildrop/{name}"
+
+    def _is_held(self, name: str, inode: int) -> bool:
+        """Return whether a file was moved while it was being queued. Only the queue's owner can put files there."""
+        try:
+            return os.lstat(self._held(name)).st_ino == inode
+        except OSError:
+            return False
 
     def _is_same(self, name: str, inode: int) -> bool:
         """Return whether a name still belongs to the file that was queued. Raises OSError if that is unknown."""

@@ -7,11 +7,11 @@ import os
 from collections.abc import Iterator
 
 from queue_base.errors import reason
-from queue_base.writer import QueueDraft, QueueWriter
+from queue_base.queue.writer import QueueDraft, QueueWriter
 from queue_inject.pickup.file_checks import NotMail, OriginRules, check_holes, check_length, check_unchanged
 from queue_inject.pickup.untrusted_directory import OURS, Directory
+from queue_wire.files.maildrop import HEADER_LENGTH, unpack_envelope, unpack_header
 from queue_wire.format_error import FormatError
-from queue_wire.maildrop import HEADER_LENGTH, unpack_envelope, unpack_header
 
 _CHUNK = 1 << 18
 

@@ -9,8 +9,8 @@ import errno
 import os
 import time
 
+from queue_base.daemon.log_limit import LimitedLog
 from queue_base.errors import reason
-from queue_inject.pickup.log_limit import LimitedLog
 from queue_wire.format_error import quoted
 
 NAME = "corrupt/maildrop"

@@ -4,7 +4,7 @@ kind        a regular file; it is opened only if it is
 origin      its owner has created it in maildrop/ (below)
 holes       a file over HOLES_FROM occupies a good part of its size on the disk
 length      its header, a line, gives the length of the message; what follows the message is as long as an envelope
-            may be (queue_wire.maildrop has the format)
+            may be (queue_wire.files.maildrop has the format)
 change      its size, times, names and owner are the same when all of it has been read
 
 Origin: the message gets the uid of the file's owner, so the owner must have created the file in maildrop/ itself: it
@@ -16,7 +16,7 @@ created in maildrop/ and passes on the group. But such a file lacks the sticky b
 import os
 import stat
 
-from queue_wire.maildrop import ENVELOPE_MAX, HEADER_LENGTH
+from queue_wire.files.maildrop import ENVELOPE_MAX, HEADER_LENGTH
 
 # A file over HOLES_FROM that occupies less than 1/SMALLEST_SHARE of its size on the disk consists of holes: it costs
 # its owner nothing, but the copy would take its whole size. No file system compresses mail that much.

@@ -15,19 +15,19 @@ import signal
 import stat
 import time
 
-from queue_base.accounts import become_reader, queue_owner
+from queue_base.accounts import become_queue_owner
+from queue_base.daemon.log_limit import LimitedLog
 from queue_base.daemon.pipes import OutPipe, PeerLost, read_available
 from queue_base.daemon.signals import ignore
 from queue_base.daemon.watch import RENAMED, Watch
-from queue_base.errors import Failure, Permanent, complain, reason
+from queue_base.errors import Failure, complain, reason
 from queue_base.home import Home, take_daemon_home
-from queue_base.inflow import SLOW_SECONDS
-from queue_base.layout import open_layout
-from queue_base.writer import QueueWriter
+from queue_base.queue.inflow import SLOW_SECONDS
+from queue_base.queue.layout import open_layout
+from queue_base.queue.writer import QueueWriter
 from queue_inject.pickup.collector import Collector
 from queue_inject.pickup.corrupt import CorruptMail
 from queue_inject.pickup.file_checks import OriginRules
-from queue_inject.pickup.log_limit import LimitedLog
 from queue_inject.pickup.scan import MaildropScan
 from queue_inject.pickup.untrusted_directory import Directory
 from queue_wire.logline import alert, warning
@@ -56,11 +56,7 @@ class Pickup:
     """The daemon: a collector, a scan, a watch, a log, and the times of what is to be done next (monotonic clock)."""
 
     def __init__(self, home: Home) -> None:
-        owner = queue_owner(home)
-        if os.geteuid() == 0 and owner.uid != 0:
-            become_reader(owner)
-        elif os.geteuid() != owner.uid:
-            raise Permanent(f"unable to write to {home.queue}: it belongs to uid {owner.uid}; run as that user")
+        owner = become_queue_owner(home)
         self._log = OutPipe(1)
         self._maildrop = home.queue + "/maildrop"
         writer = QueueWriter(home, open_layout(home.queue), os.getuid())

@@ -9,7 +9,7 @@ from queue_inject.pickup.collector import Collector
 from queue_inject.pickup.corrupt import CorruptMail
 from queue_inject.pickup.file_checks import describe_kind
 from queue_inject.pickup.untrusted_directory import OURS, Directory
-from queue_wire.maildrop import is_finished, is_temporary
+from queue_wire.files.maildrop import is_finished, is_temporary
 
 # An unfinished file of this age has no writer any more: the time limit of a writer is 24 hours.
 ABANDONED_SECONDS = 36 * 3600

@@ -8,7 +8,7 @@ name may be in a queue twice.
 from collections import deque
 from collections.abc import Container
 
-from queue_wire.maildrop import FINISHED_PREFIX
+from queue_wire.files.maildrop import FINISHED_PREFIX
 
 # Numbers of names: 4 MB for one user, 16 MB for all. There is always room for the first few names of a user.
 USER_MAX = 1 << 18

@@ -1,4 +1,4 @@
-"""sendmail -bp (mailq) and -q: runs `queuectl list` and `queuectl flush`."""
+"""sendmail -bp (mailq) and -q: runs `queuectl mailq` and `queuectl flush`."""
 
 import os
 import subprocess
@@ -12,12 +12,13 @@ from queue_inject.sendmail.exit_codes import TEMPORARY, USAGE, NoPermission
 
 # The text of Postfix's and Sendmail's mailq. Scripts look for it.
 EMPTY = b"Mail queue is empty\n"
+NOTHING_MATCHED = 1  # The exit code of queuectl if no message was chosen.
 _CHUNK = 65536
 
 
 def list_queue(home: Home) -> int:
-    """Print the queue, one line for each message; return an exit code. Raises NoPermission, Temporary."""
-    return _run_queuectl(home, ["list"], EMPTY)
+    """Print the queue as Postfix does; return an exit code. Raises NoPermission, Temporary."""
+    return _run_queuectl(home, ["mailq"], EMPTY)
 
 
 def flush_queue(home: Home, arguments: list[str]) -> int:
@@ -42,7 +43,7 @@ def _run_queuectl(home: Home, arguments: list[str], nothing: bytes) -> int:
         return 0
     except OSError as error:
         raise Temporary(f"unable to run {words[1]}: {reason(error)}; try again") from error
-    return {0: 0, PERMANENT: USAGE}.get(child.returncode, TEMPORARY)
+    return {0: 0, NOTHING_MATCHED: 0, PERMANENT: USAGE}.get(child.returncode, TEMPORARY)
 
 
 def _copy(handle: int) -> bool:

@@ -35,10 +35,12 @@ class Unsendable(Exception):
 class Forms:
     """The forms of one delivery's message. The caller closes the message; `close` closes the other form."""
 
-    __slots__ = ("_facts", "_message", "_needs", "_other", "_other_size", "_sender", "_setup", "_size")
+    __slots__ = ("_facts", "_message", "_needs", "_other", "_other_size", "_sender", "_setup", "_signed", "_size")
 
-    def __init__(self, setup: Setup, message: Message, sender: bytes) -> None:
+    def __init__(self, setup: Setup, message: Message, sender: bytes, signed: bool) -> None:
+        """`signed`: whether it is signed, if its domain has keys."""
         self._setup = setup
+        self._signed = signed and setup.signing.active
         self._message = message
         self._sender = sender
         self._facts = _UNKNOWN
@@ -57,7 +59,7 @@ class Forms:
             raise Unsendable(TEMPORARY, no_message(reason(error))) from error
         if self._facts.long_lines and setup.config.long_lines == FAIL:
             raise Unsendable(PERMANENT, long_lines(LINE_MOST))
-        if setup.signing.active:
+        if self._signed:
             self._size += await setup.signing.sign(self._message, self._sender)
 
     @property
@@ -101,5 +103,5 @@ class Forms:
         self._needs = seven_bit, short_lines
         conversions = self._setup.conversions
         self._other, self._other_size = await conversions.convert(self._message, seven_bit, short_lines)
-        if self._setup.signing.active:
+        if self._signed:
             self._other_size += await self._setup.signing.sign(self._other, self._sender)

@@ -22,13 +22,20 @@ class Target(NamedTuple):
     """One address to try.
 
     `host` is the exchanger's or relay's name (ASCII, lower case, no final dot), empty for a bare address. `secure`
-    means that DNSSEC validated the name and the address.
+    means that DNSSEC validated the name and the address. `lmtp`: it speaks LMTP. The address may be the path of a Unix
+    socket then; the port is 0.
     """
 
     host: bytes
     address: str
     port: int
     secure: bool
+    lmtp: bool = False
+
+    @property
+    def is_socket(self) -> bool:
+        """Whether the address is the path of a Unix socket."""
+        return self.address.startswith("/")
 
     @property
     def names(self) -> list[bytes]:
@@ -36,6 +43,8 @@ class Target(NamedTuple):
         if self.host:
             return [self.host]
         address = self.address.encode("ascii")
+        if self.is_socket:
+            return [address]
         return [address, b"[%s]" % address]
 
 

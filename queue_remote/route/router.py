@@ -1,5 +1,7 @@
 """Finds the addresses to try for a nexthop, in order: by smtproutes, as an address literal, or by MX lookup.
 
+A nexthop with an @ is a local recipient, whose servers control/localroutes names.
+
 A delivery uses the first address that greets it. Raises Unroutable if the mail cannot be routed. In both cases the
 steps of the search are returned as `reasons`, which `queuectl route` and --trace print.
 """
@@ -11,12 +13,21 @@ from typing import NamedTuple
 from queue_remote.route.order import ADDRESSES_ENOUGH, TARGETS_MOST, Target, interleave
 from queue_remote.route.resolver import EXCHANGERS_MOST, RESOLV_CONF, Resolver
 from queue_remote.route.this_host import ThisHost
-from queue_remote.route.unroutable import Unroutable, address_trouble, best_preference, no_address, no_host, shown
+from queue_remote.route.unroutable import (
+    Unroutable,
+    address_trouble,
+    best_preference,
+    no_address,
+    no_host,
+    no_local_route,
+    shown,
+)
 from queue_wire.address import ascii_domain
 from queue_wire.control.hostmap import find_key
-from queue_wire.control.smtproutes import SMTP_PORT, Relay, Relays, Routes
+from queue_wire.control.localroutes import find_local_route
+from queue_wire.control.smtproutes import LMTP, SMTP_PORT, Relay, Relays, Routes
 from queue_wire.format_error import FormatError
-from queue_wire.pipes.report import PERMANENT, TEMPORARY
+from queue_wire.pipes.report import MESSAGE_SCOPE, PERMANENT, TEMPORARY
 
 # RFC 6761 section 6.3: localhost needs no lookup.
 _LOCALHOST = [("127.0.0.1", False), ("::1", False)]
@@ -66,10 +77,13 @@ class _RouteSearch:
 class Router:
     """Finds routes; the resolver is made when it is first needed."""
 
-    def __init__(self, me: bytes, routes: Routes, servers: list[Relay] | None) -> None:
-        """Take control/me, control/smtproutes and control/resolver (None: use /etc/resolv.conf)."""
+    def __init__(
+        self, me: bytes, routes: Routes, servers: list[Relay] | None, local_routes: Routes | None = None
+    ) -> None:
+        """Take control/me, smtproutes, resolver (None: use /etc/resolv.conf) and localroutes."""
         self._this_host = ThisHost(me)
         self._routes = routes
+        self._local_routes = local_routes or {}
         self._servers = servers
         self._resolver: Resolver | None = None
         self._stamp: tuple[int, int] | None = None
@@ -89,6 +103,8 @@ class Router:
             raise mine from error
 
     async def _find(self, search: _RouteSearch, nexthop: bytes) -> Route:
+        if b"@" in nexthop:
+            return await self._find_local(search, nexthop)
         try:
             search.domain = ascii_domain(nexthop).lower().removesuffix(b".")
         except FormatError as error:
@@ -110,6 +126,15 @@ class Router:
             secure = await self._find_exchangers(search)
         return Route(search.targets[:TARGETS_MOST], relays is not None, secure, search.reasons)
 
+    async def _find_local(self, search: _RouteSearch, recipient: bytes) -> Route:
+        servers = find_local_route(self._local_routes, recipient)
+        if servers is None:
+            # queue-send has read the file before it was changed.
+            raise Unroutable(TEMPORARY, no_local_route(recipient), MESSAGE_SCOPE)
+        search.say(b"localroutes", servers.name.decode("ascii"))
+        await self._find_relays(search, servers)
+        return Route(search.targets[:TARGETS_MOST], True, False, search.reasons)
+
     async def _find_relays(self, search: _RouteSearch, relays: Relays) -> bool:
         for group in relays.groups:
             if search.full():
@@ -123,16 +148,19 @@ class Router:
         return False
 
     async def _relay_targets(self, search: _RouteSearch, relay: Relay) -> list[Target]:
-        label = b"relay %s" % relay.host
+        label = b"relay %s%s" % (LMTP if relay.lmtp else b"", relay.host)
+        if relay.host.startswith(b"/"):
+            search.say(label, "a Unix socket")
+            return [Target(b"", relay.host.decode("ascii"), 0, False, True)]
         address = _as_address(relay.host)
         if address is not None:
             search.say(label, f"port {relay.port}")
-            return [Target(b"", address, relay.port, False)]
+            return [Target(b"", address, relay.port, False, relay.lmtp)]
         host = relay.host.lower().removesuffix(b".")
         found = _LOCALHOST if host == b"localhost" else await self._addresses(search, label, host)
         if found:
             search.say(label, f"{_listed(found)} port {relay.port}")
-        return [Target(host, text, relay.port, secure) for text, secure in found]
+        return [Target(host, text, relay.port, secure, relay.lmtp) for text, secure in found]
 
     def _find_literal(self, search: _RouteSearch) -> None:
         """Add the address in `[192.0.2.1]` or `[IPv6:2001:db8::1]` (RFC 5321 section 4.1.3)."""

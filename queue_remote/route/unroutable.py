@@ -57,6 +57,11 @@ def no_address(host: bytes, names: list[bytes]) -> bytes:
     )
 
 
+def no_local_route(recipient: bytes) -> bytes:
+    """A local recipient was given to queue-remote, and has no LMTP server."""
+    return b"Sorry, control/localroutes has no server for %s. (#4.3.5)\n" % shown(recipient)
+
+
 def null_mx(host: bytes) -> bytes:
     """The domain has a null MX record: it accepts no mail (RFC 7505)."""
     return b"Sorry, %s has a null MX: it does not accept mail. (#5.1.10)\n" % shown(host)

@@ -1,4 +1,4 @@
-"""Opens SMTP connections: to one target, as its TLS plan says, and again if a server's fault can be worked around.
+"""Opens SMTP and LMTP connections: to one target, as its TLS plan says, and again if that avoids a server's fault.
 
     the TLS handshake failed, and TLS is optional      once more in clear
     the server closed the connection at EHLO           once more with HELO
@@ -10,6 +10,8 @@ import asyncio
 import errno
 import functools
 import time
+from collections.abc import Callable
+from typing import cast
 
 from queue_base.errors import reason
 from queue_remote.options import ConnectionKey
@@ -52,6 +54,7 @@ class Opener:
         self._pool = pool
         self._trace = trace
         self._tries: list[tuple[bytes, str]] = []
+        self._smtp_tried = False
         self._answer: Verdict | None = None
         self.scope = HOST_SCOPE
         # No target is tried after this time. Each attempt has limits of its own.
@@ -59,7 +62,7 @@ class Opener:
 
     @property
     def failure(self) -> Verdict:
-        return self._answer or (TEMPORARY, not_connected(self._tries))
+        return self._answer or (TEMPORARY, not_connected(self._tries, bool(self._tries) and not self._smtp_tried))
 
     def refused(self, connection: Connection) -> None:
         """Note a connection that failed before the server had accepted MAIL."""
@@ -81,8 +84,9 @@ class Opener:
         """
         policy = b"" if plan.mode in (Tls.NEVER, Tls.MAY) else plan.policy.encode("utf-8", "backslashreplace")
         session = Session(
-            _peer(target), self._key.options.helohost, plan.mode, credentials, policy=policy, ours=self._ours
-        )
+            _peer(target), self._key.options.helohost, plan.mode, credentials, policy=policy, ours=self._ours,
+            lmtp=target.lmtp,
+        )  # fmt: skip
         while True:
             connection = await self._attempt(target, plan, session)
             if connection is None:
@@ -118,13 +122,15 @@ class Opener:
     async def _attempt(self, target: Target, plan: TlsPlan, session: Session) -> Connection | None:
         """Return a connection that is READY, or whose client has ended; None if there is no connection."""
         port = target.port if plan.port is None else plan.port
-        self._note(f"connecting to {session.peer.decode('ascii', 'replace')}, port {port}")
+        where = "" if target.is_socket else f", port {port}"
+        self._note(f"connecting to {session.peer.decode('ascii', 'replace')}{where}")
         client = SmtpClient(session)
         try:
             connection = await self._connect(target.address, port, client)
         except OSError as error:
             why = reason(error) if error.errno else "no answer in time"
             self._note(f"not connected: {why}")
+            self._smtp_tried = self._smtp_tried or not target.lmtp
             self._tries.append((session.peer, why))
             return None
         self._pool.add(connection)
@@ -144,16 +150,20 @@ class Opener:
         """Return a connection. Raises OSError (also TimeoutError), and Unroutable if the fault is this host's."""
         config = self._key.config
         source = self._key.options.source.six if ":" in address else self._key.options.source.four
-        make = functools.partial(Connection, client, config.reply_timeout, self._trace)
+        new = functools.partial(Connection, client, config.reply_timeout, self._trace)
+        make = cast("Callable[[], asyncio.Protocol]", new)
         loop = asyncio.get_running_loop()
         self._pool.close_oldest_if_full()
         while True:
             try:
                 async with asyncio.timeout(config.connect_timeout):
-                    local = (source, 0) if source else None
-                    transport, connection = await loop.create_connection(make, address, port, local_addr=local)
+                    if address.startswith("/"):
+                        transport, protocol = await loop.create_unix_connection(make, address)
+                    else:
+                        local = (source, 0) if source else None
+                        transport, protocol = await loop.create_connection(make, address, port, local_addr=local)
                 limit_buffer(transport)
-                return connection
+                return cast(Connection, protocol)
             except OSError as error:
                 if error.errno in _TOO_MANY_FILES and self._pool.abort_idle():
                     await asyncio.sleep(0)

@@ -42,6 +42,9 @@ PROMPT_SECONDS = 0.005
 # Bytes a second, as Postfix's smtp_min_data_rate: a server that takes a little now and then holds no delivery for days.
 RATE_LEAST = 500
 
+# Names of their own, because Python 3.11 is slow to look up a member of an Enum, and each reply needs several.
+_READY, _MESSAGE, _END, _QUIT = ClientState.READY, ClientState.MESSAGE, ClientState.END, ClientState.QUIT
+
 
 class Sending:
     """A message that is being sent: its next bytes, and the time by which they must be taken.
@@ -72,8 +75,12 @@ class Sending:
         return self._begun + timeout + self.sent / RATE_LEAST
 
 
-class Connection(asyncio.Protocol):
-    """A connection. Its `client` has the state. `on_end` is called when the socket is closed."""
+class Connection:
+    """A connection. Its `client` has the state. `on_end` is called when the socket is closed.
+
+    For the event loop it is an asyncio.Protocol. It does not inherit from that class: mypyc makes a fast class only of
+    one that has no base class in Python.
+    """
 
     __slots__ = (
         *("_begun", "_carried", "_clock", "_dot_sent", "_early", "_finished", "_paused", "_prompt", "_sending"),
@@ -142,7 +149,7 @@ class Connection(asyncio.Protocol):
             return
         self._shaking = True
         try:
-            secured = await shake_hands(transport, self, plan, self._clock.left())
+            secured = await shake_hands(transport, cast(asyncio.Protocol, self), plan, self._clock.left())
         except (OSError, ValueError) as error:
             (client.unverified if is_about_certificate(error) else client.handshake_failed)(describe_error(error))
             transport.abort()
@@ -219,7 +226,7 @@ class Connection(asyncio.Protocol):
             return
         self.client.quit()
         self._write(self.client.data_to_send())
-        if self.client.state is ClientState.QUIT:
+        if self.client.state is _QUIT:
             self._clock.set(PARTING_SECONDS)
         else:
             # An orderly end in the middle of a message could be taken for the message's end.
@@ -255,6 +262,9 @@ class Connection(asyncio.Protocol):
             self._apply(events, now)
         self._go_on()
         self._tell_over()
+
+    def eof_received(self) -> None:
+        """The event loop closes the transport, and calls connection_lost."""
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
@@ -321,10 +331,10 @@ class Connection(asyncio.Protocol):
         client, carried = self.client, self._carried
         while carried:
             state = client.state
-            if state is ClientState.READY:
+            if state is _READY:
                 self._clock.allow(ENVELOPE_TIMEOUTS * self._clock.timeout)
                 self._begin(carried[0])
-            elif state is ClientState.MESSAGE:
+            elif state is _MESSAGE:
                 if self._sending is not None:
                     break
                 content = carried[0].content
@@ -335,7 +345,7 @@ class Connection(asyncio.Protocol):
                 if self._paused:
                     break
                 self._send_small(content)
-            elif state is ClientState.END and self._begun < len(carried) and self._begun == 1 and client.takes_next:
+            elif state is _END and self._begun < len(carried) and self._begun == 1 and client.takes_next:
                 self._begin(carried[1])
             else:
                 if state in ENDED:
@@ -375,7 +385,7 @@ class Connection(asyncio.Protocol):
         assert self._sending is not None
         client, clock, sending = self.client, self._clock, self._sending
         most = sending.sent + TURN_MOST
-        while not self._paused and client.state is ClientState.MESSAGE and self._transport is not None:
+        while not self._paused and client.state is _MESSAGE and self._transport is not None:
             if self._transport.is_closing():
                 return  # It discards what is written, until connection_lost is called.
             if sending.sent >= most:
@@ -413,7 +423,7 @@ class Connection(asyncio.Protocol):
             self._transport.write(data)
 
     def _on_timeout(self) -> None:
-        sending = self.client.state is ClientState.MESSAGE
+        sending = self.client.state is _MESSAGE
         self._apply(self.client.lost("the message did not get off in time" if sending else "no answer in time"))
         self._end()
 

@@ -6,7 +6,8 @@ connections are open as may be, the one that has been idle longest is closed.
 
 While this process is busy, small messages are carried behind others by connections whose servers answer promptly
 (`join`): what limits the rate then is this process, and not the servers, and fewer writes and reads are needed. A
-message whose turn does not come within a second is taken back.
+message whose turn does not come within 100 ms is taken back and gets a connection of its own: the server has become
+slow, and sets the pace.
 """
 
 import asyncio
@@ -18,8 +19,8 @@ from queue_smtp.client import ENVELOPE, ClientState
 
 # To wait for the rest of a server's replies, once the verdict is known.
 SETTLE_SECONDS = 5.0
-# A message that is carried behind others is taken back after so long.
-BEHIND_SECONDS = 1.0
+# A message that is carried behind others is taken back after so long: some ten times what a prompt server needs.
+BEHIND_SECONDS = 0.1
 # This process is busy if it uses, or waits for, more than this share of a processor, over so many seconds at least.
 BUSY_SHARE = 0.4
 MEASURED_SECONDS = 0.05

@@ -1,8 +1,9 @@
-"""One message for one or more recipients over SMTP: its envelope, and the verdict on each recipient.
+"""One message for one or more recipients over SMTP or LMTP: its envelope, and the verdict on each recipient.
 
 An address that SMTP cannot carry is refused before anything is sent. The client's events (queue_smtp.client) become
-verdicts. The transaction is `done` once it has a verdict on the message, which counts for each recipient that was not
-refused itself. A transaction that is not done may be started again with another server.
+verdicts. The transaction is `done` once it has a verdict on the message, which counts for each recipient that has none
+of its own: that was not refused itself and, with LMTP, has no reply to the message. A transaction that is not done may
+be started again with another server.
 """
 
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from queue_remote.report_text import Verdict, describe_failure, describe_rejecti
 from queue_smtp.client import (
     Event,
     Problem,
+    RecipientAnswered,
     RecipientNeedsSmtputf8,
     RecipientRefused,
     SmtpClient,
@@ -32,7 +34,7 @@ class Transaction:
     """The envelope of one message, and the verdicts.
 
     `size` is the message's as RFC 1870 counts it, 0 if it is not known; `eight_bit` says that it has 8-bit bytes.
-    `refused` has, for each recipient, the verdict on it alone, or None. `verdict` is that on the message, None until
+    `own` has, for each recipient, the verdict on it alone, or None. `verdict` is that on the message, None until
     the transaction is done.
 
     For a connection that carries it (queue_remote.smtp.connection): `content` is the message, or the bytes to send for
@@ -42,7 +44,7 @@ class Transaction:
 
     __slots__ = (
         *("_answered", "_forward_paths", "_peer", "_rejected", "_reverse_path", "_sendable", "_unsendable"),
-        *("content", "eight_bit", "given", "over", "refused", "size", "verdict"),
+        *("content", "eight_bit", "given", "over", "own", "size", "verdict"),
     )
 
     def __init__(self, sender: bytes, recipients: list[bytes], size: int, eight_bit: bool = False) -> None:
@@ -62,7 +64,7 @@ class Transaction:
         self._forward_paths: list[SmtpPath] = []
         # The verdicts before a server is asked.
         self._unsendable: list[Verdict | None] = [None] * len(recipients)
-        self.refused = self._unsendable
+        self.own = self._unsendable
         try:
             self._reverse_path = pack_reverse_path(sender)
         except FormatError as error:
@@ -88,16 +90,16 @@ class Transaction:
     def reported(self) -> int:
         """The number of recipients, from the first, that the server has answered for or was not asked for."""
         for index in self._sendable[self._answered :]:
-            if self.refused[index] is None:
+            if self.own[index] is None:
                 return index
-        return len(self.refused)
+        return len(self.own)
 
     def start(self, peer: bytes) -> SmtpEnvelope:
         """Return the envelope for a server. Verdicts of the server before are forgotten."""
         self._peer = peer
         self._answered = 0
         self._rejected = []
-        self.refused = self._unsendable.copy()
+        self.own = self._unsendable.copy()
         return SmtpEnvelope(self._reverse_path, self._forward_paths, self.size, self.eight_bit)
 
     def take(self, event: Event, client: SmtpClient) -> None:
@@ -107,13 +109,15 @@ class Transaction:
             self.finish(SUCCESS, report_text.accepted(self._peer, event.reply))
         elif isinstance(event, RecipientRefused):
             self._refuse(self._sendable[event.number], event)
+        elif isinstance(event, RecipientAnswered):
+            self.own[self._sendable[event.number]] = report_text.judge_answer(self._peer, event.reply)
         elif isinstance(event, TransactionRejected):
             if event.problem in _AFTER_RECIPIENTS:
                 self._answered = len(self._sendable)
             self.finish(*describe_rejection(client, event, self.size))
         elif isinstance(event, RecipientNeedsSmtputf8):
             index = self._sendable[event.number]
-            self.refused[index] = (PERMANENT, report_text.no_utf8(self._peer))
+            self.own[index] = (PERMANENT, report_text.no_utf8(self._peer))
         elif event.in_transaction:
             self._answered = event.answered
             self.finish(*describe_failure(client, event))
@@ -127,7 +131,7 @@ class Transaction:
         reply = event.reply
         too_many = reply.code == 552 and event.after > 0
         letter = PERMANENT if reply.permanent and not too_many else TEMPORARY
-        self.refused[index] = (letter, report_text.recipient_rejected(self._peer, reply))
+        self.own[index] = (letter, report_text.recipient_rejected(self._peer, reply))
         self._rejected.append(index)
 
     def finish(self, letter: bytes, reason: bytes) -> None:
@@ -141,7 +145,7 @@ class Transaction:
         A refusal by the server ends with "Giving up", as in qmail's log, where each recipient has its own connection.
         """
         assert self.verdict is not None
-        verdicts = [refusal or self.verdict for refusal in self.refused]
+        verdicts = [own or self.verdict for own in self.own]
         for index in self._rejected:
             letter, text = verdicts[index]
             verdicts[index] = (letter, text + report_text.giving_up(self._peer))

@@ -65,6 +65,8 @@ class TlsPlanner:
 
     async def plan(self, nexthop: bytes, route: Route, target: Target) -> TlsPlan:
         """Return the plan for a target. Raises Unroutable if a file of CA certificates cannot be read."""
+        if target.is_socket:
+            return TlsPlan(Tls.NEVER, policy="none")  # What is written to it does not leave this host.
         _, policy = self.line(nexthop, route, target)
         plan = self._begin(policy, target)
         if plan.mode is Tls.NEVER:

@@ -15,11 +15,14 @@ from queue_base.errors import reason
 from queue_base.home import Home
 from queue_send.admin.orders import Orders
 from queue_send.admin.queries import Queries
+from queue_send.admin.rereads import Rereads
 from queue_send.log import Log
 from queue_send.loop import Shutdown
 from queue_wire.admin.socket import (
     QUERIES,
     REQUEST_MOST,
+    REREAD,
+    SETTINGS,
     Response,
     pack_response,
     unpack_request,
@@ -74,9 +77,12 @@ class _AdminConnection:
 class AdminSocket:
     """A part of the loop that listens from the start on. If it cannot, it logs an alert, and mail goes on."""
 
-    def __init__(self, home: Home, orders: Orders, queries: Queries, log: Log, shutdown: Shutdown) -> None:
+    def __init__(
+        self, home: Home, orders: Orders, queries: Queries, rereads: Rereads, log: Log, shutdown: Shutdown
+    ) -> None:
         self._orders = orders
         self._queries = queries
+        self._rereads = rereads
         self._shutdown = shutdown
         self._clients: list[_AdminConnection] = []
         self._listener: socket.socket | None = None
@@ -106,6 +112,8 @@ class AdminSocket:
         """Waits for clients, requests, room for replies, and idle connections."""
         if self._listener is not None and len(self._clients) < CLIENTS_MOST:
             poll.register(self._listener, select.POLLIN)
+        if not self._clients:
+            return 3600.0
         for client in self._clients:
             listens = client.listens and not self._is_working
             if listens and client.unread:
@@ -113,8 +121,8 @@ class AdminSocket:
             wanted = select.POLLOUT if client.out.unwritten else select.POLLIN if listens else 0
             if wanted:
                 poll.register(client.connection, wanted)
-        first = min([client.deadline for client in self._clients], default=float("inf"))
-        return max(0.0, min(3600.0, first - time.monotonic()))
+        first = min([client.deadline for client in self._clients])
+        return max(0.0, min(3600.0, first - time.monotonic(), self._orders.wait(now)))
 
     def run(self, ready: dict[int, int], now: float) -> None:
         """One turn: new clients, one request of each, replies."""
@@ -122,6 +130,9 @@ class AdminSocket:
             self._stop_listening()
         if self._listener is not None and self._listener.fileno() in ready and len(self._clients) < CLIENTS_MOST:
             self._accept()
+        self._orders.give_up(now)
+        if not self._clients:
+            return
         served = None  # One request in a turn.
         for client in self._clients:
             try:
@@ -167,6 +178,9 @@ class AdminSocket:
         except FormatError as error:
             client.refuse(str(error).encode("utf-8", "replace").replace(b"\0", b"_"))
             return
+        if request.command == SETTINGS:
+            client.answer(self._rereads.in_force())
+            return
         if request.command in QUERIES:
             client.answer(self._queries.answer(request, now))
             return
@@ -174,6 +188,9 @@ class AdminSocket:
             client.refuse(_LEAVING)
             return
         client.working = True
+        if request.command == REREAD:
+            self._rereads.reread(now, client.answer)
+            return
         self._orders.carry_out(request, client.answer, now)
 
     def _stop_listening(self) -> None:

@@ -1,20 +1,24 @@
-"""Carries out bounce orders: fails the recipients that are left of a message; the usual bounce follows.
+"""Carries out bounce orders: fails the recipients that are left of a message, or some; the usual bounce follows.
 
 RECIPIENTS_MOST recipients at a time: the log has a delivery that fails at once for each; then the disk thread appends
-their failures to bounce/, syncs them, and marks the recipients done. Their files are read once, piece by piece.
+their failures to bounce/, syncs them, and marks the recipients done. Their files are read once, piece by piece. If the
+order names recipients, and others are left, the message goes on with those afterwards.
 """
 
 import select
-from collections import deque
+from collections import OrderedDict
 
 from queue_base.daemon.disk_thread import DiskThread
 from queue_base.errors import reason
+from queue_base.queue import hold_marks as marks
 from queue_send.config import ConfigFiles
-from queue_send.events import Corrupt, Events, Failed
+from queue_send.events import Corrupt, Events, Failed, MayEnd, SomeFailed
 from queue_send.log import Log
 from queue_send.loop import Shutdown
-from queue_send.message_files import FailedRecipient, Store
+from queue_send.messages.bounce_file import FailedRecipient, append_failures
+from queue_send.messages.message_files import Store
 from queue_wire import logline
+from queue_wire.admin.returning import ReturnOrder
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.report import PERMANENT
 
@@ -36,23 +40,45 @@ class BounceOrders:
         self._disk = disk
         self._shutdown = shutdown
         self._events = events
-        self._waiting: deque[int] = deque()
-        self._taken: set[int] = set()
+        # Messages, the first one is worked on; and whether only some recipients are to fail.
+        self._waiting: OrderedDict[int, bool] = OrderedDict()
         self._writing = False
+        self._dropped = False  # Whether the first message is to end as soon as the disk thread has written.
         # Of the first message: the channels that are left, the recipients that were read, the offset of the next ones.
         self._kinds = list(_CHANNELS)
         self._read: list[tuple[int, bytes]] = []
         self._at: int | None = 0
+        self._due = 0  # The channel's next attempt.
+        # Of an order that names recipients: the order, and whether others are left.
+        self._order: ReturnOrder | None = None
+        self._others = False
 
     def holds(self, message: int) -> bool:
         """Returns whether the recipients of a message are being failed."""
-        return message in self._taken
+        return message in self._waiting
 
-    def take(self, message: int) -> None:
-        """Fails the recipients of a message. Failed or Corrupt follows, or nothing if the disk refuses."""
-        if message not in self._taken:
-            self._taken.add(message)
-            self._waiting.append(message)
+    def take(self, message: int, some: bool) -> None:
+        """Fails the recipients of a message, or `some`, those that its mark names.
+
+        Failed, SomeFailed or Corrupt follows, or nothing if the disk refuses. Of two orders for a message that waits
+        the later one counts.
+        """
+        self._waiting[message] = some
+
+    def drop(self, message: int) -> bool:
+        """Gives up a message that is to be deleted: it must not go on with the files of the next one of its number.
+
+        Returns False if failures of it are being written; MayEnd follows then.
+        """
+        if message in self._waiting:
+            if message != next(iter(self._waiting)):
+                del self._waiting[message]
+            elif self._writing:
+                self._dropped = True
+                return False
+            else:
+                self._leave(message)
+        return True
 
     @property
     def _may_go_on(self) -> bool:
@@ -67,7 +93,13 @@ class BounceOrders:
         """Fails the next piece of the first message."""
         if not self._may_go_on:
             return
-        message, kind = self._waiting[0], self._kinds[0]
+        message, kind = next(iter(self._waiting)), self._kinds[0]
+        if self._waiting[message] and self._order is None:
+            try:
+                self._order = marks.read_return(self._store.layout, message)
+            except (FormatError, OSError) as error:
+                self._stays(message, error)
+                return
         if not self._read and self._at is not None:
             try:
                 piece = self._store.recipients(message, kind, self._at)
@@ -78,12 +110,21 @@ class BounceOrders:
             except OSError as error:
                 self._stays(message, error)
                 return
-            self._read, self._at = piece.recipients, piece.next
+            self._read, self._at, self._due = self._chosen(kind, piece.recipients), piece.next, piece.due
         found, self._read = self._read[:RECIPIENTS_MOST], self._read[RECIPIENTS_MOST:]
         if found:
             self._fail(message, kind, found)
         else:
             self._go_on(message)
+
+    def _chosen(self, kind: str, recipients: list[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
+        """Returns the recipients that are to fail; notes whether there are others."""
+        if self._order is None:
+            return recipients
+        selector, config = self._order.selector, self._config.current
+        found = [each for each in recipients if selector.chooses(each[1], config.shown(kind, each[1]))]
+        self._others = self._others or len(found) < len(recipients)
+        return found
 
     def _fail(self, message: int, kind: str, recipients: list[tuple[int, bytes]]) -> None:
         store = self._store
@@ -91,13 +132,20 @@ class BounceOrders:
         config = self._config.current
         failures = [FailedRecipient(message, config.shown(kind, address), ASKED) for _, address in recipients]
 
+        some, due = self._order is not None, self._due
+
         def work() -> None:
-            store.append_failures(failures)
+            append_failures(store.layout, failures)
             store.mark_done(message, kind, [offset for offset, _ in recipients])
+            if some:
+                store.keep_due(message, kind, due)
 
         def then(trouble: OSError | None) -> None:
             self._writing = False
-            if trouble is not None:
+            if self._dropped:
+                self._leave(message)
+                self._events.append(MayEnd(message))
+            elif trouble is not None:
                 self._stays(message, trouble)
             else:
                 self._go_on(message)
@@ -112,18 +160,23 @@ class BounceOrders:
         self._at = 0
         self._kinds.pop(0)
         if not self._kinds:
+            order, others = self._order, self._others
             self._leave(message)
-            self._finish(message)
+            if order is not None and others:
+                self._events.append(SomeFailed(message, order.held))
+            else:
+                self._finish(message)
 
     def _leave(self, message: int) -> None:
-        self._waiting.popleft()
-        self._taken.discard(message)
+        del self._waiting[message]
+        self._dropped = False
         self._kinds, self._read, self._at = list(_CHANNELS), [], 0
+        self._order, self._others = None, False
 
-    def _stays(self, message: int, trouble: OSError) -> None:
+    def _stays(self, message: int, trouble: OSError | FormatError) -> None:
         self._leave(message)
-        name = trouble.filename or message
-        self._log.warning(f"unable to bounce msg {message}: {name}: {reason(trouble)}; it stays on hold")
+        why = f"{trouble.filename or message}: {reason(trouble)}" if isinstance(trouble, OSError) else str(trouble)
+        self._log.warning(f"unable to bounce msg {message}: {why}; it stays on hold")
 
     def _log_failures(self, message: int, kind: str, recipients: list[tuple[int, bytes]]) -> None:
         """Logs the failures before they are written."""

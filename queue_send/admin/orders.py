@@ -1,4 +1,4 @@
-"""Carries out the orders of queuectl: hold, release, requeue, delete, bounce, flush, probe.
+"""Carries out the orders of queuectl: hold, release, requeue, delete, bounce, bounce-some, flush, flush-some, probe.
 
 An order is on the disk, synced, before it is answered, and before it has any effect. hold, delete and bounce are marks
 in hold/ (hold_marks.py); Messages carries the last two out when nothing of the message is in flight, in this run or,
@@ -10,17 +10,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-from queue_base import hold_marks as marks
 from queue_base.durable import Commit
 from queue_base.errors import reason as why
+from queue_base.queue import hold_marks as marks
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
 from queue_send.disk_retry import DiskRetry
 from queue_send.log import Log
-from queue_send.messages import Messages
+from queue_send.messages.life_cycle import Messages
 from queue_send.peers import Cleaner
 from queue_wire import logline
 from queue_wire.admin import socket as wire
+from queue_wire.admin.returning import RecipientSelector
 from queue_wire.admin.socket import (
     GONE,
     NEWS,
@@ -30,29 +31,37 @@ from queue_wire.admin.socket import (
     Response,
 )
 from queue_wire.control.destinationlimits import choose_nexthop
+from queue_wire.control.localroutes import find_domain_route
 from queue_wire.format_error import FormatError
 from queue_wire.ids import pack_long_id, unpack_long_id
 
+CLASSIFY_WAIT = 10.0  # Seconds for which an order waits until its messages are classified. A full disk may refuse that.
+
+FLUSHES_FULL = "too many messages wait with some of their recipients flushed; try again"
+NOT_CLASSIFIED = "queue-todo has not classified it yet; if it cannot, the log says why"
+
 Answer = Callable[[Response], None]
+_FLUSHES = (wire.FLUSH, wire.FLUSH_SOME)
+_ORDERS = {wire.DELETE: marks.DELETED, wire.BOUNCE: marks.RETURNED, wire.BOUNCE_SOME: marks.RETURNED_SOME}
 
 
 @dataclass
 class Selected:
-    """The messages that a request names by their long ids, each once, and the notes of the reply."""
+    """The messages that a request names by their long ids, each once, their `names`, and the notes of the reply."""
 
     messages: list[int] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
-    _names: dict[int, str] = field(default_factory=dict)
+    names: dict[int, str] = field(default_factory=dict)
 
     def add(self, message: int, name: str) -> None:
         """Adds a message with the long id by which it was named."""
-        if message not in self._names:
-            self._names[message] = name
+        if message not in self.names:
+            self.names[message] = name
             self.messages.append(message)
 
     def note(self, letter: bytes, message: int, text: str) -> None:
         """Adds a note about a message."""
-        self.notes.append(Note(letter, f"{self._names[message]}: {text}".encode()))
+        self.notes.append(Note(letter, f"{self.names[message]}: {text}".encode()))
 
 
 def select_messages(names: list[bytes], birth_of: Callable[[int], int | None]) -> Selected:
@@ -76,6 +85,20 @@ def select_messages(names: list[bytes], birth_of: Callable[[int], int | None]) -
     return selected
 
 
+@dataclass
+class UnclassifiedRequest:
+    """A request that waits, until a time, because messages of it, `left`, are not classified yet.
+
+    names: the long ids of all its messages.
+    """
+
+    request: Request
+    answer: Answer
+    left: set[int]
+    names: dict[int, str]
+    until: float
+
+
 class Orders:
     """The orders that change messages. `rescan` has queue-todo look through todo/."""
 
@@ -87,7 +110,7 @@ class Orders:
         clock: Clock,
         config: ConfigFiles,
         retry: DiskRetry,
-        rescan: Callable[[], None],
+        rescan: Callable[[], object],
     ) -> None:
         self._messages = messages
         self._store = messages.store
@@ -99,6 +122,7 @@ class Orders:
         self._config = config
         self._retry = retry
         self._rescan = rescan
+        self._waiting: UnclassifiedRequest | None = None  # There is one request at a time.
 
     def carry_out(self, request: Request, answer: Answer, now: float) -> None:
         """Carries out a request; `answer` is called with the reply, perhaps later."""
@@ -106,55 +130,95 @@ class Orders:
             answer(self._probe(request.names, now))
             return
         selected = select_messages(request.names, self._birth_of)
-        if self._classify(selected.messages, request, answer):
+        if self._classify(selected, request, answer):
             return
         for message in selected.messages:
             self._store.envelopes.forget(message)
-        if request.command == wire.FLUSH:
-            answer(self._flush(selected))
+        if request.command in _FLUSHES:
+            answer(self._flush(selected, request.selector))
         elif request.command == wire.RELEASE:
             self._release(selected, answer)
         elif request.command == wire.REQUEUE:
             self._requeue(selected, answer, now)
         else:
-            orders = {wire.DELETE: marks.DELETED, wire.BOUNCE: marks.RETURNED}
-            reason = orders.get(request.command) or marks.clean_reason(request.reason)
-            self._mark(selected, reason, answer)
+            reason = _ORDERS.get(request.command) or marks.clean_reason(request.reason)
+            self._mark(selected, reason, request.selector, answer)
 
-    def _classify(self, messages: list[int], request: Request, answer: Answer) -> bool:
+    def _classify(self, selected: Selected, request: Request, answer: Answer) -> bool:
         """Returns whether some messages are announced. They are classified, and then the request is carried out.
 
         flush changes no file, so it only waits for those that are being classified: one may have been deferred.
         """
-        left = set()
-        for message in messages:
+        left: set[int] = set()
+        for message in selected.messages:
             known = self._store.announced_message(message)
-            if known is not None and (request.command != wire.FLUSH or known.requested is not None):
+            if known is not None and (request.command not in _FLUSHES or known.requested is not None):
                 left.add(message)
+        if not left:
+            return False
+        waiting = self._waiting = UnclassifiedRequest(
+            request, answer, left, selected.names, self._clock.now() + CLASSIFY_WAIT
+        )
 
         def then(message: int, classified: bool) -> None:
             left.discard(message)
-            if not left:
+            if not left and self._waiting is waiting:
+                self._waiting = None
                 self.carry_out(request, answer, self._clock.now())
 
         for message in list(left):
             self._store.classify_first(message, partial(then, message))
-        return bool(left)
+        return True
+
+    def wait(self, now: float) -> float:
+        """Returns the seconds until `give_up` has something to do."""
+        return 3600.0 if self._waiting is None else max(0.0, self._waiting.until - now)
+
+    def give_up(self, now: float) -> None:
+        """Carries out a request that has waited too long without the messages that are not classified.
+
+        So an order about a message that the disk refuses to classify does not delay the next requests for ever.
+        """
+        waiting = self._waiting
+        if waiting is None or now < waiting.until:
+            return
+        self._waiting = None
+        late = {waiting.names[message] for message in waiting.left}
+        names = [name for name in waiting.request.names if name.decode("ascii", "replace") not in late]
+        notes = [Note(TROUBLE, f"{name}: {NOT_CLASSIFIED}".encode()) for name in sorted(late)]
+
+        def answer(response: Response) -> None:
+            waiting.answer(response._replace(notes=[*notes, *response.notes]))
+
+        self.carry_out(waiting.request._replace(names=names), answer, now)
 
     def _birth_of(self, message: int) -> int | None:
         """Returns the birth of a message that has not ended."""
         return None if self._cleaner.holds(message) else marks.birth_of(self._layout, message)
 
     def _probe(self, domains: list[bytes], now: float) -> Response:
+        config, channels = self._config.current, self._messages.channels
         for domain in domains:
-            way = choose_nexthop(self._config.current.routes, self._config.current.lines, domain.lower())
-            self._messages.channels["remote"].scheduler.probe(way.name, now)
+            way = choose_nexthop(config.routes, config.lines, domain.lower())
+            channels["remote"].scheduler.probe(way.name, now)
+            servers = find_domain_route(config.localroutes, domain)
+            if servers is not None:
+                channels["local"].scheduler.probe(servers.name, now)
         return Response(0, [])
 
-    def _flush(self, selected: Selected) -> Response:
+    def _flush(self, selected: Selected, selector: RecipientSelector) -> Response:
         messages = self._messages
         free = self._those(selected.messages, self._store.may_be_tried, selected)
-        return Response(sum(messages.make_due(message) for message in free), selected.notes)
+        if not selector.any:
+            return Response(sum(messages.make_due(message) for message in free), selected.notes)
+
+        def make_some_due(message: int) -> bool:
+            if messages.takes_partial_flushes:
+                return messages.make_some_due(message, selector)
+            selected.note(TROUBLE, message, FLUSHES_FULL)
+            return False
+
+        return Response(len(self._those(free, make_some_due, selected)), selected.notes)
 
     @staticmethod
     def _those(some: list[int], wanted: Callable[[int], bool], selected: Selected) -> list[int]:
@@ -196,11 +260,14 @@ class Orders:
                 selected.note(TROUBLE, message, "another command is at it; try again")
         return [message for message in selected.messages if not self._messages.changes.holds(message)]
 
-    def _mark(self, selected: Selected, reason: bytes, answer: Answer) -> None:
+    def _mark(self, selected: Selected, reason: bytes, selector: RecipientSelector, answer: Answer) -> None:
         work = self._those(self._free(selected), lambda message: self._may_mark(message, reason, selected), selected)
 
         def write(message: int, commit: Commit) -> None:
-            marks.mark(self._layout, message, reason, commit)
+            if reason == marks.RETURNED_SOME:
+                marks.mark_return(self._layout, message, selector, commit)
+            else:
+                marks.mark(self._layout, message, reason, commit)
 
         def then(message: int) -> None:
             self._messages.hold(message, reason)
@@ -210,11 +277,15 @@ class Orders:
                 self._log.put(logline.release_message(message))
 
         for message in work:
-            self._log.put(logline.hold_message(message, reason))
+            deletes = reason == marks.DELETED
+            self._log.put(logline.delete_message(message) if deletes else logline.hold_message(message, reason))
         self._change(work, selected.notes, answer, write, then, refused)
 
     def _may_mark(self, message: int, reason: bytes, selected: Selected) -> bool:
         given = self._messages.order_of(message)
+        if given is not None and reason == marks.RETURNED_SOME:
+            selected.note(TROUBLE, message, given.decode())
+            return False
         if given == reason or (message in self._store.held and reason not in marks.ORDERS):
             if given == reason:
                 self._messages.carry_out_order(message, self._clock.now())
@@ -225,7 +296,7 @@ class Orders:
             if self._bouncer.holds(message):
                 selected.note(NEWS, message, "nothing is left of it but its bounce, which is on its way")
                 return False
-            if reason == marks.RETURNED and marks.is_marked(self._layout, "corrupt", message):
+            if reason in marks.ORDERS and marks.is_marked(self._layout, "corrupt", message):
                 selected.note(TROUBLE, message, "it is corrupt and cannot be bounced; release or delete it")
                 return False
         elif not self._bouncer.drop(message):
@@ -274,7 +345,7 @@ class Orders:
             reason = b""
         if reason is None:
             return logline.corrupt_message(message, "its mark could not be removed")
-        return logline.hold_message(message, reason)
+        return logline.delete_message(message) if reason == marks.DELETED else logline.hold_message(message, reason)
 
     def _requeue(self, selected: Selected, answer: Answer, now: float) -> None:
         birth = int((now + self._clock.ahead) * 1_000_000)

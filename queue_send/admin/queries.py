@@ -8,11 +8,12 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from math import ceil
 
-from queue_base import hold_marks as marks
+from queue_base.queue import hold_marks as marks
+from queue_send.admin.figure_list import FigureList
 from queue_send.admin.orders import select_messages
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
-from queue_send.messages import Messages, State
+from queue_send.messages.life_cycle import Messages, State
 from queue_send.peers import Cleaner
 from queue_send.scheduler.destination import Destination, RateLimited, SharedRelay
 from queue_send.scheduler.model import Entry
@@ -21,6 +22,7 @@ from queue_wire.admin import cause, facts
 from queue_wire.admin import socket as wire
 from queue_wire.admin.cause import Cause, pack_cause
 from queue_wire.admin.facts import ChannelFact, DestinationFact, pack_channel, pack_destination
+from queue_wire.admin.figure import pack_figure
 from queue_wire.admin.socket import NEWS, Note, Request, Response
 from queue_wire.control.destinationlimits import choose_nexthop
 
@@ -35,11 +37,14 @@ NUMBER_MOST = 10**18 - 1  # The largest number in a fact. No time is later.
 class Queries:
     """The queries that read what queue-send knows."""
 
-    def __init__(self, messages: Messages, cleaner: Cleaner, clock: Clock, config: ConfigFiles) -> None:
+    def __init__(
+        self, messages: Messages, cleaner: Cleaner, clock: Clock, config: ConfigFiles, figures: FigureList
+    ) -> None:
         self._messages = messages
         self._cleaner = cleaner
         self._clock = clock
         self._config = config
+        self._figures = figures
         self._explainers = {
             kind: Explainer(kind.encode(), channel.scheduler) for kind, channel in messages.channels.items()
         }
@@ -53,6 +58,8 @@ class Queries:
         if request.command == wire.REMOVALS:
             count, seconds = self._cleaner.lag(now)
             return Response(count, [Note(NEWS, b"%d" % seconds)])
+        if request.command == wire.FIGURES:
+            return Response(0, [Note(NEWS, pack_figure(each)) for each in self._figures.figures(now)])
         notes = [Note(NEWS, pack_channel(each.channel())) for each in self._explainers.values()]
         return Response(int(self._messages.all_read), notes)
 
@@ -60,7 +67,7 @@ class Queries:
         channel, place, *nexthops = names
         explainer = self._explainers[channel.decode("ascii")]
         if nexthops:
-            found, further = explainer.named(self._routed(nexthops), now), 0
+            found, further = explainer.named(self._routed(channel.decode("ascii"), nexthops), now), 0
         else:
             found, further = explainer.page(int(place) if place else None, PAGE, now)
         return Response(further, [Note(NEWS, pack_destination(self._shown(each))) for each in found])
@@ -70,10 +77,17 @@ class Queries:
         to_disk = self._clock.to_disk
         return fact._replace(probe=fact.probe and to_disk(fact.probe), next=fact.next and to_disk(fact.next))
 
-    def _routed(self, names: list[bytes]) -> list[bytes]:
-        """Returns the names, and the destinations and relays that their mail goes to."""
+    def _routed(self, kind: str, names: list[bytes]) -> list[bytes]:
+        """Returns the names, and the destinations and relays that their mail goes to.
+
+        Those of the remote channel are domains, those of the local one recipients or domains.
+        """
+        config = self._config.current
+        if kind == "local":
+            routes = [config.local_route(name if b"@" in name else b"@" + name) for name in names]
+            return [*names, *(route for route in routes if route is not None)]
         lower = [name.lower() for name in names]
-        ways = [choose_nexthop(self._config.current.routes, self._config.current.lines, name) for name in lower]
+        ways = [choose_nexthop(config.routes, config.lines, name) for name in lower]
         return [*names, *lower, *(way.name for way in ways), *(way.relay for way in ways if way.relay is not None)]
 
     def _why(self, names: list[bytes], now: float) -> Response:
@@ -101,7 +115,7 @@ class Queries:
             if stamp is None:
                 continue
             names = [name[1:] for name in places if name[:1] == letter]
-            nexthops = self._routed(names) if kind == "remote" else names
+            nexthops = self._routed(kind, names)
             channel = messages.channels[kind]
             stamps = self._clock.all_from_disk(stamp)
             known = list(
@@ -244,8 +258,7 @@ class Explainer:
     def channel(self) -> ChannelFact:
         """Returns the totals of the channel."""
         scheduler, settings = self._scheduler, self._scheduler.settings
-        active = len(scheduler.attempts)
-        waiting = len(scheduler.admission) + scheduler.overflow
+        active, waiting = len(scheduler.attempts), len(scheduler.waiting)
         return ChannelFact(active, settings.active, waiting, scheduler.in_flight, settings.concurrency, self._kind)
 
     def page(self, place: int | None, most: int, now: float) -> tuple[list[DestinationFact], int]:
@@ -279,11 +292,11 @@ class Explainer:
             state=facts.RELAY,
             probe=0,
             window=each.limits.most,
-            flying=each.in_flight,
+            in_flight=each.in_flight,
             queued=0,
-            aside=0,
+            on_disk=0,
             cohorts=0,
-            turned_away=0,
+            suspended=0,
             messages=messages,
             seconds=int(seconds),
             next=_time(start) if start > now else 0,
@@ -299,13 +312,13 @@ class Explainer:
         start = each.next_start(now)
         return DestinationFact(
             state=state,
-            probe=_time(each.probe_at) if each.dead else 0,
+            probe=_time(each.probe_at) if each.dead and each.probe_at > now else 0,
             window=int(each.window),
-            flying=each.in_flight,
+            in_flight=each.in_flight,
             queued=len(each.queue),
-            aside=len(each.overflow),
+            on_disk=len(each.overflow),
             cohorts=int(each.cohorts * 100),
-            turned_away=each.suspended_count,
+            suspended=each.suspended_count,
             messages=messages,
             seconds=int(seconds),
             next=_time(start) if start > now else 0,

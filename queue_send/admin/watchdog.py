@@ -11,19 +11,20 @@ from functools import partial
 from math import isqrt
 from typing import NamedTuple
 
-from queue_base.hold_marks import birth_of
+from queue_base.queue.hold_marks import birth_of
 from queue_send.admin.queries import Explainer
 from queue_send.clock import Clock
 from queue_send.config import ROUND, ConfigFiles, seconds_in_environment
 from queue_send.delivery.channel import Channel
 from queue_send.log import Log
 from queue_send.loop import Shutdown, TimeBudget
-from queue_send.messages import Messages
+from queue_send.messages.life_cycle import Messages
 from queue_send.scheduler.destination import Destination
 from queue_send.scheduler.model import Attempt, Entry
-from queue_send.scheduler.retry import SKIPS, Schedule
+from queue_send.scheduler.retry import SKIPS
 from queue_send.scheduler.scheduler import Scheduler
 from queue_wire.admin.cause import Cause, describe
+from queue_wire.control.schedule import Schedule
 from queue_wire.format_error import FormatError
 from queue_wire.ids import pack_long_id
 from queue_wire.logline import moment

@@ -18,13 +18,15 @@ from queue_base.daemon.pipes import PeerLost
 from queue_base.errors import reason
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
+from queue_send.counters import Counters
 from queue_send.delivery.delivery_daemon import DeliveryDaemon, choose_daemon
-from queue_send.delivery.loading import AT_ONCE, Loader, Step
+from queue_send.delivery.loading import AT_ONCE, Loader, NotRead, Step
+from queue_send.delivery.result_writer import ResultWriter
 from queue_send.delivery.verdicts import Verdicts
 from queue_send.events import Corrupt, Events, NoneInFlight, NoneLeft
 from queue_send.log import Log
 from queue_send.loop import Shutdown, TimeBudget
-from queue_send.message_files import Piece, Store
+from queue_send.messages.message_files import Piece, Store
 from queue_send.notify.delay import DelayNotifier
 from queue_send.peers import Cleaner
 from queue_send.scheduler.model import Action, Alive, Attempt, Dead, Defer, Entry, Expire, Finish, Start, Withdrawn
@@ -33,10 +35,12 @@ from queue_send.scheduler.scheduler import Scheduler
 from queue_wire import logline
 from queue_wire.address import split_address, verp_sender
 from queue_wire.admin.cause import DAEMON_FULL, EXITING, LOG_BLOCKED, REMOVALS_BEHIND
+from queue_wire.admin.returning import RecipientSelector
+from queue_wire.control.localroutes import is_route_name
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.job import Job, pack_job
 from queue_wire.pipes.notice import Notice
-from queue_wire.pipes.report import MESSAGE_SCOPE, Ready, Report, unpack_report
+from queue_wire.pipes.report import MESSAGE_SCOPE, Ready, Report, SettingsReport, unpack_report
 
 STARTS_A_TURN = 100
 LOADS_A_TURN = 25  # Some 25 microseconds each.
@@ -47,7 +51,11 @@ READING = 0.002  # and for reading reports.
 
 
 class Channel:
-    """A part of the loop. `kind` is local or remote."""
+    """A part of the loop. `kind` is local or remote.
+
+    Mail of local recipients that control/localroutes routes goes to `lenders`: the daemons of the remote channel, which
+    reads and writes their pipes.
+    """
 
     def __init__(
         self,
@@ -55,6 +63,7 @@ class Channel:
         daemons: Sequence[DeliveryDaemon],
         store: Store,
         delays: DelayNotifier,
+        results: ResultWriter,
         log: Log,
         clock: Clock,
         config: ConfigFiles,
@@ -63,39 +72,53 @@ class Channel:
         shutdown: Shutdown,
         events: Events,
         cleaner: Cleaner,
+        counters: Counters,
+        lenders: Sequence[DeliveryDaemon] = (),
     ) -> None:
         self.kind = kind
         self.scheduler = Scheduler(config.current.settings(kind))
         self._daemons = daemons
         self._reading = deque(daemons)  # The first one is read first.
+        self._lenders = lenders
         self._all_greeted = False
         self._name = kind.encode()
         self._store = store
         self._delays = delays
+        self._results = results
         self._log = log
         self._clock = clock
         self._config = config
         self._budget = budget
         self._shutdown = shutdown
         self._cleaner = cleaner
+        self._counters = counters.channels[kind]
         self._loader = Loader(kind, store, clock, config)
-        self._verdicts = Verdicts(kind, store, delays, log, config, disk)
+        self._verdicts = Verdicts(kind, store, delays, results, log, config, disk, self._counters)
         # Messages with many recipients: the attempt, the first piece if it was read, the offsets that were tried.
         # `_steps` loads the first of them.
         self._long: deque[tuple[Attempt, Piece | None, Collection[int]]] = deque()
         self._steps: Iterator[Step] | None = None
         self._flushes = 0  # How often everything was made due.
         self._events = events
+        self._keep_places()
 
     @property
     def busy(self) -> bool:
         """Whether jobs are in flight."""
+        if any(daemon.lent and not daemon.lost for daemon in self._lenders):
+            return True
         return any(daemon.in_flight and not daemon.lost for daemon in self._daemons)
+
+    @property
+    def greeted(self) -> bool:
+        """Whether every daemon has said how many jobs it takes."""
+        return self._all_greeted
 
     @property
     def in_flight(self) -> Collection[Entry]:
         """The entries whose jobs the daemons have not reported on."""
-        return [entry for daemon in self._daemons for entry in daemon.in_flight.values()]
+        lent = [entry for daemon in self._lenders for entry in daemon.lent.values()]
+        return [entry for daemon in self._daemons for entry in daemon.in_flight.values()] + lent
 
     @property
     def stopped(self) -> bytes:
@@ -106,11 +129,18 @@ class Channel:
             return LOG_BLOCKED
         if self._cleaner.behind:
             return REMOVALS_BEHIND
+        return DAEMON_FULL if self._daemons_full else b""
+
+    @property
+    def _daemons_full(self) -> bool:
+        """Whether no daemon takes a job, or not all have greeted."""
+        if self._lenders and self._config.current.localroutes and all(each.full_of_lent for each in self._lenders):
+            return True
         if self._all_greeted:
             for daemon in self._daemons:
                 if not daemon.full:
-                    return b""
-        return DAEMON_FULL
+                    return False
+        return True
 
     @property
     def _may_load(self) -> bool:
@@ -120,6 +150,13 @@ class Channel:
     def apply_config(self) -> None:
         """Sets the limits of the control files, after HUP."""
         self.scheduler.apply_settings(self._config.current.settings(self.kind))
+        self._keep_places()
+
+    def _keep_places(self) -> None:
+        """Has the lenders leave places for as many jobs as this channel may have in flight, if it may give them any."""
+        config = self._config.current
+        for daemon in self._lenders:
+            daemon.keep_places(config.concurrencylocal if config.localroutes else 0)
 
     def add_new(self, notice: Notice) -> None:
         """Adds a new message."""
@@ -128,16 +165,50 @@ class Channel:
     def flush(self, now: float) -> None:
         """Makes everything due."""
         self._flushes += 1
+        self._loader.flushes.widen_all()
         self.scheduler.flush(now)
+
+    def make_due(self, message: int, due: int) -> bool:
+        """Makes a message due now, whose file has the next attempt `due`; returns False if it is being tried."""
+        follows = self._loader.flushes.widen(message)
+        if self.scheduler.holds(message):
+            return follows
+        # Doing this twice makes one attempt: the second entry is not valid after the first attempt.
+        self.scheduler.add_deferred(message, due, flushed=True)
+        return True
+
+    def make_some_due(self, message: int, due: int, selector: RecipientSelector, now: float) -> bool:
+        """Makes some recipients of a message due now; the others wait for its next attempt, `due`, as before.
+
+        Returns False if all are being tried. To be called if `takes_partial_flushes`.
+        """
+        flushes = self._loader.flushes
+        held = self.scheduler.holds(message)
+        if flushes.is_trying(message):
+            if flushes.add(message, selector) and not held:
+                self.scheduler.add_deferred(message, due, flushed=True)
+            return True
+        if held or self._loader.is_between_slices(message):
+            return False
+        if due <= now:
+            return self.make_due(message, due)
+        if flushes.add(message, selector):
+            self.scheduler.add_deferred(message, due, flushed=True)
+        return True
+
+    @property
+    def takes_partial_flushes(self) -> bool:
+        """Whether `make_some_due` may add a message."""
+        return not self._loader.flushes.full
 
     def withdraw(self, message: int, now: float) -> None:
         """Prevents further starts of a message. If it is loaded, NoneInFlight follows."""
         self._carry_out(self.scheduler.withdraw(message, now), now)
 
     def forget(self, message: int) -> None:
-        """Removes what is kept for a message, which has ended."""
+        """Removes what is kept for a message that has ended, or is on hold or corrupt."""
         self._loader.forget(message)
-        self.scheduler.forget_tried(message)
+        self.scheduler.forget(message)
 
     def prepare(self, poll: "select.poll", now: float) -> float:
         """Waits for reports, for room in the pipes of jobs, and until the scheduler has something to do."""
@@ -145,6 +216,8 @@ class Channel:
         for daemon in self._daemons:
             daemon.prepare(poll)
             unread = unread or (daemon.unread and not daemon.lost)
+        for daemon in self._lenders:
+            unread = unread or bool(daemon.lent_reports)
         loads = bool(self._long) and self._may_load
         expires = self._verdicts.may_expire and not self._shutdown.begun
         if unread or loads or expires or self._verdicts.has_results:
@@ -152,30 +225,30 @@ class Channel:
         times = [3600.0]
         if not self._shutdown.begun and (expiry := self.scheduler.next_expiry(now)) is not None:
             times.append(max(0.0, expiry - now))
-        if not self.stopped and (due := self.scheduler.next_time(now)) is not None:
+        if not self.scheduler.idle and not self.stopped and (due := self.scheduler.next_time(now)) is not None:
             times.append(max(0.0, due - now))
         return min(times)
 
     def run(self, ready: dict[int, int], now: float) -> None:
-        """One turn: reports, expiry, loading, jobs."""
+        """One turn: reports, expiry, loading, starts."""
         self._take_reports(ready, now)
+        self._take_lent_reports(now)
         if not self._shutdown.begun:
             self._carry_out(self.scheduler.expire(now), now)
         if self._may_load:
             self._load_long(now)
         self._start_jobs(now)
         self._apply_verdicts()
+
+    def write(self) -> None:
+        """Writes jobs, and the last results."""
+        self._results.write()
         for daemon in self._daemons:
             if not daemon.lost:
-                self._write_jobs(daemon)
-
-    def _write_jobs(self, daemon: DeliveryDaemon) -> None:
-        if daemon.unwritten:
-            self._log.flush()
-        try:
-            daemon.write(last=self._shutdown.begun)
-        except PeerLost:
-            self._lose(daemon)
+                try:
+                    daemon.write(last=self._shutdown.begun)
+                except PeerLost:
+                    self._shutdown.lose(daemon.name)  # Its reports are read to their end.
 
     def _lose(self, daemon: DeliveryDaemon) -> None:
         """Begins the exit. What the daemon has not reported on is tried again by the next run."""
@@ -186,10 +259,12 @@ class Channel:
 
     def _start_jobs(self, now: float) -> None:
         """Loads messages and starts jobs until there are no more, or the limits of the turn are reached."""
+        if self.scheduler.idle or self.stopped:
+            return
         without_start = 0
         until = self._budget.until(STARTING)
         for _ in range(STARTS_A_TURN):
-            if self.stopped or without_start >= LOADS_A_TURN:
+            if self._log.full or without_start >= LOADS_A_TURN or self._daemons_full:
                 return
             loaded = self._load(now)
             started = self._carry_out(self.scheduler.start(now), now)
@@ -216,10 +291,13 @@ class Channel:
             return True
         except OSError as error:
             self._log.warning(f"unable to open {error.filename or message}: {reason(error)}; will try again later")
+            self._loader.flushes.forget(message)
             self.scheduler.retry_at(message, int(now) + AGAIN_AFTER)
             return True
-        if read is None:
+        if isinstance(read, NotRead):
             self.scheduler.cancel_load(message)
+            if read is NotRead.ENDED:
+                self.scheduler.forget(message)
             return True
         attempt, piece = read
         tried = self.scheduler.tried(message, stamp)
@@ -273,16 +351,35 @@ class Channel:
         addresses = [address for _, address in entry.recipients]
         message = entry.attempt.message
         first = self._log.number_deliveries(len(addresses))
-        sender = verp_sender(entry.attempt.sender, addresses[0])
-        # The entry's nexthop may name a relay; queue-remote looks up the route by the domain.
-        nexthop = addresses[0] if self.kind == "local" else split_address(addresses[0])[1].lower()
         self._store.count_start(message, len(addresses))
-        job = pack_job(Job(first, self._store.job_path(message), sender, nexthop, addresses))
-        daemons = self._daemons
-        daemon = daemons[0] if len(daemons) == 1 else choose_daemon(daemons, self.scheduler.host(entry))
-        daemon.start(first, entry, job)
+        if self._lenders and self._is_routed(entry):
+            self._start_lent(first, entry)
+        else:
+            sender = verp_sender(entry.attempt.sender, addresses[0])
+            # The entry's nexthop may name a relay; queue-remote looks up the route by the domain.
+            nexthop = addresses[0] if self.kind == "local" else split_address(addresses[0])[1].lower()
+            job = pack_job(Job(first, self._store.job_path(message), sender, nexthop, addresses))
+            daemons = self._daemons
+            daemon = daemons[0] if len(daemons) == 1 else choose_daemon(daemons, self.scheduler.host(entry))
+            daemon.start(first, entry, job)
         for delivery, address in enumerate(addresses, first):
             self._log.put(logline.starting_delivery(delivery, message, self._name, address))
+
+    def _is_routed(self, entry: Entry) -> bool:
+        """Returns whether an LMTP server takes the mail of an entry, or did when it was loaded."""
+        if is_route_name(entry.nexthop):
+            return True
+        config = self._config.current
+        return bool(config.localroutes) and config.local_route(entry.recipients[0][1]) is not None
+
+    def _start_lent(self, number: int, entry: Entry) -> None:
+        """Gives a job to a queue-remote. Recipients are as people know them; one of them as nexthop says that all are
+        local, and queue-remote looks up their routes.
+        """
+        shown = [self._config.current.shown(self.kind, address) for _, address in entry.recipients]
+        sender = verp_sender(entry.attempt.sender, shown[0])
+        job = pack_job(Job(number, self._store.job_path(entry.attempt.message), sender, shown[0], shown))
+        choose_daemon(self._lenders, entry.nexthop, lent=True).start_lent(number, entry, job)
 
     # Actions of the scheduler
 
@@ -304,8 +401,10 @@ class Channel:
                 self._delays.forget(action.attempt.message)
                 self._events.append(NoneInFlight(action.attempt.message, self.kind))
             elif isinstance(action, Dead):
+                self._counters.dead[action.nexthop] = None
                 self._log.put(logline.destination_dead(action.nexthop, action.interval, action.suspended))
             elif isinstance(action, Alive):
+                self._counters.dead.pop(action.nexthop, None)
                 self._log.put(logline.destination_alive(action.nexthop, action.suspended))
         return started
 
@@ -331,7 +430,11 @@ class Channel:
     def _set_next_attempt(self, attempt: Attempt, now: float, flushes: int | None = None) -> None:
         """Sets the next attempt in the message's file. `flushes` is what self._flushes was when the attempt ended."""
         message = attempt.message
+        if attempt.chosen:
+            self._wait_as_before(attempt, now)
+            return
         since = self._flushes if flushes is None else flushes
+        self._loader.flushes.forget(message)
 
         def then(classified: bool) -> None:
             if classified:
@@ -345,6 +448,20 @@ class Channel:
         try:
             self._store.set_due(message, self.kind, self._clock.to_disk(due))
             self.scheduler.add_deferred(message, due, flushed=since != self._flushes)
+        except OSError as error:
+            self._log.warning(f"unable to change {error.filename or message}: {reason(error)}; mail goes on")
+            self.scheduler.retry_at(message, due)
+        self._delays.deferred(attempt, now)
+
+    def _wait_as_before(self, attempt: Attempt, now: float) -> None:
+        """Has a message wait for the next attempt that it had before some of its recipients were tried."""
+        message, due = attempt.message, self._clock.from_disk(attempt.others_due)
+        whole, more = self._loader.flushes.end(message, over=attempt.overflow is None)
+        try:
+            self._store.set_due(message, self.kind, attempt.others_due)
+            self.scheduler.add_deferred(message, due, flushed=whole)
+            if more:
+                self.scheduler.add_deferred(message, due, flushed=True)
         except OSError as error:
             self._log.warning(f"unable to change {error.filename or message}: {reason(error)}; mail goes on")
             self.scheduler.retry_at(message, due)
@@ -384,6 +501,17 @@ class Channel:
         self._reading.rotate(-1)
         self._apply_verdicts()
 
+    def _take_lent_reports(self, now: float) -> None:
+        """Takes the reports that the remote channel has read in a turn; it bounds their number."""
+        for daemon in self._lenders:
+            while daemon.lent_reports:
+                report = daemon.lent_reports.popleft()
+                entry = daemon.lent.pop(report.number, None)
+                if entry is None:
+                    self._log.warning("internal error: delivery report out of range")
+                else:
+                    self._verdicts.add(entry, report.number, report, now)
+
     def _take_from(self, daemon: DeliveryDaemon, room: int, until: float, now: float) -> int:
         """Takes reports of one daemon, up to `room` verdicts; returns the room that is left."""
         try:
@@ -407,7 +535,7 @@ class Channel:
         except FormatError as error:
             self._log.warning(f"internal error: {daemon.name} sent something impossible: {error}")
             number = payload.split(b"\0", 1)[0]
-            if number.isdigit() and len(number) <= 18 and int(number) in daemon.in_flight:
+            if number.isdigit() and len(number) <= 18 and daemon.is_running(int(number)):
                 # Without this the job would be in flight for ever. A report without verdicts defers all recipients.
                 self._end_job(daemon, Report(int(number), MESSAGE_SCOPE, []), now)
             return 0
@@ -415,11 +543,17 @@ class Channel:
             daemon.capacity = report.jobs
             self._all_greeted = all(each.capacity is not None for each in self._daemons)
             return 0
+        if isinstance(report, SettingsReport):
+            daemon.take_settings(report.lines)
+            return 0
         self._end_job(daemon, report, now)
         return len(report.verdicts)
 
     def _end_job(self, daemon: DeliveryDaemon, report: Report, now: float) -> None:
         entry = daemon.in_flight.pop(report.number, None)
+        if entry is None and report.number in daemon.lent:
+            daemon.lent_reports.append(report)  # The local channel takes it in the next turn.
+            return
         if entry is None:
             self._log.warning("internal error: delivery report out of range")
             return

@@ -7,19 +7,28 @@ recipients is loaded in small steps between other work, so that it does not dela
 """
 
 from collections.abc import Collection, Iterator
+from enum import Enum
 from typing import NamedTuple
 
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
-from queue_send.message_files import Piece, Store
+from queue_send.delivery.partial_flush import PartialFlushes
+from queue_send.messages.message_files import Piece, Store
 from queue_send.scheduler.model import Attempt, Entry, Recipient
-from queue_send.scheduler.nexthop import Grouping, group_recipients
+from queue_send.scheduler.nexthop import Grouping, NexthopChoices, group_recipients
 from queue_wire.pipes.notice import LOCAL, REMOTE, Arrived, Notice
 
 RECIPIENTS_MOST = 1000  # Recipients of one message in memory.
 # Recipients that are grouped in one step. The route of a domain chosen by an attacker takes up to 140 microseconds.
 AT_ONCE = 20
 ENTRIES_AT_ONCE = 25  # Entries that are added in one step. Each may be a new destination.
+
+
+class NotRead(Enum):
+    """Why a message is not to be tried: it has ended or has a mark, or it has another next attempt by now."""
+
+    ENDED = "ended"
+    TRIED = "tried"
 
 
 class Slice(NamedTuple):
@@ -46,26 +55,42 @@ _NO_ENTRIES = Step([], False)
 
 
 class Loader:
-    """Reads the messages of one channel; `kind` is local or remote."""
+    """Reads the messages of one channel; `kind` is local or remote. `flushes` are those of some recipients."""
 
     def __init__(self, kind: str, store: Store, clock: Clock, config: ConfigFiles) -> None:
         self._kind = kind
         self._store = store
         self._clock = clock
         self._config = config
+        self.flushes = PartialFlushes()
         self._slices: dict[int, Slice] = {}
+        self._chosen_by = config.current
+        self._kept_choices = self._new_choices()
 
-    def read(self, message: int, stamp: int | None) -> tuple[Attempt, Piece] | None:
-        """Returns an attempt and the first piece of its recipients; None if the message is not to be tried.
+    @property
+    def _choices(self) -> NexthopChoices:
+        if self._config.current is not self._chosen_by:
+            self._chosen_by = self._config.current
+            self._kept_choices = self._new_choices()
+        return self._kept_choices
+
+    def _new_choices(self) -> NexthopChoices:
+        config = self._chosen_by
+        return NexthopChoices(config.routes, config.lines, config.localroutes, config.virtualdomains)
+
+    def read(self, message: int, stamp: int | None) -> tuple[Attempt, Piece] | NotRead:
+        """Returns an attempt and the first piece of its recipients, or why the message is not to be tried.
 
         `stamp` is the expected next attempt from `Scheduler.next_load`. Raises FormatError, OSError.
         """
         if message in self._store.parked or message in self._store.held:
-            return None
+            self.flushes.forget(message)
+            return NotRead.ENDED
         try:
             sender, disk_birth = self._store.load(message)
         except FileNotFoundError:
-            return None  # It has ended; it had two entries in the backlog.
+            self.flushes.forget(message)
+            return NotRead.ENDED  # It had two entries in the backlog.
         known, clock = self._slices.get(message) if stamp is None else None, self._clock
         at = known.at if known is not None and known.birth == disk_birth else 0
         piece = self._store.recipients(message, self._kind, at)
@@ -73,13 +98,17 @@ class Loader:
             piece = self._store.recipients(message, self._kind)  # The slice is of an earlier message of this number.
         left = piece.recipients or piece.next is not None
         if stamp is not None and left and stamp not in clock.all_from_disk(piece.due):
-            return None  # It was tried in between; its next attempt has another entry in the backlog.
+            self.flushes.forget(message)
+            return NotRead.TRIED  # Its next attempt has another entry in the backlog.
         if stamp is not None:
             self._slices.pop(message, None)  # Its next attempt has come: all recipients that are left are tried.
         birth = clock.from_disk(disk_birth)
         expires = birth + self._config.current.lifetime(sender)
         attempt = Attempt(message, sender, birth, expires, piece.next, clock.from_disk(piece.due))
         attempt.disk_birth, attempt.size = disk_birth, piece.size
+        flush = self.flushes.begin(message, piece.due, stamp is not None, attempt.due <= clock.now())
+        if flush is not None:
+            attempt.chosen, attempt.others_due = flush.trying, flush.due
         return attempt, piece
 
     def destination(self, notice: Notice) -> tuple[bytes | None, int]:
@@ -93,26 +122,16 @@ class Loader:
         addresses = [address for channel, address in notice.recipients if channel == letter]
         if len(addresses) != 1:
             return None, 0
-        config = self._config.current
-        groups = group_recipients(self._kind, notice.sender, [(0, addresses[0])], config.routes, config.lines)
-        known = self._store.envelopes.get(notice.message)
-        if known is not None:
-            known.grouped = self._kind, config, groups
-        return groups[0][0], self._clock.from_disk(notice.birth // 1_000_000) + config.lifetime(notice.sender)
+        nexthop = self._choices.name(self._kind, addresses[0])
+        lifetime = self._config.current.lifetime(notice.sender)
+        return nexthop, self._clock.from_disk(notice.birth // 1_000_000) + lifetime
 
     def group(
         self, attempt: Attempt, recipients: list[Recipient], tried: Collection[int]
     ) -> list[tuple[bytes, list[Recipient]]]:
         """Returns (nexthop, recipients) for each group of a few recipients; those in `tried` are left to wait."""
-        config = self._config.current
-        known = self._store.envelopes.get(attempt.message)
-        if known is not None and known.grouped is not None and not tried:
-            kind, grouped_with, groups = known.grouped
-            # The recipient may be done by now.
-            if kind == self._kind and grouped_with is config and recipients == groups[0][1]:
-                return groups
-        found = _without(recipients, tried, attempt)
-        return group_recipients(self._kind, attempt.sender, found, config.routes, config.lines)
+        found = self._chosen(_without(recipients, tried, attempt), attempt)
+        return group_recipients(self._kind, attempt.sender, found, self._choices)
 
     def steps(self, attempt: Attempt, first: Piece | None, tried: Collection[int]) -> Iterator[Step]:
         """Loads a slice in steps; yields the entries to be added, in many steps none.
@@ -120,8 +139,7 @@ class Loader:
         `first` is the piece from the start of the slice on, if it was read. Raises FormatError or OSError before the
         first entry.
         """
-        config = self._config.current
-        grouping = Grouping(self._kind, attempt.sender, config.routes, config.lines)
+        grouping = Grouping(self._kind, attempt.sender, self._choices)
         at: int | None = self._start_of_slice(attempt)
         count = 0
         while at is not None and count < RECIPIENTS_MOST and not attempt.withdrawn:
@@ -129,17 +147,30 @@ class Loader:
             first, found, at = None, piece.recipients, piece.next
             if len(found) > RECIPIENTS_MOST - count:
                 at = found[RECIPIENTS_MOST - count][0]
-                del found[RECIPIENTS_MOST - count :]
+                found = found[: RECIPIENTS_MOST - count]
             count += len(found)
             found = _without(found, tried, attempt)
             yield _NO_ENTRIES
             for start in range(0, len(found), AT_ONCE):
-                grouping.add(found[start : start + AT_ONCE])
+                grouping.add(self._chosen(found[start : start + AT_ONCE], attempt))
                 yield _NO_ENTRIES
         attempt.rest = at
         entries = [Entry(attempt, nexthop, recipients) for nexthop, recipients in grouping.groups()]
         for start in range(0, len(entries), ENTRIES_AT_ONCE):
             yield Step(entries[start : start + ENTRIES_AT_ONCE], len(entries) == 1)
+
+    def _chosen(self, recipients: list[Recipient], attempt: Attempt) -> list[Recipient]:
+        """Returns the recipients that the attempt is at; the others count as left."""
+        if not attempt.chosen:
+            return recipients
+        kind, shown = self._kind, self._config.current.shown
+        found = []
+        for recipient in recipients:
+            address = recipient[1]
+            if any(one.chooses(address, shown(kind, address)) for one in attempt.chosen):
+                found.append(recipient)
+        attempt.left += len(recipients) - len(found)
+        return found
 
     def _start_of_slice(self, attempt: Attempt) -> int:
         known = self._slices.get(attempt.message)
@@ -164,9 +195,14 @@ class Loader:
         known = self._slices.get(message)
         return known is not None and known.left
 
+    def is_between_slices(self, message: int) -> bool:
+        """Returns whether a message has recipients that are to be tried after those of its earlier slices."""
+        return message in self._slices
+
     def forget(self, message: int) -> None:
-        """Forgets where the next slice of a message begins."""
+        """Forgets where the next slice of a message begins, and which of its recipients are flushed."""
         self._slices.pop(message, None)
+        self.flushes.forget(message)
 
 
 def _without(recipients: list[Recipient], tried: Collection[int], attempt: Attempt) -> list[Recipient]:

@@ -1,5 +1,5 @@
 """The verdicts of deliveries: a line in the log, a record in bounce/ for a failure, a DONE mark for each recipient that
-is done.
+is done, and a record in last/ for a deferral.
 
 Verdicts are collected while reports are read, then applied together: all failures of a turn are appended to bounce/ and
 synced in one commit by the disk thread, and only then are their recipients marked done and their entries reported to
@@ -15,8 +15,11 @@ from functools import partial
 from queue_base.daemon.disk_thread import DiskThread
 from queue_base.errors import reason
 from queue_send.config import ConfigFiles
+from queue_send.counters import ChannelCounters
+from queue_send.delivery.result_writer import ResultWriter
 from queue_send.log import Log
-from queue_send.message_files import FailedRecipient, Store
+from queue_send.messages.bounce_file import FailedRecipient, append_failures
+from queue_send.messages.message_files import Store
 from queue_send.notify.delay import DelayNotifier
 from queue_send.scheduler.model import Attempt, Entry
 from queue_wire import logline
@@ -52,14 +55,24 @@ class Verdicts:
     """The verdicts of one channel."""
 
     def __init__(
-        self, kind: str, store: Store, delays: DelayNotifier, log: Log, config: ConfigFiles, disk: DiskThread
+        self,
+        kind: str,
+        store: Store,
+        delays: DelayNotifier,
+        results: ResultWriter,
+        log: Log,
+        config: ConfigFiles,
+        disk: DiskThread,
+        counters: ChannelCounters,
     ) -> None:
         self._kind = kind
         self._store = store
         self._delays = delays
+        self._results = results
         self._log = log
         self._config = config
         self._disk = disk
+        self._counters = counters
         self._reported: list[EntryResult] = []
         self._done: dict[Attempt, list[int]] = {}
         self._failed: list[FailedItem] = []
@@ -79,14 +92,19 @@ class Verdicts:
         result = EntryResult(entry, host_failed, started=True)
         self._reported.append(result)
         expired = now > entry.attempt.expires
+        deferred: list[tuple[int, bytes]] = []
         for index, (letter, text) in enumerate(verdicts):
             if letter == TEMPORARY and expired:
                 letter = PERMANENT
                 text += (b"" if text.endswith(b"\n") else b"\n") + TOO_LONG
             self._take(result, index, first + index, letter, text)
-            if letter == TEMPORARY:
-                shown = self._config.current.shown(self._kind, entry.recipients[index][1])
-                self._delays.keep_text(entry.attempt, shown, text, now)
+            if letter in (TEMPORARY, MANGLED):
+                offset, address = entry.recipients[index]
+                deferred.append((offset, text))
+                self._delays.keep_text(entry.attempt, self._config.current.shown(self._kind, address), text, now)
+        if deferred and entry.attempt.message not in self._store.absent:
+            self._results.keep(entry.attempt.message, self._kind, entry.nexthop, deferred, now)
+        self._counters.end_job(now - entry.started, now - entry.attempt.birth, len(verdicts), result.done)
 
     def expire(self, entry: Entry) -> None:
         """Fails an entry without an attempt; the log has a delivery that ends at once for each recipient."""
@@ -127,7 +145,9 @@ class Verdicts:
         if letter == SUCCESS:
             result.done += 1
             self._done.setdefault(attempt, []).append(offset)
-        elif letter == PERMANENT:
+            return
+        self._counters.add_trouble(letter != PERMANENT, text)
+        if letter == PERMANENT:
             shown = self._config.current.shown(self._kind, address)
             self._failed.append((result, offset, FailedRecipient(attempt.message, shown, text)))
 
@@ -136,7 +156,6 @@ class Verdicts:
         written, self._written = self._written, []
         if not self._reported:
             return written
-        self._log.flush()
         reported, self._reported = self._reported, []
         failed, self._failed = self._failed, []
         done, self._done = self._done, {}
@@ -174,7 +193,8 @@ class Verdicts:
         failures = [failure for _, _, failure in failed]
         for failure in failures:
             self._store.envelopes.forget(failure.message)
-        self._disk.submit(lambda: self._store.append_failures(failures), written)
+        self._log.flush()
+        self._disk.submit(partial(append_failures, self._store.layout, failures), written)
 
     def _put_off(self, failed: list[FailedItem]) -> list[FailedItem]:
         """Returns the failures that can be recorded now. Those of announced messages are, when these are classified.
@@ -202,8 +222,12 @@ class Verdicts:
     def _mark_all(self, done: dict[Attempt, list[int]]) -> None:
         for attempt, offsets in done.items():
             attempt.left -= len(offsets)
+            if self._store.announced_message(attempt.message) is None:
+                self._log.flush()  # The marks of announced messages are written at the end of the turn, after the log.
             try:
                 self._store.mark_done(attempt.message, self._kind, offsets)
+                if attempt.chosen:
+                    self._store.keep_due(attempt.message, self._kind, attempt.others_due)
             except OSError as error:
                 path = error.filename or f"{self._kind}/{attempt.message}"
                 self._log.warning(f"trouble marking {path}: {reason(error)}; message will be delivered twice!")

@@ -28,7 +28,8 @@ from queue_send.config import ConfigFiles
 from queue_send.events import Corrupt, Events, MayEnd
 from queue_send.log import Log
 from queue_send.loop import Shutdown, TimeBudget
-from queue_send.message_files import Store
+from queue_send.messages.bounce_file import read_failures
+from queue_send.messages.message_files import Store
 from queue_send.notify.dsn import Dsn, compose_dsn, token
 from queue_send.notify.notifier import Notifier, OwnMail, Steps, Task
 from queue_send.scheduler.retry import AGAIN_AFTER
@@ -169,7 +170,7 @@ class Bouncer(Notifier):
         """Reads the failures of a message, composes their bounce. Raises OSError, FormatError."""
         try:
             sender, birth = self._store.load(message)
-            failures = yield from self._store.failures(message)
+            failures = yield from read_failures(self._store.layout, message)
         except OSError as error:
             if error.errno not in LASTING:
                 raise

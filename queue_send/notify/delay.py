@@ -8,6 +8,9 @@ texts of their deferrals are kept, at most TEXTS_MOST bytes in all.
 
 No notice is sent for bounces (sender `<>` or `#@[]`), nor for held or parked messages.
 
+For people the notice has the reasons of earlier attempts, too, from last/B/I (result_writer.py): the newest ones that
+differ. If the message was deferred without an attempt, the newest of them is the reason, also in the fields.
+
 The text does not begin with `Hi. This is the`: mailing list programs would take it for a bounce (QSBMF).
 """
 
@@ -25,20 +28,27 @@ from queue_send.config import ConfigFiles
 from queue_send.events import Events, MayEnd
 from queue_send.log import Log
 from queue_send.loop import Shutdown, TimeBudget
-from queue_send.message_files import Store
-from queue_send.notify.delay_ages import is_notice_due
-from queue_send.notify.dsn import Dsn, compose_dsn, token
+from queue_send.messages.message_files import Store
+from queue_send.notify.dsn import Dsn, Reported, compose_dsn, token
 from queue_send.notify.notifier import Notifier, OwnMail, Steps
 from queue_send.scheduler.model import Attempt
 from queue_send.scheduler.retry import AGAIN_AFTER
 from queue_wire import logline
 from queue_wire.address import DOUBLE_BOUNCE_SENDER, bounce_recipient
 from queue_wire.failures import clean_text
+from queue_wire.files.last_result import LastResult, short_reason
 
 AT_ONCE = 1  # Processes. Notices must not slow down mail and bounces.
 WAITING_MOST = 1000  # Messages. A later deferral of the others tries again.
 TEXTS_MOST = 4_000_000  # Bytes of texts,
 TEXTS_OF_ONE = 600_000  # and of texts of one message. Its notice would hold little more.
+# Of last/B/I: bytes that are read from its end, and records that are looked at in one step. Of one recipient: reasons
+# of earlier attempts, and bytes of each.
+RESULTS_MOST = 256 << 10
+RESULTS_AT_ONCE = 50
+EARLIER_MOST = 3
+EARLIER_REASON_MOST = 200
+LAST_DATE = 253402300799  # The end of the year 9999.
 _CHANNELS = ("local", "remote")
 
 SUBJECT = b"Delayed Mail (still being retried)"  # Postfix's, which filters recognize.
@@ -50,14 +60,14 @@ _STATUS = re.compile(rb"(4(?<![\d.].)\.\d{1,3}\.\d{1,3})(?![\d.])", re.DOTALL)
 class DelayFacts(NamedTuple):
     """The contents of a delay notice. Times are in seconds since the epoch; `until` is the end of the lifetime.
 
-    `recipients` are those that are left, as in dsn.py: (address, text of the last attempt), or None. `recipient` gets
-    the notice; `unique` is for its Message-ID and boundary.
+    `recipients` are those that are left, as in dsn.py: (address, text of the last attempt, lines about earlier ones),
+    or None. `recipient` gets the notice; `unique` is for its Message-ID and boundary.
     """
 
     me: bytes
     bouncefrom: bytes
     recipient: bytes
-    recipients: Iterable[tuple[bytes, bytes] | None]
+    recipients: Iterable[Reported | None]
     header: bytes
     birth: int
     until: int
@@ -87,7 +97,7 @@ def compose_notice(facts: DelayFacts) -> Iterator[bytes]:
         more=b"Will-Retry-Until: %s\n" % until,
         # As in bounces: an empty line in an address would begin another paragraph.
         recipients=(
-            None if pair is None else (pair[0].replace(b"\n", b"_"), pair[1]) for pair in facts.recipients
+            None if each is None else (each[0].replace(b"\n", b"_"), *each[1:]) for each in facts.recipients
         ),
         header=facts.header,
         birth=facts.birth,
@@ -95,6 +105,37 @@ def compose_notice(facts: DelayFacts) -> Iterator[bytes]:
         unique=facts.unique,
     )
     return compose_dsn(report)
+
+
+def _with_reasons(address: bytes, text: bytes, results: list[LastResult]) -> tuple[bytes, bytes, bytes]:
+    """Returns a recipient with the reason of its last attempt, and lines about earlier attempts, the newest first.
+
+    `text` is the reason of the attempt that has just ended, empty if there was none; `results` are those that last/B/I
+    has, the oldest first, perhaps with this one.
+    """
+    if not text and results:
+        text = results.pop().text
+    known = {short_reason(clean_text(text))}
+    lines: list[bytes] = []
+    while results and len(lines) < EARLIER_MOST:
+        result = results.pop()
+        why = short_reason(result.text)
+        if why not in known:
+            known.add(why)
+            place = b", " + result.nexthop if result.channel == "remote" else b""
+            shown = why[:EARLIER_REASON_MOST].strip()
+            date = formatdate(min(result.when, LAST_DATE)).encode()
+            lines.append(b"Before, on %s%s: %s\n" % (date, place, shown))
+    return address, text, b"".join(lines)
+
+
+def is_notice_due(ages: tuple[int, ...], birth: int, last_notice: int, now: int) -> bool:
+    """Returns whether the message has reached an age since the last notice; times in seconds since the epoch.
+
+    `last_notice` is the time of the last notice, not after `birth` if there was none. It counts for every age that the
+    message had reached by then.
+    """
+    return any(last_notice < birth + age <= now for age in ages)
 
 
 class DelayNotifier(Notifier):
@@ -147,6 +188,8 @@ class DelayNotifier(Notifier):
 
     def release(self, message: int) -> bool:
         """Cancels the notice of a message that ends; returns False if queue-enqueue has it: then MayEnd follows."""
+        if not (self._tasks or self._children or self._sizes or self._composed or self._unwritten):
+            return True  # There is nothing about any message, as mostly.
         if not self.drop(message):
             self._ended.add(message)
             return False
@@ -175,6 +218,7 @@ class DelayNotifier(Notifier):
         texts = self._texts.get(message, {})
         self.forget(message)
         left, first = self._left(message), None
+        earlier: dict[tuple[str, int], list[LastResult]] = {}
         try:
             sender, birth = self._store.load(message)
         except FileNotFoundError:
@@ -188,10 +232,17 @@ class DelayNotifier(Notifier):
         if first is None or not self._store.may_be_tried(message) or not self._is_due(message, since, int(now)):
             del self._tasks[message]
             return None
+        for number, result in enumerate(self._store.results(message, RESULTS_MOST)):
+            earlier.setdefault((result.channel, result.offset), []).append(result)
+            if number % RESULTS_AT_ONCE == 0:
+                yield
         yield
         controls, date = self._config.current, clock.to_disk(int(now))
         unique = f"{date}.{message}.{os.getpid()}.delay"
-        recipients = (None if each is None else (each, texts.pop(each, b"")) for each in chain([first], left))
+        recipients = (
+            None if each is None else _with_reasons(each[2], texts.pop(each[2], b""), earlier.pop(each[:2], []))
+            for each in chain([first], left)
+        )
         recipient, until = bounce_recipient(sender), birth + controls.queuelifetime
         header = self._store.header(message)
         facts = DelayFacts(
@@ -200,11 +251,16 @@ class DelayNotifier(Notifier):
         self._composed[message] = int(now)
         return OwnMail(compose_notice(facts), b"", recipient)
 
-    def _left(self, message: int) -> Iterator[bytes | None]:
-        """Yields the recipients that are left on both channels, as people know them; None between pieces of work."""
+    def _left(self, message: int) -> Iterator[tuple[str, int, bytes] | None]:
+        """Yields the recipients that are left: channel, offset, and the address as people know it; None between pieces
+        of work.
+        """
         for kind in _CHANNELS:
             for recipient in self._store.left(message, kind):
-                yield None if recipient is None else self._config.current.shown(kind, recipient[1])
+                if recipient is None:
+                    yield None
+                else:
+                    yield kind, recipient[0], self._config.current.shown(kind, recipient[1])
 
     def _log_sent(self, message: int, pid: int) -> None:
         self._log.put(logline.delay_message(message, pid))

@@ -24,13 +24,15 @@ _REPLY = re.compile(rb"Remote host said: ([2345]\d\d[^\n]*)")
 _TOKEN = bytes(byte if byte > 32 and byte != 127 else ord("_") for byte in range(256))
 _PRINTED = bytes(byte if (byte >= 32 and byte != 127) or byte == 10 else ord(" ") for byte in range(256))
 
+Reported = tuple[bytes, bytes] | tuple[bytes, bytes, bytes]
+
 
 class Dsn(NamedTuple):
     """The contents of a report. Times are in seconds since the epoch; `unique` is for its Message-ID and boundary.
 
-    `recipients` are (address, text), the text empty if it is not known, or None if the next one takes time. Their
-    status code is what `status` finds in the text, else `default`; `words` replace an unknown text. `more` are fields
-    at the end of each block.
+    `recipients` are (address, text), the text empty if it is not known, or None if the next one takes time. A third
+    member are whole lines for people about earlier attempts. Their status code is what `status` finds in the text, else
+    `default`; `words` replace an unknown text. `more` are fields at the end of each block.
     """
 
     me: bytes
@@ -43,7 +45,7 @@ class Dsn(NamedTuple):
     default: bytes
     words: bytes
     more: bytes
-    recipients: Iterable[tuple[bytes, bytes] | None]
+    recipients: Iterable[Reported | None]
     header: bytes
     birth: int
     now: int
@@ -64,6 +66,8 @@ def compose_dsn(facts: Dsn) -> Iterator[bytes]:
         if pair is not None:
             recipient, reason = pair[0], pair[1][:TEXT_MOST]
             shown = _readable(reason or facts.words) if text_room else b""
+            if text_room and len(pair) == 3 and pair[2]:
+                shown = b"%s\n%s" % (shown.rstrip(b"\n"), _readable(pair[2]).rstrip(b"\n"))
             text_room = max(0, text_room - len(shown))
             left_out += not text_room
             texts.add(b"\n<%s>:\n%s\n" % (_readable(recipient), shown if text_room else LEFT_OUT))

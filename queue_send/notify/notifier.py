@@ -23,7 +23,7 @@ from queue_send.config import ConfigFiles
 from queue_send.events import Events
 from queue_send.log import Log
 from queue_send.loop import Shutdown, TimeBudget
-from queue_send.message_files import Store
+from queue_send.messages.message_files import Store
 from queue_wire.format_error import FormatError
 
 COMPOSING = 0.003  # Seconds of work on a mail in one turn of the loop, and one more step of about a millisecond.
@@ -142,6 +142,10 @@ class Notifier(ABC):
             self._count += 1
             self._tasks[message] = message, self._count
             self._waiting.append(self._tasks[message])
+
+    def __len__(self) -> int:
+        """Returns the number of messages whose mail is not queued yet."""
+        return len(self._tasks)
 
     def holds(self, message: int) -> bool:
         """Returns whether a mail about a message waits or is being injected."""

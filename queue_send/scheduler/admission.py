@@ -66,10 +66,10 @@ class Admission:
 
     def is_turn_of_new(self, now: float) -> bool:
         """Returns whether a new message may be loaded next, if there is one."""
-        if self._readmitted:
-            return False
+        if self._readmitted or self._new_is_next:
+            return not self._readmitted
         due = self._waiting.first_due()
-        return self._new_is_next or due is None or due > now
+        return due is None or due > now
 
     def end_turn_of_new(self) -> None:
         """A message was loaded as a new one that `next` did not return: deferred mail is next."""

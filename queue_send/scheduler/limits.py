@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from queue_wire.control.destinationlimits import NO_LINES, LimitLine, LimitLines
 from queue_wire.control.hostmap import find_key
+from queue_wire.control.localroutes import is_route_name
 from queue_wire.control.smtproutes import Routes, find_nexthop
 
 
@@ -56,6 +57,8 @@ class LimitTable:
     def _line(self, name: bytes) -> LimitLine | None:
         lines = self._lines
         if self._local:
+            if is_route_name(name):
+                return lines.relays.get(name)
             return lines.recipients.get(name.lower()) if lines.recipients else None
         if lines.domains and name not in self._relays:
             key = find_key(lines.domains, name)

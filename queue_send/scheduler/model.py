@@ -7,6 +7,7 @@ attempt with the same nexthop (Postfix: qmgr_entry). It becomes one delivery job
 from typing import NamedTuple
 
 from queue_send.scheduler.limits import Limits, LimitTable
+from queue_wire.admin.returning import RecipientSelector
 
 Recipient = tuple[int, bytes]  # Offset of its record in local/ or remote/, address.
 
@@ -40,11 +41,13 @@ class Attempt:
     rest: the offset of the first recipient that was not loaded; None if all were.
     in_turn: it has waited in the overflow of its destination until its turn came.
     withdrawn: nothing more of it is to be started.
+    chosen: if it is at some recipients only, what chooses them; the others count as left. others_due: the next attempt
+    of the others then, as the disk has it.
     """
 
     __slots__ = (
-        "birth", "deferred", "disk_birth", "due", "expires", "in_flight", "in_turn", "left", "loaded_at", "loading",
-        "message", "overflow", "placed", "queued", "rest", "sender", "size", "withdrawn",
+        "birth", "chosen", "deferred", "disk_birth", "due", "expires", "in_flight", "in_turn", "left", "loaded_at",
+        "loading", "message", "others_due", "overflow", "placed", "queued", "rest", "sender", "size", "withdrawn",
     )  # fmt: skip
 
     def __init__(
@@ -68,11 +71,8 @@ class Attempt:
         self.loading = False
         self.withdrawn = False
         self.in_turn = False
-
-    @property
-    def over(self) -> bool:
-        """Whether no recipient is queued or in flight, and all entries have been added."""
-        return not (self.queued or self.in_flight or self.loading)
+        self.chosen: tuple[RecipientSelector, ...] = ()
+        self.others_due = 0
 
 
 class Entry:

@@ -3,13 +3,59 @@
 The name of a nexthop is used by limits, rates and the `dest` lines of the log. For remote mail it is the domain in
 lower case, or the relays that smtproutes names for it (`host`, `host:port`, several with `,` and `+` as there). A
 domain with a line in destinationlimits or destinationrate is a nexthop of its own even if a relay takes its mail. For
-local mail it is the recipient.
+local mail it is the recipient, or the LMTP servers that localroutes names for it.
 """
 
+from collections.abc import Mapping
+
 from queue_send.scheduler.model import Recipient
-from queue_wire.address import is_verp, split_address
+from queue_wire.address import is_verp, split_address, strip_prepend
 from queue_wire.control.destinationlimits import LimitLines, Nexthop, choose_nexthop
+from queue_wire.control.localroutes import find_local_route
 from queue_wire.control.smtproutes import Routes
+
+KEPT_MOST = 5000
+
+
+class NexthopChoices:
+    """Chooses nexthops by one reading of the control files; remembers those of the last KEPT_MOST domains."""
+
+    __slots__ = ("_kept", "_lines", "_local_routes", "_prepends", "_routes")
+
+    def __init__(
+        self,
+        routes: Routes,
+        lines: LimitLines,
+        local_routes: Routes | None = None,
+        prepends: Mapping[bytes, bytes] | None = None,
+    ) -> None:
+        """`prepends` is control/virtualdomains."""
+        self._routes = routes
+        self._local_routes = local_routes or {}
+        self._prepends = prepends or {}
+        self._lines = lines
+        self._kept: dict[bytes, Nexthop] = {}
+
+    def choose(self, address: bytes) -> Nexthop:
+        """Returns the nexthop of a remote recipient."""
+        domain = split_address(address)[1].lower()
+        found = self._kept.get(domain)
+        if found is None:
+            found = self._kept[domain] = choose_nexthop(self._routes, self._lines, domain)
+            if len(self._kept) > KEPT_MOST:
+                del self._kept[next(iter(self._kept))]
+        return found
+
+    def route_local(self, address: bytes) -> bytes | None:
+        """Returns the name of the LMTP servers for a local recipient; None if queue-local delivers its mail."""
+        if not self._local_routes:
+            return None
+        servers = find_local_route(self._local_routes, strip_prepend(address, self._prepends))
+        return None if servers is None else servers.name
+
+    def name(self, kind: str, address: bytes) -> bytes:
+        """Returns the name of the nexthop of a recipient; `kind` is local or remote."""
+        return (self.route_local(address) or address) if kind == "local" else self.choose(address).name
 
 
 class Grouping:
@@ -18,21 +64,25 @@ class Grouping:
     A VERP sender differs for each recipient, so each recipient of such a message is a group of its own.
     """
 
-    def __init__(self, kind: str, sender: bytes, routes: Routes, lines: LimitLines) -> None:
-        self._routes = routes
-        self._lines = lines
+    def __init__(self, kind: str, sender: bytes, choices: NexthopChoices) -> None:
+        self._choices = choices
         self._local = kind == "local"
         self._alone = is_verp(sender)
         self._single: list[tuple[bytes, list[Recipient]]] = []
-        self._groups: dict[Nexthop, list[Recipient]] = {}
+        self._groups: dict[Nexthop | bytes, list[Recipient]] = {}
 
     def add(self, recipients: list[Recipient]) -> None:
         """Adds recipients."""
         if self._local:
-            self._single += [(recipient[1], [recipient]) for recipient in recipients]
+            for recipient in recipients:
+                route = self._choices.route_local(recipient[1])
+                if route is None or self._alone:
+                    self._single.append((route or recipient[1], [recipient]))
+                else:
+                    self._groups.setdefault(route, []).append(recipient)
             return
         for recipient in recipients:
-            way = choose_nexthop(self._routes, self._lines, split_address(recipient[1])[1].lower())
+            way = self._choices.choose(recipient[1])
             if self._alone:
                 self._single.append((way.name, [recipient]))
             else:
@@ -40,13 +90,16 @@ class Grouping:
 
     def groups(self) -> list[tuple[bytes, list[Recipient]]]:
         """Returns (nexthop, recipients) for each group."""
-        return self._single or [(way.name, group) for way, group in self._groups.items()]
+        groups = [(way if isinstance(way, bytes) else way.name, group) for way, group in self._groups.items()]
+        return self._single + groups
 
 
 def group_recipients(
-    kind: str, sender: bytes, recipients: list[Recipient], routes: Routes, lines: LimitLines
+    kind: str, sender: bytes, recipients: list[Recipient], choices: NexthopChoices
 ) -> list[tuple[bytes, list[Recipient]]]:
     """Returns (nexthop, recipients) for each group, as Grouping does for all recipients at once."""
-    grouping = Grouping(kind, sender, routes, lines)
+    if len(recipients) == 1:
+        return [(choices.name(kind, recipients[0][1]), recipients)]
+    grouping = Grouping(kind, sender, choices)
     grouping.add(recipients)
     return grouping.groups()

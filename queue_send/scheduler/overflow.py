@@ -1,65 +1,71 @@
 """Messages that wait on disk because their destination has no room for them, with the ends of their lifetimes. Pure.
 
-A queue with 16 bytes per message. It consists of blocks of BLOCK messages, each with the earliest end of its lifetimes,
-so that expired messages are found among a million without examining the others.
+A queue with some 18 bytes per message. It consists of blocks of BLOCK messages, each with the earliest end of its
+lifetimes, so that expired messages are found among a million without examining the others. A message is in the queue
+once: `_members` has its number. A key in a block whose number is not there is left over, and is passed over.
 """
 
 from array import array
 from collections import deque
 from itertools import compress
 
-from queue_send.scheduler.fifo import Fifo, find_number
+from queue_send.scheduler.fifo import Fifo
+from queue_send.scheduler.message_set import MessageSet
 
 NEVER = (1 << 63) - 1  # The end for a message that also has a next attempt in the backlog.
 BLOCK = 500
-_REPEATS_MOST = 1000  # Messages that one call skips because they were taken before.
-_TAKEN_MOST = 100_000  # Messages remembered as taken. One that is not remembered is tried once too often.
+_LEFT_OVER_MOST = 1000  # Keys that one call passes over because their messages are not in the queue any more.
 
 
 class _Block:
     """Messages in order. `at` is the index of the oldest that is left; `ends` is None if each end is NEVER.
 
-    `first` is the earliest end. `repeated`: the messages were suspended, and may be in the queue a second time.
+    `first` is the earliest end.
     """
 
-    __slots__ = ("at", "ends", "first", "keys", "repeated")
+    __slots__ = ("at", "ends", "first", "keys")
 
-    def __init__(self, keys: "array[int]", ends: "array[int] | None", repeated: bool = False) -> None:
+    def __init__(self, keys: "array[int]", ends: "array[int] | None") -> None:
         self.keys = keys
         self.ends = ends
         self.first = NEVER if ends is None else min(ends, default=NEVER)
         self.at = 0
-        self.repeated = repeated
 
 
 class Overflow:
     """The queue of one destination. The ends of lifetimes are in seconds since the epoch."""
 
-    __slots__ = ("_blocks", "_count", "_taken")
+    __slots__ = ("_blocks", "_members", "_swept")
 
     def __init__(self) -> None:
-        self._blocks: deque[_Block] = deque()  # Each has a message.
-        self._count = 0
-        self._taken: set[int] | None = None  # Messages taken since a repeated block came in.
+        self._blocks: deque[_Block] = deque()  # Each has a key.
+        self._members = MessageSet()
+        self._swept = 0  # The blocks, from the first on, that `sweep` has examined in this round.
 
     def __len__(self) -> int:
-        return self._count
+        return self._members.count
 
     def holds(self, message: int) -> bool:
         """Returns whether a message is in the queue."""
-        return any(place >= block.at for block in self._blocks for place in find_number(block.keys, message))
+        return message in self._members
 
     def oldest(self, most: int) -> list[int]:
         """Returns up to `most` messages, the oldest first."""
-        found: list[int] = []
+        found: dict[int, None] = {}
         for block in self._blocks:
-            if len(found) >= most:
-                break
-            found += block.keys[block.at : block.at + most - len(found)]
-        return found
+            for key in block.keys[block.at : block.at + most + _LEFT_OVER_MOST]:
+                if len(found) >= most:
+                    return list(found)
+                if key in self._members:
+                    found[key] = None
+        return list(found)
 
     def put(self, message: int, end: int) -> None:
-        """Adds a message."""
+        """Adds a message. One that is in the queue keeps its place."""
+        if not self._members.count:
+            self._clear()
+        if not self._members.add(message):
+            return
         block = self._blocks[-1] if self._blocks else None
         if block is None or block.ends is None or len(block.keys) >= BLOCK:
             block = _Block(array("q"), array("q"))
@@ -68,32 +74,30 @@ class Overflow:
         block.keys.append(message)
         block.ends.append(end)
         block.first = min(block.first, end)
-        self._count += 1
 
     def take(self) -> int | None:
-        """Removes and returns the oldest message; None if there is none."""
-        message, repeated = self._pop()
-        if self._taken is None or message is None:
-            self._taken = None
-            return message
-        for _ in range(_REPEATS_MOST):
-            if message is None or not repeated or message not in self._taken:
-                break
-            message, repeated = self._pop()
-        if message is not None and len(self._taken) < _TAKEN_MOST:
-            self._taken.add(message)
+        """Removes and returns the oldest message; None if there is none.
+
+        Behind very many keys that are left over it returns such a message: the caller finds that it is not to be tried.
+        """
+        message = None
+        for _ in range(_LEFT_OVER_MOST):
+            if not self._members.count:
+                self._clear()
+                return None
+            block = self._blocks[0]
+            message = block.keys[block.at]
+            block.at += 1
+            if block.at == len(block.keys):
+                self._blocks.popleft()
+                self._swept = max(0, self._swept - 1)
+            if self._members.discard(message):
+                return message
         return message
 
-    def _pop(self) -> tuple[int | None, bool]:
-        if not self._blocks:
-            return None, False
-        block = self._blocks[0]
-        message = block.keys[block.at]
-        block.at += 1
-        self._count -= 1
-        if block.at == len(block.keys):
-            self._blocks.popleft()
-        return message, block.repeated
+    def _clear(self) -> None:
+        self._blocks.clear()
+        self._swept = 0
 
     def take_expired(self, now: float, most: int) -> list[int]:
         """Removes and returns expired messages, the oldest first: `most`, and the rest of a block."""
@@ -103,20 +107,50 @@ class Overflow:
         left: deque[_Block] = deque()
         for block in self._blocks:
             if block.first < now and block.ends is not None and len(found) < most:
-                keys, ends = block.keys[block.at :], block.ends[block.at :]
-                found += compress(keys, [end < now for end in ends])
-                stay = [end >= now for end in ends]
-                block = _Block(array("q", compress(keys, stay)), array("q", compress(ends, stay)))
+                keys, ends = array("q"), array("q")
+                for key, end in zip(block.keys[block.at :], block.ends[block.at :], strict=True):
+                    if end >= now:
+                        keys.append(key)
+                        ends.append(end)
+                    elif self._members.discard(key):
+                        found.append(key)
+                block = _Block(keys, ends)
             if block.keys:
                 left.append(block)
         self._blocks = left
-        self._count -= len(found)
+        self._swept = 0
         return found
 
     def join(self, other: Fifo) -> None:
-        """Appends all messages of `other`, and empties it. A message that is in the queue twice is taken once."""
-        if other:
-            block = _Block(other.take_all(), None, repeated=True)
-            self._blocks.append(block)
-            self._count += len(block.keys)
-            self._taken = self._taken or set()
+        """Appends all messages of `other`, and empties it. A message that is in the queue keeps its place."""
+        keys = other.take_all()
+        if keys:
+            self._members.add_all(keys)
+            self._blocks.append(_Block(keys, None))
+
+    def sweep(self, waiting: MessageSet, most: int) -> int:
+        """Removes messages that are not in `waiting` from the next blocks; returns how many blocks it has examined.
+
+        The round is over when these are fewer than `most`.
+        """
+        for examined in range(most):
+            if self._swept >= len(self._blocks):
+                self._swept = 0
+                return examined
+            block = self._blocks[self._swept]
+            keys = block.keys[block.at : block.at + BLOCK]
+            ends = None if block.ends is None else block.ends[block.at : block.at + BLOCK]
+            rest = block.keys[block.at + BLOCK :]  # Of a block that has joined.
+            if rest:
+                self._blocks.insert(self._swept + 1, _Block(rest, None))
+            for key in keys:
+                if key not in waiting:
+                    self._members.discard(key)
+            stay = [key in self._members for key in keys]
+            if any(stay):
+                left = None if ends is None else array("q", compress(ends, stay))
+                self._blocks[self._swept] = _Block(array("q", compress(keys, stay)), left)
+                self._swept += 1
+            else:
+                del self._blocks[self._swept]
+        return most

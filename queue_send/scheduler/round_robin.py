@@ -47,8 +47,6 @@ class RoundRobin:
         """Removes and returns the next destination for which there is a place; None if none was found."""
         if self._young:
             self._age(now)
-        if not (self._ready or any(self._skipped)):
-            return None
         for _ in range(SKIPPED_AT_ONCE):
             queue = self._next_queue(concurrency)
             if queue is None:
@@ -56,7 +54,7 @@ class RoundRobin:
             destination = queue.popleft()
             pace = self._pace(destination)
             yields = pace == STEADY and queue is self._ready and not self._has_share(concurrency)
-            if not yields and self.places_for(destination, concurrency) > 0:
+            if not yields and self._places(pace, concurrency) > 0:
                 destination.listed = False
                 return destination
             self._skipped[pace].append(destination)
@@ -80,11 +78,11 @@ class RoundRobin:
             return slow
         if untested and self._places(UNTESTED, concurrency) > 0:
             return untested
-        if sum(self._running) >= concurrency:
+        if not (steady or self._ready) or sum(self._running) >= concurrency:
             return None
         if steady and (not self._ready or self._has_share(concurrency)):
             return steady
-        return self._ready or None
+        return self._ready
 
     def _has_share(self, concurrency: int) -> bool:
         """Returns whether a steady destination may start a job before a prompt one."""

@@ -29,6 +29,7 @@ from itertools import islice
 
 from queue_send.scheduler.admission import Admission
 from queue_send.scheduler.destination import Destination, RateLimited, SharedRelay
+from queue_send.scheduler.message_set import MessageSet
 from queue_send.scheduler.model import (
     Action,
     Alive,
@@ -58,9 +59,12 @@ SUSPEND_PAUSE = 0.02
 CHANGES_AT_ONCE = 10  # Destinations that take new limits, after HUP.
 SUSPENDED_AT_ONCE = 20  # Entries that leave the queue of a dead destination. Each costs a change of a file.
 EXPIRED_AT_ONCE = 200  # Messages that are past their lifetime.
-SEARCHED_AT_ONCE = 50  # Destinations that one call of `expire` searches for expired messages.
+SEARCHED_AT_ONCE = 50  # Destinations that one call searches for expired messages, or for some that have ended.
 OVERFLOWS_EXAMINED = 500  # Destinations that one query about a message examines, some 10 microseconds each.
 SEARCH_PAUSE = 0.02  # Seconds between two such calls of a round.
+SWEPT_AT_ONCE = 4  # Blocks of an overflow from which messages that have ended are removed in one call,
+SWEEP_STEP = 0.005  # the seconds between two such calls,
+SWEEP_PAUSE = 1.0  # and between two rounds.
 
 _NONE: Sequence[Action] = ()
 
@@ -70,12 +74,14 @@ class Scheduler:
 
     in_flight: recipients of jobs in flight. attempts: loaded messages by number; None for one that is being read.
     destinations: those with mail or statistics, by name. relays: at most as many as smtproutes has had.
+    waiting: messages that are not loaded and are to be tried, each once, wherever and how often they are queued.
     """
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.in_flight = 0
         self.attempts: dict[int, Attempt | None] = {}
+        self.waiting = MessageSet()
         self.admission = Admission()
         self.destinations: dict[bytes, Destination] = {}
         self.relays: dict[bytes, SharedRelay] = {}
@@ -97,6 +103,9 @@ class Scheduler:
         self._unchanged: deque[bytes] = deque()  # Destinations that have the limits of earlier settings.
         self._search: deque[bytes] = deque()  # Destinations to be searched for expired messages in this round.
         self._next_search: float | None = None
+        self._sweep: deque[bytes] = deque()  # Destinations in whose overflow messages may be that have ended.
+        self._sweep_again = False  # Whether messages have ended since this round began.
+        self._sweep_at = 0.0
 
     def _take_actions(self) -> Sequence[Action]:
         if not self._actions:
@@ -134,6 +143,7 @@ class Scheduler:
         If all its recipients have the same nexthop, and it is known, the message waits in this destination's overflow.
         `expires` is then the end of its lifetime.
         """
+        self.waiting.add(message)
         known = self.destinations
         if nexthop is None or (nexthop not in known and len(known) >= DESTINATIONS_MOST):
             self.admission.add_new(message)
@@ -148,6 +158,7 @@ class Scheduler:
 
         `flushed`: it is due now in any case. `latest`: it is tried by that time, if that is sooner than `due`.
         """
+        self.waiting.add(message)
         if latest is not None and latest < due and not flushed:
             self.admission.add_due(message, latest)
         else:
@@ -155,15 +166,23 @@ class Scheduler:
 
     def make_due(self, message: int) -> None:
         """Makes a message due now, whatever the mtime of its file."""
+        self.waiting.add(message)
         self.admission.add_due(message, 0)
 
     def retry_at(self, message: int, due: int) -> None:
         """Makes a message due at `due`, whatever the mtime of its file. Ends its loading, if it was being loaded."""
         self.cancel_load(message)
+        self.waiting.add(message)
         self.admission.add_due(message, due)
 
+    def forget(self, message: int) -> None:
+        """Forgets a message that has ended, or is on hold or corrupt: it does not wait any more."""
+        if self.waiting.discard(message) and self._with_overflow:
+            self._sweep_again = True
+        self.forget_tried(message)
+
     def cancel_load(self, message: int) -> None:
-        """Ends the loading of a message that `next_load` returned: it is gone, or is not to be tried."""
+        """Ends the loading of a message that `next_load` returned: it is gone, or is not to be tried now."""
         if self.attempts.get(message, False) is None:
             del self.attempts[message]
             self._in_turn.discard(message)
@@ -173,8 +192,14 @@ class Scheduler:
         return message in self.attempts
 
     def __len__(self) -> int:
-        """Returns the number of waiting and loaded messages, at most: a waiting message may have two entries."""
-        return len(self.admission) + len(self.attempts)
+        """Returns the number of waiting and loaded messages."""
+        return len(self.waiting) + len(self.attempts)
+
+    @property
+    def idle(self) -> bool:
+        """Whether it has neither messages nor destinations: `next_load` and `start` have nothing to do."""
+        mail = self.waiting.count or self.attempts or self.destinations
+        return not (mail or self._timers or self._unchanged or self._sweep or self._sweep_again)
 
     @property
     def active(self) -> int:
@@ -183,7 +208,7 @@ class Scheduler:
 
     @property
     def overflow(self) -> int:
-        """The number of messages that wait for room in a destination, at most: one may be counted twice."""
+        """The number of messages that wait for room in a destination; one that waits for two is counted twice."""
         # Destinations may be very many; those with overflow are few.
         self._with_overflow = {name: each for name, each in self._with_overflow.items() if each.overflow}
         return sum(len(each.overflow) for each in self._with_overflow.values())
@@ -198,6 +223,8 @@ class Scheduler:
         if self._leaving or self._unchanged or self.round_robin.any(self.settings.concurrency):
             return now
         first = self._timers[0][0] if self._timers else None
+        if self._sweep or self._sweep_again:
+            first = self._sweep_at if first is None else min(first, self._sweep_at)
         if self._may_load:
             if self._with_room:
                 return now
@@ -310,6 +337,7 @@ class Scheduler:
 
     def begin_load(self, attempt: Attempt, now: float) -> None:
         """Begins to load a message that `next_load` returned; `add_entry` and `end_load` follow."""
+        self.waiting.discard(attempt.message)
         self.attempts[attempt.message] = attempt
         attempt.loaded_at = now
         attempt.loading = True
@@ -334,6 +362,7 @@ class Scheduler:
         if not attempt.withdrawn:
             attempt.loading = False
             del self.attempts[attempt.message]
+            self.waiting.add(attempt.message)
             self.admission.add_due(attempt.message, due)
 
     def _add_entry(self, entry: Entry, whole: bool, now: float) -> None:
@@ -346,7 +375,7 @@ class Scheduler:
         # A message with one destination does not overtake what has waited there for longer.
         has_room = destination.room > 0 and (attempt.in_turn or not whole or not destination.overflow)
         attempt.left += count
-        if destination.suspends(now) or (expired and destination.next_start(now) > now):
+        if (destination.dead and destination.suspends(now)) or (expired and destination.next_start(now) > now):
             self._suspend(entry, destination, now)
         elif destination.dead or expired or has_room or (whole and self._may_queue_ahead(destination)):
             destination.probing = destination.dead
@@ -376,13 +405,11 @@ class Scheduler:
 
         If the destination is dead, they are loaded one by one between other mail, to be suspended.
         """
-        if not destination.overflow:
-            return
         if destination.dead:
-            if not destination.suspending:
+            if destination.overflow and not destination.suspending:
                 destination.suspending = True
                 self._to_suspend.append(destination)
-        elif not destination.loading and destination.room > 0:
+        elif not destination.loading and destination.overflow and destination.room > 0:
             destination.loading = True
             self._with_room.append(destination)
 
@@ -440,12 +467,29 @@ class Scheduler:
             self._run_timers(now)
         if self._unchanged:
             self._renew_limits(now)
+        if (self._sweep or self._sweep_again) and now >= self._sweep_at:
+            self._sweep_some(now)
         while (destination := self.round_robin.next(self.settings.concurrency, now)) is not None:
             entry = self._next_entry(destination, now)
             if entry is not None:
                 self._actions.append(Start(entry))
                 break
         return self._take_actions()
+
+    def _sweep_some(self, now: float) -> None:
+        """Removes messages that have ended from the overflows of the next destinations."""
+        if not self._sweep:
+            self._sweep_again = False
+            self._sweep = deque(self._with_overflow)
+        blocks = SWEPT_AT_ONCE
+        for _ in range(min(SEARCHED_AT_ONCE, len(self._sweep))):
+            destination = self.destinations.get(self._sweep[0])
+            if destination is not None and destination.overflow:
+                blocks -= destination.overflow.sweep(self.waiting, blocks)
+            if blocks <= 0:
+                break  # There may be more in it.
+            self._sweep.popleft()
+        self._sweep_at = now + (SWEEP_STEP if self._sweep else SWEEP_PAUSE)
 
     def _run_timers(self, now: float) -> None:
         """Examines the destinations whose rate allows a start by now, or whose probe is due."""
@@ -528,8 +572,7 @@ class Scheduler:
                 self.round_robin.add(destination)
             else:
                 relay.enqueue(destination)
-        if destination.overflow:
-            self._load_overflow(destination)
+        self._load_overflow(destination)
 
     def _list_next_of(self, relay: SharedRelay, now: float) -> None:
         """Lists the destination at the head of a relay's queue, if the relay takes another job."""
@@ -579,7 +622,7 @@ class Scheduler:
 
     def _close_if_over(self, attempt: Attempt, now: float) -> None:
         message = attempt.message
-        if not attempt.over or self.attempts.get(message) is not attempt:
+        if attempt.queued or attempt.in_flight or attempt.loading or self.attempts.get(message) is not attempt:
             return
         del self.attempts[message]
         if attempt.overflow is None or attempt.withdrawn or not attempt.left:
@@ -593,6 +636,7 @@ class Scheduler:
             # yet; and, if some were deferred, in the backlog, for all that are left at the next attempt.
             self._keep_tried(attempt)
             destination = self._destination(attempt.overflow)
+            self.waiting.add(message)
             destination.overflow.put(message, attempt.expires)
             self._with_overflow[destination.name] = destination
             if attempt.deferred and attempt.rest is None:
@@ -622,7 +666,8 @@ class Scheduler:
         self._actions.append(Alive(destination.name, destination.suspended_count))
         destination.suspended_count = 0
         self._suspended_count -= len(destination.suspended)
-        destination.overflow.join(destination.suspended)  # One that is in both is taken once.
+        destination.overflow.join(destination.suspended)
+        self._sweep_again = True  # Some may have ended meanwhile.
         self._with_overflow[destination.name] = destination
 
     def _suspend(self, entry: Entry, destination: Destination, now: float) -> None:
@@ -707,7 +752,8 @@ class Scheduler:
         """Fails some expired messages of a destination; returns whether there were any, and may be more."""
         expired = destination.overflow.take_expired(now, EXPIRED_AT_ONCE)
         for message in expired:
-            self.admission.add_due(message, int(now))
+            if message in self.waiting:
+                self.admission.add_due(message, int(now))
         over_rate = destination.next_start(now) > now
         entries = list(islice(_late_entries(destination, over_rate, now), EXPIRED_AT_ONCE))
         if not entries:

@@ -19,22 +19,23 @@ _CHANNELS = (b"local", b"remote")
 class DestinationFact(NamedTuple):
     """A destination. The names of the fields are the keys of `queuectl destinations --format json`.
 
-    `flying` is the number of jobs in flight, of at most `window`. `queued` is the number of its messages that are
-    loaded, `aside` that of messages put aside until it has room. `probe` is the next probe of a dead destination,
-    `next` the next start that the rate allows (0: now), both in seconds since the epoch. `messages` in `seconds` is the
-    rate, 0 for none. `cohorts` is the number of windows of host failures, in hundredths. `turned_away` is the number of
-    recipients deferred without an attempt since it is dead. `limits` is the line of the control files that applies,
-    `file:number`. `relay` is the relay whose limits apply as well. Both are empty for none.
+    `in_flight` is the number of jobs in flight, of at most `window`. `queued` is the number of its messages that are
+    loaded, `on_disk` that of messages that wait on the disk until it has room. `probe` is the next probe of a dead
+    destination (0: its next message), `next` the next start that the rate allows (0: now), both in seconds since the
+    epoch. `messages` in `seconds` is the rate, 0 for none. `cohorts` is the number of windows of host failures, in
+    hundredths. `suspended` is the number of recipients deferred without an attempt since it is dead. `limits` is the
+    line of the control files that applies, `file:number`. `relay` is the relay whose limits apply as well. Both are
+    empty for none.
     """
 
     state: bytes
     probe: int
     window: int
-    flying: int
+    in_flight: int
     queued: int
-    aside: int
+    on_disk: int
     cohorts: int
-    turned_away: int
+    suspended: int
     messages: int
     seconds: int
     next: int
@@ -44,7 +45,10 @@ class DestinationFact(NamedTuple):
 
 
 class ChannelFact(NamedTuple):
-    """A channel: its active messages, its waiting messages, and its deliveries in flight, with their limits."""
+    """A channel: its active messages, the others that are to be tried, its deliveries in flight, and the limits.
+
+    A message is counted once. One on hold, or that has ended, is not counted.
+    """
 
     active: int
     active_limit: int

@@ -5,21 +5,30 @@
                error NUL text                            nothing was changed
 
 The arguments of release, requeue, delete, bounce and flush are long ids, at most IDS_MOST; those of hold are the reason
-and long ids; those of probe are domains. A note is a letter and a text: `-` there is no such message (any more), `!`
+and long ids; those of bounce-some and flush-some are a recipient and a domain, one of them perhaps empty, and long ids;
+those of probe are domains. A note is a letter and a text: `-` there is no such message (any more), `!`
 the message could not be changed, `=` information.
 
-Queries change nothing. The texts of their notes are records (queue_wire.admin.cause, queue_wire.admin.facts):
+reread has no arguments and does what HUP does. The response comes when queue-todo and the queue-remotes have reread,
+too; a `!` note says that a daemon keeps its old values, and why. A `=` note for each queue-remote has its name, a
+newline and what it has in force (queue_wire.admin.settings).
+
+Queries change nothing. The texts of their notes are records (queue_wire.admin.cause, facts, figure):
 
     why            arguments: a long id, then the pending recipients, L and an address or R and a domain
                    notes: causes
     destinations   arguments: a channel, the page to continue at (empty: the first), nexthops (none: all)
                    notes: destinations; count: the next page, 0 if there is none
     totals         notes: channels; count: 1 if the backlog has been read
+    settings       notes: queue-send and queue-todo, each with a newline and what it has in force
+                   (queue_wire.admin.settings)
+    figures        notes: figures (queue_wire.admin.figure)
     removals       count: finished messages that wait for queue-clean; one note: the seconds of the oldest request
 """
 
 from typing import NamedTuple
 
+from queue_wire.admin.returning import RecipientSelector
 from queue_wire.format_error import FormatError, quoted
 from queue_wire.pipes.framing import pack_netstring
 
@@ -31,14 +40,20 @@ RELEASE = b"release"
 REQUEUE = b"requeue"
 DELETE = b"delete"
 BOUNCE = b"bounce"
+BOUNCE_SOME = b"bounce-some"
 FLUSH = b"flush"
+FLUSH_SOME = b"flush-some"
 PROBE = b"probe"
 WHY = b"why"
 DESTINATIONS = b"destinations"
 TOTALS = b"totals"
 REMOVALS = b"removals"
-QUERIES = frozenset((WHY, DESTINATIONS, TOTALS, REMOVALS))
-COMMANDS = frozenset((HOLD, RELEASE, REQUEUE, DELETE, BOUNCE, FLUSH, PROBE)) | QUERIES
+REREAD = b"reread"
+SETTINGS = b"settings"
+FIGURES = b"figures"
+QUERIES = frozenset((WHY, DESTINATIONS, TOTALS, REMOVALS, SETTINGS, FIGURES))
+SOME = frozenset((BOUNCE_SOME, FLUSH_SOME))  # Those that act on some recipients.
+COMMANDS = frozenset((HOLD, RELEASE, REQUEUE, DELETE, BOUNCE, FLUSH, PROBE, REREAD)) | SOME | QUERIES
 CHANNELS = (b"local", b"remote")
 GONE = b"-"
 TROUBLE = b"!"
@@ -47,11 +62,15 @@ _LETTERS = GONE + TROUBLE + NEWS
 
 
 class Request(NamedTuple):
-    """A command, the reason of hold (empty for others), and long ids, domains, or the arguments of a query."""
+    """A command, the reason of hold (empty for others), and long ids, domains, or the arguments of a query.
+
+    `selector` is that of bounce-some and flush-some: which recipients of the messages are bounced, or tried.
+    """
 
     command: bytes
     reason: bytes
     names: list[bytes]
+    selector: RecipientSelector = RecipientSelector(b"", b"")
 
 
 class Note(NamedTuple):
@@ -72,6 +91,8 @@ class Response(NamedTuple):
 def pack_request(request: Request) -> bytes:
     """Return the request as a netstring. No field may contain a NUL."""
     reason = [request.reason] if request.command == HOLD else []
+    if request.command in SOME:
+        reason = list(request.selector)
     return pack_netstring(b"\0".join([request.command, *reason, *request.names]))
 
 
@@ -85,13 +106,19 @@ def unpack_request(payload: bytes) -> Request:
         if not names:
             raise FormatError("control: hold without a reason")
         reason = names.pop(0)
+    selector = RecipientSelector(b"", b"")
+    if command in SOME:
+        selector = RecipientSelector(*names[:2]) if len(names) >= 2 else selector
+        if not selector.any:
+            raise FormatError(f"control: {command.decode()} without a recipient or a domain")
+        names = names[2:]
     if len(names) > IDS_MOST:
         raise FormatError(f"control: {len(names)} names, limit {IDS_MOST}")
     if command == WHY and not (names and all(name[:1] in (b"L", b"R") for name in names[1:])):
         raise FormatError("control: why without an id, or with something that is no recipient")
     if command == DESTINATIONS and not _is_place(names[:2]):
         raise FormatError("control: destinations without a channel and a place")
-    return Request(command, reason, names)
+    return Request(command, reason, names, selector)
 
 
 def _is_place(names: list[bytes]) -> bool:

@@ -7,6 +7,7 @@
     .example.com             all domains below it, each a destination of its own with these limits
     relay.example.net:2525   a relay of smtproutes, for all its mail together; several relays as named there: a,b+c
     relay.example.net        a recipient domain, and the relay at port 25
+    lmtp:/run/dovecot/lmtp   servers of smtproutes and localroutes, as named there
     user@example.org         a local recipient
 
 `concurrency` is the most jobs in flight at once, `initial` the most at first, `recipients` the most recipients of a
@@ -203,14 +204,16 @@ def choose_nexthop(routes: Routes, lines: LimitLines, domain: bytes) -> Nexthop:
     return Nexthop(domain, False, name)
 
 
-def warn_of(lines: LimitLines, routes: Routes, rules: Rules) -> Iterator[tuple[str, str]]:
+def warn_of(
+    lines: LimitLines, routes: Routes, rules: Rules, local_routes: Routes | None = None
+) -> Iterator[tuple[str, str]]:
     """Yield (file and line, why) for each line that can match nothing with the present control files.
 
     A domain can match if its mail may be remote.
     """
     for line in lines.idle:
         yield line.places, f"another line sets the same for {_shown(line.name)}, and that one counts"
-    names = {relays.name for relays in routes.values() if relays is not None}
+    names = {relays.name for relays in (*routes.values(), *(local_routes or {}).values()) if relays is not None}
     together = {part: name for name in sorted(names) for part in name.replace(b"+", b",").split(b",")}
     prepends = {prepend.lower() for prepend in rules.virtualdomains.values() if prepend}
     # All suffixes, so that the time is not the number of lines times the number of exceptions.

@@ -10,14 +10,42 @@ from queue_wire.format_error import FormatError, InLine, LineError, quoted
 _UNITS = {b"K": 1 << 10, b"M": 1 << 20, b"G": 1 << 30, b"T": 1 << 40}
 
 NUMBER_MOST = 10**18 - 1
-# The range of the number in a control file; for other files it is 0 to NUMBER_MOST.
-RANGES = {
+_YEARS = 10 * 365 * 86400
+# (default, least, most) of each control file that is a number. Those of times are in seconds.
+NUMBERS = {
+    # 0: deliveries of the channel are on hold (qmail-send(8)). Each of 16 queue-remotes takes 2,000.
+    "concurrencylocal": (10, 0, 10_000),
+    "concurrencyremote": (250, 0, 32_000),
+    "processesremote": (1, 1, 16),
+    "activelimit": (20_000, 1, 1_000_000),
+    "classifyafter": (1, 0, 86400),
+    # With 0 every deferral would be a bounce.
+    "queuelifetime": (604800, 60, _YEARS),
+    "bouncelifetime": (86400, 60, _YEARS),
+    # In percent; 0 by default for the schedule `quadratic`.
+    "retryjitter": (10, 0, 100),
     # With addresses of 1,002 bytes, a job with 1,000 recipients has 1 MB.
-    "destinationrecipients": (1, 1000),
-    "destinationinitial": (1, 1_000_000),
-    "destinationconcurrency": (1, 1_000_000),
-    "destinationcohorts": (1, 1_000_000),
-    "processesremote": (1, 16),
+    "destinationrecipients": (50, 1, 1000),
+    "destinationinitial": (2, 1, 1_000_000),
+    "destinationconcurrency": (20, 1, 1_000_000),
+    "destinationcohorts": (3, 1, 1_000_000),
+    "timeoutconnect": (60, 1, 3600),
+    "timeoutremote": (1200, 1, 86400),
+    "connectionidle": (5, 0, 3600),
+    "connectionmessages": (100, 1, 1_000_000),
+    "timeoutprogram": (3600, 1, 86400),
+    # maildir(5): a delivery may not take longer, because readers remove files older than 36 hours from tmp/.
+    "localtimeout": (1200, 1, 86400),
+    "timeoutlocal": (1200, 1, 86400),
+    "localstoptimeout": (60, 0, 86400),
+    "concurrencyincoming": (1000, 1, 100_000),
+    "processessmtpd": (1, 1, 16),
+}
+# The same of those that are a size in bytes.
+SIZES = {
+    "queueminfree": (16 << 20, 0, 1 << 60),
+    # 0: no limit.
+    "databytes": (0, 0, 1 << 60),
 }
 
 
@@ -48,21 +76,32 @@ def unpack_number(data: bytes, name: str = "") -> int:
 
 def unpack_ranged(word: bytes, name: str) -> int:
     """Return a number in the range of the control file `name`. Raises FormatError with the range."""
-    least, most = RANGES.get(name, (0, NUMBER_MOST))
+    _, least, most = NUMBERS.get(name, (0, 0, NUMBER_MOST))
     if not word.isdigit() or len(word) > 18 or not least <= int(word) <= most:
-        allowed = f" from {least} to {most}" if name in RANGES else ""
+        allowed = f" from {least} to {most}" if name in NUMBERS else ""
         raise FormatError(f"not a number{allowed}: {quoted(word)}")
     return int(word)
 
 
-def unpack_size(data: bytes) -> int:
-    """Return the size on the first line in bytes. The suffixes K, M, G and T are powers of 1,024. Raises LineError."""
+def unpack_size(data: bytes, name: str = "") -> int:
+    """Return the size on the first line in bytes, in the range of the control file `name`. Raises LineError.
+
+    The suffixes K, M, G and T are powers of 1,024.
+    """
     line = unpack_line(data)
     factor = _UNITS.get(line[-1:].upper(), 1)
     digits = line if factor == 1 else unpack_line(line[:-1])
     if not digits.isdigit() or len(digits) > 18:
         raise LineError(1, f"not a size, a number with or without K, M, G or T behind it: {quoted(line)}")
-    return int(digits) * factor
+    size = int(digits) * factor
+    if name in SIZES and not SIZES[name][1] <= size <= SIZES[name][2]:
+        raise LineError(1, f"not a size from {SIZES[name][1]} to {SIZES[name][2]}: {quoted(line)}")
+    return size
+
+
+def lines_without_colon(data: bytes) -> list[int]:
+    """Return the numbers of lines without a colon, which numbered_map and unpack_map ignore."""
+    return [number for number, line in numbered_lines(data) if b":" not in line]
 
 
 def unpack_set(data: bytes) -> frozenset[bytes]:

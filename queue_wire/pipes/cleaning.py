@@ -1,6 +1,7 @@
 """queue-send to queue-clean: `<files><id>\\0` for each finished message. Back: one byte per id, in order.
 
-    files  which files the message may have: L info/ and local/, R info/ and remote/, B info/ and both; nothing: any;
+    files  which files the message may have: L info/ and local/, R info/ and remote/, B info/ and both; nothing: any,
+           as after a deferral, which leaves a file in last/;
            T only todo/ and perhaps intd/: it was delivered without being classified. Then the slot of its marks and
            its birth in microseconds follow: `T<id>/<slot>/<birth>`; without a slot `T<id>//<birth>`
 

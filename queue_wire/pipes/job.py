@@ -1,6 +1,7 @@
 """queue-send to queue-remote and queue-local: one netstring per job, fields separated by NULs.
 
     number \\0 mess/B/I \\0 sender \\0 nexthop \\0 recipient [\\0 recipient ...]
+    reread        read the control files again, and say what is in force (report.py)
 
 The path is relative to queue/. For queue-local the nexthop is the recipient.
 """
@@ -11,6 +12,7 @@ from typing import NamedTuple
 from queue_wire.format_error import FormatError, quoted
 from queue_wire.pipes.framing import pack_netstring
 
+REREAD = b"reread"
 _PATH = re.compile(rb"mess/[0-9]+/[0-9]+")
 
 

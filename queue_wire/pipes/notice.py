@@ -2,12 +2,16 @@
 
     D<channel><id>\\0   the message is classified; channel L local, R remote, B both, X no recipients
     L<line>\\0          a log line for queue-send to print, without a newline
+    F<id>\\0           the message, whose lines have just come, has a mark in hold/: a standing hold fits it
     W\\0                queue-todo asks for an answer when the lines before this are written to the log
     P\\0                the answer to the oldest unanswered P of queue-send
     K<id>\\0           the answer to I: the message is classified
     M<id>\\0           the answer to I: the message is not in todo/ any more, or is another one
-    netstring          a full notice: C<id> \\0 birth \\0 size \\0 todo size \\0 check \\0 sender [\\0 recipient ...]
-                       or A<id> ...: the message is announced; it stays in todo/, and is not classified yet
+    H<settings>\\0     the answer to H: what is in force of its control files (queue_wire.admin.settings)
+    S<settings>\\0     the same without being asked, when it has read them
+    netstring          a full notice: C<id> \\0 birth \\0 size \\0 todo size \\0 check \\0 pid \\0 uid \\0 sender
+                       [\\0 recipient ...], or A<id> ...: the message is announced; it stays in todo/, and is not
+                       classified yet
 Back, one byte each: H reread the control files, X exit, W the answer to the oldest unanswered W, P asks for an answer
 when all messages whose lines are in the log have been announced; what to do with new messages from now on: A announce
 them, L leave them in todo/, C classify them. And records:
@@ -16,8 +20,9 @@ them, L leave them in todo/, C classify them. And records:
     G<id>\\0           an announced message has ended and is gone
 
 A full notice has the envelope, so that queue-send need not read it: the birth in microseconds since the epoch, the
-size in bytes, length and CRC-32 of todo/B/I, and the recipients in the order of todo/B/I, each after L (local) or R
-(remote), as they are, or will be, in local/B/I and remote/B/I. A message with many recipients has a short one.
+size in bytes, length and CRC-32 of todo/B/I, pid and uid of the injector, and the recipients in the order of todo/B/I,
+each after L (local) or R (remote), as they are, or will be, in local/B/I and remote/B/I. A message with many recipients
+has a short one. The log lines of an announced message are queue-send's; those of a classified one come before it.
 
 W ensures that the lines about a message are in the log before the message leaves todo/. After the answer to a P that
 was sent when the backlog had been read, no notice is about a message that was found in the backlog.
@@ -46,9 +51,10 @@ FULL_RECIPIENTS = 100
 FULL_BYTES = 8192
 COMMAND_MOST = 200  # Bytes of a record of queue-send.
 NOTICE_MOST = 2 * FULL_BYTES  # Bytes of a record.
+SETTINGS_MOST = 8000  # Bytes of the settings in a record.
 LOCAL, REMOTE = b"L", b"R"
-# What is before the sender: the kind, the id, birth, size, length and check.
-_ARRIVED = re.compile(rb"[AC]([0-9]{1,20})\0" + rb"([0-9]{1,18})\0" * 4)
+# What is before the sender: the kind, the id, birth, size, length, check, pid and uid.
+_ARRIVED = re.compile(rb"[AC]([0-9]{1,20})\0" + rb"([0-9]{1,20})\0" * 6)
 
 
 class Ask(Enum):
@@ -70,7 +76,7 @@ class Arrived(NamedTuple):
     """A full notice: a message that left todo/, or is announced, and its envelope. `birth` is in microseconds.
 
     `recipients` are (channel, address) in the order of todo/B/I; the channel is LOCAL or REMOTE. `todo_size` and
-    `check` are the length and the CRC-32 of todo/B/I.
+    `check` are the length and the CRC-32 of todo/B/I, `pid` and `uid` those of the injector.
     """
 
     message: int
@@ -81,6 +87,8 @@ class Arrived(NamedTuple):
     announced: bool = False
     todo_size: int = 0
     check: int = 0
+    pid: int = 0
+    uid: int = 0
 
 
 class ClassifyAnswer(NamedTuple):
@@ -97,10 +105,26 @@ class ClassifyRequest(NamedTuple):
     done: int
 
 
+class Frozen(NamedTuple):
+    """A message that is being classified has got a mark in hold/."""
+
+    message: int
+
+
 class Gone(NamedTuple):
     """An announced message has ended, and its number may be used again."""
 
     message: int
+
+
+class Reread(NamedTuple):
+    """What is in force of queue-todo's control files, in lines of queue_wire.admin.settings.
+
+    `asked` is true for the answer to REREAD.
+    """
+
+    settings: bytes
+    asked: bool
 
 
 Notice = Classified | Arrived
@@ -108,10 +132,12 @@ Notice = Classified | Arrived
 
 def pack_arrived(notice: Arrived) -> bytes:
     """Return the full notice as a netstring."""
-    kind = b"A" if notice.announced else b"C"
-    numbers = b"%s%d\0%d\0%d\0%d\0%d" % (kind, *notice[:3], notice.todo_size, notice.check)
-    fields = [numbers, notice.sender]
-    return pack_netstring(b"\0".join(fields + [channel + address for channel, address in notice.recipients]))
+    message, birth, size, sender, recipients, announced, todo_size, check, pid, uid = notice
+    numbers = b"%s%d\0%d\0%d\0%d\0%d\0%d\0%d" % (
+        b"A" if announced else b"C", message, birth, size, todo_size, check, pid, uid,
+    )  # fmt: skip
+    fields = [numbers, sender, *[channel + address for channel, address in recipients]]
+    return pack_netstring(b"\0".join(fields))
 
 
 def pack_classified(notice: Classified) -> bytes:
@@ -135,6 +161,16 @@ def pack_answer(answer: ClassifyAnswer) -> bytes:
     return b"%s%d\0" % (b"K" if answer.classified else b"M", answer.message)
 
 
+def pack_frozen(message: int) -> bytes:
+    """Return the F record, with its NUL."""
+    return b"F%d\0" % message
+
+
+def pack_reread(reread: Reread) -> bytes:
+    """Return the H or S record, with its NUL. The settings contain none, and are cut to SETTINGS_MOST bytes."""
+    return b"%s%s\0" % (b"H" if reread.asked else b"S", reread.settings[:SETTINGS_MOST])
+
+
 def pack_request(request: ClassifyRequest) -> bytes:
     """Return the I record, with its NUL."""
     return b"I%d %x\0" % request
@@ -145,7 +181,7 @@ def pack_gone(message: int) -> bytes:
     return b"G%d\0" % message
 
 
-def unpack_notice(record: bytes) -> Notice | ClassifyAnswer | Ask | bytes:
+def unpack_notice(record: bytes) -> Notice | ClassifyAnswer | Frozen | Reread | Ask | bytes:
     """Return what one record of a NoticeReader holds; bytes are a log line. Raises FormatError."""
     kind = record[:1]
     if kind == b"L":
@@ -156,6 +192,10 @@ def unpack_notice(record: bytes) -> Notice | ClassifyAnswer | Ask | bytes:
         return _unpack_arrived(record)
     if kind == b"K" or kind == b"M":
         return ClassifyAnswer(unpack_id(record[1:]), kind == b"K")
+    if kind == b"F":
+        return Frozen(unpack_id(record[1:]))
+    if kind == b"H" or kind == b"S":
+        return Reread(record[1:], kind == b"H")
     if record in (WRITTEN, PASSED):
         return Ask(kind.decode("ascii"))
     channel = record[1:2]
@@ -168,7 +208,8 @@ def _unpack_arrived(record: bytes) -> Arrived:
     match = _ARRIVED.match(record)
     if match is None:
         raise FormatError(f"notice: not id, numbers, sender, recipients: {quoted(record)}")
-    message, birth, size, todo_size, check = match.groups()
+    message, *numbers = match.groups()
+    birth, size, todo_size, check, pid, uid = map(int, numbers)
     sender, *fields = record[match.end() :].split(b"\0")
     recipients = []
     for field in fields:
@@ -177,7 +218,7 @@ def _unpack_arrived(record: bytes) -> Arrived:
             raise FormatError(f"notice: recipient of no channel: {quoted(record)}")
         recipients.append((channel, field[1:]))
     announced = record[:1] == b"A"
-    return Arrived(unpack_id(message), int(birth), int(size), sender, recipients, announced, int(todo_size), int(check))
+    return Arrived(unpack_id(message), birth, size, sender, recipients, announced, todo_size, check, pid, uid)
 
 
 class CommandReader:

@@ -2,6 +2,7 @@
 
     number \\0 scope \\0 verdict [\\0 verdict ...]     verdicts in the order of the job's recipients
     ready \\0 jobs                                    once, at start: the number of jobs taken at once
+    settings \\0 lines                               answer to `reread`: what is in force (queue_wire.admin.settings)
 
 Scope is `m` (about the message or its recipients) or `h` (the nexthop could not be reached or
 greeted). A verdict is one letter and text: K success, Z temporary, D permanent.
@@ -33,6 +34,12 @@ class Ready(NamedTuple):
     jobs: int
 
 
+class SettingsReport(NamedTuple):
+    """What a delivery daemon has in force of its control files, as pack_in_force has it."""
+
+    lines: bytes
+
+
 def pack_report(report: Report) -> bytes:
     """Return the report as a netstring; a NUL in a verdict's text becomes `_`."""
     if len(report.verdicts) == 1:
@@ -47,8 +54,13 @@ def pack_ready(jobs: int) -> bytes:
     return pack_netstring(b"ready\0%d" % jobs)
 
 
-def unpack_report(payload: bytes) -> Report | Ready:
-    """Return the report or greeting in one netstring's payload. Raises FormatError.
+def pack_settings(report: SettingsReport) -> bytes:
+    """Return what is in force as a netstring."""
+    return pack_netstring(b"settings\0" + report.lines.replace(b"\0", b"_"))
+
+
+def unpack_report(payload: bytes) -> Report | Ready | SettingsReport:
+    """Return the report, greeting or settings in one netstring's payload. Raises FormatError.
 
     The caller checks the number of verdicts. An unknown letter is kept, so that the log says "report mangled".
     """
@@ -56,6 +68,8 @@ def unpack_report(payload: bytes) -> Report | Ready:
     number = fields[0]
     if number == b"ready" and len(fields) == 2 and fields[1].isdigit() and len(fields[1]) < 10:
         return Ready(int(fields[1]))
+    if number == b"settings" and len(fields) == 2:
+        return SettingsReport(fields[1])
     if len(fields) < 3 or not number.isdigit() or len(number) > 18:
         raise FormatError(f"report: not number, scope, verdicts: {quoted(payload)}")
     scope = fields[1]

@@ -24,13 +24,14 @@ from spark.match.text import escape
 from spark.runtime.places import Entry, Place
 
 _STAMP = re.compile(rb"@[0-9a-f]{24} ")
+_A_LINE = re.compile(rb"(?:^|\n)@[0-9a-f]{24} [^\n]*\n")
 _NAME = re.compile(r"@[0-9a-f]{24}\.[su]")
 # What a logger, or its processor, has at work: it may get another name, or be removed, at any time.
 _AT_WORK = frozenset(("current", "previous"))
 _PRINT = 1 << 16  # Bytes before the place up to which a file was read that make its fingerprint.
 _LOOK = 1 << 14
 LINE_MAX = 1 << 20  # What is longer without a newline is garbage, and not carried.
-_PLAIN = 3  # What is known of a file that is not compressed: size, fingerprint, lines.
+_PLAIN = 3  # The entries of a file that is not compressed: size, fingerprint, lines.
 _REMEMBERED = 1000  # Files of a stream that are gone and still known.
 
 
@@ -92,6 +93,7 @@ class Joiner:
         self._carried: bytes = base64.b64decode(state.get("carried", ""))
         # Files that are those which were read by these names, though they may have grown.
         self._same = {log.name: log.size for log in logs if self._is_same(log)}
+        self._doubt_unstamped(logs)
         found = [one for log in logs if (one := self._look(log)) is not None]
         # What goes on where it was read to comes first, most of all the file whose line is carried.
         goes_on = sorted((log for log in found if log.start), key=lambda log: log.entry.name != self._last)
@@ -110,6 +112,20 @@ class Joiner:
     def _is_same(self, log: Entry) -> bool:
         known = self._known.get(log.name)
         return bool(known and known[0] <= log.size and self._print(log.name, known[0]) == known[1])
+
+    def _doubt_unstamped(self, logs: Sequence[Entry]) -> None:
+        """Let files with new names be tried before a file at work of which no stamped line was read yet.
+
+        Two stamped lines are never equal, but parts of lines may be. A logger may rename a file inside a line, and the
+        next file begin with the same bytes. Then the file that was read is the one with the new name.
+        """
+        if all(log.name in self._same for log in logs):
+            return
+        for name in _AT_WORK.intersection(self._same):
+            known = self._known[name]
+            small = len(known) == _PLAIN and known[0] <= _PRINT
+            if small and not _A_LINE.search(self._place.read(self._path(name), 0, known[0])):
+                del self._same[name]
 
     def _look(self, log: Entry) -> _Log | None:
         """Look at the ends of what is new in a file; None where nothing is, or nothing can be read."""
@@ -171,7 +187,7 @@ class Joiner:
         return _Log(log, start, shape.size, head, tail, packing, content)
 
     def _entry(self, log: Entry, size: int, tail: bytes, lines: int) -> list[Any]:
-        """Return what is known of a compressed file whose content, of so many bytes, ends with `tail`."""
+        """Return the entries of a compressed file whose content has `size` bytes and ends with `tail`."""
         return [log.size, self._print(log.name, log.size), lines, size, _fingerprint(tail[-_PRINT:])]
 
     def _earlier(self, name: str) -> Iterator[tuple[str, int, str]]:

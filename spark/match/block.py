@@ -11,7 +11,7 @@ from spark.match.text import escape, is_plain
 
 
 class Block:
-    """The lines of a block, and what is known of each.
+    """The lines of a block, with place, time and text of each.
 
     starts, ends: places in data. numbers: of the line, from 0. times: its stamp in Unix nanoseconds, where has_stamp.
     texts, prints (after read_texts): what follows the stamp, and a hash of that.

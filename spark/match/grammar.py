@@ -31,12 +31,14 @@ TEMPLATES = (
     ("triple", "double bounce: discarding bounce/{message}"),  # netqmail's, where doublebounceto is empty.
     ("corrupt", "corrupt msg {message}: {why$$}"),
     ("hold", "hold msg {message}: {why$$}"),
+    ("delete", "delete msg {message}: {why$$}"),
     ("release", "release msg {message}"),
     ("dest", "dest {nexthop$} dead: {text$$}"),
     ("dest", "dest {nexthop$} alive: {text$$}"),
     ("inflow", "inflow slow: {text$$}"),
     ("inflow", "inflow refused: {text$$}"),
     ("inflow", "inflow free: {text$$}"),
+    ("config", "config {text$$}"),
     ("alert", "alert: {text$$}"),
     ("warning", "warning: {text$$}"),
 )
@@ -48,8 +50,8 @@ Fits: TypeAlias = Callable[[bytes], "re.Match[bytes] | None"]
 
 _FIELD = re.compile(r"\{(\w+)(\$*)(?:=([^}]*))?\}")
 _FORMS = {"": "([0-9]+)", "$": "([^ ]*)", "$$": "(.*)"}
-# PROGRAM: alert: …, from another program's stderr.
-_FOREIGN = re.compile(rb"([!-9;-~]+: )(alert|warning|fatal): (.*)", re.DOTALL)
+# PROGRAM: alert: …, from another program's stderr; and PROGRAM: config …, of a daemon that has reread its files.
+_FOREIGN = re.compile(rb"([!-9;-~]+: )(?:(alert|warning|fatal): |config )(.*)", re.DOTALL)
 _WORD = re.compile(rb"[a-z][a-z0-9_-]{0,30}:?(?= |\Z)")
 
 
@@ -77,7 +79,8 @@ SAFE_DIGITS = 18
 def parse_event(text: bytes) -> Event | None:
     """Return the kind of an event and the values of its fields, in order; None for what is no event.
 
-    Another program's alert is a `foreign alert`; its text begins with the program's name, as in ours of a daemon.
+    Another program's alert is a `foreign alert`; its text begins with the program's name, as in ours of a daemon. A
+    daemon's `config` is a `foreign config`.
     """
     for kind, fits, bounds in _KINDS.get(text[: text.find(b" ")], ()):
         match = fits(text)
@@ -86,6 +89,8 @@ def parse_event(text: bytes) -> Event | None:
     foreign = _FOREIGN.fullmatch(text)
     if foreign is None:
         return None
+    if foreign[2] is None:
+        return "foreign config", (foreign[1] + foreign[3],)
     return "foreign " + ("warning" if foreign[2] == b"warning" else "alert"), (foreign[1] + foreign[3],)
 
 

@@ -27,7 +27,7 @@ _START, _DONE, _NEW, _INFO, _END = range(1, 6)
 _HEADS = {b"start": _START, b"deliv": _DONE, b"new m": _NEW, b"info ": _INFO, b"end m": _END}
 _RESULTS = {b"success": "success", b"failure": "failure", b"deferral": "deferral"}
 # Kinds with a rule of their name that come by parse_event.
-_RULED = frozenset(("new", "info", "start", "mangled", "bounce", "triple", "hold", "release", "end", "alert"))
+_RULED = frozenset(("new", "info", "start", "mangled", "bounce", "triple", "hold", "delete", "release", "end", "alert"))
 
 
 class Matcher:
@@ -164,7 +164,8 @@ class Matcher:
             strangers.add(number)
             kind = kind.removeprefix("foreign ")
             self._counts[kind] += 1
-            self._found.alerts.append((at, kind, bytes(values[0])))
+            if kind != "config":
+                self._found.alerts.append((at, kind, bytes(values[0])))
             return
         self._counts["done" if kind == "mangled" else kind] += 1
         if kind == "alert" or kind == "warning":

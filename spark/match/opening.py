@@ -124,6 +124,12 @@ class Opening(Rules):
         else:
             self._leave("hold", at, number, why)
 
+    def delete(self, at: int, number: int, why: bytes) -> None:
+        if number in self._known:
+            super().delete(at, number, why)
+        else:
+            self._leave("delete", at, number, why)
+
     def release(self, at: int, number: int) -> None:
         if number in self._known:
             super().release(at, number)

@@ -135,7 +135,7 @@ class Rules:
             self.bounces[qp] = (message.key, number, at)
 
     def forget(self, qp: int) -> None:
-        """What is said of a bounce counts no more: the segment knows a later one with its qp."""
+        """Drop what was recorded of a bounce: the segment knows a later one with its qp."""
         self.bounces.pop(qp, None)
 
     def remember(self, qp: int, bounce: Bounce) -> None:
@@ -147,8 +147,12 @@ class Rules:
             message.fate = "discarded"
 
     def hold(self, at: int, number: int, why: bytes) -> None:
+        if why.startswith(b"deleted by the administrator"):
+            self.delete(at, number, why)  # As earlier versions logged it.
+
+    def delete(self, at: int, number: int, why: bytes) -> None:
         message = self.messages.get(number)
-        if message is not None and why.startswith(b"deleted by the administrator"):
+        if message is not None:
             message.fate = "deleted"
 
     def release(self, at: int, number: int) -> None:

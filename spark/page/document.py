@@ -4,10 +4,11 @@ import base64
 import hashlib
 from importlib.resources import files
 
+from queue_wire.html import Markup, join, tag
 from spark.page import health, mail, queue, trouble
 from spark.page.data import PageData
 from spark.page.findings import find
-from spark.page.markup import Markup, join, shown, tag
+from spark.page.markup import shown
 from spark.page.scales import HOUR, MINUTE, duration, number, plural, share, size, span, when
 
 STYLE = files("spark.page").joinpath("style.css").read_text()

@@ -7,8 +7,9 @@ sentences that a person would want to read; none where all is as always.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from queue_wire.html import Child, Markup, join, tag
 from spark.page.data import ALERT, CRASHED, DIED, UNREADABLE, Day, Origin, PageData
-from spark.page.markup import Child, Markup, join, log_text, name_text, queue_text, reply_text, tag, time_text
+from spark.page.markup import log_text, name_text, queue_text, reply_text, time_text
 from spark.page.scales import DAY, HOUR, MINUTE, duration, number, plural, share
 
 # How bad it is: something is broken; somebody should look; all is well; for information.

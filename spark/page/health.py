@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
+from queue_wire.html import Child, Markup, tag
 from spark.page.data import ALERT, CRASHED, DIED, UNREADABLE, Channel, PageData
 from spark.page.markup import (
-    Child,
     Column,
-    Markup,
     figure,
     left_out,
     legend,
@@ -17,7 +16,6 @@ from spark.page.markup import (
     section,
     shown,
     table,
-    tag,
     time_text,
 )
 from spark.page.plots import SMALL, Plot, Series, lines

@@ -2,12 +2,11 @@
 
 from collections.abc import Callable, Sequence
 
+from queue_wire.html import Child, Markup, tag
 from spark.page.data import Attempts, Delays, Origin, PageData
 from spark.page.markup import (
     DASH,
-    Child,
     Column,
-    Markup,
     bar,
     figure,
     legend,
@@ -18,7 +17,6 @@ from spark.page.markup import (
     reason_text,
     section,
     table,
-    tag,
 )
 from spark.page.plots import SMALL, Plot, Series, bands, lines
 from spark.page.scales import DAY, Bins, delay_scale, duration, linear_scale, moment, number, share, size

@@ -8,7 +8,8 @@ description for those who do not see it, and shows its numbers where the pointer
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from spark.page.markup import Markup, log_text, tag
+from queue_wire.html import Markup, tag
+from spark.page.markup import log_text
 from spark.page.scales import Bins, Scale, heights, linear_scale, time_scale
 
 # In pixels: of the plot, above and below the field, and of a plot that stands beside another one.

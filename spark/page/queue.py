@@ -2,11 +2,10 @@
 
 from itertools import pairwise
 
+from queue_wire.html import Child, Markup, tag
 from spark.page.data import AGE_LIMITS, UNTRIED, PageData, Waiting
 from spark.page.markup import (
-    Child,
     Column,
-    Markup,
     bar,
     figure,
     heat,
@@ -19,7 +18,6 @@ from spark.page.markup import (
     reason_text,
     section,
     table,
-    tag,
 )
 from spark.page.plots import Plot, Series, bands
 from spark.page.scales import MINUTE, count, duration, plural, when

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from itertools import groupby
 
+from queue_wire.html import Markup, tag
 from spark.page.data import Deferral, Domain, Episode, PageData
 from spark.page.mail import RESULTS, seconds
 from spark.page.markup import (
     Column,
-    Markup,
     bar,
     figure,
     legend,
@@ -17,7 +17,6 @@ from spark.page.markup import (
     reason_text,
     section,
     table,
-    tag,
     time_text,
 )
 from spark.page.plots import Row, Stretch, timeline

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from queue_base.durable import Commit
 from queue_base.errors import Permanent, Temporary, reason
-from queue_base.service_log import SVLOGD_CONFIG, log_script
+from queue_base.service_log import SMALL, log_script, svlogd_config
 
 _DIRECTORIES = ("log", "log/main")
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -50,7 +50,7 @@ def write_service(directory: str, command: Sequence[str], force: bool) -> list[s
                 commit.removed(path)
                 written.append(path)
         if not os.path.lexists(f"{place}/log/main/config"):
-            _write(commit, f"{place}/log/main/config", SVLOGD_CONFIG, 0o644)
+            _write(commit, f"{place}/log/main/config", svlogd_config(SMALL), 0o644)
             written.append(f"{place}/log/main/config")
         for script in wanted:
             _write(commit, f"{place}/{script}", scripts[script], 0o755)

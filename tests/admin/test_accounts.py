@@ -52,6 +52,7 @@ def readable_code() -> Iterator[Path]:
         shutil.rmtree(place)
 
 
+@pytest.mark.long
 def test_each_daemon_gets_only_what_it_needs(readable_code: Path) -> None:
     site = [path for path in sys.path if path.endswith("site-packages")]
     search = ":".join([str(readable_code), str(readable_code / "libraries"), *site])

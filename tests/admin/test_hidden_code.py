@@ -1,7 +1,6 @@
 """Programs of root that become account `queue`, where that account may not read their code: which path, and in time."""
 
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -9,11 +8,18 @@ import venv
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
+from queue_admin.commands.home import init
+from queue_admin.home.daemon_accounts import DaemonAccounts
+from queue_base.accounts import Owner
+from queue_base.errors import Permanent
 from queue_base.home import Home
-from support.home import make_home
-from support.suite import BIN, program
+from support.processes.forked import BIN
+from support.processes.installed import copy_packages
+from support.processes.suite import program
+from support.queues.home import make_home
 from support.tools import need_root
 
 ROOT = BIN.parent
@@ -46,8 +52,7 @@ def hidden(place: Path) -> Path:
     top = place / "private"
     venv.create(top / "venv", symlinks=True, with_pip=False)
     packages = next((top / "venv").glob("lib/python*/site-packages"))
-    for package in ROOT.glob("queue_*"):
-        shutil.copytree(package, packages / package.name, ignore=shutil.ignore_patterns("__pycache__"))
+    copy_packages(packages)
     subprocess.run([BIN / "setup-programs", top / "venv/bin"], check=True)
     top.chmod(0o700)
     return top / "venv/bin"
@@ -126,11 +131,40 @@ def test_nothing_is_imported_by_a_delivery_after_it_has_become_its_user(tmp_path
     assert (user / "mbox").exists() and len(list((user / "Maildir/new").iterdir())) == 1
 
 
+def test_a_link_to_an_interpreter_that_is_hidden_is_followed_to_what_hides_it(place: Path) -> None:
+    (place / "python/bin").mkdir(parents=True)
+    (place / "python/bin/python3").write_text("")
+    (place / "bin").mkdir()
+    (place / "bin/python3").symlink_to("../python/bin/python3")
+    (place / "python").chmod(0o700)
+    code = (
+        "import os, sys\n"
+        "from queue_base.accounts import Owner, become, first_hidden\n"
+        f"become(Owner({ACCOUNT}, {ACCOUNT}))\n"
+        "print(first_hidden(sys.argv[1]))\n"
+    )
+    words = [sys.executable, "-c", code, str(place / "bin/python3")]
+    assert subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout == f"{place}/python\n"
+
+
+def test_init_makes_all_and_then_names_what_its_accounts_cannot_read(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hidden = place / "private"
+    hidden.mkdir(mode=0o700)
+    monkeypatch.setattr(init, "choose_accounts", lambda home: DaemonAccounts(Owner(ACCOUNT, ACCOUNT), None))
+    monkeypatch.setattr(sys, "executable", str(hidden / "python3"))
+    context = click.Context(init.command, obj=None)
+    with pytest.raises(Permanent, match=f"unable to read {hidden} as account queue: permission denied; install"):
+        context.invoke(init.command, home=str(place / "home"), me="mail.example.org", as_me=True)
+    assert (place / "home/queue/lock/trigger").exists()
+
+
 def test_queue_start_names_a_library_of_the_interpreter_that_is_hidden(place: Path) -> None:
     words = program("queue-start")
     code = (
         "import os, sys\n"
-        "from queue_admin import daemon_accounts\n"
+        "from queue_admin.home import daemon_accounts\n"
         "from queue_base.accounts import Owner\n"
         f"os.__file__ = {str(place / 'lib/os.py')!r}\n"
         f"sys.argv[0] = {words[1]!r}\n"

@@ -14,9 +14,9 @@ from queue_base.daemon.lock import take_sendmutex
 from queue_base.errors import Permanent, Temporary
 from queue_base.home import Home
 from queue_local.jobs import open_message
-from support.home import make_home
 from support.inject.qmail_queue import snapshot
-from support.suite import program
+from support.processes.suite import program
+from support.queues.home import make_home
 from support.tools import need_root
 
 ACCOUNT = 60001  # A number that nobody has owns the queue.

@@ -1,5 +1,6 @@
 """Commit, and reading and writing of whole files, on real directories."""
 
+import itertools
 import os
 import resource
 import threading
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from queue_base import durable
-from queue_base.durable import HELD_MOST, PARALLEL, Commit, read_file, sync_path, write_all
+from queue_base.durable import HELD_MOST, PARALLEL, SAMPLE, Commit, read_file, sync_path, write_all
 
 
 def open_files(top: Path) -> list[str]:
@@ -41,9 +42,58 @@ class Synced:
         self.paths.append(path)
 
 
+@pytest.fixture(params=[False, True], ids=["", "waits"])
+def waits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether fsync seems to wait for a disk."""
+    usage = itertools.count(0, 1 if request.param else 0)
+    monkeypatch.setattr(resource, "getrusage", lambda who: resource.struct_rusage([0] * 14 + [next(usage), 0]))
+    monkeypatch.setattr(durable, "_WAITS", False)
+    return bool(request.param)
+
+
 @pytest.fixture
-def synced(monkeypatch: pytest.MonkeyPatch) -> Synced:
+def synced(monkeypatch: pytest.MonkeyPatch, waits: bool) -> Synced:
     return Synced(monkeypatch)
+
+
+def test_several_threads_sync_a_group_if_fsync_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waits: bool
+) -> None:
+    commit, fsync = Commit(), os.fsync
+    syncing: list[int] = []
+    another = threading.Event()
+
+    def sync(handle: int) -> None:
+        syncing.append(threading.get_ident())
+        if threading.current_thread() is not threading.main_thread():
+            another.set()
+        elif waits and len(syncing) > SAMPLE:
+            another.wait(60)
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    for number in range(PARALLEL * 2):
+        commit.create(f"{tmp_path}/{number}", b"x", 0o600)
+
+    commit.sync()
+
+    assert (len(set(syncing)) > 1) == waits
+    assert len(syncing) == PARALLEL * 2 + 1
+
+
+def test_the_directories_of_a_small_group_are_synced_together_if_fsync_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit, together = Commit(), threading.Barrier(PARALLEL)
+    monkeypatch.setattr(durable, "_WAITS", True)
+    monkeypatch.setattr(os, "fsync", lambda handle: together.wait(60))
+    for number in range(PARALLEL):
+        (tmp_path / f"{number}").mkdir()
+        commit.removed(f"{tmp_path}/{number}/1")
+
+    commit.sync()
+
+    assert not together.broken
 
 
 def test_a_new_file_has_its_bytes_mode_and_time_and_is_synced_with_its_name(tmp_path: Path, synced: Synced) -> None:

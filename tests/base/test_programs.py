@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from queue_base.daemon.processes import program_path
-from support.suite import BIN
+from support.processes.forked import BIN
 
 
 def test_a_program_called_by_a_link_or_a_link_to_one_finds_the_others(

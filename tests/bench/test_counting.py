@@ -72,6 +72,7 @@ def test_several_measurements_are_combined_figure_by_figure() -> None:
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.long
 def test_a_message_costs_no_more_calls_and_syncs_than_is_recorded() -> None:
     need("smtp-sink")
     need_tracing()
@@ -79,3 +80,4 @@ def test_a_message_costs_no_more_calls_and_syncs_than_is_recorded() -> None:
         [sys.executable, str(BENCH / "counts")], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=500
     )
     assert done.returncode == 0, f"{done.stdout}{done.stderr}\nbench/counts --record renews the bounds"
+    assert done.stdout.endswith("\n0 over the bounds\n") and done.stderr == ""

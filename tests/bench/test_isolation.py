@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from support.suite import wait_until
+from support.processes.suite import wait_until
 from support.tools import need_private_mounts
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
-from queue_wire.envelope import ADDRESS_MAX
-from support.home import make_home
+from queue_wire.files.envelope import ADDRESS_MAX
 from support.inject.injectors import (
     OWNER,
     ROOT,
@@ -25,7 +24,8 @@ from support.inject.injectors import (
     shared_home,
     states,
 )
-from support.suite import program, wait_until
+from support.processes.suite import program, wait_until
+from support.queues.home import make_home
 
 ENVELOPE = b"Fa@example.org\0Tb@example.net\0\0"
 pytestmark = pytest.mark.home(23)
@@ -131,7 +131,7 @@ def test_a_descriptor_that_cannot_be_read_is_54(home: Home, tmp_path: Path) -> N
     with (tmp_path / "only for writing").open("wb") as file:
         done = subprocess.run([*program("queue-enqueue"), "--home", home.path], stdin=file, stderr=subprocess.PIPE)
 
-    refused(home, Outcome(done.returncode, b"", done.stderr), 54, b"unable to read the message")
+    refused(home, Outcome(done.returncode, b"", done.stderr), 54, b"unable to use descriptor 0")
 
 
 def test_a_closed_stderr_never_becomes_a_file_of_the_queue(home: Home) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from queue_base.home import Home
 from support.inject.injectors import enqueue, inject, is_empty, run
-from support.suite import program
+from support.processes.suite import program
 
 ENVELOPE = b"Fa@example.org\0Tb@example.net\0\0"
 WITH_A_BUG = """
@@ -70,10 +70,27 @@ def test_an_option_that_is_none_is_55(word: str) -> None:
 
 
 def test_a_bug_is_81_with_its_traceback_and_leaves_nothing(home: Home) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", WITH_A_BUG, "--home", home.path], input=b"x", capture_output=True, timeout=60
-    )
+    words = [sys.executable, "-c", WITH_A_BUG, "--home", home.path]
+    with open(os.devnull) as envelope:
+        done = subprocess.run(words, input=b"x", stdout=envelope, stderr=subprocess.PIPE, check=False, timeout=60)
     assert done.returncode == 81
     assert b"IndexError" in done.stderr
     assert done.stderr.splitlines()[-1].startswith(b"queue-enqueue: fatal: unable to take the message: this is a bug")
+    assert is_empty(home)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_descriptor_that_is_open_for_writing_alone_is_54_at_once(home: Home, number: int) -> None:
+    # As in `queue-enqueue </dev/null | cat`: nothing would ever come from it.
+    reader, writer = os.pipe()
+    with open(os.devnull) as empty:
+        descriptors = {0: empty.fileno(), 1: empty.fileno(), number: writer}
+        done = subprocess.run(
+            [*program("queue-enqueue"), "--home", home.path],
+            stdin=descriptors[0], stdout=descriptors[1], stderr=subprocess.PIPE, check=False, timeout=30,
+        )  # fmt: skip
+    os.close(reader)
+    os.close(writer)
+    assert done.returncode == 54
+    assert b"unable to use descriptor %d: bad file descriptor" % number in done.stderr
     assert is_empty(home)

@@ -10,13 +10,14 @@ import pytest
 
 from queue_base.errors import TODO_TROUBLE, QueueTrouble
 from queue_base.home import Home
-from queue_base.writer import QueueDraft, QueueWriter
+from queue_base.queue.writer import QueueDraft, QueueWriter
 from queue_inject.writers import open_writer
 from queue_wire.format_error import AddressTooLong
 from queue_wire.ids import unpack_long_id
-from support.home import make_home
+from support.faults.nameless import without_nameless
 from support.inject.injectors import is_empty, queued, states, wrong_inodes
-from support.suite import program
+from support.processes.suite import program
+from support.queues.home import make_home
 
 GROUP = 40
 ROOT = Path(__file__).parents[2]
@@ -36,7 +37,7 @@ def begun(home: Home, count: int) -> tuple[QueueWriter, list[QueueDraft]]:
 def nameless(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Whether the file system has files without names (O_TMPFILE), or files get a temporary name."""
     if not request.param:
-        monkeypatch.setattr("queue_base.writer.open_nameless", lambda directory, mode: None)
+        without_nameless(monkeypatch)
     return bool(request.param)
 
 

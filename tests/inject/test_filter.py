@@ -15,7 +15,8 @@ from queue_base.home import Home
 from queue_inject.filter import explain_code
 from support.inject.batches import packed
 from support.inject.injectors import Outcome, has_begun, inject, is_empty, only, run
-from support.suite import BIN, program
+from support.processes.forked import BIN
+from support.processes.suite import program
 
 MESSAGE = b"Subject: hello\n\nbody\n"
 

@@ -9,7 +9,7 @@ import pytest
 
 from queue_base.home import Home
 from support.inject.injectors import Outcome, Queued, file_limit, inject, is_empty, only, run
-from support.suite import program
+from support.processes.suite import program
 
 HEADER = b"From: ann@me.example.org\nTo: bob@example.net\nDate: x\nMessage-ID: <y>\n"
 

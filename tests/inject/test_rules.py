@@ -12,7 +12,7 @@ from queue_inject.header.completer import Completer
 from queue_inject.header.fields import HeaderReader
 from queue_inject.main import Options
 from queue_wire.format_error import FormatError
-from support.home import make_home
+from support.queues.home import make_home
 
 SECONDS = 1795000000
 SENDER = b"djb@silverton.berkeley.edu"

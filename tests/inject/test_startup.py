@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
-from support.installed import FORMS, PROGRAMS, ROOT, install
+from support.processes.installed import FORMS, PROGRAMS, ROOT, install
 from support.tools import need
 
 MESSAGE = b"From: a@b.example\nTo: c@d.example\nSubject: hello\n\nbody\n"
@@ -19,7 +19,7 @@ ARGUMENTS = {"queue-inject": ["-f", "a@b.example", "c@d.example"], "sendmail": [
 # Beyond those of an interpreter that imports os. sendmail takes the user's full name from pwd.
 STANDARD = {"errno", "itertools", "pwd", "select", "time"}
 # The most modules of ours, their packages included, and the most system calls beyond an empty program's.
-MODULES = {"queue-inject": 24, "sendmail": 29, "queue-enqueue": 19}
+MODULES = {"queue-inject": 26, "sendmail": 31, "queue-enqueue": 21}
 CALLS = {"queue-inject": 520, "sendmail": 620, "queue-enqueue": 430}
 
 
@@ -78,7 +78,7 @@ def test_a_message_imports_few_modules_and_none_that_is_heavy(
     empty = imported(python, ["-c", "import os"], tmp_path)
     found = imported(python, [settled / name, "--home", home.path, *ARGUMENTS[name]], tmp_path) - empty
     ours = {module for module in found if module.startswith("queue_")}
-    assert "queue_base.writer" in ours and queued(home) == 1
+    assert "queue_base.queue.writer" in ours and queued(home) == 1
     assert found - ours <= STANDARD
     assert len(ours) <= MODULES[name], sorted(ours)
 

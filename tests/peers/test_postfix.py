@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from queue_wire.pipes.report import MESSAGE_SCOPE
-from support.remote_daemon import RemoteHome
+from support.processes.remote_daemon import RemoteHome
 from support.servers.postfix_services import POSTSCREEN, SIZE_LIMIT, SMTPD, TEXT, Services, deliver, letters
 
 pytest_plugins = ["support.servers.peer_services"]

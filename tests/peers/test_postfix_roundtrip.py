@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from queue_remote.message.file import CHUNK
-from support.remote_daemon import RemoteDaemon, RemoteHome
+from support.processes.remote_daemon import RemoteDaemon, RemoteHome
 from support.servers.postfix import Postfix
 
 pytestmark = pytest.mark.together  # They share a Postfix.

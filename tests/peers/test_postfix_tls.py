@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from queue_wire.pipes.report import HOST_SCOPE, Report
-from support.remote_daemon import RemoteDaemon, RemoteHome
-from support.servers.authority import Certificate
+from support.processes.remote_daemon import RemoteDaemon, RemoteHome
+from support.servers.dns.authority import Certificate
 from support.servers.postfix import REALM, Postfix
 from support.tools import need_file
 

@@ -3,7 +3,7 @@
 import pytest
 
 from queue_wire.pipes.report import HOST_SCOPE, MESSAGE_SCOPE
-from support.remote_daemon import RemoteDaemon, RemoteHome
+from support.processes.remote_daemon import RemoteDaemon, RemoteHome
 from support.servers.postfix_services import SMTPD, TEXT, Services, deliver, letters
 
 pytest_plugins = ["support.servers.peer_services"]

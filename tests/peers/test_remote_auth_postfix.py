@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from queue_wire.pipes.report import HOST_SCOPE, SUCCESS, TEMPORARY, Report
-from support.remote_daemon import RemoteDaemon, RemoteHome
+from support.processes.remote_daemon import RemoteDaemon, RemoteHome
 from support.servers.ports import free_ports
 from support.servers.postfix import REALM, Postfix
 from support.tools import need_file

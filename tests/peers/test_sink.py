@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from support.remote_daemon import RemoteDaemon, RemoteHome
-from support.servers.smtp_sink import SmtpSink
+from support.processes.remote_daemon import RemoteDaemon, RemoteHome
+from support.servers.smtp.smtp_sink import SmtpSink
 
 TEXT = b"Subject: hello\n\nA message.\n.with a dot\n"
 JOBS = 3

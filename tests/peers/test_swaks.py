@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from support.remote_daemon import COMMAND, RemoteHome
-from support.servers.raw_server import Peer, RawServer
-from support.servers.smtp_server import SmtpServer
+from support.processes.remote_daemon import COMMAND, RemoteHome
+from support.servers.smtp.raw_server import Peer, RawServer
+from support.servers.smtp.smtp_server import SmtpServer
 from support.tools import need
 
 TEXT = b"From: from@a.example\nSubject: hello\n\nA message.\n.with a dot\n..\n\nIts last line.\n"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from support.remote_daemon import RemoteHome
+from support.processes.remote_daemon import RemoteHome
 
 
 @pytest.fixture

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from support.remote_daemon import PROGRAM, RemoteHome
-from support.servers.raw_server import Peer, RawServer
-from support.servers.smtp_server import SmtpServer
+from support.processes.forked import run_program
+from support.processes.remote_daemon import PROGRAM, RemoteHome
+from support.servers.smtp.raw_server import Peer, RawServer
+from support.servers.smtp.smtp_server import SmtpServer
 
 TEXT = b"Subject: hello\n\nA message.\n"
 WIRE_SIZE = len(TEXT.replace(b"\n", b"\r\n"))
@@ -18,12 +19,7 @@ ACCEPTED = b"K127.0.0.1 accepted message.\nRemote host said: 250 ok\n\0"
 
 def run(home: RemoteHome, *arguments: str | bytes, message: bytes = TEXT) -> bytes:
     """Run it with the message on a pipe; return its reports. It exits 0 and says nothing on stderr."""
-    done = subprocess.run(
-        [sys.executable, str(PROGRAM), "--home", str(home.path), *arguments],
-        input=message,
-        capture_output=True,
-        timeout=30,
-    )
+    done = run_program("queue-remote", "--home", str(home.path), *arguments, given=message)
     assert (done.returncode, done.stderr) == (0, b"")
     return done.stdout
 
@@ -126,9 +122,8 @@ def test_a_closed_standard_input_is_not_an_empty_message(home: RemoteHome) -> No
 
 
 def test_help_and_wrong_options(home: RemoteHome) -> None:
-    command = [sys.executable, str(PROGRAM)]
-    shown = subprocess.run([*command, "--help"], capture_output=True, timeout=30)
+    shown = run_program("queue-remote", "--help")
     assert (shown.returncode, shown.stdout[:19]) == (0, b"usage: queue-remote")
-    wrong = subprocess.run([*command, "--frobnicate"], capture_output=True, timeout=30)
+    wrong = run_program("queue-remote", "--frobnicate")
     assert wrong.returncode == 100
     assert wrong.stderr == b"queue-remote: usage: unknown option --frobnicate; try --help\n"

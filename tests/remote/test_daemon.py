@@ -16,10 +16,10 @@ import pytest
 from queue_wire.pipes.framing import pack_netstring
 from queue_wire.pipes.job import Job, pack_job
 from queue_wire.pipes.report import MESSAGE_SCOPE
-from support.remote_daemon import COMMAND, RemoteDaemon, RemoteHome
-from support.servers.raw_server import Peer, RawServer
-from support.servers.smtp_server import SmtpServer
-from support.suite import wait_until
+from support.processes.remote_daemon import COMMAND, RemoteDaemon, RemoteHome
+from support.processes.suite import wait_until
+from support.servers.smtp.raw_server import Peer, RawServer
+from support.servers.smtp.smtp_server import SmtpServer
 
 TEXT = b"Subject: hello\n\nA message.\n"
 
@@ -164,10 +164,11 @@ def test_jobs_may_arrive_in_pieces(home: RemoteHome) -> None:
 
 BROKEN = """
 import sys
-from queue_remote import daemon, main
-async def deliver(*arguments):
+from queue_remote import main
+from queue_remote.route.router import Router
+async def bug(*arguments):
     raise ValueError("a bug\\nof two lines")
-daemon.deliver = deliver
+Router.find = bug
 sys.exit(main.main(["queue-remote", "--home", sys.argv[1]]))
 """
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from queue_wire.pipes.report import HOST_SCOPE, MESSAGE_SCOPE
-from support.remote_daemon import RemoteDaemon, RemoteHome
-from support.servers.raw_server import Peer, RawServer
-from support.servers.smtp_server import SmtpServer
+from support.processes.remote_daemon import RemoteDaemon, RemoteHome
+from support.servers.smtp.raw_server import Peer, RawServer
+from support.servers.smtp.smtp_server import SmtpServer
 
 TEXT = b"Subject: hello\n\nA message.\n"
 WIRE_SIZE = len(TEXT.replace(b"\n", b"\r\n"))

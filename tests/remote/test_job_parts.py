@@ -10,9 +10,9 @@ from queue_remote.setup import Setup, read_setup
 from queue_remote.tls.mta_sts import StsCache
 from queue_wire.pipes.job import Job
 from queue_wire.pipes.report import HOST_SCOPE, MESSAGE_SCOPE, Report
-from support.remote_daemon import RemoteDaemon, RemoteHome
-from support.servers.raw_server import Peer, RawServer
-from support.servers.smtp_server import SmtpServer
+from support.processes.remote_daemon import RemoteDaemon, RemoteHome
+from support.servers.smtp.raw_server import Peer, RawServer
+from support.servers.smtp.smtp_server import SmtpServer
 
 TEXT = b"Subject: hello\n\nA message.\n"
 RECIPIENTS = [b"one@b.example", b"two@c.example", b"three@B.example", b"four@d.example"]

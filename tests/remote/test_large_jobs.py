@@ -8,11 +8,11 @@ from queue_base.home import Home
 from queue_remote import report_text
 from queue_send.config import read_controls
 from queue_smtp.reply import TEXT_MAX, Reply
-from queue_wire.envelope import ADDRESS_MAX
+from queue_wire.files.envelope import ADDRESS_MAX
 from queue_wire.pipes.framing import NetstringReader
 from queue_wire.pipes.report import MESSAGE_SCOPE, PERMANENT, Report, pack_report, unpack_report
-from support.home import make_home
-from support.remote_daemon import RemoteDaemon, RemoteHome
+from support.processes.remote_daemon import RemoteDaemon, RemoteHome
+from support.queues.home import make_home
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ from queue_remote.job_parts import PartOutcome
 from queue_remote.message.file import open_message
 from queue_remote.program import Programs
 from queue_wire.pipes.report import HOST_SCOPE, MESSAGE_SCOPE, PERMANENT, SUCCESS, TEMPORARY, Report
-from support.remote_daemon import RemoteDaemon, RemoteHome
-from support.servers.smtp_server import SmtpServer
-from support.suite import wait_until
+from support.processes.remote_daemon import RemoteDaemon, RemoteHome
+from support.processes.suite import wait_until
+from support.servers.smtp.smtp_server import SmtpServer
 
 TEXT = b"Subject: hello\n\nA message.\n"
 

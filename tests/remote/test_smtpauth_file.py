@@ -17,8 +17,8 @@ from queue_remote.route.unroutable import Unroutable
 from queue_remote.smtpauth import Logins, read_logins, unpack_logins
 from queue_smtp.auth import Credentials
 from queue_wire.format_error import FormatError
-from support.refusals import value_or_refusal
-from support.remote_daemon import RemoteHome
+from support.processes.refusals import value_or_refusal
+from support.processes.remote_daemon import RemoteHome
 from support.tools import need_root, need_shared_python
 
 LINES = b"""# passwords

@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queue_base.home import Home
-from queue_base.layout import open_layout
+from queue_base.queue.layout import open_layout
 from queue_send.clock import Clock
 from queue_send.scheduler.limits import Limits
 from queue_send.scheduler.model import Attempt, Entry, Settings
-from queue_send.scheduler.retry import QUADRATIC, next_attempt
-from support.queued import classified_message
+from queue_send.scheduler.retry import next_attempt
+from queue_wire.control.schedule import QUADRATIC
+from support.queues.queued import classified_message
 from support.send.control import file
 from support.send.driven import Driven
 from support.send.limited import limited

@@ -6,11 +6,11 @@ import time
 from pathlib import Path
 
 from queue_base.home import Home
-from queue_base.layout import open_layout
+from queue_base.queue.layout import open_layout
 from queue_wire.pipes.job import Job
-from support.queued import classified_message
+from support.processes.suite import wait_until
+from support.queues.queued import classified_message
 from support.send.scripted_send import ScriptedSend
-from support.suite import wait_until
 
 
 def recipients_file(home: Home, kind: str, message: int) -> Path:

@@ -9,7 +9,7 @@ import pytest
 
 from queue_base.home import Home
 from queue_wire.pipes.job import Job
-from support.queued import classified_message
+from support.queues.queued import classified_message
 from support.send.control import file, long_id, order, wait_for_backlog
 from support.send.scripted_send import ScriptedSend
 

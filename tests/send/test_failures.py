@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
-from queue_base.layout import open_layout
-from queue_send.message_files import FailedRecipient, Store
+from queue_base.queue.layout import open_layout
+from queue_send.messages.bounce_file import FailedRecipient, append_failures
 from support.faults.strace import read_trace, strace_command
-from support.queued import classified_message
+from support.processes.suite import wait_until
+from support.queues.queued import classified_message
 from support.send.piped import limit_files
 from support.send.scripted_send import ScriptedSend
-from support.suite import wait_until
 
 LONG = b"Remote host said: 550 " + b"no " * 1000 + b"\n"
 
@@ -41,7 +41,7 @@ def test_a_group_of_failures_is_written_whole_or_not_at_all(home: Home) -> None:
     first, second = (classified_message(home, remote=[b"b@c"]) for _ in range(2))
     Path(layout.bounce(second)).mkdir()
     with pytest.raises(IsADirectoryError):
-        Store(layout).append_failures([FailedRecipient(first, b"b@c", b"no"), FailedRecipient(second, b"b@c", b"no")])
+        append_failures(layout, [FailedRecipient(first, b"b@c", b"no"), FailedRecipient(second, b"b@c", b"no")])
     assert Path(layout.bounce(first)).read_bytes() == b""
 
 

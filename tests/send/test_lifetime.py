@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
-from queue_base.layout import open_layout
-from support.queued import classified_message
+from queue_base.queue.layout import open_layout
+from support.queues.queued import classified_message
 from support.send.scripted_send import ScriptedSend
 
 

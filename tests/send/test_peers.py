@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
-from queue_base.layout import open_layout
+from queue_base.queue.layout import open_layout
 from queue_wire.pipes.framing import pack_netstring
 from queue_wire.pipes.notice import ANNOUNCE, EXIT
-from support.queued import classified_message
+from support.queues.queued import classified_message
 from support.send.scripted_peers import Peer
 from support.send.scripted_send import ScriptedSend
 
@@ -139,6 +139,7 @@ PEERS: dict[str, Callable[[ScriptedSend], None]] = {
     "queue-clean": lambda send: send.clean.die(),
     "queue-todo": lambda send: send.todo.die(),
     "queue-pickup": lambda send: send.pickup.die(),
+    "queue-intake": lambda send: send.intake.die(),
 }
 
 
@@ -150,6 +151,23 @@ def test_the_death_of_any_peer_is_an_alert_and_the_end(home: Home, peer: str) ->
         assert send.wait() == 111
         assert send.found(r"alert: .*") == [f"alert: oh no! lost {peer} connection! dying..."]
         assert send.lines[-2:] == ["status: local 0/10 remote 0/250 exitasap", "status: exiting"]
+
+
+def test_what_a_daemon_reported_before_its_death_counts_also_if_a_write_to_it_fails_first(home: Home) -> None:
+    done = classified_message(home, remote=[b"done@c"])
+    with ScriptedSend(home) as send:
+        job = send.remote.job()
+        send.remote.take_no_more()
+        lost = classified_message(home, remote=[b"lost@d"])
+        send.todo.classified(lost)
+        send.wait_for(r"alert: oh no! lost queue-remote connection! dying\.\.\.")
+        send.remote.report(job, b"Kok")
+        send.wait_for("delivery 1: success: ok")
+        send.remote.die()
+        assert send.clean.asked() == done
+        assert send.wait() == 111
+        assert len(send.found("alert: oh no! lost .*")) == 1
+        assert recipients_of(home, "remote", lost) == b"Tlost@d\0"
 
 
 def test_after_a_death_the_deliveries_of_the_other_channel_are_waited_for(home: Home) -> None:

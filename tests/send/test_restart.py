@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
-from queue_base.layout import open_layout
-from queue_wire.recipients import pack_recipients
-from support.queued import classified_message, put_mess, queue_message
+from queue_base.queue.layout import open_layout
+from queue_wire.files.recipients import pack_recipients
+from support.queues.queued import classified_message, put_mess, queue_message
 from support.send.scripted_send import ScriptedSend
 
 

@@ -10,13 +10,13 @@ import pytest
 
 from queue_base.daemon.processes import remote_pipes
 from queue_base.home import Home
-from queue_base.layout import open_layout
+from queue_base.queue.layout import open_layout
 from queue_send.delivery.delivery_daemon import DeliveryDaemon, choose_daemon
 from queue_send.scheduler.model import Attempt, Entry
 from queue_wire.pipes.job import Job
-from support.queued import classified_message
+from support.processes.suite import program
+from support.queues.queued import classified_message
 from support.send.scripted_send import ScriptedSend
-from support.suite import program
 
 NEXTHOPS = [b"d%d.example" % number for number in range(20)]
 SENTENCE = "control/processesremote is %d now; it is used at the next start"
@@ -43,7 +43,7 @@ def start(daemon: DeliveryDaemon, *numbers: int) -> None:
 def test_the_pipes_of_the_first_queue_remote_are_always_the_same_and_no_two_share_one() -> None:
     assert remote_pipes(1) == [(5, 6)]
     found = [descriptor for pipes in remote_pipes(16) for descriptor in pipes]
-    assert found[:6] == [5, 6, 14, 15, 16, 17]
+    assert found[:6] == [5, 6, 16, 17, 18, 19]
     assert len(set(found)) == 32 and max(found) < 64
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from queue_base.daemon.lock import take_sendmutex
 from queue_base.home import Home
-from queue_base.layout import open_layout
+from queue_base.queue.layout import open_layout
 from queue_wire.pipes.notice import REREAD
-from support.inflow import patched_programs
-from support.queued import classified_message
+from support.queues.inflow import patched_programs
+from support.queues.queued import classified_message
 from support.send.scripted_send import ScriptedSend
 
 FAR = time.time() + 100_000

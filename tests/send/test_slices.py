@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
-from queue_base.layout import open_layout
+from queue_base.queue.layout import open_layout
 from queue_send.delivery import loading as slices
-from queue_send.message_files import PIECE
-from support.queued import classified_message
+from queue_send.messages.message_files import PIECE
+from support.processes.suite import wait_until
+from support.queues.queued import classified_message
 from support.send.control import file, long_id, order
 from support.send.loop import Loop
 from support.send.scripted_send import ScriptedSend
-from support.suite import wait_until
 from support.tools import need
 
 MANY = 20_000

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from queue_remote.smtp.transaction import Transaction
 from queue_smtp.path import pack_utf8_path
 from queue_wire.format_error import FormatError
-from support.servers.smtp_script import ready, run, transaction
+from support.servers.smtp.smtp_script import ready, run, transaction
 
 UTF8 = b"220 hi\r\n250-raw.example\r\n250-8BITMIME\r\n250-PIPELINING\r\n250 SMTPUTF8\r\n"
 LOCAL = "\u00fcser@b.example".encode()

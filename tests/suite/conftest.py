@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.home import CLASSIFYAFTER
 from support.local.good_mail import GoodMail, good_mail
+from support.queues.home import CLASSIFYAFTER
 
 WAYS = {"from the notice": "", "classified first": "0"}
 

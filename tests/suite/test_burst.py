@@ -7,16 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from support.letters import Letter
-from support.saying import Say
+from support.plugins.amount import amount
+from support.plugins.saying import Say
+from support.processes.suite import wait_until
+from support.queues.letters import Letter
 from support.send.control import order
 from support.send.feeding import bulk
 from support.send.timed_suite import TimedSuite
-from support.servers.sink import Sink, Tarpit
+from support.servers.smtp.sink import Sink, Tarpit
 from support.site import Site
-from support.suite import wait_until
 
-BURST = 5000
+BURST = amount(2500, 5000)
+# So many of them may take longer than LIMIT: at this pace, those in one pause of a tenth of a second.
+LATE = 50
 # Injections in a second. An injector of ours can be faster than queue-todo on a busy machine of two cores; then the
 # delay would say how long the line in front of queue-todo is, not whether a delivery holds it up.
 PACE = 500
@@ -38,7 +41,7 @@ def waiting(site: Site) -> int:
 
 
 @pytest.mark.alone
-def test_of_a_burst_of_5000_messages_99_percent_are_classified_within_100_ms_while_every_delivery_hangs(
+def test_of_a_burst_all_but_50_messages_are_classified_within_100_ms_while_every_delivery_hangs(
     site: Site, say: Say
 ) -> None:
     for name in ("concurrencyremote", "destinationinitial"):
@@ -58,10 +61,10 @@ def test_of_a_burst_of_5000_messages_99_percent_are_classified_within_100_ms_whi
         wait_until(lambda: site.kinds()["info"] >= BURST, why="all messages classified that are not in flight")
         wait_until(lambda: waiting(site) + site.kinds()["info"] == HANGING + BURST, why="the removals from todo/")
     delays = sorted(told[each.message] - each.time for each in queued)
-    median, most, worst = delays[BURST // 2], delays[BURST * 99 // 100], delays[-1]
+    median, most, worst = delays[BURST // 2], delays[-1 - LATE], delays[-1]
     say(
         f"{BURST} messages at {PACE}/s while {HANGING} deliveries hang: classified after "
-        f"{median * 1000:.1f} ms (median), {most * 1000:.1f} ms (99 %), {worst * 1000:.1f} ms (worst)"
+        f"{median * 1000:.1f} ms (median), {most * 1000:.1f} ms (all but {LATE}), {worst * 1000:.1f} ms (worst)"
     )
     assert most < LIMIT
     assert worst < WORST
@@ -83,7 +86,7 @@ def deliver(suite: TimedSuite, sink: Sink, count: int, limit: Path) -> float:
 
 
 @pytest.mark.alone
-def test_deliveries_start_and_finish_while_5000_messages_wait_in_todo_and_while_they_are_classified(
+def test_deliveries_start_and_finish_while_thousands_of_messages_wait_in_todo_and_while_they_are_classified(
     site: Site, say: Say
 ) -> None:
     count = 500

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
-from support.home import make_home
 from support.inject.qmail_queue import snapshot
-from support.installed import FORMS, install
-from support.suite import BIN, program
+from support.processes.forked import BIN
+from support.processes.installed import FORMS, install
+from support.processes.suite import program
+from support.queues.home import make_home
 from support.tools import need_root
 
 ROOT = BIN.parent

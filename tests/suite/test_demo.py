@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from support.suite import wait_until
+from support.processes.suite import wait_until
 
 DEMO = Path(__file__).parents[1] / "demo.py"
 DEADLINE = 90

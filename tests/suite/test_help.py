@@ -5,7 +5,8 @@ import subprocess
 
 import pytest
 
-from support.suite import BIN, program
+from support.processes.forked import BIN
+from support.processes.suite import program
 
 PROGRAMS = sorted(path.name for path in BIN.iterdir() if path.name.startswith(("queue", "sendmail")))
 

@@ -20,9 +20,9 @@ from typing import NamedTuple
 
 import pytest
 
-from support.servers.smtp_server import SmtpServer
+from support.processes.suite import Suite, enqueue, inject, program, wait_until
+from support.servers.smtp.smtp_server import SmtpServer
 from support.site import LOCAL, Site, mail_site
-from support.suite import Suite, enqueue, inject, program, wait_until
 from support.tools import need
 
 pytestmark = pytest.mark.both_ways

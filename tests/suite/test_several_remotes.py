@@ -10,10 +10,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from support.letters import letter_text, token_of
 from support.local.good_mail import GoodMail
-from support.servers.smtp_sink import SmtpSink
-from support.suite import Suite, enqueue, program, wait_until
+from support.processes.suite import Suite, enqueue, program, wait_until
+from support.queues.letters import letter_text, token_of
+from support.servers.smtp.smtp_sink import SmtpSink
 
 HOSTS = 8
 

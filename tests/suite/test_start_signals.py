@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from support.local.good_mail import GoodMail
-from support.queued import classified_message
-from support.suite import BIN, Suite, program
+from support.processes.forked import BIN
+from support.processes.suite import Suite, program
+from support.queues.queued import classified_message
 
 # Stands where queue-send is, and gets the signals at the moment at which queue-start has just become it.
 EARLY = """

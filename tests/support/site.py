@@ -53,10 +53,10 @@ class Site:
         return self.mail.maildir(name)
 
     def files(self) -> list[str]:
-        """Return every file in queue/ but `marks` and those of lock/, as paths below queue/."""
+        """Return every file in queue/ but `marks`, `stamp` and those of intake/ and lock/, as paths below queue/."""
         top = Path(self.home.queue)
         found = [path.relative_to(top) for path in top.rglob("*") if not path.is_dir()]
-        return sorted(str(path) for path in found if path.parts[0] not in ("lock", "marks"))
+        return sorted(str(path) for path in found if path.parts[0] not in ("intake", "lock", "marks", "stamp"))
 
     def is_empty(self) -> bool:
         """Whether no message has a file that makes it queued or classified."""

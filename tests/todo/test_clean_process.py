@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
-from queue_base.layout import Presence, open_layout
-from queue_base.marks_file import LeftMarks, MarksFile
-from queue_wire.marks import DoneMarks, identify
+from queue_base.queue.layout import Presence, open_layout
+from queue_base.queue.marks_file import LeftMarks, MarksFile
+from queue_wire.files.marks import DoneMarks, identify
 from queue_wire.pipes import cleaning
 from queue_wire.pipes.cleaning import NOT_UNDERSTOOD, REMOVED, TROUBLE, pack_clean
 from support.faults.strace import read_trace, strace_command
-from support.home import make_home
-from support.inflow import patched_programs
-from support.queued import classified_message, put_mess, queue_message
+from support.processes.suite import wait_until
+from support.queues.home import make_home
+from support.queues.inflow import patched_programs
+from support.queues.queued import classified_message, put_mess, queue_message
 from support.send.piped import Piped
-from support.suite import wait_until
 from support.tools import need
 
 REMOTE = [b"b@example.net"]
@@ -74,7 +74,7 @@ def test_the_files_go_in_the_order_that_a_crash_cannot_turn_against_anybody(tmp_
         assert clean.end() == 0
     steps = []
     for call in read_trace(trace):
-        if call.name == "unlink" and call.path(0).endswith(str(message)):
+        if call.name == "unlink" and not call.began and call.path(0).endswith(str(message)):
             steps.append(call.path(0).removeprefix(home.queue + "/").split("/")[0])
         elif call.name in ("fsync", "syncfs") and not call.began:
             steps.append("sync " + call.descriptor(0)[1].removeprefix(home.queue + "/").split("/")[0])
@@ -121,11 +121,13 @@ def test_a_step_that_fails_keeps_the_later_files_and_may_be_asked_for_again(tmp_
 def test_a_group_goes_even_where_it_cannot_have_its_list(tmp_path: Path) -> None:
     home = make_home(tmp_path / "home", split=3)
     message = finished(home)
-    code = """import os, queue_base.removal as removal
-real = removal.Commit.create
-def create(self, path, *others):
-    raise OSError(122, os.strerror(122), path)
-removal.Commit.create = create"""
+    code = """import os
+real = os.open
+def opened(path, flags, *more, **named):
+    if flags & os.O_CREAT and flags & os.O_EXCL:
+        raise OSError(122, os.strerror(122), path)
+    return real(path, flags, *more, **named)
+os.open = opened"""
     with Piped("queue-clean", home, programs=patched_programs(tmp_path, queue_clean=code)) as clean:
         clean.write(pack_clean(message))
         assert clean.take(1) == REMOVED
@@ -143,7 +145,8 @@ def test_of_a_message_whose_files_are_known_no_others_are_looked_for(tmp_path: P
         assert clean.take(3) == REMOVED * 3
         assert clean.end() == 0
     assert files(home) == []
-    removed = Counter(call.path(0).rpartition("/")[2] for call in read_trace(trace) if call.name == "unlink")
+    calls = [call for call in read_trace(trace) if call.name == "unlink" and not call.began]
+    removed = Counter(call.path(0).rpartition("/")[2] for call in calls)
     assert [removed[str(message)] for message, _ in requests] == [3, 3, 4]
 
 
@@ -343,12 +346,13 @@ def test_a_message_half_removed_by_a_killed_queue_clean_goes_at_the_next_start(t
         wait_until(lambda: files(home) == [], why="the rest to be removed")
 
 
-@pytest.mark.parametrize("call, number", [("fsync", 7), ("pwrite64", 1), ("unlink", 5), ("unlink", 6)])
+@pytest.mark.parametrize("call, number", [("fsync", 5), ("pwrite64", 1), ("unlink", 5), ("unlink", 6)])
 def test_unclassified_messages_half_removed_by_a_killed_queue_clean_go_at_the_next_start(
     tmp_path: Path, call: str, number: int
 ) -> None:
     """It is killed while todo/ is synced, while a record is cleared, before the first mess/ and after it."""
-    home = make_home(tmp_path / "home", split=3)
+    # So few directories are synced by one thread, of which strace counts the calls; the first four syncs are at start.
+    home = make_home(tmp_path / "home", split=2)
     layout = open_layout(home.queue)
     messages = [queue_message(home, REMOTE) for _ in range(2)]
     envelopes = [

@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
-from queue_base.layout import Presence, is_there, open_layout
-from queue_base.marks_file import LeftMarks, MarksFile
+from queue_base.queue.layout import Presence, is_there, open_layout
+from queue_base.queue.marks_file import LeftMarks, MarksFile
 from queue_clean.main import answer
 from queue_clean.sweep import OLD, sweep
-from queue_wire.marks import DoneMarks, identify
+from queue_wire.files.marks import DoneMarks, identify
 from queue_wire.pipes.cleaning import REMOVED, TODO, TROUBLE, pack_clean
-from support.home import make_home
-from support.queued import classified_message, put_mess, queue_message
+from support.processes.suite import wait_until
+from support.queues.home import make_home
+from support.queues.queued import classified_message, put_mess, queue_message
 from support.send.piped import Piped
-from support.suite import wait_until
 from support.tools import need
 
 # No program can set a ctime, so the tests move the clock that the sweep is given.

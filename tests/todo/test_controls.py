@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from queue_base.layout import open_layout
-from support.queued import queue_message
-from support.todo_daemon import TodoDaemon, todo_home
+from queue_base.queue.layout import open_layout
+from support.processes.todo_daemon import TodoDaemon, todo_home
+from support.queues.queued import queue_message
 
 REMOTE = [b"b@example.net"]
 
@@ -67,3 +67,46 @@ def test_controls_that_cannot_be_parsed_at_a_reread_leave_the_old_ones(
         queue_message(home, [b"c@me.example.org", b"joe@new.example"])
         notice = todo.notice()
         assert notice.local and notice.remote
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "why"),
+    [
+        ("locals", b"", "locals line 1: it is empty, so no domain would be local"),
+        ("virtualdomains", b"a.example:a\nb.example\n", "virtualdomains line 2: it has no colon, and has no effect"),
+    ],
+)
+def test_what_qmail_takes_but_looks_like_a_slip_is_an_alert_at_the_start_and_refused_later(
+    tmp_path: Path, name: str, content: bytes, why: str
+) -> None:
+    home = todo_home(tmp_path / "home")
+    path = Path(home.control, name)
+    kept = path.read_bytes() if path.exists() else b"c.example:c\n"
+    path.write_bytes(content)
+    with TodoDaemon(home) as todo:
+        assert todo.line().startswith(f"alert: queue-todo: unable to use {home.control}/{why}")
+        queue_message(home, [b"c@c.example"])
+        assert todo.notice().remote
+        path.write_bytes(kept)
+        todo.reread()
+        assert todo.line().startswith(f"config {name} 1 line, ")
+        path.write_bytes(content)
+        todo.reread()
+        line = todo.line()
+        assert line.startswith(f"alert: queue-todo: unable to reread controls: unable to parse {home.control}/{why}")
+        assert line.endswith("; the old ones stay")
+        queue_message(home, [b"c@me.example.org" if name == "locals" else b"c@c.example"])
+        assert todo.notice().local
+        assert [found.asked for found in todo.rereads] == [False, True, True]
+
+
+def test_a_locals_with_only_a_comment_says_that_no_domain_is_local(tmp_path: Path) -> None:
+    home = todo_home(tmp_path / "home")
+    with TodoDaemon(home) as todo:
+        queue_message(home, [b"c@me.example.org"])
+        assert todo.notice().local
+        Path(home.control, "locals").write_bytes(b"# none\n")
+        todo.reread()
+        assert todo.line() == "config locals 0 lines, was 1 line"
+        queue_message(home, [b"c@me.example.org"])
+        assert todo.notice().remote

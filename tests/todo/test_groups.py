@@ -11,21 +11,21 @@ import pytest
 
 import queue_todo.classify
 from queue_base.home import Home
-from queue_base.layout import Presence, open_layout
+from queue_base.queue.layout import Presence, open_layout
 from queue_todo.classify import PIECE, TodoGroup
 from queue_todo.pending import SLICE, Pending
 from queue_wire.address import DOUBLE_BOUNCE_SENDER
 from queue_wire.control.rewrite import Rules
-from queue_wire.envelope import TodoReader
+from queue_wire.files.recipients import unpack_pending
 from queue_wire.pipes.notice import EXIT, WRITTEN, Ask, pack_ask, pack_log, unpack_notice
-from queue_wire.recipients import unpack_pending
-from support.home import make_home
-from support.inflow import patched_programs
-from support.queued import queue_message
+from support.processes.forked import BIN
+from support.processes.suite import Suite, enqueue, wait_until
+from support.processes.todo_daemon import TodoDaemon, todo_home
+from support.queues.home import make_home
+from support.queues.inflow import patched_programs
+from support.queues.queued import queue_message
 from support.send.scripted_send import ScriptedSend
 from support.site import LOCAL, mail_site
-from support.suite import BIN, Suite, enqueue, wait_until
-from support.todo_daemon import TodoDaemon, todo_home
 from support.tools import need
 
 REMOTE = [b"b@example.net"]
@@ -105,20 +105,20 @@ def test_garbage_at_the_end_of_a_large_envelope_parks_it_and_leaves_no_large_fil
     assert Presence(layout, message).state() == 4
 
 
-@pytest.mark.pure("replaces a method")
 def test_an_envelope_for_which_there_is_no_memory_is_deferred_and_the_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = make_home(tmp_path / "home", split=3)
     messages = [queue_message(home, [b"%d@example.net" % number]) for number in range(3)]
-    real = TodoReader.feed
+    real = os.read
 
-    def scarce(reader: TodoReader, data: bytes) -> list[bytes]:
+    def scarce(handle: int, most: int) -> bytes:
+        data = real(handle, most)
         if b"T1@" in data:
             raise MemoryError
-        return real(reader, data)
+        return data
 
-    monkeypatch.setattr(TodoReader, "feed", scarce)
+    monkeypatch.setattr(os, "read", scarce)
     group = TodoGroup(open_layout(home.queue), RULES, messages)
     assert group.prepare()
     assert [entry.message for entry in group.entries] == [messages[0], messages[2]]
@@ -223,15 +223,16 @@ def test_what_the_log_tells_of_is_finished_before_an_exit(tmp_path: Path) -> Non
 def test_a_message_is_not_announced_while_it_is_in_todo_also_where_memory_is_short_at_its_end(tmp_path: Path) -> None:
     home = todo_home(tmp_path / "home")
     code = """
-import queue_todo.pending as pending, queue_todo.pipeline as pipeline
+import os, queue_todo.pending as pending, queue_todo.pipeline as pipeline
 pending.RETRY_AFTER = pipeline.RETRY_AFTER = 0.2
-real, calls = pipeline.TodoGroup.finish, []
-def finish(group):
-    calls.append(group)
-    if len(calls) == 1:
-        raise MemoryError
-    real(group)
-pipeline.TodoGroup.finish = finish"""
+real, calls = os.unlink, []
+def unlink(path, **more):
+    if "/todo/" in path:
+        calls.append(path)
+        if len(calls) == 1:
+            raise MemoryError
+    real(path, **more)
+os.unlink = unlink"""
     message = queue_message(home, REMOTE)
     with TodoDaemon(home, programs=patched_programs(tmp_path, queue_todo=code)) as todo:
         assert todo.notice().message == message
@@ -330,3 +331,31 @@ def test_a_message_whose_sync_fails_again_and_again_does_not_hold_up_those_that_
         assert any("unable to classify" in line for line in todo.lines)
     for message in messages:
         assert Presence(open_layout(home.queue), message).state() == (5 if message in good else 4)
+
+
+def test_announcing_a_message_does_not_change_when_its_envelope_was_read(tmp_path: Path) -> None:
+    home = todo_home(tmp_path / "home")
+    message = queue_message(home, REMOTE)
+    envelope = open_layout(home.queue).todo(message)
+    os.utime(envelope, (1_000_000_000, os.stat(envelope).st_mtime))
+
+    group = TodoGroup(open_layout(home.queue), RULES, [message], announce={message})
+
+    assert group.prepare()
+    assert [each.arrived.message for each in group.announced] == [message]
+    assert os.stat(envelope).st_atime == 1_000_000_000
+
+
+@pytest.mark.parametrize("count", [2, 12])
+def test_a_message_with_a_mark_in_corrupt_is_not_announced_however_large_its_group_is(
+    tmp_path: Path, count: int
+) -> None:
+    home = todo_home(tmp_path / "home")
+    layout = open_layout(home.queue)
+    messages = [queue_message(home, REMOTE) for _ in range(count)]
+    Path(layout.hashed("corrupt", messages[0])).write_bytes(b"why\n")
+    group = TodoGroup(layout, RULES, messages, announce=set(messages))
+    assert group.prepare()
+    assert [each.arrived.message for each in group.announced] == messages[1:]
+    assert [each.message for each in group.entries] == messages[:1]
+    assert not Path(layout.hashed("corrupt", messages[0])).exists()

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from queue_base.inflow import MARK_SECONDS, SLOW_SECONDS, refuse_mark, slow_mark
-from queue_wire.maildrop import pack_header
-from support.home import make_home
-from support.inflow import SlowTodo
+from queue_base.queue.inflow import MARK_SECONDS, SLOW_SECONDS, refuse_mark, slow_mark
+from queue_wire.files.maildrop import pack_header
 from support.inject.injectors import ROOT, USER, PickupDaemon, as_user, enqueue, inject, shared_home, states
 from support.inject.maildrop import ENVELOPE, maildrop, put, taken
-from support.letters import Letter
+from support.processes.suite import Suite, wait_until
+from support.processes.todo_daemon import TodoDaemon
+from support.queues.home import make_home
+from support.queues.inflow import SlowTodo
+from support.queues.letters import Letter
 from support.send.feeding import bulk
 from support.site import Site
-from support.suite import Suite, wait_until
-from support.todo_daemon import TodoDaemon
 
 INJECTORS = 8
 NEVER = 3600.0

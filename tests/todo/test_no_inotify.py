@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
-from queue_wire.maildrop import pack_envelope, pack_header
-from support.inflow import patched_programs
+from queue_wire.files.maildrop import pack_envelope, pack_header
 from support.inject.injectors import ROOT, USER, queued, shared_home
-from support.queued import queue_message
+from support.processes.suite import wait_until
+from support.processes.todo_daemon import TodoDaemon, todo_home
+from support.queues.inflow import patched_programs
+from support.queues.queued import queue_message
 from support.send.piped import Piped
-from support.suite import wait_until
-from support.todo_daemon import TodoDaemon, todo_home
 
 REMOTE = [b"b@example.net"]
 CALLS = "inotify_init,inotify_init1"

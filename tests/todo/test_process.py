@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from queue_base.layout import Presence, open_layout
-from queue_wire.envelope import unpack_info
-from queue_wire.recipients import unpack_pending
-from support.queued import MESSAGE, put_mess, put_todo, queue_message
+from queue_base.queue.layout import Presence, open_layout
+from queue_wire.files.envelope import unpack_info
+from queue_wire.files.recipients import unpack_pending
+from support.processes.todo_daemon import TodoDaemon, todo_home
+from support.queues.queued import MESSAGE, put_mess, put_todo, queue_message
 from support.send.piped import Piped
-from support.todo_daemon import TodoDaemon, todo_home
 from support.tools import need
 
 REMOTE = [b"b@example.net"]

@@ -7,15 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from queue_base.durable import Commit
-from queue_base.layout import Layout, Presence, open_layout
+from queue_base.queue.layout import Layout, Presence, open_layout
 from queue_todo.classify import TodoGroup, confirm
 from queue_todo.pending import RETRY_AFTER, Pending
 from queue_wire.control.rewrite import Rules
-from support.queued import put_mess, put_todo, queue_message
+from support.processes.suite import wait_until
+from support.processes.todo_daemon import TodoDaemon, todo_home
+from support.queues.queued import put_mess, put_todo, queue_message
 from support.send.piped import limit_files
-from support.suite import wait_until
-from support.todo_daemon import TodoDaemon, todo_home
 
 REMOTE = [b"b@example.net"]
 GOOD = b"u7\0p8\0Fa@example.org\0Tb@example.net\0"
@@ -190,23 +189,22 @@ def test_no_message_is_missed_when_inotify_loses_events(tmp_path: Path) -> None:
         assert set(todo.notices(20)) == lost
 
 
-@pytest.mark.pure("replaces a method")
 def test_a_message_is_not_announced_before_its_removal_from_todo_is_safe(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = todo_home(tmp_path / "home")
     layout = open_layout(home.queue)
     message = queue_message(home, REMOTE)
-    syncs = itertools.count(1)
-    real = Commit.sync
+    real = os.fsync
 
-    def third_fails(commit: Commit) -> None:
-        if next(syncs) == 3:
+    def fails_after_removal(handle: int) -> None:
+        if not os.path.lexists(layout.todo(message)):
             raise OSError(5, "Input/output error")
-        real(commit)
+        real(handle)
 
-    monkeypatch.setattr(Commit, "sync", third_fails)
-    outcome = classified(layout, [message])
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", fails_after_removal)
+        outcome = classified(layout, [message])
     assert outcome.entries == [] and [entry.message for entry in outcome.unsure] == [message]
     assert Presence(layout, message).state() == 5
     confirm(layout, outcome.unsure)

@@ -4,7 +4,7 @@ import ast
 import functools
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 TESTS = Path(__file__).resolve().parents[1]
 # Calls that fail a test.
@@ -12,23 +12,25 @@ FAILING = {"raises", "warns", "fail", "run_state_machine_as_test"}
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-@functools.cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
+class Body(NamedTuple):
+    """What a function does: whether it has an assertion of its own, and the names of what it calls."""
+
+    fails: bool
+    calls: frozenset[str]
 
 
-def functions_of(node: ast.AST) -> Iterator[Function]:
-    return (each for each in ast.walk(node) if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef)))
+def functions_of(path: Path) -> Iterator[tuple[str, Body]]:
+    """Yield the name of each function of a file, and what it does."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield node.name, body_of(node)
 
 
-def fails_itself(function: Function) -> bool:
-    """Return whether a function has an assertion of its own."""
-    for node in ast.walk(function):
-        if isinstance(node, (ast.Assert, ast.Raise)):
-            return True
-        if isinstance(node, ast.Call) and name_of(node) in FAILING:
-            return True
-    return False
+def body_of(function: Function) -> Body:
+    """Return what a function does."""
+    nodes = list(ast.walk(function))
+    calls = frozenset(name_of(node) for node in nodes if isinstance(node, ast.Call))
+    return Body(bool(calls & FAILING) or any(isinstance(node, (ast.Assert, ast.Raise)) for node in nodes), calls)
 
 
 def name_of(call: ast.Call) -> str:
@@ -39,36 +41,32 @@ def name_of(call: ast.Call) -> str:
 @functools.cache
 def helpers() -> dict[str, bool]:
     """Return the names of the functions in support/, and whether each asserts something, itself or by another one."""
-    bodies: dict[str, list[Function]] = {}
+    bodies: dict[str, list[Body]] = {}
     for path in sorted((TESTS / "support").rglob("*.py")):
-        for function in functions_of(tree_of(path)):
-            bodies.setdefault(function.name, []).append(function)
+        for name, body in functions_of(path):
+            bodies.setdefault(name, []).append(body)
     return asserting(bodies, {})
 
 
-def asserting(bodies: dict[str, list[Function]], known: dict[str, bool]) -> dict[str, bool]:
+def asserting(bodies: dict[str, list[Body]], known: dict[str, bool]) -> dict[str, bool]:
     """Return `known` and, of these functions, whether each asserts something; to do so it may call another one."""
-    found = {**known, **{name: any(map(fails_itself, each)) for name, each in bodies.items()}}
+    found = {**known, **{name: any(body.fails for body in each) for name, each in bodies.items()}}
     while True:
         more = {
             name
             for name, each in bodies.items()
-            if not found[name] and any(found.get(name_of(call), False) for body in each for call in calls_of(body))
+            if not found[name] and any(found.get(call, False) for body in each for call in body.calls)
         }
         if not more:
             return found
         found.update(dict.fromkeys(more, True))
 
 
-def calls_of(function: Function) -> Iterator[ast.Call]:
-    return (node for node in ast.walk(function) if isinstance(node, ast.Call))
-
-
 def without_assertion(path: Path) -> list[str]:
     """Return the tests of a file that assert nothing."""
-    bodies: dict[str, list[Function]] = {}
-    for function in functions_of(tree_of(path)):
-        bodies.setdefault(function.name, []).append(function)
+    bodies: dict[str, list[Body]] = {}
+    for name, body in functions_of(path):
+        bodies.setdefault(name, []).append(body)
     found = asserting(bodies, helpers())
     return [name for name in bodies if name.startswith("test_") and not found[name]]
 

@@ -1,14 +1,20 @@
-"""bench/worst-turn runs, with little mail: each scenario comes to its end and prints its figures."""
+"""bench/worst-turn runs, with little mail: each scenario comes to its end and prints its figures.
+
+The usual run has one scenario, in test_benches.py, and the backlog.
+"""
 
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 BENCH = Path(__file__).resolve().parents[2] / "bench/worst-turn"
 SCENARIOS = ["relay", "domains", "greylisted", "refused", "expired", "returned", "delayed", "backlog", "tiny"]
 
 
+@pytest.mark.exhaustive
 def test_every_scenario_of_worst_turn_comes_to_its_end_and_prints_its_figures(tmp_path: Path) -> None:
     few = ["--recipients", "200", "--messages", "2", "--backlog", "30", "--seconds", "60", "--dir", str(tmp_path)]
     command = [sys.executable, str(BENCH), *few, *(name for name in SCENARIOS if name != "backlog")]

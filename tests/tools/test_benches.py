@@ -3,9 +3,11 @@
 A bench that is not in SIZES fails a test: it wants an entry.
 """
 
-import json
+import contextlib
+import io
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +20,11 @@ BENCH = Path(__file__).resolve().parents[2] / "bench"
 NAMES = sorted(path.name for path in BENCH.iterdir() if path.is_file() and not path.suffix)
 # The words of a run, HERE being a directory; what it says at last, as a pattern; the commands that it needs.
 SIZES: dict[str, tuple[str, str, list[str]]] = {
+    "admin": (
+        "--messages 100 --split 3 --running --only stat,top --dir HERE",
+        r"queuectl list --sender oth.*exit code 1, 0 lines",
+        [],
+    ),
     "counts": ("--messages 20 --tries 1 --dir HERE", r"\d+ over the bounds", ["smtp-sink", "strace"]),
     "fair": (
         "--messages 20 --runs 1 --dir HERE",
@@ -25,7 +32,7 @@ SIZES: dict[str, tuple[str, str, list[str]]] = {
         ["smtp-sink"],
     ),
     "inject": (
-        "--disk HERE --dir HERE --loop 1 --batch 20 --memory 20 --slow 1 --dirty 1 --together 1,2",
+        "--disk HERE --dir HERE --loop 1 --batch 20 --memory 20 --slow 1 --dirty 1 --together 1,2 --rounds 1",
         r"batch netstring, memory +\d+ kB after 1 messages, \d+ after 20",
         ["strace"],
     ),
@@ -33,11 +40,21 @@ SIZES: dict[str, tuple[str, str, list[str]]] = {
     "million": ("--messages 50 --idle 0.1 --dir HERE", r"idle, it takes [\d.]+ % of a CPU \(goal 0\)", []),
     "remote": ("--messages 20 --runs 1 --dir HERE", r"best \d+ deliveries/s, goal 5000", ["smtp-sink"]),
     "remote-turns": ("--size 100000 --dir HERE", r"goal 20 ms, missed by \d+", []),
+    "repair": (
+        "--messages 50 --split 3 --collide --new-split 5 --dir HERE",
+        r"messages with their numbers: 50, with an envelope: 50, split 5",
+        [],
+    ),
     "report": ("--sizes 0.1 --dir HERE", r"  reports +0.00 GB +[\d.]+ s .* disk +\d+ MB", ["java"]),
     "run": (
         "--only drain --messages 20 --rounds 1 --on tmpfs --dir HERE",
         r"  memory, at most, MB +[\d.]+ +[\d.]+ +[\d.]+  less",
         ["postfix", "smtp-sink", "strace", "unshare"],
+    ),
+    "scrape": (
+        "--messages 20 --rounds 1 --every 0.1 --dir HERE",
+        r"scrapes that queue-send answered: [1-9]\d*",
+        ["smtp-sink"],
     ),
     "simulate": (
         "--messages 2000 --destinations 200 --hours 0.2",
@@ -51,6 +68,8 @@ SIZES: dict[str, tuple[str, str, list[str]]] = {
         [],
     ),
 }
+# They take long. tests/bench/test_counting.py runs `counts` in every run.
+LONG = ("admin", "counts", "fair", "inject", "inject-startup", "million", "remote-turns", "run")
 CPU = ("--messages 20 --tries 1 --cpu 1,2 --dir HERE", r" +2( +\d+){10}", ["smtp-sink"])
 BACKLOG = (
     "--sizes , --backlog 100 --no-reports --dir HERE",
@@ -59,6 +78,7 @@ BACKLOG = (
 )
 # Words that make no sense for any bench; what each has beside them is in its own entry.
 WRONG = {
+    "admin": ["--messages 0", "--split x", "--dir /nowhere"],
     "counts": ["--messages 0", "--tries no", "--cpu 1,0", "--dir /nowhere"],
     "fair": ["--messages 0", "--runs x", "--dir /nowhere"],
     "inject": ["--loop -1", "--slow 0", "--together ,", "--disk /nowhere"],
@@ -66,8 +86,10 @@ WRONG = {
     "million": ["--messages many", "--idle nan", "--dir /nowhere"],
     "remote": ["--messages 0", "--connections 0", "--size 1.5"],
     "remote-turns": ["--size 0", "--dir /nowhere"],
+    "repair": ["--messages 0", "--dir /nowhere"],
     "report": ["--sizes 1,x", "--backlog -5"],
     "run": ["--only drain,no-such-experiment", "--rounds 0", "--on floppy", "--dir /nowhere"],
+    "scrape": ["--messages 0", "--rounds x", "--every 0", "--dir /nowhere"],
     "simulate": ["--messages 0", "--hours inf"],
     "users": ["--lines 0", "100000"],
     "worst-turn": ["--recipients 0", "--seconds nan", "no-such-scenario"],
@@ -86,38 +108,24 @@ def run(name: str, *words: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-# Runs the bench that is named first with each of the other arguments, words divided by blanks; prints code, stdout and
-# stderr of each run. One process for all of them: what a bench imports takes up to a second.
-SEVERAL = """
-import contextlib, io, json, runpy, sys
-path, *lines = sys.argv[1:]
-found = []
-sys.path[0] = path.rpartition("/")[0]
-for line in lines:
-    sys.argv[:] = [path, *line.split()]
+def run_here(name: str, words: str) -> tuple[object, str, str]:
+    """Run a bench in this process; return the exit code, and what is on stdout and stderr.
+
+    What benches import takes up to a second in a process of its own.
+    """
     out, errors = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
-        try:
-            code = runpy.run_path(path, run_name="__main__") and None
-        except SystemExit as end:
-            code = end.code
-    found.append((code, out.getvalue(), errors.getvalue()))
-print(json.dumps(found))
-"""
-
-
-def run_in_one_process(name: str, lines: list[str]) -> list[tuple[int, str, str]]:
-    """Run a bench with the words of each line; return exit codes, and what is on stdout and stderr."""
-    done = subprocess.run(
-        [sys.executable, "-c", SEVERAL, str(BENCH / name), *lines],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "COLUMNS": "110"},
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    return [(code, out, errors) for code, out, errors in json.loads(done.stdout)]
+    kept = sys.argv[:], sys.path[:]
+    sys.argv[:] = [str(BENCH / name), *words.split()]
+    sys.path.insert(0, str(BENCH))
+    code: object = None
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+            runpy.run_path(str(BENCH / name), run_name="__main__")
+    except SystemExit as end:
+        code = end.code
+    finally:
+        sys.argv[:], sys.path[:] = kept
+    return code, out.getvalue(), errors.getvalue()
 
 
 def test_every_bench_has_its_entry() -> None:
@@ -127,7 +135,7 @@ def test_every_bench_has_its_entry() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=[pytest.mark.exhaustive] * (name == "run")) for name in NAMES if name != "report"],
+    [pytest.param(name, marks=[pytest.mark.exhaustive] * (name in LONG)) for name in NAMES if name != "report"],
 )
 def test_a_bench_runs_and_prints_its_figures(name: str, tmp_path: Path) -> None:
     if name == "run":
@@ -137,15 +145,14 @@ def test_a_bench_runs_and_prints_its_figures(name: str, tmp_path: Path) -> None:
     goes_well(name, SIZES[name], tmp_path)
 
 
+@pytest.mark.exhaustive
 def test_the_cpu_time_with_several_queue_remotes_is_measured(tmp_path: Path) -> None:
     goes_well("counts", CPU, tmp_path)
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("size", [SIZES["report"], BACKLOG], ids=["calm", "backlog"])
-def test_the_bench_of_the_reports_runs_and_prints_its_figures(
-    size: tuple[str, str, list[str]], tmp_path: Path
-) -> None:
+def test_the_bench_of_the_reports_runs_and_prints_its_figures(size: tuple[str, str, list[str]], tmp_path: Path) -> None:
     goes_well("report", size, tmp_path)
 
 
@@ -163,16 +170,19 @@ def goes_well(name: str, size: tuple[str, str, list[str]], place: Path) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_help_is_the_docstring_and_words_that_make_no_sense_are_a_usage_error_and_exit_100(name: str) -> None:
-    wrong = ["--no-such-option", *WRONG[name]]
-    (code, out, errors), *refused = run_in_one_process(name, ["--help", *wrong])
+def test_help_is_the_docstring_and_words_that_make_no_sense_are_a_usage_error_and_exit_100(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "110")
+    code, out, errors = run_here(name, "--help")
     assert (code, errors) == (0, "")
     assert out.startswith(f"usage: bench/{name} [-h]") and "\noptions:\n" in out
     # Its docstring, from its first line to its last.
     source = (BENCH / name).read_text().split('"""')[1].strip()
     assert source in out and "usage:" not in source
     assert max(map(len, out.splitlines())) <= 120
-    for words, (code, out, errors) in zip(wrong, refused, strict=True):
+    for words in ["--no-such-option", *WRONG[name]]:
+        code, out, errors = run_here(name, words)
         assert (code, out) == (100, ""), words
         first, second = errors.split("\n", 1)
         assert first.startswith(f"bench/{name}: fatal: ") and second.startswith(f"usage: bench/{name} [-h]"), words

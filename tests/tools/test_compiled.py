@@ -3,6 +3,7 @@
 tests/run --compiled sets QUEUE_SUITE_COMPILE.
 """
 
+import ast
 import os
 import subprocess
 import sys
@@ -51,6 +52,57 @@ def test_every_module_that_is_left_out_of_a_compiled_package_exists(setup_script
     for file in setup_script.PURE:
         assert Path(file).is_file()
         assert str(Path(file).parent) in packages
+
+
+def names_of(handler: ast.ExceptHandler) -> set[str]:
+    """Return the names of the classes that an `except` takes."""
+    return {node.id for node in ast.walk(handler.type) if isinstance(node, ast.Name)} if handler.type else set()
+
+
+def test_no_variable_of_except_is_of_a_compiled_class_and_of_another_one(setup_script: ModuleType) -> None:
+    """mypyc gives it the first class for the whole function, and raises TypeError for the other."""
+    trees = {file: ast.parse(Path(file).read_text()) for files, _ in setup_script.groups() for file in files}
+    compiled = {"Exception", "ValueError"}
+    for tree in trees.values():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef) and {ast.unparse(base) for base in node.bases} & compiled:
+                compiled.add(node.name)
+    compiled -= {"Exception", "ValueError"}
+    assert "PeerLost" in compiled
+    wrong = []
+    for file, tree in trees.items():
+        for function in ast.walk(tree):
+            if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            caught: dict[str, set[str]] = {}
+            for node in ast.walk(function):
+                if isinstance(node, ast.ExceptHandler) and node.name:
+                    caught.setdefault(node.name, set()).update(names_of(node))
+            wrong += [f"{file}: {function.name}" for names in caught.values() if len(names) > 1 and names & compiled]
+    assert wrong == []
+
+
+def imported_classes(tree: ast.Module) -> dict[str, str]:
+    """Return the names that a module imports from the suite, with the files that they are from."""
+    return {
+        name.name: f"{node.module.replace('.', '/')}.py"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("queue_")
+        for name in node.names
+    }
+
+
+def test_no_class_inherits_from_one_of_the_suite_of_the_other_form(setup_script: ModuleType) -> None:
+    """mypyc would take instances of a compiled class for smaller than they are; a Python class raises TypeError."""
+    compiled = {file for group, _ in setup_script.groups() for file in group}
+    wrong = []
+    for path in Path().glob("queue_*/**/*.py"):
+        tree = ast.parse(path.read_text())
+        other = {name for name, file in imported_classes(tree).items() if (file in compiled) != (str(path) in compiled)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef) and {ast.unparse(base) for base in node.bases} & other:
+                wrong.append(f"{path}: {node.name}")
+    assert wrong == []
 
 
 @pytest.mark.parametrize(("variable", "value"), [("CC", "/no/such/compiler"), ("CC", "no-such-compiler -O2")])

@@ -134,9 +134,9 @@ def test_each_control_file_in_the_table_is_read_by_the_code() -> None:
 def test_each_row_of_the_table_has_a_default_and_a_page_that_names_the_file() -> None:
     links = dict(re.findall(r"^\[(.+)\]: (\S+)$", (TOP / "docs/configure.md").read_text(), re.MULTILINE))
     for name, row in documented().items():
-        assert len(row) == 6, row
+        assert len(row) == 7, row
         assert row[1], row
-        page = links[row[5].strip("[] ")].partition("#")[0] or "configure.md"
+        page = links[row[6].strip("[] ")].partition("#")[0] or "configure.md"
         assert re.search(rf"\b{name}\b", (TOP / "docs" / page).read_text()), row
 
 

@@ -37,7 +37,7 @@ def test_with_a_fixture(broken):
     pass
 """
 CONFTEST = """
-from support import rerun
+from support.plugins import rerun
 
 def pytest_addoption(parser):
     rerun.add_options(parser)
@@ -110,7 +110,7 @@ def test_a_test_that_fails_again_fails_the_run_whatever_passes(project: Path) ->
     [
         ("first1,first2,first3,first4,first5,first6", [], "6 tests failed, more than 5: none runs once more"),
         ("first1,good,first2", ["--maxfail=1"], "cut short"),
-        ("first1,crash", ["--numprocesses", "1"], "cut short"),
+        pytest.param("first1,crash", ["--numprocesses", "1"], "cut short", marks=pytest.mark.exhaustive),
         ("first", ["--no-rerun"], "1 failed, 1 passed"),
     ],
 )

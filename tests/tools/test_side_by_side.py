@@ -13,14 +13,14 @@ TESTS = Path(__file__).resolve().parents[1]
 CONFTEST = """
 import os
 from pathlib import Path
-from support import saying
-from support.side_by_side import SideBySide
+from support.plugins import saying
+from support.plugins.side_by_side import SideBySide
 
 def pytest_configure(config):
     config.pluginmanager.register(saying)
     if hasattr(config, "workerinput"):
         here = Path(__file__).parent
-        config.pluginmanager.register(SideBySide(here / "turn", here / "gate"))
+        config.pluginmanager.register(SideBySide(config.workerinput["workercount"], here / "turn", here / "gate"))
 """
 
 FILE = """
@@ -49,7 +49,18 @@ TOGETHER = (0, 8, 16, 23)
 def test_ordinary(number, say):
     if number in TOGETHER:
         say(f"process {os.getpid()}")
+    (HERE / f"began.{os.getpid()}").touch()
     with running("ordinary") as all:
+        for _ in range(10):
+            time.sleep(0.01)
+            assert "alone" not in all()
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", range(2))
+def test_long(number, say, pytestconfig):
+    say(f"long {os.getpid()}")
+    assert not (hasattr(pytestconfig, "workerinput") and (HERE / f"began.{os.getpid()}").exists())
+    with running("long") as all:
         for _ in range(10):
             time.sleep(0.01)
             assert "alone" not in all()
@@ -74,7 +85,7 @@ def project(tmp_path: Path) -> Path:
         (tmp_path / name).mkdir()
     (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "test_few.py").write_text(FILE)
-    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    alone\n    together\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    alone\n    together\n    long\n")
     return tmp_path
 
 
@@ -93,15 +104,20 @@ def run(project: Path, *options: str) -> str:
     return done.stdout
 
 
-def test_nothing_runs_beside_a_test_that_is_alone_and_one_process_has_those_that_are_together(project: Path) -> None:
+def test_nothing_runs_beside_a_test_that_is_alone_one_process_has_those_that_are_together_others_begin_with_a_long_one(
+    project: Path,
+) -> None:
     printed = run(project, "--numprocesses", "3", "--dist", "worksteal")
-    assert "26 passed" in printed
-    said = printed.partition("what was found")[2].splitlines()[1:5]
-    assert len(set(said)) == 1 and said[0].startswith("process ")
+    assert "28 passed" in printed
+    said = printed.partition("what was found")[2].splitlines()[1:7]
+    process = [line.split()[1] for line in said if line.startswith("process ")]
+    long = [line.split()[1] for line in said if line.startswith("long ")]
+    assert len(process) == 4 and len(set(process)) == 1
+    assert len(long) == 2 and len({*process, *long}) == 3
 
 
 def test_tests_keep_their_order_in_a_run_of_one_process(project: Path) -> None:
     printed = run(project, "--verbose")
     assert [line.split("::")[1].split("[")[0] for line in printed.splitlines() if "::" in line] == (
-        ["test_ordinary"] * 24 + ["test_alone"] * 2
+        ["test_ordinary"] * 24 + ["test_long"] * 2 + ["test_alone"] * 2
     )

@@ -28,7 +28,7 @@ def module_names(names: str) -> dict[str, list[str]]:
     """Return the modules by name, those of subcommands excepted. Folders do not count."""
     found = defaultdict(list)
     for path in modules(names):
-        if path.parent not in SUBCOMMANDS and path.stem not in MODULES_OF_PROGRAMS:
+        if not any(top in path.parents for top in SUBCOMMANDS) and path.stem not in MODULES_OF_PROGRAMS:
             found[path.stem.lstrip("_")].append(str(path.relative_to(TOP)))
     return found
 

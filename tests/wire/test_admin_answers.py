@@ -32,8 +32,8 @@ from queue_wire.admin.socket import (
 )
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.framing import NetstringReader
-from support import strategies
-from support.refusals import value_or_refusal
+from support.plugins import strategies
+from support.processes.refusals import value_or_refusal
 
 NEXTHOPS = st.binary(max_size=40).map(lambda data: data.replace(b"\0", b" "))
 WORDS = st.sampled_from([b"", b"destinationlimits:3", b"relay.example:25,other+third"])

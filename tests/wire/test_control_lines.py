@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from queue_base.control import read_control
 from queue_base.errors import Temporary
 from queue_base.home import Home
-from queue_base.inflow import read_least
-from queue_local.config import timeout
+from queue_base.queue.inflow import read_least
+from queue_local.config import DeliveryFiles
 from queue_remote.config import read_config
 from queue_remote.message.dkim_keys import read_keyring
 from queue_remote.smtpauth import read_logins
 from queue_send.config import read_controls
 from queue_wire.control.lines import numbered_lines, unpack_lines
-from support.home import make_home
-from support.queued import classified_message
+from support.queues.home import make_home
+from support.queues.queued import classified_message
 from support.send.scripted_send import ScriptedSend
 
 LISTS: list[tuple[Callable[[Home], object], str, str, str]] = [
@@ -56,7 +56,7 @@ LISTS: list[tuple[Callable[[Home], object], str, str, str]] = [
     (read_logins, "smtpauth", "relay fast:ann:pw", "nothing but clear can stand between the nexthop and its colon"),
 ]
 SINGLE: list[tuple[Callable[[Home], object], str, str, str]] = [
-    (read_controls, "concurrencyremote", "many", "not a number: 'many'"),
+    (read_controls, "concurrencyremote", "many", "not a number from 0 to 32000: 'many'"),
     (read_controls, "destinationrecipients", "0", "not a number from 1 to 1000: '0'"),
     (read_controls, "destinationrecipients", "1001", "not a number from 1 to 1000: '1001'"),
     (read_controls, "destinationinitial", "0", "not a number from 1 to 1000000: '0'"),
@@ -68,12 +68,12 @@ SINGLE: list[tuple[Callable[[Home], object], str, str, str]] = [
         "now and then",
         "not quadratic, exponential MIN MAX, or times such as 90s, 15m, 2h, 1d: 'now'",
     ),
-    (read_controls, "retryjitter", "-1", "not a number: '-1'"),
-    (read_config, "timeoutremote", "20m", "not a number: '20m'"),
+    (read_controls, "retryjitter", "-1", "not a number from 0 to 100: '-1'"),
+    (read_config, "timeoutremote", "20m", "not a number from 1 to 86400: '20m'"),
     (read_config, "longlines", "cut", "not send, encode or fail: 'cut'"),
     (read_config, "me", "two words", "not a host name: 'two words'"),
     (read_least, "queueminfree", "16X", "not a size, a number with or without K, M, G or T behind it: '16X'"),
-    (timeout, "localtimeout", "1h", "not a number: '1h'"),
+    (lambda home: DeliveryFiles(home).read(), "localtimeout", "1h", "not a number from 1 to 86400: '1h'"),
 ]
 
 

@@ -4,11 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from queue_wire.admin.returning import RecipientSelector
 from queue_wire.admin.socket import (
     COMMANDS,
     HOLD,
     IDS_MOST,
     QUERIES,
+    SOME,
     Note,
     Request,
     Response,
@@ -19,14 +21,23 @@ from queue_wire.admin.socket import (
 )
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.framing import NetstringReader
-from support import strategies
-from support.refusals import value_or_refusal
+from support.plugins import strategies
+from support.processes.refusals import value_or_refusal
 
-requests = st.builds(
-    lambda command, reason, names: Request(command, reason if command == HOLD else b"", names),
-    st.sampled_from(sorted(COMMANDS - QUERIES)),
-    strategies.texts,
-    st.lists(strategies.texts, max_size=5),
+requests = st.one_of(
+    st.builds(
+        lambda command, reason, names: Request(command, reason if command == HOLD else b"", names),
+        st.sampled_from(sorted(COMMANDS - QUERIES - SOME)),
+        strategies.texts,
+        st.lists(strategies.texts, max_size=5),
+    ),
+    st.builds(
+        lambda command, names, recipient, domain: Request(command, b"", names, RecipientSelector(recipient, domain)),
+        st.sampled_from(sorted(SOME)),
+        st.lists(strategies.texts, max_size=5),
+        strategies.texts.filter(bool),
+        strategies.texts,
+    ),
 )
 notes = st.builds(Note, st.sampled_from([b"-", b"!", b"="]), strategies.texts)
 replies = st.one_of(
@@ -62,7 +73,13 @@ def test_garbage_is_a_format_error_or_a_value_and_nothing_else(data: bytes) -> N
         value_or_refusal(unpack, data)
 
 
-@pytest.mark.parametrize("payload", [b"", b"stop", b"HOLD\0x", b"hold", b"flush\0" + b"\0".join([b"1-1"] * 101)])
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"", b"stop", b"HOLD\0x", b"hold", b"flush\0" + b"\0".join([b"1-1"] * 101),
+        b"bounce-some", b"bounce-some\0a@b", b"bounce-some\0\0\0001-1",
+    ],
+)  # fmt: skip
 def test_what_is_no_request_is_refused(payload: bytes) -> None:
     with pytest.raises(FormatError):
         unpack_request(payload)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from queue_send.scheduler.limits import Limits, LimitTable
 from queue_wire.control.destinationlimits import (
     LimitLine,
     choose_nexthop,
@@ -16,6 +17,7 @@ from queue_wire.control.destinationlimits import (
     unpack_rates,
     warn_of,
 )
+from queue_wire.control.localroutes import unpack_local_routes
 from queue_wire.control.rewrite import Rules
 from queue_wire.control.smtproutes import unpack_routes
 from queue_wire.format_error import FormatError, LineError
@@ -50,6 +52,18 @@ def test_a_name_is_a_domain_a_relay_or_both_or_a_local_recipient(
 ) -> None:
     for found in (line(name + b" rate=2/5"), unpack_rates(name + b":2/5\n")[0]):
         assert (found.domain, found.relay, found.recipient, found.rate) == (domain, relay, recipient, (2, 5.0))
+
+
+def test_lmtp_servers_are_named_as_in_the_routes_and_a_route_of_local_mail_makes_them_known() -> None:
+    lines = join_lines(unpack_limits(b"lmtp:/run/lmtp concurrency=5\n"), unpack_rates(b"lmtp:box:24:2/5\n"))
+    assert set(lines.relays) == {b"lmtp:/run/lmtp", b"lmtp:box"}
+    local = unpack_local_routes(b"me.example:lmtp:/run/lmtp\n")
+    remote = unpack_routes(b"a.example:lmtp:box\n")
+    assert list(warn_of(lines, remote, RULES, local)) == []
+    assert len(list(warn_of(lines, {}, RULES, {}))) == 2
+    table = LimitTable(lines, {}, local=True)
+    assert table.limits(b"lmtp:/run/lmtp", Limits()).most == 5
+    assert table.limits(b"joe@me.example", Limits()) == Limits()
 
 
 def test_a_line_sets_what_it_names_in_any_order_and_nothing_else() -> None:

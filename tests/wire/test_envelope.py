@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 
-from queue_wire.envelope import (
+from queue_wire.files.envelope import (
     ADDRESS_MAX,
     Envelope,
     EnvelopeReader,
@@ -15,7 +15,7 @@ from queue_wire.envelope import (
     unpack_todo,
 )
 from queue_wire.format_error import AddressTooLong, FormatError
-from support import strategies
+from support.plugins import strategies
 
 TODO = b"u1000\0p8123\0Fa@example.org\0Tb@example.net\0"
 LONGEST = b"x" * ADDRESS_MAX

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_send.message_files import BOUNCE_MOST
-from queue_wire.envelope import ADDRESS_MAX
+from queue_send.messages.bounce_file import BOUNCE_MOST
 from queue_wire.failures import END, TEXT_MOST, FailureReader, pack_failure, unpack_failures, whole_length
+from queue_wire.files.envelope import ADDRESS_MAX
 
 LONG = b"Remote host said: 550-" + b"no " * 1000 + b"\n550 5.1.1 really\nGiving up on 192.0.2.1.\n"
 

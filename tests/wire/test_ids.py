@@ -4,6 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from queue_wire.files.recipients import (
+    DONE_MARK,
+    pack_recipients,
+    unpack_pending,
+    unpack_recipients,
+)
 from queue_wire.format_error import FormatError
 from queue_wire.ids import (
     ID_MAX,
@@ -14,13 +20,7 @@ from queue_wire.ids import (
     unpack_id,
     unpack_long_id,
 )
-from queue_wire.recipients import (
-    DONE_MARK,
-    pack_recipients,
-    unpack_pending,
-    unpack_recipients,
-)
-from support import strategies
+from support.plugins import strategies
 
 
 @given(strategies.ids)

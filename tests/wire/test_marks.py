@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_wire.ids import ID_MAX
-from queue_wire.marks import (
+from queue_wire.files.marks import (
     EMPTY,
     FILE_SIZE,
     HEADER,
@@ -20,10 +19,11 @@ from queue_wire.marks import (
     unpack_file,
     unpack_marks,
 )
+from queue_wire.ids import ID_MAX
 
 words = st.integers(0, 2**32 - 1)
 envelopes = st.builds(EnvelopeIdentity, st.integers(1, ID_MAX), st.integers(-(2**63), 2**63 - 1), words, words)
-records = st.builds(DoneMarks, envelopes, st.integers(0, 2**RECIPIENTS_MOST - 1))
+records = st.builds(DoneMarks, envelopes, st.integers(0, 2**RECIPIENTS_MOST - 1), st.booleans())
 SEED = make_seed(b"7c2f5f0e-0000-4000-8000-000000000000\n")
 
 
@@ -46,6 +46,7 @@ def test_a_record_has_the_bytes_that_its_page_shows() -> None:
     assert packed[20:28] == bytes.fromhex("15000000 74eb05de")
     assert packed[28:60] == b"\5" + bytes(31)
     assert packed[60:] == bytes.fromhex("5a82f7d8")
+    assert pack_marks(DoneMarks(envelope, 0b101, logged=True), SEED)[28:60] == b"\5" + bytes(30) + b"\1"
 
 
 @given(st.binary(max_size=80), words)

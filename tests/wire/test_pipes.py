@@ -22,8 +22,16 @@ from queue_wire.pipes.notice import (
     pack_log,
     unpack_notice,
 )
-from queue_wire.pipes.report import Ready, Report, pack_ready, pack_report, unpack_report
-from support import strategies
+from queue_wire.pipes.report import (
+    Ready,
+    Report,
+    SettingsReport,
+    pack_ready,
+    pack_report,
+    pack_settings,
+    unpack_report,
+)
+from support.plugins import strategies
 
 
 def payloads(pieces: list[bytes], cap: int = 1 << 20) -> list[bytes]:
@@ -132,12 +140,13 @@ def test_a_notice_that_is_garbage_is_refused(record: bytes) -> None:
         unpack_notice(record)
 
 
-FULL = Arrived(457, 1_700_000_000_123_456, 2310, b"a@example.org", [(REMOTE, b"b\n@x"), (LOCAL, b"c@y"), (REMOTE, b"")])
+FULL = Arrived(457, 1_700_000_000_123_456, 2310, b"a@example.org", [(REMOTE, b"b\n@x"), (LOCAL, b"c@y"), (REMOTE, b"")],
+               pid=8123, uid=1000)
 
 
 def test_a_full_notice_is_a_netstring_with_the_envelope() -> None:
     assert pack_arrived(FULL) == (
-        b"63:C457\x001700000000123456\x002310\x000\x000\0a@example.org\0Rb\n@x\0Lc@y\0R,".replace(
+        b"63:C457\x001700000000123456\x002310\x000\x000\x008123\x001000\0a@example.org\0Rb\n@x\0Lc@y\0R,".replace(
             b"63:", b"%d:" % (len(pack_arrived(FULL)) - 4)
         )
     )
@@ -288,7 +297,16 @@ def test_garbage_for_a_report_raises_nothing_but_a_format_error(data: bytes) -> 
             report = unpack_report(payload)
         except FormatError:
             continue
-        assert isinstance(report, Ready) or report.verdicts
+        assert isinstance(report, Ready | SettingsReport) or report.verdicts
+
+
+@given(strategies.garbage)
+def test_what_is_in_force_is_read_as_it_was_written(lines: bytes) -> None:
+    packed = pack_settings(SettingsReport(lines))
+    reader = NetstringReader()
+    reader.feed(packed)
+    payload = reader.next()
+    assert payload is not None and unpack_report(payload) == SettingsReport(lines.replace(b"\0", b"_"))
 
 
 def test_a_removal_is_an_id_and_its_answer_one_of_three_bytes() -> None:

@@ -48,6 +48,41 @@ def test_the_empty_name_is_the_route_for_everything_else() -> None:
     assert find_route(routes, b"inside.af.mil") is None
 
 
+@pytest.mark.parametrize(
+    ("line", "relay", "name"),
+    [
+        (b"lmtp:/run/dovecot/lmtp", Relay(b"/run/dovecot/lmtp", 0, True), b"lmtp:/run/dovecot/lmtp"),
+        (b"LMTP:127.0.0.1:24", Relay(b"127.0.0.1", 24, True), b"lmtp:127.0.0.1"),
+        (b"lmtp:[::1]:2424", Relay(b"::1", 2424, True), b"lmtp:[::1]:2424"),
+        (b"lmtp:Box.example", Relay(b"Box.example", 24, True), b"lmtp:box.example"),
+        (b"lmtp:2525", Relay(b"lmtp", 2525), b"lmtp:2525"),
+        (b"lmtp", Relay(b"lmtp", 25), b"lmtp"),
+    ],
+)
+def test_a_relay_may_speak_lmtp(line: bytes, relay: Relay, name: bytes) -> None:
+    relays = unpack_relays(line)
+    assert relays is not None
+    assert (only(relays), relays.name) == (relay, name)
+    again = unpack_relays(name)
+    assert again is not None
+    assert again.name == name
+
+
+def test_servers_of_lmtp_and_smtp_may_stand_in_one_route() -> None:
+    relays = unpack_relays(b"lmtp:/a+lmtp:/b, mx.example")
+    assert relays is not None
+    assert relays.name == b"lmtp:/a+lmtp:/b,mx.example"
+    assert [[relay.lmtp for relay in group] for group in relays.groups] == [[True, True], [False]]
+
+
+@pytest.mark.parametrize(
+    "line", [b"lmtp:", b"lmtp:/a b", b"lmtp:/a|b", b"lmtp:/a@b", b"lmtp:/" + b"x" * 107, b"lmtp:/a:24", b"lmtp:/\xe4"]
+)
+def test_a_socket_that_cannot_be_named_is_refused(line: bytes) -> None:
+    with pytest.raises(FormatError):
+        unpack_relays(line)
+
+
 @pytest.mark.parametrize("text", [b"host:port", b"host:0", b"host:65536", b"::1", b"[::1", b"two words", b"[::1]25"])
 def test_a_relay_that_makes_no_sense_is_refused(text: bytes) -> None:
     with pytest.raises(FormatError):

@@ -17,7 +17,7 @@ from queue_wire.control.lines import (
 )
 from queue_wire.failures import pack_failure, unpack_failures, whole_length
 from queue_wire.format_error import FormatError, quoted
-from support import strategies
+from support.plugins import strategies
 
 long_bytes = st.one_of(st.binary(max_size=80), st.binary(max_size=40).map(lambda data: data * 60))
 PRINTABLE = bytes(range(33, 127)).replace(b"%", b"")

@@ -8,7 +8,7 @@ from side_by_side.experiment import COSTS, Experiment, Ground, Measured, costs
 from side_by_side.figures import Figure
 from side_by_side.mail import Mail, Routes
 from side_by_side.side import FINISHED, Side
-from support.servers.smtp_sink import SmtpSink
+from support.servers.smtp.smtp_sink import SmtpSink
 
 RATE = Figure("accepted", "a second", more_is_better=True)
 

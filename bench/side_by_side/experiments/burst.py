@@ -12,7 +12,7 @@ from side_by_side.experiment import Experiment, Ground, Measured
 from side_by_side.figures import Figure, count_at, rates
 from side_by_side.mail import Mail, Routes
 from side_by_side.side import DELIVERED, FINISHED, Side
-from support.servers.smtp_sink import SmtpSink
+from support.servers.smtp.smtp_sink import SmtpSink
 
 BEFORE = Figure("before", "a second", more_is_better=True)
 DURING = Figure("during", "a second", more_is_better=True)

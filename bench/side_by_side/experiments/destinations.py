@@ -9,7 +9,7 @@ from side_by_side.experiment import COSTS, Experiment, Ground, Measured, Meter
 from side_by_side.figures import Figure
 from side_by_side.mail import Mail, Routes
 from side_by_side.side import DELIVERED, Side
-from support.servers.smtp_sink import SmtpSink
+from support.servers.smtp.smtp_sink import SmtpSink
 
 FAST_99 = Figure("99 % of fast hosts' mail", "s")
 FAST = Figure("all of fast hosts' mail", "s")

@@ -10,7 +10,7 @@ from side_by_side.experiment import COSTS, Experiment, Ground, Measured, Meter
 from side_by_side.figures import Figure
 from side_by_side.mail import Mail, Routes
 from side_by_side.side import DELIVERED, FINISHED, Side
-from support.servers.smtp_sink import SmtpSink
+from support.servers.smtp.smtp_sink import SmtpSink
 
 RATE = Figure("drained", "a second", more_is_better=True)
 FIRST = Figure("start to first delivery", "s")

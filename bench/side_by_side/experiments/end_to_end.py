@@ -10,7 +10,7 @@ from side_by_side.figures import Figure, percentile
 from side_by_side.mail import SMALL, Mail, Routes
 from side_by_side.probe import DOMAIN, Prober, ProbeSink
 from side_by_side.side import FINISHED, Side
-from support.servers.smtp_sink import SmtpSink
+from support.servers.smtp.smtp_sink import SmtpSink
 
 RATE = Figure("in and out", "a second", more_is_better=True)
 IN = Figure("in, meanwhile", "a second", more_is_better=True)

@@ -13,7 +13,7 @@ from side_by_side.experiment import COSTS, MEMORY, Experiment, Ground, Measured,
 from side_by_side.figures import Figure
 from side_by_side.mail import RELAY, SMALL, Routes, letter
 from side_by_side.side import FINISHED, Side
-from support.servers.smtp_sink import SmtpSink
+from support.servers.smtp.smtp_sink import SmtpSink
 
 RATE = Figure("accepted", "a second", more_is_better=True)
 TIME = Figure("time of each", "ms")

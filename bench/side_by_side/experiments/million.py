@@ -13,7 +13,7 @@ from side_by_side.figures import Figure
 from side_by_side.mail import SMALL, Routes, letter
 from side_by_side.probe import DOMAIN, ProbeSink
 from side_by_side.side import Side
-from support.suite import wait_until
+from support.processes.suite import wait_until
 
 FIRST = Figure("start to a new message's end", "s")
 SCHEDULER = Figure("queue manager, at most", "MB")

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from queue_admin.commands import adopt as adopt_command
+from queue_admin.commands.home import adopt as adopt_command
 from queue_admin.home.adoption import adopt
 from queue_admin.home.modes import OURS
 from queue_admin.main import main
 from queue_base.errors import Permanent, Temporary
 from queue_base.home import Home
-from queue_base.layout import Presence, open_layout
+from queue_base.queue.layout import Presence, open_layout
 from support.inject.qmail_queue import ROOT, SPLIT, QmailQueue, messages_only, our_owner, snapshot
 
 
@@ -55,11 +55,12 @@ def test_what_qmail_does_not_have_is_made_and_flat_directories_stay_flat(qmail: 
     done = adopt(qmail.home, our_owner())
     layout = open_layout(qmail.home.queue)
     assert (layout.split, layout.flat_todo, layout.flat_intd) == (SPLIT, True, True)
-    for kind in ("hold", "corrupt"):
-        names = {str(number) for number in range(SPLIT)} | ({"maildrop"} if kind == "corrupt" else set())
+    for kind in ("hold", "corrupt", "last"):
+        names = {str(number) for number in range(SPLIT)} | ({"maildrop", "unplaced"} if kind == "corrupt" else set())
         assert set(os.listdir(f"{qmail.home.queue}/{kind}")) == names
     assert [line for line in done if line.startswith("made ")] == [
-        f"made {qmail.home.queue}/{kind}" for kind in ("hold", "corrupt", "maildrop", "corrupt/maildrop")
+        f"made {qmail.home.queue}/{kind}"
+        for kind in ("hold", "corrupt", "last", "maildrop", "corrupt/maildrop", "corrupt/unplaced", "intake")
     ]
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from queue_admin.home.adoption import adopt, undo
 from queue_admin.home.modes import QmailAccounts
 from queue_admin.system_accounts import myself
-from queue_base.layout import Presence, open_layout
-from queue_wire.recipients import unpack_recipients
+from queue_base.queue.layout import Presence, open_layout
+from queue_wire.files.recipients import unpack_recipients
 from support.inject.qmail_queue import QmailQueue, qmail_accounts, snapshot
-from support.servers.smtp_server import SmtpServer
-from support.suite import Suite, wait_until
+from support.processes.suite import Suite, wait_until
+from support.servers.smtp.smtp_server import SmtpServer
 
 
 def stock(path: Path, server: SmtpServer, birth_ns: int) -> QmailQueue:
@@ -33,8 +33,8 @@ def stock(path: Path, server: SmtpServer, birth_ns: int) -> QmailQueue:
 
 
 def left_in(qmail: QmailQueue) -> list[str]:
-    """Return the paths of what is left in the queue, lock/ and marks excepted."""
-    ours = {"lock", "marks"}
+    """Return the paths of what is left in the queue, lock/, marks and stamp excepted."""
+    ours = {"lock", "marks", "stamp"}
     found = [path for path in qmail.queue.rglob("*") if path.is_file() and not {path.name, path.parent.name} & ours]
     return [str(path.relative_to(qmail.queue)) for path in found]
 

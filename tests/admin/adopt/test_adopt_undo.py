@@ -12,9 +12,9 @@ from queue_admin.home.create import create_home
 from queue_admin.system_accounts import find_qmail_accounts, myself
 from queue_base.errors import Permanent
 from queue_base.home import Home
-from queue_base.layout import Presence, open_layout
-from queue_base.marks_file import MarksFile
-from queue_wire.marks import DoneMarks, identify
+from queue_base.queue.layout import Presence, open_layout
+from queue_base.queue.marks_file import MarksFile
+from queue_wire.files.marks import DoneMarks, identify
 from support.inject.qmail_queue import (
     ROOT,
     SPLIT,
@@ -107,6 +107,25 @@ def test_the_mark_of_a_message_that_is_gone_is_no_reason_to_refuse(qmail: QmailQ
     assert snapshot(Path(qmail.home.path)) == before
 
 
+def test_last_results_are_removed_without_asking(qmail: QmailQueue) -> None:
+    before = snapshot(Path(qmail.home.path))
+    adopt(qmail.home, our_owner())
+    Path(open_layout(qmail.home.queue).hashed("last", qmail.messages["S5"])).write_bytes(b"why\n")
+    (qmail.queue / "last" / "5" / "junk").write_bytes(b"")
+    undo(qmail.home, qmail_accounts())
+    assert snapshot(Path(qmail.home.path)) == before
+
+
+def test_routes_that_qmail_cannot_read_are_refused_unless_forced(qmail: QmailQueue) -> None:
+    adopt(qmail.home, our_owner())
+    routes = Path(qmail.home.control, "smtproutes")
+    routes.write_text("example.org:lmtp:/run/dovecot/lmtp\n")
+    with pytest.raises(Permanent, match="names LMTP servers"):
+        undo(qmail.home, qmail_accounts())
+    undo(qmail.home, qmail_accounts(), force=True)
+    assert routes.read_text() == "example.org:lmtp:/run/dovecot/lmtp\n"
+
+
 def test_mail_in_maildrop_is_refused_even_when_forced(qmail: QmailQueue) -> None:
     adopt(qmail.home, our_owner())
     (qmail.queue / "maildrop" / f"mail.{'0' * 32}").write_bytes(b"accepted")
@@ -114,6 +133,23 @@ def test_mail_in_maildrop_is_refused_even_when_forced(qmail: QmailQueue) -> None
     with pytest.raises(Permanent, match=r"maildrop has mail\.000"):
         undo(qmail.home, qmail_accounts(), force=True)
     assert snapshot(Path(qmail.home.path)) == adopted
+
+
+def test_mail_on_hold_that_is_not_queued_yet_is_left_alone_and_refused_even_when_forced(qmail: QmailQueue) -> None:
+    adopt(qmail.home, our_owner())
+    place = qmail.queue / "hold/maildrop"
+    place.mkdir(0o700)
+    mail = place / f"mail.{'0' * 32}"
+    mail.write_bytes(b"accepted")
+    mail.chmod(0o604)
+    (qmail.queue / "holds").write_bytes(b"uid=7 reason=x\n")
+    adopt(qmail.home, our_owner())
+    assert stat.S_IMODE(mail.stat().st_mode) == 0o604
+    with pytest.raises(Permanent, match=r"hold/maildrop has mail\.000"):
+        undo(qmail.home, qmail_accounts(), force=True)
+    mail.unlink()
+    assert any("standing holds" in line for line in undo(qmail.home, qmail_accounts()))
+    assert not (qmail.queue / "hold").exists() and not (qmail.queue / "holds").exists()
 
 
 def test_files_set_aside_are_left_alone_and_refused_even_when_forced(qmail: QmailQueue) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from queue_admin.home.adoption import adopt, undo
 from queue_admin.home.create import create_home
-from queue_admin.home.service import write_service
+from queue_admin.home.service import DAEMONTOOLS, Service, write_service
 from queue_base.accounts import Owner
 from queue_base.errors import Failure, Permanent
 from queue_base.home import Home
@@ -283,12 +283,12 @@ def test_init_writes_no_loggers_configuration_where_the_loggers_account_has_put_
     tmp_path: Path, victim: Path
 ) -> None:
     need_root()
-    service, log = tmp_path / "sv", ("daemon", our_owner())
-    home = Home(str(tmp_path / "home"))
-    write_service(home, str(service), "/opt/queue-start", Owner(0, 0), log, False)
-    (service / "log/main/config").unlink()
-    replace(service / "log/main", victim)
+    log, directory = tmp_path / "log", str(tmp_path / "sv")
+    service = Service(Home(str(tmp_path / "home")), "/opt/queue-start", str(log), "daemon", our_owner())
+    write_service(service, directory, DAEMONTOOLS, Owner(0, 0), False)
+    (log / "config").unlink()
+    replace(log, victim)
     before = snapshot(victim)
-    with pytest.raises(Failure, match="main is a symbolic link"):
-        write_service(home, str(service), "/opt/queue-start", Owner(0, 0), log, False)
+    with pytest.raises(Failure, match="log is a symbolic link"):
+        write_service(service, directory, DAEMONTOOLS, Owner(0, 0), False)
     assert snapshot(victim) == before

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
-from support.suite import Suite, program, wait_until
+from support.processes.suite import Suite, program, wait_until
 from support.tools import need
 
 NOBODY = 65534
@@ -18,6 +18,7 @@ DAEMONS = {
     "queue-todo": "queue",
     "queue-clean": "queue",
     "queue-pickup": "queue",
+    "queue-intake": "queue",
     "queue-remote": "queuer",
     "queue-local": "root",
 }
@@ -116,6 +117,13 @@ def test_the_remote_account_reads_mess_and_nothing_else(home: Home) -> None:
     with Suite(home) as suite:
         inject_as(0, home, "someone@far.example")
         suite.wait_for("deferral")
+
+        # The deferral comes first; then the message is classified, which removes the file in todo/.
+        def is_classified() -> bool:
+            kinds = {path.relative_to(home.queue).parts[0] for path in Path(home.queue).rglob("*") if path.is_file()}
+            return kinds >= {"info", "remote"} and "todo" not in kinds
+
+        wait_until(is_classified, why="classification")
         files = [path for path in Path(home.queue).rglob("*") if path.is_file()]
         seen = {path.relative_to(home.queue).parts[0] for path in files if readable_by("queuer", str(path))}
         assert {path.relative_to(home.queue).parts[0] for path in files} >= {"mess", "info", "remote"}

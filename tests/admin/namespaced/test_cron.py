@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
-from support.suite import Suite, program, wait_until
+from support.processes.suite import Suite, program, wait_until
 from support.tools import need, need_file
 
 SENDMAIL = "/usr/sbin/sendmail"

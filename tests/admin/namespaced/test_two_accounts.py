@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
-from queue_wire.maildrop import pack_envelope, pack_header
-from support.suite import Suite, program, wait_until
+from queue_wire.files.maildrop import pack_envelope, pack_header
+from support.processes.suite import Suite, program, wait_until
 from support.tools import need
 
 # The program that everybody sends with.

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
-from support.suite import BIN, Suite, enqueue, program, wait_until
+from support.processes.forked import BIN
+from support.processes.suite import Suite, enqueue, program, wait_until
 from support.tools import need, need_file
 
 SENDMAIL = Path("/usr/sbin/sendmail")

@@ -12,7 +12,7 @@ import pytest
 from queue_base.home import Home
 from support.local.assigned import assign
 from support.local.local_daemon import LocalDaemon
-from support.suite import Suite, program
+from support.processes.suite import Suite, program
 from support.tools import need
 
 USERS = ("ulla", "udo")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
-from queue_base.layout import open_layout
+from queue_base.queue.layout import open_layout
 from queue_inject.batch.injector import GROUP
 from queue_inject.batch.main import NICER
 from queue_wire.ids import unpack_long_id
@@ -26,7 +26,7 @@ from support.inject.batches import (
 )
 from support.inject.injectors import USER, as_user, inject, is_empty, only, queued, run, shared_home, states
 from support.inject.packing import pack_bsmtp, pack_pair, quote_mbox
-from support.suite import program as executable
+from support.processes.suite import program as executable
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -156,8 +156,9 @@ def test_a_wrong_command_line_is_100_and_says_the_usage(home: Home, arguments: l
 
 def test_a_full_disk_ends_the_batch_and_says_where_to_go_on(home: Home, tmp_path: Path) -> None:
     # The disk has no room from the fourth message on.
-    change = "import queue_base.inflow as i; n = iter(range(99))\n"
-    change += "i.find_shortage = lambda *_: 'none is free' if next(n) > 2 else None"
+    change = "import os; n, real = iter(range(99)), os.statvfs\n"
+    change += "full = os.statvfs_result((4096, 4096, 9, 0, 0, 9, 9, 9, 0, 255))\n"
+    change += "os.statvfs = lambda place: full if next(n) > 2 else real(place)"
     file = make_file(tmp_path / "batch", "mbox", 6)
 
     outcome = run(changed(home, change, "mbox"), file.read_bytes())

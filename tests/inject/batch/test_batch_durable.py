@@ -14,9 +14,9 @@ import pytest
 
 from queue_base.home import Home
 from queue_inject.batch.injector import GROUP
-from support.faults.crash_checks import QUEUED, Message, check_queue
-from support.faults.crash_model import Crash
-from support.faults.crash_place import Place
+from support.faults.crash.crash_checks import QUEUED, Message, check_queue
+from support.faults.crash.crash_model import Crash
+from support.faults.crash.crash_place import Place
 from support.faults.strace import read_trace, strace_command
 from support.faults.traced import run_traced
 from support.inject.batches import (
@@ -31,7 +31,7 @@ from support.inject.batches import (
     wait_for_lines,
 )
 from support.inject.injectors import only, queued, states, wrong_inodes
-from support.suite import program, wait_until
+from support.processes.suite import program, wait_until
 
 SYNCS = ("fsync", "fdatasync", "syncfs", "sync")
 WHOLE = ("syncfs", "sync")
@@ -171,7 +171,8 @@ def test_an_interrupt_leaves_no_piece_and_says_where_to_go_on(home: Home) -> Non
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_message_larger_than_the_memory_there_is_goes_through(home: Home, form: str) -> None:
     limit = 100 << 20
-    body = b"A line of a very long message, one of many.\n" * (160 << 20 >> 5)
+    line = b"A line of a very long message, one of many.\n"
+    body = line * (limit // len(line) + 1)
     data = packed(form, 1, body=body)
     command = batch_command(home, form)
     limits = lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit))  # noqa: E731

@@ -11,7 +11,7 @@ from queue_inject.batch.mbox_reader import LINE_MAX, MBOXO, MboxReader
 from queue_inject.batch.netstring_reader import NetstringBatchReader
 from queue_inject.batch.pieces import BatchReader, EndOfMessage, Piece, Unreadable
 from support.inject.packing import pack_bsmtp, pack_pair, quote_mbox
-from support.strategies import arrivals, garbage
+from support.plugins.strategies import arrivals, garbage
 
 FORMATS: dict[str, Callable[[], BatchReader]] = {
     "mbox": MboxReader,

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
-from support.home import make_home
 from support.inject.injectors import inject, is_empty, only
+from support.queues.home import make_home
 
 HEADER = b"From: ann@me.example.org\nTo: bob@example.net\nDate: x\nMessage-ID: <y>\n"
 

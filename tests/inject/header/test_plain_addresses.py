@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queue_inject.header.complete_addresses import plain_addresses, rewrite_list
-from queue_wire.envelope import ADDRESS_MAX
+from queue_wire.files.envelope import ADDRESS_MAX
 
 
 def names(kind: str) -> bytes:

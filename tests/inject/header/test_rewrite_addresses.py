@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queue_inject.header.complete_addresses import complete_argument, rewrite_list, tokenize, untokenize
-from queue_wire.envelope import ADDRESS_MAX
+from queue_wire.files.envelope import ADDRESS_MAX
 from queue_wire.format_error import AddressTooLong, FormatError
 
 

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_inject.header.completer import FIELD_MAX, FieldError, missing_fields, rewrite_header
+from queue_inject.header.completer import FIELD_MAX, missing_fields, rewrite_header
 from queue_inject.header.fields import HEADER_MAX, HeaderReader, field_name
 from queue_inject.header.identity import Identity, make_author, make_message_id, make_sender, show_address
-from queue_wire.format_error import FormatError
+from queue_wire.format_error import FieldError, FormatError
 
 
 def names(kind: str) -> bytes:

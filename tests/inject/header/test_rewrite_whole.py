@@ -3,8 +3,9 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queue_inject.header.completer import FieldError, missing_fields, rewrite_header
+from queue_inject.header.completer import missing_fields, rewrite_header
 from queue_inject.header.fields import Field, HeaderReader
+from queue_wire.format_error import FieldError
 
 REMOVED = {b"bcc", b"resent-bcc", b"return-path", b"content-length", b"notice-requested-upon-delivery-to"}
 HIDDEN = {b"bcc", b"resent-bcc"}

@@ -11,7 +11,7 @@ import pytest
 from queue_base.errors import QueueTrouble
 from queue_base.home import Home
 from queue_inject.drop import DropWriter
-from queue_wire.maildrop import pack_header
+from queue_wire.files.maildrop import pack_header
 from support.inject.injectors import (
     OWNER,
     ROOT,
@@ -27,7 +27,7 @@ from support.inject.injectors import (
     shared_home,
 )
 from support.inject.maildrop import ENVELOPE, leave, maildrop, put, taken
-from support.suite import program
+from support.processes.suite import program
 
 
 @pytest.fixture

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_wire.format_error import AddressTooLong, FormatError
-from queue_wire.maildrop import (
+from queue_wire.files.maildrop import (
     ENVELOPE_MAX,
     HEADER_LENGTH,
     RECIPIENTS_MAX,
@@ -16,7 +15,8 @@ from queue_wire.maildrop import (
     unpack_envelope,
     unpack_header,
 )
-from support.strategies import addresses, garbage, recipients
+from queue_wire.format_error import AddressTooLong, FormatError
+from support.plugins.strategies import addresses, garbage, recipients
 
 
 @given(st.integers(0, 10**20 - 1))

@@ -8,20 +8,21 @@ from pathlib import Path
 
 import pytest
 
+from queue_base.daemon.log_limit import LimitedLog
 from queue_base.home import Home
-from queue_base.layout import open_layout
-from queue_base.writer import QueueWriter
+from queue_base.queue.layout import open_layout
+from queue_base.queue.writer import QueueWriter
 from queue_inject.pickup.collector import Collector
 from queue_inject.pickup.copying import FileCopy
 from queue_inject.pickup.corrupt import CorruptMail
 from queue_inject.pickup.file_checks import NotMail, OriginRules
-from queue_inject.pickup.log_limit import LimitedLog
 from queue_inject.pickup.untrusted_directory import Directory
-from queue_wire.maildrop import ENVELOPE_MAX, pack_header
-from support.home import make_home
+from queue_wire.files.maildrop import ENVELOPE_MAX, pack_header
+from support.inject.committing import committing
 from support.inject.injectors import OWNER, ROOT, USER, PickupDaemon, only, queued, shared_home, states
 from support.inject.maildrop import ENVELOPE, leave, maildrop, put, set_aside, taken
-from support.suite import wait_until
+from support.processes.suite import wait_until
+from support.queues.home import make_home
 
 GOOD = pack_header(4) + b"mail" + ENVELOPE
 OTHER = USER + 1
@@ -166,7 +167,7 @@ def test_thousands_of_bad_files_make_a_few_lines_and_keep_their_names_apart(home
 
 def test_lines_that_were_left_out_are_counted_when_the_window_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
-    monkeypatch.setattr("queue_inject.pickup.log_limit.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("queue_base.daemon.log_limit.time.monotonic", lambda: now[0])
     said: list[str] = []
     lines = LimitedLog(said.append, "more files were set aside")
     for number in range(2000):
@@ -218,21 +219,18 @@ def test_what_takes_the_name_of_a_file_that_is_queued_stays_and_hinders_nobody(
     home, said = make_home(tmp_path / "home"), list[str]()
     directory = Path(home.queue, "maildrop")
 
-    class Swapping(QueueWriter):
+    def swap(drafts: object) -> None:
         """The owner replaces a file after it was copied."""
-
-        def commit(self, drafts: object) -> None:
-            super().commit(drafts)  # type: ignore[arg-type]
-            (directory / "new").write_bytes(b"new")
-            if what == "message":
-                (directory / "new").rename(directory / name(1))
-            else:
-                (directory / "new").unlink()
-                (directory / name(1)).unlink()
-                (directory / name(1)).mkdir()
+        (directory / "new").write_bytes(b"new")
+        if what == "message":
+            (directory / "new").rename(directory / name(1))
+        else:
+            (directory / "new").unlink()
+            (directory / name(1)).unlink()
+            (directory / name(1)).mkdir()
 
     lines = LimitedLog(said.append, "more")
-    writer = Swapping(home, open_layout(home.queue), 7)
+    writer = committing(QueueWriter(home, open_layout(home.queue), 7), after=swap)
     drop = Collector(
         Directory(str(directory)),
         writer,

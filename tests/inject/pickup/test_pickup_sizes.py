@@ -6,20 +6,21 @@ from pathlib import Path
 
 import pytest
 
+from queue_base.daemon.log_limit import LimitedLog
 from queue_base.home import Home
-from queue_base.layout import open_layout
-from queue_base.writer import Draft, QueueWriter
+from queue_base.queue.layout import open_layout
+from queue_base.queue.writer import Draft, QueueWriter
 from queue_inject.pickup import collector
 from queue_inject.pickup.collector import Collector
 from queue_inject.pickup.corrupt import CorruptMail
 from queue_inject.pickup.file_checks import OriginRules
-from queue_inject.pickup.log_limit import LimitedLog
 from queue_inject.pickup.untrusted_directory import Directory
-from queue_wire.maildrop import HEADER_LENGTH, pack_envelope, pack_header
-from support.home import make_home
+from queue_wire.files.maildrop import HEADER_LENGTH, pack_envelope, pack_header
+from support.inject.committing import committing
 from support.inject.injectors import ROOT, USER, PickupDaemon, file_limit, queued, shared_home
 from support.inject.maildrop import set_aside
-from support.suite import wait_until
+from support.processes.suite import wait_until
+from support.queues.home import make_home
 
 ENVELOPE = pack_envelope(b"a@b", [b"c@d"])
 GIGABYTES = 8 << 30
@@ -73,17 +74,15 @@ def test_a_group_copies_no_more_than_its_bound_unless_one_message_alone_is_large
     home = make_home(tmp_path / "home")
     groups = []
 
-    class Recorder(QueueWriter):
-        def commit(self, drafts: Sequence[Draft]) -> None:
-            groups.append(sum(os.path.getsize(draft.path) for draft in drafts) // 1000)
-            super().commit(drafts)
+    def record(drafts: Sequence[Draft]) -> None:
+        groups.append(sum(os.path.getsize(draft.path) for draft in drafts) // 1000)
 
     monkeypatch.setattr(collector, "GROUP_BYTES", 5_000)
     monkeypatch.setattr(collector, "GROUP_SECONDS", 3600.0)  # However slow the machine is.
     complaints: list[str] = []
     lines = LimitedLog(complaints.append, "more")
     directory = home.queue + "/maildrop"
-    writer = Recorder(home, open_layout(home.queue), 7)
+    writer = committing(QueueWriter(home, open_layout(home.queue), 7), before=record)
     drop = Collector(
         Directory(directory), writer, OriginRules(None, True), CorruptMail(home.queue, directory, lines), lines
     )

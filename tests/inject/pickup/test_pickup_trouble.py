@@ -14,7 +14,7 @@ import pytest
 
 from queue_base.home import Home
 from queue_inject.pickup.untrusted_directory import Directory
-from queue_wire.maildrop import pack_header
+from queue_wire.files.maildrop import pack_header
 from support.inject.injectors import (
     USER,
     PickupDaemon,
@@ -25,7 +25,7 @@ from support.inject.injectors import (
     states,
 )
 from support.inject.maildrop import ENVELOPE, NAME, leave, maildrop, put, set_aside, taken
-from support.suite import wait_until
+from support.processes.suite import wait_until
 
 BROKEN = {
     "empty": b"",

@@ -6,20 +6,21 @@ from pathlib import Path
 
 import pytest
 
+from queue_base.daemon.log_limit import LimitedLog
 from queue_base.home import Home
-from queue_base.layout import open_layout
-from queue_base.writer import Draft, QueueWriter
+from queue_base.queue.layout import open_layout
+from queue_base.queue.writer import Draft, QueueWriter
 from queue_inject.pickup import collector, scan, user_queues
 from queue_inject.pickup.collector import Collector
 from queue_inject.pickup.corrupt import CorruptMail
 from queue_inject.pickup.file_checks import OriginRules
-from queue_inject.pickup.log_limit import LimitedLog
 from queue_inject.pickup.scan import MaildropScan
 from queue_inject.pickup.untrusted_directory import Directory
 from queue_inject.pickup.user_queues import FEW, UserQueues
-from queue_wire.maildrop import pack_envelope, pack_header
-from support.home import make_home
+from queue_wire.files.maildrop import pack_envelope, pack_header
+from support.inject.committing import committing
 from support.inject.injectors import ROOT, USER, queued, states
+from support.queues.home import make_home
 
 ENVELOPE = pack_envelope(b"a@b", [b"c@d"])
 OTHER = USER + 1
@@ -37,19 +38,16 @@ class Drop:
         self.home: Home = make_home(path)
         self.commits: list[list[int]] = []
         self.said: list[str] = []
-        commits = self.commits
 
-        class Recorder(QueueWriter):
-            def commit(self, drafts: Sequence[Draft]) -> None:
-                super().commit(drafts)
-                if drafts:
-                    commits.append([os.path.getsize(draft.path) for draft in drafts])
+        def record(drafts: Sequence[Draft]) -> None:
+            if drafts:
+                self.commits.append([os.path.getsize(draft.path) for draft in drafts])
 
         directory = self.home.queue + "/maildrop"
         lines = LimitedLog(self.said.append, "more")
         aside = CorruptMail(self.home.queue, directory, lines)
         opened = Directory(directory)
-        writer = Recorder(self.home, open_layout(self.home.queue), 7)
+        writer = committing(QueueWriter(self.home, open_layout(self.home.queue), 7), after=record)
         self.drop = Collector(opened, writer, OriginRules(None, True), aside, lines)
         self.scan = MaildropScan(opened, self.drop, aside, self.said.append)
 

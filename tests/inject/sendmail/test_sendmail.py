@@ -187,4 +187,4 @@ def test_the_ordinary_path_imports_nothing_heavy(home: Home) -> None:
 
     assert done.returncode == 0 and len(queued(home)) == 1, done
     loaded = set(done.stdout.decode().split())
-    assert "queue_base.writer" in loaded and not loaded & {*heavy.split(), "pwd"}
+    assert "queue_base.queue.writer" in loaded and not loaded & {*heavy.split(), "pwd"}

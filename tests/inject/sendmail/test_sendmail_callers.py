@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import pytest
 
-from support.servers.sink import Sink
+from support.processes.suite import Suite, program, wait_until
+from support.servers.smtp.sink import Sink
 from support.site import LOCAL, Site, mail_site
-from support.suite import Suite, program, wait_until
 from support.tools import need, need_file
 
 SENDER = f"joe@{LOCAL}"

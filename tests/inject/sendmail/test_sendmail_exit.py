@@ -11,7 +11,7 @@ from queue_base.home import Home
 from queue_inject.sendmail.exit_codes import exit_code
 from queue_wire.format_error import FormatError
 from support.inject.injectors import file_limit, is_empty, run, sendmail
-from support.suite import program
+from support.processes.suite import program
 
 MESSAGE = b"From: ann@me.example.org\nTo: bob@x.y\n\nbody\n"
 USAGE = [

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from support.processes.suite import Suite, enqueue, wait_until
 from support.site import LOCAL, Site, mail_site
-from support.suite import Suite, enqueue, wait_until
 
 BODY = b"Subject: round and round\n\nbody\n"
 JOE = f"joe@{LOCAL}"

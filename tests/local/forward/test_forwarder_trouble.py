@@ -9,8 +9,8 @@ from queue_base.home import Home
 from queue_local import forwarding as module
 from queue_local.forwarding import Forwards
 from support.local.forwards import ended, finish, forwarding, make, put_message, turn
-from support.programs import Stopwatch
-from support.suite import wait_until
+from support.processes.programs import Stopwatch
+from support.processes.suite import wait_until
 
 # A forward that is late is reported long before this.
 SOON = 30.0

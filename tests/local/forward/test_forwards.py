@@ -6,18 +6,18 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
-from queue_base.inflow import refuse_mark, slow_mark
-from queue_base.layout import open_layout
+from queue_base.queue.inflow import refuse_mark, slow_mark
+from queue_base.queue.layout import open_layout
 from queue_local.forwarding import GROUP, Forwarder, ForwardRequest
 from queue_local.result import Forward
 from queue_wire.address import VERP_SUFFIX
-from queue_wire.envelope import ADDRESS_MAX
+from queue_wire.files.envelope import ADDRESS_MAX
 from queue_wire.ids import pack_long_id
-from support.inflow import TOO_MUCH
 from support.inject.injectors import is_empty, queued
 from support.local.forwards import DID, HEAD, JOE, ended, finish, forwarding, make, put_message
 from support.local.mailboxes import mail_home
-from support.programs import Stopwatch, wait_for_end
+from support.processes.programs import Stopwatch, wait_for_end
+from support.queues.inflow import TOO_MUCH
 
 BODY = b"Received: before\nSubject: hello\n\nbody without an end"
 

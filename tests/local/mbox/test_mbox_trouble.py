@@ -10,8 +10,8 @@ import pytest
 
 from queue_base.errors import Temporary
 from queue_local.mbox import mbox_delivery
-from support.inflow import small_disk
 from support.local.mbox import HEAD, deliver, payloads
+from support.queues.inflow import small_disk
 from support.tools import need_private_mounts
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from queue_base.home import Home
 from support.inject.injectors import only, queued
-from support.suite import program
+from support.processes.suite import program
 
 NAMES = ("preline", "forward", "condredirect", "bouncesaying", "except")
 MESSAGE = b"Subject: x\n\nbody \0\xff\n" + b"x" * 200_000

@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queue_base.errors import Temporary
-from queue_local.config import DEFAULT_LIMITS, apply_limits, unpack_limits
+from queue_local import config
+from queue_local.config import DeliveryFiles, apply_limits
+from queue_wire.control.locallimits import DEFAULT_LIMITS, unpack_local_limits
 from queue_wire.format_error import FormatError
 from support.local.deliveries import run
 from support.local.local_daemon import LocalDaemon
@@ -30,7 +32,7 @@ def limits(mail: MailHome) -> dict[str, tuple[int, int]]:
     """Return the soft and hard limits of a delivery."""
 
     def work(message: int) -> str:
-        apply_limits(mail.home)
+        apply_limits(DeliveryFiles(mail.home).read().limits)
         return repr({kind: resource.getrlimit(getattr(resource, f"RLIMIT_{kind}")) for kind in KINDS})
 
     letter, text = run(work, mail.path / "control/me")
@@ -61,7 +63,7 @@ def test_who_may_not_raise_a_limit_gets_what_he_has(mail: MailHome) -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (300, 300))
         if not os.geteuid():
             os.setuid(UID)
-        apply_limits(mail.home)
+        apply_limits(DeliveryFiles(mail.home).read().limits)
         return f"{resource.getrlimit(resource.RLIMIT_NOFILE)} {resource.getrlimit(resource.RLIMIT_CPU)}"
 
     assert run(work, mail.path / "control/me") == (b"K", b"(200, 200) (300, 300)\n")
@@ -70,8 +72,27 @@ def test_who_may_not_raise_a_limit_gets_what_he_has(mail: MailHome) -> None:
 @pytest.mark.parametrize("line", [b"memory", b"memory lots", b"disk 5", b"cpu -1", b"files 10 20", b"\xff 1"])
 def test_a_line_that_makes_no_sense_is_quoted(mail: MailHome, line: bytes) -> None:
     Path(mail.home.control, "locallimits").write_bytes(b"core 0\n" + line + b"\n")
-    with pytest.raises(Temporary, match=r"Unable to parse .*/locallimits line 2: not (a limit|one of .*): '"):
-        apply_limits(mail.home)
+    with pytest.raises(Temporary, match=r"unable to parse .*/locallimits line 2: not (a limit|one of .*): '"):
+        apply_limits(DeliveryFiles(mail.home).read().limits)
+
+
+def test_a_mistake_that_comes_later_leaves_the_old_values_in_force(
+    mail: MailHome, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config, "ALERTS_APART", 0)
+    files = DeliveryFiles(mail.home)
+    Path(mail.home.control, "locallimits").write_text("files 64\n")
+    assert files.read().limits["files"] == 64
+    Path(mail.home.control, "localtimeout").write_text("0\n")
+    Path(mail.home.control, "locallimits").write_text("files 32\n")
+    assert files.read()[:3] == (1200, b"./Maildir/\n", {"files": 64, "core": 0})
+    assert "localtimeout line 1: not a number from 1 to 86400: '0'; the old values stay" in capfd.readouterr().err
+    Path(mail.home.control, "localtimeout").write_text("60\n")
+    assert files.read()[:3] == (60, b"./Maildir/\n", {"files": 32, "core": 0})
+    assert capfd.readouterr().err.splitlines() == [
+        "queue-local: config locallimits 1 line, changed",
+        "queue-local: config localtimeout 60, was default",
+    ]
 
 
 def test_mail_over_the_size_is_deferred_and_leaves_nothing_behind(mail: MailHome) -> None:
@@ -88,7 +109,7 @@ def test_mail_over_the_size_is_deferred_and_leaves_nothing_behind(mail: MailHome
 @given(st.binary(max_size=60))
 def test_any_bytes_are_limits_or_a_format_error(data: bytes) -> None:
     try:
-        found = unpack_limits(data)
+        found = unpack_local_limits(data)
     except FormatError:
         return
     assert all(value is None or value >= 0 for value in found.values()) and found.keys() >= DEFAULT_LIMITS.keys()

@@ -8,7 +8,7 @@ import pytest
 
 from queue_local.shell_command import HEAD_MOST, TAIL_MOST, run_program
 from support.local.deliveries import end_of, run
-from support.programs import ENVIRONMENT, run_command
+from support.processes.programs import ENVIRONMENT, run_command
 
 
 @pytest.mark.parametrize("code", [0, 1, 99, 100, 111, 255])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from support.programs import Stopwatch, kill_left, lives, pid_in, run_command, wait_for_end
+from support.processes.programs import Stopwatch, kill_left, lives, pid_in, run_command, wait_for_end
 
 # The time of a program that has something to do in it, also where a shell takes a second to start; in seconds.
 ENOUGH = 3.0

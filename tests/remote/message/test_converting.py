@@ -14,8 +14,8 @@ from queue_remote.message import conversions as conversions_module
 from queue_remote.message.conversions import COPIES_MOST, Conversions, Later
 from queue_remote.message.file import Message, open_message
 from queue_wire.format_error import FormatError
-from support.remote_daemon import RemoteDaemon, RemoteHome
-from support.servers.smtp_sink import SmtpSink
+from support.processes.remote_daemon import RemoteDaemon, RemoteHome
+from support.servers.smtp.smtp_sink import SmtpSink
 
 TEXT = b"Subject: x\n\nZw\xc3\xb6lf\n"
 # Each of its lines has to be compared with a boundary.

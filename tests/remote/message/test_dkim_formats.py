@@ -12,7 +12,7 @@ from queue_remote.message.dkim_signature import RelaxedBody, wire_fields
 from queue_remote.message.file import find_body
 from queue_remote.message.signing import author_domain
 from queue_wire.format_error import FormatError
-from support.refusals import value_or_refusal
+from support.processes.refusals import value_or_refusal
 from support.servers.dkim_keys import wire
 
 # Bytes that canonicalization is about, so that random bodies are full of them.

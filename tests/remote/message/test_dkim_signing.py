@@ -14,7 +14,7 @@ from queue_remote.message.dkim_keys import BadKey, Keyring, SigningKey, read_key
 from queue_remote.message.dkim_signature import make_fields
 from queue_remote.message.file import HEADER_MOST, Message
 from queue_remote.message.signing import Signing, Unsigned
-from support.remote_daemon import RemoteHome
+from support.processes.remote_daemon import RemoteHome
 from support.servers.dkim_keys import DkimZone, put_key, wire
 
 MAIL = b"From: Ann <ann@example.org>\nTo: bob@example.net\nSubject: hello\n\nA message.\n"

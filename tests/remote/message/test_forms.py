@@ -6,11 +6,11 @@ from email.policy import compat32
 import pytest
 
 from queue_wire.pipes.report import MESSAGE_SCOPE
-from support.remote_daemon import RemoteDaemon, RemoteHome
+from support.processes.remote_daemon import RemoteDaemon, RemoteHome
 from support.servers.dkim_keys import DkimZone, put_key
-from support.servers.raw_server import Peer, RawServer
-from support.servers.smtp_server import SmtpServer
-from support.servers.smtp_sink import SmtpSink
+from support.servers.smtp.raw_server import Peer, RawServer
+from support.servers.smtp.smtp_server import SmtpServer
+from support.servers.smtp.smtp_sink import SmtpSink
 
 HEADER = b"From: Ann <ann@example.org>\nSubject: hello\n\n"
 EIGHT_BIT = HEADER + "Zwölf Boxkämpfer\n.\n".encode()

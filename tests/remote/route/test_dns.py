@@ -14,9 +14,9 @@ from queue_remote.route.resolver import StubResolver
 from queue_remote.route.router import Route
 from queue_remote.route.unroutable import Unroutable
 from queue_wire.pipes.report import HOST_SCOPE, MESSAGE_SCOPE
-from support.remote_daemon import RemoteHome
+from support.processes.remote_daemon import RemoteHome
+from support.servers.dns.unbound import Unbound
 from support.servers.routes import find, find_often, router_of
-from support.servers.unbound import Unbound
 
 # Names in a loop of CNAMEs are SERVFAIL.
 ZONE = """

@@ -9,9 +9,9 @@ import pytest
 from queue_remote.route.this_host import own_names
 from queue_smtp.client import ClientState, Session, SmtpClient
 from queue_wire.pipes.report import HOST_SCOPE, MESSAGE_SCOPE, PERMANENT, TEMPORARY, Report
-from support.remote_daemon import RemoteDaemon, RemoteHome
-from support.servers.dns_server import DnsServer
-from support.servers.raw_server import Peer, RawServer
+from support.processes.remote_daemon import RemoteDaemon, RemoteHome
+from support.servers.dns.dns_server import DnsServer
+from support.servers.smtp.raw_server import Peer, RawServer
 
 TEXT = b"Subject: hello\n\nA message.\n"
 # Mail exchangers are asked at port 25, and loopback addresses are this host's.

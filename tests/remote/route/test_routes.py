@@ -11,11 +11,11 @@ from queue_remote.route.order import Target
 from queue_remote.route.this_host import ThisHost
 from queue_remote.route.unroutable import Unroutable
 from queue_wire.pipes.report import HOST_SCOPE, MESSAGE_SCOPE
-from support.remote_daemon import RemoteDaemon, RemoteHome
-from support.servers.dns_server import DnsServer
-from support.servers.raw_server import RawServer
+from support.processes.remote_daemon import RemoteDaemon, RemoteHome
+from support.servers.dns.dns_server import DnsServer
 from support.servers.routes import find, find_often
-from support.servers.smtp_server import SmtpServer
+from support.servers.smtp.raw_server import RawServer
+from support.servers.smtp.smtp_server import SmtpServer
 
 RECORDS = {
     ("two.example", "MX"): ["20 far.example.", "10 near.example."],

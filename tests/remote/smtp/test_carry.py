@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from queue_remote.smtp.connection import CARRIED_MOST, Connection
 from queue_remote.smtp.transaction import Transaction
 from queue_smtp.client import ClientState, SmtpClient
-from support.servers.smtp_script import PIPELINING, PLAIN, ready
+from support.servers.smtp.smtp_script import PIPELINING, PLAIN, ready
 
 OK, NO, LATER, BYE, GONE = b"2", b"5", b"4", b"421", b""
 ANSWERS = [OK, OK, OK, OK, OK, OK, NO, LATER, BYE, GONE]

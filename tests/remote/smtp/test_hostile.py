@@ -10,9 +10,9 @@ from queue_remote.message.file import open_message
 from queue_remote.smtp.connection import RATE_LEAST, Sending
 from queue_remote.smtp.timer import ProgressTimer
 from queue_wire.pipes.report import HOST_SCOPE, MESSAGE_SCOPE, Report
-from support.remote_daemon import RemoteDaemon, RemoteHome
-from support.servers.raw_server import Peer, RawServer
-from support.suite import wait_until
+from support.processes.remote_daemon import RemoteDaemon, RemoteHome
+from support.processes.suite import wait_until
+from support.servers.smtp.raw_server import Peer, RawServer
 
 TEXT = b"Subject: hello\n\nA message.\n"
 

@@ -15,9 +15,9 @@ from queue_remote.smtp.connection import CARRIED_MOST, PROMPT_SECONDS, Connectio
 from queue_remote.smtp.pool import MEASURED_SECONDS, Pool, ProcessorShare
 from queue_remote.smtp.transaction import Transaction
 from queue_remote.smtpauth import Logins
-from support.remote_daemon import RemoteDaemon, RemoteHome
-from support.servers.smtp_script import ready
-from support.servers.smtp_server import SmtpServer
+from support.processes.remote_daemon import RemoteDaemon, RemoteHome
+from support.servers.smtp.smtp_script import ready
+from support.servers.smtp.smtp_server import SmtpServer
 
 KEY = OptionChoices(RemoteConfig(b"client.example"), Logins({})).find(b"f@a.example", b"b.example")
 ENVELOPE = b"250 ok\r\n250 ok\r\n354 go\r\n"

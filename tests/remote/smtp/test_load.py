@@ -8,12 +8,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from support.remote_daemon import RemoteDaemon, RemoteHome
+from support.processes.remote_daemon import RemoteDaemon, RemoteHome
+from support.processes.suite import wait_until
 from support.servers.certificate import server_context
-from support.servers.many_peers import FAST, MESSAGE, SLOW, ManyPeers
-from support.servers.raw_server import Peer, RawServer
-from support.servers.smtp_sink import SmtpSink
-from support.suite import wait_until
+from support.servers.smtp.many_peers import FAST, MESSAGE, SLOW, ManyPeers
+from support.servers.smtp.raw_server import Peer, RawServer
+from support.servers.smtp.smtp_sink import SmtpSink
 
 TEXT = b"Subject: hello\n\nA message.\n"
 MB = 1024 * 1024

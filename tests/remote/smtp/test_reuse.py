@@ -6,9 +6,9 @@ import time
 import pytest
 
 from queue_wire.pipes.report import HOST_SCOPE, MESSAGE_SCOPE
-from support.remote_daemon import COMMAND, RemoteDaemon, RemoteHome
-from support.servers.raw_server import Peer, RawServer
-from support.servers.smtp_server import SmtpServer
+from support.processes.remote_daemon import COMMAND, RemoteDaemon, RemoteHome
+from support.servers.smtp.raw_server import Peer, RawServer
+from support.servers.smtp.smtp_server import SmtpServer
 
 TEXT = b"Subject: hello\n\nA message.\n"
 
@@ -104,6 +104,9 @@ def test_a_connection_that_dies_or_speaks_while_it_waits_is_replaced(home: Remot
         peer.take_message()
         if not died.is_set():
             peer.drip(goodbye, 0)
+            if goodbye:
+                # Until queue-remote has read it: after the next MAIL it would be the reply to that.
+                peer.wait_for_more()
             died.set()
 
     with RawServer(script) as server:

@@ -1,24 +1,22 @@
 """queue-remote --trace: the dialogue with a real server, with times, and without passwords and message."""
 
 import re
-import subprocess
-import sys
 
 import pytest
 
 from queue_remote.smtp.trace import Trace
-from support.remote_daemon import PROGRAM, RemoteHome
+from support.processes.forked import run_program
+from support.processes.remote_daemon import RemoteHome
 from support.servers.certificate import server_context
-from support.servers.raw_server import Peer, RawServer
+from support.servers.smtp.raw_server import Peer, RawServer
 
 TEXT = b"Subject: hello\n\n.A message.\n"
 
 
 def trace(home: RemoteHome, *arguments: str) -> tuple[bytes, list[str]]:
     """Run it; return the reports, and the lines of the trace without their times."""
-    done = subprocess.run(
-        [sys.executable, str(PROGRAM), *arguments], input=TEXT, capture_output=True, timeout=30, check=True
-    )
+    done = run_program("queue-remote", *arguments, given=TEXT)
+    assert done.returncode == 0
     lines = done.stderr.decode().splitlines()
     assert all(re.fullmatch(r" *\d+ ms  .*", line) for line in lines), lines
     return done.stdout, [line.partition(" ms  ")[2] for line in lines]

@@ -15,9 +15,9 @@ from queue_remote.message.signing import AUTHOR_MOST, Signing, find_author
 from queue_remote.smtp.connection import TURN_MOST, Connection
 from queue_smtp.client import ClientState
 from queue_smtp.reply import LINES_MAX
-from support.remote_daemon import RemoteHome
+from support.processes.remote_daemon import RemoteHome
 from support.servers.dkim_keys import DkimZone, put_key
-from support.servers.smtp_script import ready, run, transaction
+from support.servers.smtp.smtp_script import ready, run, transaction
 
 ZONE = DkimZone()
 KEY = ZONE.rsa("one@example.org")

@@ -3,8 +3,8 @@
 
 
 from queue_wire.pipes.report import HOST_SCOPE, MESSAGE_SCOPE
-from support.remote_daemon import RemoteDaemon, RemoteHome
-from support.servers.raw_server import Peer, RawServer
+from support.processes.remote_daemon import RemoteDaemon, RemoteHome
+from support.servers.smtp.raw_server import Peer, RawServer
 
 TEXT = b"Subject: hello\n\nA message.\n"
 

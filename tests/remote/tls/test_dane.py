@@ -8,7 +8,7 @@ from cryptography import x509
 
 from queue_remote.tls import dane
 from queue_remote.tls.dane import Tlsa, objection, usable
-from support.servers.authority import Certificate
+from support.servers.dns.authority import Certificate
 
 HOST = [b"mx.example.net"]
 ROOT = Certificate("root", authority=True)

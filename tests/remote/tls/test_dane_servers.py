@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from queue_wire.pipes.report import HOST_SCOPE, Report
-from support.remote_daemon import RemoteDaemon, RemoteHome
-from support.servers.authority import Certificate
-from support.servers.raw_server import RawServer
-from support.servers.signed_zone import sign
+from support.processes.remote_daemon import RemoteDaemon, RemoteHome
+from support.servers.dns.authority import Certificate
+from support.servers.dns.signed_zone import sign
+from support.servers.dns.unbound import Unbound
+from support.servers.smtp.raw_server import RawServer
 from support.servers.tls_peers import Script, in_clear, offers_no_tls, resets, starttls
-from support.servers.unbound import Unbound
 
 TEXT = b"Subject: hello\n\nA message.\n"
 # Nobody's name, out of date, and signed by itself: DANE does not mind.

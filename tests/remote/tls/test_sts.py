@@ -14,10 +14,10 @@ from queue_remote.tls import mta_sts
 from queue_remote.tls.contexts import Contexts
 from queue_remote.tls.mta_sts import FAILURE_SECONDS, REFRESH_SECONDS, StsCache, StsFound
 from queue_wire.control.smtproutes import Relay
-from support.servers.authority import Certificate
-from support.servers.dns_server import DnsServer
+from support.servers.dns.authority import Certificate
+from support.servers.dns.dns_server import DnsServer
 from support.servers.policy_server import PATH, PolicyServer
-from support.servers.raw_server import Peer, RawServer
+from support.servers.smtp.raw_server import Peer, RawServer
 
 CA = Certificate("test CA", authority=True)
 NAMES = ["mta-sts.b.example"]

@@ -10,8 +10,8 @@ from queue_remote.route.resolver import DnsAnswer, Resolver
 from queue_remote.tls.contexts import Contexts
 from queue_remote.tls.mta_sts import StsCache
 from queue_wire.control.smtproutes import Relay
-from support.servers.dns_server import DnsServer
-from support.servers.known_names import KnownNames
+from support.servers.dns.dns_server import DnsServer
+from support.servers.dns.known_names import KnownNames
 
 POLICY = b"version: STSv1\nmode: enforce\nmx: *.example\nmax_age: 864000\n"
 

@@ -18,12 +18,12 @@ import uvloop
 from queue_remote.tls import mta_sts
 from queue_remote.tls.contexts import Contexts
 from queue_remote.tls.mta_sts import StsCache
-from support.remote_daemon import RemoteDaemon, RemoteHome
-from support.servers.authority import Certificate
-from support.servers.dns_server import DnsServer
-from support.servers.known_names import KnownNames
+from support.processes.remote_daemon import RemoteDaemon, RemoteHome
+from support.servers.dns.authority import Certificate
+from support.servers.dns.dns_server import DnsServer
+from support.servers.dns.known_names import KnownNames
 from support.servers.policy_server import PolicyServer
-from support.servers.raw_server import Peer, RawServer
+from support.servers.smtp.raw_server import Peer, RawServer
 
 CA = Certificate("test CA", authority=True)
 WEB = Certificate("web", CA, names=["mta-sts.mx.example"])

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from queue_wire.pipes.report import HOST_SCOPE, Report
-from support.remote_daemon import RemoteDaemon, RemoteHome
-from support.servers.authority import Certificate
-from support.servers.dns_server import DnsServer
+from support.processes.remote_daemon import RemoteDaemon, RemoteHome
+from support.servers.dns.authority import Certificate
+from support.servers.dns.dns_server import DnsServer
 from support.servers.policy_server import PolicyServer
-from support.servers.raw_server import RawServer
+from support.servers.smtp.raw_server import RawServer
 from support.servers.tls_peers import Script, in_clear, offers_no_tls, resets, starttls
 
 TEXT = b"Subject: hello\n\nA message.\n"

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from queue_wire.pipes.report import HOST_SCOPE
-from support.remote_daemon import RemoteDaemon, RemoteHome
+from support.processes.remote_daemon import RemoteDaemon, RemoteHome
 from support.servers.certificate import server_context
-from support.servers.raw_server import Peer, RawServer
+from support.servers.smtp.raw_server import Peer, RawServer
 
 TEXT = b"Subject: hello\n\nA message.\n"
 ACCEPTED = [(b"K", b"127.0.0.1 accepted message.\nRemote host said: 250 done\n")]

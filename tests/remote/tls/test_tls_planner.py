@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from queue_wire.pipes.report import HOST_SCOPE, Report
-from support.remote_daemon import RemoteDaemon, RemoteHome
+from support.processes.remote_daemon import RemoteDaemon, RemoteHome
 from support.servers.certificate import server_context
-from support.servers.raw_server import Peer, RawServer
+from support.servers.smtp.raw_server import Peer, RawServer
 
 TEXT = b"Subject: hello\n\nA message.\n"
 # A queue-remote whose every target has the plan that {} makes.

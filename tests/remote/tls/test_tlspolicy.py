@@ -1,6 +1,7 @@
 """control/tlspolicy at work: what each level asks of a server, and what becomes of the mail where that is not there."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,11 +12,11 @@ import pytest
 from queue_base.home import Home
 from queue_remote.config import read_config
 from queue_wire.pipes.report import HOST_SCOPE, MESSAGE_SCOPE, Report
-from support.remote_daemon import RemoteDaemon, RemoteHome
-from support.servers.authority import Certificate
-from support.servers.dns_server import DnsServer
-from support.servers.raw_server import Peer, RawServer
-from support.servers.smtp_server import SmtpServer
+from support.processes.remote_daemon import RemoteDaemon, RemoteHome
+from support.servers.dns.authority import Certificate
+from support.servers.dns.dns_server import DnsServer
+from support.servers.smtp.raw_server import Peer, RawServer
+from support.servers.smtp.smtp_server import SmtpServer
 from support.servers.tls_peers import (
     Script,
     has_no_tls_today,
@@ -212,6 +213,30 @@ def test_a_mistake_in_tlspolicy_defers_all_mail_and_alerts(home: RemoteHome) -> 
         _, errors = daemon.end()
     assert b"alert: unable to parse " in errors
     assert b"control/tlspolicy line 1: not one of none, may, encrypt, verify, implicit for level: 'secure'" in errors
+
+
+def test_a_later_mistake_leaves_the_old_values_in_force_and_a_good_change_is_logged(home: RemoteHome) -> None:
+    with SmtpServer(tls=GOOD.server_context()) as server:
+        home.control("smtproutes", f":127.0.0.1:{server.port}")
+        with RemoteDaemon(home) as daemon:
+            for name, text in (("tlspolicy", ":secure"), ("smtproutes", "127.0.0.1 secret")):
+                assert accepted(daemon.deliver(home.message(TEXT), b"to@b.example"))
+                kept = (home.path / "control" / name).read_text() if name == "smtproutes" else None
+                home.control(name, text)
+                os.kill(daemon.process.pid, signal.SIGHUP)
+                assert accepted(daemon.deliver(home.message(TEXT), b"to@b.example"))
+                home.control(name, kept or ":may")
+                os.kill(daemon.process.pid, signal.SIGHUP)
+            assert accepted(daemon.deliver(home.message(TEXT), b"to@b.example"))
+            _, errors = daemon.end()
+    lines = errors.decode().splitlines()
+    assert [line for line in lines if "the old values stay until it is mended" in line] == [
+        f"queue-remote: alert: unable to parse {home.path}/control/tlspolicy line 1: not one of none, may, encrypt, "
+        "verify, implicit for level: 'secure'; the old values stay until it is mended",
+        f"queue-remote: alert: unable to parse {home.path}/control/smtproutes line 1: it has no colon, and has no "
+        "effect; the old values stay until it is mended",
+    ]
+    assert "queue-remote: config tlspolicy 1 line, was default" in lines
 
 
 def test_a_verified_connection_carries_message_after_message(home: RemoteHome) -> None:

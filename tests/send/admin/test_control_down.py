@@ -8,10 +8,10 @@ import pytest
 
 from queue_base.daemon.lock import take_sendmutex
 from queue_base.home import Home
-from queue_base.layout import open_layout
-from support.inflow import patched_programs
+from queue_base.queue.layout import open_layout
 from support.inject.injectors import shared_home
-from support.queued import classified_message, queue_message
+from support.queues.inflow import patched_programs
+from support.queues.queued import classified_message, queue_message
 from support.send.control import file, files, long_id, order, queuectl
 from support.send.scripted_send import ScriptedSend
 from support.tools import need_root
@@ -52,7 +52,7 @@ def test_delete_removes_every_file_and_makes_no_bounce(home: Home) -> None:
     assert order(home, "delete", *names) == "deleted 2 messages"
     assert files(home) == kept
     done = queuectl(home, "delete", *names)
-    assert (done.returncode, done.stdout) == (0, "deleted 0 messages\n")
+    assert (done.returncode, done.stdout) == (1, "deleted 0 messages\n")
     assert done.stderr == "".join(f"{name}: no such message\n" for name in names)
 
 
@@ -111,7 +111,7 @@ def test_a_later_message_of_the_same_number_is_never_touched(home: Home, command
     os.utime(file(home, "info", message), (1_700_000_000, 1_700_000_000))
     before = {name: Path(home.queue, name).stat() for name in files(home)}
     done = queuectl(home, command, old)
-    assert (done.returncode, done.stderr) == (0, f"{old}: no such message\n")
+    assert (done.returncode, done.stderr) == (1, f"{old}: no such message\n")
     assert {name: Path(home.queue, name).stat() for name in files(home)} == before
 
 
@@ -157,7 +157,7 @@ def test_a_corrupt_message_is_read_again_after_release(home: Home) -> None:
     remote.write_bytes(b"garbage")
     os.utime(remote, (1, 1))
     with ScriptedSend(home) as send:
-        send.wait_for(f"corrupt msg {message}: .*")
+        send.wait_for(f"alert: msg {message} cannot be read and is parked in corrupt: .*")  # Its mark is made.
         name = long_id(home, message)
         assert "cannot be bounced" in queuectl(home, "bounce", name).stderr
         remote.write_bytes(good)

@@ -10,8 +10,8 @@ import pytest
 
 from queue_base.home import Home
 from queue_wire.admin.socket import FLUSH, HOLD, RELEASE, Note, Request, Response, pack_request
-from support import strategies
-from support.queued import classified_message
+from support.plugins import strategies
+from support.queues.queued import classified_message
 from support.send.control import Client, long_id, order, queuectl
 from support.send.scripted_send import ScriptedSend
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
-from queue_base.layout import open_layout
-from support.queued import put_mess, put_todo, queue_message
+from queue_base.queue.layout import open_layout
+from support.processes.suite import Suite, enqueue, wait_until
+from support.queues.queued import put_mess, put_todo, queue_message
 from support.send.control import files, long_id, order
-from support.suite import Suite, enqueue, wait_until
 
 # Nobody listens on port 1: everything remote is deferred.
 pytestmark = pytest.mark.home(smtproutes=":127.0.0.1:1")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
-from support.home import make_home
-from support.queued import classified_message
+from support.queues.home import make_home
+from support.queues.queued import classified_message
 from support.send.control import long_id, order, wait_for_backlog
 from support.send.scripted_send import ScriptedSend
 

@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 
 from queue_base.home import Home
-from queue_base.layout import open_layout
-from support.queued import classified_message
+from queue_base.queue.layout import open_layout
+from support.queues.queued import classified_message
 from support.send.scripted_send import ScriptedSend
 from support.tools import need
 
@@ -30,7 +30,7 @@ def test_a_disk_that_syncs_slowly_holds_up_the_bounce_and_not_the_loop(home: Hom
         while not send.found(rf"bounce msg {message} .*"):
             assert time.monotonic() < end
             start = time.monotonic()
-            send.fence()
+            send.turn()
             worst = max(worst, time.monotonic() - start)
             time.sleep(0.01)  # A small part of SLOW: so many looks are enough.
         assert send.clean.removed() == message

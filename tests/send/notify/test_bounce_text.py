@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from queue_send.notify.bounce import BounceFacts
 from queue_wire.failures import pack_failure, unpack_failures
+from support.plugins.strategies import addresses
 from support.send.bounce_text import compose_bounce
-from support.strategies import addresses
 
 NOW = 1_700_000_500
 REASON = b"192.0.2.1 does not like recipient.\nRemote host said: 550 5.1.1 no such user\nGiving up on 192.0.2.1.\n"

@@ -10,10 +10,10 @@ import psutil
 import pytest
 
 from queue_base.home import Home
-from queue_base.layout import open_layout
-from queue_send.message_files import BOUNCE_MOST, BOUNCE_PIECE, FailedRecipient, Store
+from queue_base.queue.layout import open_layout
+from queue_send.messages.bounce_file import BOUNCE_MOST, BOUNCE_PIECE, FailedRecipient, append_failures
 from queue_wire.failures import pack_failure
-from support.queued import classified_message
+from support.queues.queued import classified_message
 from support.send.scripted_send import ScriptedSend
 
 MANY = 20_000
@@ -42,13 +42,13 @@ def test_a_bounce_of_20000_long_failures_holds_up_no_turn_of_the_loop(home: Home
         while not send.found(rf"bounce msg {message} .*"):
             assert time.monotonic() < end
             start = sum(sender.cpu_times()[:2])
-            send.fence()
+            send.turn()
             worst = max(worst, sum(sender.cpu_times()[:2]) - start)
         assert send.clean.removed() == message
     [text] = bounces(home)
     assert len(text) <= 4_000_000
     assert text.count(b"\n<user") == text.count(b"Final-Recipient: rfc822; user") == MANY
-    # A fence is two turns or three, each with at most 20 ms and one step of work on a bounce; the clock goes by 10 ms.
+    # That is two turns or three, each with at most 20 ms and one step of work on a bounce; the clock goes by 10 ms.
     assert worst < 0.25
 
 
@@ -132,7 +132,7 @@ def test_a_bounce_without_a_pidfd_is_sent_once_and_its_end_is_noticed(home: Home
 def test_a_piece_of_any_length_is_cut_off_before_the_next_failure(home: Home, length: int) -> None:
     message = classified_message(home, bounce=OLD_FAILURE + b"x" * length)
     layout = open_layout(home.queue)
-    Store(layout).append_failures([FailedRecipient(message, b"b@c", b"no")])
+    append_failures(layout, [FailedRecipient(message, b"b@c", b"no")])
     assert Path(layout.bounce(message)).read_bytes() == OLD_FAILURE + pack_failure(b"b@c", b"no")
 
 
@@ -142,7 +142,7 @@ def test_a_bounce_file_too_large_to_read_still_loses_its_piece(home: Home) -> No
     too_large(path)
     with open(path, "ab") as stream:
         stream.write(b"\n\n<half")
-    Store(open_layout(home.queue)).append_failures([FailedRecipient(message, b"b@c", b"no")])
+    append_failures(open_layout(home.queue), [FailedRecipient(message, b"b@c", b"no")])
     with open(path, "rb") as stream:
         stream.seek(-12, os.SEEK_END)
         assert stream.read() == b"\n\n<b@c>:\nno\n\n"[-12:]

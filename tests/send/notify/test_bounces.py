@@ -10,12 +10,12 @@ from typing import cast
 import pytest
 
 from queue_base.home import Home
-from queue_base.layout import open_layout
-from queue_wire.envelope import Envelope
-from support.queued import classified_message, injected
+from queue_base.queue.layout import open_layout
+from queue_wire.files.envelope import Envelope
+from support.processes.suite import wait_until
+from support.queues.queued import classified_message, injected
 from support.send.piped import Piped
 from support.send.scripted_send import ScriptedSend
-from support.suite import wait_until
 
 HARD = b"DRemote host said: 550 5.1.1 no such user\n"
 OLD_FAILURE = b"<x@c>:\nnever\n\n"
@@ -58,8 +58,9 @@ def test_the_qp_of_a_bounce_is_the_one_of_its_own_info_line(home: Home) -> None:
         send.remote.deliver(HARD)
         envelope, _ = bounced(send, message)
     with Piped("queue-todo", home) as todo:
-        todo.record()
-        assert todo.record().endswith(b" from <> qp %d uid %d" % (envelope.pid, os.getuid()))
+        while not (line := todo.record()).startswith(b"Linfo msg "):
+            continue
+        assert line.endswith(b" from <> qp %d uid %d" % (envelope.pid, os.getuid()))
 
 
 def test_failures_of_both_channels_and_of_earlier_runs_are_in_one_bounce(home: Home) -> None:

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from queue_send.notify.delay import DelayFacts, compose_notice
-from queue_send.notify.delay_ages import is_notice_due, unpack_ages
+from queue_send.notify.delay import DelayFacts, compose_notice, is_notice_due
+from queue_wire.control.schedule import unpack_ages
 from queue_wire.failures import clean_text
 from queue_wire.format_error import FormatError
-from support.strategies import addresses
+from support.plugins.strategies import addresses
 
 BIRTH = 1_700_000_000
 ages_lists = st.lists(st.integers(1, 10**6), max_size=6).map(lambda found: tuple(sorted(set(found))))

@@ -11,11 +11,14 @@ from typing import cast
 
 import pytest
 
-from queue_base.hold_marks import birth_of
 from queue_base.home import Home
-from queue_base.layout import open_layout
+from queue_base.queue.hold_marks import birth_of
+from queue_base.queue.layout import open_layout
+from queue_send.delivery.result_writer import append_results
+from queue_wire.files.last_result import pack_header, pack_result
 from support.faults.delayed import HOUR, LATER, defer, grow_older, make_due, old_message, told
-from support.queued import classified_message, injected
+from support.queues.queued import classified_message, injected
+from support.send.control import file
 from support.send.scripted_send import ScriptedSend
 
 pytestmark = pytest.mark.home(delaywarning="4h 24h")
@@ -139,3 +142,55 @@ def test_recipients_that_a_dead_destination_defers_without_an_attempt_count_too(
         lines = [send.wait_for("delay .*", times) for times in (1, 2, 3)]
         assert {int(line.split()[2]) for line in lines} == messages
         assert send.remote.silent
+
+
+def test_the_reasons_of_earlier_attempts_stand_beside_the_last_one_and_the_fields_have_the_last(home: Home) -> None:
+    birth = int(time.time()) - 5 * HOUR
+    message = classified_message(home, local=[b"l@me.example.org"], remote=[b"b@c", b"d@c"], birth=birth)
+    texts = [b"Sorry, I wasn't able to connect. (#4.4.1)", b"Remote host said: 450 4.2.0 greylisted", LATER[1:]]
+    records = [pack_result("remote", 0, birth + 60 * number, b"c", text) for number, text in enumerate(texts * 2)]
+    records.append(pack_result("remote", 5, 10**15 - 1, b"c", b"x" * 5000 + b"\n--report"))
+    append_results(open_layout(home.queue), message, b"".join(records))
+    with ScriptedSend(home) as send:
+        send.local.job()
+        send.remote.report(send.remote.job(), LATER, LATER)
+        send.wait_for(rf"delay msg {message} qp \d+")
+    [(_, notice)] = injected(home)
+    text, blocks = text_and_blocks(notice)
+    dates = [email.utils.formatdate(birth + 60 * number) for number in (4, 3)]
+    assert (
+        "<b@c>:\nRemote host said: 451 4.7.1 come back later\n"
+        f"Before, on {dates[0]}, c: 450 4.2.0 greylisted\n"
+        f"Before, on {dates[1]}, c: Sorry, I wasn't able to connect. (#4.4.1)\n"
+    ) in text
+    assert "9999" in text and "x" * 200 in text and "x" * 201 not in text
+    [block] = [block for block in blocks if block["Final-Recipient"] == "rfc822; b@c"]
+    assert (block["Status"], block["Diagnostic-Code"]) == ("4.7.1", "smtp; 451 4.7.1 come back later")
+
+
+def test_what_is_deferred_without_an_attempt_has_the_reason_of_its_last_one(home: Home) -> None:
+    Path(home.control, "destinationcohorts").write_text("1\n")
+    Path(home.control, "destinationinitial").write_text("1\n")
+    old_message(home, 60, due=1)
+    message = old_message(home, 5 * HOUR, due=2)
+    result = pack_result("remote", 0, int(time.time()) - HOUR, b"c", b"Remote host said: 450 4.2.0 greylisted")
+    append_results(open_layout(home.queue), message, result)
+    with ScriptedSend(home) as send:
+        send.remote.report(send.remote.job(), b"Zno host\n", scope=b"h")
+        send.wait_for(f"delay msg {message} .*")
+    [(_, notice)] = injected(home)
+    text, [block] = text_and_blocks(notice)
+    assert "Remote host said: 450 4.2.0 greylisted\n" in text and "Before, on" not in text
+    assert (block["Status"], block["Diagnostic-Code"]) == ("4.2.0", "smtp; 450 4.2.0 greylisted")
+
+
+def test_the_results_of_an_earlier_message_of_the_number_are_not_quoted(home: Home) -> None:
+    message = old_message(home, 5 * HOUR)
+    append_results(open_layout(home.queue), message, pack_result("remote", 0, 1, b"c", b"of another message"))
+    last = file(home, "last", message)
+    last.write_bytes(pack_header(1) + last.read_bytes().split(b"\n", 1)[1])
+    with ScriptedSend(home) as send:
+        defer(send)
+        send.wait_for("delay .*")
+    [(_, notice)] = injected(home)
+    assert b"of another message" not in notice

@@ -10,21 +10,22 @@ from pathlib import Path
 import pytest
 
 from queue_base.durable import Commit
-from queue_base.hold_marks import set_birth
 from queue_base.home import Home
-from queue_base.layout import open_layout
+from queue_base.queue.hold_marks import set_birth
+from queue_base.queue.layout import open_layout
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
 from queue_send.events import Events
 from queue_send.log import Log
 from queue_send.loop import Shutdown, TimeBudget
-from queue_send.message_files import Store
+from queue_send.messages.announced import Announced
+from queue_send.messages.message_files import Store
 from queue_send.notify import delay as module
 from queue_send.notify.delay import DelayNotifier
 from queue_send.scheduler.model import Attempt
-from support.home import make_home
-from support.queued import classified_message, injected
-from support.suite import BIN
+from support.processes.forked import BIN
+from support.queues.home import make_home
+from support.queues.queued import classified_message, injected
 
 HOUR = 3600
 
@@ -47,8 +48,8 @@ class Place:
         self._home = home
         self.logger = Log(writer)
         self.layout = open_layout(home.queue)
-        self.store = Store(self.layout)
         config, shutdown = ConfigFiles(home, self.logger), Shutdown(self.logger)
+        self.store = Store(self.layout, Announced(self.layout, self.logger, config, shutdown, lambda command: None))
         self.events = Events()
         self.delays = DelayNotifier(home, self.store, self.logger, Clock(), config, TimeBudget(), shutdown, self.events)
         self.ended: list[int] = []

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
-from queue_base.layout import open_layout
+from queue_base.queue.layout import open_layout
 from support.faults.delayed import HOUR, LATER, defer, make_due, old_message, told
-from support.queued import injected
+from support.queues.queued import injected
 from support.send.scripted_send import ScriptedSend
 from support.tools import need
 

@@ -11,10 +11,10 @@ from queue_base.home import Home
 from queue_send.admin.queries import PAGE
 from queue_wire.admin.facts import unpack_channel, unpack_destination
 from queue_wire.admin.socket import DESTINATIONS, FLUSH, TOTALS, WHY, Request
-from support.queued import classified_message
+from support.processes.suite import wait_until
+from support.queues.queued import classified_message
 from support.send.control import Client, files, long_id, order, queuectl, wait_for_backlog
 from support.send.scripted_send import ScriptedSend
-from support.suite import wait_until
 
 # So small a limit that what the window has no room for goes aside.
 pytestmark = pytest.mark.home(
@@ -45,7 +45,7 @@ def test_the_table_has_the_most_mail_waiting_first(home: Home, send: ScriptedSen
         "local: 0/8 messages active, 0 waiting, 0/10 deliveries in flight",
         "remote: 5/8 messages active, 4 waiting, 2/250 deliveries in flight",
     ]
-    assert words(head) == "channel nexthop state queued aside flying window failures deferred rate next limits"
+    assert words(head) == "channel nexthop state queued on-disk in-flight window cohorts suspended rate next limits"
     assert words(many) == "remote many.example alive 2 2 1 1 0 0 - - -"
     assert words(few) == "remote few.example alive 1 0 1 1 0 0 - - -"
     assert re.fullmatch(r"remote dead.example dead 0 0 0 1 1 1 - 20\S+Z -", words(dead))
@@ -54,8 +54,18 @@ def test_the_table_has_the_most_mail_waiting_first(home: Home, send: ScriptedSen
 def test_named_destinations_are_shown_alone_whatever_their_case(home: Home, send: ScriptedSend) -> None:
     arrived(home, send, b"a@one.example", b"a@two.example")
     found = order(home, "destinations", "--format", "json", "TWO.example", "none.example")
-    facts = json.loads(found)
-    assert facts["nexthop"] == "two.example" and facts["flying"] == 1 and facts["probe"] is None
+    local, remote, facts = map(json.loads, found.splitlines())
+    assert local["channel"] == "local" and local["active"] == 0
+    totals = {"channel": "remote", "active": 1, "active_limit": 8, "waiting": 0, "in_flight": 2, "concurrency": 250}
+    assert remote == totals | {"backlog_read": True}
+    assert facts["nexthop"] == "two.example" and facts["in_flight"] == 1 and facts["probe"] is None
+
+
+def test_a_name_that_queue_send_has_no_mail_for_is_said_by_the_exit_code(home: Home, send: ScriptedSend) -> None:
+    arrived(home, send, b"a@one.example")
+    for words in ([], ["--format", "json"]):
+        assert queuectl(home, "destinations", "typo.example", *words).returncode == 1
+        assert queuectl(home, "destinations", "typo.example", "one.example", *words).returncode == 0
 
 
 def test_a_domain_is_found_under_the_relay_that_smtproutes_has_for_it(home: Home) -> None:

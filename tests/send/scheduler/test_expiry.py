@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from queue_send.admin.watchdog import last_wait
-from queue_send.scheduler.retry import QUADRATIC, next_attempt, unpack_schedule, within_lifetime
+from queue_send.scheduler.retry import next_attempt, within_lifetime
 from queue_send.scheduler.scheduler import LAST_WAIT
+from queue_wire.control.schedule import QUADRATIC, unpack_schedule
 from support.send.watched import LIFETIME, START, Watched
 
 SCHEDULES = [QUADRATIC, unpack_schedule(b"exponential 5m 4h", 0), unpack_schedule(b"15m 30m 2h 4h", 0)]

@@ -28,7 +28,8 @@ def test_what_has_been_aside_for_longest_is_what_is_taken_next(steps: list[int |
     for step in steps:
         if step is not None:
             destination.overflow.put(step, 100)
-            waiting.append(step)
+            if step not in waiting:  # One that waits keeps its place.
+                waiting.append(step)
         else:
             assert destination.overflow.take() == (waiting.pop(0) if waiting else None)
         assert destination.overflow.oldest(most) == waiting[:most]

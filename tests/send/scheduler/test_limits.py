@@ -10,6 +10,7 @@ from queue_send.admin.queries import Explainer
 from queue_send.scheduler.limits import Limits
 from queue_send.scheduler.model import Entry, Settings
 from queue_wire.admin.facts import RELAY
+from support.plugins.amount import amount
 from support.send.limited import limited
 from support.send.machine import DOMAINS, LIMITS, SETTINGS, Machine
 from support.send.recorder import Recorder
@@ -80,7 +81,7 @@ class LimitedMachine(Machine):
 
 
 TestLimitedScheduler = LimitedMachine.TestCase
-TestLimitedScheduler.settings = settings(max_examples=300, stateful_step_count=60, deadline=None)
+TestLimitedScheduler.settings = settings(max_examples=amount(50, 300), stateful_step_count=60, deadline=None)
 
 
 def test_domains_that_wait_for_their_relay_take_turns() -> None:

@@ -1,6 +1,6 @@
 """Which recipients go in one job: those whose mail goes the same way."""
 
-from queue_send.scheduler.nexthop import group_recipients
+from queue_send.scheduler.nexthop import NexthopChoices, group_recipients
 from queue_wire.control.destinationlimits import (
     NO_LINES,
     LimitLines,
@@ -9,6 +9,7 @@ from queue_wire.control.destinationlimits import (
     unpack_limits,
     unpack_rates,
 )
+from queue_wire.control.localroutes import unpack_local_routes
 from queue_wire.control.smtproutes import unpack_routes
 
 ROUTES = unpack_routes(
@@ -20,7 +21,7 @@ def group(
     *addresses: bytes, sender: bytes = b"from@x.example", lines: LimitLines = NO_LINES
 ) -> list[tuple[bytes, list[bytes]]]:
     recipients = list(enumerate(addresses))
-    groups = group_recipients("remote", sender, recipients, ROUTES, lines)
+    groups = group_recipients("remote", sender, recipients, NexthopChoices(ROUTES, lines))
     return [(nexthop, [address for _, address in members]) for nexthop, members in groups]
 
 
@@ -71,3 +72,18 @@ def test_every_domain_below_a_line_with_a_leading_dot_is_a_group_of_its_own() ->
 def test_a_line_for_a_relay_leaves_its_mail_together() -> None:
     lines = join_lines(unpack_limits(b"one:25 concurrency=1\none,two:26 concurrency=1\n"), [])
     assert len(group(b"1@a.example", b"3@b.example", lines=lines)) == 1
+
+
+def test_local_recipients_of_one_lmtp_server_are_one_nexthop_and_the_others_are_their_own() -> None:
+    local = unpack_local_routes(b"b.example:lmtp:/l\nboss@b.example:\nv.example:lmtp:/l\n")
+    choices = NexthopChoices(ROUTES, NO_LINES, local, {b"v.example": b"vmail"})
+    addresses = [b"1@b.example", b"boss@b.example", b"vmail-2@v.example", b"3@c.example", b"4@B.example"]
+    recipients = list(enumerate(addresses))
+    assert group_recipients("local", b"from@x.example", recipients, choices) == [
+        (b"boss@b.example", [recipients[1]]),
+        (b"3@c.example", [recipients[3]]),
+        (b"lmtp:/l", [recipients[0], recipients[2], recipients[4]]),
+    ]
+    verp = group_recipients("local", b"owner-@x.example-@[]", recipients[:1] + recipients[2:3], choices)
+    assert verp == [(b"lmtp:/l", [recipients[0]]), (b"lmtp:/l", [recipients[2]])]
+    assert group_recipients("local", b"from@x.example", recipients[:1], choices) == [(b"lmtp:/l", recipients[:1])]

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_send.scheduler.retry import QUADRATIC, SKIP_LOCAL, SKIP_REMOTE
+from queue_send.scheduler.retry import SKIP_LOCAL, SKIP_REMOTE
 from queue_send.scheduler.retry import next_attempt as next_of_schedule
+from queue_wire.control.schedule import QUADRATIC
 
 BIRTH = 1_700_000_000
 WEEK = 604800

@@ -2,7 +2,8 @@
 
 from hypothesis import settings
 
+from support.plugins.amount import amount
 from support.send.machine import Machine
 
 TestScheduler = Machine.TestCase
-TestScheduler.settings = settings(max_examples=300, stateful_step_count=60, deadline=None)
+TestScheduler.settings = settings(max_examples=amount(60, 300), stateful_step_count=60, deadline=None)

@@ -13,7 +13,7 @@ import pytest
 from spark.commands.summary import describe_build
 from spark.lake.build import Summary
 from spark.runtime.progress import TerminalProgress, draw, make_progress
-from support.suite import program, wait_until
+from support.processes.suite import program, wait_until
 
 
 def run(*words: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from support.spark.log_files import Files
-from support.spark.log_reference import read_stream
+from support.plugins.amount import amount
+from support.spark.logs.log_files import Files
+from support.spark.logs.log_reference import read_stream
 
 sys.path.append(str(Path(__file__).resolve().parents[3] / "bench"))
 
@@ -28,11 +29,11 @@ def most_at_once(spans: list[tuple[int, int]]) -> int:
     return most
 
 
-@pytest.mark.parametrize(("size", "backlog"), [(1_500_000, 0), (0, 4000)])
+@pytest.mark.parametrize(("size", "backlog"), [(amount(800_000, 1_500_000), 0), (0, amount(700, 4000))])
 def test_every_line_of_a_large_log_is_understood_and_every_message_ends(
     tmp_path: Path, size: int, backlog: int
 ) -> None:
-    written = write_logs(tmp_path / "logs", size, backlog, file_size=400_000)
+    written = write_logs(tmp_path / "logs", size, backlog, file_size=100_000)
     files = read_files(tmp_path / "logs")
     assert written == sum(len(data) for _, data in files) >= size
     assert len(files) > 3

@@ -23,8 +23,8 @@ from spark.logs.segments import cut
 from spark.match.lines import Lines
 from spark.runtime.places import LocalPlace
 from spark.runtime.progress import Progress
-from support.spark.log_lake import Lake
-from support.spark.scripted_logs import NoSpark
+from support.spark.logs.log_lake import Lake
+from support.spark.logs.scripted_logs import NoSpark
 
 MB = 1 << 20
 

@@ -7,7 +7,7 @@ import pytest
 
 from spark.lake import update
 from spark.tables.arrow import ARROW
-from support.spark.scripted_logs import ScriptedLake, message, pending, quarantined
+from support.spark.logs.scripted_logs import ScriptedLake, message, pending, quarantined
 
 STRANGE = ["007", "1e3", "null", "a:b c{}[*]/%41=", "ä"]
 

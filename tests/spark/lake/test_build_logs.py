@@ -10,7 +10,7 @@ from spark.lake import batch
 from spark.lake.build import Summary
 from spark.lake.matching import match_segment
 from spark.lake.newest import open_local
-from support.spark.log_lake import Lake
+from support.spark.logs.log_lake import Lake
 
 # Each line with its stamp's nanoseconds; one second, 2023-11-14.
 EVENTS = [

@@ -10,13 +10,13 @@ import pytest
 
 from spark.reports.choice import open_engine
 from spark.tables.columns import COLUMNS
+from support.processes.suite import program
 from support.spark.lake_rows import ask
-from support.spark.log_files import rotated, write_files
-from support.spark.log_lake import Lake
-from support.spark.log_world import World
+from support.spark.logs.log_files import rotated, write_files
+from support.spark.logs.log_lake import Lake
+from support.spark.logs.log_world import World
 from support.spark.packaged import bare_environment, pack, pack_libraries
 from support.spark.standalone import SETTINGS, SPARK, Cluster
-from support.suite import program
 
 # A minute each on a busy machine: three JVMs each compile what a build needs. With --exhaustive until it is cheaper.
 pytestmark = [pytest.mark.together, pytest.mark.exhaustive, pytest.mark.timeout(900)]

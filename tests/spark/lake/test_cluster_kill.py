@@ -19,10 +19,10 @@ from spark.lake.build import DRIVER_SETTING
 from spark.lake.newest import open_local
 from spark.lake.parquet import read_files
 from spark.tables.columns import COLUMNS
-from support.spark.log_lake import Lake
+from support.processes.suite import program
+from support.spark.logs.log_lake import Lake
 from support.spark.packaged import pack_libraries, write_bare_python
 from support.spark.standalone import SETTINGS, Cluster
-from support.suite import program
 
 sys.path.append(str(Path(__file__).resolve().parents[3] / "bench"))
 

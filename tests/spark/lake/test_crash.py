@@ -11,7 +11,7 @@ from spark.lake.newest import find_manifest, manifest_path
 from spark.lake.update import Update, make_lake, prepare
 from spark.runtime.places import LocalPlace, Place
 from support.spark.crashing_storage import counting
-from support.spark.scripted_logs import Crash, CrashAt, ScriptedLake, message, pending
+from support.spark.logs.scripted_logs import Crash, CrashAt, ScriptedLake, message, pending
 
 DAY = "date=2026-01-02/host=a"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from support.spark.killed_build import build_and_tidy, run_and_kill, script
-from support.spark.scripted_logs import CrashAt, ScriptedLake
+from support.spark.logs.scripted_logs import CrashAt, ScriptedLake
 
 # The batch is in the lake by then.
 TIDYING = ["dropping old dates", "putting small files together", "putting messages together"]

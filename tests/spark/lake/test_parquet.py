@@ -13,7 +13,7 @@ from spark.lake.parquet import PLAIN_ROWS, TableWriter, read_file, read_files
 from spark.match.rows import fill
 from spark.tables.arrow import ARROW
 from spark.tables.partitions import escape_name
-from support.spark.scripted_logs import message, table_of
+from support.spark.logs.scripted_logs import message, table_of
 
 TODAY = date(2026, 3, 4)
 

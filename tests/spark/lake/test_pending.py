@@ -11,14 +11,14 @@ from spark.lake import matching, pending
 from spark.lake.newest import open_local
 from spark.lake.pending import Pending
 from spark.match.state import Message, State
-from support.spark.log_files import write_files
-from support.spark.log_lake import Lake
+from support.spark.logs.log_files import write_files
+from support.spark.logs.log_lake import Lake
 
 BEGIN = 4_611_686_018_427_387_914 + 1_700_000_000
 PEAK = """
 import resource, sys
 from pathlib import Path
-from support.spark.log_lake import Lake
+from support.spark.logs.log_lake import Lake
 Lake(Path(sys.argv[2])).build(Path(sys.argv[1]))
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
 """

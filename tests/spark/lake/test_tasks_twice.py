@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from support.spark.log_files import rotated, write_files
-from support.spark.log_lake import Lake, Row
-from support.spark.log_world import World
+from support.spark.logs.log_files import rotated, write_files
+from support.spark.logs.log_lake import Lake, Row
+from support.spark.logs.log_world import World
 
 CUT = 3000
 

@@ -18,7 +18,7 @@ from spark.lake.manifest import Manifest, NotAManifest, pack, unpack
 from spark.lake.newest import manifest_path, open_local
 from spark.runtime.errors import JAVA_ERRORS, java_reason, shorten
 from spark.runtime.places import LocalPlace
-from support.spark.scripted_logs import ScriptedLake, message
+from support.spark.logs.scripted_logs import ScriptedLake, message
 
 pytestmark = pytest.mark.together
 

@@ -16,9 +16,9 @@ from spark.runtime import executors
 from spark.runtime.places import HadoopPlace, Place
 from spark.runtime.progress import Progress
 from spark.tables.columns import COLUMNS
-from support.spark.log_files import damage, rotated, write_files
-from support.spark.log_lake import Lake
-from support.spark.log_world import World
+from support.spark.logs.log_files import damage, rotated, write_files
+from support.spark.logs.log_lake import Lake
+from support.spark.logs.log_world import World
 
 pytestmark = pytest.mark.together
 ALWAYS_SPARK = {"spark.master": "local[2]", DRIVER_SETTING: "0"}
@@ -138,7 +138,7 @@ def test_what_an_executor_lacks_is_named(spark: SparkSession, monkeypatch: pytes
 
 
 def test_small_work_needs_no_spark(logs: Path, tmp_path: Path) -> None:
-    from support.spark.scripted_logs import NoSpark
+    from support.spark.logs.scripted_logs import NoSpark
 
     found = build(Order(str(logs), str(tmp_path / "lake"), compact=True, expire=100_000), NoSpark(), Progress())
     assert found.streams == 4

@@ -14,8 +14,8 @@ from queue_base.errors import Temporary
 from spark.logs import sources
 from spark.logs.plan import SourceError
 from spark.logs.reader import read_lines
-from support.spark.log_files import lines_of, stamp, write_files
-from support.spark.log_plans import Looks, lines_in
+from support.spark.logs.log_files import lines_of, stamp, write_files
+from support.spark.logs.log_plans import Looks, lines_in
 
 SECOND = 10**9
 BEGIN = 1_700_000_000 * SECOND
@@ -232,6 +232,41 @@ def test_links_and_pipes_beside_the_hosts_are_passed_by(queue: Path, looks: Look
     (queue.parents[1] / "loop").symlink_to("loop")
     os.mkfifo(queue.parents[1] / "fifo")
     assert numbers(looks.texts()) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("how", ["", "gz"])
+@pytest.mark.parametrize("grown", [0, 100])
+def test_a_line_in_three_files_is_whole_though_the_last_begins_with_the_bytes_of_the_middle_one(
+    queue: Path, looks: Looks, how: str, grown: int
+) -> None:
+    """Its bytes are all the same, so nothing but its name tells the middle file from the new one."""
+    before, after = b"".join(log(0, 3)), b"".join(log(4, 2))
+    line = lines_of([(BEGIN + 3 * SECOND, "x" * 2600)])[0]
+    write_files(queue, [("current", before + line[:900])])
+    assert numbers(looks.texts()) == [0, 1, 2]
+    (queue / "current").rename(queue / name(3))
+    write_files(queue, [("current", line[900:1600])])
+    assert looks.read() == []
+    middle = line[900 : 1600 + grown]
+    (queue / "current").unlink()
+    rotated = (name(4, f"s.{how}"), packed(how, middle)) if how else (name(4), middle)
+    write_files(queue, [rotated, ("current", line[1600 + grown :] + after)])
+    found = looks.read()
+    assert [line.text[26:] for line in found] == [b"x" * 2600, b"end msg 4", b"end msg 5"]
+    assert looks.read() == []
+
+
+def test_current_goes_on_though_no_stamp_of_it_was_read_and_there_is_a_new_file(queue: Path, looks: Looks) -> None:
+    line = lines_of([(BEGIN + 3 * SECOND, "x" * 2600)])[0]
+    write_files(queue, [("current", b"".join(log(0, 3)) + line[:900])])
+    assert numbers(looks.texts()) == [0, 1, 2]
+    (queue / "current").rename(queue / name(3))
+    write_files(queue, [("current", line[900:1600])])
+    assert looks.read() == []
+    write_files(queue, [(name(-100), b"".join(log(-110, 5))), ("current", line[900:] + b"".join(log(4, 2)))])
+    found = looks.read()
+    assert [line.text[26:] for line in found[:3]] == [b"x" * 2600, b"end msg 4", b"end msg 5"]
+    assert len(found) == 8
 
 
 @pytest.mark.parametrize("kept", [True, False])

@@ -13,9 +13,9 @@ from spark.logs.reader import read_lines
 from spark.logs.segments import LEAST, MOST, Segment, choose_size, cut
 from spark.logs.sources import plan
 from spark.runtime.places import LocalPlace
-from support.spark.log_files import lines_of, rotated, write_files
-from support.spark.log_plans import lines_in
-from support.spark.log_world import World
+from support.spark.logs.log_files import lines_of, rotated, write_files
+from support.spark.logs.log_plans import lines_in
+from support.spark.logs.log_world import World
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spark.match import State
-from support.spark.log_files import GARBAGE, stamp
-from support.spark.log_reference import read_lines
-from support.spark.log_rows import agree
+from support.spark.logs.log_files import GARBAGE, stamp
+from support.spark.logs.log_reference import read_lines
+from support.spark.logs.log_rows import agree
 from support.spark.matched import HOST, QUEUE, Line, Stream
 
 BEGIN = 1_700_000_000_000_000_000
@@ -45,6 +45,7 @@ EVENTS = st.one_of(
     st.builds("bounce msg {} qp {}".format, MESSAGES, QPS),
     st.builds("{} bounce: discarding bounce/{}".format, TRIPLES, MESSAGES),
     st.builds("hold msg {}: {}".format, MESSAGES, WHYS),
+    st.builds("delete msg {}: {}".format, MESSAGES, WHYS),
     st.builds("release msg {}".format, MESSAGES),
     st.builds("status: local {}/10 remote {}/20{}".format, IN_FLIGHT, IN_FLIGHT, LEAVING),
     st.sampled_from(OTHERS),

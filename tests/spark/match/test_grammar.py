@@ -7,9 +7,9 @@ import pytest
 from spark.match.grammar import first_word, is_line
 from spark.match.grammar import parse_event as parse
 from spark.match.stamps import time_of as stamp_of
-from support.spark.log_files import GARBAGE, lines_of
-from support.spark.log_reference import parse_event, time_of
-from support.spark.log_world import World
+from support.spark.logs.log_files import GARBAGE, lines_of
+from support.spark.logs.log_reference import parse_event, time_of
+from support.spark.logs.log_world import World
 
 NOISE = [*" :/@<>_0123456789abcdefgxyz-\r\t\0ä", "  ", " 0", "+1", "99999999999999999999", "> qp 1 uid 2", "success:"]
 
@@ -56,7 +56,7 @@ def compare(lines: list[str]) -> None:
         assert found is not None, line
         (kind, values), (found_kind, found_values) = event, found
         assert found_kind.removeprefix("foreign ").replace("warning", "alert") == kind, line
-        if kind not in ("dest", "inflow", "alert", "start"):
+        if kind not in ("dest", "inflow", "alert", "config", "start"):
             assert list(found_values) == [value.encode() if isinstance(value, str) else value for value in values], line
         elif kind == "start":
             assert list(found_values) == [*values[:2], f"{values[2]} {values[3]}".encode()], line
@@ -91,3 +91,12 @@ def test_a_number_of_very_many_digits_is_none() -> None:
 )
 def test_a_first_word_that_no_kind_has_is_told(text: bytes, word: str | None) -> None:
     assert first_word(text) == word
+
+
+def test_a_change_of_a_control_file_is_an_event_also_where_another_daemon_says_so() -> None:
+    assert parse(b"config concurrencyremote 40, was default") == (
+        "config", (b"concurrencyremote 40, was default",)
+    )  # fmt: skip
+    assert parse(b"queue-remote: config tlspolicy 1 line, changed") == (
+        "foreign config", (b"queue-remote: tlspolicy 1 line, changed",)
+    )  # fmt: skip

@@ -6,10 +6,10 @@ import random
 import pytest
 
 from spark.match import State
-from support.spark.log_files import damage, rotated
-from support.spark.log_reference import read_lines, whole_lines
-from support.spark.log_rows import agree
-from support.spark.log_world import World
+from support.spark.logs.log_files import damage, rotated
+from support.spark.logs.log_reference import read_lines, whole_lines
+from support.spark.logs.log_rows import agree
+from support.spark.logs.log_world import World
 from support.spark.matched import HOST, QUEUE, Line, Stream
 
 

@@ -10,7 +10,7 @@ import pytest
 from spark.match import Lines, Matcher, State, fits, join, split_lines
 from spark.match.hashes import hash_address, hash_addresses, murmur3
 from spark.match.text import escape, unescape
-from support.spark.log_files import stamp
+from support.spark.logs.log_files import stamp
 from support.spark.matched import HOST, QUEUE, Stream
 
 BEGIN = 1_700_000_000_000_000_000

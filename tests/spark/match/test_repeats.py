@@ -8,9 +8,9 @@ import pytest
 
 from spark.match import Matcher, State, fits
 from spark.match.hashes import murmur3
-from support.spark.log_files import lines_of, stamp
-from support.spark.log_reference import read_lines
-from support.spark.log_rows import agree
+from support.spark.logs.log_files import lines_of, stamp
+from support.spark.logs.log_reference import read_lines
+from support.spark.logs.log_rows import agree
 from support.spark.matched import HOST, QUEUE, Line, Stream, blocks_of
 
 Log: TypeAlias = list[tuple[int, str]]

@@ -4,9 +4,9 @@ import itertools
 
 import pytest
 
-from support.spark.log_files import stamp
-from support.spark.log_reference import read_lines
-from support.spark.log_rows import agree
+from support.spark.logs.log_files import stamp
+from support.spark.logs.log_reference import read_lines
+from support.spark.logs.log_rows import agree
 from support.spark.matched import HOST, QUEUE, Line, Stream
 
 BEGIN = 1_700_000_000_000_000_000
@@ -62,6 +62,8 @@ LOGS: dict[str, list[str | tuple[int, str]]] = {
     ],
     "fates": [
         *("new msg 5", info(5, "a@b", 1), "hold msg 5: deleted by the administrator", "release msg 5", "end msg 5"),
+        *("new msg 5", info(5, "a@b", 1), "delete msg 5: by the administrator", "release msg 5", "end msg 5"),
+        *("delete msg 5: by the administrator", "new msg 5", "end msg 5", "delete msg 6: by the administrator"),
         *("hold msg 5: deleted by the administrator", "new msg 5", "triple bounce: discarding bounce/5", "end msg 5"),
         *(
             "hold msg 6: deleted by the administrator",

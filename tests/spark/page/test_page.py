@@ -21,7 +21,7 @@ from spark.reports.report import View
 from spark.reports.spark_engine import SparkEngine
 from spark.runtime.progress import Progress
 from support.spark.lake_rows import NANO, LakeRows, ask
-from support.spark.page_scenes import ACCEPTED, DAY, END, HOUR, Scene, disaster, quiet_hour
+from support.spark.page.page_scenes import ACCEPTED, DAY, END, HOUR, Scene, disaster, quiet_hour
 
 # A short disaster: as the one to look at, with 400 messages of spam.
 SPAM = 400

@@ -1,24 +1,15 @@
 """The page of queue-report in a browser: it is whole, fits its window, loads nothing, and runs nothing."""
 
 import socket
-from collections.abc import Iterator
-from pathlib import Path
+from typing import Any
 
 import pytest
 
 from spark.page.document import SECTIONS, make_page
-from support.spark.chromium import DARK, LIGHT, NO_SCRIPTS, observe
-from support.spark.page_rows import HOSTILE, month
+from support.spark.page.chromium import DARK, LIGHT, NO_SCRIPTS, observe
+from support.spark.page.page_rows import HOSTILE, month
 
 NAMES = [name for name, _, _ in SECTIONS]
-
-
-@pytest.fixture
-def trap() -> Iterator[socket.socket]:
-    """A port that nobody may knock at."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.setblocking(False)
-        yield listener
 
 
 def knocks(trap: socket.socket) -> bool:
@@ -29,37 +20,44 @@ def knocks(trap: socket.socket) -> bool:
     return True
 
 
-def write(directory: Path, trap: socket.socket) -> Path:
-    page = directory / "page.html"
-    hostile = HOSTILE.replace("192.0.2.1", f"127.0.0.1:{trap.getsockname()[1]}")
-    page.write_text(make_page(month(hostile)))
-    return page
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """What Chromium has of the page in a wide and a narrow window, without scripts, and in the dark.
+
+    One Chromium shows the page in several frames: to start one takes much longer than a frame.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as trap:
+        trap.setblocking(False)
+        page = tmp_path_factory.mktemp("page") / "page.html"
+        page.write_text(make_page(month(HOSTILE.replace("192.0.2.1", f"127.0.0.1:{trap.getsockname()[1]}"))))
+        wide, narrow, plain, still = observe(page, [(1280, ""), (360, ""), (1000, ""), (1000, NO_SCRIPTS)], LIGHT)
+        (dark,) = observe(page, [(1000, "")], DARK)
+        wide["knocks"] = knocks(trap)
+    return {"wide": wide, "narrow": narrow, "light": plain, "no scripts": still, "dark": dark}
 
 
-def test_page_is_whole_in_a_wide_window_and_in_a_narrow_one_and_nothing_is_loaded_or_run(
-    tmp_path: Path, trap: socket.socket
-) -> None:
-    page = write(tmp_path, trap)
-    for width in (1280, 360):
-        seen = observe(page, width)
-        assert seen["sections"] == NAMES
-        assert seen["width"] <= seen["room"], f"the page is wider than a window of {width}"
-        assert len(seen["plots"]) == 10
-        assert min(seen["plots"]) >= 10
-        assert seen["cut"] == [], "a plot that is wider than its place"
-        assert seen["small"] > 8, "text in a plot that nobody can read"
+@pytest.mark.parametrize("window", ["wide", "narrow"])
+def test_page_is_whole_in_a_wide_window_and_in_a_narrow_one(seen: dict[str, dict[str, Any]], window: str) -> None:
+    found = seen[window]
+    assert found["sections"] == NAMES
+    assert found["width"] <= found["room"] <= {"wide": 1280, "narrow": 360}[window]
+    assert len(found["plots"]) == 10
+    assert min(found["plots"]) >= 10
+    assert found["cut"] == [], "a plot that is wider than its place"
+    assert found["small"] > 8, "text in a plot that nobody can read"
+
+
+def test_nothing_is_loaded_or_run(seen: dict[str, dict[str, Any]]) -> None:
+    for found in seen.values():
         # Nothing of a log's text became markup.
-        assert (seen["title"], seen["active"], seen["loaded"]) == ("Mail queues", 0, [])
-    assert not knocks(trap)
+        assert (found["title"], found["active"], found["loaded"]) == ("Mail queues", 0, [])
+    assert not seen["wide"]["knocks"]
 
 
-def test_page_follows_the_reader_into_the_dark(tmp_path: Path, trap: socket.socket) -> None:
-    page = write(tmp_path, trap)
-    light, dark = (observe(page, 1000, scheme) for scheme in (LIGHT, DARK))
-    assert light["paper"] != dark["paper"]
-    assert light["ink"] != dark["ink"]
+def test_page_follows_the_reader_into_the_dark(seen: dict[str, dict[str, Any]]) -> None:
+    assert seen["light"]["paper"] != seen["dark"]["paper"]
+    assert seen["light"]["ink"] != seen["dark"]["ink"]
 
 
-def test_page_looks_the_same_without_scripts(tmp_path: Path, trap: socket.socket) -> None:
-    page = write(tmp_path, trap)
-    assert observe(page, 1000, frame=NO_SCRIPTS) == observe(page, 1000)
+def test_page_looks_the_same_without_scripts(seen: dict[str, dict[str, Any]]) -> None:
+    assert seen["no scripts"] == seen["light"]

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 
 from spark.reports.engine import Engine
 from spark.reports.report import View
+from support.plugins.amount import amount
 from support.spark.lake_rows import LakeRows, ask, ns, utc
 from support.spark.queue_model import TERMINAL, Life, add_lives, worlds
 
@@ -131,7 +132,7 @@ def balance(world: list[Life]) -> tuple[int, ...]:
     )  # fmt: skip
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=amount(10, 25), deadline=None, suppress_health_check=list(HealthCheck))
 @given(worlds(["h1", "h2", "h3"], ["a.example", "b.example"], 60, 4000))
 def test_conservation_is_what_a_plain_count_gives(world: list[Life]) -> None:
     rows = LakeRows()

@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 
 from spark.reports.engine import Engine
 from spark.reports.report import View
+from support.plugins.amount import amount
 from support.spark.lake_rows import LakeRows, ask, ns, utc
 from support.spark.queue_model import Attempt, Life, add_lives, worlds
 
@@ -135,7 +136,7 @@ def expected_of(life_of: dict[str, Life], tries: list[tuple[Attempt, str]], end:
     return found
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=amount(10, 25), deadline=None, suppress_health_check=list(HealthCheck))
 @given(worlds(["h1", "h2"], ["a.example"], 30, 40_000))
 def test_episodes_are_what_a_plain_reading_of_their_rule_gives(world: list[Life]) -> None:
     # One domain a host, so that all recipients of a life are of one destination.

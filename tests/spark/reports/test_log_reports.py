@@ -8,8 +8,8 @@ from spark.reports.duckdb_engine import DuckEngine
 from spark.reports.engine import Engine
 from spark.reports.report import View
 from support.spark.lake_rows import ask, ns
-from support.spark.log_files import lines_of, write_files
-from support.spark.log_lake import Lake
+from support.spark.logs.log_files import lines_of, write_files
+from support.spark.logs.log_lake import Lake
 
 T = 1_700_000_000
 HOURS = 8 * 3600

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from spark.reports.engine import Engine
 from spark.reports.report import View
+from support.plugins.amount import amount
 from support.spark.lake_rows import LakeRows, ask, ns, utc
 from support.spark.queue_model import Life, add_lives, bucket, worlds
 
@@ -96,7 +97,7 @@ def shape_of(world: list[Life], at: int) -> dict[str, list[int]]:
     return {domain: [count.total(), *(count[i] for i in range(10))] for domain, count in counts.items()}
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=amount(10, 25), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     worlds(["h1", "h2"], ["a.example", "b.example", "c.example"], 60, 4000),
     st.lists(st.integers(0, 40_000), min_size=2, max_size=2),
@@ -126,7 +127,7 @@ def test_backlog_has_messages_from_the_nanosecond_of_their_birth_to_that_of_thei
     assert ask("backlog", rows.engine(), None, "at", "T", "5", "10") == expected
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=amount(10, 25), deadline=None, suppress_health_check=list(HealthCheck))
 @given(worlds(["h1"], ["a.example"], 60, 4000))
 def test_backlog_is_the_number_of_waiting_messages_at_each_hour(world: list[Life]) -> None:
     rows = LakeRows()

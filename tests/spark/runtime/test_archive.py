@@ -9,7 +9,7 @@ import pytest
 
 from spark.runtime import archive as module
 from spark.runtime.archive import AGAIN, UNUSED, Archive, Start, find_archive, start_with
-from support.suite import wait_until
+from support.processes.suite import wait_until
 
 # As Java does where it is to make an archive of its own classes.
 JAVA = """#!/bin/sh

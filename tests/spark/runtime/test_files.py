@@ -10,8 +10,8 @@ import pytest
 from spark.logs import sources
 from spark.logs.plan import SourceError
 from spark.runtime.places import Entry, LocalPlace, Place, local_path, open_place
-from support.spark.log_files import rotated, write_files
-from support.spark.log_world import World
+from support.spark.logs.log_files import rotated, write_files
+from support.spark.logs.log_world import World
 
 TEXT = b"0123456789" * 30_000
 HADOOP = pytest.param("hadoop", marks=pytest.mark.together)

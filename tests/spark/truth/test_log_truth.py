@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from support.spark.log_files import damage, rotated
-from support.spark.log_reference import read_stream
-from support.spark.log_rows import agree, differences
-from support.spark.log_world import World
+from support.spark.logs.log_files import damage, rotated
+from support.spark.logs.log_reference import read_stream
+from support.spark.logs.log_rows import agree, differences
+from support.spark.logs.log_world import World
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from spark.reports.choice import open_engine
-from support.saying import Say
+from support.plugins.saying import Say
 from support.spark.lake_rows import ask
-from support.spark.log_account import Account
-from support.spark.log_lake import Lake
-from support.spark.log_rows import agree
-from support.spark.logged_run import LoggedRun
+from support.spark.logs.log_account import Account
+from support.spark.logs.log_lake import Lake
+from support.spark.logs.log_rows import agree
+from support.spark.logs.logged_run import LoggedRun
 
 
 def check(run: LoggedRun, place: Path) -> str:
@@ -21,7 +21,7 @@ def check(run: LoggedRun, place: Path) -> str:
     account = Account(run, truth)
     assert account.wrong() == []
     assert truth.quarantine == []
-    assert [tuple(row) for row in ask("conservation-messages", tables)] == []
+    assert ask("conservation-messages", tables) == []
     names = ("recipients", "delivered", "failed", "pending", "deleted", "difference", "problems", "waiting")
     [found] = ask("conservation", tables, None, *names)
     recipients, delivered, failed, pending, *others = found

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from support.spark.log_files import lines_of, rotated, write_files
-from support.spark.log_lake import Lake
-from support.spark.log_rows import Truth, agree
-from support.spark.log_world import World
+from support.spark.logs.log_files import lines_of, rotated, write_files
+from support.spark.logs.log_lake import Lake
+from support.spark.logs.log_rows import Truth, agree
+from support.spark.logs.log_world import World
 from support.tools import need
 
 

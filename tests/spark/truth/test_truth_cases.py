@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from queue_base.errors import Permanent
-from support.spark.log_files import Files, lines_of, rotated, stamp, write_files
-from support.spark.log_lake import Lake
-from support.spark.log_reference import read_stream
-from support.spark.log_rows import Truth, agree
-from support.spark.log_world import World
+from support.spark.logs.log_files import Files, lines_of, rotated, stamp, write_files
+from support.spark.logs.log_lake import Lake
+from support.spark.logs.log_reference import read_stream
+from support.spark.logs.log_rows import Truth, agree
+from support.spark.logs.log_world import World
 
 SECOND = 10**9
 BEGIN = 1_700_000_000 * SECOND

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from support.spark.log_feeding import WAYS, pieces_of
-from support.spark.log_files import damage, lines_of, rotated
-from support.spark.log_lake import Lake
-from support.spark.log_reference import read_stream
-from support.spark.log_rows import Truth, agree
-from support.spark.log_world import World
+from support.spark.logs.log_feeding import WAYS, pieces_of
+from support.spark.logs.log_files import damage, lines_of, rotated
+from support.spark.logs.log_lake import Lake
+from support.spark.logs.log_reference import read_stream
+from support.spark.logs.log_rows import Truth, agree
+from support.spark.logs.log_world import World
 
 SLOW = settings(deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate])
 CUTS = st.integers(0, 2**24 - 1)  # Of so few bits, which hypothesis draws evenly.

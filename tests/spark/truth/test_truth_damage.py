@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from support.spark.log_files import damage, rotated, write_files
-from support.spark.log_lake import Lake
-from support.spark.log_reference import read_stream
-from support.spark.log_rows import Truth, agree
-from support.spark.log_world import World
+from support.spark.logs.log_files import damage, rotated, write_files
+from support.spark.logs.log_lake import Lake
+from support.spark.logs.log_reference import read_stream
+from support.spark.logs.log_rows import Truth, agree
+from support.spark.logs.log_world import World
 
 
 def write_damaged(logs: Path, seeds: range, steps: int) -> Truth:

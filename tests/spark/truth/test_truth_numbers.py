@@ -6,9 +6,9 @@ delivery. All logs here are batches of one pass, each on a host of its own.
 
 from pathlib import Path
 
-from support.spark.log_files import lines_of, write_files
-from support.spark.log_lake import Lake
-from support.spark.log_rows import Truth
+from support.spark.logs.log_files import lines_of, write_files
+from support.spark.logs.log_lake import Lake
+from support.spark.logs.log_rows import Truth
 
 DAY = 1_700_000_000
 # By host: seconds after DAY, and the line.

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from support.processes.forked import BIN
+from support.processes.suite import program, wait_until
+from support.processes.supervision import Daemontools, Runit, Supervisor
 from support.spark.watched_week import GrowingLog
-from support.suite import BIN, program, wait_until
-from support.supervision import Daemontools, Runit, Supervisor
 
 BATCH = r"batch \d+: \d+ lines of 1 queue, \d+ rows, [\d.]+ s$"
 
@@ -134,6 +135,7 @@ def supervisor(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Super
 
 def test_a_supervisor_starts_it_and_starts_it_again(supervisor: Supervisor, tmp_path: Path) -> None:
     watched = Watched(tmp_path / "watched")
+    supervisor.log_directory = supervisor.service / "log" / "main"
     words = [sys.executable, str(BIN / "queue-report"), "watch", str(watched.logs), "--lake", str(watched.lake)]
     subprocess.run([*words, "--service", str(supervisor.service)], check=True, capture_output=True, timeout=60)
     supervisor.add()

@@ -4,14 +4,14 @@ import signal
 
 from support.faults.trouble import held_to_permissions
 from support.local.good_mail import GoodMail
+from support.processes.suite import Suite, wait_until
 from support.site import LOCAL
-from support.suite import Suite, wait_until
 
 
 def test_a_control_file_that_cannot_be_parsed_at_the_start_is_an_alert_and_mail_moves(mail: GoodMail) -> None:
     path = mail.control("concurrencyremote", "many\n")
     with Suite(mail.home) as suite:
-        suite.wait_for(rf"alert: unable to parse {path} line 1: not a number: 'many'; the default is used")
+        suite.wait_for(rf"alert: unable to parse {path} line 1: not a number from .*: 'many'; the default is used")
         assert suite.count(r"status: local 0/\d+ remote 0/250$")
         mail.check_alive(suite, "default")
         path.write_text("5\n")
@@ -47,7 +47,7 @@ def test_control_files_that_cannot_be_read_at_hup_leave_the_old_ones_in_force(ma
         )
         limit.write_text("-1\n")
         suite.signal(signal.SIGHUP)
-        suite.wait_for(rf"alert: unable to reread controls: unable to parse {limit} line 1: not a number: '-1'")
+        suite.wait_for(rf"alert: unable to reread controls: unable to parse {limit} line 1: not a number from .*: '-1'")
         mail.check_alive(suite, "old-controls")
         hosts.chmod(0o644)
         limit.write_text("6\n")
@@ -91,3 +91,13 @@ def test_routes_that_cannot_be_parsed_defer_mail_and_bounce_none(mail: GoodMail)
         mail.check("routed")
         suite.wait_for("end msg")
         assert suite.count("bounce|failure") == 0
+
+
+def test_where_everybody_may_write_to_a_control_file_nothing_is_started(mail: GoodMail) -> None:
+    path = mail.control("concurrencyremote", "5\n")
+    path.chmod(0o666)
+    suite = Suite(mail.home)
+    assert suite.process.wait(30) == 111
+    suite.stop()
+    (line,) = suite.lines
+    assert line.startswith(f"queue-start: alert: cannot start: unable to use {path}: everybody may write to it ")

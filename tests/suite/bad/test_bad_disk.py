@@ -4,9 +4,9 @@ import signal
 from pathlib import Path
 
 from support.faults.trouble import GOOD_ENVELOPE, disk_free, disk_full, held_to_permissions, held_to_size, run_enqueue
-from support.letters import letter_text
 from support.local.good_mail import GoodMail
-from support.suite import Suite, enqueue, wait_until
+from support.processes.suite import Suite, enqueue, wait_until
+from support.queues.letters import letter_text
 
 
 def test_an_injector_on_a_full_disk_exits_53_and_leaves_nothing(mail: GoodMail) -> None:

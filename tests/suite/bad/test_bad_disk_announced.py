@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from queue_base.layout import open_layout
-from queue_base.marks_file import LeftMarks
+from queue_base.queue.layout import open_layout
+from queue_base.queue.marks_file import LeftMarks
 from support.faults.trouble import disk_free, disk_full
-from support.letters import letter_text, token_of
 from support.local.good_mail import GoodMail
+from support.processes.suite import Suite, enqueue, wait_until
+from support.queues.letters import letter_text, token_of
 from support.send.control import order
-from support.suite import Suite, enqueue, wait_until
 from support.tools import need
 
 pytestmark = pytest.mark.one_way
@@ -95,6 +95,8 @@ def test_a_disk_that_refuses_a_call_loses_nobody_and_repeats_nobody(
             assert done.returncode == 0
             if (daemon, call) in STOPS:
                 suite.wait_for("warning: queue-todo: ")
+                # Nothing is delivered yet: on a good disk there would be a bounce, which a kill may repeat.
+                suite.kill()
             else:
                 mail.check("first")
                 mail.send("second")
@@ -103,10 +105,10 @@ def test_a_disk_that_refuses_a_call_loses_nobody_and_repeats_nobody(
                 suite.wait_for("^delivery .*: failure: ")
         if (daemon, call) not in STOPS:
             wait_until(lambda: reported(suite) == 2 * len(tokens) + 2, why="the reports of all deliveries")
-        order(mail.home, "destinations")  # queue-send answers after it has made the marks.
-        if daemon != "queue-send":
-            # A queue-send that cannot mark in any way has warned that a kill repeats.
-            suite.kill()
+            order(mail.home, "destinations")  # queue-send answers after it has made the marks.
+            if daemon != "queue-send":
+                # A queue-send that cannot mark in any way has warned that a kill repeats.
+                suite.kill()
     with Suite(mail.home) as suite:
         for token in tokens:
             mail.check(token)
@@ -116,8 +118,10 @@ def test_a_disk_that_refuses_a_call_loses_nobody_and_repeats_nobody(
         assert suite.stop() == 0
         assert [line for line in suite.lines if "corrupt" in line or "Traceback" in line] == []
     assert set(copies(mail).values()) == {2}, copies(mail)
-    [bounce] = mail.site.delivered_to("joe@me.example.org")
-    assert bounce.count(b"\n<refused@remote.example>:\n") == 1
+    bounces = mail.site.delivered_to("joe@me.example.org")
+    # A kill between a bounce and the end of its message repeats the bounce.
+    assert len(bounces) == 1 or (len(bounces) == 2 and daemon != "queue-send")
+    assert all(bounce.count(b"\n<refused@remote.example>:\n") == 1 for bounce in bounces)
     assert len(LeftMarks(open_layout(mail.home.queue))) == 0
     # What queue-clean could not finish, and could not list, is for the sweep.
     assert set(mail.site.kinds()) <= ({"mess"} if daemon == "queue-clean" else set())

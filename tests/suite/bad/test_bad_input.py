@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from support.faults.trouble import GOOD_ENVELOPE, put_in_todo, run_enqueue
-from support.letters import letter_text
 from support.local.good_mail import GoodMail
-from support.suite import Suite, program, wait_until
+from support.processes.suite import Suite, program, wait_until
+from support.queues.letters import letter_text
 
 HERE = b"somebody@me.example.org"
 

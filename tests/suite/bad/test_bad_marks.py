@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from queue_base.layout import open_layout
-from queue_base.marks_file import LeftMarks, MarksFile
-from queue_wire.marks import EMPTY, FILE_SIZE, HEADER, DoneMarks, EnvelopeIdentity, pack_marks, unpack_file
+from queue_base.queue.layout import open_layout
+from queue_base.queue.marks_file import LeftMarks, MarksFile
+from queue_wire.files.marks import EMPTY, FILE_SIZE, HEADER, DoneMarks, EnvelopeIdentity, pack_marks, unpack_file
 from support.faults.trouble import disk_full
 from support.local.good_mail import GoodMail
-from support.suite import Suite, wait_until
+from support.processes.suite import Suite, wait_until
 from support.tools import need
 
 pytestmark = pytest.mark.one_way

@@ -9,7 +9,7 @@ import pytest
 from queue_wire.pipes.framing import pack_netstring
 from support.faults.trouble import nonsense_program
 from support.local.good_mail import GoodMail
-from support.suite import Suite, program
+from support.processes.suite import Suite, program
 
 
 def test_a_second_set_on_the_same_queue_is_refused_with_a_clear_line_and_the_first_goes_on(mail: GoodMail) -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from support.inject.smuggling import SMUGGLED, bodies, padded
-from support.remote_daemon import RemoteDaemon, RemoteHome
+from support.processes.remote_daemon import RemoteDaemon, RemoteHome
 from support.servers.postfix import Postfix
-from support.servers.smtp_server import SmtpServer
-from support.servers.smtp_sink import SmtpSink
+from support.servers.smtp.smtp_server import SmtpServer
+from support.servers.smtp.smtp_sink import SmtpSink
 
 HEADER = b"From: a@a.example\nSubject: corpus %06d\n\n"
 CORPUS = [*bodies(), *padded(len(HEADER % 0))]
@@ -71,7 +71,9 @@ def test_postfix_gets_each_message_of_the_corpus_once_and_no_other(home: RemoteH
 def test_aiosmtpd_gets_each_message_of_the_corpus_once_and_no_other_command(home: RemoteHome) -> None:
     with SmtpServer() as server:
         sent = send(home, server.port)
-        assert len(server.mail_options) == len(CORPUS)
+        # A smuggled MAIL has no SIZE. An envelope that waits behind a message of a slow server is sent again.
+        assert len(server.mail_options) >= len(CORPUS)
+        assert all(options and options[0].startswith("SIZE=") for options in server.mail_options)
         assert subjects([message.content for message in server.received]) == sent
         assert {message.sender for message in server.received} == {"from@a.example"}
         assert all(re.search(rb"\r(?!\n)|(?<!\r)\n", message.content) is None for message in server.received)

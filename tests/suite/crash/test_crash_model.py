@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from queue_base.layout import Layout, open_layout
-from support.faults.crash_checks import QUEUED, Message, broken, check_queue
-from support.faults.crash_model import Crash, CrashModel
+from queue_base.queue.layout import Layout, open_layout
+from support.faults.crash.crash_checks import QUEUED, Message, broken, check_queue
+from support.faults.crash.crash_model import Crash, CrashModel
 from support.faults.traced import HEAD, traced_script
-from support.home import make_home
+from support.queues.home import make_home
 
 # A message the right way: mess whole, then intd whole, then todo's name.
 INJECT = (

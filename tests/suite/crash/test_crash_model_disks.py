@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.faults.crash_disk import Unsupported
+from support.faults.crash.crash_disk import Unsupported
 from support.faults.traced import HEAD, traced_script
 
 
@@ -16,7 +16,7 @@ def disks(root: Path, script: str) -> list[dict[str, bytes]]:
     root.mkdir(exist_ok=True)
     crashes = list(traced_script(root, HEAD + "os.chdir(sys.argv[1])\n" + script, str(root)).crashes())
     last = [{path: file.content for path, file in crash.files.items()} for crash in crashes if crash.exit_code == 0]
-    return [disk for number, disk in enumerate(last) if disk not in last[:number]]
+    return [dict(each) for each in dict.fromkeys(frozenset(disk.items()) for disk in last)]
 
 
 def test_a_new_file_that_nobody_synced_may_be_missing_or_hold_any_piece(tmp_path: Path) -> None:

@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from queue_base.layout import Layout, open_layout
-from queue_base.marks_file import LeftMarks, read_seed
-from queue_wire.envelope import unpack_todo
-from queue_wire.marks import unpack_file
-from support.faults.crash_checks import CLASSIFIED, QUEUED, Check, Message, check_queue, messages, records
-from support.faults.crash_model import Crash, CrashModel
+from queue_base.queue.layout import Layout, open_layout
+from queue_base.queue.marks_file import LeftMarks, read_seed
+from queue_wire.files.envelope import unpack_todo
+from queue_wire.files.marks import unpack_file
+from support.faults.crash.crash_checks import CLASSIFIED, QUEUED, Check, Message, check_queue, messages, records
+from support.faults.crash.crash_model import Crash, CrashModel
 from support.faults.strace import strace_command
 from support.local.mailboxes import MailHome, mail_home, new_mail
-from support.suite import enqueue, program, wait_until
+from support.processes.suite import enqueue, program, wait_until
 
 pytestmark = pytest.mark.one_way
 
@@ -32,7 +32,7 @@ CLARAS_BIT = 0b10
 LAYOUT = Layout("queue", 23)
 SECONDS = 60.0
 SWEPT = 2
-MOST = pytest.mark.parametrize("most", [24, pytest.param(2000, marks=pytest.mark.exhaustive)])
+MOST = pytest.mark.parametrize("most", [10, pytest.param(2000, marks=pytest.mark.exhaustive)])
 
 
 class Place:
@@ -213,6 +213,7 @@ def test_a_stop_while_a_message_is_delivered_from_its_notice_loses_and_repeats_n
 
 
 @MOST
+@pytest.mark.long
 def test_a_start_after_a_kill_honours_the_marks_that_it_finds(place: Place, most: int) -> None:
     todo = place.mail.path / "queue" / "todo"
     with place.suite() as pid:

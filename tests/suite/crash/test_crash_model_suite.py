@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from queue_base.layout import Layout
+from queue_base.queue.layout import Layout
 from queue_wire.failures import unpack_failures
-from support.faults.crash_checks import CLASSIFIED, QUEUED, Message, broken, messages
-from support.faults.crash_model import Crash, CrashModel
+from support.faults.crash.crash_checks import CLASSIFIED, QUEUED, Message, broken, messages
+from support.faults.crash.crash_model import Crash, CrashModel
 from support.faults.strace import strace_command
 from support.local.mailboxes import MailHome, mail_home, new_mail
-from support.suite import program, wait_until
+from support.processes.suite import program, wait_until
 
 BODY = b"Subject: hello\n\nThis is the body.\n"
 MISSING = b"missing@me.example.org"
@@ -98,7 +98,7 @@ def mailboxes_show_whole_messages(crash: Crash, found: dict[int, Message]) -> li
     ]
 
 
-@pytest.mark.parametrize("most", [24, pytest.param(4000, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("most", [10, pytest.param(4000, marks=pytest.mark.exhaustive)])
 def test_no_power_cut_on_the_way_to_a_mailbox_or_a_bounce_loses_a_recipient(tmp_path: Path, most: int) -> None:
     with mail_home() as place:
         model = CrashModel(place.path)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from support.faults.crash_model import CrashModel
+from support.faults.crash.crash_model import CrashModel
 from support.faults.strace import read_trace
 
 OPEN = '10 openat(AT_FDCWD<ROOT>, "a", O_WRONLY|O_CREAT|O_CLOEXEC, 0777) = 3<ROOT/a>\n10 write(3<ROOT/a>, "1", 1) = 1\n'

@@ -6,18 +6,20 @@ from collections import Counter
 
 import pytest
 
-from queue_base.layout import open_layout
+from queue_base.queue.layout import open_layout
 from queue_clean.sweep import OLD, sweep
 from support.faults.chaos import Rounds, Supervisor, drain, in_turn
-from support.letters import Letter, added_lines, delivered_to, token_of
-from support.saying import Say
+from support.plugins.amount import amount
+from support.plugins.saying import Say
+from support.processes.suite import wait_until
+from support.queues.letters import Letter, added_lines, delivered_to, token_of
 from support.send.feeding import Bulk, bulk, by_enqueue, by_inject
-from support.servers.sink import Sink
+from support.servers.smtp.sink import Sink
 from support.site import LOCAL, Site
-from support.suite import wait_until
 
 BOUNCING = "bounces-"
-
+# How often each daemon is killed.
+ROUNDS = amount(1, 2)
 
 pytestmark = pytest.mark.home(concurrencyremote="40")
 
@@ -102,20 +104,21 @@ def kill_daemons(site: Site, sink: Sink, rounds: Rounds, count: int) -> tuple[st
     return tell(rounds, supervisor, found, check_queue(site)), sum(found.values()) - len(found)
 
 
+@pytest.mark.long
 def test_every_recipient_gets_its_message_while_each_daemon_and_then_all_at_once_are_killed(
     site: Site, say: Say
 ) -> None:
     with Sink() as sink:
         site.route(sink.port)
-        told, _ = kill_daemons(site, sink, Rounds(2, in_turn(each=2, together=4)), 1000)
+        told, _ = kill_daemons(site, sink, Rounds(2, in_turn(each=ROUNDS, together=2 * ROUNDS)), 500 * ROUNDS)
     say(told)
 
 
 def test_the_loss_of_a_daemon_that_delivers_nothing_repeats_nothing(site: Site) -> None:
-    rounds = Rounds(7, ["queue-todo", "queue-clean", "queue-pickup"] * 3)
+    rounds = Rounds(7, ["queue-todo", "queue-clean", "queue-pickup"] * amount(1, 3))
     with Sink() as sink:
         site.route(sink.port)
-        told, repeats = kill_daemons(site, sink, rounds, 360)
+        told, repeats = kill_daemons(site, sink, rounds, 40 * len(rounds.names))
     # What was in flight when the daemon died was finished, and its verdicts were kept.
     assert repeats == 0, told
 
@@ -134,11 +137,12 @@ def test_every_recipient_gets_its_message_in_many_more_rounds_of_kills(
 def test_what_an_injector_promised_arrives_and_what_bounces_is_told_when_injectors_are_killed_as_well(
     site: Site, say: Say
 ) -> None:
-    rounds = Rounds(5, in_turn(each=0, together=5))
+    rounds = Rounds(5, in_turn(each=0, together=amount(3, 5)))
     chance = rounds.random
-    letters = make_letters(400, chance)
+    letters = make_letters(80 * len(rounds.names), chance)
     refused = [
-        Letter(f"r{number}", f"{BOUNCING}r{number}@{LOCAL}", [f"refused{number}@host.example"]) for number in range(20)
+        Letter(f"r{number}", f"{BOUNCING}r{number}@{LOCAL}", [f"refused{number}@host.example"])
+        for number in range(4 * len(rounds.names))
     ]
     possible = {(letter.token, recipient) for letter in letters for recipient in letter.recipients}
     promised = {(letter.token, "bounce") for letter in refused}

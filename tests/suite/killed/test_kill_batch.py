@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
-from support.faults.kill_calls import EVERY, Ended, Point, at_each, own_points, run
-from support.faults.kill_world import RECIPIENT, SENDER, World, kill_world, text_of
-from support.inflow import patched_programs
+from support.faults.kill.kill_calls import EVERY, Ended, Point, at_each, own_points, run
+from support.faults.kill.kill_world import RECIPIENT, SENDER, World, kill_world, text_of
 from support.inject.injectors import USER, as_user
 from support.inject.packing import pack_bsmtp, pack_pair, quote_mbox
-from support.saying import Say
-from support.suite import program
+from support.plugins.saying import Say
+from support.processes.suite import program
+from support.queues.inflow import patched_programs
 
 COUNT = 7
 # The first group is synced by two threads, the second one is few enough for one.
@@ -82,7 +82,7 @@ def test_after_a_kill_of_a_batch_no_message_is_lost_and_at_most_one_group_is_sen
         batches.inject(-2, None)
         points = own_points(batches.inject(-1, None)[0].calls, every)
         # Each message has the same calls, and so has each form, but for how it is read.
-        points = points[:: (1 if every else 4) * (1 if form in ("mbox", "a user's") else 4)]
+        points = points[:: (1 if every else 10) * (1 if form in ("mbox", "a user's") else 4)]
         wrong = at_each(points, batches.kill) + world.finish()
         assert not wrong, "\n".join(wrong)
         assert world.surplus > 0 or form not in ("mbox", "a user's")

@@ -8,10 +8,10 @@ from queue_base.home import Home
 from queue_local.forwarding import ForwardRequest, pack_request, unpack_answer
 from queue_local.result import Forward
 from queue_wire.pipes.framing import NetstringReader
-from support.faults.kill_calls import EVERY, Ended, Point, at_each, own_points, run
-from support.faults.kill_world import RECIPIENT, odd_files, sweep_all, text_of
+from support.faults.kill.kill_calls import EVERY, Ended, Point, at_each, own_points, run
+from support.faults.kill.kill_world import RECIPIENT, odd_files, sweep_all, text_of
 from support.inject.injectors import queued, states
-from support.saying import Say
+from support.plugins.saying import Say
 from support.send.control import files
 from support.site import mail_site
 

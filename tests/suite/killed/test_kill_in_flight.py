@@ -13,15 +13,15 @@ from contextlib import contextmanager
 
 import pytest
 
-from support.faults.killing import settle
+from support.faults.kill.killing import settle
 from support.faults.original_qmail import owed_by_qmail
-from support.letters import Letter, token_of
-from support.saying import Say
+from support.plugins.saying import Say
+from support.processes.suite import Suite, wait_until
+from support.queues.letters import Letter, token_of
 from support.send.control import order
 from support.send.feeding import bulk
-from support.servers.sink import Sink
+from support.servers.smtp.sink import Sink
 from support.site import Site
-from support.suite import Suite, wait_until
 from support.tools import need
 
 FEW, MANY = 150, 1000

@@ -11,18 +11,15 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
-from support.faults.kill_calls import EVERY, Point, at_each, own_points, run
-from support.faults.kill_world import RECIPIENT, SENDER, World, kill_world, text_of
-from support.inflow import patched_programs
+from support.faults.kill.kill_calls import EVERY, Point, at_each, own_points, run
+from support.faults.kill.kill_world import RECIPIENT, SENDER, World, kill_world, text_of
+from support.faults.nameless import REFUSED
 from support.inject.injectors import USER, as_user
-from support.saying import Say
-from support.suite import BIN, program
+from support.plugins.saying import Say
+from support.processes.forked import BIN
+from support.processes.suite import program
+from support.queues.inflow import patched_programs
 
-# As on a file system where every file has a name from the start.
-NAMED = """
-import queue_base.writer
-queue_base.writer.open_nameless = lambda directory, mode: None
-"""
 Command = tuple[list[str], dict[str, str]]
 
 
@@ -31,7 +28,7 @@ def injecting(home: Home, place: Path, programs: Path = BIN) -> Command:
 
 
 def injecting_with_names(home: Home, place: Path) -> Command:
-    return injecting(home, place, patched_programs(place, queue_inject=NAMED))
+    return injecting(home, place, patched_programs(place, queue_inject=REFUSED))
 
 
 def enqueueing(home: Home, place: Path) -> Command:
@@ -65,6 +62,14 @@ KINDS: dict[str, Callable[[Home, Path], Command]] = {
     "queue-inject with a filter": filtering,
 }
 
+# Of these the usual run has one point of so many: their calls on the disk are those of queue-inject.
+FEWER = {
+    "queue-inject, where all files have names": 2,
+    "queue-enqueue": 2,
+    "sendmail": 2,
+    "queue-inject with a filter": 3,
+}
+
 
 def inject(world: World, command: Command, trace: Path, token: str, point: Point | None) -> tuple[list[str], bool]:
     """Run an injector, which queues the message or is killed; return its calls, and whether it was killed."""
@@ -85,6 +90,7 @@ def test_an_injector_that_is_killed_leaves_a_whole_message_or_none(
         # Once more than needed, since the first run may compile something.
         inject(world, command, tmp_path / "trace", "first", None)
         points = own_points(inject(world, command, tmp_path / "trace", "second", None)[0], every)
+        points = points if every else points[:: FEWER.get(kind, 1)]
 
         def kill(number: int, point: Point) -> tuple[bool, list[str]]:
             return inject(world, command, tmp_path / f"trace{number}", f"kill{number}", point)[1], []

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from support.faults.kill_calls import EVERY, Ended, Point, at_each, own_points, run
-from support.faults.kill_world import SENDER, text_of
+from support.faults.kill.kill_calls import EVERY, Ended, Point, at_each, own_points, run
+from support.faults.kill.kill_world import SENDER, text_of
 from support.local.mailboxes import MailHome, new_mail
 from support.local.mbox import payloads
-from support.saying import Say
+from support.plugins.saying import Say
 from support.site import mail_site
 
 # More than one write of 256 kB.
@@ -56,7 +56,7 @@ class Deliveries:
         """Return the points of a delivery."""
         self.deliver(recipient)
         points = own_points(self.deliver(recipient, trace=self.place / "trace").calls, every)
-        return points if every else points[::2]
+        return points if every else points[::4]
 
 
 @EVERY
@@ -97,6 +97,7 @@ def test_a_kill_of_a_delivery_into_a_maildir_leaves_only_whole_messages_in_new(
 
 @EVERY
 @pytest.mark.parametrize("new", [False, True], ids=["an old file", "a new file"])
+@pytest.mark.long
 def test_a_kill_of_a_delivery_into_an_mbox_leaves_only_whole_messages_after_the_next_one(
     tmp_path: Path, new: bool, every: bool, say: Say
 ) -> None:

@@ -7,14 +7,23 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
-from queue_wire.maildrop import pack_header
-from support.faults.kill_calls import EVERY, Ended, Point, at_each, own_points, read_end, steady_environment, traced
-from support.faults.kill_world import odd_files, sweep_all, text_of
+from queue_wire.files.maildrop import pack_header
+from support.faults.kill.kill_calls import (
+    EVERY,
+    Ended,
+    Point,
+    at_each,
+    own_points,
+    read_end,
+    steady_environment,
+    traced,
+)
+from support.faults.kill.kill_world import odd_files, sweep_all, text_of
 from support.inject.injectors import PickupDaemon, queued, shared_home, states
 from support.inject.maildrop import ENVELOPE, maildrop, put
-from support.saying import Say
+from support.plugins.saying import Say
+from support.processes.suite import program, wait_until
 from support.send.control import files
-from support.suite import program, wait_until
 
 # How many lines each message has: the small ones share a commit; what is over 4 MB is copied a piece at a time.
 SIZES = {"three small ones": (1200, 10, 20), "a large one beside a small one": (80_000, 10)}

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from support.faults import kill_runs
 from support.faults.failing import FailingBounce, FailingMessage
-from support.faults.kill_runs import Story, Told, figures, find_points, problems, tell, tell_all
-from support.faults.killing import MAIN, SYNC, Point
+from support.faults.kill import kill_runs
+from support.faults.kill.kill_runs import Story, Told, figures, find_points, problems, tell, tell_all
+from support.faults.kill.killing import MAIN, SYNC, Point
 from support.faults.ordered import BEFORE_ORDER, Ordered
-from support.inflow import patched_programs
-from support.saying import Say
-from support.servers.sink import Sink
+from support.plugins.saying import Say
+from support.queues.inflow import patched_programs
+from support.servers.smtp.sink import Sink
 
 CLASSIC = "0"  # classifyafter; test_kill_points_announced.py is about the other way.
 # A queue-enqueue that says only when another one runs that its mail is queued. {} is a directory.
@@ -52,13 +52,22 @@ def sink() -> Iterator[Sink]:
         yield running
 
 
-def delicate(point: Point) -> bool:
-    """Return whether a point is for every test run: the disk is the same after a call as before the next one."""
-    turning = "VFORK" in point.shown or point.call == "pwrite64" or re.match("unlink.*/bounce/", point.shown)
-    return (not point.after or bool(turning)) and "O_RDONLY" not in point.shown
+def delicate(points: list[Point]) -> list[Point]:
+    """Return the points for every test run: the last before each kind of call, and after those that decide most.
+
+    Calls that change something are of one kind in each directory. The disk is the same after a call as before the next.
+    """
+    found: dict[tuple[str, str, bool], Point] = {}
+    for point in points:
+        turning = "VFORK" in point.shown or point.call == "pwrite64" or re.match("unlink.*/bounce/", point.shown)
+        if "O_RDONLY" not in point.shown and (turning or not point.after):
+            place = re.search(r"/queue/(\w+)", point.shown)
+            found[point.call, place[1] if place else "", point.after] = point
+    return list(found.values())
 
 
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
+@pytest.mark.long
 def test_a_kill_in_the_loop_loses_nothing_and_bounces_twice_only_between_the_injection_and_the_records_end(
     sink: Sink, every: bool, say: Say
 ) -> None:
@@ -66,7 +75,7 @@ def test_a_kill_in_the_loop_loses_nothing_and_bounces_twice_only_between_the_inj
     calls = {(point.call, point.number) for point in points}
     assert {name for name, _ in calls} >= {"pwrite64", "utimensat", "memfd_create", "wait4", "unlink"}
 
-    told = tell_all(FailingMessage, sink, [(point,) for point in points if every or delicate(point)], CLASSIC)
+    told = tell_all(FailingMessage, sink, [(point,) for point in (points if every else delicate(points))], CLASSIC)
 
     assert not problems(told), "\n".join(problems(told))
     twice = [each for each in told if each.bounces == 2]
@@ -75,13 +84,14 @@ def test_a_kill_in_the_loop_loses_nothing_and_bounces_twice_only_between_the_inj
 
 
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
+@pytest.mark.long
 def test_a_kill_while_the_failures_are_written_loses_nothing_and_bounces_once(
     sink: Sink, every: bool, say: Say
 ) -> None:
     points = find_points(FailingMessage, sink, SYNC, classifyafter=CLASSIC)
     assert {point.call for point in points} >= {"openat", "write", "fsync"}
 
-    told = tell_all(FailingMessage, sink, [(point,) for point in points if every or delicate(point)], CLASSIC)
+    told = tell_all(FailingMessage, sink, [(point,) for point in (points if every else delicate(points))], CLASSIC)
 
     assert not problems(told), "\n".join(problems(told))
     say(f"the thread that waits for the disk: {figures(told)}")

@@ -7,10 +7,10 @@ from functools import partial
 import pytest
 
 from support.faults.failing import FailingBounce, FailingMessage
-from support.faults.kill_runs import figures, find_points, problems, tell_all
-from support.faults.killing import CLEAN, MAIN, SYNC, Point
+from support.faults.kill.kill_runs import figures, find_points, problems, tell_all
+from support.faults.kill.killing import CLEAN, MAIN, SYNC, Point
 from support.faults.ordered import BEFORE_ORDER, Ordered
-from support.servers.sink import Sink
+from support.servers.smtp.sink import Sink
 
 pytestmark = pytest.mark.exhaustive
 

@@ -6,12 +6,12 @@ import time
 
 import pytest
 
-from support.faults.killing import settle
-from support.letters import Letter
+from support.faults.kill.killing import settle
+from support.processes.suite import Suite, wait_until
+from support.queues.letters import Letter
 from support.send.feeding import bulk
-from support.servers.sink import Sink
+from support.servers.smtp.sink import Sink
 from support.site import Site
-from support.suite import Suite, wait_until
 
 COUNT = 20
 # queue-todo waits 10 s for what it has announced, if nothing is said about it.
@@ -30,6 +30,7 @@ def test_queue_todo_does_not_wait_for_removals_of_a_queue_clean_that_is_lost(
         suite = Suite(site.home)
         try:
             suite.wait_for("status: local 0/")
+            wait_until(lambda: suite.daemons("queue-clean"), why="queue-clean")
             clean = suite.daemon("queue-clean")
             os.kill(clean, signal.SIGSTOP)
             bulk(site.home, letters, group=10)

@@ -96,7 +96,7 @@ class DemoHome:
         return found
 
     def left_over(self) -> list[str]:
-        """Return the files in queue/ but for those in lock/, and those in the Maildirs' tmp/."""
-        tops = [path for path in Path(self.home.queue).iterdir() if path.name != "lock"]
+        """Return the files in queue/ but for those in intake/ and lock/, and those in the Maildirs' tmp/."""
+        tops = [path for path in Path(self.home.queue).iterdir() if path.name not in ("intake", "lock")]
         tops += Path(self.home.alias).glob("*/tmp")
         return sorted(str(path) for top in tops for path in top.rglob("*") if not path.is_dir())

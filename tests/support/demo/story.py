@@ -10,8 +10,8 @@ import psutil
 
 from support.demo.home import AUTHOR, BCC, DEFERRED, GONE, LATER, LOCAL, READER, REFUSED, REMOTE, THREE, DemoHome
 from support.demo.screen import Screen
-from support.servers.smtp_server import Received, SmtpServer
-from support.suite import Suite, wait_until
+from support.processes.suite import Suite, wait_until
+from support.servers.smtp.smtp_server import Received, SmtpServer
 
 NO_SUCH_USER = "550 5.1.1 no such user here"
 NOT_NOW = "451 4.7.1 come back later"

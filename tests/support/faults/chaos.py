@@ -17,11 +17,13 @@ from pathlib import Path
 from typing import Self
 
 from queue_base.home import Home
-from queue_base.layout import open_layout
+from queue_base.queue.layout import open_layout
+from support.processes.suite import Suite, wait_until
 from support.send.feeding import Bulk
-from support.suite import Suite, wait_until
 
-DAEMONS = ("queue-send", "queue-todo", "queue-clean", "queue-remote", "queue-local", "queue-pickup")
+DAEMONS = (
+    "queue-send", "queue-todo", "queue-clean", "queue-remote", "queue-local", "queue-pickup", "queue-intake",
+)  # fmt: skip
 ALL = "all at once"
 LATEST = 0.6  # Seconds after the start of a process in which it is killed.
 # Half of the kills wait for a new message, and come this many seconds after it: then something is going on everywhere.

@@ -5,8 +5,8 @@ import signal
 import time
 
 from queue_base.home import Home
-from queue_base.layout import open_layout
-from support.queued import classified_message
+from queue_base.queue.layout import open_layout
+from support.queues.queued import classified_message
 from support.send.scripted_send import ScriptedSend
 
 LATER = b"ZRemote host said: 451 4.7.1 come back later\n"

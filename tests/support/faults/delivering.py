@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterator
 
 from support.faults.failing import ANN, CLARA, TEXT, clara_has_it
-from support.faults.killing import DEADLINE
-from support.servers.sink import Sink
+from support.faults.kill.killing import DEADLINE
+from support.processes.suite import Suite, enqueue, wait_until
+from support.servers.smtp.sink import Sink
 from support.site import LOCAL, Site
-from support.suite import Suite, enqueue, wait_until
 
 SLOW = f"slow@{LOCAL}".encode()
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from support.faults.kill_runs import bounces
+from support.faults.kill.kill_runs import bounces
+from support.processes.suite import Suite, enqueue
 from support.site import LOCAL, Site
-from support.suite import Suite, enqueue
 
 TEXT = b"Subject: hello\n\nThis is the body.\n"
 ANN = f"ann@{LOCAL}".encode()

@@ -6,14 +6,14 @@ after the restart, and must then do what it says, whatever was done of it before
 
 from collections.abc import Iterator
 
-from queue_base.hold_marks import birth_of
-from queue_base.layout import open_layout
+from queue_base.queue.hold_marks import birth_of
+from queue_base.queue.layout import open_layout
 from queue_wire.ids import pack_long_id
 from support.faults.failing import ANN, CLARA, TEXT, clara_has_it, named
-from support.faults.killing import DEADLINE
+from support.faults.kill.killing import DEADLINE
+from support.processes.suite import Suite, enqueue
 from support.send.control import queuectl
 from support.site import Site
-from support.suite import Suite, enqueue
 
 # What queue-send's loop has done before the order comes, in either order: one recipient deferred, one done.
 BEFORE_ORDER = (r"^utimensat\(.*/remote/", r"^unlink\(.*/local/.* = 0$")

@@ -5,10 +5,10 @@ from collections import Counter
 from pathlib import Path
 
 from queue_base.home import Home
-from queue_base.layout import Presence, open_layout
-from queue_wire.envelope import unpack_todo
-from queue_wire.recipients import unpack_pending
-from support.letters import token_of
+from queue_base.queue.layout import Presence, open_layout
+from queue_wire.files.envelope import unpack_todo
+from queue_wire.files.recipients import unpack_pending
+from support.queues.letters import token_of
 
 
 def owed_by_qmail(home: Home) -> Counter[tuple[str, str]]:

@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
-from support.faults.crash_calls import Replay
-from support.faults.crash_disk import Inode
+from support.faults.crash.crash_calls import Replay
+from support.faults.crash.crash_disk import Inode
 from support.faults.strace import Call, read_trace
 
 

@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from support.faults.crash_model import CrashModel
+from support.faults.crash.crash_model import CrashModel
 from support.faults.strace import strace_command
-from support.suite import wait_until
+from support.processes.suite import wait_until
 
 SECONDS = 60.0
 # How the scripts begin that are traced instead of a program.

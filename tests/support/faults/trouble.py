@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 
 from queue_base.home import Home
-from queue_base.layout import open_layout
-from support.suite import BIN, program
+from queue_base.queue.layout import open_layout
+from support.processes.forked import BIN
+from support.processes.suite import program
 from support.tools import need
 
 GOOD_ENVELOPE = b"Fjoe@me.example.org\0Tsomebody@me.example.org\0\0"

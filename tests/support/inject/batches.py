@@ -9,7 +9,7 @@ from typing import NamedTuple
 from queue_base.home import Home
 from support.inject.injectors import Outcome, inject
 from support.inject.packing import pack_bsmtp, pack_pair, quote_mbox
-from support.suite import program
+from support.processes.suite import program
 
 FORMATS = ("mbox", "mboxo", "bsmtp", "netstring")
 SENDER = b"ann@example.org"

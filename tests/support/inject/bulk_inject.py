@@ -1,8 +1,8 @@
 """Injects many letters from one process, as a daemon that takes mail does.
 
-`python -m support.inject.bulk_inject HOME GROUP PACE`: letters come on stdin, one a line (support.letters); GROUP
-letters share a commit; PACE is how many are injected in a second, 0 for as many as can be. Once a letter
-is queued, its line goes to stdout: token, message id, and the monotonic time in seconds.
+`python -m support.inject.bulk_inject HOME GROUP PACE`: letters come on stdin, one a line (support.queues.letters);
+GROUP letters share a commit; PACE is how many are injected in a second, 0 for as many as can be. Once a letter is
+queued, its line goes to stdout: token, message id, and the monotonic time in seconds.
 """
 
 import os
@@ -11,9 +11,9 @@ import sys
 import time
 
 from queue_base.home import Home
-from queue_base.writer import QueueDraft
+from queue_base.queue.writer import QueueDraft
 from queue_inject.writers import open_writer
-from support.letters import letter_text, unpack_letter
+from support.queues.letters import letter_text, unpack_letter
 
 
 def main() -> None:

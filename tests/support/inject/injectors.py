@@ -15,10 +15,10 @@ from types import TracebackType
 from typing import NamedTuple
 
 from queue_base.home import Home
-from queue_base.layout import Presence, open_layout
-from queue_wire.envelope import Envelope, unpack_todo
-from support.home import make_home
-from support.suite import program, wait_until
+from queue_base.queue.layout import Presence, open_layout
+from queue_wire.files.envelope import Envelope, unpack_todo
+from support.processes.suite import program, wait_until
+from support.queues.home import make_home
 
 SECONDS = 60.0
 # Accounts without passwd entries. A test run of another user than root uses that user's account.
@@ -29,7 +29,7 @@ USER = 12346 if ROOT else os.geteuid()
 # Changes the user after all imports: that user may not be able to read the tests.
 _AS_USER = """
 import ctypes, os, sys
-import queue_base.accounts as accounts, queue_inject.drop, queue_inject.enqueue, queue_inject.main
+import queue_base.accounts as accounts, queue_inject.drop, queue_inject.enqueue, queue_inject.hand_in, queue_inject.main
 import queue_inject.sendmail.mailq, queue_inject.sendmail.main, queue_inject.writers
 uid = int(sys.argv[1])
 if os.geteuid() == 0:

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from queue_base.home import Home
-from queue_wire.maildrop import pack_envelope
+from queue_wire.files.maildrop import pack_envelope
 from support.inject.injectors import (
     ROOT,
     USER,
@@ -12,7 +12,7 @@ from support.inject.injectors import (
     enqueue,
     states,
 )
-from support.suite import wait_until
+from support.processes.suite import wait_until
 
 NAME = "0123456789abcdef" * 2
 ENVELOPE = pack_envelope(b"a@b", [b"c@d"])

@@ -4,7 +4,7 @@ import re
 
 from queue_smtp.dotstuff import DotStuffer
 from queue_smtp.path import pack_path
-from queue_wire.envelope import check_address
+from queue_wire.files.envelope import check_address
 from queue_wire.pipes.framing import pack_netstring
 
 

@@ -121,14 +121,19 @@ def _own(path: Path, owner: Owner, mode: int) -> None:
     os.chmod(path, mode)
 
 
-def snapshot(path: Path) -> dict[str, tuple[object, ...]]:
-    """Return {relative path: (type and mode, uid, gid, inode, and for files mtime_ns and bytes)} of a whole tree."""
+def snapshot(path: Path, times: bool = False) -> dict[str, tuple[object, ...]]:
+    """Return {relative path: (type and mode, uid, gid, inode, and for files mtime_ns and bytes)} of a whole tree.
+
+    With `times` each has mtime_ns and ctime_ns, too, also directories, links and FIFOs.
+    """
     found: dict[str, tuple[object, ...]] = {}
     for directory, names, files in os.walk(path):
         for name in [*names, *files, "."]:
             entry = Path(directory) / name
             facts = entry.lstat()
             known: tuple[object, ...] = (oct(facts.st_mode), facts.st_uid, facts.st_gid, facts.st_ino)
+            if times:
+                known += (facts.st_mtime_ns, facts.st_ctime_ns)
             if entry.is_file():
                 known += (facts.st_mtime_ns, entry.read_bytes())
             found[os.path.relpath(entry, path)] = known

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from queue_admin.users_cdb import build_users
+from queue_admin.users.users_cdb import build_users
 from queue_base.home import Home
 
 

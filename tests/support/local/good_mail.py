@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from support.letters import letter_text, token_of
-from support.servers.sink import Sink
+from support.processes.suite import Suite, enqueue, wait_until
+from support.queues.letters import letter_text, token_of
+from support.servers.smtp.sink import Sink
 from support.site import Site, mail_site
-from support.suite import Suite, enqueue, wait_until
 
 RECIPIENTS = [b"somebody@me.example.org", b"somebody@remote.example"]
 

@@ -12,7 +12,8 @@ from types import TracebackType
 from queue_base.home import Home
 from queue_wire.pipes.framing import NetstringReader
 from queue_wire.pipes.job import Job, pack_job
-from queue_wire.pipes.report import Ready, Report, unpack_report
+from queue_wire.pipes.report import Ready, Report, SettingsReport, unpack_report
+from support.processes.forked import Forked, can_fork, fork_piped
 
 ROOT = Path(__file__).parents[3]
 SECONDS = 60.0
@@ -26,17 +27,23 @@ class LocalDaemon:
             if file_size is not None:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (file_size, file_size))
 
-        # Behind ours is what test_accounts.py says.
-        search = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-        self.process = subprocess.Popen(
-            [*wrapper, sys.executable, str(ROOT / "bin/queue-local")],
-            env={**os.environ, "QUEUE_HOME": home.path, "PYTHONPATH": search},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-            preexec_fn=limit,
-        )
+        self.process: subprocess.Popen[bytes] | Forked
+        variables = {"QUEUE_HOME": home.path}
+        if not wrapper and file_size is None and can_fork("queue-local"):
+            words = [str(ROOT / "bin/queue-local")]
+            self.process = fork_piped("queue-local", words, session=True, variables=variables)
+        else:
+            # Behind ours is what test_accounts.py says.
+            search = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+            self.process = subprocess.Popen(
+                [*wrapper, sys.executable, str(ROOT / "bin/queue-local")],
+                env={**os.environ, **variables, "PYTHONPATH": search},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+                preexec_fn=limit,
+            )
         assert self.process.stdin and self.process.stdout and self.process.stderr
         self.stdin, self.stdout, self.stderr = self.process.stdin, self.process.stdout, self.process.stderr
         self._reader = NetstringReader()
@@ -63,7 +70,7 @@ class LocalDaemon:
         """Send a job for one recipient."""
         self.write(pack_job(Job(number, message, sender, recipient, [recipient])))
 
-    def next(self) -> Report | Ready:
+    def next(self) -> Report | Ready | SettingsReport:
         """Return the next report."""
         deadline = time.monotonic() + SECONDS
         while (payload := self._reader.next()) is None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from queue_base.home import Home
-from support.home import make_home
+from support.queues.home import make_home
 
 # Who receives mail in tests.
 UID = os.geteuid() or 12345

@@ -93,7 +93,7 @@ class ModelDisk:
             self.written[slot] = [self.slots[slot]]
 
     def state(self, number: int) -> int | None:
-        """Return 1 to 5 as queue_base.layout.Presence does, None if no crash may leave it."""
+        """Return 1 to 5 as queue_base.queue.layout.Presence does, None if no crash may leave it."""
         mess, todo, info = (self.get(kind, number) is not None for kind in ("mess", "todo", "info"))
         rest = bool(self.get("local", number) or self.get("remote", number))
         if not mess:

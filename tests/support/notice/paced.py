@@ -129,7 +129,7 @@ class StepDisk:
         self._pieces: deque[tuple[Callable[[], None], Callable[[Result], None]]] = deque()
         self._results: deque[tuple[Callable[[Result], None], Result]] = deque()
 
-    def submit(self, work: Callable[[], None], then: Callable[[Result], None]) -> None:
+    def submit(self, work: Callable[[], None], then: Callable[[Result], None], syncs: bool = True) -> None:
         self._pieces.append((work, then))
         self._begin()
 

@@ -5,7 +5,8 @@ the disk, SIGKILL. The numbers of messages are those of a few files that are use
 coarse, so that a message often looks like an earlier one. What must hold:
 
     lost        every accepted recipient is served
-    repeated    none is served twice, but for one time a crash; never after its mark was written
+    repeated    none is served twice, but for one time a crash or a mark that the disk refused; never after its mark
+                was written
     wrong       nobody gets the text of another message
     settled     at the end nothing is left on the disk, in memory, or in queue/marks
 """
@@ -25,30 +26,30 @@ from typing import NamedTuple
 from unittest.mock import patch
 
 import queue_clean.main as clean
-import queue_send.announced as send_announced
 import queue_send.main as send
+import queue_send.messages.announced as send_announced
 import queue_todo.announcements as todo_announced
-from queue_base import marks_file
 from queue_base.daemon import processes
 from queue_base.daemon.pipes import PeerLost, read_available
-from queue_base.layout import files_beside_mess, is_there, open_layout
-from queue_base.marks_file import LeftMarks
-from queue_base.removal import finish_removals
+from queue_base.queue import marks_file
+from queue_base.queue.layout import files_beside_mess, is_there, open_layout
+from queue_base.queue.marks_file import LeftMarks
+from queue_base.queue.removal import finish_removals
 from queue_clean.sweep import sweep
 from queue_send.clock import Clock
 from queue_send.log import Log
 from queue_todo.notices import NoticePipe
 from queue_wire.admin import socket as wire
-from queue_wire.envelope import Envelope, pack_todo
+from queue_wire.files.envelope import Envelope, pack_todo
+from queue_wire.files.marks import SLOTS, EnvelopeIdentity, identify
 from queue_wire.ids import pack_long_id
-from queue_wire.marks import SLOTS
 from queue_wire.pipes.cleaning import TROUBLE
 from queue_wire.pipes.framing import NetstringReader, RecordReader
 from queue_wire.pipes.job import Job, unpack_job
 from queue_wire.pipes.report import MESSAGE_SCOPE, Report, pack_ready, pack_report
-from support.home import make_home
 from support.notice.paced import CHANGES, Paced, StepDisk, paced_calls
 from support.notice.world import Fault, Move, choose_move
+from support.queues.home import make_home
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # Of what pyinotify imports.
@@ -64,13 +65,13 @@ KINDS = ("local", "remote")
 class RealLetter:
     """A message as it was injected, and how often each recipient was served."""
 
-    def __init__(self, serial: int, number: int, recipients: list[bytes], crashes: int) -> None:
+    def __init__(self, serial: int, number: int, recipients: list[bytes], losses: int) -> None:
         self.serial = serial
         self.number = number
         self.recipients = recipients
         self.accepted = False
         self.served = dict.fromkeys(recipients, 0)
-        self.crashes = crashes  # Those before it.
+        self.losses = losses  # Those before it.
         self.deleted = False  # By the administrator: it need not be served.
         self.linked = False  # It is, or was, in todo/.
         self.foreign = False  # An original qmail has delivered it.
@@ -103,6 +104,10 @@ class PacedLog(Log):
     def __init__(self, world: "RealWorld") -> None:
         super().__init__(world.log)
         self._world = world
+
+    def warning(self, text: str) -> None:
+        super().warning(text)
+        self._world.unmarked += text.startswith("trouble marking")
 
     def run(self, ready: dict[int, int], now: float) -> None:
         if not self._world.log_blocked:
@@ -152,6 +157,7 @@ class RealWorld:
         self.letters: list[RealLetter] = []
         self.injections: dict[int, tuple[RealLetter, int]] = {}
         self.crashes = self.era = self.rules = 0
+        self.unmarked = 0  # Marks that the disk refused, of which the log says that they repeat a recipient.
         self.recorded: set[tuple[int, bytes]] = set()
         self.announced = 0  # Messages that were announced.
         self.refused = False  # Whether the disk has refused a call of queue-send in this life.
@@ -179,12 +185,12 @@ class RealWorld:
             (todo, "NoticePipe", lambda _: NoticePipe(self.todo_out)),
             (todo, "read_available", lambda _: read_available(self.todo_in)),
             (send, "Clock", clock),
-            (send, "Log", lambda: PacedLog(self)),
+            (send, "Log", lambda exit_wait: PacedLog(self)),
             # Small limits in some walks.
             (marks_file, "SLOTS", self.chance.choice((1, 2, *[SLOTS] * 4))),
             (todo_announced, "ANNOUNCED_MOST", self.chance.choice((1, 2, 100, 100, 100))),
             (send_announced, "CROWDED", self.chance.choice((1, 100, 100, 100))),
-            (send_announced, "UNSTARTED_LEAST", self.chance.choice((1, 300, 300, 300))),
+            (send_announced, "UNSTARTED_FIRST", self.chance.choice((2, 300, 300, 300))),
             (send, "Signals", self._make_signals),
             (send, "select", NoWait),
             (send, "DiskThread", partial(self._make_disk, "disk")),
@@ -212,17 +218,18 @@ class RealWorld:
         self.in_flight = []
         pipes = {name: os.pipe2(os.O_CLOEXEC) for name in (
             "local jobs", "local reports", "remote jobs", "remote reports", "ids", "answers", "commands", "notices",
-            "life", "pickup",
+            "life", "pickup", "intake commands", "intake",
         )}  # fmt: skip
         self.pipes = pipes
         self.closed: set[int] = set()
         for reader, _ in pipes.values():
             os.set_blocking(reader, False)
-        writes = {"local jobs", "remote jobs", "ids", "commands", "life"}
+        writes = {"local jobs", "remote jobs", "ids", "commands", "life", "intake commands"}
         names = {
             "LOCAL_JOBS": "local jobs", "LOCAL_REPORTS": "local reports", "REMOTE_JOBS": "remote jobs",
             "REMOTE_REPORTS": "remote reports", "CLEAN_IDS": "ids", "CLEAN_ANSWERS": "answers",
             "TODO_COMMANDS": "commands", "TODO_NOTICES": "notices", "PICKUP_LIFE": "life", "PICKUP_NOTICES": "pickup",
+            "INTAKE_COMMANDS": "intake commands", "INTAKE_NOTICES": "intake",
         }  # fmt: skip
         self.todo_in, self.todo_out = pipes["commands"][0], pipes["notices"][1]
         self.log = os.open(f"{self.home.path}/log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC)
@@ -252,8 +259,9 @@ class RealWorld:
         self.send._admin._stop_listening()
         for each in (self.signals.descriptor, self.signals.writer, self.log):
             os.close(each)
-        if self.send._channels[0]._daemons[0]._input_closed:
-            self.closed.add(self.pipes["local jobs"][1])
+        for kind, channel in zip(KINDS, self.send._channels, strict=True):
+            if channel._daemons[0]._input_closed:
+                self.closed.add(self.pipes[f"{kind} jobs"][1])
         self._end_todo()
         for ends in self.pipes.values():
             for end in ends:
@@ -315,6 +323,11 @@ class RealWorld:
             self.exited = True
         else:
             self.send.turn()
+
+    @property
+    def losses(self) -> int:
+        """What may have lost a mark: crashes, and refusals of the disk."""
+        return self.crashes + self.unmarked
 
     # What may happen
 
@@ -410,10 +423,10 @@ class RealWorld:
         return not is_there(self.layout.mess(number))
 
     def _inject(self, number: int) -> None:
-        left = [str(path) for path in Path(self.home.queue).glob(f"*/*/{number}")]
+        left = self._left(str(number))
         if left:
             raise Fault(f"number {number} is free, and has {left}")
-        letter = RealLetter(len(self.letters), number, self.chance.choice(ENVELOPES), self.crashes)
+        letter = RealLetter(len(self.letters), number, self.chance.choice(ENVELOPES), self.losses)
         self.letters.append(letter)
         name = self.files[number]
         Path(name).write_bytes(b"serial %d\n" % letter.serial)
@@ -421,6 +434,14 @@ class RealWorld:
         os.utime(name, ns=(birth, birth))
         os.link(name, self.layout.mess(number))
         self.injections[number] = letter, 0
+
+    def _left(self, name: str) -> list[str]:
+        """Return the files of messages without last/B/I, which may stay until the sweep removes it.
+
+        That is, if all is killed after a deferral and before the classification that it asks for, and the next run
+        delivers the message: queue-clean does not spend a system call on each announced message to look for the file.
+        """
+        return [str(path) for path in Path(self.home.queue).glob(f"*/*/{name}") if path.parts[-3] != "last"]
 
     def _inject_on(self, number: int) -> None:
         letter, step = self.injections[number]
@@ -467,7 +488,7 @@ class RealWorld:
         letter.served[recipient] += 1
         if (letter.serial, recipient) in self.recorded:
             raise Fault(f"{recipient!r} of {letter.serial} was recorded, and is tried again")
-        if letter.served[recipient] > 1 + self.crashes - letter.crashes:
+        if letter.served[recipient] > 1 + self.losses - letter.losses:
             raise Fault(f"{recipient!r} of {letter.serial} is served {letter.served[recipient]} times")
 
     def _report(self, flight: InFlight) -> None:
@@ -657,14 +678,21 @@ class RealWorld:
         for envelope in left._slots:
             done = left.done(envelope)
             serial = self.text_of(envelope.message)
-            if serial is None or not is_there(layout.todo(envelope.message)):
-                continue
+            if serial is None or envelope != self._identify(envelope.message):
+                continue  # It is of an earlier message of this number.
             letter = self.letters[serial]
             for bit, recipient in enumerate(letter.recipients):
                 if done >> bit & 1:
                     self.recorded.add((serial, recipient))
         if len(left):
             os.close(left._handle)
+
+    def _identify(self, number: int) -> EnvelopeIdentity | None:
+        try:
+            birth = os.stat(self.layout.mess(number)).st_mtime_ns // 1000
+            return identify(number, birth, Path(self.layout.todo(number)).read_bytes())
+        except FileNotFoundError:
+            return None
 
     # What must hold
 
@@ -752,9 +780,13 @@ class RealWorld:
         for letter in self.letters:
             if letter.accepted and not letter.deleted and not all(letter.served.values()):
                 raise Fault(f"{letter.serial} was accepted, and {letter.served}")
-        left = [str(path) for path in Path(self.home.queue).glob("*/*/*")]
+        left = self._left("*")
         if left:
             raise Fault(f"left: {left}")
+        list(sweep(self.layout, time.time() + 1_000_000, self.failing))
+        last = list(Path(self.home.queue, "last").glob("*/*"))
+        if last:
+            raise Fault(f"left by the sweep: {last}")
         if self.classifier is not None and len(self.classifier._pipeline.announced):
             raise Fault("queue-todo has announced messages")
         announced = self._announced

@@ -5,17 +5,22 @@ import socket
 import subprocess
 from pathlib import Path
 
-from queue_base.hold_marks import birth_of
 from queue_base.home import Home
-from queue_base.layout import open_layout
+from queue_base.queue.hold_marks import birth_of
+from queue_base.queue.layout import open_layout
 from queue_wire.admin.socket import TOTALS, Request, Response, pack_request, unpack_response
 from queue_wire.ids import pack_long_id
 from queue_wire.pipes.framing import NetstringReader
-from support.suite import BIN, program, wait_until
+from support.processes.forked import BIN, can_fork, fork_piped
+from support.processes.suite import program, wait_until
 
 
 def queuectl(home: Home, *words: str, programs: Path = BIN) -> subprocess.CompletedProcess[str]:
     """Run queuectl to its end."""
+    if programs == BIN and can_fork("queuectl"):
+        process = fork_piped("queuectl", [str(BIN / "queuectl"), "--home", home.path, *words])
+        output, errors = (each.decode() for each in process.communicate(60))
+        return subprocess.CompletedProcess(words, process.wait(), output, errors)
     return subprocess.run(
         [*program("queuectl", programs), "--home", home.path, *words],
         stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=60,
@@ -43,10 +48,10 @@ def file(home: Home, kind: str, message: int) -> Path:
 
 
 def files(home: Home) -> list[str]:
-    """Return every file of queue/ but those of lock/, and marks."""
+    """Return every file of queue/ but those of intake/ and lock/, marks and stamp."""
     top = Path(home.queue)
     found = [path.relative_to(top) for path in top.rglob("*") if not path.is_dir()]
-    return sorted(str(path) for path in found if path.parts[0] not in ("lock", "marks"))
+    return sorted(str(path) for path in found if path.parts[0] not in ("intake", "lock", "marks", "stamp"))
 
 
 class Client:

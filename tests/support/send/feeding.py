@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from queue_base.home import Home
-from support.letters import Letter, letter_text
-from support.suite import enqueue, inject
+from support.processes.suite import enqueue, inject
+from support.queues.letters import Letter, letter_text
 
 TESTS = Path(__file__).resolve().parents[2]
 

@@ -5,28 +5,32 @@ queue-remote takes jobs from the beginning, queue-local when the test says so.
 
 import os
 import select
+from functools import partial
 
 from queue_base.daemon.disk_thread import DiskThread
 from queue_base.home import Home
-from queue_base.layout import open_layout
+from queue_base.queue.layout import open_layout
 from queue_send.admin.bounce_orders import BounceOrders
-from queue_send.announced import Announced
 from queue_send.clock import Clock
 from queue_send.config import ConfigFiles
+from queue_send.counters import Counters
 from queue_send.delivery.channel import Channel
 from queue_send.delivery.delivery_daemon import DeliveryDaemon
+from queue_send.delivery.result_writer import ResultWriter
 from queue_send.disk_retry import DiskRetry
 from queue_send.events import Events
 from queue_send.log import Log
-from queue_send.loop import Part, Shutdown, TimeBudget
-from queue_send.message_files import Store
-from queue_send.messages import Messages
+from queue_send.loop import Part, Shutdown, TimeBudget, WritingPart
+from queue_send.messages.announced import Announced
+from queue_send.messages.life_cycle import Messages
+from queue_send.messages.message_files import Store
 from queue_send.notify.bounce import Bouncer
 from queue_send.notify.delay import DelayNotifier
 from queue_send.peers import Cleaner
+from queue_wire.pipes.cleaning import REMOVED
 from queue_wire.pipes.framing import NetstringReader
 from queue_wire.pipes.job import Job, unpack_job
-from queue_wire.pipes.notice import Classified
+from queue_wire.pipes.notice import PASSED, Classified
 from queue_wire.pipes.report import MESSAGE_SCOPE, Report, pack_ready, pack_report
 
 
@@ -46,30 +50,33 @@ class Loop:
         self._pipes = [os.pipe2(os.O_CLOEXEC) for _ in range(6)]
         (self._jobs, jobs), (reports, self._reports), (_, ids), (answers, _), (given, local), (back, said) = self._pipes
         self._said = said
-        self.announced = Announced(open_layout(home.queue), log, config, shutdown)
-        self.sent: list[bytes] = []  # What queue-todo was told.
-        self.announced.send = self.sent.append
+        self.sent: list[bytes] = []  # What queue-todo was told, but for PASSED.
+        self.asked: list[bytes] = []  # PASSED, as often as it was asked.
+        self.announced = Announced(open_layout(home.queue), log, config, shutdown, self.sent.append)
         store = Store(open_layout(home.queue), self.announced)
         bouncer = Bouncer(home, store, log, self.clock, config, self.disk, budget, shutdown, events)
         delays = DelayNotifier(home, store, log, self.clock, config, budget, shutdown, events)
+        results = ResultWriter(open_layout(home.queue), log, self.clock, self.disk, events)
         bounce_orders = BounceOrders(store, log, config, self.disk, shutdown, events)
         self.cleaner = Cleaner(ids, answers, log, shutdown)
+        counters = Counters()
         channels = [
             Channel(
-                kind, [DeliveryDaemon(kind, to, back)], store, delays, log, self.clock, config, self.disk, budget,
-                shutdown, events, self.cleaner,
+                kind, [DeliveryDaemon(kind, to, back)], store, delays, results, log, self.clock, config, self.disk,
+                budget, shutdown, events, self.cleaner, counters,
             )
             for kind, to, back in (("local", local, back), ("remote", jobs, reports))
         ]
         self.channel = channels[1]
         self.messages = Messages(
-            store, channels, bouncer, delays, bounce_orders, self.cleaner,
-            log, self.clock, config, self.disk, retry, events,
+            store, channels, bouncer, delays, results, bounce_orders, self.cleaner,
+            log, self.clock, config, self.disk, retry, events, partial(self.asked.append, PASSED), counters,
         )
         self.shutdown = shutdown
         self._parts: list[Part] = [
             self.disk, *channels, bouncer, bounce_orders, self.cleaner, self.messages, self.announced,
         ]  # fmt: skip
+        self._writers: list[WritingPart] = [self.announced, *channels, self.cleaner]
         self.jobs: list[Job] = []
         self.local_jobs: list[Job] = []
         self._given = [(self._jobs, NetstringReader(), self.jobs), (given, NetstringReader(), self.local_jobs)]
@@ -90,6 +97,10 @@ class Loop:
         """queue-clean ends."""
         os.dup2(self._nowhere, self._pipes[3][1])
 
+    def removed(self) -> None:
+        """queue-clean answers a request."""
+        os.write(self._pipes[3][1], REMOVED)
+
     def arrive(self, message: int) -> None:
         """queue-todo tells of a message."""
         self.messages.arrive(Classified(message, False, True), self.clock.now())
@@ -104,6 +115,8 @@ class Loop:
         for part in self._parts:
             part.run(ready, self.clock.now())
         self.log.run({}, 0.0)
+        for writer in self._writers:
+            writer.write()
         for descriptor, reader, jobs in self._given:
             try:
                 reader.feed(os.read(descriptor, 1 << 20))

@@ -11,7 +11,8 @@ from typing import Self
 
 from queue_base.home import Home
 from queue_wire.pipes.notice import NoticeReader
-from support.suite import BIN, program
+from support.processes.forked import BIN, Forked, can_fork, fork_piped
+from support.processes.suite import program
 
 SECONDS = 60.0
 
@@ -41,12 +42,16 @@ class Piped:
     """A running daemon. It is killed at the end of the `with` block if it still runs."""
 
     def __init__(self, name: str, home: Home, *, wrapper: tuple[str, ...] = (), programs: Path = BIN) -> None:
-        self.process = subprocess.Popen(
-            [*wrapper, *program(name, programs), "--home", home.path],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
+        self.process: subprocess.Popen[bytes] | Forked
+        if not wrapper and programs == BIN and can_fork(name):
+            self.process = fork_piped(name, [str(BIN / name), "--home", home.path])
+        else:
+            self.process = subprocess.Popen(
+                [*wrapper, *program(name, programs), "--home", home.path],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
         assert self.process.stdin and self.process.stdout and self.process.stderr
         self.stdin, self.stdout, self.stderr = self.process.stdin, self.process.stdout, self.process.stderr
         self._rest = b""

@@ -60,6 +60,11 @@ class Peer:
         """Whether queue-send has written nothing to this peer."""
         return not is_readable(self._from_send)
 
+    def take_no_more(self) -> None:
+        """Close the pipe that queue-send writes to."""
+        os.close(self._from_send)
+        self._from_send = -1
+
     def die(self) -> None:
         """Close both pipes, as a killed daemon does."""
         for descriptor in (self._to_send, self._from_send):

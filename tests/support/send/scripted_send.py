@@ -1,7 +1,7 @@
 """queue-send as a real process whose peers are played by the test, on the descriptors of queue_base.daemon.processes.
 
 Every wait has a deadline, after which the test fails. `fence` is how to know that something did not happen:
-when it returns, queue-send has had a whole turn of its loop since the test's last word.
+when it returns, queue-send has done what it can since the test's last word, and waits.
 """
 
 import fcntl
@@ -16,15 +16,16 @@ from types import TracebackType
 
 from queue_base.daemon import processes
 from queue_base.home import Home
+from support.processes.forked import BIN, Forked, can_fork, fork
+from support.processes.suite import program
 from support.send.piped import read_soon
 from support.send.scripted_peers import SECONDS, Cleaning, Delivering, Noticing
-from support.suite import BIN, program
 
 _HIGH = 100
 
 
 class ScriptedSend:
-    """A running queue-send. `local`, `remote`, `clean`, `todo` and `pickup` are its peers, `lines` its log so far.
+    """A running queue-send. `lines` is its log so far, and the others its peers: `local`, `remote`, `clean` and so on.
 
     `remotes` are all queue-remotes; `remote` is the first of them.
     """
@@ -39,10 +40,12 @@ class ScriptedSend:
         wrapper: tuple[str, ...] = (),
         programs: Path = BIN,
         remotes: int = 1,
+        stdout: int | None = None,
     ) -> None:
         """Start it; `lock` is a descriptor for SENDMUTEX, `ready` whether the delivery daemons greet at once.
 
-        Without `pipes` it gets no descriptors but the standard ones; `wrapper` is a command that runs it.
+        Without `pipes` it gets no descriptors but the standard ones; `wrapper` is a command that runs it. `stdout` is a
+        descriptor for its log, which cannot be waited for then.
         """
         self.home = home
         self.lines: list[str] = []
@@ -55,25 +58,26 @@ class ScriptedSend:
         self.clean = Cleaning(*self._pipes(processes.CLEAN_IDS, processes.CLEAN_ANSWERS))
         self.todo = Noticing(*self._pipes(processes.TODO_COMMANDS, processes.TODO_NOTICES))
         self.pickup = Noticing(*self._pipes(processes.PICKUP_LIFE, processes.PICKUP_NOTICES))
+        self.intake = Noticing(*self._pipes(processes.INTAKE_COMMANDS, processes.INTAKE_NOTICES))
         self.stdout, self._theirs[1] = _high_pipe()
         with tempfile.TemporaryFile() as scratch:
             self._stderr = fcntl.fcntl(scratch.fileno(), fcntl.F_DUPFD_CLOEXEC, _HIGH)
         self._theirs[2] = self._stderr
+        if stdout is not None:
+            os.dup2(stdout, self._theirs[1], inheritable=False)
         if lock is not None:
             self._theirs[processes.SENDMUTEX] = lock
-        words = [*wrapper, *program("queue-send", programs), "--home", home.path]
-        words += ["--remotes", str(remotes)] if remotes > 1 else []
-        self.pid = os.posix_spawnp(
-            words[0],
-            words,
-            os.environ,
-            file_actions=[
-                (os.POSIX_SPAWN_DUP2, end, number)
-                for number, end in self._theirs.items()
-                if pipes or number < processes.LOCAL_JOBS
-            ],
-        )
-        self._pidfd = os.pidfd_open(self.pid)
+        words = ["--home", home.path, *(["--remotes", str(remotes)] if remotes > 1 else [])]
+        theirs = {number: end for number, end in self._theirs.items() if pipes or number < processes.LOCAL_JOBS}
+        self._forked: Forked | None = None
+        if not wrapper and programs == BIN and can_fork("queue-send"):
+            self._forked = fork("queue-send", [str(BIN / "queue-send"), *words], {0: 0, **theirs})
+            self.pid, self._pidfd = self._forked.pid, os.dup(self._forked.pidfd)
+        else:
+            words = [*wrapper, *program("queue-send", programs), *words]
+            actions = [(os.POSIX_SPAWN_DUP2, end, number) for number, end in theirs.items()]
+            self.pid = os.posix_spawnp(words[0], words, os.environ, file_actions=actions)
+            self._pidfd = os.pidfd_open(self.pid)
         self._code: int | None = None
         for number, end in self._theirs.items():
             if number not in (2, processes.SENDMUTEX):
@@ -94,7 +98,7 @@ class ScriptedSend:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self._code is None:
             self.kill()
-        for peer in (self.local, *self.remotes, self.clean, self.todo, self.pickup):
+        for peer in (self.local, *self.remotes, self.clean, self.todo, self.pickup, self.intake):
             peer.die()
         for descriptor in (self.stdout, self._stderr, self._pidfd):
             os.close(descriptor)
@@ -125,12 +129,24 @@ class ScriptedSend:
         """Return the log lines read so far that match the whole pattern."""
         return [line for line in self.lines if re.fullmatch(pattern, line)]
 
-    def fence(self) -> None:
+    def turn(self) -> None:
         """Return when queue-send has had a turn of its loop since what the test did last."""
         for _ in range(2):
             self._fences += 1
             self.todo.log(b"fence %d" % self._fences)
             self.wait_for(f"fence {self._fences}")
+
+    def fence(self) -> None:
+        """Return when queue-send has had a turn of its loop since what the test did last, and waits for something.
+
+        A turn ends after some milliseconds, also if the machine was busy with other things meanwhile; so what follows
+        from one event may need several turns. As long as it does, queue-send does not sleep.
+        """
+        self.turn()
+        end = time.monotonic() + SECONDS
+        while not _sleeps(self.pid):
+            assert time.monotonic() < end, "queue-send is still busy"
+            time.sleep(0.0005)
 
     def wait(self, *, read_log: bool = True) -> int:
         """Return the exit code of queue-send, once it has ended; its whole log is then in `lines`.
@@ -149,7 +165,10 @@ class ScriptedSend:
                 read_log = self._read_log(end)
             elif self._pidfd in ready and not read_log:
                 break
-        self._code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        if self._forked is not None:
+            self._code = self._forked.wait()
+        else:
+            self._code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         return self._code
 
     def kill(self) -> None:
@@ -164,6 +183,14 @@ class ScriptedSend:
     def control(self, name: str, text: str) -> None:
         """Write a control file."""
         Path(self.home.control, name).write_text(text)
+
+
+def _sleeps(pid: int) -> bool:
+    """Return whether a process waits, or has ended; one of its threads may wait for the disk."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "RD"
+    except FileNotFoundError:
+        return True
 
 
 def _high_pipe() -> tuple[int, int]:

@@ -5,7 +5,7 @@ import time
 from typing import Self
 
 from queue_base.home import Home
-from support.suite import Suite
+from support.processes.suite import Suite
 
 
 class TimedSuite(Suite):

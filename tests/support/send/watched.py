@@ -6,8 +6,9 @@ from queue_send.admin.queries import Explainer
 from queue_send.admin.watchdog import AlertLimit, Dates, OverdueRule, OverdueSearch
 from queue_send.scheduler.limits import Limits
 from queue_send.scheduler.model import Attempt, Entry, Settings
-from queue_send.scheduler.retry import QUADRATIC, SKIP_REMOTE, next_attempt, within_lifetime
+from queue_send.scheduler.retry import SKIP_REMOTE, next_attempt, within_lifetime
 from queue_wire.admin.cause import Cause
+from queue_wire.control.schedule import QUADRATIC
 from support.send.driven import Driven
 from support.send.limited import limited
 

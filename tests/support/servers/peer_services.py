@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from support.remote_daemon import RemoteHome
+from support.processes.remote_daemon import RemoteHome
 from support.servers.postfix_services import Services, serve
 
 

@@ -1,7 +1,7 @@
 """An HTTPS server on loopback for MTA-STS policies, whose answers a test chooses byte by byte."""
 
-from support.servers.authority import Certificate
-from support.servers.raw_server import Peer, RawServer
+from support.servers.dns.authority import Certificate
+from support.servers.smtp.raw_server import Peer, RawServer
 
 PATH = b"/.well-known/mta-sts.txt"
 

@@ -5,11 +5,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from queue_wire.pipes.report import Report
-from support.remote_daemon import RemoteDaemon, RemoteHome
+from support.processes.remote_daemon import RemoteDaemon, RemoteHome
+from support.processes.suite import wait_until
 from support.servers.certificate import make_certificate
 from support.servers.ports import free_ports
 from support.servers.postfix import Postfix
-from support.suite import wait_until
 
 TEXT = b"Subject: hello\n\nA message.\n.with a dot\n"
 SIZE_LIMIT = 26 * 1024 * 1024

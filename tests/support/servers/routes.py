@@ -7,7 +7,7 @@ import uvloop
 from queue_base.home import Home
 from queue_remote.config import read_config
 from queue_remote.route.router import Route, Router
-from support.remote_daemon import RemoteHome
+from support.processes.remote_daemon import RemoteHome
 
 
 def router_of(home: RemoteHome) -> Router:

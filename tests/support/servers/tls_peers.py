@@ -1,9 +1,9 @@
-"""Scripts for support.servers.raw_server: SMTP servers with TLS, and with what can go wrong in its place."""
+"""Scripts for support.servers.smtp.raw_server: SMTP servers with TLS, and with what can go wrong in its place."""
 
 from collections.abc import Callable
 
-from support.servers.authority import Certificate
-from support.servers.raw_server import Peer
+from support.servers.dns.authority import Certificate
+from support.servers.smtp.raw_server import Peer
 
 Script = Callable[[Peer], None]
 
@@ -53,6 +53,7 @@ def speaks_garbage(peer: Peer) -> None:
     peer.greet(b"STARTTLS")
     peer.hear()
     peer.say(b"220 go ahead")
+    peer.wait_for_more()  # Else it may come with the answer, before the client begins TLS.
     peer.say(b"what is this?" * 100)
     peer.wait_for_end()
 

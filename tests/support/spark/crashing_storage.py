@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import pytest
 
 from spark.runtime.places import LocalPlace
-from support.spark.scripted_logs import Crash
+from support.spark.logs.scripted_logs import Crash
 
 CHANGES = ("write", "rename", "remove", "remove_empty", "make_directory")
 

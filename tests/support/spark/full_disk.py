@@ -17,7 +17,7 @@ import pytest
 from queue_base.errors import Failure
 from spark.lake.build import Order, build
 from spark.runtime.progress import Progress
-from support.spark.scripted_logs import NoSpark, ScriptedLake, message
+from support.spark.logs.scripted_logs import NoSpark, ScriptedLake, message
 
 PHASES = ("looking at the logs", "matching lines", "writing pending", "moving files in", "writing the manifest")
 

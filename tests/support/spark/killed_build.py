@@ -16,7 +16,7 @@ import pytest
 
 from spark.lake import compact
 from spark.runtime.progress import Progress
-from support.spark.scripted_logs import Script, ScriptedLake, message, pending
+from support.spark.logs.scripted_logs import Script, ScriptedLake, message, pending
 
 ROOT = Path(__file__).resolve().parents[3]
 # Into a phase, which takes some milliseconds.

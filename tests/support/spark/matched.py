@@ -12,9 +12,9 @@ import pyarrow as pa
 from spark.match import Edge, Lines, Matcher, Rows, State, fits, join
 from spark.match.rows import NAMES
 from spark.tables.arrow import ARROW
-from support.spark.log_files import Files
-from support.spark.log_reference import whole_lines
-from support.spark.log_rows import DeliveryRow, IntervalRow, MessageRow, QuarantineRow, Truth
+from support.spark.logs.log_files import Files
+from support.spark.logs.log_reference import whole_lines
+from support.spark.logs.log_rows import DeliveryRow, IntervalRow, MessageRow, QuarantineRow, Truth
 
 ROW = TypeVar("ROW", MessageRow, DeliveryRow, IntervalRow)
 Line = tuple[bytes, bool]  # With whether it was cut short.

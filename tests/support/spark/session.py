@@ -5,6 +5,13 @@ import functools
 from pyspark.sql import SparkSession
 
 from spark.runtime.session import start_session
+from support.plugins.amount import amount
+
+_INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
 
 
 @functools.cache
@@ -23,5 +30,8 @@ def session() -> SparkSession:
         # from others to read less, and its check of its own optimizer after each step.
         "spark.sql.constraintPropagation.enabled": "false",
         "spark.sql.lightweightPlanChangeValidation": "false",
+        # Nor does the Java code that Spark makes of a plan, and the plan that it makes anew after each stage. With
+        # --exhaustive it makes them, as for users.
+        **amount(_INTERPRETED, {}),
     }
     return start_session("local[2]", settings)

@@ -12,7 +12,7 @@ import pyspark
 
 from spark.lake.build import DRIVER_SETTING
 from spark.runtime.java import choose_java
-from support.suite import wait_until
+from support.processes.suite import wait_until
 
 SPARK = Path(pyspark.__file__).parent
 # Java takes seconds to start, and more on a busy machine.

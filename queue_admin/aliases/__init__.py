@@ -1,0 +1,1 @@
+"""queuectl import-aliases: sendmail's aliases(5) as .qmail files in alias/."""

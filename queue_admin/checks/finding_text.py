@@ -1,0 +1,27 @@
+"""A finding as `queuectl check` and `queuectl repair --dry-run` print it: as a line for people, or as an object."""
+
+import json
+import os
+
+from queue_admin.checks.findings import Finding
+from queue_admin.printable import visible
+from queue_base.queue.hold_marks import birth_of
+from queue_base.queue.layout import Layout
+from queue_wire.ids import pack_long_id
+
+
+def show_finding(layout: Layout, finding: Finding, form: str) -> str:
+    """Return the line for a finding."""
+    path = visible(os.fsencode(finding.path)) or "queue/"
+    what = visible(finding.what.encode("utf-8", "surrogateescape"))
+    if form == "text":
+        return f"{path} {what}: {finding.means}; repair {finding.repair}"
+    message = None
+    if finding.message:
+        try:
+            birth = birth_of(layout, finding.message)
+        except OSError:
+            birth = None
+        message = str(finding.message) if birth is None or birth < 0 else pack_long_id(finding.message, birth)
+    facts = {"finding": finding.code, "path": path, "message": message, "what": what}
+    return json.dumps(facts | {"means": finding.means, "repair": finding.repair})

@@ -1,0 +1,1 @@
+"""The commands that make, take over and set up a home."""

@@ -1,0 +1,59 @@
+"""queuectl adopt: takes a qmail home over in place, or gives a home back to qmail."""
+
+import os
+
+import click
+
+from queue_admin.home.adoption import adopt, undo
+from queue_admin.progress import Progress
+from queue_admin.system_accounts import ensure_accounts, find_qmail_accounts, myself
+from queue_base.accounts import queue_owner
+from queue_base.errors import Permanent, Usage
+from queue_base.home import find_home
+from queue_base.shell_completion import complete_directory
+
+
+@click.command("adopt")
+@click.argument("home", required=False, shell_complete=complete_directory)
+@click.option("--undo", "back", is_flag=True, help="Give the home back to qmail, with what is in the queue now.")
+@click.option("--as-me", is_flag=True, help="As root: keep the queue as your own, make no accounts.")
+@click.option("--todo", type=click.Choice(["flat", "hashed"]), help="With --undo: what a hashed todo/ becomes.")
+@click.option("--force", is_flag=True, help="With --undo: drop marks of messages, leave lmtp: routes.")
+@click.pass_context
+def command(context: click.Context, home: str | None, back: bool, as_me: bool, todo: str | None, force: bool) -> None:
+    """Take over a qmail home, or give it back.
+
+    HOME is by default that of --home, else QUEUE_HOME, else /var/queue.
+
+    Stop qmail-send (with --undo: queue-send) first. Owners and modes are changed and missing directories are made;
+    no message is changed, but that --undo removes recipients that are done from
+    envelopes that queue-send has not finished. After an interruption, run it again, in either direction.
+
+    \b
+    Examples:
+      queuectl adopt /var/qmail
+      queuectl adopt /var/qmail --undo
+      queuectl adopt /srv/queue --undo --todo flat
+    """
+    where = find_home(context.obj if home is None else home)
+    if not back and (todo or force):
+        raise Usage("--todo and --force go with --undo")
+    if back:
+        if as_me or os.geteuid() != 0:
+            raise Permanent("unable to undo: only root can give files to qmail's accounts")
+        accounts = find_qmail_accounts()
+        with Progress(None, "files", "looked at") as progress:
+            done = undo(where, accounts, todo=todo, force=force, progress=progress)
+        print("\n".join(done))
+        return
+    me = myself()
+    if me.uid != 0 and queue_owner(where).uid != me.uid:
+        raise Permanent(f"unable to adopt {where.path}: {where.queue} is not yours, and only root can change that")
+    if as_me or me.uid != 0:
+        owner = me
+    else:
+        owner, made = ensure_accounts()
+        print("".join(f"made {name}\n" for name in made), end="")
+    with Progress(None, "files", "looked at") as progress:
+        done = adopt(where, owner, progress)
+    print("\n".join(done))

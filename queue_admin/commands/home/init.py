@@ -1,0 +1,134 @@
+"""queuectl init: makes a home, or what is missing in one, and a service directory."""
+
+import os
+import shutil
+import socket
+
+import click
+
+from queue_admin.checks.file_system import CONTROL, check_file_system, find_unfit
+from queue_admin.home.create import check_options, create_home
+from queue_admin.home.daemon_accounts import check_code, choose_accounts
+from queue_admin.home.hostname import check_domain, check_host_name
+from queue_admin.home.service import DAEMONTOOLS, KINDS, Service, write_service
+from queue_admin.system_accounts import account_uid, choose_owner, ensure_alias_account, group_gid, myself
+from queue_base.accounts import QUEUE_ACCOUNT, Owner
+from queue_base.daemon.processes import program_path
+from queue_base.errors import Permanent
+from queue_base.home import Home, find_home
+from queue_base.shell_completion import complete_directory
+
+# The group whose members may read logs, on Debian and others.
+LOG_GROUP = "adm"
+
+
+@click.command("init")
+@click.argument("home", required=False, shell_complete=complete_directory)
+@click.option("--me", help="This host's full name, for control/me; default the system's.")
+@click.option("--local", multiple=True, metavar="DOMAIN", help="A domain to deliver here, besides this host's name.")
+@click.option("--split", type=click.IntRange(1, 100_000), help="Directories per kind of file, a prime; default 23.")
+@click.option("--network", is_flag=True, help="Accept a network file system: control/queuefilesystem then names it.")
+@click.option("--as-me", is_flag=True, help="As root: own everything yourself, make no accounts.")
+@click.option(
+    "--service", metavar="DIR", shell_complete=complete_directory,
+    help="Also write a service directory, or systemd's units, here.",
+)  # fmt: skip
+@click.option("--kind", type=click.Choice(KINDS), default=DAEMONTOOLS, help="The supervisor; default daemontools.")
+@click.option(
+    "--log", metavar="DIR", shell_complete=complete_directory,
+    help="Where the service logs; default /var/log/NAME of HOME, or HOME/log.",
+)  # fmt: skip
+@click.option("--force", is_flag=True, help="Replace scripts and units of the service that differ.")
+@click.pass_context
+def command(
+    context: click.Context,
+    home: str | None,
+    me: str | None,
+    local: tuple[str, ...],
+    split: int | None,
+    network: bool,
+    as_me: bool,
+    service: str | None,
+    kind: str,
+    log: str | None,
+    force: bool,
+) -> None:
+    """Make a home, or what is missing in one.
+
+    HOME is by default that of --home, else QUEUE_HOME, else /var/queue.
+
+    Run by root, it also makes the accounts `queue`, `queuer` and `queuea` if they are missing. Run again, it makes
+    what is missing and changes nothing else. At last it checks that these accounts can read the installation.
+
+    A network file system is refused, since locks and inode numbers may fail on it.
+
+    With --log, several homes can have services on one machine. Others than the logger's account and group `adm` (where
+    there is none, its own) cannot read the log.
+
+    \b
+    Examples:
+      queuectl init /var/queue --me mail.example.org --local example.org
+      queuectl init /var/queue --service /etc/sv/queue --kind runit
+      queuectl init /var/queue --service /etc/systemd/system --kind systemd
+      queuectl init ~/queue --as-me --me test.example.org
+    """
+    where = find_home(context.obj if home is None else home)
+    name = check_host_name(me) if me else _default_name(where)
+    domains = tuple(check_domain(domain) for domain in local)
+    # Before accounts are made: the options may conflict with what exists.
+    check_options(where, name, domains, split)
+    accepted = find_unfit(where) if network else ""
+    if not network or os.path.lexists(f"{where.control}/{CONTROL}"):
+        check_file_system(where)
+    owner, accounts = choose_owner(where, as_me)
+    alias, account = ensure_alias_account(where, owner)
+    report(accounts + account, "made")
+    made = create_home(
+        where, owner, myself(), me=name, local=domains, split=split, alias=alias, file_system=accepted
+    )
+    report(made, "made")
+    if service:
+        logger, log_owner = _log_account(where, owner)
+        directory = os.path.abspath(log) if log else _log_directory(where, logger)
+        wanted = Service(where, _start_program(), directory, logger, log_owner)
+        report(write_service(wanted, os.path.abspath(service), kind, myself(), force), "wrote")
+    accounts_used = choose_accounts(where)
+    if accounts_used.queue is not None:
+        check_code(accounts_used)
+
+
+def report(items: list[str], verb: str) -> None:
+    """Print one line for each item."""
+    for item in items:
+        print(f"{verb} {item!a}" if not item.isprintable() else f"{verb} {item}")
+
+
+def _default_name(home: Home) -> str | None:
+    """Return the system's name for control/me, or None if that exists. Raises Usage if the name is not usable."""
+    if os.path.lexists(f"{home.control}/me"):
+        return None
+    return check_host_name(socket.getfqdn())
+
+
+def _start_program() -> str:
+    """Return the path of queue-start, next to queuectl or on PATH. Raises Permanent."""
+    beside = program_path("queue-start")
+    found = beside if os.access(beside, os.X_OK) else shutil.which("queue-start")
+    if found is None:
+        raise Permanent(f"unable to find queue-start: it is neither at {beside} nor on PATH; install the whole suite")
+    return os.path.abspath(found)
+
+
+def _log_directory(home: Home, account: str | None) -> str:
+    """Return the default directory of the log: below /var/log if the system's account writes it, else in the home."""
+    return f"{home.path}/log" if account is None else f"/var/log/{os.path.basename(home.path.rstrip('/')) or 'queue'}"
+
+
+def _log_account(home: Home, owner: Owner) -> tuple[str | None, Owner]:
+    """Return the account for the logger (None: the one that starts it) and its ids. Raises Permanent."""
+    me = myself()
+    if owner.uid == me.uid:
+        return None, me
+    if owner.uid == account_uid(QUEUE_ACCOUNT):
+        return QUEUE_ACCOUNT, Owner(owner.uid, group_gid(LOG_GROUP) or owner.gid)
+    raise Permanent(f"unable to write a service: {home.queue} belongs to uid {owner.uid}; let that user make it")

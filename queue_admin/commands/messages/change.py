@@ -1,0 +1,366 @@
+"""queuectl hold, release, requeue, delete, bounce, flush: change messages, whether queue-send runs or not.
+
+All six choose messages in the same way, and send them in batches as one kind of order. On a terminal the messages are
+counted first, and a question comes before many are changed; otherwise they are changed as they are found.
+"""
+
+import sys
+import time
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from itertools import islice
+from typing import Any, NamedTuple, TypeVar
+
+import click
+
+from queue_admin.messages.admin_client import AdminClient, connect_or_lock, runs
+from queue_admin.messages.choosing import Chosen, check_long_id, choose, read_names
+from queue_admin.messages.offline import OfflineQueue
+from queue_admin.messages.selector_options import make_selectors, read_prepends, selector_options
+from queue_admin.messages.selectors import Selectors
+from queue_admin.messages.standing_change import add_standing, list_standing, remove_standing
+from queue_admin.printable import visible
+from queue_admin.progress import Progress
+from queue_admin.question import ASKED_FROM, ask
+from queue_admin.system_accounts import be_owner
+from queue_base.errors import Temporary, Usage
+from queue_base.home import find_home
+from queue_base.queue.hold_marks import clean_reason
+from queue_base.queue.layout import Layout, open_layout
+from queue_wire.address import split_address
+from queue_wire.admin.socket import (
+    BOUNCE,
+    BOUNCE_SOME,
+    FLUSH,
+    FLUSH_SOME,
+    GONE,
+    HOLD,
+    IDS_MOST,
+    NEWS,
+    PROBE,
+    TROUBLE,
+    Request,
+)
+from queue_wire.ids import pack_long_id, unpack_long_id
+
+T = TypeVar("T")
+
+_HELP = """{first}
+
+IDS are long ids, as `queuectl list` prints them; `-` reads them from standard input, a line or a NUL after each.
+Options choose messages that match all of them; with IDS, only among these. Works whether queue-send runs or not.
+Repeating a command does no harm; IDS that are gone are named, and are not an error. On a terminal, a question comes
+before more than 100 messages are changed; --yes answers it. Exit 1 if no message was found, except with --all.
+
+{more}
+
+\b
+Examples:
+{examples}
+"""
+
+
+class Verb(NamedTuple):
+    """One of the commands. `on_whole`: it acts on whole messages, though --recipient or --domain choose recipients;
+    `on_whole_offline`: it does so while queue-send does not run."""
+
+    done: str
+    first: str
+    more: str
+    examples: list[str]
+    on_whole: bool = True
+    on_whole_offline: bool = True
+
+
+VERBS = {
+    "hold": Verb(
+        "held",
+        "Freeze messages: no delivery starts until they are released.",
+        "Deliveries in flight are finished. A message on hold does not expire. It is held with all its recipients.\n\n"
+        "With --standing, also messages that come later and match, until `release --standing` with the same options.",
+        [
+            "hold --sender news@example.com --reason 'complaints, ask Jo'",
+            "hold --uid 1007 --standing --reason 'script sends spam'",
+            "hold --standing --list",
+        ],
+    ),
+    "release": Verb(
+        "released",
+        "Release held messages, and have corrupt ones read again.",
+        "They are due at once. With --standing, what matches is not held any more when it comes; messages that are on\n"
+        "hold stay so.",
+        ["release --all", "release 457-h5x3k2j1z9", "release --uid 1007 --standing"],
+    ),
+    "requeue": Verb(
+        "requeued",
+        "Give messages a new birth: they are due at once and have their whole lifetime again.",
+        "They get new long ids, which are printed.",
+        ["requeue --domain example.net", "requeue 457-h5x3k2j1z9"],
+    ),
+    "delete": Verb(
+        "deleted",
+        "Remove messages without a bounce, with all their pending recipients.",
+        "Deliveries in flight are finished. The sender is not told; to tell the sender, use bounce.",
+        ["delete 457-h5x3k2j1z9", "delete --sender spammer@example.com --dry-run"],
+    ),
+    "bounce": Verb(
+        "bounced",
+        "Return messages to their senders now: every pending recipient fails.",
+        "With --recipient or --domain only those recipients fail; the others are tried as before, and the sender gets\n"
+        "the bounce when none is left. Deliveries in flight are finished.",
+        ["bounce --recipient gone@example.net", "bounce --older-than 2d --domain example.net"],
+        on_whole=False,
+        on_whole_offline=False,
+    ),
+    "flush": Verb(
+        "flushed",
+        "Attempt messages now. Their dead destinations are probed.",
+        "With --recipient or --domain only those recipients are tried; if they are deferred, they wait for the next\n"
+        "attempt of their message again. While queue-send does not run, whole messages are made due. Messages on hold\n"
+        "stay on hold.",
+        ["flush --domain example.net", "flush 457-h5x3k2j1z9"],
+        on_whole=False,
+    ),
+}
+
+
+class Gathered(NamedTuple):
+    """The messages to change, as numbers, births, and numbers of recipients that were not chosen."""
+
+    keys: "array[int]"
+    domains: set[bytes]
+
+    @property
+    def messages(self) -> int:
+        """How many there are."""
+        return len(self.keys) // 3
+
+    @property
+    def others(self) -> int:
+        """How many recipients were not chosen."""
+        return sum(self.keys[2::3])
+
+    def chosen(self) -> Iterator[Chosen]:
+        """Yield the messages, without their recipients."""
+        for at in range(0, len(self.keys), 3):
+            yield Chosen(pack_long_id(self.keys[at], self.keys[at + 1]), set(), self.keys[at + 2])
+
+
+def _run(context: click.Context, verb: str, ids: tuple[str, ...], options: dict[str, Any]) -> None:
+    home = find_home(context.obj)
+    prepends = read_prepends(home)
+    be_owner(home)
+    layout = open_layout(home.queue)
+    selectors = make_selectors(options, prepends)
+    reason = clean_reason((options.get("reason") or "by the administrator").encode("utf-8", "surrogateescape"))
+    if options.get("list_standing"):
+        if not options["standing"] or ids or selectors.any or options["all_messages"]:
+            raise Usage("--list is given with --standing, and nothing else")
+        _exit_unless(list_standing(home, options["form"]))
+        return
+    if (bool(ids or selectors.any) + options["all_messages"]) != 1:
+        raise Usage("give long ids, or selectors, or --all")
+    if options.get("standing"):
+        if ids or options["all_messages"]:
+            raise Usage("a standing hold has selectors, and neither ids nor --all")
+        if verb == "release":
+            if not remove_standing(home, selectors):
+                raise click.exceptions.Exit(1)
+            return
+        add_standing(home, selectors, reason)
+    for name in ids:
+        if name != "-":
+            check_long_id(layout, name)  # Before anything is locked.
+    names = read_names(tuple(dict.fromkeys(ids))) if ids else None
+    now = time.time()
+    if options["dry_run"]:
+        chosen = choose(layout, selectors, names, now, None, False, verb == "release")
+        found = _list(verb, chosen, options["nul"], _is_on_whole(verb, runs(home)))
+        _exit_unless(found or options["all_messages"])
+        return
+    terminal = sys.stderr.isatty()
+    if not terminal:
+        chosen = choose(layout, selectors, names, now, None, verb == "flush", verb == "release")
+        with closing(connect_or_lock(home, layout)) as queue:
+            found = _Change(verb, selectors, reason, bool(ids)).carry_out(queue, chosen, None)
+    else:
+        gathered = _gather(layout, selectors, names, now, verb)
+        if not options["yes"]:
+            _ask(verb, gathered, _is_on_whole(verb, runs(home)), "-" in ids)
+        with (
+            closing(connect_or_lock(home, layout)) as queue,
+            Progress(gathered.messages, "messages", VERBS[verb].done) as progress,
+        ):
+            if verb == "flush":
+                _probe(queue, sorted(gathered.domains))
+            found = _Change(verb, selectors, reason, bool(ids)).carry_out(queue, gathered.chosen(), progress)
+    # A standing hold is done, whether or not there is a message for it; and all of none are all.
+    _exit_unless(found or bool(options.get("standing")) or options["all_messages"])
+
+
+def _exit_unless(found: bool) -> None:
+    if not found:
+        raise click.exceptions.Exit(1)
+
+
+def _is_on_whole(verb: str, running: bool) -> bool:
+    """Return whether a command acts on whole messages, though options choose recipients."""
+    return VERBS[verb].on_whole if running else VERBS[verb].on_whole_offline
+
+
+def _list(verb: str, chosen: Iterator[Chosen], nul: bool, on_whole: bool) -> bool:
+    """Print the long ids of what would be changed, and on stderr how many there are; return whether any are."""
+    count = others = 0
+    for each in chosen:
+        print(each.name, end="\0" if nul else "\n")
+        count += 1
+        others += each.others
+    sys.stdout.flush()
+    print(f"would have {VERBS[verb].done} {_messages(count)}{_with_others(others if on_whole else 0)}", file=sys.stderr)
+    return count > 0
+
+
+def _gather(layout: Layout, selectors: Selectors, names: Iterator[str] | None, now: float, verb: str) -> Gathered:
+    """Return all messages that are chosen; show on the terminal how many were looked at."""
+    keys, domains = array("Q"), set[bytes]()
+    with Progress(None, "messages", "looked at") as progress:
+        for each in choose(layout, selectors, names, now, progress, verb == "flush", verb == "release"):
+            keys.extend((*(number or 0 for number in unpack_long_id(each.name)), each.others))
+            if verb == "flush":
+                domains.update(_domains([each], selectors.domain))
+    return Gathered(keys, domains)
+
+
+def _ask(verb: str, gathered: Gathered, on_whole: bool, ids_on_stdin: bool) -> None:
+    """Ask before very many messages, or recipients that were not chosen, are hit. Raises Permanent if not."""
+    hit = gathered.others if on_whole else 0
+    if gathered.messages <= ASKED_FROM and not hit:
+        return
+    question = f"{verb.capitalize()} {_messages(gathered.messages)}{_with_others(hit)}?"
+    ask(question, f"nothing is {VERBS[verb].done}", ids_on_stdin)
+
+
+class _Change:
+    """Sends the messages as orders, and prints what came of them. `by_id`: a person has named the messages."""
+
+    def __init__(self, verb: str, selectors: Selectors, reason: bytes, by_id: bool) -> None:
+        self._verb = verb
+        self._by_id = by_id
+        self._selectors = selectors
+        self._reason = reason
+        self._others = 0
+        self._touched = self._asked = self._gone = 0
+        self._trouble = False
+
+    def carry_out(self, queue: AdminClient | OfflineQueue, chosen: Iterator[Chosen], progress: Progress | None) -> bool:
+        """Change the messages; return whether there was any. Raises Temporary if some could not be changed.
+
+        Without `progress`, what `flush` is to probe is taken from the messages.
+        """
+        verb = self._verb
+        for batch in _batches(chosen):
+            if verb == "flush" and progress is None:
+                _probe(queue, _domains(batch, self._selectors.domain))
+            self._others += sum(each.others for each in batch)
+            whole = [each.name.encode() for each in batch if not each.others]
+            in_part = [each.name.encode() for each in batch if each.others]
+            for names, some in (whole, False), (in_part, True):
+                if names:
+                    self._send(queue, names, some, progress)
+            if progress is not None:
+                progress.step(len(batch))
+        if progress is not None:
+            progress.clear()
+        others = self._others if self._touched else 0
+        if others and _is_on_whole(verb, isinstance(queue, AdminClient)):
+            print(f"{_recipients(others)} of these messages that were not named: {VERBS[verb].done}, too",
+                  file=sys.stderr)  # fmt: skip
+        print(f"{VERBS[verb].done} {_messages(self._touched)}")
+        if self._trouble:
+            raise Temporary("unable to change some of the messages: see above; try again")
+        return self._asked > self._gone
+
+    def _send(
+        self, queue: AdminClient | OfflineQueue, names: list[bytes], some: bool, progress: Progress | None
+    ) -> None:
+        """Send an order; `some`: the messages have recipients that were not chosen."""
+        command = self._verb.encode()
+        selector = self._selectors.recipients
+        if command == BOUNCE and selector.any:
+            command = BOUNCE_SOME
+        elif command == FLUSH and some:
+            command = FLUSH_SOME
+        response = queue.ask(Request(command, self._reason if command == HOLD else b"", names, selector))
+        self._asked += len(names)
+        self._touched += response.touched
+        if progress is not None and response.notes:
+            progress.clear()
+        for note in response.notes:
+            if note.letter == GONE:
+                self._gone += 1
+                if not self._by_id:
+                    continue  # It was delivered, or deleted, since it was found.
+            self._trouble = self._trouble or note.letter == TROUBLE
+            print(visible(note.text), file=sys.stdout if note.letter == NEWS else sys.stderr)
+
+
+def _probe(queue: AdminClient | OfflineQueue, domains: list[bytes]) -> None:
+    for some in _batches(domains):
+        queue.ask(Request(PROBE, b"", some))
+
+
+def _messages(count: int) -> str:
+    return f"{count} message" if count == 1 else f"{count} messages"
+
+
+def _recipients(count: int) -> str:
+    return f"{count} recipient" if count == 1 else f"{count} recipients"
+
+
+def _with_others(others: int) -> str:
+    return f" with {_recipients(others)} more than were named" if others else ""
+
+
+def _batches(items: Iterable[T]) -> Iterator[list[T]]:
+    rest = iter(items)
+    while batch := list(islice(rest, IDS_MOST)):
+        yield batch
+
+
+def _domains(batch: list[Chosen], domain: bytes | None) -> list[bytes]:
+    """Return the domains to probe for these messages."""
+    if domain is not None:
+        return [domain]
+    found = {split_address(address)[1] for each in batch for address in each.recipients}
+    return sorted(name for name in found if name and b"\0" not in name)
+
+
+def _command(verb: str) -> click.Command:
+    about = VERBS[verb]
+
+    @click.argument("ids", nargs=-1, metavar="[IDS]...")
+    @selector_options("--with-reason" if verb == "hold" else "--reason")
+    @click.option("--all", "all_messages", is_flag=True, help="All messages.")
+    @click.option("--dry-run", is_flag=True, help="Print the long ids of the chosen messages and change nothing.")
+    @click.option("-0", "nul", is_flag=True, help="With --dry-run: a NUL after each id, in place of a newline.")
+    @click.option("--yes", is_flag=True, help="Ask no question.")
+    @click.pass_context
+    def command(context: click.Context, /, ids: tuple[str, ...], **options: Any) -> None:
+        _run(context, verb, ids, options)
+
+    lines = "\n".join(f"  queuectl {example}" for example in about.examples)
+    text = _HELP.format(first=about.first, more=about.more, examples=lines)
+    wrap: Callable[..., click.Command] = click.command(verb, help=text)
+    if verb in ("hold", "release"):
+        help_text = "Also messages that come later." if verb == "hold" else "End a standing hold."
+        command = click.option("--standing", is_flag=True, help=help_text)(command)
+    if verb == "hold":
+        forms, text_or_json = click.Choice(["text", "json"]), "With --list; default text."
+        command = click.option("--format", "form", type=forms, default="text", help=text_or_json)(command)
+        command = click.option("--list", "list_standing", is_flag=True, help="With --standing: list them.")(command)
+        command = click.option("--reason", metavar="TEXT", help="The reason, which list and show print.")(command)
+    return wrap(command)
+
+
+commands = [_command(verb) for verb in VERBS]

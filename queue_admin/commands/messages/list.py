@@ -1,0 +1,197 @@
+"""queuectl list: one line per message, as text or JSON. Reads only."""
+
+import json
+import time
+from collections.abc import Iterator
+from heapq import nsmallest
+from itertools import chain, islice
+from typing import Any
+
+import click
+
+from queue_admin.messages.choosing import check_long_id, find, read_names, select
+from queue_admin.messages.detail import Detail, read_detail, read_done_marks
+from queue_admin.messages.last_results import DeadNexthops, recipient_states
+from queue_admin.messages.message_facts import message_facts, recipient_facts
+from queue_admin.messages.outside_sort import PART, sort_outside
+from queue_admin.messages.selector_options import make_selectors, read_prepends, selector_options
+from queue_admin.messages.selectors import Selectors, is_deleted
+from queue_admin.messages.survey import Snapshot, Stray, look, survey
+from queue_admin.printable import span, visible, word
+from queue_admin.progress import Progress, stdout_is_file
+from queue_admin.system_accounts import be_owner
+from queue_base.home import find_home
+from queue_base.queue.layout import Layout, open_layout
+from queue_base.queue.marks_file import LeftMarks
+from queue_wire.logline import moment
+
+SORTS = ("age", "size", "sender", "recipients", "next")
+
+
+@click.command("list")
+@click.argument("ids", nargs=-1, metavar="[IDS]...")
+@selector_options("--reason")
+@click.option("--held", is_flag=True, help="Only messages that are on hold.")
+@click.option("--corrupt", is_flag=True, help="Only corrupt messages.")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Default text.")
+@click.option("--sort", type=click.Choice(SORTS), help="In this order, the oldest, largest or most first.")
+@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most N messages.")
+@click.option("-0", "nul", is_flag=True, help="Print only long ids, with a NUL after each.")
+@click.pass_context
+def command(context: click.Context, /, ids: tuple[str, ...], **options: Any) -> None:
+    """List the messages in the queue, one per line.
+
+    It needs no lock and changes nothing. IDS are long ids, `-` reads them from standard input. Options choose messages
+    that match all of them. Exit 1 if ids or options were given, and no message matches. Messages that are deleted, and
+    wait for their removal, are shown only with --state deleted. Messages are listed as they are found, a bucket after
+    another; --sort reads them all first, and writes the keys of more than 50,000 to temporary files.
+
+    \b
+    Columns: id, state, age, bytes, <sender>, then recipients done/left for each
+    channel (`local 1/0 remote 0/2`; `all 0/3` before classification), and the next
+    attempt. Then, if they apply: held, corrupt, unreadable, each with the reason, and
+    the reason why its newest delivery was deferred (last).
+    With --format json each line is one object, which has each recipient.
+
+    \b
+    Examples:
+      queuectl list
+      queuectl list --state queued
+      queuectl list --held --format json
+      queuectl list --sender-domain example.com --sort size --limit 10
+      queuectl list -0 --subject 'cheap pills' | queuectl delete -
+    """
+    home = find_home(context.obj)
+    prepends = {} if options["recipient"] is None else read_prepends(home)
+    be_owner(home)
+    layout = open_layout(home.queue)
+    now = time.time()
+    marks = read_done_marks(layout)
+    form, nul = options["form"], options["nul"]
+    count = 0
+    with DeadNexthops(home, now) as dead:
+        for found in islice(_found(layout, ids, options, make_selectors(options, prepends), now), options["limit"]):
+            if isinstance(found, Stray):
+                line = stray_line(found, form)
+            else:
+                line = found.long_id if nul else message_line(layout, found, marks, form, now, dead)
+            if line:
+                count += 1
+                print(line, end="\0" if nul else "\n")
+    if not count and (ids or _filters(options)):
+        raise click.exceptions.Exit(1)
+
+
+def _filters(options: dict[str, Any]) -> bool:
+    return options["held"] or options["corrupt"] or make_selectors(options, {}).any
+
+
+def _found(
+    layout: Layout, ids: tuple[str, ...], options: dict[str, Any], selectors: Selectors, now: float
+) -> Iterator[Snapshot | Stray]:
+    """Yield what is to be listed, in order."""
+    held, corrupt, sort = options["held"], options["corrupt"], options["sort"]
+    plain = not (ids or sort or selectors.any)
+    if plain:
+        with Progress(None, "messages", "looked at", prints=True) as progress:
+            for found in survey(layout):
+                progress.step()
+                if isinstance(found, Stray):
+                    if not (held or corrupt or options["nul"]):
+                        yield found
+                elif (found.held or not held) and (found.corrupt or not corrupt) and not is_deleted(layout, found):
+                    yield found
+        return
+    with Progress(None, "messages", "looked at") as progress:
+        if ids:
+            chosen = find(layout, _checked(layout, read_names(tuple(dict.fromkeys(ids))), progress), selectors, now)
+        else:
+            chosen = select(layout, selectors, now, progress, every_state=True)
+        chosen = (each for each in chosen if (each[0].held or not held) and (each[0].corrupt or not corrupt))
+        if sort is None:
+            for snapshot, _ in chosen:
+                if not stdout_is_file():
+                    progress.clear()
+                yield snapshot
+            return
+        pairs = ((_sort_key(sort, snapshot, detail), snapshot.message) for snapshot, detail in chosen)
+        limit = options["limit"]
+        # With a small limit, no more than that many are in memory.
+        keys = iter(nsmallest(limit, pairs)) if limit is not None and limit <= PART else sort_outside(pairs)
+        # All are looked at before the first one is known.
+        first = list(islice(keys, 1))
+    with Progress(None, "messages", "listed", prints=True) as progress:
+        for _, message in chain(first, keys):
+            progress.step()
+            again = look(layout, message)
+            if again is not None:
+                yield again
+
+
+def _checked(layout: Layout, names: Iterator[str], progress: Progress) -> Iterator[str]:
+    """Yield the ids, each one checked. Raises Usage."""
+    for name in names:
+        progress.step()
+        yield check_long_id(layout, name)
+
+
+def _sort_key(sort: str, snapshot: Snapshot, detail: Detail) -> float | bytes:
+    """Return the key of a message: the oldest, the largest, the most recipients left, the next attempt come first."""
+    if sort == "sender":
+        return (detail.sender or b"").lower()
+    if sort == "size":
+        return -(snapshot.size or 0)
+    if sort == "recipients":
+        return -len(detail.unsorted_left) - sum(channel.left for channel in detail.channels.values())
+    if sort == "next":
+        due = detail.next_attempt()
+        return float("inf") if due is None else due
+    return float("inf") if snapshot.birth is None else snapshot.birth
+
+
+def stray_line(stray: Stray, form: str) -> str:
+    """Return the line for a name that belongs to no message."""
+    path = visible(stray.path.encode("utf-8", "surrogateescape"))
+    return json.dumps({"stray": path, "trouble": stray.reason}) if form == "json" else f"- stray {path}: {stray.reason}"
+
+
+def message_line(
+    layout: Layout,
+    snapshot: Snapshot,
+    marks: LeftMarks | None,
+    form: str,
+    now: float,
+    dead: DeadNexthops | None = None,
+) -> str:
+    """Return the line for a message, empty if it is gone by now."""
+    read = read_detail(layout, snapshot, marks)
+    if read is None:
+        return ""
+    snapshot, detail = read
+    facts = message_facts(layout, snapshot, detail, now, dead)
+    if form == "json":
+        facts["recipients"] = [recipient_facts(each) for each in recipient_states(layout, snapshot, detail)]
+        return json.dumps(facts)
+    return _text(snapshot, detail, facts, now)
+
+
+def _text(snapshot: Snapshot, detail: Detail, facts: dict[str, object], now: float) -> str:
+    age = "-" if snapshot.birth is None else span(now - snapshot.birth / 1e6)
+    size = "-" if snapshot.size is None else str(snapshot.size)
+    sender = "-" if detail.sender is None else f"<{word(detail.sender)}>"
+    parts = [snapshot.long_id, snapshot.state, age, size, sender]
+    if detail.unsorted:
+        left = len(detail.unsorted_left)
+        parts.append(f"all {len(detail.unsorted) - left}/{left}")
+    parts += [f"{name} {channel.done}/{channel.left}" for name, channel in detail.channels.items()]
+    due = detail.next_attempt()
+    if due is not None and not snapshot.held:
+        parts.append("next now" if due <= now else f"next {moment(due)}")
+    if facts["deleted"]:
+        parts.append("deleted, being removed")
+    parts += [f"{name}: {facts[name]}" for name in ("held", "corrupt") if facts[name] is not None]
+    if facts["trouble"]:
+        parts.append(f"unreadable: {facts['trouble']}")
+    if facts["last"]:
+        parts.append(f"last: {facts['last']}")
+    return " ".join(parts)

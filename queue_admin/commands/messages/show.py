@@ -1,0 +1,58 @@
+"""queuectl show ID: one message as it is on disk, and what queue-send does with it. Reads only."""
+
+import json
+import os
+import shutil
+import sys
+
+import click
+
+from queue_admin.messages.description import describe, describe_as_facts, find_message
+from queue_admin.messages.survey import open_regular
+from queue_admin.system_accounts import be_owner
+from queue_base.errors import Temporary, reason
+from queue_base.home import find_home
+from queue_base.queue.layout import open_layout
+
+
+@click.command("show")
+@click.argument("name", metavar="ID")
+@click.option("--raw", is_flag=True, help="Print only the message, byte for byte.")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", help="Default text.")
+@click.pass_context
+def command(context: click.Context, name: str, raw: bool, form: str) -> None:
+    """Show everything about one message.
+
+    That is its state, files and envelope, what queue-send does with it now or why it waits, each recipient with its
+    last result, the failures so far, and its header.
+    ID is a long id as `queuectl list` prints it, or a bare inode number. A long id never names a later message with
+    the same inode number.
+
+    \b
+    Examples:
+      queuectl show 457-h5x3k2j1z9
+      queuectl show --raw 457 >message
+      queuectl show --format json 457-h5x3k2j1z9
+    """
+    home = find_home(context.obj)
+    be_owner(home)
+    layout = open_layout(home.queue)
+    snapshot = find_message(layout, name)
+    if raw:
+        _copy(layout.mess(snapshot.message))
+        return
+    if form == "json":
+        print(json.dumps(describe_as_facts(home, layout, snapshot)))
+        return
+    for line in describe(home, layout, snapshot):
+        print(line)
+
+
+def _copy(path: str) -> None:
+    sys.stdout.flush()
+    try:
+        source = open_regular(path)
+    except OSError as error:
+        raise Temporary(f"unable to read {path}: {reason(error)}") from error
+    with os.fdopen(source, "rb") as message:
+        shutil.copyfileobj(message, sys.stdout.buffer, 1 << 20)

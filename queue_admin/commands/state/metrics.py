@@ -1,0 +1,60 @@
+"""queuectl metrics: the figures of a running suite as OpenMetrics, once or to whoever scrapes it. Reads only."""
+
+import sys
+from importlib.resources import files
+
+import click
+
+from queue_admin.system_accounts import be_owner
+from queue_base.click_group import suite_version
+from queue_base.home import find_home
+from queue_base.queue.layout import open_layout
+
+ONE_WALK = 1.0  # Seconds for the walk over the queue, if the metrics are printed once.
+PARTS = {"dashboard": "grafana.json", "alerts": "alerts.yml"}
+
+
+@click.command("metrics")
+@click.option("--listen", metavar="ADDR:PORT", help="Answer scrapes at http://ADDR:PORT/metrics until stopped.")
+@click.option(
+    "--format", "form", type=click.Choice(["openmetrics", "prometheus"]), default="openmetrics",
+    help="Default openmetrics; a scraper chooses by itself.",
+)  # fmt: skip
+@click.option("--print", "part", type=click.Choice(list(PARTS)), help="Print the Grafana dashboard or the alert rules.")
+@click.pass_context
+def command(context: click.Context, listen: str | None, form: str, part: str | None) -> None:
+    """Print metrics of the queue and its daemons in the format of OpenMetrics.
+
+    queue-send is asked once for what it has counted; no message is looked at. Only the oldest age and the number of
+    unclassified messages come from a walk over the queue: with --listen a slow one in the background, otherwise one
+    that ends after a second, and if it has not come far enough they are left out. If queue-send does not run,
+    queue_up is 0, and the rest that needs it is left out.
+
+    \b
+    Examples:
+      queuectl metrics
+      queuectl metrics --listen 127.0.0.1:9125
+      queuectl metrics --print alerts >/etc/prometheus/queue-suite.yml
+    """
+    if part is not None:
+        sys.stdout.write(files("queue_admin.metrics").joinpath(PARTS[part]).read_text("utf-8"))
+        return
+    # Imported here, because they take long to load, and before be_owner, because perhaps only root can read them.
+    from queue_admin.metrics.exporter import Exporter, expose
+    from queue_admin.metrics.oldest_walk import OldestWalk
+    from queue_admin.metrics.reading import take_reading
+    from queue_admin.web.page_server import PageServer, serve, take_address
+
+    where = take_address(listen) if listen is not None else None
+    home = find_home(context.obj)
+    be_owner(home)
+    layout = open_layout(home.queue)
+    if where is None:
+        walked = OldestWalk(layout).finish_within(ONE_WALK)
+        sys.stdout.write(expose(take_reading(home, walked), suite_version(), form == "openmetrics").decode())
+        return
+    exporter = Exporter(home, layout, suite_version())
+    server = PageServer("queuectl", where, exporter.answer, None)
+    exporter.start()
+    print(f"queuectl: listening at {server.url}metrics", file=sys.stderr, flush=True)
+    serve(server)

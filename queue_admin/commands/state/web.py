@@ -1,0 +1,42 @@
+"""queuectl web: a page about the suite for a browser. Reads only."""
+
+import sys
+
+import click
+
+from queue_admin.system_accounts import be_owner
+from queue_base.home import find_home
+from queue_base.queue.layout import open_layout
+
+
+@click.command("web")
+@click.option("--listen", default="127.0.0.1:8080", metavar="ADDR:PORT", help="Default 127.0.0.1:8080.")
+@click.option("--host", "hosts", multiple=True, metavar="NAME", help="A name that it may be asked by; repeatable.")
+@click.pass_context
+def command(context: click.Context, listen: str, hosts: tuple[str, ...]) -> None:
+    """Show the queue and its daemons to a browser, until stopped.
+
+    The page has live figures, plots of the last hours since this command started, destinations, the senders and domains
+    with the most messages, a search, and what `queuectl show` tells of a message. It changes nothing.
+
+    It knows no passwords, and whoever reaches it reads all addresses: listen on 127.0.0.1, and reach it through
+    `ssh -L` or a server in front that asks for one. That server's name is to be given by --host, because requests for
+    other names than localhost and addresses are refused.
+
+    \b
+    Examples:
+      queuectl web
+      queuectl web --listen 127.0.0.1:9000 --host mail.example.org
+    """
+    # Imported here, because they take long to load, and before be_owner, because perhaps only root can read them.
+    from queue_admin.web.page_server import PageServer, serve, take_address
+    from queue_admin.web.status_site import StatusSite
+
+    where = take_address(listen)
+    home = find_home(context.obj)
+    be_owner(home)
+    site = StatusSite(home, open_layout(home.queue))
+    server = PageServer("queuectl", where, site.answer, hosts)
+    site.start()
+    print(f"queuectl: listening at {server.url}", file=sys.stderr, flush=True)
+    serve(server)

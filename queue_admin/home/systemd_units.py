@@ -1,0 +1,171 @@
+"""The units of systemd: the suite, its logger, and the FIFO between them. Pure.
+
+systemd adds no TAI64N stamps and cannot rotate files, so the log goes through a FIFO to multilog, svlogd or s6-log,
+which write what queue-report reads. systemd keeps the FIFO open: lines wait in it while the logger is started again.
+
+TERM goes to queue-send alone (KillMode=mixed), which finishes the deliveries in flight.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+# Seconds for the deliveries in flight at a stop. What is still in flight then may be delivered again.
+STOP_SECONDS = 600
+# Since this version of systemd, `systemctl reload` waits until the control files have been reread.
+NOTIFY_RELOAD = 253
+
+_SUITE = """\
+[Unit]
+Description=queue-suite, the mail queue in {home}
+Wants=network-online.target
+Requires={name}-log.socket
+After=network-online.target nss-lookup.target {name}-log.socket
+
+[Service]
+{type}
+NotifyAccess=main
+ExecStart={command}
+StandardInput=null
+StandardOutput=file:{fifo}
+StandardError=inherit
+# TERM goes to queue-send alone, which finishes the deliveries in flight.
+KillMode=mixed
+TimeoutStopSec={stop}
+Restart=always
+RestartSec=1
+# 100: the queue cannot be used as it is, and `systemctl status` says why. Another start would not change that.
+RestartPreventExitStatus=100
+LimitNOFILE=65536
+OOMPolicy=continue
+{hardening}
+[Install]
+WantedBy={target}
+"""
+# queue-local becomes each recipient's user, writes to home directories, and runs the users' programs, which may be
+# set-group-id: so there is no NoNewPrivileges and no ProtectHome, and only what no such program needs is filtered.
+_SUITE_HARDENING = """\
+CapabilityBoundingSet=CAP_SETUID CAP_SETGID CAP_CHOWN CAP_DAC_OVERRIDE CAP_DAC_READ_SEARCH CAP_FOWNER CAP_FSETID
+CapabilityBoundingSet=CAP_KILL CAP_SYS_RESOURCE
+KeyringMode=private
+LockPersonality=yes
+PrivateDevices=yes
+ProtectClock=yes
+ProtectControlGroups=yes
+ProtectHostname=yes
+ProtectKernelLogs=yes
+ProtectKernelModules=yes
+ProtectKernelTunables=yes
+ProtectSystem=full
+RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK
+RestrictNamespaces=yes
+RestrictRealtime=yes
+SystemCallArchitectures=native
+SystemCallFilter=~@clock @cpu-emulation @module @obsolete @raw-io @reboot @swap
+UMask=0027
+"""
+_LOGGER = """\
+[Unit]
+Description=The log of queue-suite, in {log}
+Requires={name}-log.socket
+After={name}-log.socket
+Before={name}.service
+
+[Service]
+ExecStart={command}
+StandardInput=socket
+StandardOutput=journal
+StandardError=journal
+UMask=0027
+Restart=always
+RestartSec=1
+{hardening}"""
+_LOGGER_HARDENING = """\
+User={account}
+CapabilityBoundingSet=
+LockPersonality=yes
+MemoryDenyWriteExecute=yes
+NoNewPrivileges=yes
+PrivateDevices=yes
+PrivateNetwork=yes
+PrivateTmp=yes
+ProtectClock=yes
+ProtectControlGroups=yes
+ProtectHome=yes
+ProtectHostname=yes
+ProtectKernelLogs=yes
+ProtectKernelModules=yes
+ProtectKernelTunables=yes
+ProtectProc=invisible
+ProtectSystem=strict
+ReadWritePaths={log}
+RestrictAddressFamilies=AF_UNIX
+RestrictNamespaces=yes
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
+SystemCallArchitectures=native
+SystemCallFilter=@system-service
+"""
+_SOCKET = """\
+[Unit]
+Description=The FIFO of the log of queue-suite
+
+[Socket]
+ListenFIFO={fifo}
+SocketMode=0600
+PipeSize=1M
+
+[Install]
+WantedBy=sockets.target
+"""
+
+
+class UnitFacts(NamedTuple):
+    """What the units need. `account` is the logger's, None in a user's own systemd. `version` is systemd's."""
+
+    name: str
+    home: str
+    start: str
+    logger: Sequence[str]
+    log: str
+    account: str | None
+    version: int
+
+
+def units(facts: UnitFacts) -> dict[str, bytes]:
+    """Return {file name: contents} of the units."""
+    name, system = facts.name, facts.account is not None
+    fifo = f"{'/run' if system else '%t'}/{name}.log"
+    reload = "Type=notify-reload" if facts.version >= NOTIFY_RELOAD else "Type=notify\nExecReload=kill -HUP $MAINPID"
+    texts = {
+        f"{name}.service": _SUITE.format(
+            home=_escaped(facts.home), name=name, type=reload, command=_command([facts.start, "--home", facts.home]),
+            fifo=fifo, stop=STOP_SECONDS, hardening=_SUITE_HARDENING if system else "",
+            target="multi-user.target" if system else "default.target",
+        ),
+        f"{name}-log.service": _LOGGER.format(
+            log=_escaped(facts.log), name=name, command=_command(facts.logger),
+            hardening=_LOGGER_HARDENING.format(account=facts.account, log=_quoted(facts.log)) if system else "",
+        ),
+        f"{name}-log.socket": _SOCKET.format(fifo=fifo),
+    }  # fmt: skip
+    return {file: text.encode("utf-8", "surrogateescape") for file, text in texts.items()}
+
+
+def unit_name(home: str) -> str:
+    """Return the name of the units: `queue-suite`, with the name of the home unless that is `queue`."""
+    word = "".join(one if one.isascii() and (one.isalnum() or one in "-_.") else "_" for one in home.rpartition("/")[2])
+    return "queue-suite" if word in ("", "queue") else f"queue-suite-{word}"
+
+
+def _command(words: Sequence[str]) -> str:
+    return " ".join([_quoted(word) for word in words])
+
+
+def _quoted(word: str) -> str:
+    """Return one word for a unit file: systemd.unit(5) expands %, and systemd.service(5) expands $ and takes quotes."""
+    word = _escaped(word).replace("\\", "\\\\").replace('"', '\\"').replace("$", "$$")
+    return f'"{word}"' if any(one in word for one in " \t'\"\\;") else word
+
+
+def _escaped(text: str) -> str:
+    return text.replace("%", "%%")

@@ -1,0 +1,135 @@
+"""Everything about one message as `queuectl show` tells it: as lines for people, or as an object. Reads only."""
+
+import os
+import time
+from collections.abc import Iterator
+
+from queue_admin.messages.admin_client import NoAnswer, SchedulerQueries
+from queue_admin.messages.detail import CHANNELS, Detail, failures, injector_uid, mark_reason, read_done_marks
+from queue_admin.messages.last_results import RecipientState, recipient_states
+from queue_admin.messages.message_facts import message_facts, recipient_facts
+from queue_admin.messages.survey import Snapshot, look, read_head
+from queue_admin.printable import one_line, span, visible, word
+from queue_base.errors import Permanent, Usage
+from queue_base.home import Home
+from queue_base.queue.layout import Layout
+from queue_wire.admin.cause import describe as describe_cause
+from queue_wire.format_error import FormatError
+from queue_wire.ids import unpack_long_id
+from queue_wire.logline import moment
+
+HEADER_MAX = 65536
+NEWLINE = b"\n"
+KINDS = ("mess", "intd", "todo", "info", "local", "remote", "bounce")
+
+
+def find_message(layout: Layout, name: str) -> Snapshot:
+    """Return the message with an id. Raises Usage if the id is invalid, Permanent if there is no such message."""
+    try:
+        message, birth = unpack_long_id(name)
+    except FormatError as error:
+        raise Usage(f"unable to find message: {error}") from error
+    snapshot = look(layout, message)
+    if snapshot is None:
+        raise Permanent(f"unable to find message {name}: no such message")
+    if birth is not None and snapshot.birth != birth:
+        raise Permanent(f"unable to find message {name}: no such message (inode reused by {snapshot.long_id})")
+    return snapshot
+
+
+def describe(home: Home, layout: Layout, snapshot: Snapshot) -> Iterator[str]:
+    """Yield the lines of the description."""
+    detail = Detail(layout, snapshot, read_done_marks(layout))
+    now = time.time()
+    yield f"message: {snapshot.long_id}"
+    yield f"state: {snapshot.state}"
+    if snapshot.birth is not None:
+        yield f"birth: {moment(snapshot.birth / 1e6)}, {span(now - snapshot.birth / 1e6)} ago"
+    if snapshot.size is not None:
+        yield f"bytes: {snapshot.size}"
+    yield f"files: {' '.join(_files(layout, snapshot))}"
+    uid = injector_uid(layout, snapshot, detail)
+    if uid is not None:
+        yield f"injected by uid: {uid}"
+    if detail.sender is not None:
+        yield f"sender: <{word(detail.sender)}>"
+    for name, kind in (("hold", "held"), ("corrupt", "corrupt")):
+        if getattr(snapshot, kind):
+            yield f"{kind}: {visible(mark_reason(layout, name, snapshot.message))}"
+    for trouble in detail.trouble:
+        yield f"unreadable: {trouble}"
+    yield from _now(home, snapshot, detail)
+    yield from _recipients(detail, list(recipient_states(layout, snapshot, detail)), now)
+    for address, text in failures(layout, snapshot.message):
+        yield f"failed: <{word(address)}>: {one_line(text)}"
+    yield from _header(layout, snapshot)
+
+
+def describe_as_facts(home: Home, layout: Layout, snapshot: Snapshot) -> dict[str, object]:
+    """Return the JSON object: that of list, with the recipients and what `now:` and `failed:` lines say."""
+    detail = Detail(layout, snapshot, read_done_marks(layout))
+    facts = message_facts(layout, snapshot, detail, time.time())
+    facts["uid"] = injector_uid(layout, snapshot, detail)
+    facts["files"] = _files(layout, snapshot)
+    facts["now"] = [line.removeprefix("now: ") for line in _now(home, snapshot, detail)]
+    facts["recipients"] = [recipient_facts(each) for each in recipient_states(layout, snapshot, detail)]
+    facts["failed"] = [
+        {"address": visible(address), "reason": one_line(text)}
+        for address, text in failures(layout, snapshot.message)
+    ]
+    return facts
+
+
+def _now(home: Home, snapshot: Snapshot, detail: Detail) -> Iterator[str]:
+    """Yield queue-send's answer: what it does with the message, or why the message waits."""
+    if not (snapshot.presence.todo or snapshot.presence.info):
+        return  # It is still being injected; queue-send does not know it yet.
+    try:
+        with SchedulerQueries(home) as queries:
+            for cause in queries.why(snapshot.long_id, detail):
+                channel = f"{cause.channel.decode('ascii')}: " if cause.channel else ""
+                yield f"now: {channel}{describe_cause(cause)}"
+    except NoAnswer as error:
+        yield f"now: {error}"
+
+
+def _recipients(detail: Detail, states: list[RecipientState], now: float) -> Iterator[str]:
+    if detail.unsorted:
+        left = len(detail.unsorted_left)
+        yield f"recipients, not yet classified: {len(detail.unsorted) - left} done, {left} left"
+        yield from _each(states, "unsorted")
+    for name in CHANNELS:
+        channel = detail.channels.get(name)
+        if channel is None:
+            continue
+        due = channel.next_attempt
+        when = "" if not channel.left else "; next attempt now" if due <= now else f"; next attempt {moment(due)}"
+        yield f"{name}: {channel.done} done, {channel.left} left{when}"
+        yield from _each(states, name)
+
+
+def _each(states: list[RecipientState], channel: str) -> Iterator[str]:
+    for each in states:
+        if each.channel != channel:
+            continue
+        yield f"  {'done' if each.done else 'pending'} <{word(each.address)}>"
+        if each.last is not None:
+            text = one_line(each.last.text)
+            yield f"    {moment(each.last.when)} {visible(each.last.nexthop)}: {text}"
+
+
+def _files(layout: Layout, snapshot: Snapshot) -> list[str]:
+    own = {"todo": layout.todo, "intd": layout.intd, "bounce": layout.bounce}
+    message, presence = snapshot.message, snapshot.presence
+    paths = {kind: own[kind](message) if kind in own else layout.hashed(kind, message) for kind in KINDS}
+    return [os.path.relpath(path, layout.queue) for kind, path in paths.items() if getattr(presence, kind)]
+
+
+def _header(layout: Layout, snapshot: Snapshot) -> Iterator[str]:
+    try:
+        data = read_head(layout.mess(snapshot.message), HEADER_MAX)
+    except OSError:
+        return
+    yield "header:"
+    for line in (NEWLINE + data).split(NEWLINE * 2, 1)[0].removesuffix(NEWLINE).split(NEWLINE)[1:]:
+        yield "  " + visible(line.replace(b"\t", b" "))

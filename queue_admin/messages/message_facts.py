@@ -1,0 +1,47 @@
+"""A message and its recipients as the objects that `--format json` prints: docs/operating.md has the keys."""
+
+from queue_admin.messages.detail import CHANNELS, Detail, mark_reason
+from queue_admin.messages.last_results import DeadNexthops, RecipientState, newest_reason
+from queue_admin.messages.survey import Snapshot
+from queue_admin.printable import one_line, precise, visible
+from queue_base.queue.hold_marks import DELETED
+from queue_base.queue.layout import Layout
+from queue_wire.logline import moment
+
+
+def recipient_facts(recipient: RecipientState) -> dict[str, object]:
+    """Return the JSON object for a recipient. `time`, `nexthop` and `reason` are those of its last result, or null."""
+    last = recipient.last
+    return {
+        "address": visible(recipient.address),
+        "channel": recipient.channel,
+        "done": recipient.done,
+        "time": None if last is None else moment(last.when),
+        "nexthop": None if last is None else visible(last.nexthop),
+        "reason": None if last is None else one_line(last.text),
+    }
+
+
+def message_facts(
+    layout: Layout, snapshot: Snapshot, detail: Detail, now: float, dead: DeadNexthops | None = None
+) -> dict[str, object]:
+    """Return the JSON object for a message, without its recipients. `dead` as in newest_reason."""
+    facts: dict[str, object] = {"id": snapshot.long_id, "message": snapshot.message, "state": snapshot.state}
+    facts["birth"] = None if snapshot.birth is None else precise(snapshot.birth)
+    facts["age"] = None if snapshot.birth is None else max(int(now - snapshot.birth / 1e6), 0)
+    facts["bytes"] = snapshot.size
+    facts["sender"] = None if detail.sender is None else visible(detail.sender)
+    for name in CHANNELS:
+        channel = detail.channels.get(name)
+        facts[name] = {"done": channel.done, "left": channel.left} if channel else {"done": 0, "left": 0}
+    left = len(detail.unsorted_left)
+    facts["unsorted"] = {"done": len(detail.unsorted) - left, "left": left}
+    due = detail.next_attempt()
+    facts["next"] = None if due is None else moment(due)
+    mark = mark_reason(layout, "hold", snapshot.message) if snapshot.held else None
+    facts["deleted"] = mark == DELETED
+    facts["held"] = None if mark is None or mark == DELETED else visible(mark)
+    facts["corrupt"] = visible(mark_reason(layout, "corrupt", snapshot.message)) if snapshot.corrupt else None
+    facts["trouble"] = "; ".join(detail.trouble) or None
+    facts["last"] = newest_reason(layout, snapshot, detail, dead) or None
+    return facts

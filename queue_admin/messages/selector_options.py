@@ -1,0 +1,74 @@
+"""The options of `queuectl` that choose messages. list and all commands that change messages have the same."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from queue_admin.messages.selectors import STATES, Selectors, unpack_size, unpack_span
+from queue_base.control import read_map
+from queue_base.errors import Usage
+from queue_base.home import Home
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+UID_MOST = 2**32 - 1
+
+_OPTIONS = (
+    click.option("--sender", metavar="ADDRESS", help="Messages from this sender; '' for bounces."),
+    click.option("--sender-domain", metavar="DOMAIN", help="Messages from senders in this domain."),
+    click.option("--recipient", metavar="ADDRESS", help="Messages with this pending recipient."),
+    click.option("--domain", help="Messages with a pending recipient in this domain."),
+    click.option("--uid", type=click.IntRange(0, UID_MOST), help="Messages that this user has injected."),
+    click.option("--size", metavar="SIZE", help="Messages of at least (+100k) or at most (-1M) this size."),
+    click.option("--older-than", metavar="TIME", help="Messages of at least this age, such as 90s, 15m, 12h, 2d, 1w."),
+    click.option("--state", type=click.Choice(STATES), help="Messages in this state."),
+    click.option("--subject", metavar="TEXT", help="Messages whose subject has this text in it."),
+)
+
+
+def selector_options(reason: str) -> Callable[[F], F]:
+    """Return a decorator that adds the options; the one for the reason is named `reason`."""
+
+    def add(command: F) -> F:
+        text = "Messages with this text in their reason: of a hold, of being corrupt, or their last results."
+        command = click.option(reason, "with_reason", metavar="TEXT", help=text)(command)
+        for option in reversed(_OPTIONS):
+            command = option(command)
+        return command
+
+    return add
+
+
+def read_prepends(home: Home) -> dict[bytes, bytes]:
+    """Return control/virtualdomains. To be called before be_owner: perhaps only root can read it."""
+    return read_map(home, "virtualdomains") or {}
+
+
+def make_selectors(options: dict[str, Any], prepends: dict[bytes, bytes]) -> Selectors:
+    """Return the selectors that the options give. Raises Usage, also for an empty text, which everything would match.
+
+    In a script it is most likely a variable without a value. Only an empty sender means something: bounces.
+    """
+    for name in ("recipient", "domain", "sender_domain", "with_reason", "subject"):
+        if options[name] is not None and not options[name].strip():
+            option = f"--{name.removeprefix('with_').replace('_', '-')}"
+            raise Usage(f"unable to choose messages: the text of {option} is empty")
+    older, size = options["older_than"], options["size"]
+    return Selectors(
+        _lower(options["sender"]),
+        _lower(options["recipient"]),
+        _lower(options["domain"]),
+        None if older is None else unpack_span(older),
+        prepends,
+        _lower(options["sender_domain"]),
+        options["uid"],
+        None if size is None else unpack_size(size),
+        options["state"],
+        None if options["with_reason"] is None else options["with_reason"].lower(),
+        None if options["subject"] is None else options["subject"].lower(),
+    )
+
+
+def _lower(option: str | None) -> bytes | None:
+    return None if option is None else option.encode("utf-8", "surrogateescape").lower()

@@ -1,0 +1,46 @@
+"""Metrics as text, and the answers to those who scrape them."""
+
+from http import HTTPStatus
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST as OPEN_TYPE
+from prometheus_client.openmetrics.exposition import generate_latest as generate_open
+
+from queue_admin.metrics.families import ReadingCollector
+from queue_admin.metrics.oldest_walk import Background
+from queue_admin.metrics.reading import Reading, take_reading
+from queue_admin.web.page_server import Page, text_page
+from queue_base.home import Home
+from queue_base.queue.layout import Layout
+
+
+def expose(reading: Reading, version: str, is_open: bool) -> bytes:
+    """Return a reading as OpenMetrics, or in the older format of Prometheus."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(ReadingCollector(reading, version))
+    return generate_open(registry) if is_open else generate_latest(registry)
+
+
+class Exporter:
+    """Answers scrapes, each with a reading of its own."""
+
+    def __init__(self, home: Home, layout: Layout, version: str) -> None:
+        self._home = home
+        self._version = version
+        self._walks = Background(layout)
+
+    def start(self) -> None:
+        """Begin the walks in the background."""
+        self._walks.start()
+
+    def answer(self, path: str, accept: str) -> Page:
+        """Return the metrics for /metrics, in the format that the client takes."""
+        path = path.partition("?")[0]
+        if path == "/":
+            return text_page(HTTPStatus.OK, "queuectl metrics: see /metrics")
+        if path != "/metrics":
+            return text_page(HTTPStatus.NOT_FOUND, "there is only /metrics")
+        is_open = "application/openmetrics-text" in accept
+        body = expose(take_reading(self._home, self._walks.found), self._version, is_open)
+        return Page(HTTPStatus.OK, OPEN_TYPE if is_open else CONTENT_TYPE_LATEST, body)

@@ -1,0 +1,144 @@
+"""A reading as families of metrics. Pure. docs/monitoring.md has a table of them.
+
+Their number is bounded: the only labels with names from outside are the nexthops of the few destinations that
+queue-send names.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+from queue_admin.metrics.reading import Reading
+from queue_admin.printable import visible
+from queue_wire.admin.figure import COLUMNS, FIGURES, Figure
+
+# Figures that are gauges: the name of the metric, and what it is.
+GAUGES = {
+    b"started": ("queue_start_time_seconds", "When queue-send started, in seconds since the epoch"),
+    b"read": ("queue_backlog_read", "1 if queue-send has read its backlog"),
+    b"messages": ("queue_messages", "Messages of a channel: active, new, on-disk (no room), deferred"),
+    b"marked": ("queue_messages_marked", "Messages: held, corrupt, announced, bouncing, removing"),
+    b"removal-wait": ("queue_removal_wait_seconds", "Time that the oldest finished message has waited for its removal"),
+    b"running": ("queue_deliveries_in_flight", "Recipients in delivery"),
+    b"running-limit": ("queue_deliveries_limit", "The most recipients in delivery at once"),
+    b"active-limit": ("queue_active_limit", "The most active messages"),
+    b"destinations": ("queue_destinations", "Destinations in memory"),
+    b"dead": ("queue_destinations_dead", "Dead destinations"),
+    b"suspended": ("queue_destination_suspended_recipients", "Recipients deferred since it is dead, of the worst ones"),
+    b"window": ("queue_destination_window", "The present limit of jobs, of the destinations with the most mail"),
+    b"in-flight": ("queue_destination_in_flight", "Jobs in flight, of these"),
+    b"waiting": ("queue_destination_waiting", "Messages that wait for room, of these"),
+    b"turn-worst": ("queue_turn_worst_seconds", "The longest turn of the loop since the start"),
+    b"turn-recent": ("queue_turn_recent_worst_seconds", "The longest turn of the last minute or two"),
+    b"disk-work-worst": ("queue_disk_work_worst_seconds", "The longest of these since the start"),
+    b"log-unwritten": ("queue_log_unwritten_bytes", "Log lines that the logger has not taken"),
+}
+COUNTERS = {
+    b"arrived": ("queue_messages_arrived", "New messages"),
+    b"ended": ("queue_messages_ended", "Messages that have ended"),
+    b"results": ("queue_deliveries", "Recipients by the result of their delivery, and the subject of its status code"),
+    b"turns": ("queue_turns", "Turns of queue-send's loop"),
+    b"turn-seconds": ("queue_turn_seconds", "The work of all turns"),
+    b"disk-work": ("queue_disk_work", "Pieces of work of the disk thread: commits, results that are kept"),
+    b"disk-work-seconds": ("queue_disk_work_seconds", "The time that this took"),
+    b"syncs": ("queue_syncs", "Commits of queue-send, each of which syncs one or more files"),
+    b"sync-seconds": ("queue_sync_seconds", "The time that these took"),
+}
+# With the seconds of one unit of the columns.
+HISTOGRAMS = {
+    b"delivery": ("queue_delivery_seconds", "Time from the start of a delivery to its report, by recipient", 0.001),
+    b"age": ("queue_time_in_queue_seconds", "Time from the birth of a message to the success of a recipient", 1.0),
+    b"wait": ("queue_todo_wait_seconds", "Time from the birth of a message until queue-send knows it", 0.001),
+}
+
+
+class ReadingCollector(Collector):
+    """Collects the families of one reading."""
+
+    def __init__(self, reading: Reading, version: str) -> None:
+        self._reading = reading
+        self._version = version
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the families."""
+        reading = self._reading
+        yield _gauge("queue_up", "1 if queue-send answers", 1 if reading.figures else 0)
+        yield InfoMetricFamily("queue_exporter", "The program that answers", {"version": self._version})
+        yield from _of_machine(reading)
+        if not reading.figures:
+            return
+        by_name: dict[bytes, list[Figure]] = {}
+        for figure in reading.figures:
+            by_name.setdefault(figure.name, []).append(figure)
+        for key, (name, text) in GAUGES.items():
+            gauge = GaugeMetricFamily(name, text, labels=FIGURES[key])
+            for figure in by_name.get(key, ()):
+                gauge.add_metric(_labels(figure), figure.number)
+            yield gauge
+        for key, (name, text) in COUNTERS.items():
+            counter = CounterMetricFamily(name, text, labels=FIGURES[key])
+            for figure in by_name.get(key, ()):
+                counter.add_metric(_labels(figure), figure.number)
+            yield counter
+        for key, (name, text, unit) in HISTOGRAMS.items():
+            histogram = HistogramMetricFamily(name, text, labels=FIGURES[key][:-1])
+            for sums in by_name.get(key + b"-seconds", ()):
+                columns = [each for each in by_name.get(key, ()) if each.labels[:-1] == sums.labels]
+                histogram.add_metric(_labels(sums), _buckets(columns, unit), sums.number)
+            yield histogram
+
+
+def _labels(figure: Figure) -> list[str]:
+    return [visible(label) for label in figure.labels]
+
+
+def _buckets(columns: list[Figure], unit: float) -> list[tuple[str, float]]:
+    """Return (upper end, number of values up to it) of each bucket."""
+    counts = {int(each.labels[-1]): each.number for each in columns}
+    found, total = [], 0.0
+    for column in range(COLUMNS):
+        total += counts.get(column, 0)
+        found.append(("+Inf" if column == COLUMNS - 1 else f"{unit * 2**column:g}", total))
+    return found
+
+
+def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, text, value=value)
+
+
+def _of_machine(reading: Reading) -> Iterator[Metric]:
+    """Yield what is known without queue-send."""
+    inflow = GaugeMetricFamily("queue_inflow", "1 if injectors wait, are refused", labels=["state"])
+    inflow.add_metric(["slow"], int(reading.slow))
+    inflow.add_metric(["refused"], int(reading.refused))
+    yield inflow
+    if reading.disk is not None:
+        yield _gauge("queue_disk_free_bytes", "Free space of the queue's disk", reading.disk.free)
+        yield _gauge("queue_disk_bytes", "All space of the queue's disk", reading.disk.total)
+    if reading.walked is not None:
+        walked = reading.walked
+        age = 0.0 if walked.oldest is None else max(0.0, reading.at - walked.oldest)
+        text = "Age of the oldest message that is neither on hold nor parked, by the last walk"
+        yield _gauge("queue_oldest_message_age_seconds", text, age)
+        yield _gauge("queue_unclassified_messages", "Messages in todo/, by the last walk", walked.unclassified)
+        yield _gauge("queue_walk_timestamp_seconds", "When the last walk over the queue ended", walked.at)
+    labels = ["program", "number"]
+    memory = GaugeMetricFamily("queue_process_resident_bytes", "Resident memory of a daemon", labels=labels)
+    cpu = CounterMetricFamily("queue_process_cpu_seconds", "CPU time of a daemon", labels=labels)
+    begun = GaugeMetricFamily("queue_process_start_time_seconds", "When a daemon started", labels=labels)
+    numbers: Counter[str] = Counter()
+    for process in reading.processes:
+        names = [process.program, str(numbers[process.program])]
+        numbers[process.program] += 1
+        memory.add_metric(names, process.memory)
+        cpu.add_metric(names, process.cpu)
+        begun.add_metric(names, reading.at - process.age)
+    yield from (memory, cpu, begun)

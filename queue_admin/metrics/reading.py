@@ -1,0 +1,55 @@
+"""The state of a queue and its daemons at one moment: queue-send's figures, its processes, the disk, the marks.
+
+A reading asks queue-send once and looks at a handful of files. It never looks at the messages.
+"""
+
+import time
+from typing import NamedTuple
+
+from queue_admin.messages.admin_client import NoAnswer, SchedulerQueries
+from queue_admin.metrics.oldest_walk import Walked
+from queue_admin.metrics.system_facts import DiskSpace, ProcessFacts, disk_space, find_processes
+from queue_base.home import Home
+from queue_base.queue.inflow import refuse_mark, slow_mark
+from queue_wire.admin.figure import Figure
+
+
+class Reading(NamedTuple):
+    """What is known at the time `at`, in seconds since the epoch.
+
+    `figures` is empty if queue-send did not answer, and `trouble` says why then. `slow` and `refused` are the marks of
+    in-flow control. `walked` is None if no walk has ended yet.
+    """
+
+    at: float
+    figures: list[Figure]
+    trouble: str
+    processes: list[ProcessFacts]
+    disk: DiskSpace | None
+    slow: bool
+    refused: bool
+    walked: Walked | None
+
+    def number(self, name: bytes, *labels: bytes) -> float:
+        """Return the sum of the figures of a name whose first labels are these."""
+        return sum(each.number for each in self.figures if each.name == name and each.labels[: len(labels)] == labels)
+
+
+def take_reading(home: Home, walked: Walked | None) -> Reading:
+    """Return what is known now."""
+    figures: list[Figure] = []
+    processes: list[ProcessFacts] = []
+    trouble = ""
+    try:
+        with SchedulerQueries(home) as queries:
+            figures = queries.figures()
+            processes = find_processes(queries.pid) if queries.pid else []
+    except NoAnswer as error:
+        trouble = str(error)
+    try:
+        disk = disk_space(home.queue)
+    except OSError:
+        disk = None
+    return Reading(
+        time.time(), figures, trouble, processes, disk, slow_mark(home).holds(), refuse_mark(home).holds(), walked
+    )

@@ -1,0 +1,128 @@
+"""Changes one control file: checks the contents, replaces the file, and has the daemons take it.
+
+The file is written aside and renamed, with its owner and mode kept, so that a daemon reads the old or the new one.
+queue-send, queue-todo, queue-remote and queue-local reread at the order `reread` on lock/control. It is answered when
+they have. Without queue-send the file is read at the next start. What others read is not confirmed, and the text says
+when they read it.
+"""
+
+import fcntl
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+from queue_admin.home.maker import Maker
+from queue_admin.home.modes import CONTROL_FILE_MODE
+from queue_admin.home.tree import unable_to
+from queue_admin.messages.admin_client import connect
+from queue_admin.printable import visible
+from queue_admin.settings.control_faults import check_new
+from queue_admin.settings.control_values import ask_running, running_in
+from queue_base.accounts import Owner
+from queue_base.control import read_control
+from queue_base.durable import Commit
+from queue_base.errors import Failure, Permanent, Temporary, Usage
+from queue_base.home import Home
+from queue_base.safe_open import READ_DIRECTORY
+from queue_wire.admin.socket import REREAD, TROUBLE, Request
+from queue_wire.control.registry import (
+    BY_NAME,
+    CONNECTION,
+    MESSAGE,
+    START,
+    START_SMTPD,
+    TERM,
+    ControlFile,
+    fingerprint,
+)
+from queue_wire.format_error import FormatError
+
+SECRET_MODE = 0o640
+_SECRETS = ("smtpauth",)
+_LATER = {
+    START: "not in force yet; queue-start reads it when it starts the suite again",
+    MESSAGE: "each program that injects reads it before its next message",
+    TERM: "queue-local reads it at the next stop",
+    CONNECTION: "queue-smtpd reads it on HUP; under a super-server, for its next connection",
+    START_SMTPD: "queue-smtpd reads it when it starts",
+}
+
+
+def change_control(home: Home, name: str, data: bytes | None) -> str:
+    """Give a control file new contents, None to remove it; return when it is in force, as a text.
+
+    Raises Usage if the contents cannot be used, and then nothing was changed; Temporary if the file was changed, and
+    the daemons did not take it.
+    """
+    file = BY_NAME[name]
+    if data is None and name == "me":
+        raise Usage("unable to remove control/me: it has no default")
+    if data is not None and (fault := check_new(home, name, data)) is not None:
+        allowed = f" (allowed: {file.range})" if file.range else ""
+        raise Usage(f"unable to set {fault.text()}{allowed}; nothing was changed")
+    write_control(home, name, data)
+    return _take(home, file)
+
+
+def write_control(home: Home, name: str, data: bytes | None) -> None:
+    """Replace or remove a control file, durably. Raises Permanent, Temporary."""
+    path = os.path.realpath(f"{home.control}/{name}")
+    with unable_to("change", path), _locked(os.path.dirname(path)):
+        if data is None:
+            commit = Commit()
+            commit.unlink(f"{home.control}/{name}")
+            commit.sync()
+            return
+        try:
+            found = os.stat(path)
+            owner, mode = Owner(found.st_uid, found.st_gid), stat.S_IMODE(found.st_mode)
+            if not stat.S_ISREG(found.st_mode):
+                raise Permanent(f"unable to change {path}: it is not a regular file")
+        except FileNotFoundError:
+            above = os.stat(home.control)
+            secret = name in _SECRETS
+            # As queue-remote wants it: its account is in the group of queue/mess.
+            owner = Owner(above.st_uid, os.stat(f"{home.queue}/mess").st_gid if secret else above.st_gid)
+            mode = SECRET_MODE if secret else CONTROL_FILE_MODE
+        maker = Maker(owner)
+        maker.replace(path, data, mode)
+        maker.commit.sync()
+
+
+@contextmanager
+def _locked(directory: str) -> Iterator[None]:
+    """Let no other `config set` write meanwhile: both would use the same NAME.new. Raises OSError."""
+    handle = os.open(directory, READ_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _take(home: Home, file: ControlFile) -> str:
+    """Have the daemons take a changed file; return when it is in force. Raises Temporary if they do not."""
+    if file.read in _LATER:
+        return _LATER[file.read]
+    try:
+        client = connect(home)
+        if client is None:
+            return "queue-send does not run; in force at its start"
+        with closing(client):
+            response = client.ask(Request(REREAD, b"", []))
+    except Failure as error:
+        raise Temporary(f"control/{file.name} is changed, but not in force: {error}") from error
+    troubles = [visible(note.text) for note in response.notes if note.letter == TROUBLE]
+    if troubles:
+        raise Temporary(f"control/{file.name} is changed, but not in force: {'; '.join(troubles)}")
+    running, unknown = ask_running(home)
+    wanted = fingerprint(file, read_control(home, file.name))
+    try:
+        found = running.get(file.name, []) + running_in(response).get(file.name, [])
+    except FormatError as error:
+        found, unknown = [], str(error)
+    if unknown or not found or any(check != wanted for check, _ in found):
+        why = unknown or ("a daemon has another value" if found else "no daemon says that it has it")
+        raise Temporary(f"control/{file.name} is changed, but not in force: {why}")
+    return "in force"

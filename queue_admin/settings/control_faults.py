@@ -1,0 +1,143 @@
+"""What is wrong in control/: values that cannot be used, lines without effect, unknown names, modes.
+
+The daemons' own readers decide. Those of queue-remote are asked by `queue-remote --check`.
+"""
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from queue_base.control import check_modes, read_control, read_limit_lines, read_me, read_parsed, read_rules
+from queue_base.daemon.processes import command as program
+from queue_base.errors import Temporary, reason
+from queue_base.home import Home
+from queue_wire.control.destinationlimits import warn_of
+from queue_wire.control.localroutes import unpack_local_routes
+from queue_wire.control.registry import BY_NAME, FILES, OF_QMAIL, ONE_VALUE, check, is_copy, nearest_name
+from queue_wire.control.smtproutes import unpack_routes
+from queue_wire.format_error import FormatError, LineError
+
+# The files whose contents only queue-remote can check.
+OF_REMOTE = frozenset(("me", "helohost", "outgoingip", "resolver", "tlspolicy", "smtpauth", "dkim", "remoteprogram"))
+PATIENCE = 60.0  # Seconds for queue-remote.
+
+
+class ControlFault(NamedTuple):
+    """A mistake: the name in control/ (empty for the directory), the line or None, and what is wrong."""
+
+    name: str
+    line: int | None
+    why: str
+
+    def text(self) -> str:
+        """Return it as a line for people."""
+        place = f"control/{self.name}" if self.name else "control"
+        return f"{place}: {self.why}" if self.line is None else f"{place} line {self.line}: {self.why}"
+
+
+def find_control_faults(home: Home) -> Iterator[ControlFault]:
+    """Yield all mistakes. Raises Temporary if queue-remote cannot be asked, or control/ cannot be read."""
+    faulty = set()
+    try:
+        check_modes(home)
+        read_me(home)
+    except Temporary as error:
+        yield ControlFault("", None, str(error))
+    for file in FILES:
+        try:
+            data = read_control(home, file.name)
+            if data is not None:
+                check(file, data)
+        except FormatError as error:
+            faulty.add(file.name)
+            yield _fault(file.name, error)
+        except Temporary as error:
+            faulty.add(file.name)
+            yield ControlFault(file.name, None, str(error))
+    for name, why in ask_remote(home):
+        if name not in faulty:
+            faulty.add(name)
+            line = re.match(r"line ([0-9]+): ", why)
+            yield ControlFault(name, int(line[1]) if line else None, why[line.end() :] if line else why)
+    yield from _idle_lines(home)
+    yield from _unknown_names(home)
+
+
+def _fault(name: str, error: FormatError) -> ControlFault:
+    if isinstance(error, LineError):
+        return ControlFault(name, error.line, error.why)
+    return ControlFault(name, None, str(error))
+
+
+def check_new(home: Home, name: str, data: bytes) -> ControlFault | None:
+    """Return what is wrong with contents that are meant for a control file. Raises Temporary."""
+    try:
+        check(BY_NAME[name], data)
+    except FormatError as error:
+        return _fault(name, error)
+    if BY_NAME[name].shape in ONE_VALUE and data.partition(b"\n")[2].strip():
+        return ControlFault(name, 2, "this file has one line")
+    for _, why in ask_remote(home, name, data) if name in OF_REMOTE else ():
+        return ControlFault(name, None, why)
+    return None
+
+
+def ask_remote(home: Home, *of: str | bytes) -> list[tuple[str, str]]:
+    """Return (name, what is wrong) by queue-remote, for the home, or for a name and contents. Raises Temporary."""
+    words = [os.fsencode(word) for word in program("queue-remote", home, "--check")]
+    name, data = of or ("", b"")
+    try:
+        done = subprocess.run(
+            [*words, name] if name else words, input=data, capture_output=True, check=False, timeout=PATIENCE
+        )
+    except subprocess.TimeoutExpired as error:
+        raise Temporary(f"unable to ask queue-remote: no answer in {PATIENCE:.0f} s; try again") from error
+    except OSError as error:
+        raise Temporary(f"unable to run queue-remote: {reason(error)}") from error
+    if done.returncode:
+        why = done.stderr.decode("utf-8", "backslashreplace").strip() or f"it ended with {done.returncode}"
+        raise Temporary(f"unable to ask queue-remote: {why}")
+    lines = [line.partition("\t") for line in done.stdout.decode("utf-8", "backslashreplace").splitlines()]
+    return [(name, why) for name, _, why in lines]
+
+
+def _idle_lines(home: Home) -> Iterator[ControlFault]:
+    """Yield the lines of destinationlimits and destinationrate that can match nothing; none if a file is unusable."""
+    try:
+        routes = read_parsed(home, "smtproutes", unpack_routes) or {}
+        local_routes = read_parsed(home, "localroutes", unpack_local_routes) or {}
+        found = list(warn_of(read_limit_lines(home), routes, read_rules(home), local_routes))
+    except Temporary:
+        return
+    for where, why in found:
+        name, _, number = where.partition(", ")[0].partition(" line ")
+        yield ControlFault(name, int(number), f"{why}; the line has no effect")
+
+
+def _unknown_names(home: Home) -> Iterator[ControlFault]:
+    try:
+        with os.scandir(home.control) as entries:
+            names = sorted(entry.name for entry in entries if not entry.is_dir())
+    except OSError as error:
+        raise Temporary(f"unable to read {home.control}: {reason(error)}") from error
+    named = _named_files(home)
+    for name in names:
+        if name in BY_NAME or name in OF_QMAIL or name in named or is_copy(name):
+            continue
+        near = nearest_name(name)
+        advice = "" if near is None else f"; the nearest name is {near}"
+        yield ControlFault(name, None, f"there is no such control file{advice}")
+
+
+def _named_files(home: Home) -> set[str]:
+    """Return the words of dkim and tlspolicy: they name files of keys and certificates, which may be in control/."""
+    found: set[str] = set()
+    for name in ("dkim", "tlspolicy"):
+        try:
+            data = read_control(home, name)
+        except Temporary:
+            continue
+        found.update(re.split(r"[\s:=]+", os.fsdecode(data or b"")))
+    return found

@@ -1,0 +1,119 @@
+"""The lines of `queuectl top --watch`: two readings, and a ranking, as text for a terminal of some size. Pure.
+
+What comes first matters most: the lines that do not fit are left out at the bottom. Each is cut to the width.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from queue_admin.metrics.reading import Reading
+from queue_admin.printable import size_text, span, visible
+from queue_wire.admin.figure import Figure
+from queue_wire.logline import moment
+
+DESTINATIONS = 8
+CHANNELS = (b"local", b"remote")
+
+
+def live_lines(
+    reading: Reading, before: Reading | None, ranking: Sequence[str], queue: str, width: int, height: int
+) -> list[str]:
+    """Return at most `height` lines of at most `width` characters. `before` is an earlier reading, for the rates."""
+    same_run = before is not None and before.number(b"started") == reading.number(b"started")
+    lines = [_head(reading, queue)]
+    if reading.figures:
+        lines += _rates(reading, before if same_run else None)
+        lines += _messages(reading)
+    else:
+        lines.append(reading.trouble)
+    lines += ["", *_processes(reading, before)]
+    lines += _destinations(reading, max(2, min(DESTINATIONS, (height - len(lines)) // 2 - 2)))
+    if ranking:
+        lines += ["", *ranking]
+    return [line[:width] for line in lines[:height]]
+
+
+def _head(reading: Reading, queue: str) -> str:
+    if not reading.figures:
+        return f"{queue}  {moment(int(reading.at))}"
+    up = span(reading.at - reading.number(b"started"))
+    marks = "  mail is REFUSED" * reading.refused or "  injectors wait" * reading.slow
+    backlog = "" if reading.number(b"read") else "  the backlog is being read"
+    free = "" if reading.disk is None else f"  {size_text(reading.disk.free)} free"
+    return f"{queue}  {moment(int(reading.at))}  up {up}{free}{marks}{backlog}"
+
+
+def rate(reading: Reading, before: Reading | None, name: bytes, *labels: bytes) -> float | None:
+    """Return by how much a figure has grown a second; None if there is no earlier reading of this run."""
+    if before is None or reading.at <= before.at:
+        return None
+    return max(0.0, reading.number(name, *labels) - before.number(name, *labels)) / (reading.at - before.at)
+
+
+def _rates(reading: Reading, before: Reading | None) -> Iterator[str]:
+    ways = (("in", b"arrived"), ("out", b"ended"))
+    words = [f"{text} {_number(rate(reading, before, name))}/s" for text, name in ways]
+    for result in (b"success", b"deferral", b"failure"):
+        each = [rate(reading, before, b"results", channel, result) for channel in CHANNELS]
+        known = [one for one in each if one is not None]
+        words.append(f"{result.decode()} {_number(sum(known) if known else None)}/s")
+    worst = reading.number(b"turn-recent") * 1000
+    yield "rates    " + "  ".join(words) + f"  worst turn {worst:.1f} ms"
+
+
+def _messages(reading: Reading) -> Iterator[str]:
+    for channel in CHANNELS:
+        counts = "  ".join(
+            f"{state} {reading.number(b'messages', channel, state.encode()):.0f}"
+            for state in ("active", "new", "on-disk", "deferred")
+        )
+        in_flight, most = reading.number(b"running", channel), reading.number(b"running-limit", channel)
+        dead = reading.number(b"dead", channel)
+        known = reading.number(b"destinations", channel)
+        yield (
+            f"{channel.decode():<8} {counts}  in flight {in_flight:.0f}/{most:.0f}"
+            f"  destinations {known:.0f}, dead {dead:.0f}"
+        )
+    marked = [f"{state} {reading.number(b'marked', state.encode()):.0f}" for state in MARKS]
+    yield "also     " + "  ".join(marked)
+
+
+MARKS = ("held", "corrupt", "announced", "bouncing", "removing")
+
+
+def _processes(reading: Reading, before: Reading | None) -> Iterator[str]:
+    yield f"{'process':<14}{'pid':>9}{'CPU %':>8}{'MB':>8}{'up':>9}"
+    old = {each.pid: each for each in before.processes} if before is not None else {}
+    for each in reading.processes:
+        known = old.get(each.pid)
+        percent = None
+        if known is not None and before is not None and reading.at > before.at:
+            percent = 100 * max(0.0, each.cpu - known.cpu) / (reading.at - before.at)
+        shown = _number(percent)
+        yield f"{each.program:<14}{each.pid:>9}{shown:>8}{each.memory / 1e6:>8.0f}{span(each.age):>9}"
+
+
+def _destinations(reading: Reading, most: int) -> Iterator[str]:
+    waiting = [each for each in reading.figures if each.name == b"waiting"]
+    waiting.sort(key=lambda each: (-each.number, each.labels))
+    if waiting:
+        yield ""
+        yield f"{'waiting':>8}{'in flight':>11}{'window':>8}  destination"
+    for each in waiting[:most]:
+        in_flight, window = (reading.number(name, *each.labels) for name in (b"in-flight", b"window"))
+        yield f"{each.number:>8.0f}{in_flight:>11.0f}{window:>8.0f}  {_place(each)}"
+    dead = [each for each in reading.figures if each.name == b"suspended"]
+    dead.sort(key=lambda each: (-each.number, each.labels))
+    if dead:
+        yield ""
+        yield f"{'deferred':>8}  dead destination"
+    for each in dead[:most]:
+        yield f"{each.number:>8.0f}  {_place(each)}"
+
+
+def _place(figure: Figure) -> str:
+    channel, nexthop = figure.labels
+    return visible(nexthop) if channel == b"remote" else f"{visible(nexthop)} (local)"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}" if value < 100 else f"{value:.0f}"

@@ -1,0 +1,170 @@
+"""Marks on messages, hold/B/I and corrupt/B/I, and the other changes that an administrator makes to messages.
+
+A mark contains a reason, one line. Three reasons in hold/ are orders: DELETED, RETURNED, and RETURNED_SOME, which
+names recipients in what follows the line (queue_wire.admin.returning). queue-send carries them out as soon as nothing
+of the message is in flight, also after a crash. The caller must be allowed to change classified
+messages (lock/sendmutex). The functions raise OSError; nothing is durable before the sync of the Commit.
+"""
+
+import os
+
+from queue_base.durable import Commit, read_file
+from queue_base.queue.layout import FILE_MODE, Layout, files_beside_mess, is_there
+from queue_base.queue.results_file import change_results_birth
+from queue_wire.admin.returning import RecipientSelector, ReturnOrder, pack_return, unpack_return
+from queue_wire.format_error import FormatError
+from queue_wire.ids import unpack_id
+
+DELETED = b"deleted by the administrator; it ends when nothing of it is in flight"
+RETURNED = b"returned by the administrator; it bounces when nothing of it is in flight"
+RETURNED_SOME = b"recipients returned by the administrator; they bounce when nothing of it is in flight"
+ORDERS = (DELETED, RETURNED, RETURNED_SOME)
+REASON_MOST = 500  # Bytes.
+KINDS = ("hold", "corrupt")
+_CONTROLS = bytes(32 if byte < 32 or byte == 127 else byte for byte in range(256))
+
+
+def clean_reason(reason: bytes) -> bytes:
+    """Return a reason as a mark contains it: control characters become spaces, and it is cut at REASON_MOST bytes."""
+    return reason.translate(_CONTROLS)[:REASON_MOST].strip()
+
+
+def birth_of(layout: Layout, message: int) -> int | None:
+    """Return a message's birth in microseconds, None if the message does not exist.
+
+    A message whose mess/ file is lost has a birth too, so that its other files can be named and deleted.
+    """
+    classified = not is_there(layout.todo(message))
+    for path in [layout.hashed("info", message)] if classified else [layout.mess(message)]:
+        try:
+            return os.lstat(path).st_mtime_ns // 1000
+        except FileNotFoundError:
+            continue
+    return leftover_birth(layout, message)
+
+
+def leftover_birth(layout: Layout, message: int) -> int | None:
+    """Return the mtime of one of the files of a message that has lost mess/B/I, in microseconds.
+
+    Returns None if no file is left, or mess/B/I exists. Raises OSError.
+    """
+    for path in (layout.mess(message), *files_beside_mess(layout, message)):
+        try:
+            found = os.lstat(path)
+        except FileNotFoundError:
+            continue
+        return None if path == layout.mess(message) else found.st_mtime_ns // 1000
+    return None
+
+
+def is_marked(layout: Layout, kind: str, message: int) -> bool:
+    """Return whether a message has a mark in hold/ or corrupt/."""
+    return is_there(layout.hashed(kind, message))
+
+
+def marked_messages(layout: Layout, kind: str) -> set[int]:
+    """Return the messages with a mark in hold/ or corrupt/."""
+    found = set()
+    for directory in layout.directories(kind):
+        try:
+            names = os.listdir(directory)
+        except FileNotFoundError:
+            continue  # A queue of qmail has no hold/ and corrupt/.
+        for name in names:
+            try:
+                found.add(unpack_id(os.fsencode(name)))
+            except FormatError:
+                continue  # Not a message: a person's file.
+    return found
+
+
+def remove_lost_marks(layout: Layout) -> None:
+    """Remove the marks in hold/ of numbers that have no message, durably.
+
+    A mark is made for a message that exists, and removed before it, so such a mark is never of one that comes.
+    """
+    commit = Commit()
+    for message in marked_messages(layout, "hold"):
+        others = (layout.mess(message), layout.todo(message), layout.hashed("info", message))
+        if not any(is_there(path) for path in others):
+            commit.unlink(layout.hashed("hold", message))
+    commit.sync()
+
+
+def read_mark(layout: Layout, message: int) -> bytes | None:
+    """Return the reason in hold/B/I, None if there is no mark."""
+    try:
+        return read_file(layout.hashed("hold", message), 65536).split(b"\n", 1)[0]
+    except FileNotFoundError:
+        return None
+
+
+def mark(layout: Layout, message: int, reason: bytes, commit: Commit, records: bytes = b"") -> None:
+    """Put a mark in hold/, replacing an earlier one. `records` follow the line of the reason."""
+    passing = f"{layout.queue}/pid/mark.{message}"
+    commit.unlink(passing)
+    try:
+        commit.create(passing, clean_reason(reason) + b"\n" + records, FILE_MODE)
+        commit.rename(passing, layout.hashed("hold", message))
+    except OSError:
+        _discard(passing)  # A full disk takes the name and not the reason.
+        raise
+
+
+def _discard(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        pass  # The next mark of the message replaces it, or the sweep removes it.
+
+
+def mark_return(layout: Layout, message: int, selector: RecipientSelector, commit: Commit) -> None:
+    """Put the order to bounce some recipients in hold/. It keeps the reason for which the message is on hold."""
+    held = read_mark(layout, message)
+    order = ReturnOrder(selector, None if held in ORDERS else held)
+    mark(layout, message, RETURNED_SOME, commit, pack_return(order))
+
+
+def read_return(layout: Layout, message: int) -> ReturnOrder:
+    """Return the order to bounce some recipients in hold/B/I. Raises FormatError."""
+    return unpack_return(read_file(layout.hashed("hold", message), 65536).partition(b"\n")[2])
+
+
+def unmark(layout: Layout, message: int, commit: Commit) -> None:
+    """Remove a message's marks."""
+    for kind in KINDS:
+        if is_marked(layout, kind, message):
+            commit.unlink(layout.hashed(kind, message))
+
+
+def make_due(layout: Layout, message: int, now: int, commit: Commit) -> None:
+    """Set the time of the next attempts to `now`, in whole seconds since the epoch."""
+    for kind in ("local", "remote"):
+        try:
+            _set_time(layout.hashed(kind, message), now * 1_000_000_000, commit)
+        except FileNotFoundError:
+            continue
+
+
+def set_birth(layout: Layout, message: int, birth: int, commit: Commit) -> None:
+    """Set a classified message's birth, in microseconds since the epoch, and make it due."""
+    path = layout.hashed("info", message)
+    before = os.stat(path).st_mtime_ns // 1000
+    _set_time(path, birth * 1000, commit)
+    make_due(layout, message, birth // 1_000_000, commit)
+    change_results_birth(layout, message, before, birth)
+
+
+def _set_time(path: str, nanoseconds: int, commit: Commit) -> None:
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        os.utime(handle, ns=(nanoseconds, nanoseconds))
+    except BaseException:
+        os.close(handle)
+        raise
+    commit.contents(path, handle)
+
+
+def leave_todo(layout: Layout, message: int, commit: Commit) -> None:
+    """Remove a message from todo/, so that it is never classified. It is in S2 or S3 then."""
+    commit.unlink(layout.todo(message))

@@ -1,0 +1,168 @@
+"""The files of a message on disk: their paths, which of them exist, and the state that this makes.
+
+`open_layout` looks at a queue directory once: split is the number of directories in mess/, and todo/ and intd/ may be
+flat or hashed. The Layout turns ids into paths. It raises Temporary for a queue that cannot be read, and Permanent for
+a queue whose directories do not fit together.
+
+    S1  nothing    S2  mess    S3  mess, intd    S4  mess, todo: queued    S5  mess, info: classified
+"""
+
+import os
+import stat
+
+from queue_base.errors import Permanent, Temporary, reason
+
+HASHED = ("mess", "info", "local", "remote")
+# Modes of new files. The group may read mess/, for queue-remote, and nothing else.
+MESS_MODE = 0o640
+FILE_MODE = 0o600
+
+
+class Layout:
+    """The paths of one queue, as str; `split` is the number of directories in mess/."""
+
+    __slots__ = ("flat_intd", "flat_todo", "queue", "split")
+
+    def __init__(self, queue: str, split: int, flat_todo: bool = False, flat_intd: bool = False) -> None:
+        self.queue = queue
+        self.split = split
+        self.flat_todo = flat_todo
+        self.flat_intd = flat_intd
+
+    def hashed(self, kind: str, message: int) -> str:
+        """Return the path of a message's file in a hashed directory: mess, info, local, remote, hold, corrupt, last."""
+        return f"{self.queue}/{kind}/{message % self.split}/{message}"
+
+    def mess(self, message: int) -> str:
+        return f"{self.queue}/mess/{message % self.split}/{message}"
+
+    def todo(self, message: int) -> str:
+        return f"{self.queue}/todo/{message}" if self.flat_todo else self.hashed("todo", message)
+
+    def intd(self, message: int) -> str:
+        return f"{self.queue}/intd/{message}" if self.flat_intd else self.hashed("intd", message)
+
+    def bounce(self, message: int) -> str:
+        return f"{self.queue}/bounce/{message}"
+
+    def directories(self, kind: str) -> list[str]:
+        """Return the directories that hold files of a kind: the numbered ones, or one if it is flat."""
+        flat = {"todo": self.flat_todo, "intd": self.flat_intd, "bounce": True}.get(kind, False)
+        top = f"{self.queue}/{kind}"
+        return [top] if flat else [f"{top}/{number}" for number in range(self.split)]
+
+
+def open_layout(queue: str) -> Layout:
+    """Return the layout of the queue directory `queue`. Raises Temporary or Permanent."""
+    split = count_buckets(queue, "mess")
+    if split == 0:
+        raise Permanent(f"unable to use {queue}/mess: it has no numbered directories; queuectl init makes a queue")
+    for kind in HASHED[1:]:
+        _check_buckets(queue, kind, split)
+    return Layout(queue, split, _is_flat(queue, "todo", split), _is_flat(queue, "intd", split))
+
+
+def count_buckets(queue: str, kind: str) -> int:
+    """Return the number of numbered directories in queue/kind. Raises Temporary, and Permanent if one is missing."""
+    try:
+        with os.scandir(f"{queue}/{kind}") as entries:
+            found = {entry.name for entry in entries if entry.name.isdigit() and entry.is_dir(follow_symlinks=False)}
+    except OSError as error:
+        raise Temporary(f"unable to read {queue}/{kind}: {reason(error)}") from error
+    # Such as a person's `007`, which is no directory of the queue.
+    names = {name for name in found if name.isascii() and (name == "0" or name[0] != "0")}
+    missing = [number for number in range(len(names)) if str(number) not in names]
+    if missing:
+        raise Permanent(f"unable to use {queue}/{kind}: it has {len(names)} directories but lacks {missing[0]}")
+    return len(names)
+
+
+def _check_buckets(queue: str, kind: str, split: int) -> None:
+    found = count_buckets(queue, kind)
+    if found < split:
+        raise Permanent(f"unable to use {queue}/{kind}: it lacks directory {found}, which mess/ has")
+    if found > split:
+        raise Permanent(f"unable to use {queue}/{kind}: it has directory {split}, which mess/ lacks")
+
+
+def is_directory(path: str) -> bool:
+    """Return whether a path is a directory. Raises Temporary if stat fails, except with ENOENT or ENOTDIR."""
+    try:
+        return stat.S_ISDIR(os.stat(path).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise Temporary(f"unable to look at {path}: {reason(error)}") from error
+
+
+def _is_flat(queue: str, kind: str, split: int) -> bool:
+    top = f"{queue}/{kind}"
+    # Not listed, because a flat directory may hold very many files. Only a hashed one contains directories.
+    if any(is_directory(f"{top}/{number}") for number in (0, split - 1)):
+        _check_buckets(queue, kind, split)
+        return False
+    if not is_directory(top):
+        raise Permanent(f"unable to use {top}: it is not a directory that is there; queuectl init makes a queue")
+    return True
+
+
+def is_there(path: str) -> bool:
+    """Return whether a name exists. Raises OSError for any error but ENOENT.
+
+    os.path.exists takes every error for absence: with a directory that may not be searched or a disk that cannot be
+    read, mail would look as if it did not exist.
+    """
+    try:
+        os.lstat(path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+class Presence:
+    """Which files of a message exist."""
+
+    __slots__ = ("bounce", "info", "intd", "local", "mess", "remote", "todo")
+
+    def __init__(self, layout: Layout, message: int, listed: dict[str, set[int]] | None = None) -> None:
+        """Look at the disk. Raises OSError if that fails for a file.
+
+        `listed` are the messages that have a file of each kind, where the directories have been read.
+        """
+        if listed is not None:
+            self.mess = message in listed["mess"]
+            self.intd = message in listed["intd"]
+            self.todo = message in listed["todo"]
+            self.info = message in listed["info"]
+            self.local = message in listed["local"]
+            self.remote = message in listed["remote"]
+            self.bounce = message in listed["bounce"]
+            return
+        self.mess = is_there(layout.mess(message))
+        self.intd = is_there(layout.intd(message))
+        self.todo = is_there(layout.todo(message))
+        self.info = is_there(layout.hashed("info", message))
+        self.local = is_there(layout.hashed("local", message))
+        self.remote = is_there(layout.hashed("remote", message))
+        self.bounce = is_there(layout.bounce(message))
+
+    def state(self) -> int | None:
+        """Return the state, 1 to 5, or None for a combination that no crash of the suite can leave."""
+        rest = self.local or self.remote
+        if not self.mess:
+            anything = self.intd or self.todo or self.info or rest or self.bounce
+            return None if anything else 1
+        if self.todo:
+            return None if self.bounce else 4
+        if self.info:
+            return None if self.intd else 5
+        if rest or self.bounce:
+            return None
+        return 3 if self.intd else 2
+
+
+def files_beside_mess(layout: Layout, message: int) -> list[str]:
+    """Return the paths of all files that a message may have, except mess/B/I."""
+    kinds = ("info", "local", "remote", "hold", "corrupt")
+    hashed = [layout.hashed(kind, message) for kind in kinds]
+    return [layout.todo(message), layout.intd(message), *hashed, layout.bounce(message)]

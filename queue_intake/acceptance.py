@@ -1,0 +1,115 @@
+"""Whether a message may be taken now: its size, the room on the disk, and what queue-todo asks of injectors.
+
+Nothing here waits. Who is slowed is told how long to wait before its message begins (queue_base.queue.inflow).
+"""
+
+import os
+from collections.abc import Callable
+from typing import NamedTuple
+
+from queue_base.control import read_size
+from queue_base.errors import QueueTrouble, Temporary
+from queue_base.home import Home
+from queue_base.queue.inflow import SLOW_SECONDS
+from queue_base.queue.writer import CHECK_BYTES, QueueDraft, QueueWriter
+from queue_wire.pipes.qmtp import PERMANENT, TEMPORARY
+
+# The most bytes that a message is promised at a time: who announces a very large one must not keep others out.
+PROMISE_BYTES = CHECK_BYTES
+
+# Seconds between looks at the marks of queue-todo, and at the control files, while messages come.
+MARKS_SECONDS = 0.25
+CONTROLS_SECONDS = 1.0
+
+
+class Refusal(NamedTuple):
+    """Why a message is not taken: Z or D, and a text."""
+
+    letter: bytes
+    text: str
+
+
+def refusal_of(error: QueueTrouble) -> Refusal:
+    """Return the refusal for a failure of the queue."""
+    return Refusal(PERMANENT if 11 <= error.code <= 40 else TEMPORARY, str(error))
+
+
+class Acceptance:
+    """The checks before a message. Problems with control files go to `warn`.
+
+    promised: the bytes that all messages which were begun may write without another check, so that many of them
+    together do not take what control/queueminfree keeps free.
+    """
+
+    def __init__(self, home: Home, writer: QueueWriter, warn: Callable[[str], None]) -> None:
+        self._home = home
+        self._writer = writer
+        self._warn = warn
+        self.promised = 0
+        self._databytes: int | None = None
+        self._fault = ""
+        self._marks_at = self._controls_at = 0.0
+        self._slow = self._refused = False
+
+    def reread(self) -> None:
+        """Read the control files again. If databytes is wrong, the value before stays in force."""
+        try:
+            self._databytes = read_size(self._home, "databytes")
+            self._fault = ""
+        except Temporary as error:
+            if self._fault != str(error):
+                fate = "no mail is taken" if self._databytes is None else "the old value stays"
+                self._warn(f"{error}; {fate}")
+            self._fault = str(error)
+        self._writer.inflow.closed()  # It reads queueminfree, which `begin` compares with the room on the disk.
+
+    def _look(self, now: float) -> None:
+        """Look at the marks and the control files if that was some time ago."""
+        if now >= self._controls_at:
+            self._controls_at = now + CONTROLS_SECONDS
+            self.reread()
+        if now >= self._marks_at:
+            self._marks_at = now + MARKS_SECONDS
+            self._slow = self._writer.inflow.slow
+            self._refused = self._slow and self._writer.inflow.refused
+
+    def delay(self, now: float) -> float:
+        """Return the seconds that the next message of a connection must wait before it begins."""
+        self._look(now)
+        # Between half of it and all of it, so that clients do not stay in step.
+        return SLOW_SECONDS * (0.5 + os.urandom(1)[0] / 512) if self._slow and not self._refused else 0.0
+
+    def refuse_size(self, size: int) -> Refusal | None:
+        """Return the refusal of a message of so many bytes, None if it is not too large."""
+        if not self._databytes or size <= self._databytes:
+            return None
+        return Refusal(PERMANENT, f"message too large, the limit is {self._databytes} bytes (#5.3.4)")
+
+    def promise(self, size: int, coming: int = 0) -> Refusal | None:
+        """Promise room for `size` bytes. Return why there is none for these, or `coming`, besides what is promised."""
+        try:
+            self._writer.inflow.check(coming=self.promised + max(size, coming))
+        except QueueTrouble as error:
+            return refusal_of(error)
+        self.promised += size
+        return None
+
+    def begin(self, uid: int, size: int, now: float, promise: int) -> QueueDraft | Refusal:
+        """Return a new draft for a message of `size` bytes of a user, or why it is refused.
+
+        Room for `promise` bytes of it is promised; the caller takes what is written off `promised`.
+        """
+        self._look(now)
+        if self._databytes is None:
+            return Refusal(TEMPORARY, f"unable to take mail: {self._fault}; try again later (#4.3.0)")
+        if (refusal := self.refuse_size(size)) is not None:
+            return refusal
+        if self._refused:
+            return Refusal(TEMPORARY, "too much new mail is waiting; try again later (#4.3.2)")
+        if (refusal := self.promise(promise, size)) is not None:
+            return refusal
+        try:
+            return self._writer.begin(uid)
+        except QueueTrouble as error:
+            self.promised -= promise
+            return refusal_of(error)

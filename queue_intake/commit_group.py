@@ -1,0 +1,151 @@
+"""Messages that were received whole, and their commit: all that wait when it begins share it.
+
+`commit` and `sync_contents` wait for the disk, so threads run them. They touch nothing but the drafts of their messages
+and the writer, and leave what became of each message in it.
+"""
+
+import os
+import time
+
+from queue_base.errors import QueueTrouble, reason
+from queue_base.queue.writer import QueueDraft, QueueWriter
+from queue_intake.acceptance import Refusal, refusal_of
+from queue_intake.answers import Place
+from queue_intake.package_reader import Package
+from queue_wire.format_error import FormatError
+from queue_wire.pipes.qmtp import PERMANENT, TEMPORARY
+
+# The most messages of a commit.
+GROUP = 250
+# The contents of a message over LARGE are synced in a thread of their own before its commit, so that the commit, which
+# others share, does not wait for them.
+LARGE = 1 << 20
+# Bytes of a message that is being received after which what has come is synced, as queue-pickup does: the last sync is
+# short, and those of other clients have their turns in between.
+SYNC_BYTES = 4 << 20
+
+
+class PartSync:
+    """A sync of what a draft has so far, by a descriptor of its own: the draft may be discarded meanwhile.
+
+    refusal: why its message cannot be taken. The kernel reports a failed write once, so no later sync would see it.
+    """
+
+    __slots__ = ("_descriptors", "done", "refusal")
+
+    def __init__(self, draft: QueueDraft) -> None:
+        """Raises OSError."""
+        # A list, whose pop is atomic: the thread or `cancel` takes it.
+        self._descriptors = [draft.duplicate()]
+        self.done = False
+        self.refusal: Refusal | None = None
+
+    def run(self) -> None:
+        """Sync, unless it was cancelled; a thread calls it."""
+        try:
+            descriptor = self._descriptors.pop()
+        except IndexError:
+            return
+        try:
+            os.fdatasync(descriptor)
+        except OSError as error:
+            self.refusal = _failed(error)
+        finally:
+            os.close(descriptor)
+            self.done = True
+
+    def cancel(self) -> None:
+        """Do nothing if it has not begun: the draft was discarded, and must not take room until its turn comes."""
+        try:
+            os.close(self._descriptors.pop())
+        except IndexError:
+            pass
+
+
+class ReceivedMessage:
+    """A message that was received whole. `client` and `size` are as its client's Holding counts it.
+
+    refusal: why it is not in the queue; None while it is not decided, and when it is in the queue. part: the last sync
+    while it was received.
+    """
+
+    __slots__ = ("client", "draft", "package", "part", "place", "refusal", "sender", "size")
+
+    def __init__(
+        self,
+        draft: QueueDraft,
+        package: Package,
+        sender: bytes,
+        place: Place,
+        client: str,
+        size: int,
+        part: PartSync | None = None,
+    ) -> None:
+        self.draft = draft
+        self.package = package
+        self.sender = sender
+        self.place = place
+        self.client = client
+        self.size = size
+        self.part = part
+        self.refusal: Refusal | None = None
+
+    def give_up(self, refusal: Refusal) -> None:
+        """Remove its files; it is refused."""
+        self.refusal = refusal
+        self.draft.discard()
+
+
+def sync_contents(message: ReceivedMessage) -> None:
+    """Sync the contents of a large message, after its PartSync. If that fails it is refused."""
+    try:
+        if message.part is not None and message.part.refusal is not None:
+            message.give_up(message.part.refusal)
+        else:
+            message.draft.sync()
+    except QueueTrouble as error:
+        # The descriptor reports a failed write once, so the commit's fsync would not see it.
+        message.give_up(refusal_of(error))
+
+
+def commit(writer: QueueWriter, messages: list[ReceivedMessage]) -> str:
+    """Put messages into the queue, with one commit; return what went wrong, or an empty text."""
+    drafts: list[QueueDraft] = []
+    trouble = ""
+    for message in messages:
+        if message.refusal is not None:
+            trouble = message.refusal.text
+            continue
+        try:
+            message.draft.finish(message.sender, message.package.recipients)
+            drafts.append(message.draft)
+        except QueueTrouble as error:
+            trouble = str(error)
+            message.give_up(refusal_of(error))
+        except FormatError as error:
+            message.give_up(Refusal(PERMANENT, str(error)))
+        except OSError as error:
+            refusal = _failed(error)
+            trouble = refusal.text
+            message.give_up(refusal)
+    lost = Refusal(TEMPORARY, "the message is not in the queue; try again later (#4.3.0)")
+    try:
+        writer.commit(drafts)
+    except QueueTrouble as error:
+        trouble, lost = str(error), refusal_of(error)
+    except OSError as error:
+        lost = _failed(error)
+        trouble = lost.text
+    for message in messages:
+        if message.refusal is None and not message.draft.queued:
+            message.refusal = lost
+    return trouble
+
+
+def _failed(error: OSError) -> Refusal:
+    return Refusal(TEMPORARY, f"unable to queue the message: {reason(error)} (#4.3.0)")
+
+
+def accepted_text(message: ReceivedMessage, pid: int) -> bytes:
+    """Return the text of K: qmail's, and the long id as its last word."""
+    return f"ok {time.time():.0f} qp {pid} {message.draft.long_id}".encode()

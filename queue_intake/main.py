@@ -1,0 +1,460 @@
+"""queue-intake: takes messages by QMTP and QMQP, for queue-smtpd, local programs and null clients.
+
+Descriptor 0 is a pipe from queue-send: H rereads the control files, and its end ends queue-intake. Descriptor 1 takes
+log lines for queue-send to print. One thread serves all connections and never waits; a second one commits. All messages
+that are complete when a commit begins share it, whichever connections they came over, and are answered K after it.
+
+At TERM, or when queue-send has gone, it takes no more mail, commits what it has received whole, answers, and exits. A
+message whose connection ends before it is complete is dropped; one that was not answered may be in the queue all the
+same. A client that sends or reads nothing delays nobody, and is disconnected after a minute.
+"""
+
+import os
+import resource
+import select
+import signal
+import time
+from functools import partial
+
+from queue_base.accounts import become_queue_owner
+from queue_base.control import read_me, read_parsed
+from queue_base.daemon.disk_thread import DiskThread, Result
+from queue_base.daemon.inherited_sockets import take_inherited
+from queue_base.daemon.log_limit import LimitedLog
+from queue_base.daemon.pipes import OutPipe, PeerLost, read_available
+from queue_base.daemon.signals import Signals, ignore
+from queue_base.errors import Failure, Temporary, complain, reason
+from queue_base.home import Home, take_daemon_home
+from queue_base.queue.layout import open_layout
+from queue_base.queue.writer import QueueWriter
+from queue_intake.acceptance import Acceptance, Refusal
+from queue_intake.client_connection import ClientConnection, Memory
+from queue_intake.commit_group import GROUP, LARGE, PartSync, ReceivedMessage, accepted_text, commit, sync_contents
+from queue_intake.listener import NotAllowed, TcpListener, UnixListener
+from queue_intake.sharing import Holdings, Turns, limits_for
+from queue_wire.control.intake_hosts import unpack_intake
+from queue_wire.logline import alert, warning
+from queue_wire.pipes.notice import REREAD, pack_log
+from queue_wire.pipes.qmtp import TEMPORARY
+
+PROGRAM = "queue-intake"
+USAGE = "usage: queue-intake [--home HOME]"
+HELP = f"""{USAGE}
+Takes messages by QMTP and QMQP, and puts them into the queue. It is started by queue-start.
+"""
+DESCRIPTORS = 8192  # What it asks for, within the limit of its process.
+EVENTS = 2048  # Descriptors of one poll: those of all clients, so that they can have turns.
+TURN = 0.010  # Seconds of a turn for connections; the others have their turn next.
+ACCEPTING = 0.005  # Seconds of a turn for new connections: users may open and close them all the time.
+PAUSE = 1.0  # Seconds without new connections when no descriptors are left for them.
+CHECK = 1.0  # Seconds between looks for silent clients.
+CLOSING = 30.0  # Seconds for the last commits and answers. A disk that hangs must not prevent the exit.
+LOG_MAX = 1 << 20  # Bytes of log lines that queue-send has not read; others are dropped.
+
+_IN, _OUT = select.EPOLLIN, select.EPOLLOUT
+
+
+class LogPipe:
+    """The log lines: a pipe to queue-send, which may have gone."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._pipe = OutPipe(descriptor)
+        self.descriptor = descriptor
+        self.lost = False
+
+    def warn(self, text: str) -> None:
+        """Have queue-send print a warning."""
+        self._say(warning(f"{PROGRAM}: {text}"))
+
+    def alert(self, text: str) -> None:
+        """Have queue-send print an alert."""
+        self._say(alert(f"{PROGRAM}: {text}"))
+
+    def _say(self, line: bytes) -> None:
+        if not self.lost and self._pipe.unwritten < LOG_MAX:
+            self._pipe.put(pack_log(line))
+
+    @property
+    def unwritten(self) -> bool:
+        """Whether lines wait until the pipe takes them."""
+        return not self.lost and self._pipe.unwritten > 0
+
+    def flush(self) -> None:
+        """Write what the pipe takes."""
+        try:
+            if not self.lost:
+                self._pipe.flush()
+        except PeerLost:
+            self.lost = True
+
+
+class CommitGroup:
+    """Messages that share a commit, each with its connection; `trouble` is what went wrong with the disk."""
+
+    def __init__(self, writer: QueueWriter, members: list[tuple[ClientConnection, ReceivedMessage]]) -> None:
+        self.members = members
+        self.trouble = ""
+        self._writer = writer
+
+    def run(self) -> None:
+        """Commit; a thread calls it."""
+        self.trouble = commit(self._writer, [message for _, message in self.members])
+
+    def end(self, result: Result) -> None:
+        """Decide what the thread has left undecided, for lack of memory."""
+        if result is None:
+            return
+        self.trouble = reason(result)
+        for _, message in self.members:
+            if message.refusal is None and not message.draft.queued:
+                message.give_up(Refusal(TEMPORARY, f"unable to queue the message: {self.trouble} (#4.3.0)"))
+
+
+class LargeMessage:
+    """A message whose contents are to be synced before its commit."""
+
+    def __init__(self, connection: ClientConnection, message: ReceivedMessage) -> None:
+        self.connection = connection
+        self.message = message
+
+    def run(self) -> None:
+        """Sync; a thread calls it."""
+        sync_contents(self.message)
+
+
+class Intake:
+    """The daemon: a listener, the connections, the messages that wait for a commit, and the threads."""
+
+    def __init__(self, home: Home) -> None:
+        owner = become_queue_owner(home)
+        self._signals = Signals(signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+        self._log = LogPipe(1)
+        self._troubles = LimitedLog(self._log.warn, "more failures")
+        self._holdings = Holdings(limits_for(raise_limit(DESCRIPTORS)))
+        self._writer = QueueWriter(home, open_layout(home.queue), os.getuid())
+        self._acceptance = Acceptance(home, self._writer, self._log.warn)
+        self._memory = Memory()
+        self._commits, self._syncs = DiskThread(), DiskThread()
+        self._connections: dict[int, ClientConnection] = {}
+        self._delayed: set[ClientConnection] = set()
+        self._ready: Turns[ClientConnection] = Turns()
+        self._events: dict[ClientConnection, int] = {}  # Of those that are ready.
+        self._large: Turns[PartSync | LargeMessage] = Turns()
+        self._turns: Turns[tuple[ClientConnection, ReceivedMessage]] = Turns()
+        self._done: list[CommitGroup] = []
+        self._accept_at = self._check_at = 0.0
+        self._closing_by: float | None = None
+        self._epoll = select.epoll()
+        for descriptor in (0, self._signals.descriptor, self._commits.descriptor, self._syncs.descriptor):
+            self._epoll.register(descriptor, _IN)
+        self._log_registered = False
+        self._home = home
+        self._strangers = LimitedLog(self._log.warn, "more connections were closed at once")
+        self._listeners: dict[int, UnixListener | TcpListener] = {}
+        try:
+            self._add_listener(UnixListener(home, owner))
+        except OSError as error:
+            self._log.alert(f"unable to listen in {home.queue}/intake: {reason(error)}; no mail is taken there")
+        for inherited in take_inherited():
+            self._add_listener(TcpListener(inherited, os.getuid()))
+        self._read_lines()
+        self._accepting = False
+
+    def _add_listener(self, listener: UnixListener | TcpListener) -> None:
+        self._listeners[listener.socket.fileno()] = listener
+
+    def _read_lines(self) -> None:
+        """Read control/intake and control/me, and give each TCP listener its line. If that fails the old ones stay."""
+        try:
+            lines = {line.place: line for line in read_parsed(self._home, "intake", unpack_intake) or ()}
+            me = read_me(self._home) if lines else b""
+        except Temporary as error:
+            self._log.alert(f"{error}; what was read before stays in force")
+            return
+        for listener in self._listeners.values():
+            if isinstance(listener, TcpListener):
+                listener.line, listener.me = lines.pop(listener.place, None), me
+        for place in lines:
+            self._log.alert(f"nothing listens on {place}: queue-start opens what control/intake names when it starts")
+
+    def turn(self) -> None:
+        """Make one turn of the loop: wait, serve connections for a while, begin and end commits."""
+        self._register()
+        found = self._epoll.poll(self._wait(time.monotonic()), EVENTS)
+        now = time.monotonic()
+        ready: dict[int, int] = {}
+        for descriptor, events in found:
+            connection = self._connections.get(descriptor)
+            if connection is not None and events & select.EPOLLHUP:
+                # Nobody will read an answer, so what was sent and not yet read is not worth the time of others.
+                connection.close()
+                self._settle(connection)
+            elif connection is not None:
+                self._plan(connection, events)
+            else:
+                ready[descriptor] = events
+        self._obey(ready)
+        for descriptor in self._listeners.keys() & ready.keys():
+            self._accept(self._listeners[descriptor], now)
+        self._commits.run(ready, now)
+        self._syncs.run(ready, now)
+        self._end_commits(now)
+        self._resume(now)
+        self._serve_ready(now)
+        self._begin_sync()
+        self._begin_commit()
+        if now >= self._check_at:
+            self._check_at = now + CHECK
+            self._end_late(now)
+        self._troubles.run()
+        self._strangers.run()
+        self._log.flush()
+
+    def _wait(self, now: float) -> float:
+        """Return the seconds to wait at most."""
+        if self._commits.has_results or self._syncs.has_results or len(self._ready):
+            return 0.0
+        if any(each.yields for each in self._delayed):
+            return 0.0
+        due = [now + 3600.0, *(each.waits for each in self._delayed if each.waits and not each.blocked)]
+        if self._connections:
+            due.append(self._check_at)
+        due += [log.due for log in (self._troubles, self._strangers) if log.due is not None]
+        if self._accept_at > now:
+            due.append(self._accept_at)
+        if self._closing_by is not None:
+            due.append(self._closing_by)
+        return max(0.0, min(due) - now)
+
+    def _register(self) -> None:
+        """Register what changes: the listener, which pauses, and the log, if it has lines."""
+        accepting = time.monotonic() >= self._accept_at
+        if accepting != self._accepting:
+            for descriptor in self._listeners:
+                self._change(descriptor, self._accepting, accepting, _IN)
+            self._accepting = accepting
+        if self._log.unwritten != self._log_registered:
+            self._change(self._log.descriptor, self._log_registered, self._log.unwritten, _OUT)
+            self._log_registered = not self._log_registered
+
+    def _change(self, descriptor: int, was: bool, wanted: bool, events: int) -> None:
+        if wanted and not was:
+            self._epoll.register(descriptor, events)
+        elif was and not wanted:
+            self._epoll.unregister(descriptor)
+
+    def _obey(self, ready: dict[int, int]) -> None:
+        """Carry out signals and commands."""
+        numbers = self._signals.take() if self._signals.descriptor in ready else set()
+        reread = signal.SIGHUP in numbers
+        ends = bool(numbers & {signal.SIGTERM, signal.SIGINT}) or self._log.lost
+        if 0 in ready:
+            try:
+                reread = REREAD in (read_available(0) or b"") or reread
+            except PeerLost:
+                ends = True
+                self._epoll.unregister(0)
+        if reread:
+            self._acceptance.reread()
+            self._read_lines()
+        if ends and self._closing_by is None:
+            self._begin_closing()
+
+    def _accept(self, listener: UnixListener | TcpListener, now: float) -> None:
+        until = time.monotonic() + ACCEPTING
+        while time.monotonic() < until:
+            try:
+                found, client, protocol = listener.accept()
+            except BlockingIOError:
+                return
+            except NotAllowed as error:
+                self._strangers.add(f"{error}; it was closed")
+                continue
+            except OSError as error:
+                # A client that has gone again, or a lack of descriptors.
+                self._accept_at = now + PAUSE
+                self._troubles.add(f"unable to accept a connection: {reason(error)}; trying again")
+                return
+            holding = self._holdings.connect(client.name, client.trusted)
+            if holding is None:
+                found.close()
+                continue
+            connection = ClientConnection(
+                found, client, protocol, holding, self._holdings, self._acceptance, self._memory, now
+            )
+            self._connections[connection.descriptor] = connection
+            self._settle(connection)
+
+    def _plan(self, connection: ClientConnection, events: int = 0) -> None:
+        """Serve a connection when it is the turn of its client."""
+        if connection in self._events:
+            self._events[connection] |= events
+        else:
+            self._events[connection] = events
+            self._ready.add(connection.client.name, connection)
+
+    def _serve_ready(self, now: float) -> None:
+        """Serve connections, by turns of their clients, for a while."""
+        until = time.monotonic() + TURN
+        while len(self._ready) and time.monotonic() < until:
+            (connection,) = self._ready.take(1)
+            events = self._events.pop(connection)
+            if not connection.closed:
+                self._serve(connection, events, now)
+
+    def _serve(self, connection: ClientConnection, events: int, now: float) -> None:
+        if connection.writes:
+            connection.send(now)
+        if events & ~_OUT and connection.reads:
+            connection.receive(now)
+        self._advance(connection, now)
+
+    def _advance(self, connection: ClientConnection, now: float) -> None:
+        """Carry out what a connection has read, and send what it has to send."""
+        complete = connection.advance(now)
+        # First the parts: the last one of a message is synced before the whole.
+        for part in connection.take_parts():
+            self._large.add(connection.client.name, part)
+        for message in complete:
+            if message.size > LARGE:
+                self._large.add(message.client, LargeMessage(connection, message))
+            else:
+                self._turns.add(message.client, (connection, message))
+        connection.check_memory()
+        connection.send(now)
+        self._settle(connection)
+
+    def _begin_sync(self) -> None:
+        """Begin the next sync of contents, if none runs: one at a time, so that clients have turns."""
+        if not self._syncs.busy and len(self._large):
+            (work,) = self._large.take(1)
+            self._syncs.submit(work.run, partial(self._synced, work))
+
+    def _synced(self, work: PartSync | LargeMessage, result: Result) -> None:
+        if isinstance(work, PartSync):
+            return  # Its connection finds what became of it.
+        if result is not None:
+            work.message.give_up(Refusal(TEMPORARY, f"unable to queue the message: {reason(result)} (#4.3.0)"))
+        self._turns.add(work.message.client, (work.connection, work.message))
+
+    def _settle(self, connection: ClientConnection) -> None:
+        """Wait for what the connection waits for; forget it if it has ended."""
+        if connection.over:
+            connection.close()
+        if connection.closed:
+            # Its descriptor left the epoll when it was closed, and a new connection may have it by now.
+            if self._connections.get(connection.descriptor) is connection:
+                del self._connections[connection.descriptor]
+            self._delayed.discard(connection)
+            return
+        if connection.delayed:
+            self._delayed.add(connection)
+        else:
+            self._delayed.discard(connection)
+        wanted = (_IN if connection.reads else 0) | (_OUT if connection.writes else 0)
+        if wanted == connection.interest:
+            return
+        # With no event wanted, epoll would still report the end of the connection in every turn.
+        if not wanted:
+            self._epoll.unregister(connection.descriptor)
+        elif connection.interest:
+            self._epoll.modify(connection.descriptor, wanted)
+        else:
+            self._epoll.register(connection.descriptor, wanted)
+        connection.interest = wanted
+
+    def _begin_commit(self) -> None:
+        """Begin a commit of the messages that wait, if none runs."""
+        if not self._commits.busy and len(self._turns):
+            group = CommitGroup(self._writer, self._turns.take(GROUP))
+            self._commits.submit(group.run, partial(self._committed, group))
+
+    def _committed(self, group: CommitGroup, result: Result) -> None:
+        group.end(result)
+        self._done.append(group)
+
+    def _end_commits(self, now: float) -> None:
+        """Answer the messages whose commits have ended."""
+        groups, self._done = self._done, []
+        for group in groups:
+            if group.trouble:
+                self._troubles.add(f"{group.trouble}; its clients were told to try again later")
+            touched = set()
+            for connection, message in group.members:
+                text = b"" if message.refusal is not None else accepted_text(message, os.getpid())
+                connection.decide(message, text, now)
+                touched.add(connection)
+            for connection in touched:
+                if not connection.closed:
+                    connection.send(now)
+                    self._settle(connection)
+            self._unblock()
+
+    def _unblock(self) -> None:
+        """Let connections go on that were blocked, if they may by now."""
+        for connection in self._delayed:
+            if connection.blocked:
+                self._plan(connection)
+
+    def _resume(self, now: float) -> None:
+        """Let connections go on whose time or turn has come."""
+        for connection in self._delayed:
+            if connection.yields or (not connection.blocked and 0 < connection.waits <= now):
+                self._plan(connection)
+
+    def _end_late(self, now: float) -> None:
+        for connection in [each for each in self._connections.values() if each.is_late(now)]:
+            # What it has sent or read may not have been seen yet, if there is much to do.
+            self._serve(connection, _IN, now)
+            if not connection.closed and connection.is_late(now):
+                connection.close()
+                self._settle(connection)
+        self._unblock()
+
+    def _begin_closing(self) -> None:
+        """Take no more mail."""
+        self._closing_by = time.monotonic() + CLOSING
+        for listener in self._listeners.values():
+            listener.close()
+        self._listeners = {}
+        for connection in list(self._connections.values()):
+            connection.end_input()
+            self._settle(connection)
+
+    @property
+    def over(self) -> bool:
+        """Whether it is to exit, and everything was answered, or takes too long."""
+        if self._closing_by is None:
+            return False
+        waiting = self._connections or len(self._turns) or len(self._large) or self._commits.busy or self._syncs.busy
+        return not waiting or time.monotonic() >= self._closing_by
+
+
+def raise_limit(wanted: int) -> int:
+    """Ask for so many descriptors; return how many there may be."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft == resource.RLIM_INFINITY or soft >= most:
+        return most
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    except (OSError, ValueError):
+        return soft
+    return most
+
+
+def main(argv: list[str]) -> int:
+    """Return 0, 100 or 111."""
+    os.umask(0o027)
+    ignore(signal.SIGPIPE)
+    try:
+        home = take_daemon_home(argv, USAGE, HELP)
+        if home is None:
+            return 0
+        intake = Intake(home)
+        while not intake.over:
+            intake.turn()
+    except Failure as failure:
+        complain(PROGRAM, f"fatal: {failure}")
+        return failure.exit_code
+    return 0

@@ -1,0 +1,135 @@
+"""How clients share queue-intake: what one of them may have at a time, and whose message is next. Pure.
+
+A client is a user of this host, or a host of the network: its connections count together. A client at its limit waits,
+and nobody else. Trusted clients, such as queue-smtpd, which limits its own clients, have only the limits of all.
+"""
+
+from collections import deque
+from typing import Generic, NamedTuple, TypeVar
+
+Item = TypeVar("Item")
+
+
+class SharingLimits(NamedTuple):
+    """What one client may have at a time: connections; messages that are not answered, and their bytes.
+
+    all_connections and all_messages are what all clients may have; the last quarter is for trusted ones. There are more
+    messages than connections, so that clients which never finish a message do not keep others from beginning one.
+    """
+
+    connections: int = 250
+    messages: int = 500
+    bytes: int = 256 << 20
+    all_connections: int = 1000
+    all_messages: int = 2000
+
+
+def limits_for(descriptors: int) -> SharingLimits:
+    """Return the limits of a process that may have so many descriptors."""
+    usual = SharingLimits()
+    most = min(usual.all_connections, descriptors // 5)
+    return usual._replace(
+        connections=min(usual.connections, most // 2),
+        all_connections=most,
+        all_messages=min(usual.all_messages, descriptors * 2 // 5),
+    )
+
+
+class Holding:
+    """What one client has at the moment."""
+
+    __slots__ = ("bytes", "connections", "messages")
+
+    def __init__(self) -> None:
+        self.connections = self.messages = self.bytes = 0
+
+
+class Holdings:
+    """What all clients have, by their names."""
+
+    def __init__(self, limits: SharingLimits) -> None:
+        self.connections = self.messages = 0
+        self._limits = limits
+        self._holdings: dict[str, Holding] = {}
+
+    def connect(self, client: str, trusted: bool = False) -> Holding | None:
+        """Count a new connection; return what its client has, or None if there are too many connections."""
+        found = self._holdings.get(client)
+        few = trusted or found is None or found.connections < self._limits.connections
+        if not few or self.connections >= _share(self._limits.all_connections, trusted):
+            return None
+        if found is None:
+            found = self._holdings[client] = Holding()
+        found.connections += 1
+        self.connections += 1
+        return found
+
+    def disconnect(self, client: str) -> None:
+        """Count the end of a connection. Its messages may still be in hand."""
+        self._holdings[client].connections -= 1
+        self.connections -= 1
+        self._forget(client)
+
+    def may_begin(self, holding: Holding, trusted: bool) -> bool:
+        """Return whether a client may begin another message. Its first one may have any size."""
+        limits = self._limits
+        few = trusted or (holding.messages < limits.messages and holding.bytes < limits.bytes)
+        return few and self.messages < _share(limits.all_messages, trusted)
+
+    def begin_message(self, holding: Holding, size: int) -> None:
+        """Count the beginning of a message."""
+        holding.messages += 1
+        holding.bytes += size
+        self.messages += 1
+
+    def end_message(self, client: str, size: int) -> None:
+        """Count the end of a message."""
+        found = self._holdings[client]
+        found.messages -= 1
+        found.bytes -= size
+        self.messages -= 1
+        self._forget(client)
+
+    def _forget(self, client: str) -> None:
+        found = self._holdings[client]
+        if not found.connections and not found.messages:
+            del self._holdings[client]
+
+
+def _share(most: int, trusted: bool) -> int:
+    """Return up to how many of all a client may have another one."""
+    return most if trusted else most * 3 // 4
+
+
+class Turns(Generic[Item]):
+    """Waiting items of clients, who take turns: one item of each."""
+
+    def __init__(self) -> None:
+        self._items: dict[str, deque[Item]] = {}
+        self._order: deque[str] = deque()
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, client: str, item: Item) -> None:
+        """Add an item at the end of its client's."""
+        if client not in self._items:
+            self._items[client] = deque()
+            self._order.append(client)
+        self._items[client].append(item)
+        self._count += 1
+
+    def take(self, most: int) -> list[Item]:
+        """Return the next items, at most so many, and forget them."""
+        taken: list[Item] = []
+        while self._order and len(taken) < most:
+            client = self._order.popleft()
+            items = self._items[client]
+            taken.append(items.popleft())
+            if items:
+                self._order.append(client)
+            else:
+                del self._items[client]
+        self._count -= len(taken)
+        return taken

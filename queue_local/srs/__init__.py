@@ -1,0 +1,1 @@
+"""Sender rewriting (SRS) for forwards to other hosts."""

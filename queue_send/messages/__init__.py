@@ -1,0 +1,1 @@
+"""The life cycle of messages in queue-send, and their files."""

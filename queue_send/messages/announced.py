@@ -1,0 +1,495 @@
+"""Announced messages: delivered from queue-todo's notice, while todo/B/I is their only file.
+
+    state        meaning                                                              next states
+    ANNOUNCED    it is delivered; its DONE marks are a record in queue/marks          CLASSIFYING, ENDED
+    CLASSIFYING  queue-todo was asked to classify it, and has not answered yet        classified (life_cycle.py), gone
+
+A message that ends as ANNOUNCED is removed by queue-clean: todo/B/I, the record, mess/B/I. Whatever needs files makes
+it CLASSIFYING: a deferral, a failure, an order of queuectl, a hold, a start that comes later than `classifyafter`
+seconds, and the exit; with very many announced messages, also a delivery that takes longer.
+What waits for the files is done after queue-todo's answer. Deliveries go on meanwhile, and their marks go to the
+record, and to the files when the answer has come.
+
+`classifyafter` 0 has every message classified before it is delivered. So has a queue/marks that cannot be written.
+
+queue-todo is told what to do with new mail: to announce it, to leave it in todo/ while enough announced messages have
+not been started, or to classify it while such messages wait for longer than `classifyafter`, so that deliveries that
+hang never delay classification. In the first `classifyafter` seconds of a run mail is left in todo/ until deliveries
+can be started: most of a full queue is then delivered from there.
+"""
+
+import select
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Collection, Iterator
+from itertools import islice
+
+from queue_base.errors import reason
+from queue_base.queue.layout import Layout, is_there
+from queue_base.queue.marks_file import MarksFile
+from queue_send.config import ConfigFiles
+from queue_send.log import Log
+from queue_send.loop import Shutdown
+from queue_send.messages.envelopes import CHANNELS, Envelopes, KeptEnvelope
+from queue_wire.files.marks import SLOTS, DoneMarks, EnvelopeIdentity
+from queue_wire.pipes.notice import (
+    ANNOUNCE,
+    CLASSIFY,
+    LEAVE,
+    Arrived,
+    ClassifyAnswer,
+    ClassifyRequest,
+    pack_gone,
+    pack_request,
+)
+
+# Announced messages that have not been started: as many as were started recently, up to UNSTARTED_MOST, and while few
+# were, UNSTARTED_FIRST. More than that would wait for longer than classifyafter at a low rate.
+UNSTARTED_FIRST = 300
+UNSTARTED_MOST = 4000
+WARMING_UP = 0.1  # Seconds after the first start of a run in which few starts say nothing.
+BRISK = 50  # Messages started recently from which on new ones are left in todo/ at the limit, because their turn comes.
+BROKEN_SECONDS = 60.0  # Seconds for which mail is classified after a mark could not be written; then one is tried.
+LATE_A_TURN = 100  # Messages that wait for too long, of which one turn asks for the classification.
+# With more announced messages, those that are in flight for too long are classified too. queue-todo's limit is higher.
+CROWDED = SLOTS // 2
+CROWDED_LOOK = 1000  # The oldest messages that a turn looks at then,
+CROWDED_WAIT = 0.1  # at least so often, in seconds.
+REQUESTS_A_TURN = 1000  # Requests that one turn sends.
+
+# Called when a message is classified (True), or is not in todo/ any more (False).
+Then = Callable[[bool], None]
+
+
+class AnnouncedMessage(KeptEnvelope):
+    """One announced message.
+
+    recipients: all of them, as the notice has them. done: a bit for each of those that are done, the lowest for the
+    first one. slot: that of its record, None if it has none. since: when it arrived (monotonic). position: that in the
+    log behind the lines of its arrival. unstarted: recipients that were not started. requested: the done bits of the
+    request to classify it, None if there is none. waiting: what waits for the answer. ended: queue-clean removes it.
+    """
+
+    announced = True
+    __slots__ = (
+        "done", "ended", "identity", "position", "recipients", "requested", "since", "slot", "unstarted", "waiting",
+    )  # fmt: skip
+
+    def __init__(self, notice: Arrived, due: int, since: float, position: int) -> None:
+        super().__init__(notice, due)
+        self.identity = EnvelopeIdentity(notice.message, notice.birth, notice.todo_size, notice.check)
+        self.recipients = notice.recipients
+        self.done = 0
+        self.slot: int | None = None
+        self.since = since
+        self.position = position
+        self.unstarted = len(notice.recipients)
+        self.requested: int | None = None
+        self.waiting: list[Then] = []
+        self.ended = False
+
+    def _places(self) -> Iterator[tuple[str, int, int]]:
+        """Yields the channel, the offset and the bit of each recipient."""
+        at = {"local": 0, "remote": 0}
+        for number, (letter, address) in enumerate(self.recipients):
+            kind = CHANNELS[letter]
+            yield kind, at[kind], 1 << number
+            at[kind] += len(address) + 2
+
+    @property
+    def all_done(self) -> bool:
+        """Whether all recipients are done."""
+        return self.done + 1 == 1 << len(self.recipients)
+
+    def note_done(self, kind: str, offsets: Collection[int]) -> None:
+        """Notes recipients of a channel that are done."""
+        if len(self.recipients) == 1:
+            self.done = 1
+        else:
+            self.done |= sum(bit for each, offset, bit in self._places() if each == kind and offset in offsets)
+
+    def take_done(self, done: int) -> None:
+        """Notes recipients that an earlier run has marked."""
+        self.done = done
+        for kind, offset, bit in self._places():
+            if done & bit:
+                self.left[kind] = [each for each in self.left[kind] if each[0] != offset]
+                self.unstarted -= 1
+        self.left = {kind: left for kind, left in self.left.items() if left}
+
+    def offsets(self, bits: int) -> dict[str, list[int]]:
+        """Returns the offsets of the recipients with these bits, by channel."""
+        found: dict[str, list[int]] = {}
+        for kind, offset, bit in self._places():
+            if bits & bit:
+                found.setdefault(kind, []).append(offset)
+        return found
+
+
+class Pace:
+    """How many announced messages may wait for their start: as many as were started in `seconds` recently."""
+
+    def __init__(self, now: float) -> None:
+        self._began = now
+        self._count = self._before = 0
+        self._first: float | None = None  # When the first one was started.
+
+    def count(self) -> None:
+        """Counts a message that was started."""
+        self._count += 1
+        if self._first is None:
+            self._first = time.monotonic()
+
+    def has_warmed_up(self, now: float) -> bool:
+        """Returns whether messages have been started for some time; at first the delivery daemons are not ready."""
+        return self._first is not None and now - self._first > WARMING_UP
+
+    @property
+    def recent(self) -> bool:
+        """Whether any message was started recently."""
+        return bool(self._before or self._count)
+
+    @property
+    def brisk(self) -> bool:
+        """Whether so many were started recently that those in todo/ may wait for their turn."""
+        return max(self._before, self._count) >= BRISK
+
+    def limit(self, now: float, seconds: float) -> int:
+        """Returns the limit."""
+        if now - self._began > 2 * seconds:
+            self._before = self._count = 0
+            self._began = now
+        elif now - self._began > seconds:
+            self._before, self._count = self._count, 0
+            self._began = now
+        if not self.brisk:
+            return UNSTARTED_FIRST
+        return min(UNSTARTED_MOST, max(self._before, self._count))
+
+
+class Announced:
+    """A part of the loop: the announced messages, and what queue-todo is told. `send` sends it a command."""
+
+    def __init__(
+        self, layout: Layout, log: Log, config: ConfigFiles, shutdown: Shutdown, send: Callable[[bytes], None]
+    ) -> None:
+        self._layout = layout
+        self.envelopes = Envelopes()
+        self._log = log
+        self._config = config
+        self._shutdown = shutdown
+        self._send = send
+        self._messages: dict[int, AnnouncedMessage] = {}
+        # Those that are unstarted, in order of arrival, without those that are to be classified.
+        self._order: OrderedDict[int, AnnouncedMessage] = OrderedDict()
+        self._unstarted = 0
+        self._unmarked: list[AnnouncedMessage] = []  # Those whose records are to be written.
+        # Those whose records were written before their lines, because the log was blocked, with a position in the log.
+        self._unlogged: deque[tuple[int, AnnouncedMessage]] = deque()
+        self._requests: deque[tuple[int, int]] = deque()  # (position in the log, message) of requests to be sent.
+        self._begun = time.monotonic()
+        self._pace = Pace(self._begun)
+        self._mode = CLASSIFY
+        self._marks: MarksFile | None = None
+        self._broken_until = 0.0  # Mail is classified until then, because a mark could not be written.
+        self._opened = False
+        self._looked = False
+        self._all_asked = False  # Whether all were asked to be classified at the exit.
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def __contains__(self, message: int) -> bool:
+        return message in self._messages
+
+    def get(self, message: int) -> AnnouncedMessage | None:
+        """Returns an announced message that has not ended."""
+        known = self._messages.get(message)
+        return None if known is None or known.ended else known
+
+    # What queue-todo says
+
+    def arrive(self, notice: Arrived, due: int) -> AnnouncedMessage:
+        """Adds a message that queue-todo has announced."""
+        known = AnnouncedMessage(notice, due, time.monotonic(), self._log.position)
+        try:
+            self._take_over(known)
+        except OSError as error:
+            self._fail(error)
+        self._messages[notice.message] = known
+        self.envelopes.put(notice.message, known)
+        if known.unstarted:
+            self._unstarted += 1
+            self._order[notice.message] = known
+        if self._shutdown.begun:
+            self._ask(known, notice.message)
+        return known
+
+    def _take_over(self, known: AnnouncedMessage) -> None:
+        """Takes over the record that an earlier run has left for a message; drops that of another one of its number."""
+        marks = self._open_marks()
+        if marks is None or not marks.has_left:
+            return
+        left = marks.adopt(known.identity)
+        if left is None:
+            marks.drop(known.identity.message)
+        else:
+            known.slot = left[0]
+            known.take_done(left[1])
+
+    def classified(self, message: int) -> None:
+        """A message was classified by queue-todo itself: what an earlier run has left for its number is over."""
+        marks = self._marks
+        if marks is not None and marks.has_left:
+            try:
+                marks.drop(message)
+            except OSError as error:
+                self._fail(error)
+
+    def answer(self, answer: ClassifyAnswer) -> AnnouncedMessage | None:
+        """Takes an answer of queue-todo; returns the message, which is not announced any more."""
+        known = self._messages.get(answer.message)
+        if known is None or known.requested is None:
+            self._log.warning("internal error: queue-todo classified a message that it was not asked for")
+            return None
+        del self._messages[answer.message]
+        self._start_all(known)
+        self.envelopes.drop(answer.message)
+        return known
+
+    # What the other parts of queue-send say
+
+    def started(self, message: int, count: int) -> None:
+        """Notes that deliveries to `count` recipients of a message are started."""
+        known = self._messages.get(message)
+        if known is not None and known.unstarted:
+            known.unstarted = max(0, known.unstarted - count)
+            if not known.unstarted:
+                self._unstarted -= 1
+                self._order.pop(message, None)
+                self._pace.count()
+
+    def _start_all(self, known: AnnouncedMessage) -> None:
+        if known.unstarted:
+            known.unstarted = 0
+            self._unstarted -= 1
+            self._order.pop(known.identity.message, None)
+
+    def mark_done(self, known: AnnouncedMessage, kind: str, offsets: Collection[int]) -> None:
+        """Marks recipients done; `write` writes the record of the message."""
+        known.note_done(kind, offsets)
+        marks = self._open_marks()
+        if marks is None:
+            self._fail_to_mark(known, OSError(0, "queue/marks cannot be used"))
+            return
+        if known.slot is None:
+            known.slot = marks.take()
+        if known.slot is None:
+            self._fail_to_mark(known, OSError(0, "queue/marks is full"))
+        elif not self._unmarked or self._unmarked[-1] is not known:
+            self._unmarked.append(known)
+
+    def _write_marks(self) -> None:
+        # If one is classified by now, its files have the marks.
+        unmarked = [
+            each for each in dict.fromkeys(self._unmarked) if self._messages.get(each.identity.message) is each
+        ]
+        self._unmarked = []
+        records = {}
+        for each in unmarked:
+            logged = self._log.has_written(each.position)
+            if each.slot is not None:
+                # Lines that were given up count as written, but the log does not have them.
+                records[each.slot] = DoneMarks(each.identity, each.done, logged and not self._log.given_up)
+            if not logged:
+                self._unlogged.append((self._log.position, each))
+        if self._marks is not None:
+            try:
+                self._marks.write_all(records)
+            except OSError as error:
+                for known in unmarked:
+                    self._fail_to_mark(known, error)
+
+    def _fail_to_mark(self, known: AnnouncedMessage, error: OSError) -> None:
+        """The record of a message cannot be written. If recipients are left it is classified, which makes the marks
+        durable.
+        """
+        path = error.filename or f"{self._layout.queue}/marks"
+        self._log.warning(f"trouble marking {path}: {reason(error)}; message will be delivered twice!")
+        self._broken_until = time.monotonic() + BROKEN_SECONDS
+        if not known.all_done:
+            self._ask(known, known.identity.message)
+
+    def classify(self, message: int, then: Then) -> None:
+        """Has an announced message classified; calls `then` after queue-todo's answer."""
+        known = self._messages[message]
+        known.waiting.append(then)
+        self._ask(known, message)
+
+    def _ask(self, known: AnnouncedMessage, message: int) -> None:
+        if known.requested is None and not known.ended:
+            known.requested = -1  # The bits are those of the time when it is sent.
+            self._order.pop(message, None)
+            self._requests.append((self._log.position, message))
+
+    def end(self, message: int) -> int | None:
+        """A message has ended without being classified; returns the slot of its record."""
+        known = self._messages[message]
+        known.ended = True
+        self._start_all(known)
+        self.envelopes.drop(message)
+        return known.slot
+
+    def removed(self, message: int, durable: bool = True) -> None:
+        """queue-clean has removed a message; or, if not `durable`, is lost: then its record must stay."""
+        known = self._messages.get(message)
+        if known is not None and known.ended:
+            del self._messages[message]
+            if known.slot is not None and self._marks is not None and durable:
+                self._marks.release(known.slot)
+            self._send(pack_gone(message))
+
+    def clear(self, known: AnnouncedMessage) -> None:
+        """Clears the record of a message that is classified, when its files have the marks, or that is gone."""
+        if known.slot is not None and self._marks is not None:
+            try:
+                self._marks.clear(known.slot)
+            except OSError as error:
+                self._fail(error)
+
+    def left_behind(self) -> list[tuple[int, AnnouncedMessage]]:
+        """Returns the messages that queue-todo, which is gone, has classified without an answer. Raises OSError."""
+        found = []
+        for message, known in self._messages.items():
+            if not known.ended and known.requested is not None and not is_there(self._layout.todo(message)):
+                found.append((message, known))
+        return found
+
+    # The loop
+
+    def prepare(self, poll: "select.poll", now: float) -> float:
+        """Waits until the oldest message that was not started is to be classified."""
+        if not self._looked:
+            # An earlier run may have left records, also if no more are made.
+            self._looked = True
+            self._open_marks()
+            return 0.0
+        if self._requests:
+            return 0.0 if self._log.has_written(self._requests[0][0]) else 3600.0
+        wait = CROWDED_WAIT if len(self._messages) > CROWDED else 3600.0
+        if self._mode == LEAVE:
+            wait = min(wait, self._after / 2)  # What was started recently is less by then.
+        if not self._order:
+            return wait
+        return max(0.0, min(wait, self._oldest.since + self._after - time.monotonic()))
+
+    def run(self, ready: dict[int, int], now: float) -> None:
+        """Asks for the classification of messages that wait for too long; tells queue-todo what to do with new ones."""
+        if self._shutdown.begun and not self._all_asked:
+            self._all_asked = True
+            for message, known in self._messages.items():
+                self._ask(known, message)
+        moment = time.monotonic()
+        self._ask_unstarted(moment)
+        if len(self._messages) > CROWDED:
+            self._ask_oldest(moment)
+        mode = self._choose(moment)
+        if mode != self._mode:
+            self._mode = mode
+            self._send(mode)
+
+    def write(self) -> None:
+        """Writes marks; asks for classifications, as far as the log has the lines of the messages."""
+        while self._unlogged and self._log.has_written(self._unlogged[0][0]):
+            self._unmarked.append(self._unlogged.popleft()[1])
+        if self._unmarked:
+            self._write_marks()
+        for _ in range(REQUESTS_A_TURN):
+            if not self._requests or not self._log.has_written(self._requests[0][0]):
+                break
+            message = self._requests.popleft()[1]
+            asked = self.get(message)
+            if asked is not None:
+                asked.requested = asked.done
+                self._send(pack_request(ClassifyRequest(message, asked.done)))
+
+    def _ask_unstarted(self, now: float) -> None:
+        """Asks for the classification of messages that were not started for too long."""
+        limit = now - self._after
+        for _ in range(LATE_A_TURN):
+            if not self._order or self._oldest.since > limit:
+                return
+            known = self._oldest
+            self._ask(known, known.identity.message)
+
+    @property
+    def _oldest(self) -> AnnouncedMessage:
+        """The first of `_order`, which is not empty."""
+        return next(iter(self._order.values()))
+
+    def _ask_oldest(self, now: float) -> None:
+        """Asks for the classification of messages that are in flight for too long: they take up the limits."""
+        limit = now - self._after
+        asked = 0
+        for message, known in islice(self._messages.items(), CROWDED_LOOK):
+            if known.since > limit or asked == LATE_A_TURN:
+                return
+            if known.requested is None and not known.ended:
+                self._ask(known, message)
+                asked += 1
+
+    @property
+    def _after(self) -> float:
+        return float(self._config.current.classifyafter)
+
+    def _choose(self, now: float) -> bytes:
+        """Returns what queue-todo is to do with new messages. `now` is the time of time.monotonic."""
+        after = self._after
+        if not after or self._shutdown.begun or self._open_marks() is None or self._is_broken(now):
+            return CLASSIFY
+        limit = self._pace.limit(now, after / 2)
+        if self._mode != ANNOUNCE:
+            limit = limit * 3 // 4  # Not back and forth with each message.
+        if self._unstarted < limit and not (self._mode == CLASSIFY and self._unstarted and not self._pace.recent):
+            return ANNOUNCE
+        late = self._order and now - self._oldest.since > after
+        if late or self._mode == CLASSIFY:
+            return CLASSIFY
+        starting = now - self._begun < after and not self._pace.has_warmed_up(now)
+        # While few are started, waiting would only delay classification.
+        return LEAVE if self._pace.brisk or starting else CLASSIFY
+
+    def _is_broken(self, now: float) -> bool:
+        """Returns whether marks cannot be written. After a failure, a slot is tried before mail is announced again."""
+        if not self._broken_until or now < self._broken_until or self._marks is None:
+            return now < self._broken_until
+        slot = self._marks.take()
+        if slot is None:
+            self._broken_until = now + BROKEN_SECONDS
+            return True
+        try:
+            self._marks.clear(slot)
+        except OSError:
+            self._marks.release(slot)
+            self._broken_until = now + BROKEN_SECONDS
+            return True
+        self._broken_until = 0.0
+        return False
+
+    def _open_marks(self) -> MarksFile | None:
+        """Returns queue/marks, None if it cannot be used. It is opened when it is needed for the first time."""
+        if not self._opened:
+            try:
+                if not self._after and not is_there(f"{self._layout.queue}/marks"):
+                    return None
+                self._opened = True
+                self._marks = MarksFile(self._layout)
+                for trouble in self._marks.clear_absent():
+                    self._fail(trouble)
+            except OSError as error:
+                why = reason(error)
+                self._log.alert(f"unable to use {self._layout.queue}/marks: {why}; mail is classified before delivery")
+        return self._marks
+
+    def _fail(self, error: OSError) -> None:
+        self._log.warning(f"unable to change {self._layout.queue}/marks: {reason(error)}; mail goes on")

@@ -1,0 +1,268 @@
+"""The files of classified messages, as queue-send reads and writes them. Methods raise OSError or FormatError."""
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeVar
+
+from queue_base.durable import Commit, read_dated
+from queue_base.queue.hold_marks import marked_messages
+from queue_base.queue.layout import FILE_MODE, Layout, is_there
+from queue_base.queue.results_file import read_results
+from queue_send.messages.announced import Announced, AnnouncedMessage, Then
+from queue_send.scheduler.waiting import LONG_AGO
+from queue_wire.files.envelope import unpack_info
+from queue_wire.files.last_result import LastResult
+from queue_wire.files.recipients import DONE_MARK, unpack_piece
+from queue_wire.format_error import FormatError
+
+HEADER_MOST = 65536  # Bytes of a message in which its header is looked for.
+PIECE = 16 * 1024  # Bytes of local/B/I or remote/B/I that are read at a time; the shortest records have 2.
+_SECOND = 1_000_000_000  # Nanoseconds.
+T = TypeVar("T")
+_HEADER_END = re.compile(rb"(^|\n)\r?\n")
+
+
+class Piece(NamedTuple):
+    """A piece of local/B/I or remote/B/I: the next attempt in seconds, the length of the file, (offset, address) of
+    the recipients that are not done, and where the next piece begins, None if this is the last.
+
+    The list of recipients may be that of a kept envelope, and is not to be changed.
+    """
+
+    due: int
+    size: int
+    recipients: list[tuple[int, bytes]]
+    next: int | None
+
+
+NO_PIECE = Piece(0, 0, [], None)
+
+
+class Store:
+    """One queue's info, local, remote and corrupt files; `kind` is "local" or "remote".
+
+    Only ENOENT means that a file does not exist; every other error is raised. What `envelopes` has of a new message is
+    not read from its files.
+    """
+
+    def __init__(self, layout: Layout, announced: Announced) -> None:
+        self.layout = layout
+        self.announced = announced
+        self.envelopes = announced.envelopes
+        # The messages with a mark in hold/ or corrupt/. Messages (life_cycle.py) updates them when it changes a mark.
+        self.held = marked_messages(layout, "hold")
+        self.parked = marked_messages(layout, "corrupt")
+        # Messages that are gone while deliveries of them are in flight. Their numbers may be in use again.
+        self.absent: set[int] = set()
+
+    def announced_message(self, message: int) -> AnnouncedMessage | None:
+        """Returns a message that is announced and has no files; None for every other."""
+        return self.announced.get(message)
+
+    def classify_first(self, message: int, then: Then) -> bool:
+        """Returns whether a message is announced; it is classified then, and `then` is called after that."""
+        if self.announced.get(message) is None:
+            return False
+        self.announced.classify(message, then)
+        return True
+
+    def count_start(self, message: int, recipients: int) -> None:
+        """Notes that deliveries to so many recipients of a message are started."""
+        self.announced.started(message, recipients)
+
+    def load(self, message: int) -> tuple[bytes, int]:
+        """Returns (sender, birth in seconds)."""
+        known = self.envelopes.get(message)
+        if known is not None:
+            return known.sender, known.birth // 1_000_000
+        path = self.layout.hashed("info", message)
+        data, mtime = read_dated(path)
+        return self._unpack(unpack_info, data, "info", message), mtime // _SECOND
+
+    def last_notice(self, message: int) -> int:
+        """Returns when the last delay notice was sent, in seconds; at or before the birth if none was."""
+        return os.stat(self.layout.mess(message)).st_mtime_ns // _SECOND
+
+    def set_last_notice(self, message: int, when: int) -> None:
+        """Records when a delay notice was sent. Not synced: a power cut may undo it and repeat a notice."""
+        os.utime(self.layout.mess(message), (when, when))
+
+    def recipients(self, message: int, kind: str, at: int = 0) -> Piece:
+        """Returns the recipients in one piece of local/B/I or remote/B/I, from a record on.
+
+        If the file does not exist, no recipients are left. With the first piece of a longer file its last byte is read
+        as well: if a crash has truncated the file, FormatError is raised before any recipient is tried.
+        """
+        known = self.envelopes.get(message)
+        if known is not None:
+            left = known.left.get(kind, [])
+            if at:
+                left = [recipient for recipient in left if recipient[0] >= at]
+            return Piece(known.due, known.sizes.get(kind, 0), left, None)
+        try:
+            handle = os.open(self.layout.hashed(kind, message), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return NO_PIECE
+        try:
+            found = os.fstat(handle)
+            data = os.pread(handle, PIECE, at)
+            tail = b"" if at or found.st_size <= len(data) else os.pread(handle, 1, found.st_size - 1)
+        finally:
+            os.close(handle)
+        size = found.st_size
+
+        def unpack(data: bytes) -> tuple[list[tuple[int, bytes]], int]:
+            if tail.strip(b"\0"):
+                raise FormatError("recipients: last record is not ended by a NUL")
+            return unpack_piece(data, at, size)
+
+        pending, end = self._unpack(unpack, data, kind, message)
+        return Piece(_whole_seconds(found.st_mtime_ns), size, pending, end if end < size and data else None)
+
+    def left(self, message: int, kind: str) -> Iterator[tuple[int, bytes] | None]:
+        """Yields the recipients that are not done; None after each piece of their file."""
+        at: int | None = 0
+        while at is not None:
+            piece = self.recipients(message, kind, at)
+            yield from piece.recipients
+            yield None
+            at = piece.next
+
+    def _unpack(self, unpack: Callable[[bytes], T], data: bytes, kind: str, message: int) -> T:
+        """Returns what a file holds; the FormatError of one that cannot be read names it."""
+        try:
+            return unpack(data)
+        except FormatError as error:
+            raise FormatError(f"{kind}/{message % self.layout.split}/{message}: {error}") from error
+
+    def job_path(self, message: int) -> bytes:
+        """Returns the path of a message relative to queue/: mess/B/I."""
+        return b"mess/%d/%d" % (message % self.layout.split, message)
+
+    def may_be_tried(self, message: int) -> bool:
+        """Returns whether a message is classified, and neither held nor parked. Raises OSError."""
+        return message not in self.held and message not in self.parked and not self.is_waiting_in_todo(message)
+
+    def due(self, message: int, kind: str) -> int | None:
+        """Returns the next attempt in whole seconds since the epoch, None if the channel has no recipients left."""
+        known = self.envelopes.get(message)
+        if known is not None:
+            return known.due if kind in known.left else None
+        try:
+            return _whole_seconds(os.stat(self.layout.hashed(kind, message)).st_mtime_ns)
+        except FileNotFoundError:
+            return None
+
+    def is_waiting_in_todo(self, message: int) -> bool:
+        """Returns whether queue-todo has the message to classify. An announced one is queue-send's."""
+        return self.announced_message(message) is None and is_there(self.layout.todo(message))
+
+    def is_classified(self, message: int) -> bool:
+        """Returns whether the message is in S5: with info/, and not in todo/ any more."""
+        return self.birth(message) is not None
+
+    def birth(self, message: int) -> int | None:
+        """Returns the birth of a classified message in seconds since the epoch; None if it is not in S5."""
+        # In this order: if info/ existed and todo/ does not, the classification is over.
+        try:
+            found = os.lstat(self.layout.hashed("info", message))
+        except FileNotFoundError:
+            return None
+        return None if self.is_waiting_in_todo(message) else int(found.st_mtime)
+
+    def set_due(self, message: int, kind: str, when: int) -> None:
+        """Sets the next attempt on disk."""
+        self.envelopes.forget(message)
+        os.utime(self.layout.hashed(kind, message), (when, when))
+
+    def keep_due(self, message: int, kind: str, when: int) -> None:
+        """Sets the next attempt that a channel had before some of its recipients were marked."""
+        os.utime(self.layout.hashed(kind, message), (when, when))
+
+    def mark_done(self, message: int, kind: str, offsets: list[int]) -> None:
+        """Marks recipients done. Not synced: a power cut may undo it, and repeat those recipients."""
+        if message in self.absent:
+            return
+        known = self.envelopes.get(message)
+        if known is not None:
+            known.mark_done(kind, offsets)
+            if isinstance(known, AnnouncedMessage):
+                self.announced.mark_done(known, kind, offsets)
+                return
+        handle = os.open(self.layout.hashed(kind, message), os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            for offset in offsets:
+                os.pwrite(handle, DONE_MARK, offset)
+        finally:
+            os.close(handle)
+
+    def finish_channel(self, message: int, kind: str) -> bool:
+        """Removes the file of a channel that is done; returns whether no other channel has recipients left."""
+        other = "remote" if kind == "local" else "local"
+        known = self.envelopes.get(message)
+        if known is not None:
+            known.left.pop(kind, None)
+            if not known.left or known.announced:
+                # queue-clean removes the file. After a kill it shows that nobody is left.
+                return not known.left
+        self.drop(self.layout.hashed(kind, message))
+        return self.due(message, other) is None
+
+    def has_failures(self, message: int) -> bool:
+        """Returns whether a message may have a file in bounce/."""
+        # The envelope of a message with a failure is not kept.
+        return self.envelopes.get(message) is None and is_there(self.layout.bounce(message))
+
+    def drop(self, path: str) -> None:
+        """Removes a file that may be gone already; queue-clean syncs the removal."""
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            pass
+
+    def sync_marks(self, message: int) -> None:
+        """Syncs the DONE marks and removals of a message, before its bounce is injected."""
+        commit = Commit()
+        for kind in ("local", "remote"):
+            path = self.layout.hashed(kind, message)
+            # Not `unlink`: this runs in the thread, and the file of a new message of this number could come now.
+            commit.removed(path)
+            try:
+                commit.contents(path)
+            except FileNotFoundError:
+                continue
+        commit.sync()
+
+    def results(self, message: int, most: int) -> Iterator[LastResult]:
+        """Returns the last results of this message, from up to `most` bytes of the end of last/B/I; none if unknown."""
+        try:
+            birth = os.stat(self.layout.hashed("info", message)).st_mtime_ns // 1000
+        except OSError:
+            return iter(())
+        return read_results(self.layout, message, birth, most)
+
+    def header(self, message: int) -> bytes:
+        """Returns the message's header, without the empty line, cut at HEADER_MOST; empty if the message is gone."""
+        try:
+            handle = os.open(self.layout.mess(message), os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return b""
+        try:
+            data = os.read(handle, HEADER_MOST)
+        finally:
+            os.close(handle)
+        # Clients that end their lines with CRLF end their header so, too.
+        found = _HEADER_END.search(data)
+        return data[: found.end(1)] if found else data[: data.rfind(b"\n") + 1]
+
+    def park(self, message: int, reason: str, commit: Commit) -> None:
+        """Makes the mark corrupt/B/I, which contains the reason; the other files of the message stay."""
+        path = self.layout.hashed("corrupt", message)
+        commit.unlink(path)
+        commit.create(path, reason.replace("\n", " ").encode("utf-8", "replace") + b"\n", FILE_MODE)
+
+
+def _whole_seconds(nanoseconds: int) -> int:
+    """Returns a time in whole seconds, rounded up, within the range that the heap of waiting messages can hold."""
+    return min(max(0, -(-nanoseconds // _SECOND)), LONG_AGO - 1)

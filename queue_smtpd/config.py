@@ -1,0 +1,75 @@
+"""The control files of the server, as the rules want them."""
+
+import os
+from typing import NamedTuple
+
+from queue_base.cdb import Cdb
+from queue_base.control import read_me, read_number, read_parsed, read_rules, read_set, read_size
+from queue_base.home import Home
+from queue_smtp.incoming import MessageLimits
+from queue_smtp.server import ServerSettings
+from queue_smtpd.client_limits import ClientLimits
+from queue_smtpd.relay_rules import RelayRules, unpack_hosts_list
+from queue_smtpd.session import SessionSetup
+from queue_smtpd.session_policy import SessionPolicy
+from queue_wire.control.listeners import Listener, Role, unpack_listeners
+from queue_wire.control.networks import unpack_networks
+from queue_wire.control.places import EVERYWHERE
+
+
+class MoreHosts:
+    """control/morercpthosts.cdb, as qmail-newmrh makes it: a set of domains. Looking into it raises what goes wrong."""
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __contains__(self, host: object) -> bool:
+        """Return whether a domain is there. Raises OSError, FormatError."""
+        assert isinstance(host, bytes)
+        try:
+            handle = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except FileNotFoundError:
+            return False
+        try:
+            return Cdb(handle).get(host) is not None
+        finally:
+            os.close(handle)
+
+
+class SmtpdConfig(NamedTuple):
+    """The control files. `databytes` is the largest message in bytes; 0: no limit. `concurrency` counts connections."""
+
+    me: bytes
+    rules: RelayRules
+    databytes: int
+    concurrency: int
+
+
+def read_config(home: Home) -> SmtpdConfig:
+    """Read the control files. Raises Temporary, naming the file."""
+    me = read_me(home)
+    rules = RelayRules(
+        me=me,
+        classify=read_rules(home),
+        rcpthosts=read_parsed(home, "rcpthosts", unpack_hosts_list),
+        morercpthosts=MoreHosts(f"{home.control}/morercpthosts.cdb"),
+        badmailfrom=read_set(home, "badmailfrom") or frozenset(),
+        relayclients=read_parsed(home, "relayclients", unpack_networks) or (),
+    )
+    return SmtpdConfig(me, rules, read_size(home, "databytes"), read_number(home, "concurrencyincoming"))
+
+
+def read_listeners(home: Home) -> list[Listener]:
+    """Return the listeners of control/smtpd. Raises Temporary."""
+    return read_parsed(home, "smtpd", unpack_listeners) or [Listener(EVERYWHERE, 25, Role.MX)]
+
+
+def session_setup(
+    config: SmtpdConfig, listener: Listener, limits: ClientLimits, databytes: int | None = None, suffix: bytes = b""
+) -> SessionSetup:
+    """Return the setup of the sessions of a listener; `databytes` of a super-server counts instead of ours."""
+    size = config.databytes if databytes is None else databytes
+    settings = ServerSettings(config.me, MessageLimits(size, bare_line_ends=listener.bare))
+    return SessionSetup(config.me, settings, SessionPolicy(listener.role, config.rules, limits), suffix)

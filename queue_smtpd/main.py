@@ -1,0 +1,207 @@
+"""queue-smtpd: the SMTP server. It hands messages to queue-intake, and touches nothing of the queue itself.
+
+    queue-smtpd [--home HOME]                                         a daemon (queue_smtpd.smtp_daemon)
+    tcpserver -RHl0 0 25 queue-smtpd [--home HOME] [ROLE [OPTION...]]
+
+The daemon listens where control/smtpd says, or on the sockets that its supervisor gives (queue_smtpd.listening). As
+root it listens and then becomes account `queued`. If descriptor 0 is a connection, as under a super-server
+(queue_smtpd.super_server), it serves this one and exits at its end; role and options are then those of a line of
+control/smtpd, and mx unless one is named. 250 to a message is said only after queue-intake has said K: then the message
+survives a power cut.
+
+The log is on stderr. Exit codes: 0 at the end of the connection, or after TERM; 100 for wrong usage, or what does not
+pass; 111 if control files cannot be read, or an address cannot be listened on. A client gets 421 then.
+"""
+
+import asyncio
+import os
+import pwd
+import resource
+import signal
+import socket
+import time
+
+import uvloop
+
+from queue_base.accounts import SMTPD_ACCOUNT, Owner, become_reader, queue_owner
+from queue_base.control import read_number
+from queue_base.daemon.processes import fill_standard_descriptors
+from queue_base.daemon.signals import ignore
+from queue_base.daemon.supervisor import Supervisor, take_variables
+from queue_base.errors import PERMANENT, Failure, Permanent, Temporary, Usage, complain
+from queue_base.home import Home, take_help, take_home
+from queue_smtp import server_replies as replies
+from queue_smtp.server_replies import pack_reply
+from queue_smtpd.client_limits import ClientLimits, ClientRates
+from queue_smtpd.config import read_config, read_listeners, session_setup
+from queue_smtpd.intake_links import IntakeLinks
+from queue_smtpd.listening import given_sockets, open_sockets
+from queue_smtpd.log_writer import PROGRAM, LogWriter, log_beside
+from queue_smtpd.session import SessionSetup, SmtpSession
+from queue_smtpd.smtp_connection import BegunSession, OpenConnections, SmtpConnection
+from queue_smtpd.smtp_daemon import Numbering, run_daemon
+from queue_smtpd.super_server import Endpoint, GivenConnection, unpack_given
+from queue_smtpd.workers import run_workers
+from queue_wire.control.listeners import Listener, unpack_listener
+from queue_wire.format_error import FormatError
+
+USAGE = "usage: queue-smtpd [--home HOME] [ROLE [OPTION...]]"
+HELP = f"""{USAGE}
+Serves SMTP and hands messages to queue-intake: as a daemon, where control/smtpd says; or, as under tcpserver, on the
+connection on descriptor 0, whose ROLE is mx (the default), submission or submissions.
+OPTION is bare, which accepts bare CR and LF.
+Exit code 0: the connection has ended, or TERM came; 100: wrong usage; 111: trouble that may pass.
+"""
+# Seconds between looks for what is too late.
+TICK_SECONDS = 1.0
+# Under a super-server each connection is a process of its own, so it has nothing to count.
+_NO_RATES = ClientRates(0, 0, 0, 0)
+
+
+def take_operands(words: list[str]) -> Listener:
+    """Return role and options as of a listener. Raises Usage."""
+    try:
+        return unpack_listener(" ".join(["*:25", *(words or ["mx"])]).encode("utf-8", "surrogateescape"))
+    except FormatError as error:
+        raise Usage(f"{error}; {USAGE}") from error
+
+
+def leave_root(home: Home) -> None:
+    """Become account `queued` if this is root, and the queue is not root's. Raises Permanent, Temporary."""
+    if os.geteuid() != 0 or queue_owner(home).uid == 0:
+        return
+    try:
+        account = pwd.getpwnam(SMTPD_ACCOUNT)
+    except KeyError as error:
+        raise Permanent(
+            f"unable to find account {SMTPD_ACCOUNT}; make it with: useradd --system --user-group {SMTPD_ACCOUNT}"
+        ) from error
+    become_reader(Owner(account.pw_uid, account.pw_gid))
+
+
+def take_connection() -> socket.socket | None:
+    """Return the connection on descriptor 0, None if there is none.
+
+    A connection that its client has reset has no peer any more, and is one all the same.
+    """
+    descriptor = os.dup(0)
+    try:
+        connection = socket.socket(fileno=descriptor)
+    except OSError:
+        os.close(descriptor)
+        return None
+    listens = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+    if connection.type != socket.SOCK_STREAM or listens:
+        connection.close()
+        return None
+    return connection
+
+
+def _endpoint(name: object) -> Endpoint:
+    """Return an end of a socket by its name, as the socket module has it."""
+    return Endpoint(name[0], name[1]) if isinstance(name, tuple) else Endpoint()
+
+
+def run_connection(home: Home, listener: Listener, connection: socket.socket, log: LogWriter) -> None:
+    """Serve one connection to its end. Raises Failure before it has begun."""
+    try:
+        peer, own = connection.getpeername(), connection.getsockname()
+    except OSError:
+        # The client is gone.
+        return
+    try:
+        given = unpack_given(os.environb, _endpoint(peer), _endpoint(own))
+    except FormatError as error:
+        raise Temporary(f"unable to use the environment: {error}") from error
+    leave_root(home)
+    limits = ClientLimits(_NO_RATES)
+    setup = session_setup(read_config(home), listener, limits, given.databytes, given.relay_suffix)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(home, setup, given, connection, log))
+
+
+async def _serve(
+    home: Home, setup: SessionSetup, given: GivenConnection, connection: socket.socket, log: LogWriter
+) -> None:
+    loop = asyncio.get_running_loop()
+    links = IntakeLinks(home, loop)
+    connections = OpenConnections(links, log)
+
+    def begin(transport: asyncio.Transport, now: float) -> BegunSession:
+        # Each process has one session, which the pid names, as tcpserver's own log does.
+        return BegunSession(SmtpSession(os.getpid(), given.client, setup, now), given.port, given.server_port)
+
+    await loop.connect_accepted_socket(lambda: SmtpConnection(begin, connections), connection)
+    while len(connections):
+        try:
+            await asyncio.wait_for(connections.empty.wait(), TICK_SECONDS)
+        except TimeoutError:
+            connections.run(time.monotonic())
+    links.close()
+
+
+def serve_listeners(home: Home, log: LogWriter) -> None:
+    """Run the daemon until TERM. Raises Failure before it has begun."""
+    listeners = read_listeners(home)
+    count = read_number(home, "processessmtpd")
+    # Until the daemon rereads at HUP, there is nothing to reread.
+    ignore(signal.SIGHUP)
+    raise_limit()
+    given = given_sockets(os.environ, listeners)
+    sockets = [given or open_sockets(listeners) for _ in range(count)]
+    # Those of a supervisor stay open for the next start.
+    ours = not given
+    supervisor = Supervisor(take_variables())
+    leave_root(home)
+    config = read_config(home)
+    supervisor.ready("accepting connections")
+    if count == 1:
+        run_daemon(home, sockets[0], ours, config, log, Numbering(1, 1), None)
+        return
+
+    def run(place: int, life: int) -> None:
+        run_daemon(home, sockets[place], ours, read_config(home), log, Numbering(place + 1, count), life)
+
+    run_workers(sockets if ours else [[] for _ in sockets], run, log)
+
+
+def raise_limit() -> None:
+    """Raise the limit of open files to the hard limit."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def main(argv: list[str]) -> int:
+    """Return 0, 100 or 111."""
+    fill_standard_descriptors()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        home, words = take_home(argv[1:])
+        if take_help(words, HELP):
+            return 0
+        listener = take_operands(words)
+        connection = take_connection()
+        if connection is None and words:
+            raise Usage(f"descriptor 0 is no connection, and a daemon has no operands; {USAGE}")
+    except Usage as error:
+        complain(PROGRAM, f"usage: {error}")
+        return PERMANENT
+    except Failure as error:
+        complain(PROGRAM, f"fatal: {error}")
+        return error.exit_code
+    log = LogWriter(2) if connection is None else log_beside(0)
+    try:
+        if connection is None:
+            serve_listeners(home, log)
+            return 0
+        run_connection(home, listener, connection, log)
+    except Failure as error:
+        log.complain(f"fatal: {error}")
+        if connection is None:
+            return error.exit_code
+        try:
+            os.write(0, pack_reply(replies.RULES_UNDECIDED._replace(code=421)))
+        except OSError:
+            pass  # The client is gone.
+        return error.exit_code
+    return 0

@@ -1,0 +1,154 @@
+"""Who may send mail to whom: the rules at MAIL and RCPT (qmail-smtpd(8): rcpthosts, morercpthosts, badmailfrom).
+
+A client that is authenticated, is in `relayclients` or has RELAYCLIENT may send to everybody. Everybody may send to the
+domains of rcpthosts. Without that file these are the domains that are delivered here, not all domains as in qmail:
+a file that is missing makes no open relay.
+
+queue-todo rewrites recipients after the message is queued, so the rules look at what it will make of them: where
+percenthack has a domain, `user%there@here` is judged as `user@there`. An address that is this server's, such as
+`[192.0.2.1]`, is `me`. There are no other forms: source routes and quotes are gone when a path is unpacked
+(queue_smtp.path).
+
+Whether a mailbox exists is not known here. A verdict may be MailboxWanted: the caller looks it up, and
+`judge_mailbox` says what the result means.
+"""
+
+import enum
+from collections.abc import Container, Mapping, Set
+from typing import NamedTuple
+
+from queue_smtp import server_replies as replies
+from queue_smtp.server_replies import ServerReply
+from queue_smtpd.client_facts import ClientFacts
+from queue_wire.address import split_address
+from queue_wire.control.hostmap import find_key, host_key
+from queue_wire.control.lines import unpack_lines
+from queue_wire.control.networks import Network, is_listed, unpack_ip
+from queue_wire.control.rewrite import LOCAL, Rules, rewrite
+
+_POSTMASTER = b"postmaster"
+
+
+class RelayRules(NamedTuple):
+    """The control files that decide. `classify` has those of queue-todo, `me` is this host.
+
+    `rcpthosts` is None if there is no such file. `morercpthosts` is looked into as a set of domains; it may be a file,
+    whose errors it raises. `submitters` has for each user the senders that the user may have; it is None if there is
+    no such file, and every user may have each.
+    """
+
+    me: bytes
+    classify: Rules
+    rcpthosts: Set[bytes] | None = None
+    morercpthosts: Container[bytes] = ()
+    badmailfrom: Set[bytes] = frozenset()
+    relayclients: tuple[Network, ...] = ()
+    submitters: Mapping[bytes, Set[bytes]] | None = None
+
+
+class MailboxWanted(NamedTuple):
+    """Does the recipient exist? `local`: it would be delivered here, to `address`; else it is relayed.
+
+    `recipient` is what the envelope gets: the address as the client gave it, with this host's name if it had no domain,
+    or this server's IP address.
+    """
+
+    address: bytes
+    local: bool
+    recipient: bytes
+
+
+class MailboxFound(enum.Enum):
+    """What a lookup found. UNDECIDED: it could not be made."""
+
+    EXISTS = enum.auto()
+    UNKNOWN = enum.auto()
+    DISABLED = enum.auto()
+    NOT_NOW = enum.auto()
+    UNDECIDED = enum.auto()
+
+
+_REPLIES = {
+    MailboxFound.UNKNOWN: replies.UNKNOWN_RECIPIENT,
+    MailboxFound.DISABLED: replies.MAILBOX_DISABLED,
+    MailboxFound.NOT_NOW: replies.MAILBOX_LATER,
+    MailboxFound.UNDECIDED: replies.RECIPIENT_UNDECIDED,
+}
+
+
+def unpack_hosts_list(data: bytes) -> frozenset[bytes]:
+    """Return the lines of rcpthosts: domains, and `.domain` for all names below one, as find_key looks them up."""
+    return frozenset([host_key(line) for line in unpack_lines(data)])
+
+
+def may_relay(client: ClientFacts, rules: RelayRules) -> bool:
+    """Return whether the client may send mail to everybody."""
+    return client.relays or bool(client.user) or is_listed(client.address, rules.relayclients)
+
+
+def judge_sender(sender: bytes, client: ClientFacts, rules: RelayRules) -> ServerReply | None:
+    """Return the reply that refuses a sender, None if it is accepted."""
+    lower = sender.lower()
+    if lower in rules.badmailfrom or (b"@" in lower and b"@" + split_address(lower)[1] in rules.badmailfrom):
+        return replies.SENDER_REFUSED
+    if client.user and rules.submitters is not None and not _may_send_as(lower, rules.submitters.get(client.user)):
+        return replies.SENDER_NOT_YOURS
+    return None
+
+
+def judge_recipient(recipient: bytes, client: ClientFacts, rules: RelayRules) -> ServerReply | MailboxWanted:
+    """Return the reply that refuses a recipient, or the question whether it exists.
+
+    Raises what `morercpthosts` raises.
+    """
+    trusted = may_relay(client, rules)
+    local_part, domain = split_address(recipient)
+    if not domain:
+        if not trusted and recipient.lower() != _POSTMASTER:
+            return replies.NO_DOMAIN
+        recipient = b"%s@%s" % (recipient, rules.me)
+    elif _is_own_literal(domain, client):
+        recipient = b"%s@%s" % (local_part, rules.me)
+    channel, address = rewrite(recipient, rules.classify)
+    if trusted or not domain or (is_ours(recipient, rules) and _may_become(address, channel, rules)):
+        return MailboxWanted(address, channel is LOCAL, recipient)
+    return replies.RELAYING_DENIED
+
+
+def judge_mailbox(found: MailboxFound) -> ServerReply | None:
+    """Return the reply to a recipient for what the lookup has found; None if it is accepted."""
+    return _REPLIES.get(found)
+
+
+def is_ours(recipient: bytes, rules: RelayRules) -> bool:
+    """Return whether everybody may send to the domain of a recipient."""
+    domain = split_address(recipient)[1].lower()
+    if rules.rcpthosts is None:
+        return domain in rules.classify.locals or find_key(_named(rules.classify.virtualdomains), domain) is not None
+    # The empty key is no line of rcpthosts.
+    return bool(find_key(rules.rcpthosts, domain)) or bool(find_key(rules.morercpthosts, domain))
+
+
+def _may_become(address: bytes, channel: bool, rules: RelayRules) -> bool:
+    """Return whether everybody may send to the address that queue-todo makes of a recipient."""
+    return channel is LOCAL or is_ours(address, rules)
+
+
+def _named(virtualdomains: Mapping[bytes, bytes]) -> frozenset[bytes]:
+    """Return the domains of virtualdomains that get mail here: not users, not the catch-all, not exceptions."""
+    return frozenset([key for key, prepend in virtualdomains.items() if key and b"@" not in key and prepend])
+
+
+def _is_own_literal(domain: bytes, client: ClientFacts) -> bool:
+    if not (domain.startswith(b"[") and domain.endswith(b"]")):
+        return False
+    text = domain[1:-1].decode("ascii", "replace")
+    address = unpack_ip(text[5:] if text[:5].lower() == "ipv6:" else text)
+    return address is not None and address == unpack_ip(client.server)
+
+
+def _may_send_as(sender: bytes, allowed: Set[bytes] | None) -> bool:
+    """Return whether `allowed` has a sender, in lower case: the address, `@domain` or `@` for all."""
+    if allowed is None:
+        return False
+    return not sender or sender in allowed or b"@" in allowed or b"@" + split_address(sender)[1] in allowed

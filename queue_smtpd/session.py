@@ -1,0 +1,295 @@
+"""One SMTP session by the server's rules, without I/O: bytes of a client in, actions, replies and log lines out.
+
+    actions = session.feed(data, now)      and the other methods
+    data = session.data_to_send()          replies, after each call
+    lines = session.log_lines()            without newlines, after each call
+
+An action is a fact, or a question: the last one of a list may be a question, and the session goes on when it is
+answered. A message begins with MessageStarted, has any number of MessageText, and ends with MessageFinished or
+MessageDropped, whatever happens. `over`: the caller sends what there is and closes the connection.
+"""
+
+import re
+from typing import NamedTuple
+
+from queue_smtp import server_replies as replies
+from queue_smtp.auth_server import PasswordGiven, VerifierWanted
+from queue_smtp.server import ServerSettings, ServerState, SmtpServer
+from queue_smtp.server_events import (
+    BadCommand,
+    HelloGiven,
+    MessageBegun,
+    MessageEnded,
+    MessagePiece,
+    RecipientGiven,
+    SenderGiven,
+    ServerEvent,
+    SessionClosed,
+    TransactionDropped,
+    UserAuthenticated,
+    UserRefused,
+)
+from queue_smtp.server_replies import ServerReply
+from queue_smtpd import session_log as log
+from queue_smtpd.client_facts import ClientFacts
+from queue_smtpd.received_line import pack_received
+from queue_smtpd.relay_rules import MailboxFound, MailboxWanted
+from queue_smtpd.session_policy import Decision, SessionPolicy
+from queue_wire.files.envelope import ADDRESS_MAX
+from queue_wire.format_error import FormatError
+from queue_wire.pipes.qmtp import ACCEPTED, PERMANENT, Answer
+
+# The status at the end of an answer of queue-intake (qmail's form).
+_STATUS = re.compile(rb" \(#(5\.[0-9]{1,3}\.[0-9]{1,3})\)$")
+
+_IN_MESSAGE = (ServerState.DATA, ServerState.CHUNK, ServerState.SKIP)
+
+
+class MessageStarted(NamedTuple):
+    """Question: can a message be handed over now? The answer is `begin_message`."""
+
+
+class MessageText(NamedTuple):
+    """The next bytes of the message, with LF line ends. The first ones are its Received field."""
+
+    data: bytes
+
+
+class MessageFinished(NamedTuple):
+    """Question: the message is complete. What became of it is told to `end_message`."""
+
+    sender: bytes
+    recipients: list[bytes]
+
+
+class MessageDropped(NamedTuple):
+    """What there is of the message is to be forgotten."""
+
+
+Action = MailboxWanted | MessageStarted | MessageText | MessageFinished | MessageDropped
+
+
+class SessionSetup(NamedTuple):
+    """What the sessions of one listener have in common. `me` is this host's name.
+
+    relay_suffix: what is added to each recipient; the value of RELAYCLIENT, as of qmail-smtpd.
+    """
+
+    me: bytes
+    settings: ServerSettings
+    policy: SessionPolicy
+    relay_suffix: bytes = b""
+
+
+class SmtpSession:
+    """A session. `number` is that of its log lines; `now` is a monotonic time in seconds everywhere."""
+
+    __slots__ = (
+        *("_begun", "_client", "_errors", "_lines", "_mailbox", "_messages", "_number", "_received", "_recipients"),
+        *("_sender", "_server", "_setup", "_size", "_started"),
+    )
+
+    def __init__(self, number: int, client: ClientFacts, setup: SessionSetup, now: float) -> None:
+        self._number = number
+        self._client = client
+        self._setup = setup
+        self._begun = now
+        self._server = SmtpServer(setup.settings)
+        self._lines: list[bytes] = []
+        self._messages = self._errors = self._received = self._size = 0
+        self._sender = b""
+        self._recipients: list[bytes] = []
+        self._mailbox: MailboxWanted | None = None
+        # A MessageStarted was answered with yes, and its end was not reported.
+        self._started = False
+
+    @property
+    def over(self) -> bool:
+        """Whether the session is at its end."""
+        return self._server.state is ServerState.CLOSED
+
+    @property
+    def wants_data(self) -> bool:
+        """Whether the caller should read from the client."""
+        return self._server.wants_data
+
+    @property
+    def asks(self) -> bool:
+        """Whether a question is open."""
+        return self._server.asked is not None
+
+    @property
+    def in_message(self) -> bool:
+        """Whether the client is sending a message, or what is refused of one."""
+        return self._server.state in _IN_MESSAGE
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a sender was accepted, and its transaction is not over."""
+        return self._server.in_transaction
+
+    def data_to_send(self) -> bytes:
+        """Return the replies to send since the last call."""
+        return self._server.data_to_send()
+
+    def log_lines(self) -> list[bytes]:
+        """Return the log lines since the last call."""
+        lines, self._lines = self._lines, []
+        return lines
+
+    def start(self, port: int, server_port: int, now: float, busy: ServerReply | None = None) -> list[Action]:
+        """Greet the client, or turn it away, with `busy` in any case. The ports are for the log."""
+        client = self._client
+        self._lines.append(log.connect(self._number, client.address, port, client.name, client.server, server_port))
+        reply = busy or self._setup.policy.greet(client, False, now)
+        if reply is not None:
+            self._log_refusal(b"connect", reply)
+        return self._go_on(self._server.greet(reply), now)
+
+    def feed(self, data: bytes, now: float) -> list[Action]:
+        """Take bytes of the client."""
+        return self._go_on(self._server.feed(data), now)
+
+    def answer_mailbox(self, found: MailboxFound, now: float) -> list[Action]:
+        """Answer MailboxWanted."""
+        wanted = self._mailbox
+        assert wanted is not None
+        reply = self._setup.policy.decide_mailbox(found, self._client, now)
+        return self._go_on(self._end_recipient(wanted, reply), now)
+
+    def begin_message(self, reply: ServerReply | None, seconds: int, now: float) -> list[Action]:
+        """Answer MessageStarted; None is yes. `seconds` is the time since the epoch."""
+        if reply is not None:
+            self._log_refusal(b"DATA", reply)
+            return self._go_on(self._server.answer(reply), now)
+        self._started = True
+        self._received += 1
+        identity = b"%d-%d" % (self._number, self._received)
+        field = pack_received(self._client, self._setup.me, identity, seconds, self._server.smtputf8)
+        return [MessageText(field), *self._go_on(self._server.answer(), now)]
+
+    def end_message(self, answer: Answer | None, now: float) -> list[Action]:
+        """Answer MessageFinished with what queue-intake has said; None if it has said nothing."""
+        self._started = False
+        reply = _reply_to_message(answer)
+        if reply.positive:
+            assert answer is not None
+            self._messages += 1
+            self._lines.append(log.queued(self._number, answer.long_id, self._size, len(self._recipients)))
+        else:
+            # The log has what queue-intake says, which may name paths of this host.
+            said = reply if answer is None else reply._replace(text=answer.text)
+            self._log_refusal(b"message", said)
+        return self._go_on(self._server.answer(reply), now)
+
+    def close(self, reply: ServerReply, reason: str, now: float) -> list[Action]:
+        """End the session with a reply."""
+        return self._go_on(self._server.close(reply, reason), now)
+
+    def lost(self, now: float) -> list[Action]:
+        """Note that the client is gone."""
+        return self._go_on(self._server.lost(), now)
+
+    def _go_on(self, events: list[ServerEvent], now: float) -> list[Action]:
+        """Carry out events, until a question is open that the caller must answer, or there are no more."""
+        actions: list[Action] = []
+        while events:
+            following: list[ServerEvent] = []
+            for event in events:
+                # Only the last one is a question, whose answer leads to more events.
+                following = self._take(event, actions, now)
+            events = following
+        return actions
+
+    def _take(self, event: ServerEvent, actions: list[Action], now: float) -> list[ServerEvent]:
+        """Carry out an event; return those that follow from an answer."""
+        server = self._server
+        if isinstance(event, MessagePiece):
+            actions.append(MessageText(event.data))
+        elif isinstance(event, RecipientGiven):
+            return self._take_recipient(event, actions, now)
+        elif isinstance(event, SenderGiven):
+            return self._take_sender(event, now)
+        elif isinstance(event, MessageBegun):
+            reply = self._decide(event, now)
+            if isinstance(reply, ServerReply):
+                self._log_refusal(b"DATA", reply)
+                return server.answer(reply)
+            actions.append(MessageStarted())
+        elif isinstance(event, MessageEnded):
+            self._size = event.size
+            actions.append(MessageFinished(self._sender, self._recipients))
+        elif isinstance(event, HelloGiven):
+            self._client = self._client._replace(hello=event.name, esmtp=event.esmtp)
+            return server.answer()
+        elif isinstance(event, TransactionDropped):
+            self._lines.append(log.dropped(self._number))
+            if self._started:
+                self._started = False
+                actions.append(MessageDropped())
+        elif isinstance(event, BadCommand):
+            self._log_refusal(event.shown, event.reply)
+        elif isinstance(event, SessionClosed):
+            seconds = int(now - self._begun)
+            self._lines.append(log.ended(self._number, event.reason, self._messages, self._errors, seconds))
+        elif isinstance(event, UserAuthenticated | UserRefused | PasswordGiven | VerifierWanted):
+            raise AssertionError("AUTH is not offered")
+        else:
+            raise AssertionError("neither TLS nor XCLIENT is offered")
+        return []
+
+    def _take_sender(self, event: SenderGiven, now: float) -> list[ServerEvent]:
+        reply = self._decide(event, now)
+        if isinstance(reply, ServerReply):
+            self._log_refusal(b"MAIL <%s>" % event.address, reply)
+            return self._server.answer(reply)
+        self._sender = event.address
+        self._recipients = []
+        self._lines.append(log.sender_accepted(self._number, event.address, event.parameters.size))
+        return self._server.answer()
+
+    def _take_recipient(self, event: RecipientGiven, actions: list[Action], now: float) -> list[ServerEvent]:
+        address = event.address + self._setup.relay_suffix
+        if len(address) > ADDRESS_MAX:
+            decision: Decision = replies.BAD_RECIPIENT
+        else:
+            decision = self._decide(RecipientGiven(address), now)
+        if isinstance(decision, ServerReply):
+            self._log_refusal(b"RCPT <%s>" % address, decision)
+            return self._server.answer(decision)
+        assert decision is not None
+        self._mailbox = decision
+        actions.append(decision)
+        return []
+
+    def _end_recipient(self, wanted: MailboxWanted, reply: ServerReply | None) -> list[ServerEvent]:
+        if len(wanted.recipient) > ADDRESS_MAX:
+            reply = replies.BAD_RECIPIENT
+        if reply is None:
+            self._recipients.append(wanted.recipient)
+            self._lines.append(log.recipient_accepted(self._number, wanted.recipient))
+        else:
+            self._log_refusal(b"RCPT <%s>" % wanted.recipient, reply)
+        return self._server.answer(reply)
+
+    def _decide(self, question: SenderGiven | RecipientGiven | MessageBegun, now: float) -> Decision:
+        try:
+            return self._setup.policy.decide(question, self._client, now)
+        except (OSError, FormatError):
+            return replies.RULES_UNDECIDED
+
+    def _log_refusal(self, what: bytes, reply: ServerReply) -> None:
+        self._errors += 1
+        self._lines.append(log.refused(self._number, what, reply))
+
+
+def _reply_to_message(answer: Answer | None) -> ServerReply:
+    """Return the reply to a message for an answer of queue-intake, None if there is none."""
+    if answer is not None and answer.letter == ACCEPTED:
+        return replies.MESSAGE_TAKEN._replace(text=answer.text)
+    if answer is not None and answer.letter == PERMANENT:
+        # It is about the message, such as its size. A Z may name paths of this host, which are nobody's business.
+        found = _STATUS.search(answer.text)
+        status = found[1] if found else replies.MESSAGE_REFUSED.status
+        return replies.MESSAGE_REFUSED._replace(status=status, text=_STATUS.sub(b"", answer.text))
+    return replies.QUEUE_UNAVAILABLE

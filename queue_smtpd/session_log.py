@@ -1,0 +1,80 @@
+"""The lines of the server's log, in the style of queue-send's (queue_wire.logline). Each is returned without newline.
+
+    smtp 12: connect 192.0.2.1:40000 mx.example.net to 198.51.100.1:25
+    smtp 12: tls TLSv1.3 TLS_AES_256_GCM_SHA384
+    smtp 12: auth joe PLAIN
+    smtp 12: auth joe PLAIN refused
+    smtp 12: from <a@example.net> bytes 2310
+    smtp 12: to <joe@example.org>
+    smtp 12: refused RCPT <x@example.net>: 550_5.7.1_Relaying_denied...
+    smtp 12: queued 457-tk3x2a bytes 2310 recipients 1
+    smtp 12: dropped
+    smtp 12: end QUIT: messages 1 errors 0 seconds 2
+
+The number is the session's: under a super-server, where each has a process of its own, the pid. Text from outside is
+escaped and has no space. A line has at most LINE_MAX bytes: its text from outside is cut.
+"""
+
+from queue_smtp.server_replies import ServerReply
+from queue_wire.logline import LINE_MAX, escape
+
+_TEXT_MAX = 600
+
+
+def connect(session: int, client: str, port: int, name: bytes, server: str, server_port: int) -> bytes:
+    """A client has connected; `name` is empty if its address has none."""
+    places = f"{_place(client, port)} {escape(name[:255]).decode() or 'unknown'} to {_place(server, server_port)}"
+    return _session_line(session, b"connect " + places.encode())
+
+
+def tls_started(session: int, version: bytes, cipher: bytes) -> bytes:
+    """The TLS handshake is done."""
+    return _session_line(session, b"tls %s %s" % (escape(version), escape(cipher)))
+
+
+def authenticated(session: int, user: bytes, mechanism: bytes, refused: bool = False) -> bytes:
+    """AUTH succeeded, or was refused."""
+    return _session_line(
+        session, b"auth %s %s%s" % (escape(user[:255]), escape(mechanism), b" refused" if refused else b"")
+    )
+
+
+def sender_accepted(session: int, sender: bytes, size: int) -> bytes:
+    """MAIL was accepted. `size` is what the client announced, 0 if nothing."""
+    return _session_line(session, b"from <%s> bytes %d" % (escape(sender[:_TEXT_MAX]), size))
+
+
+def recipient_accepted(session: int, recipient: bytes) -> bytes:
+    """RCPT was accepted."""
+    return _session_line(session, b"to <%s>" % escape(recipient[:_TEXT_MAX]))
+
+
+def refused(session: int, what: bytes, reply: ServerReply) -> bytes:
+    """A command or message was refused; `what` is shown with its spaces as `_`, but for the one behind the verb."""
+    verb, space, rest = what[:_TEXT_MAX].partition(b" ")
+    text = b" ".join([part for part in (b"%d" % reply.code, reply.status, reply.text) if part])
+    return _session_line(session, b"refused %s%s%s: %s" % (escape(verb), space, escape(rest), escape(text)))
+
+
+def queued(session: int, long_id: bytes, size: int, recipients: int) -> bytes:
+    """The message is in the queue."""
+    return _session_line(session, b"queued %s bytes %d recipients %d" % (escape(long_id), size, recipients))
+
+
+def dropped(session: int) -> bytes:
+    """A transaction ended without a message."""
+    return _session_line(session, b"dropped")
+
+
+def ended(session: int, reason: str, messages: int, errors: int, seconds: int) -> bytes:
+    """The session is over."""
+    word = escape(reason.encode("utf-8", "backslashreplace"))
+    return _session_line(session, b"end %s: messages %d errors %d seconds %d" % (word, messages, errors, seconds))
+
+
+def _place(address: str, port: int) -> str:
+    return f"[{address}]:{port}" if ":" in address else f"{address or 'local'}:{port}"
+
+
+def _session_line(session: int, text: bytes) -> bytes:
+    return (b"smtp %d: %s" % (session, text))[:LINE_MAX]

@@ -1,0 +1,302 @@
+"""A client's connection on the event loop: reads and writes for its session, and hands its messages to queue-intake.
+
+Bytes of a client are taken a slice at a time, so that no client has the loop for long. Nothing is read while the
+session waits for an answer, queue-intake does not take the message as fast, or the client does not read its replies.
+
+A session that is not over in time gets 421. The time counts from the last command or piece of a message, not from the
+last byte, so that a client cannot hold a connection with a line that never ends.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import NamedTuple, cast
+
+from queue_smtp import server_replies as replies
+from queue_smtp.server import TIMEOUT
+from queue_smtp.server_replies import ServerReply
+from queue_smtpd.intake_links import IntakeLinks, MessageTransfer
+from queue_smtpd.log_writer import LogWriter
+from queue_smtpd.relay_rules import MailboxFound, MailboxWanted
+from queue_smtpd.session import Action, MessageDropped, MessageFinished, MessageStarted, MessageText, SmtpSession
+from queue_wire.pipes.qmtp import Answer
+
+# Bytes that are taken at once: of commands, some 200, in about 3 ms; of a message.
+COMMANDS_SLICE = 8192
+MESSAGE_SLICE = 32768
+# A message that comes with fewer bytes a second is not waited for, after the first TIMEOUT seconds.
+LEAST_RATE = 500.0
+# Seconds for the client to close the connection, once it was told that the session is over. To close it at once would
+# reset it if the client goes on sending, and the client would lose the reply.
+LINGER_SECONDS = 5.0
+
+
+class BegunSession(NamedTuple):
+    """The session of a new connection, and the ports of both ends, for the log. `busy`: it is to be turned away."""
+
+    session: SmtpSession
+    port: int
+    server_port: int
+    busy: ServerReply | None = None
+
+
+# What makes the session of a connection, when the event loop has made its transport.
+Begin = Callable[[asyncio.Transport, float], BegunSession]
+
+
+class OpenConnections:
+    """The connections that are open, and what they share. `empty` is set while there are none.
+
+    stopping: each session is to end when its transaction has ended.
+    """
+
+    def __init__(self, links: IntakeLinks, log: LogWriter) -> None:
+        self.links = links
+        self.log = log
+        self.stopping = False
+        self.empty = asyncio.Event()
+        self.empty.set()
+        self._open: set[SmtpConnection] = set()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def add(self, connection: "SmtpConnection") -> None:
+        self._open.add(connection)
+        self.empty.clear()
+
+    def discard(self, connection: "SmtpConnection") -> None:
+        self._open.discard(connection)
+        if not self._open:
+            self.empty.set()
+
+    def run(self, now: float) -> None:
+        """End what is too late. Call it every few seconds."""
+        for connection in list(self._open):
+            connection.run(now)
+        self.links.run(now)
+
+    def begin_stop(self, now: float) -> None:
+        """End the sessions that are in no transaction; each of the others ends behind its transaction."""
+        self.stopping = True
+        for connection in list(self._open):
+            connection.end_if_idle(now)
+
+    def end_all(self, reply: ServerReply, reason: str, now: float) -> None:
+        """End all sessions that do not wait for the answer to a message."""
+        for connection in list(self._open):
+            connection.end(reply, reason, now)
+
+
+class SmtpConnection(asyncio.Protocol):
+    """One connection."""
+
+    __slots__ = (
+        *("_begin", "_close_at", "_deadline", "_eof", "_finishing", "_message_by", "_open", "_reading", "_scheduled"),
+        *("_session", "_transfer", "_transport", "_unread", "_writable"),
+    )
+
+    _session: SmtpSession
+
+    def __init__(self, begin: Begin, open_: OpenConnections) -> None:
+        self._begin = begin
+        self._open = open_
+        self._transport: asyncio.Transport | None = None
+        self._transfer: MessageTransfer | None = None
+        self._unread = b""
+        self._reading = self._writable = True
+        self._scheduled = self._eof = False
+        # A message is complete, and queue-intake has not answered.
+        self._finishing = False
+        self._deadline = self._message_by = 0.0
+        # When a connection whose session is over is closed, if its client does not close it.
+        self._close_at = 0.0
+
+    # From the event loop.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # Those of uvloop are no asyncio.Transport.
+        self._transport = cast(asyncio.Transport, transport)
+        self._open.add(self)
+        now = time.monotonic()
+        self._deadline = now + TIMEOUT
+        self._session, port, server_port, busy = self._begin(self._transport, now)
+        self._carry_out(self._session.start(port, server_port, now, busy), now)
+
+    def data_received(self, data: bytes) -> None:
+        if self._session.over:
+            return
+        self._unread = self._unread + data if self._unread else data
+        if not self._scheduled:
+            self._take_slice()
+
+    def eof_received(self) -> bool:
+        self._eof = True
+        if self._session.over:
+            self._close()
+        else:
+            self._regulate()
+        # What was sent before is answered.
+        return True
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._transport = None
+        self._unread = b""
+        # What becomes of a message is logged all the same.
+        if not self._finishing:
+            self._end_lost(time.monotonic())
+
+    def pause_writing(self) -> None:
+        self._writable = False
+        self._regulate()
+
+    def resume_writing(self) -> None:
+        self._writable = True
+        self._regulate()
+
+    # From whoever runs the loop.
+
+    def run(self, now: float) -> None:
+        """End the session, or the connection, if it is late."""
+        if self._close_at:
+            if now >= self._close_at and self._transport is not None:
+                self._transport.abort()
+        elif self._finishing:
+            return
+        elif self._transfer is not None and self._transfer.full:
+            # It is not the client that is slow.
+            self._deadline = now + TIMEOUT
+            self._message_by = max(self._message_by, self._deadline)
+        elif now >= self._deadline or (self._message_by and now >= self._message_by):
+            self.end(replies.TIMED_OUT, "timeout", now)
+        elif self._transfer is not None:
+            self._transfer.keep_alive(now)
+
+    def end(self, reply: ServerReply, reason: str, now: float) -> None:
+        """End the session with a reply, unless it waits for the answer to a message."""
+        if not self._session.over and not self._finishing:
+            self._carry_out(self._session.close(reply, reason, now), now)
+
+    def end_if_idle(self, now: float) -> None:
+        """End the session if it is in no transaction."""
+        if not self._session.in_transaction:
+            self.end(replies.SHUTTING_DOWN, "stop", now)
+
+    # Ours.
+
+    def _take_slice(self) -> None:
+        """Take some of what was read; the rest in a later turn of the loop."""
+        self._scheduled = False
+        if not self._unread or not self._may_take():
+            self._regulate()
+            return
+        most = MESSAGE_SLICE if self._session.in_message else COMMANDS_SLICE
+        data, self._unread = self._unread[:most], self._unread[most:]
+        now = time.monotonic()
+        if self._session.in_message:
+            self._deadline = now + TIMEOUT
+            self._message_by = (self._message_by or now + TIMEOUT) + len(data) / LEAST_RATE
+        self._carry_out(self._session.feed(data, now), now)
+
+    def _may_take(self) -> bool:
+        full = self._transfer is not None and self._transfer.full
+        return self._session.wants_data and self._writable and not full
+
+    def _carry_out(self, actions: list[Action], now: float) -> None:
+        """Do what the session wants, and go on with it as far as it can go now."""
+        while actions:
+            following: list[Action] = []
+            for action in actions:
+                following = self._do(action, now)
+            actions = following
+        if self._open.stopping and not self._session.over:
+            self.end_if_idle(now)
+        self._put(now)
+        self._regulate()
+
+    def _do(self, action: Action, now: float) -> list[Action]:
+        """Carry out an action; return those that follow from the answer to a question that has one at once."""
+        transfer = self._transfer
+        if isinstance(action, MessageText):
+            assert transfer is not None
+            transfer.add(action.data, now)
+        elif isinstance(action, MailboxWanted):
+            return self._session.answer_mailbox(MailboxFound.EXISTS, now)
+        elif isinstance(action, MessageStarted):
+            links = self._open.links
+            if links.link(now) is None:
+                return self._session.begin_message(replies.QUEUE_UNAVAILABLE, int(time.time()), now)
+            self._transfer = MessageTransfer(links, self._decided, self._regulate)
+            return self._session.begin_message(None, int(time.time()), now)
+        elif isinstance(action, MessageFinished):
+            assert transfer is not None
+            self._transfer = None
+            self._finishing = True
+            transfer.finish(action.sender, action.recipients, now)
+        else:
+            assert isinstance(action, MessageDropped) and transfer is not None
+            self._transfer = None
+            transfer.give_up(now)
+        return []
+
+    def _decided(self, answer: Answer | None) -> None:
+        """Take what became of the message."""
+        now = time.monotonic()
+        self._finishing = False
+        self._carry_out(self._session.end_message(answer, now), now)
+        if self._transport is None:
+            self._end_lost(now)
+
+    def _end_lost(self, now: float) -> None:
+        """End the session of a connection that is closed."""
+        if not self._session.over:
+            self._carry_out(self._session.lost(now), now)
+        self._open.discard(self)
+
+    def _put(self, now: float) -> None:
+        """Write the log lines, then the replies that they are about."""
+        lines = self._session.log_lines()
+        if lines:
+            self._open.log.write(lines)
+        data = self._session.data_to_send()
+        if not self._session.in_message:
+            self._message_by = 0.0
+        transport = self._transport
+        if transport is None:
+            return
+        if data:
+            self._deadline = now + TIMEOUT
+            transport.write(data)
+        if self._session.over and not self._close_at:
+            self._unread = b""
+            self._close_at = now + LINGER_SECONDS
+            if self._eof:
+                self._close()
+            else:
+                transport.write_eof()
+
+    def _close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def _regulate(self) -> None:
+        """Read from the client or not; take the next slice of what was read; notice its end."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        may_take = self._may_take()
+        if self._unread and may_take and not self._scheduled:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._take_slice)
+        if self._eof and not self._unread and not self._session.over and not self._session.asks:
+            now = time.monotonic()
+            self._carry_out(self._session.lost(now), now)
+            return
+        # Once the session is over, what comes is thrown away.
+        reading = self._session.over or (may_take and not self._unread)
+        if reading != self._reading:
+            self._reading = reading
+            if reading:
+                transport.resume_reading()
+            else:
+                transport.pause_reading()

@@ -1,0 +1,163 @@
+"""The daemon: one process that serves all connections of its listening sockets on one event loop.
+
+HUP rereads the control files, for connections that come later; if one has an error, the old values stay. At TERM it
+listens no more, ends sessions that are in no transaction with 421, and lets the others end theirs, for a minute.
+
+There are at most `concurrencyincoming` connections, of all processes together; a tenth is for clients of other roles
+than mx, who authenticate. A client that comes when there is no place gets 421.
+"""
+
+import asyncio
+import resource
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import NamedTuple
+
+import uvloop
+
+from queue_base.errors import Failure
+from queue_base.home import Home
+from queue_smtp import server_replies as replies
+from queue_smtpd.client_facts import ClientFacts
+from queue_smtpd.client_limits import ClientLimits, ClientRates
+from queue_smtpd.config import SmtpdConfig, read_config, session_setup
+from queue_smtpd.intake_links import LINKS_MOST, IntakeLinks
+from queue_smtpd.listening import BACKLOG, ListeningSocket, stop_listening
+from queue_smtpd.log_writer import LogWriter
+from queue_smtpd.session import SessionSetup, SmtpSession
+from queue_smtpd.smtp_connection import BegunSession, OpenConnections, SmtpConnection
+from queue_smtpd.super_server import plain_address
+from queue_wire.control.listeners import Listener, Role
+from queue_wire.logline import alert
+
+# Seconds between looks for what is too late.
+TICK_SECONDS = 2.0
+_STOP_TICK_SECONDS = 0.1
+# Seconds for transactions that run when TERM comes.
+STOP_SECONDS = 60.0
+# One part of so many of all places is for those who authenticate.
+KEPT_PART = 10
+# Descriptors for everything but connections.
+_OTHERS = LINKS_MOST + 50
+
+
+class Numbering(NamedTuple):
+    """The numbers of a process's sessions: `first`, `first + step`, ... No two processes have the same."""
+
+    first: int
+    step: int
+
+
+class SmtpDaemon:
+    """The daemon's process."""
+
+    def __init__(
+        self,
+        home: Home,
+        sockets: list[ListeningSocket],
+        ours: bool,
+        config: SmtpdConfig,
+        log: LogWriter,
+        numbering: Numbering,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._home = home
+        self._sockets = sockets
+        self._ours = ours
+        self._log = log
+        self._next = numbering.first
+        self._step = numbering.step
+        self._loop = loop
+        self._limits = ClientLimits(ClientRates())
+        self._connections = OpenConnections(IntakeLinks(home, loop), log)
+        self._servers: list[asyncio.Server] = []
+        self._setups: dict[Listener, SessionSetup] = {}
+        self._most = 0
+        self._stop_by = 0.0
+        self._stopping = asyncio.Event()
+        self._take_config(config)
+
+    async def run(self, life: int | None) -> None:
+        """Serve until TERM, or until the pipe `life` ends."""
+        if life is not None:
+            self._loop.add_reader(life, self._lost_parent, life)
+        for number, act in ((signal.SIGHUP, self.reread), (signal.SIGTERM, self.stop), (signal.SIGINT, self.stop)):
+            self._loop.add_signal_handler(number, act)
+        for each in self._sockets:
+            make: Callable[[], SmtpConnection] = partial(self._connection, each.listener)
+            self._servers.append(await self._loop.create_server(make, sock=each.socket, backlog=BACKLOG))
+        while not self._stop_by or len(self._connections):
+            if self._stop_by:
+                await asyncio.sleep(_STOP_TICK_SECONDS)
+            else:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._stopping.wait(), TICK_SECONDS)
+            now = time.monotonic()
+            self._connections.run(now)
+            if self._stop_by and now >= self._stop_by:
+                # Messages whose answers have not come get 451.
+                self._connections.links.close()
+                self._connections.end_all(replies.SHUTTING_DOWN, "stop", now)
+        self._connections.links.close()
+
+    def reread(self) -> None:
+        """Read the control files again."""
+        try:
+            self._take_config(read_config(self._home))
+        except Failure as error:
+            self._log.write([alert(f"{error}; the old values stay")])
+
+    def stop(self) -> None:
+        """Listen no more, and end when the transactions have ended."""
+        if not self._stop_by:
+            now = time.monotonic()
+            self._stop_by = now + STOP_SECONDS
+            self._stopping.set()
+            if self._ours:
+                # Other processes have the sockets, too, and clients would wait there for nobody.
+                stop_listening(self._sockets)
+            for server in self._servers:
+                server.close()
+            self._connections.begin_stop(now)
+
+    def _lost_parent(self, life: int) -> None:
+        self._loop.remove_reader(life)
+        self.stop()
+
+    def _take_config(self, config: SmtpdConfig) -> None:
+        self._setups = {each.listener: session_setup(config, each.listener, self._limits) for each in self._sockets}
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._most = max(1, min(config.concurrency // self._step, soft - _OTHERS))
+
+    def _connection(self, listener: Listener) -> SmtpConnection:
+        return SmtpConnection(partial(self._begin, listener), self._connections)
+
+    def _begin(self, listener: Listener, transport: asyncio.Transport, now: float) -> BegunSession:
+        """Return the session of a new connection."""
+        peer, own = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
+        # There is none if the client has gone already.
+        client, port = (plain_address(peer[0]), peer[1]) if peer else ("", 0)
+        server, server_port = (plain_address(own[0]), own[1]) if own else ("", listener.port)
+        most = self._most if listener.role is not Role.MX else self._most - self._most // KEPT_PART
+        busy = replies.SERVER_BUSY if len(self._connections) > most else None
+        number, self._next = self._next, self._next + self._step
+        session = SmtpSession(number, ClientFacts(client, server), self._setups[listener], now)
+        return BegunSession(session, port, server_port, busy)
+
+
+def run_daemon(
+    home: Home,
+    sockets: list[ListeningSocket],
+    ours: bool,
+    config: SmtpdConfig,
+    log: LogWriter,
+    numbering: Numbering,
+    life: int | None,
+) -> None:
+    """Serve until TERM, or until the pipe `life` ends. `ours`: nobody listens on the sockets after TERM."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        daemon = SmtpDaemon(home, sockets, ours, config, log, numbering, runner.get_loop())
+        runner.run(daemon.run(life))

@@ -1,0 +1,70 @@
+"""`control/smtpd`: where queue-smtpd listens, and for whom. Pure.
+
+    ADDRESS:PORT ROLE [OPTION...]
+
+ADDRESS is an IPv4 address, an IPv6 address in brackets, or `*` for both. ROLE says who is expected:
+
+    mx             mail for this host's domains, from everybody (port 25)
+    submission     mail from users, who must authenticate, after STARTTLS (port 587, RFC 6409)
+    submissions    the same, with TLS from the first byte (port 465, RFC 8314)
+
+Options: `bare` accepts bare CR and LF, `proxy` expects a PROXY header from the hosts of `proxyclients`, `noauth` offers
+no AUTH, `early` lets a client speak before the greeting.
+"""
+
+import enum
+from typing import NamedTuple
+
+from queue_wire.control.lines import numbered_lines
+from queue_wire.control.places import unpack_place
+from queue_wire.format_error import FormatError, InLine, quoted
+
+
+class Role(enum.Enum):
+    """What a listener is for."""
+
+    MX = "mx"
+    SUBMISSION = "submission"
+    SUBMISSIONS = "submissions"
+
+
+class Listener(NamedTuple):
+    """One line. `address` is without brackets; `*` is everywhere."""
+
+    address: str
+    port: int
+    role: Role
+    bare: bool = False
+    proxy: bool = False
+    noauth: bool = False
+    early: bool = False
+
+
+_ROLES = {role.value: role for role in Role}
+_OPTIONS = ("bare", "proxy", "noauth", "early")
+
+
+def unpack_listeners(data: bytes) -> list[Listener]:
+    """Return the listeners in their order. Raises LineError, also for a place that stands twice."""
+    found: list[Listener] = []
+    for number, line in numbered_lines(data):
+        with InLine(number):
+            listener = unpack_listener(line)
+            if (listener.address, listener.port) in [(one.address, one.port) for one in found]:
+                raise FormatError(f"a second listener for {quoted(line)}")
+            found.append(listener)
+    return found
+
+
+def unpack_listener(line: bytes) -> Listener:
+    """Return one listener. Raises FormatError."""
+    place, *words = line.split()
+    address, port = unpack_place(place)
+    names = [word.decode("ascii", "replace") for word in words]
+    if not names or names[0] not in _ROLES:
+        raise FormatError(f"no role, one of {', '.join(_ROLES)}: {quoted(line)}")
+    for name in names[1:]:
+        if name not in _OPTIONS:
+            raise FormatError(f"no option, one of {', '.join(_OPTIONS)}: {quoted(name.encode())}")
+    given = [option in names[1:] for option in _OPTIONS]
+    return Listener(address, port, _ROLES[names[0]], *given)

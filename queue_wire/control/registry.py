@@ -1,0 +1,334 @@
+"""The control files: which there are, who reads them, their defaults and ranges, and what they do in one line.
+
+The readers of numbers take their ranges and defaults from the same table (queue_wire.control.lines.NUMBERS and SIZES).
+`check` says whether the contents of a file can be used. Formats that only queue-remote knows are checked by
+`queue-remote --check`. Pure.
+"""
+
+import zlib
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from queue_wire.control.destinationlimits import unpack_limits, unpack_rates
+from queue_wire.control.lines import (
+    NUMBERS,
+    SIZES,
+    lines_without_colon,
+    unpack_line,
+    unpack_lines,
+    unpack_number,
+    unpack_size,
+)
+from queue_wire.control.locallimits import unpack_local_limits
+from queue_wire.control.localroutes import unpack_local_routes
+from queue_wire.control.schedule import unpack_ages, unpack_schedule
+from queue_wire.control.smtproutes import unpack_routes
+from queue_wire.control.srs_domain import unpack_srs_domain
+from queue_wire.format_error import InLine, LineError
+from queue_wire.logline import escape
+
+# Shapes. A LINE is the first line of the file; a LIST has an entry a line; a MAP has `key:value` lines; a TABLE has
+# lines of a form of its own; a TEXT counts as a whole.
+NUMBER = "number"
+SIZE = "size"
+LINE = "line"
+LIST = "list"
+MAP = "map"
+TABLE = "table"
+TEXT = "text"
+ONE_VALUE = (NUMBER, SIZE, LINE)
+
+# When a change takes effect.
+HUP = "HUP"
+SECOND = "second"
+MESSAGE = "message"
+DELIVERY = "delivery"
+TERM = "TERM"
+CONNECTION = "smtpd"
+START_SMTPD = "smtpd start"
+START = "start"
+
+
+class ControlFile(NamedTuple):
+    """One control file. `readers` are programs, `read` says when they read it, `default` is text for people.
+
+    `page` is where docs/ describes it. `secret` is true if its lines may not be shown.
+    """
+
+    name: str
+    shape: str
+    default: str
+    what: str
+    readers: tuple[str, ...]
+    read: str
+    page: str
+    secret: bool = False
+
+    @property
+    def range(self) -> str:
+        """What is allowed, for people; empty if there is nothing to say beyond the shape."""
+        found = {**NUMBERS, **SIZES}.get(self.name)
+        return _RANGES.get(self.name, "") if found is None else f"{found[1]} to {shown_size(self, found[2])}"
+
+
+def shown_size(file: ControlFile, number: int) -> str:
+    """Return a number of a control file as people write it: a size with its unit, such as 16M."""
+    if file.shape == SIZE:
+        for unit, factor in (("T", 1 << 40), ("G", 1 << 30), ("M", 1 << 20), ("K", 1 << 10)):
+            if number and number % factor == 0:
+                return f"{number // factor}{unit}"
+    return str(number)
+
+
+_RANGES = {
+    "longlines": "send, encode, fail",
+}
+_SEND, _TODO, _REMOTE, _LOCAL = ("queue-send",), ("queue-todo",), ("queue-remote",), ("queue-local",)
+_INJECTORS, _SMTPD = ("injectors",), ("queue-smtpd",)
+
+
+def _number(name: str, what: str, readers: tuple[str, ...], read: str, page: str) -> ControlFile:
+    default = NUMBERS[name][0]
+    unit = " s" if name in _SECONDS else " %" if name == "retryjitter" else ""
+    return ControlFile(name, NUMBER, f"{default}{unit}", what, readers, read, page)
+
+
+_SECONDS = frozenset(
+    ("classifyafter", "queuelifetime", "bouncelifetime", "timeoutconnect", "timeoutremote", "connectionidle",
+     "timeoutprogram", "localtimeout", "timeoutlocal", "localstoptimeout")
+)  # fmt: skip
+
+FILES: tuple[ControlFile, ...] = (
+    ControlFile("me", LINE, "none; required", "this host's name", ("all",), HUP, "below"),
+    ControlFile("locals", LIST, "`me`", "domains delivered on this host", _TODO, HUP, "below"),
+    ControlFile(
+        "virtualdomains", MAP, "none", "domains and users with a local prefix", (*_TODO, *_SEND), HUP, "local"
+    ),
+    ControlFile("percenthack", LIST, "none", "domains in which `user%host` is rewritten", _TODO, HUP, "below"),
+    ControlFile("envnoathost", LINE, "`me`", "domain of a recipient without `@`", _TODO, HUP, "below"),
+    ControlFile("defaulthost", LINE, "`me`", "host of an address without `@`", _INJECTORS, MESSAGE, "sending"),
+    ControlFile("defaultdomain", LINE, "`me`", "domain of a host without a dot", _INJECTORS, MESSAGE, "sending"),
+    ControlFile("plusdomain", LINE, "`me`", "domain of a host that ends in `+`", _INJECTORS, MESSAGE, "sending"),
+    ControlFile("idhost", LINE, "`me`", "host in Message-ID", _INJECTORS, MESSAGE, "sending"),
+    ControlFile(
+        "queueminfree", SIZE, "`16M`", "free space that the disk needs", (*_INJECTORS, "daemons"), MESSAGE,
+        "operating",
+    ),
+    ControlFile(
+        "databytes", SIZE, "`0`, no limit", "largest message", ("queue-intake", *_SMTPD), SECOND,
+        "receiving",
+    ),
+    ControlFile(
+        "intake", TABLE, "none", "where hosts of the network hand in mail", ("queue-intake", "queue-start"), HUP,
+        "receiving",
+    ),
+    ControlFile("smtpd", TABLE, "`*:25 mx`", "where queue-smtpd listens, and for whom", _SMTPD, START_SMTPD, "SMTP"),
+    _number("concurrencyincoming", "connections of clients at once", _SMTPD, CONNECTION, "SMTP"),
+    _number("processessmtpd", "processes of queue-smtpd", _SMTPD, START_SMTPD, "SMTP"),
+    ControlFile("rcpthosts", LIST, "domains delivered here", "domains that take mail from everybody", _SMTPD,
+                CONNECTION, "SMTP"),
+    ControlFile("badmailfrom", LIST, "none", "senders whose mail is refused", _SMTPD, CONNECTION, "SMTP"),
+    ControlFile("relayclients", LIST, "none", "networks that may send to everybody", _SMTPD, CONNECTION, "SMTP"),
+    _number("classifyafter", "when waiting new mail is classified", _SEND, HUP, "operating"),
+    _number("concurrencylocal", "local deliveries at once; 0: none", _SEND, HUP, "operating"),
+    _number("concurrencyremote", "remote deliveries at once; 0: none", _SEND, HUP, "operating"),
+    _number("processesremote", "queue-remotes that run", ("queue-start",), START, "operating"),
+    ControlFile(
+        "queuefilesystem", LIST, "none", "network file systems that the queue may be on", ("queue-start",), START,
+        "operating",
+    ),
+    _number("activelimit", "messages in memory, for each channel", _SEND, HUP, "operating"),
+    _number("queuelifetime", "how long a message is tried", _SEND, HUP, "operating"),
+    _number("bouncelifetime", "how long a bounce is tried", _SEND, HUP, "operating"),
+    ControlFile("delaywarning", TABLE, "none", "ages at which the sender is told of a delay", _SEND, HUP, "operating"),
+    ControlFile(
+        "retryschedule", LINE, "`quadratic`", "when a deferred message is tried again", _SEND, HUP, "operating"
+    ),
+    _number("retryjitter", "by how much retries are spread; 0 for quadratic", _SEND, HUP, "operating"),
+    _number("destinationrecipients", "recipients in one job", _SEND, HUP, "operating"),
+    _number("destinationinitial", "jobs at once to a nexthop, at first", _SEND, HUP, "operating"),
+    _number("destinationconcurrency", "jobs at once to a nexthop, at most", _SEND, HUP, "operating"),
+    _number("destinationcohorts", "failed windows until a nexthop is dead", _SEND, HUP, "operating"),
+    ControlFile("destinationlimits", TABLE, "none", "limits of single destinations", _SEND, HUP, "operating"),
+    ControlFile("destinationrate", TABLE, "none", "`name:messages/seconds` lines", _SEND, HUP, "operating"),
+    ControlFile(
+        "bouncefrom", LINE, "`MAILER-DAEMON`", "local part of the author of bounces", _SEND, HUP, "operating"
+    ),
+    ControlFile("bouncehost", LINE, "`me`", "domain of the author of bounces", _SEND, HUP, "operating"),
+    ControlFile("doublebounceto", LINE, "`postmaster`", "local part that gets double bounces", _SEND, HUP, "operating"),
+    ControlFile("doublebouncehost", LINE, "`me`", "domain that gets double bounces", _SEND, HUP, "operating"),
+    ControlFile("smtproutes", MAP, "none", "relays by domain", (*_REMOTE, *_SEND), f"{SECOND}, {HUP}", "routing", True),
+    ControlFile(
+        "localroutes", MAP, "none", "LMTP servers for local mail", (*_REMOTE, *_SEND), f"{SECOND}, {HUP}", "routing"
+    ),
+    ControlFile("helohost", TABLE, "`me`", "name in EHLO", _REMOTE, SECOND, "routing"),
+    ControlFile("outgoingip", TABLE, "the system's choice", "address to connect from", _REMOTE, SECOND, "routing"),
+    _number("timeoutconnect", "time for a connection", _REMOTE, SECOND, "routing"),
+    _number("timeoutremote", "time for each reply", _REMOTE, SECOND, "routing"),
+    _number("connectionidle", "how long a connection waits for more mail", _REMOTE, SECOND, "routing"),
+    _number("connectionmessages", "messages over one connection", _REMOTE, SECOND, "routing"),
+    ControlFile("resolver", TABLE, "`/etc/resolv.conf`", "DNS servers", _REMOTE, SECOND, "routing"),
+    ControlFile("tlspolicy", TABLE, "none", "how much TLS a nexthop needs", _REMOTE, SECOND, "TLS"),
+    ControlFile("smtpauth", TABLE, "none", "passwords for relays", _REMOTE, SECOND, "AUTH", True),
+    ControlFile("dkim", TABLE, "none", "keys that sign mail, by domain", _REMOTE, SECOND, "DKIM"),
+    ControlFile("remoteprogram", TABLE, "none", "program in the place of SMTP delivery", _REMOTE, SECOND, "routing"),
+    _number("timeoutprogram", "time for that program", _REMOTE, SECOND, "routing"),
+    ControlFile("longlines", LINE, "`send`", "treatment of lines over 998 bytes", _REMOTE, SECOND, "routing"),
+    ControlFile(
+        "defaultdelivery", TEXT, "`./Maildir/`", "instructions for users without `.qmail`", _LOCAL, DELIVERY, "local"
+    ),
+    ControlFile(
+        "locallimits", TABLE, "`files 1024`, `core 0`", "what a delivery may use", _LOCAL, DELIVERY, "local"
+    ),
+    ControlFile("srs", LINE, "none", "domain of rewritten senders of forwards", _LOCAL, DELIVERY, "local"),
+    ControlFile("srssecrets", LIST, "none", "secrets of that rewriting", _LOCAL, DELIVERY, "local", True),
+    _number("localtimeout", "time for a local delivery", _LOCAL, DELIVERY, "local"),
+    _number("timeoutlocal", "used if `localtimeout` does not exist", _LOCAL, DELIVERY, "local"),
+    _number("localstoptimeout", "how long TERM waits for local deliveries", _LOCAL, TERM, "local"),
+)  # fmt: skip
+BY_NAME: Mapping[str, ControlFile] = {file.name: file for file in FILES}
+
+# Files of qmail's other programs, and of common patches, that a home of qmail may have in control/.
+OF_QMAIL = frozenset(
+    (
+        "badmailto", "badhelo", "badrcptto", "bigtodo", "brtlimit", "clientca.pem", "clientcert.pem",
+        "conf-split", "dh1024.pem", "dh2048.pem", "domainkeys", "doublebouncesubject", "filterargs",
+        "goodmailfrom", "goodrcptto", "localiphost", "maxrcpt", "maxrecipients", "moreipme", "morercpthosts",
+        "morercpthosts.cdb", "notipme", "notlshosts", "ondemand", "qmqpservers", "qmtproutes", "queuesplit",
+        "relaymailfrom", "relaymailfrom.cdb", "rsa512.pem", "servercert.pem", "signatures", "simcontrol",
+        "simsizelimit",
+        "simversion", "smtpgreeting", "smtpplugins", "spfbehavior", "spfexp", "spfguess", "spfrules", "spp", "taps",
+        "timeoutsmtpd", "tlsclientciphers", "tlsclients", "tlshosts", "tlsserverciphers",
+    )
+)  # fmt: skip
+_NEAR = 0.75
+
+
+def nearest_name(name: str) -> str | None:
+    """Return the name that a mistyped one probably means, None if no name is near."""
+    # Imported here, because the daemons rarely need it.
+    from difflib import get_close_matches
+
+    found = get_close_matches(name, list(BY_NAME), 1, _NEAR)
+    return found[0] if found else None
+
+
+def is_copy(name: str) -> bool:
+    """Return whether a name is that of an editor's or administrator's copy, such as `locals~` or `locals.old`."""
+    stem = name.lstrip(".#").rstrip("~#").partition(".")[0]
+    return name not in BY_NAME and (name.startswith(".") or (stem != name and stem in BY_NAME))
+
+
+def contents(file: ControlFile, data: bytes) -> bytes:
+    """Return the part of the contents that counts: without comments, empty lines and trailing spaces."""
+    if file.shape == TEXT:
+        return data
+    if file.shape in ONE_VALUE:
+        return unpack_line(data)
+    return b"\n".join(unpack_lines(data))
+
+
+def check(file: ControlFile, data: bytes) -> None:
+    """Raise FormatError, mostly LineError, if the contents of a control file cannot be used, or a line has no effect.
+
+    A FormatError of queue-remote's own formats is left to `queue-remote --check`.
+    """
+    if b"\0" in data:
+        raise LineError(data.count(b"\n", 0, data.index(b"\0")) + 1, "it holds a NUL byte")
+    if file.shape == MAP and (strays := lines_without_colon(data)):
+        raise LineError(strays[0], NO_COLON)
+    if file.name in _CHECKS:
+        _CHECKS[file.name](data)
+    elif file.shape == NUMBER:
+        unpack_number(data, file.name)
+    elif file.shape == SIZE:
+        unpack_size(data, file.name)
+    elif file.name == "me" and not unpack_line(data):
+        raise LineError(1, "it is empty; write this host's name into it")
+
+
+NO_COLON = "it has no colon, and has no effect"
+EMPTY_LOCALS = "it is empty, so no domain would be local; a line `# none` says that this is meant"
+
+
+def _check_schedule(data: bytes) -> None:
+    with InLine(1):
+        unpack_schedule(unpack_line(data))
+
+
+def _check_locals(data: bytes) -> None:
+    if not data.strip():
+        raise LineError(1, EMPTY_LOCALS)
+
+
+def _check_networks(data: bytes) -> None:
+    # Imported here, because the daemons that read other files need no addresses.
+    from queue_wire.control.networks import unpack_networks
+
+    unpack_networks(data)
+
+
+def _check_listeners(data: bytes) -> None:
+    from queue_wire.control.listeners import unpack_listeners
+
+    if not unpack_listeners(data):
+        raise LineError(1, "it has no line, so nobody could connect")
+
+
+def _check_long_lines(data: bytes) -> None:
+    word = unpack_line(data).strip().lower()
+    if word not in (b"", b"send", b"encode", b"fail"):
+        raise LineError(1, "not send, encode or fail")
+
+
+def _check_intake(data: bytes) -> None:
+    # Imported here because addresses of networks take time to import, and few programs need them.
+    from queue_wire.control.intake_hosts import unpack_intake
+
+    unpack_intake(data)
+
+
+_CHECKS: Mapping[str, Callable[[bytes], object]] = {
+    "locals": _check_locals,
+    "delaywarning": unpack_ages,
+    "retryschedule": _check_schedule,
+    "destinationlimits": unpack_limits,
+    "destinationrate": unpack_rates,
+    "smtproutes": unpack_routes,
+    "intake": _check_intake,
+    "localroutes": unpack_local_routes,
+    "locallimits": unpack_local_limits,
+    "relayclients": _check_networks,
+    "smtpd": _check_listeners,
+    "longlines": _check_long_lines,
+    "srs": unpack_srs_domain,
+}
+
+SHOWN_MOST = 100  # Bytes of a value in a log line.
+
+
+def shown_value(file: ControlFile, data: bytes | None) -> str:
+    """Return the value as the log and queuectl show it: one value as it is, else the number of lines; or `default`."""
+    if data is None:
+        return "default"
+    if file.shape in ONE_VALUE:
+        return escape(unpack_line(data)[:SHOWN_MOST]).decode("ascii") or "empty"
+    count = len(unpack_lines(data))
+    return "1 line" if count == 1 else f"{count} lines"
+
+
+def fingerprint(file: ControlFile, data: bytes | None) -> str:
+    """Return a check sum of what counts in the contents, by which two readings are compared; `-` for no file."""
+    return "-" if data is None else f"{zlib.crc32(contents(file, data)):08x}"
+
+
+def describe_changes(old: Mapping[str, bytes | None], new: Mapping[str, bytes | None]) -> list[str]:
+    """Return a line for each file whose contents differ, such as `concurrencyremote 40, was default`."""
+    found = []
+    for file in FILES:
+        before, after = old.get(file.name), new.get(file.name)
+        if fingerprint(file, before) == fingerprint(file, after):
+            continue
+        was, now = shown_value(file, before), shown_value(file, after)
+        found.append(f"{file.name} {now}, was {was}" if was != now else f"{file.name} {now}, changed")
+    return found

@@ -1,0 +1,17 @@
+"""control/srs: the domain of rewritten senders of forwards (queue_local.srs)."""
+
+import re
+
+from queue_wire.control.lines import unpack_line
+from queue_wire.format_error import FormatError, InLine, quoted
+
+_NAME = re.compile(rb"[a-z0-9_.-]+")
+
+
+def unpack_srs_domain(data: bytes | None) -> bytes:
+    """Return the domain in lower case; empty if there is none, and no sender is rewritten. Raises LineError."""
+    name = unpack_line(data or b"").strip().lower()
+    with InLine(1):
+        if name and not _NAME.fullmatch(name):
+            raise FormatError(f"not the name of a domain: {quoted(name)}")
+    return name

@@ -1,0 +1,72 @@
+"""Files in maildrop/: mail from users who may not write to the queue, which queue-pickup copies into it.
+
+    queue-maildrop 1 <length, 20 digits>\\n     HEADER_LENGTH bytes
+    the message                                <length> bytes
+    F<sender>\\0 T<recipient>\\0 ... \\0           the envelope, as on queue-enqueue's fd 1, to the end
+
+The header is written last, so a truncated or overwritten file is never taken as complete. The envelope is at the end,
+because clients send it last. `tmp.X` is an incomplete file, `mail.X` a complete one; X is 32 random hexadecimal digits.
+An envelope has at most ENVELOPE_MAX bytes and RECIPIENTS_MAX recipients, because queue-pickup keeps it in memory.
+"""
+
+from queue_wire.files.envelope import EnvelopeReader, check_address
+from queue_wire.format_error import FormatError, quoted
+
+TEMPORARY_PREFIX = "tmp."
+FINISHED_PREFIX = "mail."
+HEADER_LENGTH = 38
+ENVELOPE_MAX = 8 * 1024 * 1024
+RECIPIENTS_MAX = 200_000
+_MAGIC = b"queue-maildrop 1 "
+_HEX = frozenset("0123456789abcdef")
+
+
+def _has_form(name: str, prefix: str) -> bool:
+    rest = name.removeprefix(prefix)
+    return rest != name and len(rest) == 32 and _HEX.issuperset(rest)
+
+
+def is_temporary(name: str) -> bool:
+    """Return whether a file with this name is incomplete."""
+    return _has_form(name, TEMPORARY_PREFIX)
+
+
+def is_finished(name: str) -> bool:
+    """Return whether a file with this name is complete."""
+    return _has_form(name, FINISHED_PREFIX)
+
+
+def pack_header(length: int) -> bytes:
+    """Return the first HEADER_LENGTH bytes, for a message of `length` bytes."""
+    return b"%s%020d\n" % (_MAGIC, length)
+
+
+def unpack_header(data: bytes) -> int:
+    """Return the message's length in bytes. Raises FormatError."""
+    digits = data[len(_MAGIC) : -1]
+    if len(data) != HEADER_LENGTH or not data.startswith(_MAGIC) or data[-1:] != b"\n" or not digits.isdigit():
+        raise FormatError(f"maildrop: no header: {quoted(data)}")
+    return int(digits)
+
+
+def pack_envelope(sender: bytes, recipients: list[bytes]) -> bytes:
+    """Return the envelope with its final NUL. Raises AddressTooLong, FormatError."""
+    tail = b"".join([b"T%s\0" % check_address(recipient) for recipient in recipients])
+    packed = b"F%s\0%s\0" % (check_address(sender), tail)
+    if len(packed) > ENVELOPE_MAX or len(recipients) > RECIPIENTS_MAX:
+        found = f"{len(recipients)} recipients in {len(packed)} bytes"
+        raise FormatError(f"maildrop: {found}, limits {RECIPIENTS_MAX} and {ENVELOPE_MAX}; send it several times")
+    return packed
+
+
+def unpack_envelope(data: bytes) -> tuple[bytes, list[bytes]]:
+    """Return (sender, recipients) of an envelope that ends with `data`. Raises FormatError."""
+    # The sender and the end have a NUL each. Checked before an object is made for each recipient.
+    if data.count(b"\0") > RECIPIENTS_MAX + 2:
+        raise FormatError(f"maildrop: more than {RECIPIENTS_MAX} recipients")
+    reader = EnvelopeReader()
+    envelope = reader.feed(data)
+    if envelope is None or reader.rest:
+        where = "is not ended" if envelope is None else "has bytes after its end"
+        raise FormatError(f"maildrop: envelope {where}: {quoted(data[-40:])}")
+    return envelope

@@ -1,0 +1,236 @@
+"""queuectl config: what it shows, what it names as a mistake, and how a change comes into force."""
+
+import json
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from queue_admin.main import main
+from queue_base.home import Home
+from queue_wire.control.registry import FILES
+from support.processes.forked import run_program
+from support.processes.suite import Suite, program
+from support.queues.home import make_home
+
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed")
+
+
+@pytest.fixture(autouse=True)
+def programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs are looked for beside the one that runs, which is pytest here."""
+    monkeypatch.setattr(sys, "argv", program("queuectl")[-1:])
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    made = make_home(tmp_path / "home", split=3)
+    Path(made.control, "locals").write_text("me.example.org\n")
+    Path(made.control, "classifyafter").unlink(missing_ok=True)
+    return made
+
+
+@pytest.fixture
+def suite(home: Home) -> Iterator[Suite]:
+    with Suite(home) as running:
+        running.wait_for(r"status: local 0/\d+ remote 0/\d+")
+        yield running
+
+
+def queuectl(home: Home, *words: str, code: int = 0, given: bytes = b"") -> tuple[str, str]:
+    """Run the real queuectl; return what it prints on stdout and stderr."""
+    done = run_program("queuectl", "--home", home.path, *words, given=given)
+    assert done.returncode == code, done
+    return done.stdout.decode(), done.stderr.decode()
+
+
+def listed(home: Home, *words: str) -> dict[str, dict[str, object]]:
+    lines = queuectl(home, "config", *words, "--format", "json")[0].splitlines()
+    return {found["name"]: found for found in map(json.loads, lines)}
+
+
+def run(home: Home, *words: str) -> int:
+    return main(["queuectl", "--home", home.path, "config", *words])
+
+
+def test_every_control_file_is_shown_with_default_range_and_source(home: Home) -> None:
+    Path(home.control, "timeoutremote").write_text("600\n")
+    out, err = queuectl(home, "config")
+    assert [line.split()[0] for line in out.splitlines()] == ["name", *(file.name for file in FILES)]
+    (line,) = [line for line in out.splitlines() if line.startswith("timeoutremote")]
+    assert line.split() == [
+        "timeoutremote",
+        "600",
+        "1200",
+        "s",
+        "1",
+        "to",
+        "86400",
+        "file",
+        "time",
+        "for",
+        "each",
+        "reply",
+    ]
+    assert "queue-send does not run; these values are in force at its start" in err
+
+
+def test_only_what_differs_from_the_default_is_shown_with_n(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+    Path(home.control, "smtpauth").write_text(":ann:secret\n")
+    assert run(home, "-n", "--format", "json") == 0
+    out = capsys.readouterr().out
+    found = {each["name"]: each for each in map(json.loads, out.splitlines())}
+    assert found.keys() == {"me", "locals", "smtpauth"}
+    assert found["smtpauth"]["value"] == "1 line" and "secret" not in out
+
+
+def test_the_default_that_is_the_name_of_this_host_is_shown_as_that(
+    home: Home, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(home, "show", "bouncehost", "--format", "json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["value"], found["default"], found["source"]) == ("me.example.org (me)", "me", "default")
+
+
+def test_check_names_each_mistake_and_each_unknown_file_and_exits_1(home: Home) -> None:
+    assert queuectl(home, "config", "check") == ("", "")
+    for name, text in {
+        "concurencyremote": "5\n",
+        "queuelifetime": "0\n",
+        "virtualdomains": "a.example:a\nb.example\n",
+        "tlspolicy": "a.example:perhaps\n",
+        "smtpauth": ":ann:secret\n",
+        "destinationlimits": "me.example.org concurrency=1\n",
+        "mine": "x\n",
+        "rcpthosts": "x\n",
+        "locals~": "x\n",
+        ".hidden": "x\n",
+    }.items():
+        Path(home.control, name).write_text(text)
+    Path(home.control, "smtpauth").chmod(0o644)
+    Path(home.control, "mine").chmod(0o666)
+    out, _ = queuectl(home, "config", "check", code=1)
+    lines = out.splitlines()
+    expected = [
+        f"control: unable to use {home.control}/mine: everybody may write to it (mode 0666); chmod o-w",
+        "control/queuelifetime line 1: not a number from 60 to 315360000: '0'",
+        "control/virtualdomains line 2: it has no colon, and has no effect",
+        "control/tlspolicy line 1: ",
+        "control/smtpauth: everybody can use it (mode 0644)",
+        "control/destinationlimits line 1: mail for me.example.org is local",
+        "control/concurencyremote: there is no such control file; the nearest name is concurrencyremote",
+        "control/mine: there is no such control file",
+    ]
+    assert len(lines) == len(expected), lines
+    for line in expected:
+        assert any(each.startswith(line) for each in lines), (line, lines)
+    found = [json.loads(line) for line in queuectl(home, "config", "check", "--format", "json", code=1)[0].splitlines()]
+    assert {"file": "queuelifetime", "line": 1, "fault": "not a number from 60 to 315360000: '0'"} in found
+
+
+def test_a_set_is_in_force_when_it_ends_and_the_log_says_what_changed(home: Home, suite: Suite) -> None:
+    assert queuectl(home, "config", "set", "concurrencyremote", "40")[0] == (
+        "control/concurrencyremote changed: in force\n"
+    )
+    suite.wait_for(r"^config concurrencyremote 40, was default$")
+    assert listed(home, "-n").keys() == {"me", "locals", "concurrencyremote"}
+    # queue-todo has these, and is waited for.
+    assert queuectl(home, "config", "set", "locals", "me.example.org", "b.example")[0].endswith(": in force\n")
+    suite.wait_for(r"^config locals 2 lines, was 1 line$")
+    # By hand: the file says one thing, queue-send has another in force.
+    Path(home.control, "concurrencyremote").write_text("50\n")
+    found = listed(home)["concurrencyremote"]
+    assert (found["value"], found["pending"], found["source"]) == ("40", "50", "running")
+    # Another file is wrong: all old values stay, and the command says so.
+    Path(home.control, "activelimit").write_text("0\n")
+    _, err = queuectl(home, "config", "set", "concurrencylocal", "4", code=111)
+    assert "control/concurrencylocal is changed, but not in force: queue-send: unable to parse" in err
+    assert "activelimit line 1: not a number from 1 to 1000000: '0'" in err
+    Path(home.control, "activelimit").unlink()
+    queuectl(home, "config", "set", "--unset", "concurrencyremote")
+    suite.wait_for(r"^config concurrencyremote default, was 40$")
+    suite.wait_for(r"status: local 0/4 remote 0/250$")
+
+
+def test_what_queue_remote_reads_is_in_force_when_the_set_ends_or_the_command_says_why_not(
+    home: Home, suite: Suite
+) -> None:
+    for name, value in ("timeoutremote", "60"), ("smtproutes", ":relay.invalid"), ("tlspolicy", "a.example:none"):
+        assert queuectl(home, "config", "set", name, value)[0] == f"control/{name} changed: in force\n"
+        suite.wait_for(f"^queue-remote: config {name} .*, was default$")
+    # Another file is wrong: queue-remote keeps its old values.
+    policies = Path(home.control, "tlspolicy")
+    policies.write_text("a.example:perhaps\n")
+    _, err = queuectl(home, "config", "set", "timeoutremote", "90", code=111)
+    assert "control/timeoutremote is changed, but not in force: queue-remote: unable to parse" in err
+    policies.unlink()
+    assert queuectl(home, "config", "set", "timeoutremote", "91")[0].endswith(": in force\n")
+    # A change by hand, which queue-remote takes with its next job: what it said before is not told as in force.
+    Path(home.control, "timeoutremote").write_text("92\n")
+    assert listed(home)["timeoutremote"]["value"] == "92"
+
+
+def test_what_queue_local_reads_is_in_force_when_the_set_ends_or_the_command_says_why_not(
+    home: Home, suite: Suite
+) -> None:
+    for name, value in ("localtimeout", "60"), ("defaultdelivery", "./Mailbox"), ("locallimits", "files 500"):
+        assert queuectl(home, "config", "set", name, value)[0] == f"control/{name} changed: in force\n"
+    # Another file is wrong: queue-local keeps its old values.
+    limits = Path(home.control, "locallimits")
+    limits.write_text("files many\n")
+    _, err = queuectl(home, "config", "set", "localtimeout", "90", code=111)
+    assert "control/localtimeout is changed, but not in force: queue-local: unable to parse" in err
+    limits.unlink()
+    assert queuectl(home, "config", "set", "localtimeout", "91")[0].endswith(": in force\n")
+
+
+def test_what_is_not_confirmed_is_not_told_as_in_force(home: Home, suite: Suite) -> None:
+    for name, value, when in (
+        ("processesremote", "2", "not in force yet; queue-start reads it when it starts the suite again"),
+        ("defaulthost", "a.example", "each program that injects reads it before its next message"),
+        ("localstoptimeout", "5", "queue-local reads it at the next stop"),
+    ):
+        assert queuectl(home, "config", "set", name, value)[0] == f"control/{name} changed: {when}\n"
+
+
+def test_a_value_that_cannot_be_used_is_refused_and_nothing_is_changed(
+    home: Home, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for words, why in {
+        (
+            "queuelifetime",
+            "0",
+        ): "not a number from 60 to 315360000: '0' (allowed: 60 to 315360000); nothing was changed",
+        ("smtproutes", "relay.example"): "control/smtproutes line 1: it has no colon, and has no effect",
+        ("tlspolicy", "a.example:perhaps"): "control/tlspolicy: line 1: ",
+        ("queuelifetme", "60"): "there is no control file queuelifetme; do you mean queuelifetime?",
+        ("locals",): "config set needs either values or --unset",
+        ("--unset", "me"): "unable to remove control/me: it has no default",
+    }.items():
+        assert run(home, "set", *words) == 100
+        assert why in capfd.readouterr().err
+    assert sorted(os.listdir(home.control)) == ["locals", "me"]
+
+
+def test_a_changed_file_keeps_its_mode_and_one_of_secrets_is_not_for_all(
+    home: Home, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = Path(home.control, "locals")
+    path.chmod(0o640)
+    assert run(home, "set", "locals", "a.example", "b.example") == 0
+    assert path.read_text() == "a.example\nb.example\n"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert run(home, "set", "smtpauth", "relay.example.net:ann:se:cret") == 0
+    assert stat.S_IMODE(Path(home.control, "smtpauth").stat().st_mode) == 0o640
+    assert run(home, "set", "timeoutremote", "60") == 0
+    assert stat.S_IMODE(Path(home.control, "timeoutremote").stat().st_mode) == 0o644
+    assert sorted(os.listdir(home.control)) == ["locals", "me", "smtpauth", "timeoutremote"]
+    assert capsys.readouterr().out.splitlines() == [
+        "control/locals changed: queue-send does not run; in force at its start",
+        "control/smtpauth changed: queue-send does not run; in force at its start",
+        "control/timeoutremote changed: queue-send does not run; in force at its start",
+    ]
+    assert queuectl(home, "config", "check") == ("", "")

@@ -1,0 +1,226 @@
+"""queuectl metrics: what a scrape has, that the dashboard and the alerts ask for nothing else, and the server."""
+
+import json
+import re
+import shutil
+import signal
+import subprocess
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import promql_parser
+import pytest
+import yaml
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+from queue_admin import metrics
+from queue_admin.metrics.exporter import expose
+from queue_admin.metrics.oldest_walk import Background, OldestWalk, Walked
+from queue_admin.metrics.reading import Reading, take_reading
+from queue_admin.metrics.system_facts import DiskSpace, ProcessFacts
+from queue_base.home import Home
+from queue_base.queue.layout import open_layout
+from queue_wire.admin.figure import FIGURES, Figure
+from support.processes.suite import Suite, program
+from support.queues.listed_queue import BIRTH, Queue
+from support.queues.queued import classified_message
+from support.send.scripted_send import ScriptedSend
+
+PROMTOOL = shutil.which("promtool")
+Samples = dict[tuple[str, ...], float]
+LABELS = {"channel": b"remote", "state": b"active", "result": b"success", "class": b"none", "column": b"3"}
+
+
+def full_reading() -> Reading:
+    """A reading that has every figure and everything else."""
+    figures = [
+        Figure(name, 7, tuple(LABELS.get(label, b"evil\"\\\n{}.example\xff") for label in labels))
+        for name, labels in FIGURES.items()
+    ]
+    processes = [ProcessFacts("queue-remote", pid, 60.0, 10**7, 1.5) for pid in (5, 6)]
+    walked = Walked(1000.0, 3, 2000.0)
+    return Reading(5000.0, figures, "", processes, DiskSpace(10, 100), True, False, walked)
+
+
+def samples(text: str) -> Samples:
+    """Return each sample by its name and the values of its labels, in the order of their names."""
+    return {
+        (sample.name, *(value for _, value in sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_a_scrape_is_openmetrics_and_has_everything_that_a_reading_has() -> None:
+    text = expose(full_reading(), "1.2", True).decode()
+    assert text.endswith("# EOF\n")
+    found = samples(text)
+    assert found["queue_up",] == 1
+    assert found["queue_exporter_info", "1.2"] == 1
+    assert found["queue_messages", "remote", "active"] == 7
+    assert found["queue_deliveries_total", "remote", "none", "success"] == 7
+    assert found["queue_destination_waiting", "remote", "evil\"\\\\n{}.example\\xff"] == 7
+    assert found["queue_oldest_message_age_seconds",] == 4000
+    assert found["queue_inflow", "slow"] == 1
+    assert found["queue_process_cpu_seconds_total", "1", "queue-remote"] == 1.5
+    # Seven recipients took less than 8 ms, and none less than 4.
+    assert found["queue_delivery_seconds_bucket", "remote", "0.004"] == 0
+    assert found["queue_delivery_seconds_bucket", "remote", "0.008"] == 7
+    assert found["queue_delivery_seconds_bucket", "remote", "+Inf"] == 7
+    assert found["queue_delivery_seconds_sum", "remote"] == 7
+    assert found["queue_time_in_queue_seconds_bucket", "remote", "8"] == 7
+    # Also in the older format.
+    old = expose(full_reading(), "1.2", False).decode()
+    assert "\nqueue_up 1.0\n" in old
+    assert "# EOF" not in old
+
+
+def test_without_queue_send_the_queue_is_down_and_the_rest_is_left_out(tmp_path: Path) -> None:
+    queue = Queue(tmp_path / "home")
+    done = subprocess.run(
+        [*program("queuectl"), "--home", queue.home.path, "metrics"], capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
+    found = samples(done.stdout)
+    assert found["queue_up",] == 0
+    assert found["queue_oldest_message_age_seconds",] == 0
+    assert ("queue_turns_total",) not in found
+    assert found["queue_disk_free_bytes",] > 0
+
+
+def test_a_running_queue_send_is_up_and_told_of(home: Home, send: ScriptedSend) -> None:
+    send.todo.classified(classified_message(home, remote=[b"a@b.example"], birth=int(time.time()) - 1000))
+    send.remote.job()
+    walked = OldestWalk(open_layout(home.queue)).finish_within(60)
+    found = samples(expose(take_reading(home, walked), "1", True).decode())
+    assert found["queue_up",] == 1
+    assert found["queue_deliveries_in_flight", "remote"] == 1
+    assert found["queue_messages", "remote", "active"] == 1
+    assert 1000 <= found["queue_oldest_message_age_seconds",] < 1100
+    assert found["queue_destination_in_flight", "remote", "b.example"] == 1
+
+
+def found_by(queue: Queue) -> tuple[float | None, int]:
+    found = OldestWalk(queue.layout).finish_within(60)
+    assert found is not None
+    assert abs(found.at - time.time()) < 60
+    return found.oldest, found.unclassified
+
+
+def test_the_walk_finds_the_oldest_and_what_is_not_classified(tmp_path: Path) -> None:
+    queue = Queue(tmp_path / "home")
+    assert found_by(queue) == (None, 0)
+    queue.put(queue.layout.hashed("info", queue.classified()), b"Fa@b\0", 1_600_000_000)
+    queue.queued()
+    held = queue.classified()
+    queue.put(queue.layout.hashed("info", held), b"Fa@b\0", 1_500_000_000)
+    queue.put(queue.layout.hashed("hold", held), b"why\n")
+    queue.put(f"{queue.home.queue}/info/0/stray", b"", 5)
+    assert found_by(queue) == (1_600_000_000, 1)
+    background = Background(queue.layout)
+    background.start()
+    try:
+        end = time.monotonic() + 60
+        while background.found is None and time.monotonic() < end:
+            threading.Event().wait(0.01)
+    finally:
+        background.stop()
+    assert background.found is not None
+    assert background.found.oldest == 1_600_000_000
+    assert BIRTH > 1_600_000_000 * 10**6
+
+
+def names_in(expression: str) -> set[str]:
+    """Return the metrics that an expression of PromQL reads; fail if it is none."""
+    filled = re.sub(r"\$__rate_interval", "5m", expression).replace("$instance", "x")
+    parsed = promql_parser.parse(filled)
+    return set(re.findall(r"\b(?:queue_\w+|up)\b", str(parsed)))
+
+
+def test_dashboard_and_alerts_read_only_metrics_that_a_scrape_has() -> None:
+    text = expose(full_reading(), "1", True).decode()
+    known = {sample.name for family in text_string_to_metric_families(text) for sample in family.samples} | {"up"}
+    rules = [rule for group in yaml.safe_load(part("alerts.yml"))["groups"] for rule in group["rules"]]
+    panels = json.loads(part("grafana.json"))["panels"]
+    expressions = [rule["expr"] for rule in rules] + [one["expr"] for panel in panels for one in panel["targets"]]
+    assert len(expressions) > 30
+    for expression in expressions:
+        assert names_in(expression), expression
+        assert names_in(expression) <= known, expression
+    assert all(rule["annotations"]["summary"] and rule["labels"]["severity"] for rule in rules)
+    assert len({rule["alert"] for rule in rules}) == len(rules)
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    documented = (Path(__file__).resolve().parents[3] / "docs/monitoring.md").read_text()
+    families = {family.name for family in text_string_to_metric_families(text)}
+    assert [name for name in sorted(families) if f"`{name}" not in documented] == []
+    assert [rule["alert"] for rule in rules if f"`{rule['alert']}`" not in documented] == []
+
+
+# Debian's package prometheus takes 332 MB, so CI has none.
+@pytest.mark.skipif(PROMTOOL is None, reason="promtool, of the package prometheus, is not there")
+def test_promtool_takes_the_rules_and_a_scrape_and_the_alerts_are_raised_when_they_should_be(tmp_path: Path) -> None:
+    (tmp_path / "alerts.yml").write_text(part("alerts.yml"))
+    shutil.copy(Path(__file__).with_name("alerts_test.yml"), tmp_path)
+
+    def promtool(*words: str, given: bytes = b"") -> None:
+        done = subprocess.run([str(PROMTOOL), *words], cwd=tmp_path, input=given, capture_output=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    promtool("check", "rules", "alerts.yml")
+    promtool("test", "rules", "alerts_test.yml")
+    promtool("check", "metrics", given=expose(full_reading(), "1", False))
+
+
+def test_every_alert_has_a_test_of_its_rule() -> None:
+    rules = [rule["alert"] for group in yaml.safe_load(part("alerts.yml"))["groups"] for rule in group["rules"]]
+    (tests,) = yaml.safe_load(Path(__file__).with_name("alerts_test.yml").read_text())["tests"]
+    raised = {each["alertname"] for each in tests["alert_rule_test"] if each["exp_alerts"]}
+    assert raised == set(rules)
+
+
+def part(name: str) -> str:
+    """Return a file of the package, as `queuectl metrics --print` does."""
+    return (Path(metrics.__file__).parent / name).read_text()
+
+
+@contextmanager
+def listening(home: Home, *words: str) -> Iterator[str]:
+    """Run a command that listens; yield its address."""
+    process = subprocess.Popen(
+        [*program("queuectl"), "--home", home.path, *words, "--listen", "127.0.0.1:0"],
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert process.stderr is not None
+        found = re.search(r"http://\S+", process.stderr.readline())
+        assert found is not None
+        yield found[0]
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+
+
+def test_a_scraper_gets_the_format_that_it_takes_also_when_queue_send_stops(home: Home) -> None:
+    # Executed: a fork takes no time of the processors that the kernel would count.
+    with Suite(home, executed=True), listening(home, "metrics") as url:
+        request = urllib.request.Request(url, headers={"Accept": "application/openmetrics-text;version=1.0.0"})
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            assert answer.headers["Content-Type"].startswith("application/openmetrics-text")
+            found = samples(answer.read().decode())
+            assert found["queue_up",] == 1
+            assert found["queue_process_resident_bytes", "0", "queue-send"] > 10**6
+            assert found["queue_process_cpu_seconds_total", "0", "queue-remote"] > 0
+        with urllib.request.urlopen(url, timeout=60) as answer:
+            assert answer.headers["Content-Type"].startswith("text/plain")
+    with listening(home, "metrics") as url, urllib.request.urlopen(url, timeout=60) as answer:
+        assert "\nqueue_up 0.0\n" in answer.read().decode()
+
+
+@pytest.mark.parametrize("name", ["dashboard", "alerts"])
+def test_print_gives_the_file_that_is_installed(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert Queue(tmp_path / "home").run("metrics", "--print", name) == 0
+    assert capsys.readouterr().out == part({"dashboard": "grafana.json", "alerts": "alerts.yml"}[name])

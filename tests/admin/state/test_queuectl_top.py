@@ -1,0 +1,258 @@
+"""queuectl top: rankings of the queue, and the live view on a terminal."""
+
+import fcntl
+import json
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import termios
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from queue_admin.messages import divided
+from queue_admin.metrics.reading import Reading
+from queue_admin.metrics.system_facts import DiskSpace, ProcessFacts
+from queue_admin.views import ranking
+from queue_admin.views.live_screen import live_lines
+from queue_admin.views.ranking import Ranking, reason_key
+from queue_base.home import Home
+from queue_wire.admin.figure import Figure
+from queue_wire.files.last_result import pack_header, pack_result
+from support.processes.suite import program
+from support.queues.listed_queue import BIRTH, Queue, lines
+from support.send.scripted_send import ScriptedSend
+
+ENTER, LEAVE = b"\x1b[?1049h", b"\x1b[?1049l"
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> Queue:
+    return Queue(tmp_path / "home")
+
+
+def rows(queue: Queue, capsys: pytest.CaptureFixture[str], *words: str) -> list[tuple[str, int, int, int]]:
+    assert queue.run("top", "--format", "json", *words) == 0
+    found = map(json.loads, lines(capsys))
+    return [(row["key"], row["messages"], row["recipients"], row["bytes"]) for row in found]
+
+
+@pytest.mark.parametrize("words", [["top"], ["top", "--by", "sender", "--limit", "3"], ["stat"]])
+def test_several_processes_count_the_same_as_one(
+    queue: Queue, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    for number in range(60):
+        queue.classified(b"a%d@b.example" % (number % 7), remote=b"Tx@d%d.example\0" % (number % 5))
+        queue.put(queue.layout.hashed("hold", queue.queued(b"c@d.example")), b"spam\n")
+    queue.put(f"{queue.home.queue}/info/1/stray", b"")
+    queue.put(queue.layout.bounce(10**9), b"x")
+    queue.put(f"{queue.home.queue}/bounce/stray", b"")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2})
+    shown = []
+    for least in (10**9, 0):
+        monkeypatch.setattr(divided, "DIVIDED_LEAST", least)
+        queue.run(*words, "--format", "json")
+        found = [json.loads(line) for line in lines(capsys)]
+        shown.append([{key: value for key, value in each.items() if key != "disk"} for each in found])
+    assert shown[0] == shown[1]
+
+
+def test_each_ranking_counts_messages_recipients_and_bytes(queue: Queue, capsys: pytest.CaptureFixture[str]) -> None:
+    queue.classified(b"a@List.example", remote=b"Tx@one.example\0Ty@One.example\0Tz@two.example\0Dq@two.example\0")
+    queue.classified(b"", local=b"Tjoe@two.example\0")
+    queue.queued(b"a@List.example", (b"x@one.example",))
+    queue.classified(b"done@nobody", remote=b"Dx@gone.example\0")
+    for message in range(2):
+        data = b"Received: (qmail 9 invoked by uid 1000); 1 Jan 2026 00:00:00 -0000\nSubject: x%d\n\n" % message
+        named = queue.mess(data)
+        queue.put(queue.layout.hashed("info", named), b"Fspam@x\0")
+        queue.put(queue.layout.hashed("remote", named), b"Tv@victim.example\0")
+    size = len(data)
+    assert rows(queue, capsys) == [
+        ("one.example", 2, 3, 36), ("victim.example", 2, 2, 2 * size), ("two.example", 2, 2, 36),
+    ]  # fmt: skip
+    assert rows(queue, capsys, "--by", "sender") == [
+        ("a@List.example", 2, 4, 36), ("spam@x", 2, 2, 2 * size), ("<>", 1, 1, 18),
+    ]  # fmt: skip
+    assert rows(queue, capsys, "--by", "sender-domain", "--limit", "1") == [("list.example", 2, 4, 36)]
+    assert rows(queue, capsys, "--by", "uid") == [
+        ("(unknown)", 2, 4, 36), ("1000", 2, 2, 2 * size), ("1", 1, 1, 18),
+    ]  # fmt: skip
+    assert rows(queue, capsys, "incoming") == [("one.example", 1, 1, 18)]
+
+
+def test_messages_are_ranked_by_the_reason_of_their_last_deferral(
+    queue: Queue, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number, name in enumerate((b"joe", b"ann", b"sue")):
+        message = queue.classified(remote=b"T%s@b.example\0" % name)
+        text = b"Connected.\nRemote host said: 450 4.2.0 <%s@b.example>: try later, %d2345678" % (name, number)
+        record = pack_result("remote", 0, 1_763_813_481, b"b.example", text)
+        Path(queue.layout.hashed("last", message)).write_bytes(pack_header(BIRTH) + record)
+    queue.queued()
+    assert rows(queue, capsys, "--by", "reason") == [
+        ("450 4.2.0 *: try later, *", 3, 3, 54),
+        ("(none: not deferred yet, or its destination is dead)", 1, 1, 18),
+    ]
+
+
+def test_the_results_of_recipients_that_are_done_do_not_count(queue: Queue, capsys: pytest.CaptureFixture[str]) -> None:
+    message = queue.classified(remote=b"Djoe@b.example\0Tann@b.example\0")
+    records = [pack_result("remote", at, 1_763_813_481, b"b.example", text) for at, text in ((0, b"one"), (15, b"two"))]
+    Path(queue.layout.hashed("last", message)).write_bytes(pack_header(BIRTH) + b"".join(records))
+    assert rows(queue, capsys, "--by", "reason") == [("two", 1, 1, 18)]
+    assert queue.run("list", "--reason", "two") == 0
+    assert queue.run("list", "--reason", "one") == 1
+
+
+def test_the_table_begins_with_the_total(queue: Queue, capsys: pytest.CaptureFixture[str]) -> None:
+    queue.classified(remote=b"Tx@one.exa\x1bmple\0")
+    assert queue.run("top") == 0
+    assert [line.split() for line in lines(capsys)] == [
+        ["messages", "recipients", "bytes", "domain"],
+        ["1", "1", "18", "TOTAL"],
+        ["1", "1", "18", "one.exa\\x1bmple"],
+    ]
+
+
+def test_keys_beyond_a_number_count_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranking, "KEYS_MOST", 1)
+    found = Ranking()
+    for key in (b"a", b"b", b"c", b"a"):
+        found.add({key: 1}, 10)
+    assert [(row.key, row.messages, row.size) for row in found.rows()] == [(b"(others)", 2, 20), (b"a", 2, 20)]
+    assert found.total == [4, 4, 40]
+
+
+def test_a_reason_has_no_particulars() -> None:
+    one = b"192.0.2.7 said: 550 5.1.1 <joe@b.example>: no such user 8f3a91cc (#5.1.1)\n"
+    other = b"198.51.100.9 said: 550 5.1.1 <ann@c.example>: no such user 77b1aa02 (#5.1.1)\n"
+    assert reason_key(one) == reason_key(other) == b"* said: 550 5.1.1 *: no such user * (#5.1.1)"
+    assert len(reason_key(b"x" * 10_000)) <= 160
+
+
+def reading(at: float, **numbers: float) -> Reading:
+    labels = {"results": (b"remote", b"success", b"none")}
+    figures = [Figure(name.encode(), number, labels.get(name, ())) for name, number in numbers.items()]
+    figures += [Figure(b"started", 900.0), Figure(b"read", 1), Figure(b"waiting", 7, (b"remote", b"busy\x1b.example"))]
+    figures.append(Figure(b"suspended", 3, (b"remote", b"dead.example")))
+    processes = [ProcessFacts("queue-send", 12, 100.0, 25_000_000, at / 10)]
+    return Reading(at, figures, "", processes, DiskSpace(10**9, 10**10), False, False, None)
+
+
+def test_the_live_view_shows_rates_processes_and_destinations() -> None:
+    before, after = reading(1000, arrived=100, results=10), reading(1002, arrived=300, results=11)
+    shown = live_lines(after, before, ["messages  sender"], "/var/queue/queue", 100, 40)
+    text = "\n".join(shown)
+    assert "in 100/s" in text
+    assert "success 0.5/s" in text
+    assert "busy\\x1b.example" in text
+    assert "dead.example" in text
+    assert [line.split() for line in shown if line.startswith("queue-send")] == [
+        ["queue-send", "12", "10.0", "25", "1m"]
+    ]
+    assert shown[-1] == "messages  sender"
+    assert all(len(line) <= 20 for line in live_lines(after, before, [], "x" * 99, 20, 5))
+    assert len(live_lines(after, None, ["more"] * 50, "queue", 80, 6)) == 6
+    # Of another run nothing is compared.
+    assert "in -/s" in "\n".join(live_lines(after._replace(figures=[Figure(b"started", 5.0)]), before, [], "q", 99, 9))
+
+
+def test_the_live_view_says_that_queue_send_does_not_run() -> None:
+    down = Reading(1000.0, [], "queue-send does not run; nothing is tried", [], None, False, False, None)
+    assert "queue-send does not run" in live_lines(down, None, [], "/q", 100, 40)[1]
+
+
+def test_it_watches_only_on_a_terminal(queue: Queue) -> None:
+    done = subprocess.run(
+        [*program("queuectl"), "--home", queue.home.path, "top", "--watch"],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 100
+    assert "not a terminal" in done.stderr
+
+
+class Watched:
+    """`queuectl top --watch` on a pseudo-terminal."""
+
+    def __init__(self, home: Home) -> None:
+        self.primary, secondary = pty.openpty()
+        self.resize(24, 80)
+        self.before = termios.tcgetattr(secondary)
+        self.process = subprocess.Popen(
+            [*program("queuectl"), "--home", home.path, "top", "--watch"],
+            stdin=secondary, stdout=secondary, stderr=secondary, start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )  # fmt: skip
+        self._secondary = secondary
+        self.text = b""
+
+    def resize(self, high: int, wide: int) -> None:
+        fcntl.ioctl(self.primary, termios.TIOCSWINSZ, struct.pack("HHHH", high, wide, 0, 0))
+
+    def wait_for(self, text: bytes) -> None:
+        """Read until a text has come since the last call; forget what was before its end."""
+        end = time.monotonic() + 60
+        while text not in self.text:
+            assert select.select([self.primary], [], [], max(0, end - time.monotonic()))[0], self.text[-2000:]
+            self.text += os.read(self.primary, 65536)
+        self.text = self.text.partition(text)[2]
+
+    @property
+    def settings(self) -> list[object]:
+        return list(termios.tcgetattr(self._secondary))
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait(60)
+        os.close(self.primary)
+        os.close(self._secondary)
+
+
+@contextmanager
+def watched(home: Home) -> Iterator[Watched]:
+    found = Watched(home)
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+@pytest.mark.parametrize("way", ["q", "interrupt", "TERM"])
+def test_the_live_view_leaves_the_terminal_as_it_was(queue: Queue, way: str) -> None:
+    with watched(queue.home) as seen:
+        seen.wait_for(ENTER)
+        seen.wait_for(b"does not run")
+        assert seen.settings != seen.before
+        if way == "TERM":
+            seen.process.send_signal(signal.SIGTERM)
+        else:
+            os.write(seen.primary, b"q" if way == "q" else b"\x03")
+        seen.wait_for(LEAVE)
+        assert seen.process.wait(60) == 0
+        assert seen.settings == seen.before
+
+
+def test_the_live_view_follows_the_size_of_the_terminal_and_comes_back_after_a_stop(home: Home) -> None:
+    with ScriptedSend(home), watched(home) as seen:
+        seen.wait_for(b"worst turn")
+        seen.resize(3, 30)
+        seen.wait_for(b"\x1b[H")
+        seen.wait_for(b"\x1b[H")
+        drawn = seen.text.partition(b"\x1b[H")[0]
+        assert drawn.count(b"\r\n") <= 3
+        os.write(seen.primary, b"\x1a")
+        seen.wait_for(LEAVE)
+        os.waitid(os.P_PID, seen.process.pid, os.WSTOPPED)
+        assert seen.settings == seen.before
+        seen.process.send_signal(signal.SIGCONT)
+        seen.wait_for(ENTER)
+        seen.wait_for(b"\x1b[H")
+        os.write(seen.primary, b"q")
+        assert seen.process.wait(60) == 0

@@ -1,0 +1,27 @@
+"""A mark in hold/ is there with its reason, or not at all."""
+
+import errno
+import os
+
+import pytest
+
+from queue_base.durable import Commit
+from queue_base.home import Home
+from queue_base.queue import hold_marks
+from queue_base.queue.layout import open_layout
+from support.queues.queued import classified_message
+from support.send.control import files
+
+
+@pytest.mark.parametrize("call", ["write", "rename"])
+def test_a_mark_that_the_disk_refuses_leaves_no_file(home: Home, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    message, layout = classified_message(home, remote=[b"a@c.example"]), open_layout(home.queue)
+    before = files(home)
+
+    def refuse(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, call, refuse)
+    with pytest.raises(OSError, match="space"):
+        hold_marks.mark(layout, message, b"ask Jo", Commit())
+    assert files(home) == before

@@ -1,0 +1,211 @@
+"""Who may send what to whom. No form of an address makes the server a relay for strangers."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from queue_smtp import server_replies as replies
+from queue_smtp.path import unpack_path
+from queue_smtpd.client_facts import ClientFacts
+from queue_smtpd.relay_rules import (
+    MailboxFound,
+    MailboxWanted,
+    RelayRules,
+    judge_mailbox,
+    judge_recipient,
+    judge_sender,
+    may_relay,
+    unpack_hosts_list,
+)
+from queue_wire.control.networks import unpack_networks
+from queue_wire.control.rewrite import REMOTE, Rules, rewrite
+from queue_wire.format_error import FormatError
+
+CLASSIFY = Rules(
+    b"mx.example.org",
+    frozenset((b"mx.example.org", b"example.org")),
+    frozenset((b"percent.example",)),
+    {b"virtual.example": b"virt", b".sub.example": b"subs", b"away.virtual.example": b"", b"u@elsewhere.example": b"u"},
+)
+RULES = RelayRules(
+    b"mx.example.org",
+    CLASSIFY,
+    unpack_hosts_list(b"example.org\nvirtual.example\npercent.example\n.below.example\nbackup.example\n"),
+    morercpthosts=frozenset((b"more.example",)),
+    badmailfrom=frozenset((b"bad@example.net", b"@spam.example")),
+    relayclients=unpack_networks(b"192.0.2.0/25\n2001:db8::/32\n# x\n127.0.0.1\n"),
+)
+STRANGER = ClientFacts("198.51.100.7", "203.0.113.1")
+FRIEND = ClientFacts("192.0.2.5", "203.0.113.1")
+
+# Paths that a stranger may not use, and why they are tried.
+OPEN_RELAY_FORMS = (
+    b"<victim@elsewhere.example>",
+    b"<victim@ELSEWHERE.example>",
+    b"<@example.org:victim@elsewhere.example>",
+    b"<@example.org,@mx.example.org:victim@elsewhere.example>",
+    b"<@[203.0.113.1]:victim@elsewhere.example>",
+    b'<"victim@elsewhere.example">',
+    b'<"victim%elsewhere.example">',
+    b"<victim%elsewhere.example>",
+    b"<elsewhere.example!victim>",
+    b"<victim%elsewhere.example@percent.example>",
+    b"<victim%elsewhere.example%percent.example@percent.example>",
+    b"<elsewhere.example!victim%elsewhere.example@percent.example>",
+    b'<"victim%elsewhere.example"@percent.example>',
+    b'<"victim@elsewhere.example%elsewhere.example"@percent.example>',
+    b"<victim%example.org@elsewhere.example>",
+    b"<example.org!victim@elsewhere.example>",
+    b'<"victim@example.org"@elsewhere.example>',
+    b"<victim@[198.51.100.99]>",
+    b"<victim@[IPv6:2001:db8::99]>",
+    b"<victim%elsewhere.example@[198.51.100.99]>",
+    b"<victim@example.org.elsewhere.example>",
+    b"<victim@xexample.org>",
+    b"<victim@sub.example.org>",
+    b"<victim@below.example>",
+    b"<victim@more.example.elsewhere.example>",
+    b"<u@elsewhere.example>",
+    b"<victim@away.virtual.example>",
+    b"<victim@example>",
+    b"<victim>",
+    b"<victim@elsewhere.example@example.org>",
+    b"<victim@elsewhere.example>,<joe@example.org>",
+    b"victim@elsewhere.example",
+    b"<victim@example.org.>",
+    b"<victim@>",
+    b"<>",
+    b"<@example.org:@elsewhere.example:victim@elsewhere.example>",
+    b"<victim@\xc3\xa9.example>",
+    b"<victim\x00@elsewhere.example>",
+    b"<#@[]>",
+    b"<victim-@elsewhere.example-@[]>",
+)
+
+
+@pytest.mark.parametrize("path", OPEN_RELAY_FORMS)
+def test_a_stranger_may_not_relay_with_any_form_of_an_address(path: bytes) -> None:
+    try:
+        address, _ = unpack_path(path)
+    except FormatError:
+        return
+    if address:
+        assert judge_recipient(address, STRANGER, RULES) in (replies.RELAYING_DENIED, replies.NO_DOMAIN)
+
+
+LOCALS = st.sampled_from([b"a", b"a%elsewhere.example", b"elsewhere.example!a", b"a%b%percent.example", b"a@x", b"%"])
+DOMAINS = st.sampled_from([b"percent.example", b"example.org", b"virtual.example", b"elsewhere.example", b"[::1]", b""])
+
+
+@given(LOCALS, DOMAINS, st.sampled_from([b"", b"@percent.example:", b"@example.org,@x:"]))
+def test_whatever_a_stranger_may_send_goes_to_a_domain_of_the_list(local: bytes, domain: bytes, route: bytes) -> None:
+    quoted = b'"%s"' % local if b"@" in local else local
+    try:
+        address, _ = unpack_path(b"<%s%s%s>" % (route, quoted, b"@" + domain if domain else b""))
+    except FormatError:
+        return
+    verdict = judge_recipient(address, STRANGER, RULES)
+    if isinstance(verdict, MailboxWanted):
+        channel, final = rewrite(address, CLASSIFY)
+        assert verdict == MailboxWanted(final, channel is not REMOTE, address)
+        assert not verdict.local or not final.endswith(b"@elsewhere.example")
+        assert verdict.local or final.rpartition(b"@")[2] in (b"percent.example", b"virtual.example")
+
+
+@pytest.mark.parametrize(
+    ("recipient", "wanted"),
+    [
+        (b"joe@example.org", MailboxWanted(b"joe@example.org", True, b"joe@example.org")),
+        (b"Joe@EXAMPLE.org", MailboxWanted(b"Joe@EXAMPLE.org", True, b"Joe@EXAMPLE.org")),
+        (b"x@virtual.example", MailboxWanted(b"virt-x@virtual.example", True, b"x@virtual.example")),
+        (
+            b"joe%example.org@percent.example",
+            MailboxWanted(b"joe@example.org", True, b"joe%example.org@percent.example"),
+        ),
+        (
+            b"joe%more.example@percent.example",
+            MailboxWanted(b"joe@more.example", False, b"joe%more.example@percent.example"),
+        ),
+        (b"x@host.below.example", MailboxWanted(b"x@host.below.example", False, b"x@host.below.example")),
+        (b"x@backup.example", MailboxWanted(b"x@backup.example", False, b"x@backup.example")),
+        (b"x@more.example", MailboxWanted(b"x@more.example", False, b"x@more.example")),
+        (b"Postmaster", MailboxWanted(b"Postmaster@mx.example.org", True, b"Postmaster@mx.example.org")),
+    ],
+)
+def test_everybody_may_send_to_the_domains_of_the_list(recipient: bytes, wanted: MailboxWanted) -> None:
+    assert judge_recipient(recipient, STRANGER, RULES) == wanted
+
+
+def test_the_address_of_this_server_is_this_host() -> None:
+    rules = RULES._replace(rcpthosts=None)
+    wanted = MailboxWanted(b"joe@mx.example.org", True, b"joe@mx.example.org")
+    assert judge_recipient(b"joe@[203.0.113.1]", STRANGER, rules) == wanted
+    assert judge_recipient(b"joe@[IPv6:::ffff:203.0.113.1]", STRANGER, rules) == wanted
+    assert judge_recipient(b"joe@[203.0.113.2]", STRANGER, rules) == replies.RELAYING_DENIED
+
+
+@pytest.mark.parametrize("domain", [b"example.org", b"virtual.example", b"host.sub.example"])
+def test_without_rcpthosts_the_domains_that_are_delivered_here_count(domain: bytes) -> None:
+    verdict = judge_recipient(b"x@" + domain, STRANGER, RULES._replace(rcpthosts=None))
+    assert isinstance(verdict, MailboxWanted)
+    assert verdict.local
+
+
+@pytest.mark.parametrize("domain", [b"elsewhere.example", b"away.virtual.example", b"backup.example"])
+def test_without_rcpthosts_nothing_is_relayed(domain: bytes) -> None:
+    rules = RULES._replace(rcpthosts=None, classify=CLASSIFY._replace(virtualdomains={b"": b"all"}))
+    assert judge_recipient(b"x@" + domain, STRANGER, rules) == replies.RELAYING_DENIED
+
+
+@pytest.mark.parametrize(
+    "client",
+    [
+        FRIEND,
+        ClientFacts("::ffff:192.0.2.5"),
+        ClientFacts("2001:db8:1::1"),
+        ClientFacts("127.0.0.1"),
+        ClientFacts("198.51.100.7", relays=True),
+        ClientFacts("198.51.100.7", user=b"joe"),
+    ],
+)
+def test_who_may_relay_may_send_to_everybody(client: ClientFacts) -> None:
+    assert may_relay(client, RULES)
+    assert judge_recipient(b"x@elsewhere.example", client, RULES) == MailboxWanted(
+        b"x@elsewhere.example", False, b"x@elsewhere.example"
+    )
+    assert judge_recipient(b"joe", client, RULES) == MailboxWanted(b"joe@mx.example.org", True, b"joe@mx.example.org")
+
+
+@pytest.mark.parametrize("address", ["192.0.2.128", "198.51.100.7", "2001:db9::1", "", "local"])
+def test_others_may_not_relay(address: str) -> None:
+    assert not may_relay(ClientFacts(address), RULES)
+
+
+@pytest.mark.parametrize("sender", [b"bad@example.net", b"BAD@Example.net", b"x@spam.example", b"x@SPAM.example"])
+def test_senders_of_badmailfrom_are_refused(sender: bytes) -> None:
+    assert judge_sender(sender, STRANGER, RULES) == replies.SENDER_REFUSED
+
+
+@pytest.mark.parametrize("sender", [b"", b"bad", b"x@example.net", b"x@sub.spam.example"])
+def test_other_senders_are_taken(sender: bytes) -> None:
+    assert judge_sender(sender, STRANGER, RULES) is None
+
+
+def test_a_user_may_have_the_senders_of_submitters_alone() -> None:
+    submitters = {b"joe": frozenset((b"joe@example.org", b"@joe.example")), b"root": frozenset((b"@",))}
+    rules = RULES._replace(submitters=submitters)
+    joe = ClientFacts("198.51.100.7", user=b"joe")
+    for sender in (b"joe@example.org", b"Joe@Example.ORG", b"x@joe.example", b""):
+        assert judge_sender(sender, joe, rules) is None
+    for sender in (b"jane@example.org", b"joe", b"x@not.joe.example"):
+        assert judge_sender(sender, joe, rules) == replies.SENDER_NOT_YOURS
+    assert judge_sender(b"x@example.net", joe._replace(user=b"root"), rules) is None
+    assert judge_sender(b"x@example.net", joe._replace(user=b"nobody"), rules) == replies.SENDER_NOT_YOURS
+    assert judge_sender(b"x@example.net", STRANGER, rules) is None
+
+
+def test_what_a_lookup_finds_is_a_reply() -> None:
+    assert judge_mailbox(MailboxFound.EXISTS) is None
+    assert judge_mailbox(MailboxFound.UNKNOWN) == replies.UNKNOWN_RECIPIENT
+    assert judge_mailbox(MailboxFound.UNDECIDED) == replies.RECIPIENT_UNDECIDED
+    assert len(MailboxFound) == 5

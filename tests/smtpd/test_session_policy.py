@@ -1,0 +1,110 @@
+"""What a session is answered, and the lines of control/smtpd."""
+
+import pytest
+
+from queue_smtp import server_replies as replies
+from queue_smtp.command import SenderParameters
+from queue_smtp.server_events import HelloGiven, MessageBegun, RecipientGiven, SenderGiven, TlsWanted
+from queue_smtpd.client_facts import ClientFacts, TlsFacts
+from queue_smtpd.client_limits import ClientLimits, ClientRates
+from queue_smtpd.relay_rules import MailboxFound, MailboxWanted, RelayRules
+from queue_smtpd.session_policy import SessionPolicy
+from queue_wire.control.listeners import Listener, Role, unpack_listeners
+from queue_wire.control.networks import unpack_networks
+from queue_wire.control.rewrite import Rules
+from queue_wire.format_error import LineError
+
+RULES = RelayRules(
+    b"mx.example.org",
+    Rules(b"mx.example.org", frozenset((b"example.org",)), frozenset(), {}),
+    badmailfrom=frozenset((b"bad@example.net",)),
+    relayclients=unpack_networks(b"192.0.2.5"),
+)
+STRANGER = ClientFacts("198.51.100.7")
+FRIEND = ClientFacts("192.0.2.5")
+TLS = TlsFacts(b"TLSv1.3", b"X")
+SENDER = SenderGiven(b"a@example.net", SenderParameters())
+BAD_SENDER = SenderGiven(b"bad@example.net", SenderParameters())
+JOE = RecipientGiven(b"joe@example.org")
+ELSEWHERE = RecipientGiven(b"x@elsewhere.example")
+NO_LIMITS = ClientRates(0, 0, 0, 0)
+
+
+def policy(role: Role = Role.MX, rates: ClientRates = NO_LIMITS) -> SessionPolicy:
+    return SessionPolicy(role, RULES, ClientLimits(rates))
+
+
+def test_a_stranger_may_send_to_this_host_and_nowhere_else() -> None:
+    rules = policy()
+    assert rules.greet(STRANGER, False, 0) is None
+    assert rules.decide(HelloGiven(b"c", True), STRANGER, 0) is None
+    assert rules.decide(TlsWanted(), STRANGER, 0) is None
+    assert rules.decide(SENDER, STRANGER, 0) is None
+    assert rules.decide(BAD_SENDER, STRANGER, 0) == replies.SENDER_REFUSED
+    assert rules.decide(JOE, STRANGER, 0) == MailboxWanted(b"joe@example.org", True, b"joe@example.org")
+    assert rules.decide(ELSEWHERE, STRANGER, 0) == replies.RELAYING_DENIED
+    assert rules.decide(MessageBegun(), STRANGER, 0) is None
+
+
+@pytest.mark.parametrize("role", [Role.SUBMISSION, Role.SUBMISSIONS])
+def test_a_user_must_authenticate_to_submit(role: Role) -> None:
+    rules = policy(role)
+    assert rules.decide(SENDER, STRANGER, 0) == replies.TLS_REQUIRED
+    assert rules.decide(SENDER, STRANGER._replace(tls=TLS), 0) == replies.AUTH_REQUIRED
+    assert rules.decide(SENDER, STRANGER._replace(tls=TLS, user=b"joe"), 0) is None
+    assert rules.decide(SENDER, FRIEND, 0) is None
+
+
+def test_a_client_that_speaks_first_is_turned_away_unless_it_may_relay() -> None:
+    assert policy().greet(STRANGER, True, 0) == replies.EARLY_TALKER
+    assert policy().greet(FRIEND, True, 0) is None
+
+
+def test_a_stranger_is_limited_and_a_friend_is_not() -> None:
+    rules = policy(rates=ClientRates(1, 1, 1, 0))
+    for expected in (
+        (None, None, MailboxWanted(b"joe@example.org", True, b"joe@example.org")),
+        (replies.TOO_MANY_CONNECTIONS, replies.TOO_MANY_MESSAGES, replies.TOO_FAST_RECIPIENTS),
+    ):
+        got = rules.greet(STRANGER, False, 0), rules.decide(MessageBegun(), STRANGER, 0), rules.decide(JOE, STRANGER, 0)
+        assert got == expected
+    for _ in range(5):
+        assert rules.greet(FRIEND, False, 0) is None
+        assert rules.decide(MessageBegun(), FRIEND, 0) is None
+        assert rules.decide(ELSEWHERE, FRIEND, 0) == MailboxWanted(
+            b"x@elsewhere.example", False, b"x@elsewhere.example"
+        )
+
+
+def test_too_many_refusals_end_the_session() -> None:
+    rules = policy(rates=ClientRates(0, 0, 0, 3))
+    assert rules.decide(BAD_SENDER, STRANGER, 0) == replies.SENDER_REFUSED
+    assert rules.decide(ELSEWHERE, STRANGER, 0) == replies.RELAYING_DENIED
+    assert rules.decide_mailbox(MailboxFound.UNDECIDED, STRANGER, 0) == replies.RECIPIENT_UNDECIDED
+    assert rules.decide_mailbox(MailboxFound.EXISTS, STRANGER, 0) is None
+    assert rules.decide_mailbox(MailboxFound.UNKNOWN, STRANGER, 0) == replies.UNKNOWN_RECIPIENT
+    assert rules.decide_mailbox(MailboxFound.UNKNOWN, STRANGER, 0) == replies.TOO_MANY_ERRORS
+    assert rules.count_refused_user(STRANGER, 0) == replies.TOO_MANY_ERRORS
+    assert rules.decide_mailbox(MailboxFound.UNKNOWN, FRIEND, 0) == replies.UNKNOWN_RECIPIENT
+
+
+def test_the_lines_of_the_listeners() -> None:
+    assert unpack_listeners(
+        b"# x\n*:25 mx\n[2001:db8::1]:587 submission noauth\n192.0.2.1:465 submissions bare proxy early\n"
+    ) == [
+        Listener("*", 25, Role.MX),
+        Listener("2001:db8::1", 587, Role.SUBMISSION, noauth=True),
+        Listener("192.0.2.1", 465, Role.SUBMISSIONS, bare=True, proxy=True, early=True),
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(b"*:25", b"25 mx", b"*:0 mx", b"*:65536 mx", b"*:25 smtp", b"*:25 mx fast", b"192.0.2.256:25 mx"),
+        *(b"[192.0.2.1:25 mx", b"2001:db8::1:25 mx", b"mx *:25", b"\xff:25 mx", b"*:24 mx"),
+    ],
+)
+def test_a_line_that_is_no_listener_is_named(line: bytes) -> None:
+    with pytest.raises(LineError, match="line 2"):
+        unpack_listeners(b"*:24 mx\n" + line + b"\n")

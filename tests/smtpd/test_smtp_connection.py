@@ -1,0 +1,146 @@
+"""A connection on the event loop: what is late is ended, and no client has the loop, or memory, for itself."""
+
+import asyncio
+import time
+from typing import cast
+
+import pytest
+
+from queue_base.home import Home
+from queue_smtp.server import TIMEOUT
+from queue_smtpd.intake_links import SMALL, IntakeLinks
+from queue_smtpd.log_writer import LogWriter
+from queue_smtpd.smtp_connection import COMMANDS_SLICE, BegunSession, OpenConnections, SmtpConnection
+from support.smtpd.sessions import make_session
+
+
+class Transport:
+    """What a connection has written, and whether it reads."""
+
+    def __init__(self) -> None:
+        self.said = b""
+        self.reading = True
+        self.ended = self.aborted = False
+
+    def write(self, data: bytes) -> None:
+        self.said += data
+
+    def write_eof(self) -> None:
+        self.ended = True
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def is_closing(self) -> bool:
+        return self.aborted
+
+    def abort(self) -> None:
+        self.aborted = True
+
+    close = abort
+
+
+class _Lines(LogWriter):
+    def __init__(self) -> None:
+        self.lines: list[bytes] = []
+
+    def write(self, lines: list[bytes]) -> None:
+        self.lines += lines
+
+
+class Scene:
+    """A connection whose greeting is said. It has no queue-intake."""
+
+    def __init__(self, home: Home) -> None:
+        self.log = _Lines()
+        self.open = OpenConnections(IntakeLinks(home, asyncio.get_running_loop()), self.log)
+        self.transport = Transport()
+        session = make_session()
+        self.connection = SmtpConnection(lambda transport, now: BegunSession(session, 1, 2), self.open)
+        self.connection.connection_made(cast(asyncio.Transport, self.transport))
+        self.begun = time.monotonic()
+
+    def run(self, seconds: float) -> bytes:
+        """Let so many seconds pass since the beginning; return the last line that was said."""
+        self.open.run(self.begun + seconds)
+        return self.transport.said.splitlines()[-1]
+
+
+@pytest.mark.parametrize("sent", [b"", b"EHL", b"EHLO c\r\nNO"])
+def test_a_command_that_does_not_come_in_time_ends_the_session(home: Home, sent: bytes) -> None:
+    async def play() -> None:
+        scene = Scene(home)
+        scene.connection.data_received(sent)
+        assert not scene.run(TIMEOUT - 1).startswith(b"421")
+        scene.connection.data_received(b"O")
+        assert scene.run(TIMEOUT + 1) == b"421 4.4.2 Timeout exceeded"
+        assert scene.transport.ended and not scene.transport.aborted
+        # The client does not close it.
+        scene.run(TIMEOUT + 60)
+        assert scene.transport.aborted
+        assert scene.log.lines[-1].startswith(b"smtp 12: end timeout: ")
+
+    asyncio.run(play())
+
+
+def test_a_client_that_does_not_read_is_not_read(home: Home) -> None:
+    async def play() -> None:
+        scene = Scene(home)
+        scene.connection.pause_writing()
+        assert not scene.transport.reading
+        scene.connection.data_received(b"NOOP\r\n")
+        assert scene.transport.said.count(b"\n") == 1
+        scene.connection.resume_writing()
+        await asyncio.sleep(0)
+        assert scene.transport.said.count(b"\n") == 2 and scene.transport.reading
+
+    asyncio.run(play())
+
+
+def test_many_commands_at_once_are_taken_in_several_turns_of_the_loop(home: Home) -> None:
+    async def play() -> None:
+        scene = Scene(home)
+        recipients = b"RCPT TO:<joe@example.org>\r\n" * 900
+        scene.connection.data_received(b"EHLO c\r\nMAIL FROM:<>\r\n" + recipients)
+        said = [scene.transport.said.count(b"Recipient ok")]
+        assert 0 < said[0] < COMMANDS_SLICE // 20 and not scene.transport.reading
+        while not scene.transport.reading:
+            await asyncio.sleep(0)
+            said.append(scene.transport.said.count(b"Recipient ok"))
+        assert said[-1] == 900 and len(said) >= 3
+
+    asyncio.run(play())
+
+
+def test_without_queue_intake_data_is_answered_451_and_the_session_goes_on(home: Home) -> None:
+    async def play() -> None:
+        scene = Scene(home)
+        scene.connection.data_received(b"EHLO c\r\nMAIL FROM:<>\r\nRCPT TO:<joe@example.org>\r\nDATA\r\nNOOP\r\n")
+        assert scene.transport.said.splitlines()[-2:] == [
+            b"451 4.3.0 Queue is not available now",
+            b"250 2.0.0 Ok",
+        ]
+
+    asyncio.run(play())
+
+
+def test_a_message_that_comes_too_slowly_ends_the_session(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def play() -> None:
+        scene = Scene(home)
+        links = scene.open.links
+        monkeypatch.setattr(type(links), "link", lambda self, now: object())
+        scene.connection.data_received(b"EHLO c\r\nMAIL FROM:<>\r\nRCPT TO:<joe@example.org>\r\nDATA\r\n")
+        assert scene.transport.said.endswith(b"354 End data with <CR><LF>.<CR><LF>\r\n")
+        scene.connection.data_received(b"x" * 20_000 + b"\r\n")
+        # The next piece is late before the message is.
+        assert scene.run(TIMEOUT - 1).startswith(b"354")
+        scene.connection._deadline += 1000
+        assert scene.run(TIMEOUT + 39).startswith(b"354")
+        assert scene.run(TIMEOUT + 41) == b"421 4.4.2 Timeout exceeded"
+        assert links.kept == 0
+        assert SMALL > 20_002
+
+    asyncio.run(play())

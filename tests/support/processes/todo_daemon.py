@@ -1,0 +1,104 @@
+"""queue-todo on pipes: what it says, sorted into notices and log lines. Lines count as written once they are read."""
+
+import os
+from pathlib import Path
+
+from queue_base.home import Home
+from queue_base.queue.layout import open_layout
+from queue_wire.pipes.notice import (
+    EXIT,
+    LOCAL,
+    REMOTE,
+    REREAD,
+    WRITTEN,
+    Arrived,
+    Ask,
+    Classified,
+    ClassifyAnswer,
+    Frozen,
+    Reread,
+    unpack_notice,
+)
+from support.processes.forked import BIN
+from support.queues.home import make_home
+from support.send.piped import Piped
+
+
+def todo_home(path: Path, *, flat: bool = False, split: int = 3) -> Home:
+    """Make a home whose only local host is me.example.org."""
+    home = make_home(path, split=split, flat=flat)
+    Path(home.control, "locals").write_bytes(b"me.example.org\n")
+    return home
+
+
+class TodoDaemon(Piped):
+    """A running queue-todo; `lines` are the log lines that were read so far.
+
+    Where `answers` is false it never hears that they are in the log.
+    """
+
+    def __init__(
+        self, home: Home, *, wrapper: tuple[str, ...] = (), programs: Path = BIN, answers: bool = True
+    ) -> None:
+        super().__init__("queue-todo", home, wrapper=wrapper, programs=programs)
+        self._answers = answers
+        self.home = home
+        self.layout = open_layout(home.queue)
+        self.lines: list[str] = []
+        self.rereads: list[Reread] = []  # What it said of its control files.
+        self.arrived: Arrived | None = None  # The last full notice.
+
+    def notice(self) -> Classified:
+        """Return the next notice, short or full, as a short one; log lines before it go to `lines`."""
+        while True:
+            found = self._sent()
+            if isinstance(found, Arrived):
+                self.arrived = found
+                channels = [channel for channel, _ in found.recipients]
+                return Classified(found.message, LOCAL in channels, REMOTE in channels)
+            if isinstance(found, Classified):
+                return found
+            assert isinstance(found, bytes)
+            self.lines.append(found.decode())
+
+    def _sent(self) -> Classified | Arrived | ClassifyAnswer | Frozen | bytes:
+        """Return the next record; what it asks is answered."""
+        while True:
+            found = unpack_notice(self.record())
+            if isinstance(found, Reread):
+                self.rereads.append(found)
+                continue
+            if not isinstance(found, Ask):
+                return found
+            if self._answers:
+                self.write(WRITTEN)
+
+    def notices(self, count: int) -> dict[int, Classified]:
+        """Return the next `count` notices by id; no id may come twice."""
+        found = [self.notice() for _ in range(count)]
+        assert len({notice.message for notice in found}) == count
+        return {notice.message: notice for notice in found}
+
+    def line(self) -> str:
+        """Return the next record, which must be a log line."""
+        found = self._sent()
+        assert isinstance(found, bytes), f"a notice instead of a log line: {found!r}"
+        self.lines.append(found.decode())
+        return self.lines[-1]
+
+    def reread(self) -> None:
+        """Send the command of a HUP."""
+        self.write(REREAD)
+
+    def exit(self) -> int:
+        """Send the command to exit, read what it still has to say, answer what it asks; return the exit code."""
+        self.write(EXIT)
+        while self.more():
+            self._sent()
+        return self.process.wait(30)
+
+    def pull(self) -> None:
+        """Pull the trigger."""
+        trigger = os.open(self.home.queue + "/lock/trigger", os.O_WRONLY | os.O_NONBLOCK)
+        os.write(trigger, b"\0")
+        os.close(trigger)

@@ -1,0 +1,102 @@
+"""A session by the server's rules, whose queue is a list; and what a home of the tests has in control/."""
+
+from queue_smtp.incoming import MessageLimits
+from queue_smtp.server import ServerSettings
+from queue_smtpd.client_facts import ClientFacts
+from queue_smtpd.client_limits import ClientLimits, ClientRates
+from queue_smtpd.relay_rules import MailboxFound, MailboxWanted, RelayRules
+from queue_smtpd.session import (
+    Action,
+    MessageDropped,
+    MessageFinished,
+    MessageStarted,
+    MessageText,
+    SessionSetup,
+    SmtpSession,
+)
+from queue_smtpd.session_policy import SessionPolicy
+from queue_wire.control.listeners import Role
+from queue_wire.control.networks import unpack_networks
+from queue_wire.control.rewrite import Rules
+from queue_wire.pipes.qmtp import ACCEPTED, Answer
+
+ME = b"mx.example.org"
+STRANGER = ClientFacts("198.51.100.7", "192.0.2.1")
+RULES = RelayRules(
+    ME,
+    Rules(ME, frozenset((b"example.org", b"hack.example.org")), frozenset((b"hack.example.org",)), {}),
+    badmailfrom=frozenset((b"bad@example.net",)),
+    relayclients=unpack_networks(b"192.0.2.5"),
+)
+K = Answer(ACCEPTED, b"ok 1700000000 qp 77 457-tk3x2a")
+DATE = 1700000000
+NO_LIMITS = MessageLimits()
+
+
+def make_session(
+    client: ClientFacts = STRANGER,
+    rules: RelayRules = RULES,
+    role: Role = Role.MX,
+    limits: MessageLimits = NO_LIMITS,
+    suffix: bytes = b"",
+) -> SmtpSession:
+    """Return a session that is not started."""
+    policy = SessionPolicy(role, rules, ClientLimits(ClientRates(0, 0, 0, 0)))
+    return SmtpSession(12, client, SessionSetup(ME, ServerSettings(ME, limits), policy, suffix), 0.0)
+
+
+class DrivenSession:
+    """A session. `messages` are those that it has handed over: text, sender, recipients. `dropped` counts the others.
+
+    `answer` is what queue-intake says to each, `found` what each lookup of a mailbox finds.
+    """
+
+    def __init__(
+        self,
+        client: ClientFacts = STRANGER,
+        *,
+        rules: RelayRules = RULES,
+        role: Role = Role.MX,
+        limits: MessageLimits = NO_LIMITS,
+        suffix: bytes = b"",
+        answer: Answer | None = K,
+        found: MailboxFound = MailboxFound.EXISTS,
+    ) -> None:
+        self.session = make_session(client, rules, role, limits, suffix)
+        self.messages: list[tuple[bytes, bytes, list[bytes]]] = []
+        self.dropped = 0
+        self.lines: list[bytes] = []
+        self._answer = answer
+        self._found = found
+        self._text = b""
+        self.greeting = self._go_on(self.session.start(40000, 25, 0.0))
+
+    def feed(self, data: bytes, now: float = 1.0) -> bytes:
+        """Send bytes; return the replies."""
+        return self._go_on(self.session.feed(data, now))
+
+    def lose(self) -> None:
+        """End the connection."""
+        self._go_on(self.session.lost(2.0))
+
+    def _go_on(self, actions: list[Action]) -> bytes:
+        while actions:
+            assert not any(isinstance(fact, MailboxWanted | MessageStarted | MessageFinished) for fact in actions[:-1])
+            following: list[Action] = []
+            for action in actions:
+                if isinstance(action, MessageText):
+                    self._text += action.data
+                elif isinstance(action, MailboxWanted):
+                    following = self.session.answer_mailbox(self._found, 1.0)
+                elif isinstance(action, MessageStarted):
+                    self._text = b""
+                    following = self.session.begin_message(None, DATE, 1.0)
+                elif isinstance(action, MessageFinished):
+                    self.messages.append((self._text, action.sender, list(action.recipients)))
+                    following = self.session.end_message(self._answer, 1.0)
+                else:
+                    assert isinstance(action, MessageDropped)
+                    self.dropped += 1
+            actions = following
+        self.lines += self.session.log_lines()
+        return self.session.data_to_send()

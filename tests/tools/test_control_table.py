@@ -1,0 +1,87 @@
+"""docs/configure.md's table of the control files, and the readers of the programs, agree with the registry."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from queue_base.control import read_number, read_size
+from queue_base.errors import Temporary
+from queue_base.home import Home
+from queue_wire.control.lines import NUMBERS, SIZES
+from queue_wire.control.registry import BY_NAME, FILES, NUMBER, SIZE, ControlFile, check, shown_size
+from queue_wire.format_error import FormatError
+
+PAGE = Path(__file__).resolve().parents[2] / "docs/configure.md"
+HEAD = "| file | default | range | meaning | used by | read | page |\n|---|---|---|---|---|---|---|\n"
+
+
+def row(file: ControlFile) -> str:
+    """Return a file's row of the table, without the numbers of its notes."""
+    readers = ", ".join(file.readers)
+    cells = (f"`{file.name}`", file.default, file.range or "-", file.what, readers, file.read, f"[{file.page}]")
+    return re.sub(r" +", " ", "| " + " | ".join(cells) + " |")
+
+
+def test_the_table_has_a_row_for_each_control_file_as_the_registry_has_it() -> None:
+    table = PAGE.read_text().partition(HEAD)[2].partition("\n\n")[0]
+    assert [re.sub(r" \[\d\]", "", line) for line in table.splitlines()] == [row(file) for file in FILES]
+
+
+@pytest.mark.parametrize("name", sorted(NUMBERS))
+def test_a_number_is_taken_at_both_ends_of_its_range_and_refused_beyond_with_the_range(home: Home, name: str) -> None:
+    default, least, most = NUMBERS[name]
+    assert read_number(home, name) == default
+    path = Path(home.control, name)
+    for value in (least, default, most):
+        path.write_text(f"{value}\n")
+        assert read_number(home, name) == value
+    for value in (least - 1, most + 1):
+        path.write_text(f"{value}\n")
+        with pytest.raises(Temporary, match=rf"{path} line 1: not a number from {least} to {most}: '{value}'"):
+            read_number(home, name)
+
+
+def test_a_size_over_its_range_is_refused_with_the_range(home: Home) -> None:
+    assert read_size(home, "queueminfree") == SIZES["queueminfree"][0] == 16 << 20
+    Path(home.control, "queueminfree").write_text("2000000T\n")
+    with pytest.raises(Temporary, match=r"queueminfree line 1: not a size from 0 to \d+: '2000000T'"):
+        read_size(home, "queueminfree")
+
+
+def test_all_numbers_and_sizes_are_in_the_registry_with_their_defaults() -> None:
+    assert {file.name for file in FILES if file.shape == NUMBER} == set(NUMBERS)
+    assert {file.name for file in FILES if file.shape == SIZE} == set(SIZES)
+    for name, (default, _, _) in {**NUMBERS, **SIZES}.items():
+        file = BY_NAME[name]
+        assert re.search(rf"\b{shown_size(file, default)}\b", file.default)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "why"),
+    [
+        ("queuelifetime", b"0\n", "line 1: not a number from 60 to 315360000: '0'"),
+        ("concurrencyremote", b"99999999\n", "line 1: not a number from 0 to 32000: '99999999'"),
+        ("activelimit", b"0\n", "line 1: not a number from 1 to 1000000: '0'"),
+        ("retryjitter", b"200\n", "line 1: not a number from 0 to 100: '200'"),
+        ("locals", b"\n", "line 1: it is empty, so no domain would be local; a line `# none` says that this is meant"),
+        ("virtualdomains", b"# ours\n\nexample.org\n", "line 3: it has no colon, and has no effect"),
+        ("smtproutes", b":relay.example\nrelay secret\n", "line 2: it has no colon, and has no effect"),
+        ("retryschedule", b"now and then\n", "line 1: not quadratic, exponential MIN MAX, or times"),
+        ("delaywarning", b"4h\nsoon\n", "line 2: not a time: 'soon'"),
+        ("locallimits", b"disk 5\n", "line 1: not one of memory, cpu"),
+        ("destinationrate", b"a.example:fast\n", "line 1: not a rate"),
+        ("longlines", b"fold\n", "line 1: not send, encode or fail"),
+        ("bouncefrom", b"a\0b\n", "line 1: it holds a NUL byte"),
+        ("relayclients", b"192.0.2.1\n192.0.2.1/24\n", "line 2: not an address or network: '192.0.2.1/24'"),
+        ("me", b"\n", "line 1: it is empty"),
+    ],
+)
+def test_a_value_that_cannot_be_used_is_named_with_its_line(name: str, data: bytes, why: str) -> None:
+    with pytest.raises(FormatError, match=re.escape(why)):
+        check(BY_NAME[name], data)
+
+
+@pytest.mark.parametrize(("name", "data"), [("concurrencylocal", b"0\n"), ("locals", b"# none\n")])
+def test_what_qmail_takes_and_is_meant_is_taken(name: str, data: bytes) -> None:
+    check(BY_NAME[name], data)
