@@ -63,8 +63,21 @@ def refusing(pid: int, call: str, error: str) -> Iterator[None]:
         wait_until(lambda: all(traced in (task / "status").read_text() for task in tasks), why="strace to attach")
         yield
     finally:
-        tracer.terminate()
-        tracer.wait(60)
+        _end(tracer)
+
+
+def _end(tracer: subprocess.Popen[bytes]) -> None:
+    """End strace; what it traces goes on.
+
+    A strace that is asked to detach from threads that have just been killed may wait for the first of them for ever,
+    because the kernel waits for strace to collect another. There is nothing to detach from then.
+    """
+    tracer.terminate()
+    try:
+        tracer.wait(3)
+    except subprocess.TimeoutExpired:
+        tracer.kill()
+        tracer.wait(30)
 
 
 def copies(mail: GoodMail) -> Counter[str]:
