@@ -152,7 +152,7 @@ class Orders:
         left: set[int] = set()
         for message in selected.messages:
             known = self._store.announced_message(message)
-            if known is not None and (request.command not in _FLUSHES or known.requested is not None):
+            if known is not None and (request.command not in _FLUSHES or known.asked):
                 left.add(message)
         if not left:
             return False

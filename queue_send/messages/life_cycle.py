@@ -117,6 +117,7 @@ class Messages:
         self._log = log
         self._clock = clock
         self._config = config
+        self._disk = disk
         self._retry = retry
         self._events = events
         self._counters = counters
@@ -185,7 +186,7 @@ class Messages:
         if self.is_loaded(message):
             return State.LOADED
         known = self.store.announced_message(message)
-        return State.UNCLASSIFIED if known is not None and known.requested is not None else State.WAITING
+        return State.UNCLASSIFIED if known is not None and known.asked else State.WAITING
 
     def is_loaded(self, message: int) -> bool:
         """Returns whether recipients of a message are queued or in flight."""
@@ -281,6 +282,10 @@ class Messages:
 
     def answer(self, answer: ClassifyAnswer) -> None:
         """Takes queue-todo's answer about an announced message: it has files from now on, or is gone."""
+        self._take_answer(answer)
+
+    def _take_answer(self, answer: ClassifyAnswer, durable: bool = True) -> None:
+        """Does what follows from an answer; only marks are written if the message may return to todo/."""
         announced = self.store.announced
         known = announced.answer(answer)
         if known is None:
@@ -289,6 +294,8 @@ class Messages:
             self._write_marks(answer.message, known)
         else:
             self._lose(answer.message)
+        if not durable:
+            return
         announced.clear(known)
         for then in known.waiting:
             then(answer.classified)
@@ -325,14 +332,50 @@ class Messages:
                 except OSError as error:
                     self._finish_channel_later(message, kind, error)
 
-    def settle_announced(self) -> None:
-        """Called at the exit: if queue-todo ended before its answers, gives its files the marks of such a message."""
+    def settle_announced(self) -> bool:
+        """Called at the exit, when nothing is in flight and queue-todo has ended: does what its answers would have led
+        to, for the messages that have left todo/ without one. Returns whether there are such messages; then it is
+        called again when the disk thread has ended.
+
+        What waits for the answer about a message that is still in todo/ is dropped: the next run delivers it as a new
+        one, except to the recipients that are done. A recipient that has failed is tried again. Its failure could only
+        be recorded in bounce/, and a message in todo/ has no file there: a bounce would tell of a failure, while the
+        next attempt may succeed. The sender gets the bounce of the attempt that is recorded.
+        """
         try:
-            for message, known in self.store.announced.left_behind():
-                self.store.envelopes.drop(message)
-                self._write_marks(message, known)
+            left = {message: self.store.has_info(message) for message in self.store.announced.left_behind()}
         except OSError as error:
             self._log.warning(f"unable to look at {error.filename or 'todo'}: {reason(error)}; the next run will")
+            return False
+        if not left:
+            return False
+
+        def then(trouble: OSError | None) -> None:
+            if trouble is not None:
+                where = trouble.filename or "todo"
+                what = f"the failures of {len(left)} messages are not recorded"
+                self._log.warning(f"unable to sync {where}: {reason(trouble)}; {what}")
+            for message, classified in left.items():
+                self._take_answer(ClassifyAnswer(message, classified), durable=trouble is None)
+
+        self._disk.submit(partial(self._sync_removals, list(left)), then)
+        return True
+
+    def _sync_removals(self, messages: list[int]) -> None:
+        """Makes it durable that messages have left todo/. If a power cut returned one, it would be delivered again."""
+        commit = Commit()
+        for message in messages:
+            commit.removed(self.store.layout.todo(message))
+        commit.sync()
+
+    def report_unclassified(self) -> None:
+        """Called at the exit: logs how many messages have results that are dropped, as `settle_announced` explains."""
+        count = self.store.announced.unanswered
+        if count:
+            self._log.warning(
+                f"{count} messages could not be classified before the exit; the next run tries all recipients that are "
+                "not done"
+            )
 
     def _forget_old_marks(self, message: int) -> None:
         """Forgets marks that are gone from the disk: they were of an earlier message of this number."""
@@ -672,7 +715,7 @@ class Messages:
             marked = True
         else:
             marked = False
-        if known is not None and (marked or known.requested is not None):
+        if known is not None and (marked or known.asked):
             self.store.classify_first(message, lambda classified: self.end(message) if classified else None)
             return
         if self.changes.defer_end(message) or self._results.defer_end(message):

@@ -4,9 +4,9 @@ The test chooses what happens next, as in the model (world.py): injectors, hosts
 the disk, SIGKILL. The numbers of messages are those of a few files that are used again and again, and births are
 coarse, so that a message often looks like an earlier one. What must hold:
 
-    lost        every accepted recipient is served
-    repeated    none is served twice, but for one time a crash or a mark that the disk refused; never after its mark
-                was written
+    lost        every accepted recipient has the message, or its failure was recorded in bounce/ and bounced
+    repeated    none gets it twice, but for one time a crash or a mark that the disk refused; never after its mark was
+                written. One that refuses it may also be tried again if queue-todo could not classify it before an exit
     wrong       nobody gets the text of another message
     settled     at the end nothing is left on the disk, in memory, or in queue/marks
 """
@@ -19,6 +19,7 @@ import select
 import signal
 import time
 import warnings
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -26,18 +27,21 @@ from typing import NamedTuple
 from unittest.mock import patch
 
 import queue_clean.main as clean
+import queue_send.delivery.verdicts as delivery_verdicts
 import queue_send.main as send
 import queue_send.messages.announced as send_announced
 import queue_todo.announcements as todo_announced
 from queue_base.daemon import processes
 from queue_base.daemon.pipes import PeerLost, read_available
 from queue_base.queue import marks_file
-from queue_base.queue.layout import files_beside_mess, is_there, open_layout
+from queue_base.queue.layout import Layout, files_beside_mess, is_there, open_layout
 from queue_base.queue.marks_file import LeftMarks
 from queue_base.queue.removal import finish_removals
 from queue_clean.sweep import sweep
 from queue_send.clock import Clock
 from queue_send.log import Log
+from queue_send.messages.bounce_file import FailedRecipient, append_failures
+from queue_send.notify.bounce import Bouncer
 from queue_todo.notices import NoticePipe
 from queue_wire.admin import socket as wire
 from queue_wire.files.envelope import Envelope, pack_todo
@@ -63,18 +67,26 @@ KINDS = ("local", "remote")
 
 
 class RealLetter:
-    """A message as it was injected, and how often each recipient was served."""
+    """A message as it was injected, how often each recipient has `taken` it, and how often it was refused for good.
 
-    def __init__(self, serial: int, number: int, recipients: list[bytes], losses: int) -> None:
+    `failed`: recipients whose failure was recorded in bounce/. `losses` and `unclassified` are those before it.
+    """
+
+    def __init__(self, serial: int, number: int, recipients: list[bytes], losses: int, unclassified: int) -> None:
         self.serial = serial
         self.number = number
         self.recipients = recipients
         self.accepted = False
-        self.served = dict.fromkeys(recipients, 0)
-        self.losses = losses  # Those before it.
+        self.taken = dict.fromkeys(recipients, 0)
+        self.refused = dict.fromkeys(recipients, 0)
+        self.failed: set[bytes] = set()
+        self.bounced = False
+        self.losses = losses
+        self.unclassified = unclassified
         self.deleted = False  # By the administrator: it need not be served.
         self.linked = False  # It is, or was, in todo/.
         self.foreign = False  # An original qmail has delivered it.
+        self.unlogged = False  # It came before the end of a run that gave up lines of its log.
 
 
 class InFlight(NamedTuple):
@@ -158,6 +170,7 @@ class RealWorld:
         self.injections: dict[int, tuple[RealLetter, int]] = {}
         self.crashes = self.era = self.rules = 0
         self.unmarked = 0  # Marks that the disk refused, of which the log says that they repeat a recipient.
+        self.unclassified = 0  # Exits before which queue-todo could not classify what was announced.
         self.recorded: set[tuple[int, bytes]] = set()
         self.announced = 0  # Messages that were announced.
         self.refused = False  # Whether the disk has refused a call of queue-send in this life.
@@ -195,6 +208,8 @@ class RealWorld:
             (send, "select", NoWait),
             (send, "DiskThread", partial(self._make_disk, "disk")),
             (clean, "complain", lambda _, text: self.texts.append(text)),
+            (delivery_verdicts, "append_failures", self._append_failures),
+            (Bouncer, "_over", self._note_bounce(Bouncer._over)),
         ):
             enter(patch.object(target, name, value))
         enter(patch("queue_todo.pipeline.DiskThread", partial(self._make_disk, "todo")))
@@ -208,6 +223,22 @@ class RealWorld:
     def _make_signals(self, *numbers: signal.Signals) -> Signalled:
         self.signals = Signalled()
         return self.signals
+
+    def _append_failures(self, layout: Layout, failures: list[FailedRecipient]) -> None:
+        append_failures(layout, failures)
+        for failure in failures:
+            serial = self.text_of(failure.message)
+            assert serial is not None
+            self.letters[serial].failed.add(failure.recipient)
+
+    def _note_bounce(self, over: Callable[[Bouncer, int], None]) -> Callable[[Bouncer, int], None]:
+        def note(bouncer: Bouncer, message: int) -> None:
+            serial = self.text_of(message)
+            assert serial is not None
+            self.letters[serial].bounced = True
+            over(bouncer, message)
+
+        return note
 
     # The daemons
 
@@ -253,6 +284,9 @@ class RealWorld:
         self.ended = True
         for actor in self.actors.values():
             actor.kill()
+        if self.send._log.given_up:
+            for letter in self.letters:
+                letter.unlogged = True
         announced = self._announced
         if announced._marks is not None:
             announced._marks.close()
@@ -426,7 +460,8 @@ class RealWorld:
         left = self._left(str(number))
         if left:
             raise Fault(f"number {number} is free, and has {left}")
-        letter = RealLetter(len(self.letters), number, self.chance.choice(ENVELOPES), self.losses)
+        recipients = self.chance.choice(ENVELOPES)
+        letter = RealLetter(len(self.letters), number, recipients, self.losses, self.unclassified)
         self.letters.append(letter)
         name = self.files[number]
         Path(name).write_bytes(b"serial %d\n" % letter.serial)
@@ -481,15 +516,20 @@ class RealWorld:
         verdicts = tuple(self.chance.choice(choices) for _ in flight.job.recipients)
         for recipient, verdict in zip(flight.job.recipients, verdicts, strict=True):
             if verdict != b"Z":
-                self._serve(letter, recipient)
+                self._serve(letter, recipient, verdict == b"K")
         self.in_flight[self.in_flight.index(flight)] = flight._replace(letter=letter, verdicts=verdicts)
 
-    def _serve(self, letter: RealLetter, recipient: bytes) -> None:
-        letter.served[recipient] += 1
+    def _serve(self, letter: RealLetter, recipient: bytes, takes: bool) -> None:
+        counts = letter.taken if takes else letter.refused
+        counts[recipient] += 1
         if (letter.serial, recipient) in self.recorded:
             raise Fault(f"{recipient!r} of {letter.serial} was recorded, and is tried again")
-        if letter.served[recipient] > 1 + self.losses - letter.losses:
-            raise Fault(f"{recipient!r} of {letter.serial} is served {letter.served[recipient]} times")
+        losses = self.losses - letter.losses
+        if letter.taken[recipient] > 1 + losses:
+            raise Fault(f"{recipient!r} of {letter.serial} gets it {letter.taken[recipient]} times")
+        tries = letter.taken[recipient] + letter.refused[recipient]
+        if tries > 1 + losses + self.unclassified - letter.unclassified:
+            raise Fault(f"{recipient!r} of {letter.serial} is served {tries} times")
 
     def _report(self, flight: InFlight) -> None:
         self.in_flight.remove(flight)
@@ -520,6 +560,7 @@ class RealWorld:
 
     def _finish_todo(self) -> None:
         assert self.classifier is not None
+        self.unclassified += len(self.classifier._pipeline.announced) > 0
         self.classifier.free_injectors()
         self.classifier._notices.finish()
         self._end_todo()
@@ -651,7 +692,7 @@ class RealWorld:
                 continue
             letter = self.letters[serial]
             letter.foreign = True
-            letter.served = {recipient: count + 1 for recipient, count in letter.served.items()}
+            letter.taken = {recipient: count + 1 for recipient, count in letter.taken.items()}
             for path in (*files_beside_mess(self.layout, number), self.layout.mess(number)):
                 if is_there(path):
                     os.unlink(path)
@@ -663,7 +704,7 @@ class RealWorld:
         for number in self.files:
             serial = self.text_of(number)
             mine = [letter for letter in self.letters if letter.number == number and letter.linked]
-            mine = [letter for letter in mine if not letter.foreign]
+            mine = [letter for letter in mine if not (letter.foreign or letter.unlogged)]
             count = sum(letter.serial != serial or not is_there(self.layout.todo(number)) for letter in mine)
             if log.count(b"new msg %d\n" % number) < count:
                 raise Fault(f"{count} messages {number} are gone, and the log has fewer of `new msg`")
@@ -778,8 +819,13 @@ class RealWorld:
         for _ in range(3):
             self._drain()
         for letter in self.letters:
-            if letter.accepted and not letter.deleted and not all(letter.served.values()):
-                raise Fault(f"{letter.serial} was accepted, and {letter.served}")
+            if letter.deleted or letter.foreign:
+                continue
+            lost = [each for each, count in letter.taken.items() if not count and each not in letter.failed]
+            if letter.accepted and lost:
+                raise Fault(f"{letter.serial} was accepted, and lost for {lost}: {letter.taken}, {letter.refused}")
+            if letter.failed and not letter.bounced:
+                raise Fault(f"{letter.serial} has failures of {letter.failed}, and no bounce")
         left = self._left("*")
         if left:
             raise Fault(f"left: {left}")
