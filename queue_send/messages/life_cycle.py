@@ -16,8 +16,9 @@
     BOUNCING     its bounce is composed, injected, or to be tried again                 ENDED, PARKED
     ENDED        `end msg` is in the log, and queue-clean removes its files             (none)
 
-ANNOUNCED and CLASSIFYING are beside the other states (announced.py): such a message waits, is loaded, in flight, or
-finished as any other. What needs its files waits until it is classified.
+An ANNOUNCED or CLASSIFYING message (announced.py) also has one of the other states: it is waiting, loaded, in flight,
+or finished. It has no file in info/, local/ or remote/ yet. Whatever reads or changes these files is done when the
+message is classified.
 
 For a waiting message only its number and its next attempt are in memory; everything else is on the disk, and is read
 when the message is loaded. The scheduler of each channel decides; the channels, Bouncer and BounceOrders report what
@@ -125,8 +126,9 @@ class Messages:
         self.all_read = False  # Whether the backlog has been read.
         self._arrived: set[int] = set()  # Messages that arrived before that; `discover` does not add them again.
         self._all_due = False  # ALRM came before that.
-        # Whether no notice can be about a message that was found at start, or that an order of the administrator has
-        # made due or ended before its notice came; and whether there was such an order since queue-todo was asked.
+        # A notice is late if its message was found on the disk before it came: at start, or by an order of the
+        # administrator, which has made it due or ended it. _none_late: no late notice can come any more. _doubtful:
+        # there was such an order since queue-todo was asked whether it has sent all notices.
         self._none_late = False
         self._doubtful = False
         self._ask_passed = ask_passed
@@ -151,9 +153,9 @@ class Messages:
         while self._events:
             self._carry_out(self._events.popleft())
         if self._cleaner_lost and len(announced):
-            # queue-todo does not exit before it knows that these are gone, also those that have just ended. Since the
-            # loss of queue-clean begins the exit, it has its order to exit by now, and does not look at their numbers
-            # again.
+            # queue-todo exits when it was told of the end of all announced messages, and queue-clean will not answer
+            # about these any more. By now queue-todo has its order to exit, which followed the loss of queue-clean, so
+            # it does not look at their numbers again.
             for message in self._cleaner.held:
                 announced.removed(message, durable=False)
 
@@ -212,16 +214,15 @@ class Messages:
             self._retry.later(("arrive", notice.message), partial(self.arrive, shorten(notice)), error)
 
     def _arrive(self, notice: Notice, now: float) -> None:
-        """Adds a message; a notice that is late, or about a message that was found at start, changes nothing.
+        """Adds a message; a late notice changes nothing.
 
-        Until the backlog has been read, and all notices of that time have come, a notice may be late. Then only the
-        number counts: it may be about an earlier message of this number, which was found at start and is gone by now.
-        The disk says which channels have recipients.
+        While notices may be late, only the number in a notice is used: its envelope may be that of an earlier message
+        of this number, which was found on the disk and is gone by now. The files tell which channels have recipients.
         """
         message = notice.message
         if self._cleaner.defer(notice if self._none_late else shorten(notice)):
-            # The earlier message of this number is being removed; the notice comes again after that. A full notice that
-            # may be about that message would be taken for one about a new message then: none may be late any more.
+            # The earlier message of this number is being removed; after that the notice is taken again. If it may be
+            # late, it is kept without its envelope, because by then it may not look like a late one any more.
             return
         if isinstance(notice, Arrived):
             self._counters.add_arrival(now + self._clock.ahead - notice.birth / 1e6)
@@ -445,9 +446,9 @@ class Messages:
             self._ask_passed()
 
     def _doubt_notices(self) -> None:
-        """Called before a message that the disk shows is tried or ended: its notice may be still to come.
+        """Called before an order tries or ends a message that was found on the disk: its notice may come later.
 
-        Until all have come, the disk says what a notice is about.
+        Until queue-todo says that it has sent all notices, only the number in a notice is used (`_arrive`).
         """
         if self._none_late:
             self._none_late = False
@@ -710,7 +711,8 @@ class Messages:
         """Logs `end msg`, and has queue-clean remove the files of the message."""
         known = self.store.announced_message(message)
         if self.changes.holds(message) or message in self.store.held or message in self.store.parked:
-            # It may have marks, also if it had none when its notice came. queue-clean removes them with all its files.
+            # It may have marks in hold/ and corrupt/. queue-clean looks for all files of a message whose envelope is
+            # not kept.
             self.store.envelopes.forget(message)
             marked = True
         else:
