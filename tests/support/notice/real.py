@@ -6,7 +6,8 @@ coarse, so that a message often looks like an earlier one. What must hold:
 
     lost        every accepted recipient has the message, or its failure was recorded in bounce/ and bounced
     repeated    none gets it twice, but for one time a crash or a mark that the disk refused; never after its mark was
-                written. One that refuses it may also be tried again if queue-todo could not classify it before an exit
+                written. One that refuses it may also be tried again if that could not be recorded: the disk refused it,
+                or queue-todo could not classify the message before an exit
     wrong       nobody gets the text of another message
     settled     at the end nothing is left on the disk, in memory, or in queue/marks
 """
@@ -69,10 +70,10 @@ KINDS = ("local", "remote")
 class RealLetter:
     """A message as it was injected, how often each recipient has `taken` it, and how often it was refused for good.
 
-    `failed`: recipients whose failure was recorded in bounce/. `losses` and `unclassified` are those before it.
+    `failed`: recipients whose failure was recorded in bounce/. `losses` and `unrecorded` are those before it.
     """
 
-    def __init__(self, serial: int, number: int, recipients: list[bytes], losses: int, unclassified: int) -> None:
+    def __init__(self, serial: int, number: int, recipients: list[bytes], losses: int, unrecorded: int) -> None:
         self.serial = serial
         self.number = number
         self.recipients = recipients
@@ -82,7 +83,7 @@ class RealLetter:
         self.failed: set[bytes] = set()
         self.bounced = False
         self.losses = losses
-        self.unclassified = unclassified
+        self.unrecorded = unrecorded
         self.deleted = False  # By the administrator: it need not be served.
         self.linked = False  # It is, or was, in todo/.
         self.foreign = False  # An original qmail has delivered it.
@@ -120,6 +121,7 @@ class PacedLog(Log):
     def warning(self, text: str) -> None:
         super().warning(text)
         self._world.unmarked += text.startswith("trouble marking")
+        self._world.unrecorded += text.startswith(("unable to append", "unable to sync"))
 
     def run(self, ready: dict[int, int], now: float) -> None:
         if not self._world.log_blocked:
@@ -170,7 +172,7 @@ class RealWorld:
         self.injections: dict[int, tuple[RealLetter, int]] = {}
         self.crashes = self.era = self.rules = 0
         self.unmarked = 0  # Marks that the disk refused, of which the log says that they repeat a recipient.
-        self.unclassified = 0  # Exits before which queue-todo could not classify what was announced.
+        self.unrecorded = 0  # What may have prevented the record of a failure.
         self.recorded: set[tuple[int, bytes]] = set()
         self.announced = 0  # Messages that were announced.
         self.refused = False  # Whether the disk has refused a call of queue-send in this life.
@@ -428,6 +430,8 @@ class RealWorld:
         found = []
         if disk.working:
             found.append(Move("send's disk works", 4, disk.step))
+            if self.refuses and self.actors["disk"].at in CHANGES:
+                found.append(Move("the disk refuses send's thread", 0.1, self._refuse_disk, False))
         if actor.busy:
             found.append(Move("send works", 15, self._step_send))
             if self.refuses and actor.at in CHANGES:
@@ -461,7 +465,7 @@ class RealWorld:
         if left:
             raise Fault(f"number {number} is free, and has {left}")
         recipients = self.chance.choice(ENVELOPES)
-        letter = RealLetter(len(self.letters), number, recipients, self.losses, self.unclassified)
+        letter = RealLetter(len(self.letters), number, recipients, self.losses, self.unrecorded)
         self.letters.append(letter)
         name = self.files[number]
         Path(name).write_bytes(b"serial %d\n" % letter.serial)
@@ -528,7 +532,7 @@ class RealWorld:
         if letter.taken[recipient] > 1 + losses:
             raise Fault(f"{recipient!r} of {letter.serial} gets it {letter.taken[recipient]} times")
         tries = letter.taken[recipient] + letter.refused[recipient]
-        if tries > 1 + losses + self.unclassified - letter.unclassified:
+        if tries > 1 + losses + self.unrecorded - letter.unrecorded:
             raise Fault(f"{recipient!r} of {letter.serial} is served {tries} times")
 
     def _report(self, flight: InFlight) -> None:
@@ -560,7 +564,7 @@ class RealWorld:
 
     def _finish_todo(self) -> None:
         assert self.classifier is not None
-        self.unclassified += len(self.classifier._pipeline.announced) > 0
+        self.unrecorded += len(self.classifier._pipeline.announced) > 0
         self.classifier.free_injectors()
         self.classifier._notices.finish()
         self._end_todo()
@@ -579,6 +583,10 @@ class RealWorld:
     def _refuse_send(self) -> None:
         self.refused = True
         self._step_send(self._error())
+
+    def _refuse_disk(self) -> None:
+        self.refused = True
+        self.disks["disk"].step(self._error())
 
     def _take_jobs(self) -> None:
         for kind in KINDS:
