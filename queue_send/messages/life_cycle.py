@@ -707,6 +707,12 @@ class Messages:
             if not left:
                 self.finish(message)
 
+    def bounce_again(self, message: int) -> None:
+        """Has the bounce of a message sent that was cancelled, because the message was to be deleted and is not."""
+        now = self._clock.now()
+        if not self.carry_out_order(message, now):
+            self._finish_again(message, now)
+
     def end(self, message: int) -> None:
         """Logs `end msg`, and has queue-clean remove the files of the message."""
         known = self.store.announced_message(message)

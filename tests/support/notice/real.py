@@ -355,6 +355,9 @@ class RealWorld:
 
     def _turn_send(self) -> None:
         if self.send.may_exit():
+            known = self._announced._messages
+            left = [each for number, each in known.items() if is_there(self.layout.todo(number))]
+            self.unrecorded += any(each.waiting for each in left)
             self.send.finish()
             self.exited = True
         else:
@@ -564,7 +567,6 @@ class RealWorld:
 
     def _finish_todo(self) -> None:
         assert self.classifier is not None
-        self.unrecorded += len(self.classifier._pipeline.announced) > 0
         self.classifier.free_injectors()
         self.classifier._notices.finish()
         self._end_todo()
