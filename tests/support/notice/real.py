@@ -315,7 +315,7 @@ class RealWorld:
         assert trigger is not None
         os.close(trigger.descriptor)
         os.close(trigger._writer)
-        self.classifier._watch._manager.close()
+        self.classifier._watch.close()
         self.classifier = None
         self._close("commands", 0)
         self._close("notices", 1)
