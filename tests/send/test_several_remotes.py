@@ -16,6 +16,7 @@ from queue_send.scheduler.model import Attempt, Entry
 from queue_wire.pipes.job import Job
 from support.processes.suite import program
 from support.queues.queued import classified_message
+from support.send.control import wait_for_backlog
 from support.send.scripted_send import ScriptedSend
 
 NEXTHOPS = [b"d%d.example" % number for number in range(20)]
@@ -79,6 +80,8 @@ def test_a_daemon_that_does_not_read_its_jobs_is_full(daemons: list[DeliveryDaem
 
 def arrive(home: Home, send: ScriptedSend, nexthops: list[bytes]) -> list[int]:
     """Let queue-todo tell of a message for each of these nexthops; return the messages."""
+    send.fence()
+    wait_for_backlog(home)  # It would read an info/ file that is not written yet, and park the message.
     messages = [classified_message(home, remote=[b"a@" + nexthop]) for nexthop in nexthops]
     for message in messages:
         send.todo.classified(message)
@@ -203,7 +206,8 @@ def test_the_loss_of_one_ends_the_run_when_the_jobs_of_the_others_have_ended(hom
         jobs = taken(send)
         send.remotes[lost].die()
         send.wait_for(r"alert: oh no! lost queue-remote connection! dying\.\.\.")
-        arrive(home, send, [b"late.example"])
+        send.todo.classified(classified_message(home, remote=[b"a@late.example"]))
+        send.fence()
         for job in jobs[1 - lost]:
             assert send.remotes[1 - lost].silent
             send.remotes[1 - lost].report(job, b"Kok")
