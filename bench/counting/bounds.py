@@ -7,28 +7,25 @@ from typing import NamedTuple
 from counting.trace import Calls
 
 # How much more than was recorded is let pass. Calls and wake-ups of a message depend on how much a daemon finds to do
-# each time that it looks, which the machine's other work changes; syncs hardly do.
-SLACK = {"calls": 0.25, "syncs": 0.15, "failed": 0.5, "wakeups": 1.0}
-# What is small may differ by this much. How many messages share a sync of queue-clean depends on how many are finished
-# when it looks.
-FLOOR = {"calls": 0.5, "syncs": 0.75, "failed": 0.5, "wakeups": 0.3}
+# each time that it looks, which the machine's other work changes, and so do calls that find nothing.
+SLACK = {"calls": 0.25, "files": 0.1, "syncs": 0.15, "failed": 0.5, "wakeups": 1.0}
+# What is small may differ by this much.
+FLOOR = {"calls": 0.5, "files": 0.15, "syncs": 0.1, "failed": 0.5, "wakeups": 0.3}
 
 
 class Counts(NamedTuple):
-    """What a daemon did for a message: system calls, the syncs and the failures among them, and how often it waited."""
+    """What a daemon did for a message: system calls; those for files, syncs and failures among them; its waits."""
 
     calls: float
+    files: float
     syncs: float
     failed: float
     wakeups: float
 
 
-def per_message(few: Mapping[str, Calls], many: Mapping[str, Calls], messages: int) -> dict[str, list[float]]:
-    """Return calls, syncs and failures a message, by program: the difference of two drains, `messages` apart."""
-    return {
-        name: [(more - less) / messages for more, less in zip(many[name], few.get(name, Calls(0, 0, 0)), strict=True)]
-        for name in many
-    }
+def per_message(calls: Calls, wakeups: int, messages: int) -> Counts:
+    """Return what a message cost of which there were so many."""
+    return Counts(*(number / messages for number in (*calls, wakeups)))
 
 
 def pack_bounds(found: Mapping[str, Counts], messages: int) -> str:

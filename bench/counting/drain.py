@@ -1,13 +1,15 @@
-"""Drains a queue under strace, or without it, and returns what the daemons did.
+"""Drains a queue a few times, under strace or without it, and returns what the daemons did in each.
 
-The mail is put in while queue-todo is stopped. So all of it waits at once, as in a full queue, and none is classified
-because queue-send has only begun.
+The same daemons drain it each time, so that what their start and their first message cost does not count: the first
+drain is left out. The mail is put in while queue-todo is stopped, so all of it waits at once, as in a full queue; and
+queue-clean is stopped until all of it is finished, so it is removed as one group, on a busy machine too.
 
 How often a daemon waits depends on when the others run: on a busy machine it may wait for each message. So without
 strace all run on one processor, where none interrupts another (`_one_after_the_other`).
 """
 
 import contextlib
+import itertools
 import os
 import signal
 import tempfile
@@ -17,6 +19,7 @@ from pathlib import Path
 
 from counting.trace import Calls, count_calls
 from processes import named, wakeups
+from side_by_side.log_follower import LogFollower
 from side_by_side.mail import Mail, Routes
 from side_by_side.queue_suite import QueueSuite
 from side_by_side.side import FINISHED
@@ -24,7 +27,9 @@ from support.servers.smtp.smtp_sink import SmtpSink
 from support.tools import need
 
 DAEMONS = ("queue-clean", "queue-remote", "queue-send", "queue-todo")
-_QUIET = 0.5
+# The drain that does not count has so many messages.
+_FIRST = 50
+_QUIET = 0.2
 _DEADLINE = 60.0
 
 
@@ -40,12 +45,28 @@ class _TracedSuite(QueueSuite):
         return [need("strace"), *options, "--", *words]
 
 
-def drain(top: Path, messages: int, traced: bool) -> tuple[Mapping[str, Calls], Mapping[str, int]]:
-    """Drain so many messages; return the daemons' calls, if they are traced, and their wake-ups, if not."""
-    order = contextlib.nullcontext() if traced else _one_after_the_other()
-    with order, tempfile.TemporaryDirectory(dir=top) as name, SmtpSink(keep=False) as sink:
-        place = Path(name)
-        side = _TracedSuite(place, place, traced)
+def count_drained_calls(top: Path, messages: int, drains: int) -> list[Mapping[str, Calls]]:
+    """Drain so many messages, so many times; return the daemons' calls in each."""
+    with tempfile.TemporaryDirectory(dir=top) as name:
+        trace = Path(name) / "trace"
+        ends = [trace.stat().st_size for _ in _drained(Path(name), messages, drains, traced=True)]
+        data = trace.read_bytes()
+    parts = [data[: ends[0]], *(data[start:end] for start, end in itertools.pairwise(ends))]
+    counted = count_calls([part.decode(errors="replace").splitlines() for part in parts])
+    return [{name: each[name] for name in DAEMONS if name in each} for each in counted[1:]]
+
+
+def count_drained_wakeups(top: Path, messages: int, drains: int) -> list[Mapping[str, int]]:
+    """Drain so many messages, so many times; return the daemons' wake-ups in each."""
+    with _one_after_the_other(), tempfile.TemporaryDirectory(dir=top) as name:
+        waited = [_wakeups(side) for side in _drained(Path(name), messages, drains, traced=False)]
+    return [{name: now[name] - before[name] for name in DAEMONS} for before, now in itertools.pairwise(waited)]
+
+
+def _drained(place: Path, messages: int, drains: int, traced: bool) -> Iterator[QueueSuite]:
+    """Yield the daemons after one drain that does not count, and after each of the others."""
+    side = _TracedSuite(place, place, traced)
+    with SmtpSink(keep=False) as sink:
         side.route(Routes(sink.port))
         # Under strace a message may wait for long, and is to be delivered before it is classified all the same.
         (Path(side.home.control) / "classifyafter").write_text("60\n")
@@ -53,19 +74,37 @@ def drain(top: Path, messages: int, traced: bool) -> tuple[Mapping[str, Calls], 
             side.start()
             side.wait_ready()
             _wait_quiet(side, place / "trace")
-            todo = next(pid for name, pid in named(side.root, "queue-") if name == "queue-todo")
-            os.kill(todo, signal.SIGSTOP)
-            side.fill(Mail(messages))
-            os.kill(todo, signal.SIGCONT)
-            side.follow().wait(lambda counts: counts[FINISHED] == messages)
-            side.wait_empty()
-            _wait_quiet(side, place / "trace")
-            waited = {} if traced else {program: wakeups(pid) for program, pid in named(side.root, "queue-")}
+            pids = dict(named(side.root, "queue-"))
+            log, finished = side.follow(), 0
+            for number in [_FIRST] + drains * [messages]:
+                finished += number
+                with _stopped(pids["queue-clean"]):
+                    with _stopped(pids["queue-todo"]):
+                        side.fill(Mail(number))
+                    _wait_finished(log, finished)
+                side.wait_empty()
+                _wait_quiet(side, place / "trace")
+                yield side
         finally:
             side.stop()
-        side.check(messages)
-        calls = count_calls((place / "trace").read_text(errors="replace").splitlines()) if traced else {}
-        return {name: calls[name] for name in DAEMONS if name in calls}, {name: waited.get(name, 0) for name in DAEMONS}
+        side.check(finished)
+
+
+@contextlib.contextmanager
+def _stopped(pid: int) -> Iterator[None]:
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def _wait_finished(log: LogFollower, messages: int) -> None:
+    log.wait(lambda counts: counts[FINISHED] == messages)
+
+
+def _wakeups(side: QueueSuite) -> Mapping[str, int]:
+    return {name: wakeups(pid) for name, pid in named(side.root, "queue-") if name in DAEMONS}
 
 
 @contextlib.contextmanager
@@ -87,5 +126,4 @@ def _wait_quiet(side: QueueSuite, trace: Path) -> None:
     while before != now and time.monotonic() < end:
         before = now
         time.sleep(_QUIET)
-        waited = sum(wakeups(pid) for name, pid in named(side.root, "queue-") if name in DAEMONS)
-        now = (trace.stat().st_size if trace.exists() else 0, waited)
+        now = (trace.stat().st_size if trace.exists() else 0, sum(_wakeups(side).values()))
