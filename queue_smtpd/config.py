@@ -13,8 +13,10 @@ from queue_smtpd.relay_rules import RelayRules, unpack_hosts_list
 from queue_smtpd.session import SessionSetup
 from queue_smtpd.session_policy import SessionPolicy
 from queue_wire.control.listeners import Listener, Role, unpack_listeners
+from queue_wire.control.localroutes import unpack_local_routes
 from queue_wire.control.networks import unpack_networks
 from queue_wire.control.places import EVERYWHERE
+from queue_wire.control.relayrecipients import RelayRecipients, unpack_relay_recipients
 
 
 class MoreHosts:
@@ -57,6 +59,9 @@ def read_config(home: Home) -> SmtpdConfig:
         morercpthosts=MoreHosts(f"{home.control}/morercpthosts.cdb"),
         badmailfrom=read_set(home, "badmailfrom") or frozenset(),
         relayclients=read_parsed(home, "relayclients", unpack_networks) or (),
+        relayrecipients=read_parsed(home, "relayrecipients", unpack_relay_recipients) or RelayRecipients(),
+        localroutes=read_parsed(home, "localroutes", unpack_local_routes) or {},
+        checkrcpt=bool(read_number(home, "checkrcpt")),
     )
     return SmtpdConfig(me, rules, read_size(home, "databytes"), read_number(home, "concurrencyincoming"))
 

@@ -37,6 +37,7 @@ from queue_smtpd.config import read_config, read_listeners, session_setup
 from queue_smtpd.intake_links import IntakeLinks
 from queue_smtpd.listening import given_sockets, open_sockets
 from queue_smtpd.log_writer import PROGRAM, LogWriter, log_beside
+from queue_smtpd.recipient_lookups import RecipientAsker
 from queue_smtpd.session import SessionSetup, SmtpSession
 from queue_smtpd.smtp_connection import BegunSession, OpenConnections, SmtpConnection
 from queue_smtpd.smtp_daemon import Numbering, run_daemon
@@ -124,8 +125,7 @@ async def _serve(
     home: Home, setup: SessionSetup, given: GivenConnection, connection: socket.socket, log: LogWriter
 ) -> None:
     loop = asyncio.get_running_loop()
-    links = IntakeLinks(home, loop)
-    connections = OpenConnections(links, log)
+    connections = OpenConnections(IntakeLinks(home, loop), RecipientAsker(home, loop), log)
 
     def begin(transport: asyncio.Transport, now: float) -> BegunSession:
         # Each process has one session, which the pid names, as tcpserver's own log does.
@@ -137,7 +137,7 @@ async def _serve(
             await asyncio.wait_for(connections.empty.wait(), TICK_SECONDS)
         except TimeoutError:
             connections.run(time.monotonic())
-    links.close()
+    connections.close()
 
 
 def serve_listeners(home: Home, log: LogWriter) -> None:

@@ -42,6 +42,10 @@ from queue_wire.pipes.qmtp import ACCEPTED, PERMANENT, Answer
 # The status at the end of an answer of queue-intake (qmail's form).
 _STATUS = re.compile(rb" \(#(5\.[0-9]{1,3}\.[0-9]{1,3})\)$")
 
+# Seconds by which the answer to each unknown recipient of a stranger comes later than to the one before, and the most.
+DELAY_STEP = 1.0
+DELAY_MOST = 10.0
+
 _IN_MESSAGE = (ServerState.DATA, ServerState.CHUNK, ServerState.SKIP)
 
 
@@ -86,7 +90,7 @@ class SmtpSession:
 
     __slots__ = (
         *("_begun", "_client", "_errors", "_lines", "_mailbox", "_messages", "_number", "_received", "_recipients"),
-        *("_sender", "_server", "_setup", "_size", "_started"),
+        *("_sender", "_server", "_setup", "_size", "_started", "_unknown"),
     )
 
     def __init__(self, number: int, client: ClientFacts, setup: SessionSetup, now: float) -> None:
@@ -96,7 +100,7 @@ class SmtpSession:
         self._begun = now
         self._server = SmtpServer(setup.settings)
         self._lines: list[bytes] = []
-        self._messages = self._errors = self._received = self._size = 0
+        self._messages = self._errors = self._received = self._size = self._unknown = 0
         self._sender = b""
         self._recipients: list[bytes] = []
         self._mailbox: MailboxWanted | None = None
@@ -150,12 +154,21 @@ class SmtpSession:
         """Take bytes of the client."""
         return self._go_on(self._server.feed(data), now)
 
-    def answer_mailbox(self, found: MailboxFound, now: float) -> list[Action]:
-        """Answer MailboxWanted."""
+    def mailbox_delay(self, found: MailboxFound) -> float:
+        """Return how many seconds to wait before `answer_mailbox`: the more recipients of a stranger are unknown, the
+        longer.
+        """
+        if found is not MailboxFound.UNKNOWN or self._setup.policy.trusts(self._client):
+            return 0.0
+        self._unknown += 1
+        return min(DELAY_STEP * (self._unknown - 1), DELAY_MOST)
+
+    def answer_mailbox(self, found: MailboxFound, now: float, why: bytes = b"") -> list[Action]:
+        """Answer MailboxWanted. The log has `why` a lookup could not be made."""
         wanted = self._mailbox
         assert wanted is not None
         reply = self._setup.policy.decide_mailbox(found, self._client, now)
-        return self._go_on(self._end_recipient(wanted, reply), now)
+        return self._go_on(self._end_recipient(wanted, reply, why), now)
 
     def begin_message(self, reply: ServerReply | None, seconds: int, now: float) -> list[Action]:
         """Answer MessageStarted; None is yes. `seconds` is the time since the epoch."""
@@ -262,14 +275,16 @@ class SmtpSession:
         actions.append(decision)
         return []
 
-    def _end_recipient(self, wanted: MailboxWanted, reply: ServerReply | None) -> list[ServerEvent]:
+    def _end_recipient(self, wanted: MailboxWanted, reply: ServerReply | None, why: bytes) -> list[ServerEvent]:
         if len(wanted.recipient) > ADDRESS_MAX:
             reply = replies.BAD_RECIPIENT
         if reply is None:
             self._recipients.append(wanted.recipient)
             self._lines.append(log.recipient_accepted(self._number, wanted.recipient))
         else:
-            self._log_refusal(b"RCPT <%s>" % wanted.recipient, reply)
+            # Why a lookup failed may name paths of this host, which are nobody's business.
+            said = reply._replace(text=why) if why and reply == replies.RECIPIENT_UNDECIDED else reply
+            self._log_refusal(b"RCPT <%s>" % wanted.recipient, said)
         return self._server.answer(reply)
 
     def _decide(self, question: SenderGiven | RecipientGiven | MessageBegun, now: float) -> Decision:

@@ -17,6 +17,7 @@ from queue_smtp.server import TIMEOUT
 from queue_smtp.server_replies import ServerReply
 from queue_smtpd.intake_links import IntakeLinks, MessageTransfer
 from queue_smtpd.log_writer import LogWriter
+from queue_smtpd.recipient_lookups import RecipientAsker
 from queue_smtpd.relay_rules import MailboxFound, MailboxWanted
 from queue_smtpd.session import Action, MessageDropped, MessageFinished, MessageStarted, MessageText, SmtpSession
 from queue_wire.pipes.qmtp import Answer
@@ -50,8 +51,9 @@ class OpenConnections:
     stopping: each session is to end when its transaction has ended.
     """
 
-    def __init__(self, links: IntakeLinks, log: LogWriter) -> None:
+    def __init__(self, links: IntakeLinks, lookups: RecipientAsker, log: LogWriter) -> None:
         self.links = links
+        self.lookups = lookups
         self.log = log
         self.stopping = False
         self.empty = asyncio.Event()
@@ -75,6 +77,12 @@ class OpenConnections:
         for connection in list(self._open):
             connection.run(now)
         self.links.run(now)
+        self.lookups.run(now)
+
+    def close(self) -> None:
+        """Close what the connections share."""
+        self.links.close()
+        self.lookups.close()
 
     def begin_stop(self, now: float) -> None:
         """End the sessions that are in no transaction; each of the others ends behind its transaction."""
@@ -92,8 +100,8 @@ class SmtpConnection(asyncio.Protocol):
     """One connection."""
 
     __slots__ = (
-        *("_begin", "_close_at", "_deadline", "_eof", "_finishing", "_message_by", "_open", "_reading", "_scheduled"),
-        *("_session", "_transfer", "_transport", "_unread", "_writable"),
+        *("_begin", "_close_at", "_deadline", "_delay", "_eof", "_finishing", "_lookup", "_message_by", "_open"),
+        *("_reading", "_scheduled", "_session", "_transfer", "_transport", "_unread", "_writable"),
     )
 
     _session: SmtpSession
@@ -108,6 +116,9 @@ class SmtpConnection(asyncio.Protocol):
         self._scheduled = self._eof = False
         # A message is complete, and queue-intake has not answered.
         self._finishing = False
+        # The number of a recipient's lookup, and the wait before its answer.
+        self._lookup = 0
+        self._delay: asyncio.TimerHandle | None = None
         self._deadline = self._message_by = 0.0
         # When a connection whose session is over is closed, if its client does not close it.
         self._close_at = 0.0
@@ -221,7 +232,12 @@ class SmtpConnection(asyncio.Protocol):
             assert transfer is not None
             transfer.add(action.data, now)
         elif isinstance(action, MailboxWanted):
-            return self._session.answer_mailbox(MailboxFound.EXISTS, now)
+            if action.known is None:
+                self._lookup = self._open.lookups.ask(action.address, self._found, now)
+            elif action.known is MailboxFound.EXISTS:
+                return self._session.answer_mailbox(action.known, now)
+            else:
+                self._found(action.known, b"")
         elif isinstance(action, MessageStarted):
             links = self._open.links
             if links.link(now) is None:
@@ -239,6 +255,24 @@ class SmtpConnection(asyncio.Protocol):
             transfer.give_up(now)
         return []
 
+    def _found(self, found: MailboxFound, why: bytes) -> None:
+        """Take what the lookup of a recipient has found. The answer is given later, never at once."""
+        self._lookup = 0
+        seconds = self._session.mailbox_delay(found)
+        self._delay = asyncio.get_running_loop().call_later(seconds, self._answer_mailbox, found, why)
+
+    def _answer_mailbox(self, found: MailboxFound, why: bytes) -> None:
+        self._delay = None
+        now = time.monotonic()
+        self._carry_out(self._session.answer_mailbox(found, now, why), now)
+
+    def _forget_lookup(self) -> None:
+        """The session is over, and nobody waits for a recipient any more."""
+        if self._lookup:
+            self._open.lookups.forget(self._lookup)
+        if self._delay is not None:
+            self._delay.cancel()
+
     def _decided(self, answer: Answer | None) -> None:
         """Take what became of the message."""
         now = time.monotonic()
@@ -255,6 +289,8 @@ class SmtpConnection(asyncio.Protocol):
 
     def _put(self, now: float) -> None:
         """Write the log lines, then the replies that they are about."""
+        if self._session.over:
+            self._forget_lookup()
         lines = self._session.log_lines()
         if lines:
             self._open.log.write(lines)

@@ -27,6 +27,7 @@ from queue_smtpd.config import SmtpdConfig, read_config, session_setup
 from queue_smtpd.intake_links import LINKS_MOST, IntakeLinks
 from queue_smtpd.listening import BACKLOG, ListeningSocket, stop_listening
 from queue_smtpd.log_writer import LogWriter
+from queue_smtpd.recipient_lookups import RecipientAsker
 from queue_smtpd.session import SessionSetup, SmtpSession
 from queue_smtpd.smtp_connection import BegunSession, OpenConnections, SmtpConnection
 from queue_smtpd.super_server import plain_address
@@ -72,7 +73,7 @@ class SmtpDaemon:
         self._step = numbering.step
         self._loop = loop
         self._limits = ClientLimits(ClientRates())
-        self._connections = OpenConnections(IntakeLinks(home, loop), log)
+        self._connections = OpenConnections(IntakeLinks(home, loop), RecipientAsker(home, loop), log)
         self._servers: list[asyncio.Server] = []
         self._setups: dict[Listener, SessionSetup] = {}
         self._most = 0
@@ -99,9 +100,9 @@ class SmtpDaemon:
             self._connections.run(now)
             if self._stop_by and now >= self._stop_by:
                 # Messages whose answers have not come get 451.
-                self._connections.links.close()
+                self._connections.close()
                 self._connections.end_all(replies.SHUTTING_DOWN, "stop", now)
-        self._connections.links.close()
+        self._connections.close()
 
     def reread(self) -> None:
         """Read the control files again."""

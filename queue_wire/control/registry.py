@@ -21,6 +21,7 @@ from queue_wire.control.lines import (
 )
 from queue_wire.control.locallimits import unpack_local_limits
 from queue_wire.control.localroutes import unpack_local_routes
+from queue_wire.control.relayrecipients import unpack_relay_recipients
 from queue_wire.control.schedule import unpack_ages, unpack_schedule
 from queue_wire.control.smtproutes import unpack_routes
 from queue_wire.control.srs_domain import unpack_srs_domain
@@ -127,6 +128,8 @@ FILES: tuple[ControlFile, ...] = (
     _number("processessmtpd", "processes of queue-smtpd", _SMTPD, START_SMTPD, "SMTP"),
     ControlFile("rcpthosts", LIST, "domains delivered here", "domains that take mail from everybody", _SMTPD,
                 CONNECTION, "SMTP"),
+    ControlFile("relayrecipients", LIST, "all", "recipients that exist in relayed domains", _SMTPD, CONNECTION, "SMTP"),
+    _number("checkrcpt", "whether local recipients are looked up at RCPT; 0: no", _SMTPD, CONNECTION, "SMTP"),
     ControlFile("badmailfrom", LIST, "none", "senders whose mail is refused", _SMTPD, CONNECTION, "SMTP"),
     ControlFile("relayclients", LIST, "none", "networks that may send to everybody", _SMTPD, CONNECTION, "SMTP"),
     _number("classifyafter", "when waiting new mail is classified", _SEND, HUP, "operating"),
@@ -159,7 +162,8 @@ FILES: tuple[ControlFile, ...] = (
     ControlFile("doublebouncehost", LINE, "`me`", "domain that gets double bounces", _SEND, HUP, "operating"),
     ControlFile("smtproutes", MAP, "none", "relays by domain", (*_REMOTE, *_SEND), f"{SECOND}, {HUP}", "routing", True),
     ControlFile(
-        "localroutes", MAP, "none", "LMTP servers for local mail", (*_REMOTE, *_SEND), f"{SECOND}, {HUP}", "routing"
+        "localroutes", MAP, "none", "LMTP for local mail", (*_REMOTE, *_SEND, *_SMTPD), f"{SECOND}, {HUP}",
+        "routing",
     ),
     ControlFile("helohost", TABLE, "`me`", "name in EHLO", _REMOTE, SECOND, "routing"),
     ControlFile("outgoingip", TABLE, "the system's choice", "address to connect from", _REMOTE, SECOND, "routing"),
@@ -299,6 +303,7 @@ _CHECKS: Mapping[str, Callable[[bytes], object]] = {
     "localroutes": unpack_local_routes,
     "locallimits": unpack_local_limits,
     "relayclients": _check_networks,
+    "relayrecipients": unpack_relay_recipients,
     "smtpd": _check_listeners,
     "longlines": _check_long_lines,
     "srs": unpack_srs_domain,

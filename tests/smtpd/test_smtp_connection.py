@@ -10,8 +10,9 @@ from queue_base.home import Home
 from queue_smtp.server import TIMEOUT
 from queue_smtpd.intake_links import SMALL, IntakeLinks
 from queue_smtpd.log_writer import LogWriter
+from queue_smtpd.recipient_lookups import RecipientAsker
 from queue_smtpd.smtp_connection import COMMANDS_SLICE, BegunSession, OpenConnections, SmtpConnection
-from support.smtpd.sessions import make_session
+from support.smtpd.sessions import RULES, make_session
 
 
 class Transport:
@@ -54,11 +55,12 @@ class _Lines(LogWriter):
 class Scene:
     """A connection whose greeting is said. It has no queue-intake."""
 
-    def __init__(self, home: Home) -> None:
+    def __init__(self, home: Home, checkrcpt: bool = False) -> None:
         self.log = _Lines()
-        self.open = OpenConnections(IntakeLinks(home, asyncio.get_running_loop()), self.log)
+        loop = asyncio.get_running_loop()
+        self.open = OpenConnections(IntakeLinks(home, loop), RecipientAsker(home, loop), self.log)
         self.transport = Transport()
-        session = make_session()
+        session = make_session(rules=RULES._replace(checkrcpt=checkrcpt))
         self.connection = SmtpConnection(lambda transport, now: BegunSession(session, 1, 2), self.open)
         self.connection.connection_made(cast(asyncio.Transport, self.transport))
         self.begun = time.monotonic()
