@@ -70,6 +70,15 @@ def test_a_home_that_only_its_user_may_search_is_looked_into_as_that_user(mail: 
         assert client.ask(b"ann-other@host.example") == UNKNOWN
 
 
+def test_the_dash_and_not_the_extension_decides_whether_a_file_is_needed(mail: MailHome) -> None:
+    home = private_home(mail, "ann")
+    lines = [f"+{n}:ann:{UID}:{GID}:{home}:{dash}:{ext}:\n" for n, dash, ext in (("x", "-", ""), ("y", "", "list"))]
+    assign(mail.home, "".join(lines))
+    with LocalDaemon(mail.home), RecipientClient(mail.home) as client:
+        assert client.ask(b"x@host.example") == UNKNOWN
+        assert client.ask(b"y@host.example") == EXISTS
+
+
 def test_the_files_are_not_read(mail: MailHome) -> None:
     home = private_home(mail, "ann")
     (home / ".qmail-list").write_text("\n\n")  # A delivery defers it.
