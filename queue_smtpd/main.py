@@ -20,6 +20,7 @@ import resource
 import signal
 import socket
 import time
+from typing import cast
 
 import uvloop
 
@@ -131,7 +132,7 @@ async def _serve(
         # Each process has one session, which the pid names, as tcpserver's own log does.
         return BegunSession(SmtpSession(os.getpid(), given.client, setup, now), given.port, given.server_port)
 
-    await loop.connect_accepted_socket(lambda: SmtpConnection(begin, connections), connection)
+    await loop.connect_accepted_socket(lambda: cast(asyncio.Protocol, SmtpConnection(begin, connections)), connection)
     while len(connections):
         try:
             await asyncio.wait_for(connections.empty.wait(), TICK_SECONDS)

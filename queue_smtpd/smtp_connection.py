@@ -96,8 +96,11 @@ class OpenConnections:
             connection.end(reply, reason, now)
 
 
-class SmtpConnection(asyncio.Protocol):
-    """One connection."""
+class SmtpConnection:
+    """One connection.
+
+    For the event loop it is an asyncio.Protocol. mypyc makes a fast class of it because it has no base class.
+    """
 
     __slots__ = (
         *("_begin", "_close_at", "_deadline", "_delay", "_eof", "_finishing", "_lookup", "_message_by", "_open"),

@@ -1,6 +1,7 @@
 """What a test does about a tool or a right that is missing: it fails under CI, elsewhere it is skipped and says so."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -50,3 +51,17 @@ def test_a_file_that_is_missing_is_a_skip_that_names_its_package(
     (tmp_path / "directory").mkdir()
     (tmp_path / "directory" / "file").touch()
     tools.need_file(pattern)
+
+
+def test_each_command_that_a_test_needs_has_a_package_that_ci_installs() -> None:
+    # Those of Debian packages with priority required, which every machine has.
+    required = {"dpkg-deb", "mkdir", "mkfs.ext4", "mount", "usermod"}
+    tests = Path(__file__).resolve().parents[1]
+    asked = {
+        (name, path.name)
+        for path in tests.rglob("*.py")
+        if path != Path(__file__).resolve()
+        for name in re.findall(r'\bneed\("([^"]+)"\)', path.read_text())
+    }
+    assert len(asked) > 50
+    assert [each for each in sorted(asked) if each[0] not in tools.PACKAGES and each[0] not in required] == []
