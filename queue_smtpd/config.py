@@ -67,9 +67,20 @@ def read_listeners(home: Home) -> list[Listener]:
 
 
 def session_setup(
-    config: SmtpdConfig, listener: Listener, limits: ClientLimits, databytes: int | None = None, suffix: bytes = b""
+    config: SmtpdConfig,
+    listener: Listener,
+    limits: ClientLimits,
+    tls: bool,
+    databytes: int | None = None,
+    suffix: bytes = b"",
 ) -> SessionSetup:
-    """Return the setup of the sessions of a listener; `databytes` of a super-server counts instead of ours."""
+    """Return the setup of the sessions of a listener; `databytes` of a super-server counts instead of ours.
+
+    `tls`: there is a certificate.
+    """
     size = config.databytes if databytes is None else databytes
-    settings = ServerSettings(config.me, MessageLimits(size, bare_line_ends=listener.bare))
+    implicit = listener.role is Role.SUBMISSIONS
+    settings = ServerSettings(
+        config.me, MessageLimits(size, bare_line_ends=listener.bare), tls=tls and not implicit, implicit_tls=implicit
+    )
     return SessionSetup(config.me, settings, SessionPolicy(listener.role, config.rules, limits), suffix)

@@ -25,13 +25,14 @@ from queue_smtp.server_events import (
     SenderGiven,
     ServerEvent,
     SessionClosed,
+    TlsWanted,
     TransactionDropped,
     UserAuthenticated,
     UserRefused,
 )
 from queue_smtp.server_replies import ServerReply
 from queue_smtpd import session_log as log
-from queue_smtpd.client_facts import ClientFacts
+from queue_smtpd.client_facts import ClientFacts, TlsFacts
 from queue_smtpd.received_line import pack_received
 from queue_smtpd.relay_rules import MailboxFound, MailboxWanted
 from queue_smtpd.session_policy import Decision, SessionPolicy
@@ -66,7 +67,7 @@ class MessageDropped(NamedTuple):
     """What there is of the message is to be forgotten."""
 
 
-Action = MailboxWanted | MessageStarted | MessageText | MessageFinished | MessageDropped
+Action = MailboxWanted | MessageStarted | MessageText | MessageFinished | MessageDropped | TlsWanted
 
 
 class SessionSetup(NamedTuple):
@@ -119,6 +120,11 @@ class SmtpSession:
         return self._server.asked is not None
 
     @property
+    def awaits_tls(self) -> bool:
+        """Whether the client is to begin with TLS now: `secured` or `fail_tls` is next."""
+        return self._server.state is ServerState.TLS
+
+    @property
     def in_message(self) -> bool:
         """Whether the client is sending a message, or what is refused of one."""
         return self._server.state in _IN_MESSAGE
@@ -144,7 +150,28 @@ class SmtpSession:
         reply = busy or self._setup.policy.greet(client, False, now)
         if reply is not None:
             self._log_refusal(b"connect", reply)
-        return self._go_on(self._server.greet(reply), now)
+        if not self.awaits_tls:
+            return self._go_on(self._server.greet(reply), now)
+        # Before TLS nothing can be said.
+        return [] if reply is None else self._go_on(self._server.close(reply, "turned away"), now)
+
+    def begin_tls(self, now: float) -> list[Action]:
+        """Answer TlsWanted: what is in data_to_send() then goes out in clear, and everything later under TLS."""
+        return self._go_on(self._server.answer(), now)
+
+    def secured(self, tls: TlsFacts, now: float) -> list[Action]:
+        """Note that the TLS handshake is done. What the client has said before is forgotten (RFC 3207 section 4.2)."""
+        self._client = self._client._replace(tls=tls, hello=b"", esmtp=False)
+        self._lines.append(log.tls_started(self._number, tls.version, tls.cipher))
+        events = self._server.secured()
+        if self._server.state is ServerState.GREETING:
+            events += self._server.greet()
+        return self._go_on(events, now)
+
+    def fail_tls(self, why: str, now: float) -> list[Action]:
+        """Note that the TLS handshake, or what comes under TLS, has failed. The session ends; none goes on in clear."""
+        self._lines.append(log.tls_failed(self._number, why))
+        return self._go_on(self._server.lost(), now)
 
     def feed(self, data: bytes, now: float) -> list[Action]:
         """Take bytes of the client."""
@@ -222,6 +249,8 @@ class SmtpSession:
         elif isinstance(event, HelloGiven):
             self._client = self._client._replace(hello=event.name, esmtp=event.esmtp)
             return server.answer()
+        elif isinstance(event, TlsWanted):
+            actions.append(event)
         elif isinstance(event, TransactionDropped):
             self._lines.append(log.dropped(self._number))
             if self._started:
@@ -235,7 +264,7 @@ class SmtpSession:
         elif isinstance(event, UserAuthenticated | UserRefused | PasswordGiven | VerifierWanted):
             raise AssertionError("AUTH is not offered")
         else:
-            raise AssertionError("neither TLS nor XCLIENT is offered")
+            raise AssertionError("XCLIENT is not offered")
         return []
 
     def _take_sender(self, event: SenderGiven, now: float) -> list[ServerEvent]:

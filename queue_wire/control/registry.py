@@ -125,6 +125,7 @@ FILES: tuple[ControlFile, ...] = (
     ControlFile("smtpd", TABLE, "`*:25 mx`", "where queue-smtpd listens, and for whom", _SMTPD, START_SMTPD, "SMTP"),
     _number("concurrencyincoming", "connections of clients at once", _SMTPD, CONNECTION, "SMTP"),
     _number("processessmtpd", "processes of queue-smtpd", _SMTPD, START_SMTPD, "SMTP"),
+    ControlFile("smtpdcert", TABLE, "none, no TLS", "certificates, by name", _SMTPD, CONNECTION, "SMTP"),
     ControlFile("rcpthosts", LIST, "domains delivered here", "domains that take mail from everybody", _SMTPD,
                 CONNECTION, "SMTP"),
     ControlFile("badmailfrom", LIST, "none", "senders whose mail is refused", _SMTPD, CONNECTION, "SMTP"),
@@ -275,6 +276,12 @@ def _check_listeners(data: bytes) -> None:
         raise LineError(1, "it has no line, so nobody could connect")
 
 
+def _check_certificates(data: bytes) -> None:
+    from queue_wire.control.smtpdcert import unpack_certificate_lines
+
+    unpack_certificate_lines(data)
+
+
 def _check_long_lines(data: bytes) -> None:
     word = unpack_line(data).strip().lower()
     if word not in (b"", b"send", b"encode", b"fail"):
@@ -300,6 +307,7 @@ _CHECKS: Mapping[str, Callable[[bytes], object]] = {
     "locallimits": unpack_local_limits,
     "relayclients": _check_networks,
     "smtpd": _check_listeners,
+    "smtpdcert": _check_certificates,
     "longlines": _check_long_lines,
     "srs": unpack_srs_domain,
 }

@@ -92,6 +92,8 @@ class GivenSession:
 class _OnSocket(smtplib.SMTP):
     def __init__(self, connection: socket.socket) -> None:
         super().__init__()
+        # starttls() asks for this name.
+        self._host = "127.0.0.1"
         self._connection = connection
 
     def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
