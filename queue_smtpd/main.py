@@ -36,6 +36,7 @@ from queue_base.errors import PERMANENT, Failure, Permanent, Temporary, Usage, c
 from queue_base.home import Home, take_help, take_home
 from queue_smtp import server_replies as replies
 from queue_smtp.server_replies import pack_reply
+from queue_smtpd.auth.authenticator import Authenticator
 from queue_smtpd.client_limits import ClientLimits, ClientRates
 from queue_smtpd.config import read_config, read_listeners, session_setup
 from queue_smtpd.intake_links import IntakeLinks
@@ -137,9 +138,14 @@ def run_connection(home: Home, listener: Listener, connection: socket.socket, lo
     leave_root(home)
     limits = ClientLimits(_NO_RATES)
     config = read_config(home)
-    setup = session_setup(config, listener, limits, context is not None, given.databytes, given.relay_suffix)
+    authenticator = Authenticator(home, log)
+    authenticator.configure(config.checkpassword)
+    authenticator.refresh()
+    setup = session_setup(
+        config, listener, limits, context is not None, authenticator.offer, given.databytes, given.relay_suffix
+    )
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(home, setup, given, context, connection, log))
+        runner.run(_serve(home, setup, given, context, connection, authenticator, log))
 
 
 async def _serve(
@@ -148,11 +154,12 @@ async def _serve(
     given: GivenConnection,
     context: ssl.SSLContext | None,
     connection: socket.socket,
+    authenticator: Authenticator,
     log: LogWriter,
 ) -> None:
     loop = asyncio.get_running_loop()
     links = IntakeLinks(home, loop)
-    connections = OpenConnections(links, log)
+    connections = OpenConnections(links, log, authenticator)
 
     def begin(transport: asyncio.Transport, now: float) -> BegunSession:
         # Each process has one session, which the pid names, as tcpserver's own log does.

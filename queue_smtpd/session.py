@@ -36,12 +36,16 @@ from queue_smtpd.client_facts import ClientFacts, TlsFacts
 from queue_smtpd.received_line import pack_received
 from queue_smtpd.relay_rules import MailboxFound, MailboxWanted
 from queue_smtpd.session_policy import Decision, SessionPolicy
+from queue_wire.control.smtpdusers import Verifier
 from queue_wire.files.envelope import ADDRESS_MAX
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.qmtp import ACCEPTED, PERMANENT, Answer
 
 # The status at the end of an answer of queue-intake (qmail's form).
 _STATUS = re.compile(rb" \(#(5\.[0-9]{1,3}\.[0-9]{1,3})\)$")
+
+# After a wrong password: who guesses gets few answers.
+FAILURE_SECONDS = 2.0
 
 _IN_MESSAGE = (ServerState.DATA, ServerState.CHUNK, ServerState.SKIP)
 
@@ -67,7 +71,23 @@ class MessageDropped(NamedTuple):
     """What there is of the message is to be forgotten."""
 
 
-Action = MailboxWanted | MessageStarted | MessageText | MessageFinished | MessageDropped | TlsWanted
+class ReplyDelayed(NamedTuple):
+    """The replies go to the client after so many seconds, and until then nothing of it is taken."""
+
+    seconds: float
+
+
+Action = (
+    MailboxWanted
+    | MessageStarted
+    | MessageText
+    | MessageFinished
+    | MessageDropped
+    | TlsWanted
+    | PasswordGiven
+    | VerifierWanted
+    | ReplyDelayed
+)
 
 
 class SessionSetup(NamedTuple):
@@ -86,8 +106,8 @@ class SmtpSession:
     """A session. `number` is that of its log lines; `now` is a monotonic time in seconds everywhere."""
 
     __slots__ = (
-        *("_begun", "_client", "_errors", "_lines", "_mailbox", "_messages", "_number", "_received", "_recipients"),
-        *("_sender", "_server", "_setup", "_size", "_started"),
+        *("_begun", "_client", "_counted", "_errors", "_lines", "_mailbox", "_messages", "_number", "_received"),
+        *("_recipients", "_sender", "_server", "_setup", "_size", "_started"),
     )
 
     def __init__(self, number: int, client: ClientFacts, setup: SessionSetup, now: float) -> None:
@@ -101,6 +121,8 @@ class SmtpSession:
         self._sender = b""
         self._recipients: list[bytes] = []
         self._mailbox: MailboxWanted | None = None
+        # A wrong password has been counted.
+        self._counted = False
         # A MessageStarted was answered with yes, and its end was not reported.
         self._started = False
 
@@ -184,6 +206,32 @@ class SmtpSession:
         reply = self._setup.policy.decide_mailbox(found, self._client, now)
         return self._go_on(self._end_recipient(wanted, reply), now)
 
+    def answer_password(self, right: bool | None, now: float) -> list[Action]:
+        """Answer PasswordGiven; None if the password cannot be checked now."""
+        asked = self._server.asked
+        assert isinstance(asked, PasswordGiven)
+        if right is None:
+            return self._answer_auth(asked.user, replies.AUTH_FAILED_FOR_NOW, now)
+        if right:
+            return self._go_on(self._server.answer(), now)
+        self._counted = True
+        over = self._setup.policy.count_refused_user(self._client, now)
+        if over is None:
+            return self._go_on(self._server.answer(replies.BAD_CREDENTIALS), now)
+        return [ReplyDelayed(FAILURE_SECONDS), *self._answer_auth(asked.user, over, now)]
+
+    def answer_verifier(self, found: tuple[Verifier | None] | None, now: float) -> list[Action]:
+        """Answer VerifierWanted; None if it cannot be looked up now."""
+        asked = self._server.asked
+        assert isinstance(asked, VerifierWanted)
+        if found is None:
+            return self._answer_auth(asked.user, replies.AUTH_FAILED_FOR_NOW, now)
+        return self._go_on(self._server.give_verifier(found[0]), now)
+
+    def _answer_auth(self, user: bytes, reply: ServerReply, now: float) -> list[Action]:
+        self._log_refusal(b"AUTH " + user, reply)
+        return self._go_on(self._server.answer(reply), now)
+
     def begin_message(self, reply: ServerReply | None, seconds: int, now: float) -> list[Action]:
         """Answer MessageStarted; None is yes. `seconds` is the time since the epoch."""
         if reply is not None:
@@ -249,8 +297,17 @@ class SmtpSession:
         elif isinstance(event, HelloGiven):
             self._client = self._client._replace(hello=event.name, esmtp=event.esmtp)
             return server.answer()
-        elif isinstance(event, TlsWanted):
+        elif isinstance(event, TlsWanted | PasswordGiven | VerifierWanted):
             actions.append(event)
+        elif isinstance(event, UserAuthenticated):
+            self._client = self._client._replace(user=event.user)
+            self._lines.append(log.authenticated(self._number, event.user, event.mechanism))
+        elif isinstance(event, UserRefused):
+            if not self._counted:
+                self._setup.policy.count_refused_user(self._client, now)
+            self._counted = False
+            self._log_refusal(b"AUTH " + event.user, replies.BAD_CREDENTIALS)
+            actions.append(ReplyDelayed(FAILURE_SECONDS))
         elif isinstance(event, TransactionDropped):
             self._lines.append(log.dropped(self._number))
             if self._started:
@@ -261,8 +318,6 @@ class SmtpSession:
         elif isinstance(event, SessionClosed):
             seconds = int(now - self._begun)
             self._lines.append(log.ended(self._number, event.reason, self._messages, self._errors, seconds))
-        elif isinstance(event, UserAuthenticated | UserRefused | PasswordGiven | VerifierWanted):
-            raise AssertionError("AUTH is not offered")
         else:
             raise AssertionError("XCLIENT is not offered")
         return []

@@ -17,13 +17,23 @@ from collections.abc import Callable
 from typing import NamedTuple, cast
 
 from queue_smtp import server_replies as replies
+from queue_smtp.auth_server import PasswordGiven, VerifierWanted
 from queue_smtp.server import TIMEOUT
 from queue_smtp.server_events import TlsWanted
 from queue_smtp.server_replies import ServerReply
+from queue_smtpd.auth.authenticator import Authenticator
 from queue_smtpd.intake_links import IntakeLinks, MessageTransfer
 from queue_smtpd.log_writer import LogWriter
 from queue_smtpd.relay_rules import MailboxFound, MailboxWanted
-from queue_smtpd.session import Action, MessageDropped, MessageFinished, MessageStarted, MessageText, SmtpSession
+from queue_smtpd.session import (
+    Action,
+    MessageDropped,
+    MessageFinished,
+    MessageStarted,
+    MessageText,
+    ReplyDelayed,
+    SmtpSession,
+)
 from queue_smtpd.tls.tls_channel import TlsChannel, describe_tls_error
 from queue_wire.pipes.qmtp import Answer
 
@@ -62,9 +72,10 @@ class OpenConnections:
     stopping: each session is to end when its transaction has ended.
     """
 
-    def __init__(self, links: IntakeLinks, log: LogWriter) -> None:
+    def __init__(self, links: IntakeLinks, log: LogWriter, authenticator: Authenticator) -> None:
         self.links = links
         self.log = log
+        self.authenticator = authenticator
         self.stopping = False
         self.empty = asyncio.Event()
         self.empty.set()
@@ -104,8 +115,9 @@ class SmtpConnection(asyncio.Protocol):
     """One connection."""
 
     __slots__ = (
-        *("_begin", "_close_at", "_context", "_deadline", "_eof", "_finishing", "_message_by", "_open", "_reading"),
-        *("_scheduled", "_session", "_tls", "_transfer", "_transport", "_unread", "_writable"),
+        *("_asking", "_begin", "_close_at", "_context", "_deadline", "_delayed_to", "_eof", "_finishing"),
+        *("_message_by", "_open", "_reading", "_scheduled", "_session", "_tls", "_transfer", "_transport", "_unread"),
+        "_writable",
     )
 
     _session: SmtpSession
@@ -121,6 +133,10 @@ class SmtpConnection(asyncio.Protocol):
         self._unread = b""
         self._reading = self._writable = True
         self._scheduled = self._eof = False
+        # Replies wait for this time, and so does the check of a further password.
+        self._delayed_to = 0.0
+        # What asks whether a password is right.
+        self._asking: asyncio.Task[None] | None = None
         # A message is complete, and queue-intake has not answered.
         self._finishing = False
         self._deadline = self._message_by = 0.0
@@ -270,7 +286,7 @@ class SmtpConnection(asyncio.Protocol):
 
     def _may_take(self) -> bool:
         full = self._transfer is not None and self._transfer.full
-        return self._session.wants_data and self._writable and not full
+        return self._session.wants_data and self._writable and not full and not self._delayed_to
 
     def _carry_out(self, actions: list[Action], now: float) -> None:
         """Do what the session wants, and go on with it as far as it can go now."""
@@ -298,6 +314,11 @@ class SmtpConnection(asyncio.Protocol):
             self._put(now)
             self._begin_tls(now)
             return following
+        elif isinstance(action, PasswordGiven | VerifierWanted):
+            self._asking = asyncio.get_running_loop().create_task(self._ask(action))
+        elif isinstance(action, ReplyDelayed):
+            self._delayed_to = now + action.seconds
+            asyncio.get_running_loop().call_later(action.seconds, self._end_delay, self._delayed_to)
         elif isinstance(action, MessageStarted):
             links = self._open.links
             if links.link(now) is None:
@@ -314,6 +335,30 @@ class SmtpConnection(asyncio.Protocol):
             self._transfer = None
             transfer.give_up(now)
         return []
+
+    async def _ask(self, question: PasswordGiven | VerifierWanted) -> None:
+        """Have a password checked, and go on with the session if it is not over meanwhile."""
+        authenticator = self._open.authenticator
+        if self._delayed_to:
+            await asyncio.sleep(self._delayed_to - time.monotonic())
+        if isinstance(question, PasswordGiven):
+            right = await authenticator.check_password(question.user, question.password)
+            now = time.monotonic()
+            actions = [] if self._session.over else self._session.answer_password(right, now)
+        else:
+            found = await authenticator.find_verifier(question.user)
+            now = time.monotonic()
+            actions = [] if self._session.over else self._session.answer_verifier(found, now)
+        self._asking = None
+        self._carry_out(actions, now)
+
+    def _end_delay(self, time_of_it: float) -> None:
+        if time_of_it < self._delayed_to:
+            # There was another refusal meanwhile.
+            return
+        self._delayed_to = 0.0
+        self._put(time.monotonic())
+        self._regulate()
 
     def _decided(self, answer: Answer | None) -> None:
         """Take what became of the message."""
@@ -334,6 +379,8 @@ class SmtpConnection(asyncio.Protocol):
         lines = self._session.log_lines()
         if lines:
             self._open.log.write(lines)
+        if self._delayed_to:
+            return
         data = self._session.data_to_send()
         if not self._session.in_message:
             self._message_by = 0.0

@@ -1,8 +1,8 @@
 """The daemon: one process that serves all connections of its listening sockets on one event loop.
 
 HUP rereads the control files, for connections that come later; if one has an error, the old values stay. Certificates
-are also read anew every minute, in a thread, and what has changed is used. At TERM it listens no more, ends sessions
-that are in no transaction with 421, and lets the others end theirs, for a minute.
+are also read anew every minute, and the users of AUTH every two seconds, in a thread, if they have changed. At TERM it
+listens no more, ends sessions that are in no transaction with 421, and lets the others end theirs, for a minute.
 
 There are at most `concurrencyincoming` connections, of all processes together; a tenth is for clients of other roles
 than mx, who authenticate. A client that comes when there is no place gets 421.
@@ -23,6 +23,7 @@ import uvloop
 from queue_base.errors import Failure
 from queue_base.home import Home
 from queue_smtp import server_replies as replies
+from queue_smtpd.auth.authenticator import Authenticator
 from queue_smtpd.client_facts import ClientFacts
 from queue_smtpd.client_limits import ClientLimits, ClientRates
 from queue_smtpd.config import SmtpdConfig, read_config, session_setup
@@ -97,7 +98,8 @@ class SmtpDaemon:
         self._reread_at = time.monotonic() + REREAD_SECONDS
         self._loop = loop
         self._limits = ClientLimits(ClientRates())
-        self._connections = OpenConnections(IntakeLinks(home, loop), log)
+        self._authenticator = Authenticator(home, log)
+        self._connections = OpenConnections(IntakeLinks(home, loop), log, self._authenticator)
         self._servers: list[asyncio.Server] = []
         self._setups: dict[Listener, SessionSetup] = {}
         self._most = 0
@@ -105,6 +107,8 @@ class SmtpDaemon:
         self._stopping = asyncio.Event()
         self._config = config
         self._context: ssl.SSLContext | None = None
+        self._authenticator.configure(config.checkpassword)
+        self._authenticator.refresh()
         self._take_config(config)
 
     async def run(self, life: int | None) -> None:
@@ -116,6 +120,7 @@ class SmtpDaemon:
         for each in self._sockets:
             make: Callable[[], SmtpConnection] = partial(self._connection, each.listener)
             self._servers.append(await self._loop.create_server(make, sock=each.socket, backlog=BACKLOG))
+        watching = self._loop.create_task(self._watch_users())
         while not self._stop_by or len(self._connections):
             if self._stop_by:
                 await asyncio.sleep(_STOP_TICK_SECONDS)
@@ -130,12 +135,15 @@ class SmtpDaemon:
                 # Messages whose answers have not come get 451.
                 self._connections.links.close()
                 self._connections.end_all(replies.SHUTTING_DOWN, "stop", now)
+        watching.cancel()
         self._connections.links.close()
 
     def reread(self) -> None:
         """Read the control files again."""
         try:
-            self._take_config(read_config(self._home))
+            config = read_config(self._home)
+            self._authenticator.configure(config.checkpassword)
+            self._take_config(config)
         except Failure as error:
             self._log.write([alert(f"{error}; the old values stay")])
         # What was wrong before is said once more.
@@ -159,6 +167,13 @@ class SmtpDaemon:
         self._loop.remove_reader(life)
         self.stop()
 
+    async def _watch_users(self) -> None:
+        """Offer AUTH as the file of the users, or its lack, has it. A large file takes time, so a thread reads it."""
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            if await self._loop.run_in_executor(None, self._authenticator.refresh):
+                self._take_config(self._config)
+
     def _reread_certificates(self) -> None:
         if self._rereading is None:
             self._rereading = self._loop.create_task(self._take_certificates())
@@ -176,8 +191,9 @@ class SmtpDaemon:
         self._config = config
         self._context = self._tls.certificates.context
         tls = self._context is not None
+        offer = self._authenticator.offer
         self._setups = {
-            each.listener: session_setup(config, each.listener, self._limits, tls) for each in self._sockets
+            each.listener: session_setup(config, each.listener, self._limits, tls, offer) for each in self._sockets
         }
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._most = max(1, min(config.concurrency // self._step, soft - _OTHERS))
