@@ -17,12 +17,18 @@ from setuptools import setup
 COMPILED = """
     queue_base queue_base/daemon queue_base/queue queue_clean
     queue_inject/drop.py queue_inject/filter.py queue_inject/hand_in.py queue_inject/batch queue_inject/header
+    queue_intake/acceptance.py queue_intake/answers.py queue_intake/client_connection.py queue_intake/commit_group.py
+    queue_intake/package_reader.py queue_intake/sharing.py
     queue_remote/daemon.py queue_remote/delivery.py queue_remote/job_parts.py queue_remote/options.py
     queue_remote/report_text.py queue_remote/setup.py
     queue_remote/message/file.py queue_remote/message/message_scan.py queue_remote/message/small.py
     queue_remote/smtp
     queue_send queue_send/delivery queue_send/messages queue_send/scheduler
-    queue_smtp queue_todo
+    queue_smtp
+    queue_smtpd/client_facts.py queue_smtpd/client_limits.py queue_smtpd/intake_links.py queue_smtpd/received_line.py
+    queue_smtpd/relay_rules.py queue_smtpd/session.py queue_smtpd/session_log.py queue_smtpd/session_policy.py
+    queue_smtpd/smtp_connection.py queue_smtpd/token_bucket.py
+    queue_todo
     queue_wire queue_wire/admin queue_wire/control queue_wire/files queue_wire/pipes
 """
 # What mypyc cannot compile, or would change. The modules that are not named above run rarely, or start a program.

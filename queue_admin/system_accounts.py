@@ -10,7 +10,16 @@ import shutil
 import subprocess
 
 from queue_admin.home.modes import QMAIL_ACCOUNTS, QMAIL_GROUP, QmailAccounts
-from queue_base.accounts import ALIAS_ACCOUNT, QMAIL_ACCOUNT, QUEUE_ACCOUNT, REMOTE_ACCOUNT, Owner, become, queue_owner
+from queue_base.accounts import (
+    ALIAS_ACCOUNT,
+    QMAIL_ACCOUNT,
+    QUEUE_ACCOUNT,
+    REMOTE_ACCOUNT,
+    SMTPD_ACCOUNT,
+    Owner,
+    become,
+    queue_owner,
+)
 from queue_base.errors import Permanent
 from queue_base.home import Home
 
@@ -57,17 +66,39 @@ def ensure_alias_account(home: Home, owner: Owner) -> tuple[Owner, list[str]]:
         return owner, []
     if os.path.isdir(home.alias) and os.stat(home.alias).st_uid not in (owner.uid, account_uid(ALIAS_ACCOUNT)):
         return owner, []
+    return _own_account(ALIAS_ACCOUNT, home.alias, owner)
+
+
+def ensure_smtpd_account(owner: Owner) -> list[str]:
+    """Make the account of queue-smtpd if it is missing; return what was made. Raises Permanent.
+
+    It has a group of its own, and may read nothing of the queue. It is not needed if the queue does not belong to
+    account `queue`: then queue-smtpd runs as the user who starts it.
+    """
+    if myself().uid != 0 or owner.uid != account_uid(QUEUE_ACCOUNT):
+        return []
+    found, made = _own_account(SMTPD_ACCOUNT, "/nonexistent", owner)
+    if found.gid == owner.gid:
+        raise Permanent(f"unable to use account {SMTPD_ACCOUNT}: its group must not be {QUEUE_ACCOUNT}'s")
+    return made
+
+
+def _own_account(name: str, directory: str, owner: Owner) -> tuple[Owner, list[str]]:
+    """Make an account with a group of its own if they are missing; return its ids, and what was made.
+
+    Raises Permanent, too if the account is root or the owner of the queue.
+    """
     made = []
-    if group_gid(ALIAS_ACCOUNT) is None:
-        _run("groupadd", "--system", ALIAS_ACCOUNT)
-        made.append(f"group {ALIAS_ACCOUNT}")
-    if account_uid(ALIAS_ACCOUNT) is None:
-        _run("useradd", *_USER_OPTIONS, "--home-dir", home.alias, "--gid", ALIAS_ACCOUNT, ALIAS_ACCOUNT)
-        made.append(f"account {ALIAS_ACCOUNT}")
-    uid = account_uid(ALIAS_ACCOUNT)
+    if group_gid(name) is None:
+        _run("groupadd", "--system", name)
+        made.append(f"group {name}")
+    if account_uid(name) is None:
+        _run("useradd", *_USER_OPTIONS, "--home-dir", directory, "--gid", name, name)
+        made.append(f"account {name}")
+    uid = account_uid(name)
     if not uid or uid == owner.uid:
-        raise Permanent(f"unable to use account {ALIAS_ACCOUNT}: it must exist, and be neither root nor the queue's")
-    return Owner(uid, pwd.getpwnam(ALIAS_ACCOUNT).pw_gid), made
+        raise Permanent(f"unable to use account {name}: it must exist, and be neither root nor the queue's")
+    return Owner(uid, pwd.getpwnam(name).pw_gid), made
 
 
 def _checked_owner() -> Owner:

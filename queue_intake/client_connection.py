@@ -435,6 +435,11 @@ class ClientConnection:
         return self._in_hand > 0 or bool(self._unsent)
 
     @property
+    def worth(self) -> tuple[bool, float]:
+        """How much is lost with it, the least first: whether it is within a message, and since when it is silent."""
+        return self._incoming is not None, self._since
+
+    @property
     def over(self) -> bool:
         """Whether nothing more comes, and all was answered."""
         return self._ended and not self.busy

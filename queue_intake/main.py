@@ -28,7 +28,7 @@ from queue_base.home import Home, take_daemon_home
 from queue_base.queue.layout import open_layout
 from queue_base.queue.writer import QueueWriter
 from queue_intake.acceptance import Acceptance, Refusal
-from queue_intake.client_connection import ClientConnection, Memory
+from queue_intake.client_connection import ClientConnection, IntakeClient, Memory
 from queue_intake.commit_group import GROUP, LARGE, PartSync, ReceivedMessage, accepted_text, commit, sync_contents
 from queue_intake.listener import NotAllowed, TcpListener, UnixListener
 from queue_intake.sharing import Holdings, Turns, limits_for
@@ -276,6 +276,8 @@ class Intake:
                 self._troubles.add(f"unable to accept a connection: {reason(error)}; trying again")
                 return
             holding = self._holdings.connect(client.name, client.trusted)
+            if holding is None and self._make_room(client):
+                holding = self._holdings.connect(client.name, client.trusted)
             if holding is None:
                 found.close()
                 continue
@@ -284,6 +286,17 @@ class Intake:
             )
             self._connections[connection.descriptor] = connection
             self._settle(connection)
+
+    def _make_room(self, client: IntakeClient) -> bool:
+        """Close a connection of the client that has most, so that another one can have it; return whether one was."""
+        owing = None if client.trusted else self._holdings.owing(client.name)
+        theirs = [each for each in self._connections.values() if each.client.name == owing and not each.busy]
+        if not theirs:
+            return False
+        least = min(theirs, key=lambda each: each.worth)
+        least.close()
+        self._settle(least)
+        return True
 
     def _plan(self, connection: ClientConnection, events: int = 0) -> None:
         """Serve a connection when it is the turn of its client."""

@@ -1,7 +1,8 @@
 """How clients share queue-intake: what one of them may have at a time, and whose message is next. Pure.
 
 A client is a user of this host, or a host of the network: its connections count together. A client at its limit waits,
-and nobody else. Trusted clients, such as queue-smtpd, which limits its own clients, have only the limits of all.
+and nobody else. Where there is no room for a connection, the client with most of them loses one. Trusted clients, such
+as queue-smtpd, which limits its own clients, have only the limits of all.
 """
 
 from collections import deque
@@ -38,9 +39,10 @@ def limits_for(descriptors: int) -> SharingLimits:
 class Holding:
     """What one client has at the moment."""
 
-    __slots__ = ("bytes", "connections", "messages")
+    __slots__ = ("bytes", "connections", "messages", "trusted")
 
-    def __init__(self) -> None:
+    def __init__(self, trusted: bool) -> None:
+        self.trusted = trusted
         self.connections = self.messages = self.bytes = 0
 
 
@@ -55,14 +57,30 @@ class Holdings:
     def connect(self, client: str, trusted: bool = False) -> Holding | None:
         """Count a new connection; return what its client has, or None if there are too many connections."""
         found = self._holdings.get(client)
-        few = trusted or found is None or found.connections < self._limits.connections
-        if not few or self.connections >= _share(self._limits.all_connections, trusted):
+        if not trusted and self._own(client) >= self._limits.connections:
+            return None
+        if self.connections >= _share(self._limits.all_connections, trusted):
             return None
         if found is None:
-            found = self._holdings[client] = Holding()
+            found = self._holdings[client] = Holding(trusted)
         found.connections += 1
         self.connections += 1
         return found
+
+    def owing(self, client: str) -> str | None:
+        """Return which client has to give up a connection, so that another one, which is refused one, can have it.
+
+        This is the one that has most, if it has more than the other would have then; None if there is no such client.
+        """
+        if self._own(client) + 1 >= self._limits.connections:
+            return None
+        names = (name for name, holding in self._holdings.items() if not holding.trusted)
+        name = max(names, key=self._own, default="")
+        return name if self._own(name) > self._own(client) + 1 else None
+
+    def _own(self, client: str) -> int:
+        found = self._holdings.get(client)
+        return 0 if found is None else found.connections
 
     def disconnect(self, client: str) -> None:
         """Count the end of a connection. Its messages may still be in hand."""

@@ -163,14 +163,16 @@ class QueueSend:
 
         The first call after TERM tells queue-todo to exit. queue-send reads its notices until then, because the log
         lines of messages that it has classified must not be lost: the next run finds such messages on the disk, but
-        does not log them.
+        does not log them. After that it does what waits for answers that queue-todo has not given.
         """
         if not self._shutdown.begun:
             return False
         self._commands.send_exit()
         self._exit_by = self._exit_by or time.monotonic() + TODO_WAIT
         todo_ended = self._todo.lost or time.monotonic() > self._exit_by
-        return todo_ended and not (self._is_delivering or self._disk.busy or self._cleaner.busy)
+        if not todo_ended or self._is_delivering or self._disk.busy or self._cleaner.busy:
+            return False
+        return not self._messages.settle_announced()
 
     @property
     def _is_delivering(self) -> bool:
@@ -180,7 +182,7 @@ class QueueSend:
     def finish(self) -> int:
         """Writes the rest of the log; returns the exit code, 111 if a peer was lost, or lines of the log."""
         self._admin.close()
-        self._messages.settle_announced()
+        self._messages.report_unclassified()
         self._log.put(logline.EXITING)
         self._log.finish()
         return 111 if self._shutdown.peer_lost or self._log.given_up else 0

@@ -72,11 +72,13 @@ class _HandedMessage:
             self.answer = answer
 
 
-class IntakeLink(asyncio.Protocol):
+class IntakeLink:
     """A connection to queue-intake.
 
     waiting: messages that it has to answer, in order. busy: a message is being sent in pieces. full: queue-intake does
     not read as fast as we write; `on_flow` of the message that is being sent is called when that changes.
+
+    For the event loop it is an asyncio.Protocol. mypyc makes a fast class of it because it has no base class.
     """
 
     def __init__(self, now: float) -> None:
@@ -135,6 +137,10 @@ class IntakeLink(asyncio.Protocol):
             if not first.left:
                 self.waiting.popleft()
                 first.decided(first.answer)
+
+    def eof_received(self) -> bool:
+        # The transport closes itself.
+        return False
 
     def connection_lost(self, error: Exception | None) -> None:
         self.fail()
@@ -228,7 +234,7 @@ class IntakeLinks:
 
     async def _adopt(self, link: IntakeLink, connection: socket.socket) -> None:
         try:
-            await self._loop.create_unix_connection(lambda: link, sock=connection)
+            await self._loop.create_unix_connection(lambda: cast(asyncio.Protocol, link), sock=connection)
         except OSError:
             connection.close()
             link.fail()

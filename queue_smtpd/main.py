@@ -24,6 +24,7 @@ import socket
 import ssl
 import time
 from functools import partial
+from typing import cast
 
 import uvloop
 
@@ -166,7 +167,7 @@ async def _serve(
         session = SmtpSession(os.getpid(), given.client, setup, now)
         return BegunSession(session, given.port, given.server_port, None, context)
 
-    await loop.connect_accepted_socket(lambda: SmtpConnection(begin, connections), connection)
+    await loop.connect_accepted_socket(lambda: cast(asyncio.Protocol, SmtpConnection(begin, connections)), connection)
     while len(connections):
         try:
             await asyncio.wait_for(connections.empty.wait(), TICK_SECONDS)

@@ -111,8 +111,11 @@ class OpenConnections:
             connection.end(reply, reason, now)
 
 
-class SmtpConnection(asyncio.Protocol):
-    """One connection."""
+class SmtpConnection:
+    """One connection.
+
+    For the event loop it is an asyncio.Protocol. mypyc makes a fast class of it because it has no base class.
+    """
 
     __slots__ = (
         *("_asking", "_begin", "_close_at", "_context", "_deadline", "_delayed_to", "_eof", "_finishing"),

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import uvloop
 
@@ -118,7 +118,7 @@ class SmtpDaemon:
         for number, act in ((signal.SIGHUP, self.reread), (signal.SIGTERM, self.stop), (signal.SIGINT, self.stop)):
             self._loop.add_signal_handler(number, act)
         for each in self._sockets:
-            make: Callable[[], SmtpConnection] = partial(self._connection, each.listener)
+            make: Callable[[], asyncio.Protocol] = partial(self._connection, each.listener)
             self._servers.append(await self._loop.create_server(make, sock=each.socket, backlog=BACKLOG))
         watching = self._loop.create_task(self._watch_users())
         while not self._stop_by or len(self._connections):
@@ -198,8 +198,8 @@ class SmtpDaemon:
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._most = max(1, min(config.concurrency // self._step, soft - _OTHERS))
 
-    def _connection(self, listener: Listener) -> SmtpConnection:
-        return SmtpConnection(partial(self._begin, listener), self._connections)
+    def _connection(self, listener: Listener) -> asyncio.Protocol:
+        return cast(asyncio.Protocol, SmtpConnection(partial(self._begin, listener), self._connections))
 
     def _begin(self, listener: Listener, transport: asyncio.Transport, now: float) -> BegunSession:
         """Return the session of a new connection."""

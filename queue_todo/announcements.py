@@ -1,8 +1,9 @@
-"""The announced messages: queue-send delivers them, and they stay in todo/.
+"""The announced messages as queue-todo knows them: they stay in todo/, and queue-send delivers them.
 
-For each, what is needed to classify it later as it was announced: the rules, and the identity of the file that was
-read. While a number is here, its message is queue-send's. A name of it that comes meanwhile (a scan, a late event, or a
-new message of the same number that comes before queue-send's word) is kept, and examined when the number is free. Pure.
+Of each message it keeps what is needed to classify it later: the rules of the announcement, and the identity of the
+file that was read. A message is here until it is classified, or queue-send says that it has ended. Until then its
+number is not examined. If a scan or inotify names the number meanwhile, which may be for a new message of this number,
+the number is examined after that. Pure.
 """
 
 from typing import NamedTuple

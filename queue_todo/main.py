@@ -9,7 +9,8 @@ classified by default rules, nor past a standing hold.
 queue-send may have new messages announced instead of classified: they stay in todo/ (announcements.py).
 
 After X no group is begun. Groups that are in the log already are finished, and announced messages are classified when
-queue-send asks for it, within FINISHING seconds; all others stay in todo/.
+queue-send asks for it, within FINISHING seconds; what the disk refuses is tried again each second. All others stay in
+todo/.
 """
 
 import os
@@ -179,6 +180,7 @@ class Classifier:
                 self._pending.scan_soon()
             elif command == EXIT:
                 self._end = self._end or time.monotonic() + FINISHING
+                self._pipeline.begin_exit()
             elif command == WRITTEN:
                 self._pipeline.written()
             elif command == PASSED:

@@ -48,6 +48,7 @@ UNWRITTEN_MOST = 4 << 20  # Bytes of notices that queue-send has not read; above
 UNFINISHED_MOST = 2  # The most groups that wait for the log, or to be finished.
 UNREAD_MOST = 65536  # Bytes of notices that queue-send has not read; above it, no message is announced.
 SLICE = 0.05  # Seconds of work on envelopes before the thread turns to something else.
+EXIT_RETRY = 1.0  # In an exit, seconds until what the disk has refused is tried again.
 
 
 class Pipeline:
@@ -85,6 +86,7 @@ class Pipeline:
         self._new_is_next = False  # Whether a group of new messages comes before the next requests.
         self._unsure: list[PreparedMessage] = []
         self._next_confirm = 0.0
+        self._retry_after = RETRY_AFTER  # Seconds until such requests, and `_unsure`, are tried again.
         self._worked = False
         self._small_since = 0.0
         self._now = 0.0
@@ -158,6 +160,14 @@ class Pipeline:
         if arrival is None or self._mode == LEAVE:
             return None
         return max(arrival, self._left_until)
+
+    def begin_exit(self) -> None:
+        """Try at once, and then each second, what the disk has refused: little time is left for the requests."""
+        if self._retry_after != EXIT_RETRY:
+            self._retry_after = EXIT_RETRY
+            self._next_requests += [message for _, message in self._refused]
+            self._refused.clear()
+            self._next_confirm = self._now
 
     def request(self, message: int, done: int) -> None:
         """Classify an announced message; `done` are the bits of its recipients that are done."""
@@ -313,14 +323,14 @@ class Pipeline:
                 self._answer(message, classified=False)
             self._next_requests += group.left
             refused = [message for message, _ in group.deferred if message]
-            self._refused += [(self._now + RETRY_AFTER, message) for message in refused]
+            self._refused += [(self._now + self._retry_after, message) for message in refused]
             # If queue-send is told that one of these is gone, the number may have files of it.
             self._begun.update(refused)
             self._requested_alone.update(group.together)
             self._warn_deferred(group)
             if group.unsure:
                 self._unsure += group.unsure
-                self._next_confirm = self._now + RETRY_AFTER
+                self._next_confirm = self._now + self._retry_after
 
         self._disk.submit(work, then)
 
@@ -432,7 +442,7 @@ class Pipeline:
             self._answer_passed()
             if group.unsure:
                 self._unsure += group.unsure
-                self._next_confirm = self._now + RETRY_AFTER
+                self._next_confirm = self._now + self._retry_after
 
         self._disk.submit(group.finish, then)
 
@@ -446,7 +456,7 @@ class Pipeline:
         def then(trouble: Result) -> None:
             if trouble is not None:
                 self._unsure += unsure
-                self._next_confirm = self._now + RETRY_AFTER
+                self._next_confirm = self._now + self._retry_after
                 return
             for entry in confirmed:
                 if entry.message in self._requested:

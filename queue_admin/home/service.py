@@ -42,7 +42,7 @@ _PATH = "/usr/sbin:/sbin:/usr/bin:/bin:/usr/local/sbin:/usr/local/bin:/command"
 
 
 class Service(NamedTuple):
-    """A service of the suite. `start` is the path of queue-start.
+    """A service. `start` is the path of queue-start, or with `smtpd` of queue-smtpd.
 
     `log` is the directory of the log, `account` the account that the logger runs as (None: the one that starts it), and
     `log_owner` its ids, with the group that may read the log.
@@ -53,14 +53,19 @@ class Service(NamedTuple):
     log: str
     account: str | None
     log_owner: Owner
+    smtpd: bool = False
 
 
-def run_script(home: Home, start: str, kind: str = DAEMONTOOLS) -> bytes:
-    """Return the script `run`, which execs the program `start` with QUEUE_HOME set and stderr sent to the log."""
+def run_script(home: Home, start: str, kind: str = DAEMONTOOLS, smtpd: bool = False) -> bytes:
+    """Return the script `run`, which execs the program `start` with QUEUE_HOME set and stderr sent to the log.
+
+    queue-smtpd would serve descriptor 0 alone if that were a connection, so it gets /dev/null.
+    """
     words = [f"QUEUE_HOME={shlex.quote(home.path)}"]
     if kind == S6:
         words.append(f"{DESCRIPTOR}={_NOTIFICATION}")
-    return f"#!/bin/sh\nexec 2>&1\nexec env {' '.join(words)} {shlex.quote(start)}\n".encode()
+    line = f"exec env {' '.join(words)} {shlex.quote(start)}{' </dev/null' if smtpd else ''}"
+    return f"#!/bin/sh\nexec 2>&1\n{line}\n".encode()
 
 
 def write_service(service: Service, directory: str, kind: str, top: Owner, force: bool) -> list[str]:
@@ -79,7 +84,7 @@ def write_service(service: Service, directory: str, kind: str, top: Owner, force
     made = _make_log(service, maker.commit)
     scripts = [
         ("log/run", log_script(service.account, service.log, WEEK, LOGGERS[kind]), 0o755),
-        ("run", run_script(service.home, service.start, kind), 0o755),
+        ("run", run_script(service.home, service.start, kind, service.smtpd), 0o755),
     ]
     if kind == S6:
         scripts.append(("notification-fd", b"%d\n" % _NOTIFICATION, 0o644))
@@ -99,8 +104,8 @@ def write_units(service: Service, directory: str, top: Owner, force: bool) -> li
     """Write the units for systemd into a directory; return the paths written. Raises Permanent, Temporary."""
     logger = _find_logger()
     facts = UnitFacts(
-        unit_name(service.home.path), service.home.path, service.start, logger_words(logger, service.log, WEEK),
-        service.log, service.account, systemd_version(),
+        unit_name(service.home.path, service.smtpd), service.home.path, service.start,
+        logger_words(logger, service.log, WEEK), service.log, service.account, systemd_version(), service.smtpd,
     )  # fmt: skip
     facts = facts._replace(logger=[shutil.which(logger, path=_PATH) or logger, *facts.logger[1:]])
     maker = Maker(top)

@@ -1,9 +1,10 @@
-"""The units of systemd: the suite, its logger, and the FIFO between them. Pure.
+"""The units of systemd: the suite or its SMTP server, the logger of it, and the FIFO between them. Pure.
 
 systemd adds no TAI64N stamps and cannot rotate files, so the log goes through a FIFO to multilog, svlogd or s6-log,
 which write what queue-report reads. systemd keeps the FIFO open: lines wait in it while the logger is started again.
 
-TERM goes to queue-send alone (KillMode=mixed), which finishes the deliveries in flight.
+TERM goes to queue-send alone (KillMode=mixed), which finishes the deliveries in flight; or to queue-smtpd, which ends
+the transactions that have begun.
 """
 
 from collections.abc import Sequence
@@ -11,6 +12,8 @@ from typing import NamedTuple
 
 # Seconds for the deliveries in flight at a stop. What is still in flight then may be delivered again.
 STOP_SECONDS = 600
+# Seconds for transactions that have begun; queue-smtpd ends them in a minute.
+SMTPD_STOP_SECONDS = 90
 # Since this version of systemd, `systemctl reload` waits until the control files have been reread.
 NOTIFY_RELOAD = 253
 
@@ -63,9 +66,58 @@ SystemCallArchitectures=native
 SystemCallFilter=~@clock @cpu-emulation @module @obsolete @raw-io @reboot @swap
 UMask=0027
 """
+_SMTPD = """\
+[Unit]
+Description=The SMTP server of queue-suite, for the mail queue in {home}
+Wants=network-online.target
+Requires={name}-log.socket
+After=network-online.target nss-lookup.target {name}-log.socket
+
+[Service]
+Type=notify
+ExecReload=kill -HUP $MAINPID
+NotifyAccess=main
+ExecStart={command}
+StandardInput=null
+StandardOutput=file:{fifo}
+StandardError=inherit
+# TERM goes to the first process alone, which ends the transactions that have begun.
+KillMode=mixed
+TimeoutStopSec={stop}
+Restart=always
+RestartSec=1
+RestartPreventExitStatus=100
+LimitNOFILE=65536
+OOMPolicy=continue
+{hardening}
+[Install]
+WantedBy={target}
+"""
+# As root it opens its ports, and then becomes account queued. It writes no file.
+_SMTPD_HARDENING = """\
+CapabilityBoundingSet=CAP_NET_BIND_SERVICE CAP_SETUID CAP_SETGID
+KeyringMode=private
+LockPersonality=yes
+PrivateDevices=yes
+PrivateTmp=yes
+ProtectClock=yes
+ProtectControlGroups=yes
+ProtectHostname=yes
+ProtectKernelLogs=yes
+ProtectKernelModules=yes
+ProtectKernelTunables=yes
+ProtectSystem=strict
+RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK
+RestrictNamespaces=yes
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
+SystemCallArchitectures=native
+SystemCallFilter=@system-service
+UMask=0027
+"""
 _LOGGER = """\
 [Unit]
-Description=The log of queue-suite, in {log}
+Description=The log of {what}, in {log}
 Requires={name}-log.socket
 After={name}-log.socket
 Before={name}.service
@@ -107,7 +159,7 @@ SystemCallFilter=@system-service
 """
 _SOCKET = """\
 [Unit]
-Description=The FIFO of the log of queue-suite
+Description=The FIFO of the log of {what}
 
 [Socket]
 ListenFIFO={fifo}
@@ -120,7 +172,10 @@ WantedBy=sockets.target
 
 
 class UnitFacts(NamedTuple):
-    """What the units need. `account` is the logger's, None in a user's own systemd. `version` is systemd's."""
+    """What the units need. `account` is the logger's, None in a user's own systemd. `version` is systemd's.
+
+    `smtpd` says that they are for queue-smtpd, and not for queue-start.
+    """
 
     name: str
     home: str
@@ -129,6 +184,7 @@ class UnitFacts(NamedTuple):
     log: str
     account: str | None
     version: int
+    smtpd: bool = False
 
 
 def units(facts: UnitFacts) -> dict[str, bytes]:
@@ -136,25 +192,28 @@ def units(facts: UnitFacts) -> dict[str, bytes]:
     name, system = facts.name, facts.account is not None
     fifo = f"{'/run' if system else '%t'}/{name}.log"
     reload = "Type=notify-reload" if facts.version >= NOTIFY_RELOAD else "Type=notify\nExecReload=kill -HUP $MAINPID"
+    what = "the SMTP server of queue-suite" if facts.smtpd else "queue-suite"
+    hardening = _SMTPD_HARDENING if facts.smtpd else _SUITE_HARDENING
     texts = {
-        f"{name}.service": _SUITE.format(
+        f"{name}.service": (_SMTPD if facts.smtpd else _SUITE).format(
             home=_escaped(facts.home), name=name, type=reload, command=_command([facts.start, "--home", facts.home]),
-            fifo=fifo, stop=STOP_SECONDS, hardening=_SUITE_HARDENING if system else "",
-            target="multi-user.target" if system else "default.target",
+            fifo=fifo, stop=SMTPD_STOP_SECONDS if facts.smtpd else STOP_SECONDS,
+            hardening=hardening if system else "", target="multi-user.target" if system else "default.target",
         ),
         f"{name}-log.service": _LOGGER.format(
-            log=_escaped(facts.log), name=name, command=_command(facts.logger),
+            what=what, log=_escaped(facts.log), name=name, command=_command(facts.logger),
             hardening=_LOGGER_HARDENING.format(account=facts.account, log=_quoted(facts.log)) if system else "",
         ),
-        f"{name}-log.socket": _SOCKET.format(fifo=fifo),
+        f"{name}-log.socket": _SOCKET.format(what=what, fifo=fifo),
     }  # fmt: skip
     return {file: text.encode("utf-8", "surrogateescape") for file, text in texts.items()}
 
 
-def unit_name(home: str) -> str:
-    """Return the name of the units: `queue-suite`, with the name of the home unless that is `queue`."""
+def unit_name(home: str, smtpd: bool = False) -> str:
+    """Return the name of the units: `queue-suite` or `queue-smtpd`, with that of the home unless that is `queue`."""
     word = "".join(one if one.isascii() and (one.isalnum() or one in "-_.") else "_" for one in home.rpartition("/")[2])
-    return "queue-suite" if word in ("", "queue") else f"queue-suite-{word}"
+    name = "queue-smtpd" if smtpd else "queue-suite"
+    return name if word in ("", "queue") else f"{name}-{word}"
 
 
 def _command(words: Sequence[str]) -> str:

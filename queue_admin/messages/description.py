@@ -8,7 +8,7 @@ from queue_admin.messages.admin_client import NoAnswer, SchedulerQueries
 from queue_admin.messages.detail import CHANNELS, Detail, failures, injector_uid, mark_reason, read_done_marks
 from queue_admin.messages.last_results import RecipientState, recipient_states
 from queue_admin.messages.message_facts import message_facts, recipient_facts
-from queue_admin.messages.survey import Snapshot, look, read_head
+from queue_admin.messages.survey import FILE_KINDS, Snapshot, look, read_head
 from queue_admin.printable import one_line, span, visible, word
 from queue_base.errors import Permanent, Usage
 from queue_base.home import Home
@@ -20,7 +20,6 @@ from queue_wire.logline import moment
 
 HEADER_MAX = 65536
 NEWLINE = b"\n"
-KINDS = ("mess", "intd", "todo", "info", "local", "remote", "bounce")
 
 
 def find_message(layout: Layout, name: str) -> Snapshot:
@@ -82,7 +81,7 @@ def describe_as_facts(home: Home, layout: Layout, snapshot: Snapshot) -> dict[st
 
 def _now(home: Home, snapshot: Snapshot, detail: Detail) -> Iterator[str]:
     """Yield queue-send's answer: what it does with the message, or why the message waits."""
-    if not (snapshot.presence.todo or snapshot.presence.info):
+    if not {"todo", "info"}.intersection(snapshot.files):
         return  # It is still being injected; queue-send does not know it yet.
     try:
         with SchedulerQueries(home) as queries:
@@ -120,9 +119,9 @@ def _each(states: list[RecipientState], channel: str) -> Iterator[str]:
 
 def _files(layout: Layout, snapshot: Snapshot) -> list[str]:
     own = {"todo": layout.todo, "intd": layout.intd, "bounce": layout.bounce}
-    message, presence = snapshot.message, snapshot.presence
-    paths = {kind: own[kind](message) if kind in own else layout.hashed(kind, message) for kind in KINDS}
-    return [os.path.relpath(path, layout.queue) for kind, path in paths.items() if getattr(presence, kind)]
+    message = snapshot.message
+    paths = {kind: own[kind](message) if kind in own else layout.hashed(kind, message) for kind in FILE_KINDS}
+    return [os.path.relpath(path, layout.queue) for kind, path in paths.items() if kind in snapshot.files]
 
 
 def _header(layout: Layout, snapshot: Snapshot) -> Iterator[str]:

@@ -61,13 +61,13 @@ class Detail:
         self.unsorted: list[tuple[bool, bytes]] = []
         self.channels: dict[str, ChannelRecipients] = {}
         self.trouble: list[str] = [snapshot.trouble] if snapshot.trouble else []
-        if snapshot.presence.todo:
+        if "todo" in snapshot.files:
             self._take(layout.todo(snapshot.message), lambda data: self._todo(data, snapshot, marks))
             return
-        if snapshot.presence.info:
+        if "info" in snapshot.files:
             self._take(layout.hashed("info", snapshot.message), self._info)
         for name in CHANNELS:
-            if getattr(snapshot.presence, name):
+            if name in snapshot.files:
                 self._channel(name, layout.hashed(name, snapshot.message))
 
     @property

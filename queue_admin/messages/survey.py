@@ -19,21 +19,23 @@ from queue_wire.format_error import FormatError
 from queue_wire.ids import pack_long_id, unpack_id
 
 STATES = {1: "gone", 2: "incoming", 3: "incoming", 4: "queued", 5: "classified", None: "unknown"}
+FILE_KINDS = ("mess", "intd", "todo", "info", "local", "remote", "bounce")
 HASHED_KINDS = ("mess", "info", "local", "remote", "hold", "corrupt")
 
 
 class Snapshot:
-    """Which files of a message existed at one moment.
+    """Which files of a message existed at one moment; it can be pickled.
 
-    `state` is a value of STATES. `birth` (microseconds) and `size` (bytes) are None if the file that has them is
-    missing. `trouble` says what is wrong, and is empty if nothing is.
+    `files` has their kinds, of FILE_KINDS. `state` is a value of STATES. `birth` (microseconds) and `size` (bytes) are
+    None if the file that has them is missing. `trouble` says what is wrong, and is empty if nothing is.
     """
 
-    __slots__ = ("birth", "corrupt", "held", "message", "presence", "size", "state", "trouble")
+    __slots__ = ("birth", "corrupt", "files", "held", "message", "size", "state", "trouble")
 
     def __init__(self, layout: Layout, message: int, presence: Presence, held: bool, corrupt: bool) -> None:
         self.message = message
-        self.presence = presence
+        # Not the Presence itself: where it is compiled it cannot be pickled.
+        self.files = tuple([kind for kind in FILE_KINDS if getattr(presence, kind)])
         self.state = STATES[presence.state()]
         mess = _lstat(layout.mess(message))
         info = _lstat(layout.hashed("info", message)) if presence.info and not presence.todo else mess

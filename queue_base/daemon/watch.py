@@ -33,15 +33,27 @@ class Watch:
         self.problem = ""
         self.descriptor: int | None = None
         self._poll = select.poll()
+        manager = None
         try:
             manager = pyinotify.WatchManager()
             self._poll.register(manager.get_fd(), select.POLLIN)
             manager.add_watch(directories, mask, quiet=False)
         except (OSError, pyinotify.WatchManagerError) as error:
             self.problem = str(error).replace("\n", " ")
+            if manager is not None:
+                manager.close()
         else:
             self.descriptor = manager.get_fd()
-            self._manager = manager  # Its destructor closes the descriptor.
+
+    def __del__(self) -> None:
+        # pyinotify closes nothing by itself, and a user may have few inotify instances.
+        self.close()
+
+    def close(self) -> None:
+        """Watch no more."""
+        if self.descriptor is not None:
+            os.close(self.descriptor)
+            self.descriptor = None
 
     @property
     def more(self) -> bool:

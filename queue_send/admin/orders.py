@@ -152,7 +152,7 @@ class Orders:
         left: set[int] = set()
         for message in selected.messages:
             known = self._store.announced_message(message)
-            if known is not None and (request.command not in _FLUSHES or known.requested is not None):
+            if known is not None and (request.command not in _FLUSHES or known.asked):
                 left.add(message)
         if not left:
             return False
@@ -261,6 +261,7 @@ class Orders:
         return [message for message in selected.messages if not self._messages.changes.holds(message)]
 
     def _mark(self, selected: Selected, reason: bytes, selector: RecipientSelector, answer: Answer) -> None:
+        bouncing = {message for message in selected.messages if self._bouncer.holds(message)}
         work = self._those(self._free(selected), lambda message: self._may_mark(message, reason, selected), selected)
 
         def write(message: int, commit: Commit) -> None:
@@ -275,6 +276,8 @@ class Orders:
         def refused(message: int) -> None:
             if message not in self._store.held:
                 self._log.put(logline.release_message(message))
+            if message in bouncing:
+                self._messages.bounce_again(message)  # To delete the message, its bounce was cancelled.
 
         for message in work:
             deletes = reason == marks.DELETED

@@ -99,6 +99,7 @@ class Channel:
         self._long: deque[tuple[Attempt, Piece | None, Collection[int]]] = deque()
         self._steps: Iterator[Step] | None = None
         self._flushes = 0  # How often everything was made due.
+        self._none_left: set[int] = set()  # Messages of which this turn has reported that no recipient is left.
         self._events = events
         self._keep_places()
 
@@ -231,6 +232,7 @@ class Channel:
 
     def run(self, ready: dict[int, int], now: float) -> None:
         """One turn: reports, expiry, loading, starts."""
+        self._none_left.clear()  # Those of the last turn have been dealt with.
         self._take_reports(ready, now)
         self._take_lent_reports(now)
         if not self._shutdown.begun:
@@ -280,8 +282,10 @@ class Channel:
         if found is None:
             return False
         message, stamp = found
-        if self._cleaner.holds(message):
-            self.scheduler.cancel_load(message)  # The administrator has deleted it; queue-clean has still to do so.
+        if self._cleaner.holds(message) or message in self._none_left:
+            # The administrator has deleted it, and queue-clean has still to do so. Or it ends in this turn; if the disk
+            # has refused a DONE mark, its file shows a recipient that has the message.
+            self.scheduler.cancel_load(message)
             return True
         try:
             read = self._loader.read(message, stamp)
@@ -425,6 +429,7 @@ class Channel:
         elif deferred:
             self._set_next_attempt(attempt, now)
         else:
+            self._none_left.add(attempt.message)
             self._events.append(NoneLeft(attempt.message, self.kind))
 
     def _set_next_attempt(self, attempt: Attempt, now: float, flushes: int | None = None) -> None:

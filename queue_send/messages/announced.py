@@ -1,21 +1,28 @@
-"""Announced messages: delivered from queue-todo's notice, while todo/B/I is their only file.
+"""Announced messages: queue-send delivers them from queue-todo's notice. They have mess/B/I and todo/B/I, and no file
+in info/, local/ or remote/.
 
     state        meaning                                                              next states
     ANNOUNCED    it is delivered; its DONE marks are a record in queue/marks          CLASSIFYING, ENDED
     CLASSIFYING  queue-todo was asked to classify it, and has not answered yet        classified (life_cycle.py), gone
 
-A message that ends as ANNOUNCED is removed by queue-clean: todo/B/I, the record, mess/B/I. Whatever needs files makes
-it CLASSIFYING: a deferral, a failure, an order of queuectl, a hold, a start that comes later than `classifyafter`
-seconds, and the exit; with very many announced messages, also a delivery that takes longer.
-What waits for the files is done after queue-todo's answer. Deliveries go on meanwhile, and their marks go to the
-record, and to the files when the answer has come.
+If all recipients of an ANNOUNCED message are done, queue-clean removes todo/B/I, the record, and mess/B/I. queue-todo
+is asked to classify a message if the message is deferred, has a failure, is on hold, is the subject of an order of
+queuectl, or is not started within `classifyafter` seconds; and at the exit. If there are very many announced messages,
+also those are classified whose deliveries take longer than `classifyafter`. Deliveries go on while a message is
+CLASSIFYING, and recipients that are done are marked in the record. After queue-todo's answer those marks are written to
+the files, and then everything that waits for the files is done, such as recording a failure in bounce/.
 
-`classifyafter` 0 has every message classified before it is delivered. So has a queue/marks that cannot be written.
+If `classifyafter` is 0, or queue/marks cannot be written, every message is classified before it is delivered.
 
-queue-todo is told what to do with new mail: to announce it, to leave it in todo/ while enough announced messages have
-not been started, or to classify it while such messages wait for longer than `classifyafter`, so that deliveries that
-hang never delay classification. In the first `classifyafter` seconds of a run mail is left in todo/ until deliveries
-can be started: most of a full queue is then delivered from there.
+queue-send tells queue-todo what to do with new mail:
+
+    ANNOUNCE    announce it
+    LEAVE       leave it in todo/: enough announced messages wait for their start, and deliveries are being started
+    CLASSIFY    classify it: few or no deliveries are being started, or the oldest announced message has waited longer
+                than `classifyafter`. So deliveries that hang never delay classification.
+
+In the first `classifyafter` seconds of a run, mail is left in todo/ until deliveries can be started. So most of a full
+queue is never classified.
 """
 
 import select
@@ -43,18 +50,20 @@ from queue_wire.pipes.notice import (
     pack_request,
 )
 
-# Announced messages that have not been started: as many as were started recently, up to UNSTARTED_MOST, and while few
-# were, UNSTARTED_FIRST. More than that would wait for longer than classifyafter at a low rate.
+# The limit of announced messages that wait for their start is the number of messages that were started recently, at
+# most UNSTARTED_MOST. If fewer than BRISK were started recently, it is UNSTARTED_FIRST. With a higher limit, messages
+# would wait for longer than classifyafter.
 UNSTARTED_FIRST = 300
 UNSTARTED_MOST = 4000
-WARMING_UP = 0.1  # Seconds after the first start of a run in which few starts say nothing.
-BRISK = 50  # Messages started recently from which on new ones are left in todo/ at the limit, because their turn comes.
+BRISK = 50  # If so many were started recently, and the limit is reached, new messages are left in todo/.
+WARMING_UP = 0.1  # Seconds after the first start of a run. Before that, the number of starts is not yet typical.
 BROKEN_SECONDS = 60.0  # Seconds for which mail is classified after a mark could not be written; then one is tried.
-LATE_A_TURN = 100  # Messages that wait for too long, of which one turn asks for the classification.
-# With more announced messages, those that are in flight for too long are classified too. queue-todo's limit is higher.
+LATE_A_TURN = 100  # In a turn, classification is asked for of so many messages that wait for too long.
+# If there are more announced messages, those whose deliveries take too long are classified too. They are looked for
+# every CROWDED_WAIT seconds, among the CROWDED_LOOK oldest. queue-todo's limit of announced messages is higher.
 CROWDED = SLOTS // 2
-CROWDED_LOOK = 1000  # The oldest messages that a turn looks at then,
-CROWDED_WAIT = 0.1  # at least so often, in seconds.
+CROWDED_LOOK = 1000
+CROWDED_WAIT = 0.1
 REQUESTS_A_TURN = 1000  # Requests that one turn sends.
 
 # Called when a message is classified (True), or is not in todo/ any more (False).
@@ -66,13 +75,15 @@ class AnnouncedMessage(KeptEnvelope):
 
     recipients: all of them, as the notice has them. done: a bit for each of those that are done, the lowest for the
     first one. slot: that of its record, None if it has none. since: when it arrived (monotonic). position: that in the
-    log behind the lines of its arrival. unstarted: recipients that were not started. requested: the done bits of the
-    request to classify it, None if there is none. waiting: what waits for the answer. ended: queue-clean removes it.
+    log behind the lines of its arrival. unstarted: recipients that were not started. asked: queue-todo is, or is to
+    be, asked to classify it. requested: the done bits of that request, None before it is sent. waiting: what waits for
+    the answer. ended: queue-clean removes it.
     """
 
     announced = True
     __slots__ = (
-        "done", "ended", "identity", "position", "recipients", "requested", "since", "slot", "unstarted", "waiting",
+        "asked", "done", "ended", "identity", "position", "recipients", "requested", "since", "slot", "unstarted",
+        "waiting",
     )  # fmt: skip
 
     def __init__(self, notice: Arrived, due: int, since: float, position: int) -> None:
@@ -84,6 +95,7 @@ class AnnouncedMessage(KeptEnvelope):
         self.since = since
         self.position = position
         self.unstarted = len(notice.recipients)
+        self.asked = False
         self.requested: int | None = None
         self.waiting: list[Then] = []
         self.ended = False
@@ -127,7 +139,10 @@ class AnnouncedMessage(KeptEnvelope):
 
 
 class Pace:
-    """How many announced messages may wait for their start: as many as were started in `seconds` recently."""
+    """Counts started messages, for the limit of announced messages that wait for their start.
+
+    "Recently" is the current or the last period of the length that is given to `limit`.
+    """
 
     def __init__(self, now: float) -> None:
         self._began = now
@@ -151,11 +166,11 @@ class Pace:
 
     @property
     def brisk(self) -> bool:
-        """Whether so many were started recently that those in todo/ may wait for their turn."""
+        """Whether so many were started recently that new ones may be left in todo/."""
         return max(self._before, self._count) >= BRISK
 
     def limit(self, now: float, seconds: float) -> int:
-        """Returns the limit."""
+        """Begins a new period if the last one is over; returns the limit. A period has `seconds`."""
         if now - self._began > 2 * seconds:
             self._before = self._count = 0
             self._began = now
@@ -180,11 +195,12 @@ class Announced:
         self._shutdown = shutdown
         self._send = send
         self._messages: dict[int, AnnouncedMessage] = {}
-        # Those that are unstarted, in order of arrival, without those that are to be classified.
+        # Those that wait for their start, oldest first, without those that queue-todo is asked to classify.
         self._order: OrderedDict[int, AnnouncedMessage] = OrderedDict()
         self._unstarted = 0
-        self._unmarked: list[AnnouncedMessage] = []  # Those whose records are to be written.
-        # Those whose records were written before their lines, because the log was blocked, with a position in the log.
+        self._unmarked: list[AnnouncedMessage] = []  # Those whose records `write` writes.
+        # Those whose records were written while the log was blocked, before the lines of their arrival. The records are
+        # written again when the log has been written up to the position.
         self._unlogged: deque[tuple[int, AnnouncedMessage]] = deque()
         self._requests: deque[tuple[int, int]] = deque()  # (position in the log, message) of requests to be sent.
         self._begun = time.monotonic()
@@ -195,6 +211,7 @@ class Announced:
         self._opened = False
         self._looked = False
         self._all_asked = False  # Whether all were asked to be classified at the exit.
+        self._answered: set[int] = set()  # Messages of `left_behind`: an answer that comes later changes nothing.
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -250,7 +267,8 @@ class Announced:
         """Takes an answer of queue-todo; returns the message, which is not announced any more."""
         known = self._messages.get(answer.message)
         if known is None or known.requested is None:
-            self._log.warning("internal error: queue-todo classified a message that it was not asked for")
+            if answer.message not in self._answered:
+                self._log.warning("internal error: queue-todo classified a message that it was not asked for")
             return None
         del self._messages[answer.message]
         self._start_all(known)
@@ -327,8 +345,8 @@ class Announced:
         self._ask(known, message)
 
     def _ask(self, known: AnnouncedMessage, message: int) -> None:
-        if known.requested is None and not known.ended:
-            known.requested = -1  # The bits are those of the time when it is sent.
+        if not (known.asked or known.ended):
+            known.asked = True
             self._order.pop(message, None)
             self._requests.append((self._log.position, message))
 
@@ -357,13 +375,22 @@ class Announced:
             except OSError as error:
                 self._fail(error)
 
-    def left_behind(self) -> list[tuple[int, AnnouncedMessage]]:
-        """Returns the messages that queue-todo, which is gone, has classified without an answer. Raises OSError."""
+    def left_behind(self) -> list[int]:
+        """Returns the messages that queue-todo was asked to classify and that have left todo/, without an answer.
+
+        Called at the exit, when queue-todo has ended. Raises OSError.
+        """
         found = []
         for message, known in self._messages.items():
-            if not known.ended and known.requested is not None and not is_there(self._layout.todo(message)):
-                found.append((message, known))
+            if known.requested is not None and not known.ended and not is_there(self._layout.todo(message)):
+                found.append(message)
+        self._answered.update(found)
         return found
+
+    @property
+    def unanswered(self) -> int:
+        """How many messages have something that waits for queue-todo's answer."""
+        return sum(bool(known.waiting) for known in self._messages.values())
 
     # The loop
 
@@ -408,10 +435,10 @@ class Announced:
             if not self._requests or not self._log.has_written(self._requests[0][0]):
                 break
             message = self._requests.popleft()[1]
-            asked = self.get(message)
-            if asked is not None:
-                asked.requested = asked.done
-                self._send(pack_request(ClassifyRequest(message, asked.done)))
+            known = self.get(message)
+            if known is not None:
+                known.requested = known.done
+                self._send(pack_request(ClassifyRequest(message, known.done)))
 
     def _ask_unstarted(self, now: float) -> None:
         """Asks for the classification of messages that were not started for too long."""
@@ -434,7 +461,7 @@ class Announced:
         for message, known in islice(self._messages.items(), CROWDED_LOOK):
             if known.since > limit or asked == LATE_A_TURN:
                 return
-            if known.requested is None and not known.ended:
+            if not (known.asked or known.ended):
                 self._ask(known, message)
                 asked += 1
 

@@ -16,8 +16,9 @@
     BOUNCING     its bounce is composed, injected, or to be tried again                 ENDED, PARKED
     ENDED        `end msg` is in the log, and queue-clean removes its files             (none)
 
-ANNOUNCED and CLASSIFYING are beside the other states (announced.py): such a message waits, is loaded, in flight, or
-finished as any other. What needs its files waits until it is classified.
+An ANNOUNCED or CLASSIFYING message (announced.py) also has one of the other states: it is waiting, loaded, in flight,
+or finished. It has no file in info/, local/ or remote/ yet. Whatever reads or changes these files is done when the
+message is classified.
 
 For a waiting message only its number and its next attempt are in memory; everything else is on the disk, and is read
 when the message is loaded. The scheduler of each channel decides; the channels, Bouncer and BounceOrders report what
@@ -117,6 +118,7 @@ class Messages:
         self._log = log
         self._clock = clock
         self._config = config
+        self._disk = disk
         self._retry = retry
         self._events = events
         self._counters = counters
@@ -124,8 +126,9 @@ class Messages:
         self.all_read = False  # Whether the backlog has been read.
         self._arrived: set[int] = set()  # Messages that arrived before that; `discover` does not add them again.
         self._all_due = False  # ALRM came before that.
-        # Whether no notice can be about a message that was found at start, or that an order of the administrator has
-        # made due or ended before its notice came; and whether there was such an order since queue-todo was asked.
+        # A notice is late if its message was found on the disk before it came: at start, or by an order of the
+        # administrator, which has made it due or ended it. _none_late: no late notice can come any more. _doubtful:
+        # there was such an order since queue-todo was asked whether it has sent all notices.
         self._none_late = False
         self._doubtful = False
         self._ask_passed = ask_passed
@@ -150,9 +153,9 @@ class Messages:
         while self._events:
             self._carry_out(self._events.popleft())
         if self._cleaner_lost and len(announced):
-            # queue-todo does not exit before it knows that these are gone, also those that have just ended. Since the
-            # loss of queue-clean begins the exit, it has its order to exit by now, and does not look at their numbers
-            # again.
+            # queue-todo exits when it was told of the end of all announced messages, and queue-clean will not answer
+            # about these any more. By now queue-todo has its order to exit, which followed the loss of queue-clean, so
+            # it does not look at their numbers again.
             for message in self._cleaner.held:
                 announced.removed(message, durable=False)
 
@@ -185,7 +188,7 @@ class Messages:
         if self.is_loaded(message):
             return State.LOADED
         known = self.store.announced_message(message)
-        return State.UNCLASSIFIED if known is not None and known.requested is not None else State.WAITING
+        return State.UNCLASSIFIED if known is not None and known.asked else State.WAITING
 
     def is_loaded(self, message: int) -> bool:
         """Returns whether recipients of a message are queued or in flight."""
@@ -211,16 +214,15 @@ class Messages:
             self._retry.later(("arrive", notice.message), partial(self.arrive, shorten(notice)), error)
 
     def _arrive(self, notice: Notice, now: float) -> None:
-        """Adds a message; a notice that is late, or about a message that was found at start, changes nothing.
+        """Adds a message; a late notice changes nothing.
 
-        Until the backlog has been read, and all notices of that time have come, a notice may be late. Then only the
-        number counts: it may be about an earlier message of this number, which was found at start and is gone by now.
-        The disk says which channels have recipients.
+        While notices may be late, only the number in a notice is used: its envelope may be that of an earlier message
+        of this number, which was found on the disk and is gone by now. The files tell which channels have recipients.
         """
         message = notice.message
         if self._cleaner.defer(notice if self._none_late else shorten(notice)):
-            # The earlier message of this number is being removed; the notice comes again after that. A full notice that
-            # may be about that message would be taken for one about a new message then: none may be late any more.
+            # The earlier message of this number is being removed; after that the notice is taken again. If it may be
+            # late, it is kept without its envelope, because by then it may not look like a late one any more.
             return
         if isinstance(notice, Arrived):
             self._counters.add_arrival(now + self._clock.ahead - notice.birth / 1e6)
@@ -281,6 +283,10 @@ class Messages:
 
     def answer(self, answer: ClassifyAnswer) -> None:
         """Takes queue-todo's answer about an announced message: it has files from now on, or is gone."""
+        self._take_answer(answer)
+
+    def _take_answer(self, answer: ClassifyAnswer, durable: bool = True) -> None:
+        """Does what follows from an answer; only marks are written if the message may return to todo/."""
         announced = self.store.announced
         known = announced.answer(answer)
         if known is None:
@@ -289,6 +295,8 @@ class Messages:
             self._write_marks(answer.message, known)
         else:
             self._lose(answer.message)
+        if not durable:
+            return
         announced.clear(known)
         for then in known.waiting:
             then(answer.classified)
@@ -325,14 +333,50 @@ class Messages:
                 except OSError as error:
                     self._finish_channel_later(message, kind, error)
 
-    def settle_announced(self) -> None:
-        """Called at the exit: if queue-todo ended before its answers, gives its files the marks of such a message."""
+    def settle_announced(self) -> bool:
+        """Called at the exit, when nothing is in flight and queue-todo has ended: does what its answers would have led
+        to, for the messages that have left todo/ without one. Returns whether there are such messages; then it is
+        called again when the disk thread has ended.
+
+        What waits for the answer about a message that is still in todo/ is dropped: the next run delivers it as a new
+        one, except to the recipients that are done. A recipient that has failed is tried again. Its failure could only
+        be recorded in bounce/, and a message in todo/ has no file there: a bounce would tell of a failure, while the
+        next attempt may succeed. The sender gets the bounce of the attempt that is recorded.
+        """
         try:
-            for message, known in self.store.announced.left_behind():
-                self.store.envelopes.drop(message)
-                self._write_marks(message, known)
+            left = {message: self.store.has_info(message) for message in self.store.announced.left_behind()}
         except OSError as error:
             self._log.warning(f"unable to look at {error.filename or 'todo'}: {reason(error)}; the next run will")
+            return False
+        if not left:
+            return False
+
+        def then(trouble: OSError | None) -> None:
+            if trouble is not None:
+                where = trouble.filename or "todo"
+                what = f"the failures of {len(left)} messages are not recorded"
+                self._log.warning(f"unable to sync {where}: {reason(trouble)}; {what}")
+            for message, classified in left.items():
+                self._take_answer(ClassifyAnswer(message, classified), durable=trouble is None)
+
+        self._disk.submit(partial(self._sync_removals, list(left)), then)
+        return True
+
+    def _sync_removals(self, messages: list[int]) -> None:
+        """Makes it durable that messages have left todo/. If a power cut returned one, it would be delivered again."""
+        commit = Commit()
+        for message in messages:
+            commit.removed(self.store.layout.todo(message))
+        commit.sync()
+
+    def report_unclassified(self) -> None:
+        """Called at the exit: logs how many messages have results that are dropped, as `settle_announced` explains."""
+        count = self.store.announced.unanswered
+        if count:
+            self._log.warning(
+                f"{count} messages could not be classified before the exit; the next run tries all recipients that are "
+                "not done"
+            )
 
     def _forget_old_marks(self, message: int) -> None:
         """Forgets marks that are gone from the disk: they were of an earlier message of this number."""
@@ -402,9 +446,9 @@ class Messages:
             self._ask_passed()
 
     def _doubt_notices(self) -> None:
-        """Called before a message that the disk shows is tried or ended: its notice may be still to come.
+        """Called before an order tries or ends a message that was found on the disk: its notice may come later.
 
-        Until all have come, the disk says what a notice is about.
+        Until queue-todo says that it has sent all notices, only the number in a notice is used (`_arrive`).
         """
         if self._none_late:
             self._none_late = False
@@ -663,16 +707,23 @@ class Messages:
             if not left:
                 self.finish(message)
 
+    def bounce_again(self, message: int) -> None:
+        """Has the bounce of a message sent that was cancelled, because the message was to be deleted and is not."""
+        now = self._clock.now()
+        if not self.carry_out_order(message, now):
+            self._finish_again(message, now)
+
     def end(self, message: int) -> None:
         """Logs `end msg`, and has queue-clean remove the files of the message."""
         known = self.store.announced_message(message)
         if self.changes.holds(message) or message in self.store.held or message in self.store.parked:
-            # It may have marks, also if it had none when its notice came. queue-clean removes them with all its files.
+            # It may have marks in hold/ and corrupt/. queue-clean looks for all files of a message whose envelope is
+            # not kept.
             self.store.envelopes.forget(message)
             marked = True
         else:
             marked = False
-        if known is not None and (marked or known.requested is not None):
+        if known is not None and (marked or known.asked):
             self.store.classify_first(message, lambda classified: self.end(message) if classified else None)
             return
         if self.changes.defer_end(message) or self._results.defer_end(message):

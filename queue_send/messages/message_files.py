@@ -158,6 +158,10 @@ class Store:
         """Returns whether queue-todo has the message to classify. An announced one is queue-send's."""
         return self.announced_message(message) is None and is_there(self.layout.todo(message))
 
+    def has_info(self, message: int) -> bool:
+        """Returns whether the message has a file in info/. Raises OSError."""
+        return is_there(self.layout.hashed("info", message))
+
     def is_classified(self, message: int) -> bool:
         """Returns whether the message is in S5: with info/, and not in todo/ any more."""
         return self.birth(message) is not None

@@ -27,7 +27,7 @@ _STAMP = re.compile(rb"@[0-9a-f]{24} ")
 _A_LINE = re.compile(rb"(?:^|\n)@[0-9a-f]{24} [^\n]*\n")
 _NAME = re.compile(r"@[0-9a-f]{24}\.[su]")
 # What a logger, or its processor, has at work: it may get another name, or be removed, at any time.
-_AT_WORK = frozenset(("current", "previous"))
+AT_WORK = frozenset(("current", "previous"))
 _PRINT = 1 << 16  # Bytes before the place up to which a file was read that make its fingerprint.
 _LOOK = 1 << 14
 LINE_MAX = 1 << 20  # What is longer without a newline is garbage, and not carried.
@@ -121,7 +121,7 @@ class Joiner:
         """
         if all(log.name in self._same for log in logs):
             return
-        for name in _AT_WORK.intersection(self._same):
+        for name in AT_WORK.intersection(self._same):
             known = self._known[name]
             small = len(known) == _PLAIN and known[0] <= _PRINT
             if small and not _A_LINE.search(self._place.read(self._path(name), 0, known[0])):
@@ -292,7 +292,7 @@ class Joiner:
         if log.content is not None:
             path, start, content, packing = "", 0, log.content[: end - start], ""
             end = len(content)
-        elif not log.packing and (name in _AT_WORK or name.startswith("_")):
+        elif not log.packing and (name in AT_WORK or name.startswith("_")):
             size = end - start
             path, start, content = self._keep(path, start, end)
             end = start + (size if content is None else len(content))
@@ -318,7 +318,7 @@ class Joiner:
         lines = head.split(b"\n")
         if any(_STAMP.match(line) for line in lines):
             return
-        ours = name in _AT_WORK or _NAME.match(name) is not None
+        ours = name in AT_WORK or _NAME.match(name) is not None
         # A file that begins inside a line may have no stamp, but not for many lines.
         if ours and len(lines) <= 8:
             return

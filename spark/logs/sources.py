@@ -13,7 +13,7 @@ from itertools import count
 from typing import Any
 
 from queue_base.errors import Temporary, reason
-from spark.logs.joints import Joined, Joiner, Keep, Kept
+from spark.logs.joints import AT_WORK, Joined, Joiner, Keep, Kept
 from spark.logs.plan import Part, Plan, SourceError, State, Stream
 from spark.runtime.places import REQUESTS, Entry, Place
 from spark.tables.partitions import escape_name
@@ -146,9 +146,15 @@ class _Keeper:
 
 
 def _look(place: Place, below: str, keep: Keep, state: State) -> Joined:
-    """Look at a stream's files. A file that was renamed or removed meanwhile is not missed: look again."""
+    """Look at a stream's files. A file that was renamed or removed meanwhile is not missed: look again.
+
+    Where there is always a new one, the last look leaves the files at work to the next build: only these get other
+    names, so that what is read by such a name may be of another file.
+    """
     for attempt in range(_TRIES):
         found = _list_logs(place, below)
+        if attempt + 1 == _TRIES:
+            found = [one for one in found if one.name not in AT_WORK]
         try:
             joined = Joiner(place, below, keep).join(found, state)
         except FileNotFoundError:

@@ -328,6 +328,32 @@ def test_a_user_at_the_limits_waits_and_no_other_user_does(shared: Home) -> None
             assert process.communicate(timeout=60)[0] == b"[b'', b''] True b'Kok'\n"
 
 
+def test_users_who_hold_all_connections_lose_one_to_another_user(shared: Home) -> None:
+    if not ROOT:
+        pytest.skip("needs root, to be other users")
+    script = "import queue_intake.sharing as s; m.limits_for = lambda most: s.SharingLimits(4, 50, 1 << 20, 4, 50)"
+    with IntakeDaemon(shared, script=script) as intake:
+        # One within a message, which speaks last; one that is silent; and one whose message is answered after that.
+        code = AS_USER.replace("client.sendall(sys.stdin.buffer.read())", "").replace(
+            "client.shutdown(socket.SHUT_WR)",
+            "more = [socket.socket(socket.AF_UNIX) for _ in range(2)]\n"
+            "for each in more: each.connect(sys.argv[2])\n"
+            "more[1].sendall(b'3:\\nhi,0:,3:0:,,'); answer = more[1].recv(99)[3:6]\n"
+            "client.sendall(b'900:\\nabc')\n"
+            "print(answer, flush=True); more[0].settimeout(60)\n"
+            "print(more[0].recv(9), flush=True); more[1].settimeout(0.2); client.settimeout(0.2)\n"
+            "for each in (more[1], client):\n"
+            "    try: print(each.recv(9))\n"
+            "    except TimeoutError: print('stays')\n"
+            "sys.exit()",
+        )
+        words = [sys.executable, "-c", code, str(USER), f"{shared.queue}/intake/socket"]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout and process.stdout.readline() == "b'Kok'\n"
+            assert b":Kok" in ask_as(intake.home, USER + 1, qmtp(MAIL, b"ann", [b"bob"]))
+            assert process.communicate(timeout=60)[0] == "b''\nstays\nstays\n"
+
+
 def test_queue_start_runs_it_and_its_mail_is_delivered(home: Home) -> None:
     maildir = Path(home.path, "alias", "Maildir")
     for name in ("new", "cur", "tmp"):

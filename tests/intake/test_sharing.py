@@ -117,3 +117,24 @@ def test_answers_for_very_many_recipients_are_made_a_piece_at_a_time() -> None:
         assert len(piece) < 100_000
         pieces.append(len(piece))
     assert sum(pieces) == 100 * 100_000
+
+
+def test_the_client_with_most_connections_owes_one_to_those_with_few() -> None:
+    holdings = Holdings(SharingLimits(connections=4, all_connections=8))
+    for client in ("ann", "ann", "ann", "bob", "bob"):
+        assert holdings.connect(client) and holdings.owing(client) in (None, "ann")
+    assert holdings.connect("queued", trusted=True)
+    for client, owing in (("joe", "ann"), ("bob", None), ("ann", None)):
+        assert holdings.connect(client) is None
+        assert holdings.owing(client) == owing
+    holdings.disconnect("ann")
+    assert holdings.connect("joe")
+    # Now each has its share.
+    assert [holdings.owing(client) for client in ("ann", "bob", "joe")] == [None, None, None]
+
+
+def test_trusted_clients_owe_nothing() -> None:
+    holdings = Holdings(SharingLimits(connections=4, all_connections=8))
+    for _ in range(6):
+        assert holdings.connect("queued", trusted=True)
+    assert holdings.connect("joe") is None and holdings.owing("joe") is None

@@ -18,16 +18,13 @@ from support.servers.smtp.sink import Sink, Tarpit
 from support.site import Site
 
 BURST = amount(2500, 5000)
-# So many of them may take longer than LIMIT: at this pace, those in one pause of a tenth of a second.
-LATE = 50
 # Injections in a second. An injector of ours can be faster than queue-todo on a busy machine of two cores; then the
 # delay would say how long the line in front of queue-todo is, not whether a delivery holds it up.
 PACE = 500
 PLACES = 28
 HANGING = 20  # Fewer than the three quarters that destinations may take of which nothing is known.
-LIMIT = 0.1  # Seconds from the end of an injection to the `new msg` line.
-# The same for the slowest: on a busy machine one turn of something else can take longer than LIMIT.
-WORST = 2.0
+# Seconds from the end of an injection to the `new msg` line, at most. The deliveries hang for longer than the test.
+LIMIT = 5.0
 
 
 def letters(name: str, count: int, domain: str) -> list[Letter]:
@@ -41,9 +38,7 @@ def waiting(site: Site) -> int:
 
 
 @pytest.mark.alone
-def test_of_a_burst_all_but_50_messages_are_classified_within_100_ms_while_every_delivery_hangs(
-    site: Site, say: Say
-) -> None:
+def test_a_burst_is_classified_at_its_pace_while_every_delivery_hangs(site: Site, say: Say) -> None:
     for name in ("concurrencyremote", "destinationinitial"):
         site.control(name, f"{PLACES}\n")
     tarpit = Tarpit()
@@ -61,13 +56,12 @@ def test_of_a_burst_all_but_50_messages_are_classified_within_100_ms_while_every
         wait_until(lambda: site.kinds()["info"] >= BURST, why="all messages classified that are not in flight")
         wait_until(lambda: waiting(site) + site.kinds()["info"] == HANGING + BURST, why="the removals from todo/")
     delays = sorted(told[each.message] - each.time for each in queued)
-    median, most, worst = delays[BURST // 2], delays[-1 - LATE], delays[-1]
+    median, worst = delays[BURST // 2], delays[-1]
     say(
         f"{BURST} messages at {PACE}/s while {HANGING} deliveries hang: classified after "
-        f"{median * 1000:.1f} ms (median), {most * 1000:.1f} ms (all but {LATE}), {worst * 1000:.1f} ms (worst)"
+        f"{median * 1000:.1f} ms (median), {worst * 1000:.1f} ms (worst)"
     )
-    assert most < LIMIT
-    assert worst < WORST
+    assert worst < LIMIT
 
 
 def deliver(suite: TimedSuite, sink: Sink, count: int, limit: Path) -> float:
@@ -127,7 +121,8 @@ def test_deliveries_start_and_finish_while_thousands_of_messages_wait_in_todo_an
         f"{count} deliveries: {alone:.2f} s with todo/ empty, {beside:.2f} s with {BURST} messages in todo/; "
         f"{busy:.0f} deliveries/s in the {last - first:.2f} s in which those were classified, else {usual:.0f}/s"
     )
-    # The two are the same but for the noise of a busy machine.
-    assert beside < 1.5 * alone + 0.3
+    # The two are the same but for the noise of a busy machine. If queue-send waited for queue-todo, which is stopped,
+    # the second would not end.
+    assert beside < 3 * alone + 1
     # The processes share what cores there are, so the rate falls; if queue-send waited for queue-todo it would be 0.
     assert busy > usual / 5

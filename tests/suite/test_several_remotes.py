@@ -45,7 +45,7 @@ def peers(pid: int) -> set[str]:
 def test_mail_goes_by_both_and_a_host_has_connections_to_one_of_them_only(mail: GoodMail, sink: SmtpSink) -> None:
     mail.control("processesremote", "2\n")
     with Suite(mail.home) as suite:
-        remotes = suite.daemons("queue-remote")
+        remotes = suite.daemons("queue-remote", 2)
         assert len(remotes) == 2
         for name in ("first", "second", "third"):
             send_to_all(mail, name)
@@ -68,7 +68,7 @@ def test_the_death_of_one_ends_the_suite_and_the_next_run_delivers_what_is_left(
     mail.control("processesremote", "2\n")
     with Suite(mail.home) as suite:
         tokens = [token for name in ("a", "b", "c") for token in send_to_all(mail, name)]
-        os.kill(suite.daemons("queue-remote")[1], signal.SIGKILL)
+        os.kill(suite.daemons("queue-remote", 2)[1], signal.SIGKILL)
         suite.wait_for(r"alert: oh no! lost queue-remote connection! dying\.\.\.")
         assert suite.process.wait(60) == 111
     with Suite(mail.home):
@@ -82,7 +82,7 @@ def test_each_of_them_ends_with_queue_send_and_takes_hup(mail: GoodMail, sink: S
     with Suite(mail.home) as suite:
         send_to_all(mail, "before-hup")
         suite.wait_for("^end msg ", times=HOSTS)  # All have greeted.
-        remotes = suite.daemons("queue-remote")
+        remotes = suite.daemons("queue-remote", 3)
         for pid in remotes:
             os.kill(pid, signal.SIGHUP)
         suite.signal(signal.SIGHUP)

@@ -281,3 +281,24 @@ def test_after_x_it_ends_when_nothing_is_announced_any_more(tmp_path: Path) -> N
         todo.write(pack_request(ClassifyRequest(second, 0)))
         assert todo._sent() == ClassifyAnswer(second, True)
         assert todo.process.wait(30) == 0
+
+
+def test_after_x_what_the_disk_has_refused_is_tried_again_at_once_and_each_second(tmp_path: Path) -> None:
+    home = todo_home(tmp_path / "home")
+    with TodoDaemon(home) as todo:
+        tell(todo, ANNOUNCE)
+        message = queue_message(home, BOTH)
+        announced(todo)
+        in_the_way = Path(todo.layout.hashed("info", message))
+        in_the_way.mkdir()
+        todo.write(pack_request(ClassifyRequest(message, 0b101)))
+        assert todo.line().startswith(f"warning: queue-todo: unable to classify msg {message}: ")
+        todo.write(EXIT)
+        assert todo.line().startswith(f"warning: queue-todo: unable to classify msg {message}: ")
+        in_the_way.rmdir()
+        # It may have been tried once more before that.
+        while isinstance(sent := todo._sent(), bytes):
+            continue
+        assert sent == ClassifyAnswer(message, True)
+        assert files(todo, message)[2] == b"Tb@example.net\0Dc@example.net\0"
+        assert todo.process.wait(30) == 0

@@ -11,7 +11,14 @@ from queue_admin.home.create import check_options, create_home
 from queue_admin.home.daemon_accounts import check_code, choose_accounts
 from queue_admin.home.hostname import check_domain, check_host_name
 from queue_admin.home.service import DAEMONTOOLS, KINDS, Service, write_service
-from queue_admin.system_accounts import account_uid, choose_owner, ensure_alias_account, group_gid, myself
+from queue_admin.system_accounts import (
+    account_uid,
+    choose_owner,
+    ensure_alias_account,
+    ensure_smtpd_account,
+    group_gid,
+    myself,
+)
 from queue_base.accounts import QUEUE_ACCOUNT, Owner
 from queue_base.daemon.processes import program_path
 from queue_base.errors import Permanent
@@ -33,10 +40,18 @@ LOG_GROUP = "adm"
     "--service", metavar="DIR", shell_complete=complete_directory,
     help="Also write a service directory, or systemd's units, here.",
 )  # fmt: skip
+@click.option(
+    "--smtpd-service", metavar="DIR", shell_complete=complete_directory,
+    help="Also write a service directory, or units, for queue-smtpd here.",
+)  # fmt: skip
 @click.option("--kind", type=click.Choice(KINDS), default=DAEMONTOOLS, help="The supervisor; default daemontools.")
 @click.option(
     "--log", metavar="DIR", shell_complete=complete_directory,
     help="Where the service logs; default /var/log/NAME of HOME, or HOME/log.",
+)  # fmt: skip
+@click.option(
+    "--smtpd-log", metavar="DIR", shell_complete=complete_directory,
+    help="Where that service logs; default /var/log/NAME-smtpd, or HOME/log-smtpd.",
 )  # fmt: skip
 @click.option("--force", is_flag=True, help="Replace scripts and units of the service that differ.")
 @click.pass_context
@@ -49,8 +64,10 @@ def command(
     network: bool,
     as_me: bool,
     service: str | None,
+    smtpd_service: str | None,
     kind: str,
     log: str | None,
+    smtpd_log: str | None,
     force: bool,
 ) -> None:
     """Make a home, or what is missing in one.
@@ -70,6 +87,7 @@ def command(
       queuectl init /var/queue --me mail.example.org --local example.org
       queuectl init /var/queue --service /etc/sv/queue --kind runit
       queuectl init /var/queue --service /etc/systemd/system --kind systemd
+      queuectl init /var/queue --smtpd-service /etc/queue-smtpd --kind runit
       queuectl init ~/queue --as-me --me test.example.org
     """
     where = find_home(context.obj if home is None else home)
@@ -87,11 +105,12 @@ def command(
         where, owner, myself(), me=name, local=domains, split=split, alias=alias, file_system=accepted
     )
     report(made, "made")
-    if service:
-        logger, log_owner = _log_account(where, owner)
-        directory = os.path.abspath(log) if log else _log_directory(where, logger)
-        wanted = Service(where, _start_program(), directory, logger, log_owner)
-        report(write_service(wanted, os.path.abspath(service), kind, myself(), force), "wrote")
+    if smtpd_service:
+        report(ensure_smtpd_account(owner), "made")
+    for directory, log_directory, smtpd in ((service, log, False), (smtpd_service, smtpd_log, True)):
+        if directory:
+            wanted = _service(where, owner, log_directory, smtpd)
+            report(write_service(wanted, os.path.abspath(directory), kind, myself(), force), "wrote")
     accounts_used = choose_accounts(where)
     if accounts_used.queue is not None:
         check_code(accounts_used)
@@ -110,12 +129,22 @@ def _default_name(home: Home) -> str | None:
     return check_host_name(socket.getfqdn())
 
 
-def _start_program() -> str:
-    """Return the path of queue-start, next to queuectl or on PATH. Raises Permanent."""
-    beside = program_path("queue-start")
-    found = beside if os.access(beside, os.X_OK) else shutil.which("queue-start")
+def _service(home: Home, owner: Owner, log: str | None, smtpd: bool) -> Service:
+    """Return the service of queue-start, or of queue-smtpd, that logs to a directory (None: the default).
+
+    Raises Permanent.
+    """
+    logger, log_owner = _log_account(home, owner)
+    directory = os.path.abspath(log) if log else _log_directory(home, logger) + ("-smtpd" if smtpd else "")
+    return Service(home, _program("queue-smtpd" if smtpd else "queue-start"), directory, logger, log_owner, smtpd)
+
+
+def _program(name: str) -> str:
+    """Return the path of a program of the suite, next to queuectl or on PATH. Raises Permanent."""
+    beside = program_path(name)
+    found = beside if os.access(beside, os.X_OK) else shutil.which(name)
     if found is None:
-        raise Permanent(f"unable to find queue-start: it is neither at {beside} nor on PATH; install the whole suite")
+        raise Permanent(f"unable to find {name}: it is neither at {beside} nor on PATH; install the whole suite")
     return os.path.abspath(found)
 
 

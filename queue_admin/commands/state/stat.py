@@ -44,7 +44,7 @@ class Totals:
         for mark in ("held", "corrupt", "trouble"):
             if getattr(found, mark):
                 self.marks[mark] += 1
-        self.messages += found.presence.mess
+        self.messages += "mess" in found.files
         self.size += found.size or 0
         self._add_birth(found.birth)
 

@@ -11,7 +11,13 @@ import pytest
 
 from queue_admin import system_accounts as accounts
 from queue_admin.home.create import create_home
-from queue_admin.system_accounts import choose_owner, ensure_accounts, ensure_alias_account, myself
+from queue_admin.system_accounts import (
+    choose_owner,
+    ensure_accounts,
+    ensure_alias_account,
+    ensure_smtpd_account,
+    myself,
+)
 from queue_base.accounts import Owner
 from queue_base.errors import Permanent
 from queue_base.home import Home
@@ -36,7 +42,7 @@ class FakeSystem:
     def run(self, words: list[str], **_: object) -> subprocess.CompletedProcess[bytes]:
         self.calls.append(words)
         if words[0].endswith("groupadd"):
-            self.groups[words[-1]] = 900
+            self.groups[words[-1]] = 900 + len(self.groups)
         else:
             self.users[words[-1]] = (900 + len(self.users), self.groups[words[words.index("--gid") + 1]])
         return subprocess.CompletedProcess(words, 0, b"", b"")
@@ -94,6 +100,20 @@ def test_an_alias_account_that_owns_the_queue_is_refused(tmp_path: Path, monkeyp
     system.groups["queuea"], system.users["queuea"] = 950, (queue.uid, 950)
     with pytest.raises(Permanent, match="account queuea: it must exist, and be neither root nor the queue's"):
         ensure_alias_account(Home(str(tmp_path)), queue)
+
+
+def test_the_smtp_server_gets_an_account_that_may_not_read_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    system = FakeSystem(monkeypatch)
+    monkeypatch.setattr(accounts, "myself", lambda: Owner(0, 0))
+    queue, _ = ensure_accounts()
+    assert ensure_smtpd_account(queue) == ["group queued", "account queued"]
+    assert system.users["queued"][0] != queue.uid and system.users["queued"][1] != queue.gid
+    assert ensure_smtpd_account(queue) == []
+    # The queue of another account is served by that account.
+    assert ensure_smtpd_account(Owner(4711, 4711)) == []
+    system.users["queued"] = (system.users["queued"][0], queue.gid)
+    with pytest.raises(Permanent, match="unable to use account queued: its group must not be queue's"):
+        ensure_smtpd_account(queue)
 
 
 def test_an_account_with_the_wrong_group_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,9 @@
 
 import os
 import re
+import select
 import shlex
+import smtplib
 import stat
 import subprocess
 from pathlib import Path
@@ -18,6 +20,7 @@ from queue_base.service_log import WEEK, log_script
 from queue_wire import logline
 from support.inject.qmail_queue import snapshot
 from support.processes.suite import program
+from support.servers.ports import free_port
 from support.tools import need
 
 STAMP = re.compile(rb"@[0-9a-f]{24} ")
@@ -194,3 +197,36 @@ def test_a_service_can_be_added_to_a_home_that_is_there(tmp_path: Path) -> None:
     assert (make(tmp_path) / "run").exists()
     log = {name for name in snapshot(home) if name == "log" or name.startswith("log/")}
     assert {name: found for name, found in snapshot(home).items() if name not in log} == before
+
+
+def test_the_smtp_server_gets_a_service_of_its_own(tmp_path: Path) -> None:
+    make(tmp_path)
+    log, service = tmp_path / "a home/log-smtpd", tmp_path / "smtpd"
+    words = [*program("queuectl"), "init", str(tmp_path / "a home"), "--as-me", "--smtpd-service", str(service)]
+    subprocess.run(words, check=True, capture_output=True, timeout=60)
+    assert stat.S_IMODE(log.stat().st_mode) == 0o2750
+    assert str(log) in (service / "log/run").read_text()
+    line = (service / "run").read_text().splitlines()[-1]
+    run = ["exec", "env", f"QUEUE_HOME={tmp_path}/a home", program("queue-smtpd")[1], "</dev/null"]
+    assert shlex.split(line) == run
+
+
+def test_the_written_script_serves_smtp(tmp_path: Path) -> None:
+    make(tmp_path)
+    home, service, port = tmp_path / "a home", tmp_path / "smtpd", free_port()
+    (home / "control/smtpd").write_text(f"127.0.0.1:{port} mx\n")
+    words = [*program("queuectl"), "init", str(home), "--as-me", "--smtpd-service", str(service), "--kind", "s6"]
+    subprocess.run(words, check=True, capture_output=True, timeout=60)
+    assert (service / "notification-fd").read_text() == "3\n"
+    reader, writer = os.pipe()
+    words = ["sh", "-c", f"exec 3>/dev/fd/{writer}; exec ./run"]
+    process = subprocess.Popen(words, cwd=service, pass_fds=(writer,), stdout=subprocess.DEVNULL)
+    try:
+        os.close(writer)
+        assert select.select([reader], [], [], 60)[0] and os.read(reader, 1) == b"\n"
+        with smtplib.SMTP("127.0.0.1", port, timeout=30) as client:
+            assert client.ehlo()[0] == 250
+    finally:
+        os.close(reader)
+        process.terminate()
+        assert process.wait(60) == 0

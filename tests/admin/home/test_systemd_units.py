@@ -23,10 +23,13 @@ def analyze(*words: str) -> str:
     return done.stdout + done.stderr
 
 
-def write(path: Path, account: str | None = "daemon", home: str = "/var/queue", version: int = 252) -> list[Path]:
-    """Write the units for this machine's queue-start; return their paths."""
+def write(
+    path: Path, account: str | None = "daemon", home: str = "/var/queue", version: int = 252, *, smtpd: bool = False
+) -> list[Path]:
+    """Write the units for this machine's queue-start or queue-smtpd; return their paths."""
     logger = ["/bin/cat", "it's 100%", "/var/log/queue"]
-    facts = UnitFacts(unit_name(home), home, str(BIN / "queue-start"), logger, "/var/log/queue", account, version)
+    start = str(BIN / ("queue-smtpd" if smtpd else "queue-start"))
+    facts = UnitFacts(unit_name(home, smtpd), home, start, logger, "/var/log/queue", account, version, smtpd)
     made = []
     for name, text in units(facts).items():
         made.append(path / name)
@@ -34,9 +37,12 @@ def write(path: Path, account: str | None = "daemon", home: str = "/var/queue", 
     return made
 
 
+@pytest.mark.parametrize("smtpd", [False, True])
 @pytest.mark.parametrize(("account", "home"), [("daemon", "/var/queue"), (None, '/srv/a home/100% "mine"')])
-def test_systemd_accepts_the_units_without_a_word(tmp_path: Path, account: str | None, home: str) -> None:
-    paths = write(tmp_path, account, home)
+def test_systemd_accepts_the_units_without_a_word(
+    tmp_path: Path, account: str | None, home: str, smtpd: bool
+) -> None:
+    paths = write(tmp_path, account, home, smtpd=smtpd)
     assert {path.suffix for path in paths} == {".service", ".socket"} and len(paths) == 3
     assert analyze("verify", *map(str, paths)) == ""
 
@@ -48,6 +54,15 @@ def test_the_units_are_exposed_no_more_than_their_work_needs(tmp_path: Path) -> 
             assert found is not None
             # queue-local becomes any user; the logger needs nothing.
             assert float(found[1]) <= (1.5 if path.name.endswith("-log.service") else 5.0), (path, found[1])
+
+
+def test_the_smtp_server_is_exposed_little(tmp_path: Path) -> None:
+    service, log, fifo = write(tmp_path, smtpd=True)
+    assert [path.name for path in (service, log, fifo)] == [
+        f"queue-smtpd{end}" for end in (".service", "-log.service", "-log.socket")
+    ]
+    found = re.search(r"exposure level for \S+: ([0-9.]+)", analyze("security", "--offline=true", str(service)))
+    assert found is not None and float(found[1]) <= 3.0, found
 
 
 def test_a_reload_is_waited_for_where_systemd_can_do_that(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ Run by tests/admin/test_accounts.py inside a mount namespace whose /etc is priva
 import os
 import shlex
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -59,7 +60,7 @@ def test_the_output_of_a_cron_job_arrives(place: Path) -> None:
     words = [*program("queuectl"), "init", home.path, "--me", "me.example", "--local", "me.example"]
     subprocess.run(words, check=True, capture_output=True)
     # cron gives it no environment of ours; a script in place of an installed program has to say where things are.
-    settings = {"QUEUE_HOME": home.path, "PYTHONPATH": os.environ["PYTHONPATH"], "PYTHONDONTWRITEBYTECODE": "1"}
+    settings = {"QUEUE_HOME": home.path, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONDONTWRITEBYTECODE": "1"}
     exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in settings.items())
     (place / "sendmail").write_text(f'#!/bin/sh\n{exports}exec {shlex.join(program("sendmail"))} "$@"\n')
     (place / "sendmail").chmod(0o755)

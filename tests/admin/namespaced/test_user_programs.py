@@ -87,7 +87,7 @@ def our_sendmail(users: Users) -> Iterator[None]:
     """Our sendmail is /usr/sbin/sendmail, with the libraries that an installed one finds by itself."""
     need_file(str(SENDMAIL))  # One to bind over.
     script = users.place / "sendmail"
-    search, home = os.environ["PYTHONPATH"], users.home.path
+    search, home = os.pathsep.join(sys.path), users.home.path
     script.write_text(
         f'#!/bin/sh\nPYTHONPATH={search} QUEUE_HOME={home}\nexport PYTHONPATH QUEUE_HOME\n'
         f'exec {sys.executable} {BIN}/sendmail "$@"\n'

@@ -12,9 +12,13 @@ from queue_base.queue import hold_marks
 from queue_base.queue.layout import open_layout
 from queue_base.queue.removal import remove_messages
 from queue_send.admin.bounce_orders import RECIPIENTS_MOST
+from queue_send.admin.orders import Orders
+from queue_send.disk_retry import DiskRetry
 from queue_wire.admin.returning import RecipientSelector, ReturnOrder, pack_return, unpack_return
+from queue_wire.admin.socket import DELETE, Request, Response
 from queue_wire.files.recipients import unpack_recipients
 from queue_wire.format_error import FormatError
+from queue_wire.ids import pack_long_id
 from queue_wire.pipes.cleaning import Removal
 from support.processes.suite import Suite, enqueue, wait_until
 from support.queues.queued import classified_message, queue_message
@@ -226,6 +230,31 @@ def test_a_deletion_ends_the_work_on_a_bounce_and_spares_the_next_message_of_the
         assert file(home, "remote", message).read_bytes() == b"of the next message"
         assert not file(home, "bounce", message).exists()
         assert not loop.messages.is_returning(message) and not loop.cleaner.holds(message)
+    finally:
+        loop.close()
+
+
+def test_a_bounce_that_waits_is_sent_if_the_disk_refuses_to_delete_its_message(home: Home) -> None:
+    # A bounce that cannot be delivered either: it needs no process, only the log.
+    message = classified_message(home, sender=b"#@[]", remote=[b"a@c.example"])
+    layout, loop = open_layout(home.queue), Loop(home)
+    try:
+        orders = Orders(
+            loop.messages, loop.cleaner, loop.log, loop.clock, loop.config, DiskRetry(loop.log), lambda: None
+        )  # fmt: skip
+        loop.arrive(message)
+        loop.settle()
+        loop.report(loop.jobs[0], b"Dno such user")
+        while not loop.messages.bouncer.holds(message):
+            loop.turn()
+        file(home, "hold", message).mkdir()
+        replies: list[Response] = []
+        request = Request(DELETE, b"", [pack_long_id(message, hold_marks.birth_of(layout, message) or 0).encode()])
+        orders.carry_out(request, replies.append, loop.clock.now())
+        assert not loop.messages.bouncer.holds(message)
+        loop.settle()
+        assert [(reply.touched, len(reply.notes)) for reply in replies] == [(0, 1)]
+        assert not file(home, "bounce", message).exists() and loop.cleaner.holds(message)
     finally:
         loop.close()
 

@@ -4,6 +4,7 @@ import errno
 import gc
 import os
 import select
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -34,12 +35,15 @@ from queue_wire.pipes.notice import (
     Arrived,
     ClassifyAnswer,
     ClassifyRequest,
+    pack_arrived,
     pack_gone,
     pack_request,
 )
 from support.queues.home import make_home
 from support.queues.queued import classified_message, queue_message
+from support.send.control import wait_for_backlog
 from support.send.loop import Loop
+from support.send.scripted_send import ScriptedSend
 
 TWO = [b"b@c.example", b"d@e.example"]
 
@@ -330,6 +334,126 @@ def test_at_the_exit_everything_announced_is_classified(home: Home, loop: Loop) 
     loop.settle()
     assert asked(loop) == [pack_request(ClassifyRequest(message, 0))]
     assert loop.sent[-2:] == [CLASSIFY, pack_request(ClassifyRequest(message, 0))]
+
+
+def leave_behind(home: Home, loop: Loop) -> int:
+    """Have queue-todo end without its answers at the exit; return a message with a failure that waits for one."""
+    message = announce(home, loop)
+    report(loop, TWO[0], b"Dno such user")
+    assert asked(loop) == [pack_request(ClassifyRequest(message, 0))]
+    report(loop, TWO[1], b"Kdone")
+    loop.shutdown.begin()
+    loop.settle()
+    return message
+
+
+def test_at_the_exit_a_failure_is_recorded_of_a_message_that_was_classified_without_an_answer(
+    home: Home, loop: Loop
+) -> None:
+    message = leave_behind(home, loop)
+    write_files(home, notice_of(home, message))
+    assert loop.messages.settle_announced()
+    loop.settle()
+    bounce = Path(open_layout(home.queue).bounce(message))
+    assert bounce.read_bytes().startswith(b"<b@c.example>:\nno such user")
+    assert not Path(open_layout(home.queue).hashed("remote", message)).exists()
+    assert not loop.messages.settle_announced()
+    # An answer that comes all the same changes nothing.
+    loop.messages.answer(ClassifyAnswer(message, True))
+    loop.settle()
+    assert bounce.read_bytes().count(b"no such user") == 1
+
+
+def test_queue_send_exits_when_it_has_recorded_the_failures_that_queue_todo_did_not_answer_about(home: Home) -> None:
+    with ScriptedSend(home) as send:
+        send.fence()
+        wait_for_backlog(home)
+        message = queue_message(home, TWO[:1])
+        notice = notice_of(home, message)
+        send.todo.send(pack_arrived(notice))
+        send.remote.deliver(b"Dno such user")
+        assert send.todo.receive() == pack_request(ClassifyRequest(message, 0))
+        send.signal(signal.SIGTERM)
+        send.wait_for("status: .* exitasap")
+        write_files(home, notice)
+        send.todo.die()
+        assert send.wait() == 0
+    layout = open_layout(home.queue)
+    assert Path(layout.bounce(message)).read_bytes().startswith(b"<b@c.example>:\nno such user")
+    assert not remote_file(home, message).exists()
+
+
+def test_queue_send_says_at_its_exit_what_the_next_run_delivers_again(home: Home) -> None:
+    with ScriptedSend(home) as send:
+        send.fence()
+        wait_for_backlog(home)
+        message = queue_message(home, TWO[:1])
+        send.todo.send(pack_arrived(notice_of(home, message)))
+        send.remote.deliver(b"Dno such user")
+        assert send.todo.receive() == pack_request(ClassifyRequest(message, 0))
+        send.signal(signal.SIGTERM)
+        send.wait_for("status: .* exitasap")
+        send.todo.die()
+        assert send.wait() == 0
+        assert send.lines[-2:] == [
+            "warning: 1 messages could not be classified before the exit; the next run tries all recipients that are "
+            "not done",
+            "status: exiting",
+        ]
+    assert Presence(open_layout(home.queue), message).state() == 4
+
+
+def test_at_the_exit_a_deferral_is_kept_of_a_message_that_was_classified_without_an_answer(
+    home: Home, loop: Loop
+) -> None:
+    message = announce(home, loop)
+    report(loop, TWO[0], b"Zlater")
+    report(loop, TWO[1], b"Kdone")
+    loop.shutdown.begin()
+    loop.settle()
+    write_files(home, notice_of(home, message), done=0b10)
+    assert loop.messages.settle_announced()
+    loop.settle()
+    assert remote_file(home, message).read_bytes() == b"Tb@c.example\0Dd@e.example\0"
+    assert remote_file(home, message).stat().st_mtime > time.time() + 60
+
+
+def test_at_the_exit_no_failure_is_recorded_of_a_message_that_a_power_cut_may_return_to_todo(
+    home: Home, loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    message = leave_behind(home, loop)
+    write_files(home, notice_of(home, message))
+
+    def refuse(handle: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", refuse)
+        assert loop.messages.settle_announced()
+        loop.settle()
+    assert not Path(open_layout(home.queue).bounce(message)).exists()
+    assert remote_file(home, message).read_bytes() == b"Tb@c.example\0Dd@e.example\0"
+    assert not loop.messages.settle_announced()
+
+
+def test_at_the_exit_no_failure_is_recorded_of_a_message_that_stays_in_todo(home: Home, loop: Loop) -> None:
+    message = leave_behind(home, loop)
+    assert not loop.messages.settle_announced()
+    layout = open_layout(home.queue)
+    assert Presence(layout, message).state() == 4 and not Path(layout.bounce(message)).exists()
+    # The next run tries the one that has failed, and not the one that is done.
+    assert LeftMarks(layout).done(loop.announced._messages[message].identity) == 0b10
+
+
+def test_at_the_exit_nothing_is_done_for_a_message_whose_files_somebody_has_removed(home: Home, loop: Loop) -> None:
+    message = leave_behind(home, loop)
+    layout = open_layout(home.queue)
+    for path in (layout.todo(message), layout.mess(message)):
+        os.unlink(path)
+    assert loop.messages.settle_announced()
+    loop.settle()
+    assert not Path(layout.bounce(message)).exists() and not remote_file(home, message).exists()
+    assert not loop.messages.settle_announced()
 
 
 def test_a_message_on_hold_is_classified_and_not_started(home: Home, loop: Loop) -> None:

@@ -1,5 +1,6 @@
 """Messages whose notice had the envelope: what queue-send reads of their files, and when."""
 
+import errno
 import os
 import tracemalloc
 from collections.abc import Iterator
@@ -311,3 +312,30 @@ def test_a_recipient_that_is_done_is_not_started_again_by_a_second_entry_of_its_
     loop.channel.scheduler.make_due(message)
     loop.settle()
     assert not loop.jobs
+
+
+def test_a_message_that_has_no_recipient_left_is_not_loaded_again_though_the_disk_has_refused_its_mark(
+    home: Home, loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop.channel.scheduler.apply_settings(loop.channel.scheduler.settings._replace(concurrency=1))
+    message = classified_message(home, sender=b"a@example.org", remote=TWO[:1])
+    loop.arrive(message)
+    loop.messages.make_due(message)  # A second entry, which is not taken while the first one is in flight.
+    other = classified_message(home, sender=b"a@example.org", remote=TWO[1:])
+    loop.arrive(other)
+    loop.settle()
+    assert [job.recipients for job in loop.jobs] == [TWO[:1]]
+    remote = open_layout(home.queue).hashed("remote", message)
+    real_open = os.open
+
+    def open_or_refuse(path: str, flags: int, *more: int) -> int:
+        if path == remote and flags & os.O_WRONLY:
+            raise OSError(errno.EIO, "Input/output error", path)
+        return real_open(path, flags, *more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", open_or_refuse)
+        loop.report(loop.jobs[0], b"Kdone")
+        loop.settle()
+    assert [removal for removal, _ in loop.cleaner._asked] == [Removal(message)]
+    assert [job.recipients for job in loop.jobs] == [TWO[1:]]

@@ -5,6 +5,7 @@ import gzip
 import lzma
 import os
 from collections import Counter
+from itertools import count
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from queue_base.errors import Temporary
 from spark.logs import sources
 from spark.logs.plan import SourceError
 from spark.logs.reader import read_lines
+from spark.runtime.places import Entry, LocalPlace
 from support.spark.logs.log_files import lines_of, stamp, write_files
 from support.spark.logs.log_plans import Looks, lines_in
 
@@ -147,8 +149,6 @@ def test_a_damaged_compressed_log_is_passed_by_until_it_is_whole(queue: Path, lo
 def test_one_host_that_cannot_be_read_does_not_stop_the_others(
     queue: Path, looks: Looks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from spark.runtime.places import LocalPlace
-
     write_files(queue, [("current", b"".join(log(0, 3)))])
     write_files(queue.parents[1] / "bad" / "q", [("current", b"".join(log(5, 3)))])
     read = LocalPlace.read
@@ -225,6 +225,44 @@ def test_what_is_new_in_current_is_read_though_its_logger_renames_it_meanwhile(
         texts = [line.text[26:] for block in read_lines([part], Counter()) for line in lines_in(block)]
         assert numbers(texts) == list(range(8) if end == 300 else range(8, 20))
         (queue / "elsewhere").rename(queue / "current")
+
+
+@pytest.mark.parametrize("moment", range(1, 14))
+def test_current_that_is_renamed_as_it_is_looked_at_is_read_once_though_new_files_come_all_the_time(
+    queue: Path, looks: Looks, monkeypatch: pytest.MonkeyPatch, moment: int
+) -> None:
+    """As where an administrator compresses many files one by one. moment: how often files have come before that."""
+    older, newer = log(0, 10), log(100, 30)
+    write_files(queue, [("current", b"".join(older[:4]))])
+    found = looks.texts()
+    write_files(queue, [("current", b"".join(older))])
+    listed, digested, come = LocalPlace.list, LocalPlace.digest, count(-100)
+
+    def list_and_add(self: LocalPlace, path: str = "") -> list[Entry]:
+        found = listed(self, path)
+        if path == "h/q":
+            number = next(come)
+            write_files(queue, [(name(number), b"".join(log(number, 1)))])
+        return found
+
+    def digest_and_rotate(self: LocalPlace, path: str, start: int, size: int) -> str:
+        """Rename `current` when it was found to be the file that it was."""
+        found = digested(self, path, start, size)
+        if path == "h/q/current" and (queue / name(moment - 101)).exists() and not (queue / name(9)).exists():
+            (queue / "current").rename(queue / name(9))
+            (queue / "current").write_bytes(b"".join(newer))
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalPlace, "list", list_and_add)
+        patch.setattr(LocalPlace, "digest", digest_and_rotate)
+        for _ in range(2):
+            found += looks.texts()
+    assert (queue / name(9)).exists()
+    found += looks.texts()
+    read = Counter(number for number in numbers(found) if number >= 0)
+    assert read == dict.fromkeys([*range(10), *range(100, 130)], 1)
+    assert looks.read() == []
 
 
 def test_links_and_pipes_beside_the_hosts_are_passed_by(queue: Path, looks: Looks) -> None:

@@ -12,6 +12,9 @@ import pytest
 
 from support.spark.watched_week import HOUR, RETRY, WEEK, hours, watch
 
+# A batch makes fewer changes of the disk, with the minute of log that comes before it.
+CHANGES = 80
+
 # More memory than this, in bytes, between the first day of a process and its last is growth.
 ALLOWED = 16 << 20
 
@@ -72,6 +75,24 @@ def check(lake: Path, minutes: int) -> None:
     assert not rows(lake, "quarantine", "reason")
 
 
+# multilog with a very small s rotates with each minute; with three, a batch sees one that was rotated at every change.
+@pytest.mark.parametrize(
+    "rotated", [1, *(pytest.param(minutes, marks=pytest.mark.exhaustive) for minutes in (3, HOUR))]
+)
+def test_killed_before_each_change_of_the_disk_it_reads_the_log_once(tmp_path: Path, rotated: int) -> None:
+    minutes = RETRY + 5
+    log = tmp_path / "said"
+    with watch(tmp_path, minutes, log, rotated) as process:
+        assert process.wait(280) == 0, log.read_text()[-2000:]
+    said = log.read_text().splitlines()
+    assert said[-2] == "status: exiting" and not [line for line in said if line.startswith(("warning", "Traceback"))]
+    what, killed = said[-1].split()
+    # Each change of a batch was the last of a run that began with it, and of one that had made a batch before.
+    assert what == "killed:" and int(killed) > CHANGES + 10
+    check(tmp_path / "lake", minutes)
+
+
+@pytest.mark.exhaustive
 def test_an_hour_under_watch_killed_three_times_is_read_once(tmp_path: Path) -> None:
     minutes = HOUR + RETRY
     said = watch_and_kill(tmp_path, minutes, kills=3, longest=4.0)

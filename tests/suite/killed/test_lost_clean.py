@@ -30,7 +30,6 @@ def test_queue_todo_does_not_wait_for_removals_of_a_queue_clean_that_is_lost(
         suite = Suite(site.home)
         try:
             suite.wait_for("status: local 0/")
-            wait_until(lambda: suite.daemons("queue-clean"), why="queue-clean")
             clean = suite.daemon("queue-clean")
             os.kill(clean, signal.SIGSTOP)
             bulk(site.home, letters, group=10)

@@ -4,9 +4,10 @@ The test chooses what happens next, as in the model (world.py): injectors, hosts
 the disk, SIGKILL. The numbers of messages are those of a few files that are used again and again, and births are
 coarse, so that a message often looks like an earlier one. What must hold:
 
-    lost        every accepted recipient is served
-    repeated    none is served twice, but for one time a crash or a mark that the disk refused; never after its mark
-                was written
+    lost        every accepted recipient has the message, or its failure was recorded in bounce/ and bounced
+    repeated    none gets it twice, but for one time a crash or a mark that the disk refused; never after its mark was
+                written. One that refuses it may also be tried again if that could not be recorded: the disk refused it,
+                or queue-todo could not classify the message before an exit
     wrong       nobody gets the text of another message
     settled     at the end nothing is left on the disk, in memory, or in queue/marks
 """
@@ -19,6 +20,7 @@ import select
 import signal
 import time
 import warnings
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -26,18 +28,21 @@ from typing import NamedTuple
 from unittest.mock import patch
 
 import queue_clean.main as clean
+import queue_send.delivery.verdicts as delivery_verdicts
 import queue_send.main as send
 import queue_send.messages.announced as send_announced
 import queue_todo.announcements as todo_announced
 from queue_base.daemon import processes
 from queue_base.daemon.pipes import PeerLost, read_available
 from queue_base.queue import marks_file
-from queue_base.queue.layout import files_beside_mess, is_there, open_layout
+from queue_base.queue.layout import Layout, files_beside_mess, is_there, open_layout
 from queue_base.queue.marks_file import LeftMarks
 from queue_base.queue.removal import finish_removals
 from queue_clean.sweep import sweep
 from queue_send.clock import Clock
 from queue_send.log import Log
+from queue_send.messages.bounce_file import FailedRecipient, append_failures
+from queue_send.notify.bounce import Bouncer
 from queue_todo.notices import NoticePipe
 from queue_wire.admin import socket as wire
 from queue_wire.files.envelope import Envelope, pack_todo
@@ -63,18 +68,26 @@ KINDS = ("local", "remote")
 
 
 class RealLetter:
-    """A message as it was injected, and how often each recipient was served."""
+    """A message as it was injected, how often each recipient has `taken` it, and how often it was refused for good.
 
-    def __init__(self, serial: int, number: int, recipients: list[bytes], losses: int) -> None:
+    `failed`: recipients whose failure was recorded in bounce/. `losses` and `unrecorded` are those before it.
+    """
+
+    def __init__(self, serial: int, number: int, recipients: list[bytes], losses: int, unrecorded: int) -> None:
         self.serial = serial
         self.number = number
         self.recipients = recipients
         self.accepted = False
-        self.served = dict.fromkeys(recipients, 0)
-        self.losses = losses  # Those before it.
+        self.taken = dict.fromkeys(recipients, 0)
+        self.refused = dict.fromkeys(recipients, 0)
+        self.failed: set[bytes] = set()
+        self.bounced = False
+        self.losses = losses
+        self.unrecorded = unrecorded
         self.deleted = False  # By the administrator: it need not be served.
         self.linked = False  # It is, or was, in todo/.
         self.foreign = False  # An original qmail has delivered it.
+        self.unlogged = False  # It came before the end of a run that gave up lines of its log.
 
 
 class InFlight(NamedTuple):
@@ -108,6 +121,7 @@ class PacedLog(Log):
     def warning(self, text: str) -> None:
         super().warning(text)
         self._world.unmarked += text.startswith("trouble marking")
+        self._world.unrecorded += text.startswith(("unable to append", "unable to sync"))
 
     def run(self, ready: dict[int, int], now: float) -> None:
         if not self._world.log_blocked:
@@ -158,6 +172,7 @@ class RealWorld:
         self.injections: dict[int, tuple[RealLetter, int]] = {}
         self.crashes = self.era = self.rules = 0
         self.unmarked = 0  # Marks that the disk refused, of which the log says that they repeat a recipient.
+        self.unrecorded = 0  # What may have prevented the record of a failure.
         self.recorded: set[tuple[int, bytes]] = set()
         self.announced = 0  # Messages that were announced.
         self.refused = False  # Whether the disk has refused a call of queue-send in this life.
@@ -195,6 +210,8 @@ class RealWorld:
             (send, "select", NoWait),
             (send, "DiskThread", partial(self._make_disk, "disk")),
             (clean, "complain", lambda _, text: self.texts.append(text)),
+            (delivery_verdicts, "append_failures", self._append_failures),
+            (Bouncer, "_over", self._note_bounce(Bouncer._over)),
         ):
             enter(patch.object(target, name, value))
         enter(patch("queue_todo.pipeline.DiskThread", partial(self._make_disk, "todo")))
@@ -208,6 +225,22 @@ class RealWorld:
     def _make_signals(self, *numbers: signal.Signals) -> Signalled:
         self.signals = Signalled()
         return self.signals
+
+    def _append_failures(self, layout: Layout, failures: list[FailedRecipient]) -> None:
+        append_failures(layout, failures)
+        for failure in failures:
+            serial = self.text_of(failure.message)
+            assert serial is not None
+            self.letters[serial].failed.add(failure.recipient)
+
+    def _note_bounce(self, over: Callable[[Bouncer, int], None]) -> Callable[[Bouncer, int], None]:
+        def note(bouncer: Bouncer, message: int) -> None:
+            serial = self.text_of(message)
+            assert serial is not None
+            self.letters[serial].bounced = True
+            over(bouncer, message)
+
+        return note
 
     # The daemons
 
@@ -253,6 +286,9 @@ class RealWorld:
         self.ended = True
         for actor in self.actors.values():
             actor.kill()
+        if self.send._log.given_up:
+            for letter in self.letters:
+                letter.unlogged = True
         announced = self._announced
         if announced._marks is not None:
             announced._marks.close()
@@ -279,7 +315,7 @@ class RealWorld:
         assert trigger is not None
         os.close(trigger.descriptor)
         os.close(trigger._writer)
-        self.classifier._watch._manager.close()
+        self.classifier._watch.close()
         self.classifier = None
         self._close("commands", 0)
         self._close("notices", 1)
@@ -319,6 +355,9 @@ class RealWorld:
 
     def _turn_send(self) -> None:
         if self.send.may_exit():
+            known = self._announced._messages
+            left = [each for number, each in known.items() if is_there(self.layout.todo(number))]
+            self.unrecorded += any(each.waiting for each in left)
             self.send.finish()
             self.exited = True
         else:
@@ -394,6 +433,8 @@ class RealWorld:
         found = []
         if disk.working:
             found.append(Move("send's disk works", 4, disk.step))
+            if self.refuses and self.actors["disk"].at in CHANGES:
+                found.append(Move("the disk refuses send's thread", 0.1, self._refuse_disk, False))
         if actor.busy:
             found.append(Move("send works", 15, self._step_send))
             if self.refuses and actor.at in CHANGES:
@@ -426,7 +467,8 @@ class RealWorld:
         left = self._left(str(number))
         if left:
             raise Fault(f"number {number} is free, and has {left}")
-        letter = RealLetter(len(self.letters), number, self.chance.choice(ENVELOPES), self.losses)
+        recipients = self.chance.choice(ENVELOPES)
+        letter = RealLetter(len(self.letters), number, recipients, self.losses, self.unrecorded)
         self.letters.append(letter)
         name = self.files[number]
         Path(name).write_bytes(b"serial %d\n" % letter.serial)
@@ -481,15 +523,20 @@ class RealWorld:
         verdicts = tuple(self.chance.choice(choices) for _ in flight.job.recipients)
         for recipient, verdict in zip(flight.job.recipients, verdicts, strict=True):
             if verdict != b"Z":
-                self._serve(letter, recipient)
+                self._serve(letter, recipient, verdict == b"K")
         self.in_flight[self.in_flight.index(flight)] = flight._replace(letter=letter, verdicts=verdicts)
 
-    def _serve(self, letter: RealLetter, recipient: bytes) -> None:
-        letter.served[recipient] += 1
+    def _serve(self, letter: RealLetter, recipient: bytes, takes: bool) -> None:
+        counts = letter.taken if takes else letter.refused
+        counts[recipient] += 1
         if (letter.serial, recipient) in self.recorded:
             raise Fault(f"{recipient!r} of {letter.serial} was recorded, and is tried again")
-        if letter.served[recipient] > 1 + self.losses - letter.losses:
-            raise Fault(f"{recipient!r} of {letter.serial} is served {letter.served[recipient]} times")
+        losses = self.losses - letter.losses
+        if letter.taken[recipient] > 1 + losses:
+            raise Fault(f"{recipient!r} of {letter.serial} gets it {letter.taken[recipient]} times")
+        tries = letter.taken[recipient] + letter.refused[recipient]
+        if tries > 1 + losses + self.unrecorded - letter.unrecorded:
+            raise Fault(f"{recipient!r} of {letter.serial} is served {tries} times")
 
     def _report(self, flight: InFlight) -> None:
         self.in_flight.remove(flight)
@@ -538,6 +585,10 @@ class RealWorld:
     def _refuse_send(self) -> None:
         self.refused = True
         self._step_send(self._error())
+
+    def _refuse_disk(self) -> None:
+        self.refused = True
+        self.disks["disk"].step(self._error())
 
     def _take_jobs(self) -> None:
         for kind in KINDS:
@@ -651,7 +702,7 @@ class RealWorld:
                 continue
             letter = self.letters[serial]
             letter.foreign = True
-            letter.served = {recipient: count + 1 for recipient, count in letter.served.items()}
+            letter.taken = {recipient: count + 1 for recipient, count in letter.taken.items()}
             for path in (*files_beside_mess(self.layout, number), self.layout.mess(number)):
                 if is_there(path):
                     os.unlink(path)
@@ -663,7 +714,7 @@ class RealWorld:
         for number in self.files:
             serial = self.text_of(number)
             mine = [letter for letter in self.letters if letter.number == number and letter.linked]
-            mine = [letter for letter in mine if not letter.foreign]
+            mine = [letter for letter in mine if not (letter.foreign or letter.unlogged)]
             count = sum(letter.serial != serial or not is_there(self.layout.todo(number)) for letter in mine)
             if log.count(b"new msg %d\n" % number) < count:
                 raise Fault(f"{count} messages {number} are gone, and the log has fewer of `new msg`")
@@ -778,8 +829,13 @@ class RealWorld:
         for _ in range(3):
             self._drain()
         for letter in self.letters:
-            if letter.accepted and not letter.deleted and not all(letter.served.values()):
-                raise Fault(f"{letter.serial} was accepted, and {letter.served}")
+            if letter.deleted or letter.foreign:
+                continue
+            lost = [each for each, count in letter.taken.items() if not count and each not in letter.failed]
+            if letter.accepted and lost:
+                raise Fault(f"{letter.serial} was accepted, and lost for {lost}: {letter.taken}, {letter.refused}")
+            if letter.failed and not letter.bounced:
+                raise Fault(f"{letter.serial} has failures of {letter.failed}, and no bounce")
         left = self._left("*")
         if left:
             raise Fault(f"left: {left}")

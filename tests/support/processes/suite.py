@@ -125,12 +125,17 @@ class Suite:
 
     def daemon(self, name: str) -> int:
         """Return the pid of a daemon that queue-start made."""
-        found = self.daemons(name)
-        assert found, f"no {name} under {self.process.pid}"
-        return found[0]
+        return self.daemons(name)[0]
 
-    def daemons(self, name: str) -> list[int]:
-        """Return the pids of all daemons of one program that queue-start made."""
+    def daemons(self, name: str, count: int = 1) -> list[int]:
+        """Return the pids of all daemons of one program that queue-start made, once there are so many of them.
+
+        queue-start is ready when it has made the processes. Each then executes its program.
+        """
+        wait_until(lambda: len(self._daemons(name)) >= count, why=f"{count} of {name} under {self.process.pid}")
+        return self._daemons(name)
+
+    def _daemons(self, name: str) -> list[int]:
         found = []
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():

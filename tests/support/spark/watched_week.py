@@ -6,8 +6,14 @@ rotated each hour, as multilog does it, and no more than KEPT old files stay.
 
 Words: the directory, the minutes. It prints its first minute, what watch prints, and at each WEIGHED minute the bytes
 of memory that it has.
+
+A third word, in how many minutes the log is rotated, has it run again and again, killed before the first change of the
+disk that it makes, before the second, and so on, until one run comes to the end. Each minute's lines come in two pieces
+then, the first of which ends inside a line. It prints before how many changes it was killed, and what the run prints
+that was not.
 """
 
+import itertools
 import os
 import signal
 import subprocess
@@ -15,6 +21,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from spark.lake import update
 from spark.lake.build import Order
@@ -84,46 +91,53 @@ def hours(minutes: int) -> Iterator[bytes]:
 class GrowingLog:
     """The log on the disk; it grows from whatever a program that was killed has left."""
 
-    def __init__(self, place: Path) -> None:
-        self.place = place
+    def __init__(self, place: Path, rotated: int = HOUR) -> None:
+        self.place, self._rotated = place, rotated
         place.mkdir(parents=True, exist_ok=True)
         (place / "current").touch()
 
     def minute(self) -> int:
         """Return the first minute that is not wholly there."""
-        hour = self._hour()
+        first = minute = self._first()
         size = (self.place / "current").stat().st_size
-        minute = hour * HOUR
-        while minute < (hour + 1) * HOUR and size >= len(minute_of_log(minute)):
+        while minute < first + self._rotated and size >= len(minute_of_log(minute)):
             size -= len(minute_of_log(minute))
             minute += 1
         return minute
 
-    def grow(self, minute: int) -> None:
-        """Write what is missing of a minute, all those before being there."""
+    def grow(self, minute: int, wholly: bool = True) -> None:
+        """Write what is missing of a minute, or of its first half, all those before being there."""
         current = self.place / "current"
-        if minute // HOUR > self._hour():
-            current.rename(self.place / f"@{(1 << 62) + 10 + BEGIN + 3600 * (minute // HOUR):016x}00000000.s")
+        first = minute // self._rotated * self._rotated
+        if first > self._first():
+            current.rename(self.place / f"@{(1 << 62) + 10 + BEGIN + 60 * first:016x}00000000.s")
             current.touch()
             for old in sorted(self.place.glob("@*.s"))[:-KEPT]:
                 old.unlink()
-        whole = b"".join(minute_of_log(each) for each in range(minute // HOUR * HOUR, minute + 1))
+        before = b"".join(minute_of_log(each) for each in range(first, minute))
+        lines = minute_of_log(minute)
         with open(current, "ab") as file:
-            file.write(whole[file.tell() :])
+            file.write((before + (lines if wholly else lines[: len(lines) // 2]))[file.tell() :])
 
-    def _hour(self) -> int:
-        """Return the hour that `current` is of: the newest rotated file has its beginning in its name."""
+    def _first(self) -> int:
+        """Return the minute that `current` begins with: the newest rotated file has it in its name."""
         (self.place / "current").touch()
         names = sorted(path.name for path in self.place.glob("@*.s"))
-        return (int(names[-1][1:17], 16) - (1 << 62) - 10 - BEGIN) // 3600 if names else 0
+        return (int(names[-1][1:17], 16) - (1 << 62) - 10 - BEGIN) // 60 if names else 0
 
 
 class LogClock:
-    """A clock that goes on at once when somebody waits; a minute's lines are in the log when it has passed."""
+    """A clock that goes on at once when somebody waits; a minute's lines are in the log when it has passed.
 
-    def __init__(self, log: GrowingLog, minutes: int) -> None:
-        self._log, self._minutes = log, minutes
+    It asks for the end at the second wait with the whole log there: a batch has read it meanwhile.
+    What was killed before its last batch was in the lake has that batch once more.
+    """
+
+    def __init__(self, log: GrowingLog, minutes: int, pieces: int = 1) -> None:
+        self._log, self._minutes, self._pieces = log, minutes, pieces
         self._minute = log.minute()
+        self._piece = 0
+        self._is_whole = False
         self._begun = time.monotonic()
         self._slept = 0.0
 
@@ -132,34 +146,91 @@ class LogClock:
 
     def wait(self, until: float) -> Wish:
         self._slept += max(until - self.now(), 0.0)
-        if self._minute >= self._minutes:
+        if self._is_whole:
             return Wish.STOP
-        self._log.grow(self._minute)
+        if self._minute < self._minutes:
+            self._grow()
+        self._is_whole = self._minute >= self._minutes
+        return Wish.TIME
+
+    def _grow(self) -> None:
+        self._piece += 1
+        self._log.grow(self._minute, self._piece == self._pieces)
+        if self._piece < self._pieces:
+            return
+        self._piece = 0
         self._minute += 1
         if self._minute % WEIGHED == 0:
             print(f"memory: {self._minute} {resident(os.getpid())}", flush=True)
-        return Wish.TIME
 
 
-def watch(top: Path, minutes: int, log: Path) -> "subprocess.Popen[bytes]":
+class DeathAt:
+    """Kills this process (SIGKILL) before the change of the disk with a number: it counts all calls that make one.
+
+    What Arrow writes is not counted. It is all in a file that the update has still to move.
+    """
+
+    CALLS = ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link")
+
+    def __init__(self, number: int) -> None:
+        self._left = number
+        sys.addaudithook(self._hear)
+        sync = os.fsync
+
+        def counted(descriptor: int) -> None:
+            self._count()
+            sync(descriptor)
+
+        os.fsync = counted  # type: ignore[assignment]
+
+    def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event in self.CALLS or (event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR)):
+            self._count()
+
+    def _count(self) -> None:
+        self._left -= 1
+        if not self._left:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def watch(top: Path, minutes: int, log: Path, rotated: int | None = None) -> "subprocess.Popen[bytes]":
     """Run the program; what it prints goes to the end of `log`."""
     words = [sys.executable, "-m", "support.spark.watched_week", str(top), str(minutes)]
+    words += [] if rotated is None else [str(rotated)]
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT}/tests", SYSTEM_MEMORY[0]: SYSTEM_MEMORY[1]}
     with open(log, "ab") as out:
         return subprocess.Popen(words, env=environment, stdout=out, stderr=out)
 
 
-def run(top: Path, minutes: int) -> None:
+def run(top: Path, minutes: int, rotated: int = HOUR, pieces: int = 1) -> None:
     # A batch's old files may be removed by the next: no reader has them open for ten minutes.
     update.GRACE = 0
-    log = GrowingLog(top / "logs" / "mx1" / "q")
+    log = GrowingLog(top / "logs" / "mx1" / "q", rotated)
     work = LakeWork(Order(str(top / "logs"), str(top / "lake")), None, 2 << 30, None, {})
-    clock = LogClock(log, minutes)
+    clock = LogClock(log, minutes, pieces)
     print(f"begun: {log.minute()}", flush=True)
     Watch(work, clock, 60.0, sys.stdout).run()
     assert work.used() is None, "so little needs no Spark"
 
 
+def run_killed(top: Path, minutes: int, rotated: int) -> None:
+    """Run in children that are killed before their first change of the disk, their second, …; one comes to the end."""
+    for number in itertools.count(1):
+        child = os.fork()
+        if not child:
+            DeathAt(number)
+            run(top, minutes, rotated, pieces=2)
+            os._exit(0)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if status != -signal.SIGKILL:
+            print(f"killed: {number - 1}", flush=True)
+            sys.exit(status)
+
+
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    run(Path(sys.argv[1]), int(sys.argv[2]))
+    directory, numbers = Path(sys.argv[1]), [int(word) for word in sys.argv[2:]]
+    if len(numbers) == 1:
+        run(directory, numbers[0])
+    else:
+        run_killed(directory, *numbers)
