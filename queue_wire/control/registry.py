@@ -46,6 +46,7 @@ MESSAGE = "message"
 DELIVERY = "delivery"
 TERM = "TERM"
 CONNECTION = "smtpd"
+NEXT_AUTH = "AUTH"
 START_SMTPD = "smtpd start"
 START = "start"
 
@@ -126,6 +127,15 @@ FILES: tuple[ControlFile, ...] = (
     ControlFile("smtpd", TABLE, "`*:25 mx`", "where queue-smtpd listens, and for whom", _SMTPD, START_SMTPD, "SMTP"),
     _number("concurrencyincoming", "connections of clients at once", _SMTPD, CONNECTION, "SMTP"),
     _number("processessmtpd", "processes of queue-smtpd", _SMTPD, START_SMTPD, "SMTP"),
+    ControlFile("smtpdcert", TABLE, "none, no TLS", "certificates, by name", _SMTPD, CONNECTION, "SMTP"),
+    ControlFile(
+        "smtpdusers", TABLE, "none, no AUTH", "users of AUTH, and hashes of their passwords", _SMTPD, NEXT_AUTH, "SMTP",
+        True,
+    ),
+    ControlFile("checkpassword", LINE, "none", "program that knows the passwords", _SMTPD, CONNECTION, "SMTP"),
+    ControlFile(
+        "submitters", MAP, "none, each user all", "senders that each user of AUTH may have", _SMTPD, CONNECTION, "SMTP"
+    ),
     ControlFile("rcpthosts", LIST, "domains delivered here", "domains that take mail from everybody", _SMTPD,
                 CONNECTION, "SMTP"),
     ControlFile("relayrecipients", LIST, "all", "recipients that exist in relayed domains", _SMTPD, CONNECTION, "SMTP"),
@@ -279,6 +289,30 @@ def _check_listeners(data: bytes) -> None:
         raise LineError(1, "it has no line, so nobody could connect")
 
 
+def _check_certificates(data: bytes) -> None:
+    from queue_wire.control.smtpdcert import unpack_certificate_lines
+
+    unpack_certificate_lines(data)
+
+
+def _check_users(data: bytes) -> None:
+    from queue_wire.control.smtpdusers import unpack_users
+
+    unpack_users(data)
+
+
+def _check_submitters(data: bytes) -> None:
+    from queue_wire.control.smtpdusers import unpack_submitters
+
+    unpack_submitters(data)
+
+
+def _check_program(data: bytes) -> None:
+    from queue_wire.control.smtpdusers import unpack_program
+
+    unpack_program(data)
+
+
 def _check_long_lines(data: bytes) -> None:
     word = unpack_line(data).strip().lower()
     if word not in (b"", b"send", b"encode", b"fail"):
@@ -305,6 +339,10 @@ _CHECKS: Mapping[str, Callable[[bytes], object]] = {
     "relayclients": _check_networks,
     "relayrecipients": unpack_relay_recipients,
     "smtpd": _check_listeners,
+    "smtpdcert": _check_certificates,
+    "smtpdusers": _check_users,
+    "checkpassword": _check_program,
+    "submitters": _check_submitters,
     "longlines": _check_long_lines,
     "srs": unpack_srs_domain,
 }

@@ -230,8 +230,11 @@ def test_a_checker_that_died_is_started_again(mail: MailHome) -> None:
         daemon.ready()
         with RecipientClient(mail.home) as client:
             assert client.ask(b"x@host.example") == UNKNOWN
-            os.kill(checkers(daemon)[0].pid, signal.SIGKILL)
+            pid = checkers(daemon)[0].pid
+            os.kill(pid, signal.SIGKILL)
             assert client.socket.recv(1) == b""
+        # Its socket may be closed a moment later.
+        wait_until(lambda: not psutil.pid_exists(pid), 60, "the end of the checker")
         with RecipientClient(mail.home) as client:
             assert client.ask(b"x@host.example") == UNKNOWN
         code, said = daemon.end()
