@@ -12,6 +12,7 @@ from queue_admin.commands.home import config as config_command
 from queue_admin.commands.home import copy as copy_command
 from queue_admin.commands.home import import_aliases as import_aliases_command
 from queue_admin.commands.home import init as init_command
+from queue_admin.commands.home import passwd as passwd_command
 from queue_admin.commands.home import repair as repair_command
 from queue_admin.commands.home import users as users_command
 from queue_admin.commands.messages import change as change_commands
@@ -50,6 +51,7 @@ COMMANDS = (
     destinations_command,
     route_command,
     users_command,
+    passwd_command,
     import_aliases_command,
     check_command,
     repair_command,

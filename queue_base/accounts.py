@@ -37,6 +37,19 @@ def queue_owner(home: Home) -> Owner:
     return Owner(found.st_uid, found.st_gid)
 
 
+def trusted_users(owner: Owner) -> frozenset[int]:
+    """Return the users who may speak for others: root, the queue's owner, and queue-smtpd's account."""
+    # Imported here because queue-inject does not need it.
+    import pwd
+
+    uids = {0, owner.uid}
+    try:
+        uids.add(pwd.getpwnam(SMTPD_ACCOUNT).pw_uid)
+    except KeyError:
+        pass  # There is no queue-smtpd on this host.
+    return frozenset(uids)
+
+
 def become(owner: Owner) -> None:
     """Change to the owner's uid and gid permanently, without supplementary groups. Raises Permanent on failure."""
     try:

@@ -1,30 +1,25 @@
 """Where clients connect: intake/socket, a Unix socket that every user of this host may use, and TCP sockets.
 
-The directory of the former belongs to the queue's owner and has mode 0711, so nobody else can put another socket in its
-place. The kernel says which user has connected. The latter are for the hosts that control/intake lists; queue-start
-opens them, because an ordinary account may not listen on their ports.
+The latter are for the hosts that control/intake lists; queue-start opens them, because an ordinary account may not
+listen on their ports.
 """
 
-import os
-import pwd
 import socket
-import struct
 import time
 from typing import NamedTuple
 
-from queue_base.accounts import SMTPD_ACCOUNT, Owner
+from queue_base.accounts import Owner, trusted_users
 from queue_base.daemon.inherited_sockets import client_address, place_of
+from queue_base.daemon.unix_sockets import accept_with_uid, listen_at
 from queue_base.home import Home
 from queue_base.queue.writer import mail_date
 from queue_intake.client_connection import IntakeClient
 from queue_intake.package_reader import Protocol
 from queue_wire.control.intake_hosts import QMTP, IntakeListener
 from queue_wire.control.networks import counted_networks, is_listed
-from queue_wire.pipes.qmtp import SOCKET, SOCKET_DIRECTORY, SOCKET_DIRECTORY_MODE
+from queue_wire.pipes.qmtp import SOCKET
 
-SOCKET_MODE = 0o666
 BACKLOG = 4096  # Connections that wait to be accepted, if net.core.somaxconn allows so many.
-_CREDENTIALS = struct.Struct("3i")  # unix(7), SO_PEERCRED: pid, uid, gid
 
 
 class Accepted(NamedTuple):
@@ -45,39 +40,11 @@ class UnixListener:
     def __init__(self, home: Home, owner: Owner) -> None:
         """Listen. Raises OSError."""
         self._trusted = trusted_users(owner)
-        directory_path = f"{home.queue}/{SOCKET_DIRECTORY}"
-        try:
-            os.mkdir(directory_path, SOCKET_DIRECTORY_MODE)
-        except FileExistsError:
-            pass
-        os.chmod(directory_path, SOCKET_DIRECTORY_MODE)  # Whatever the umask is.
-        path = f"{home.queue}/{SOCKET}"
-        try:
-            os.unlink(path)  # It is that of an earlier run.
-        except FileNotFoundError:
-            pass
-        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
-        # The path of a socket has at most 107 bytes. By the descriptor of its directory it is always short enough.
-        directory = os.open(directory_path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            self.socket.bind(f"/proc/self/fd/{directory}/{os.path.basename(SOCKET)}")
-            os.chmod(path, SOCKET_MODE)
-            self.socket.listen(BACKLOG)
-        except OSError:
-            self.socket.close()
-            raise
-        finally:
-            os.close(directory)
+        self.socket = listen_at(f"{home.queue}/{SOCKET}", BACKLOG)
 
     def accept(self) -> Accepted:
         """Return a new connection. Raises OSError; BlockingIOError if there is none."""
-        connection, _ = self.socket.accept()
-        try:
-            found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        except OSError:
-            connection.close()
-            raise
-        uid = _CREDENTIALS.unpack(found)[1] & 0xFFFFFFFF
+        connection, uid = accept_with_uid(self.socket)
         return Accepted(connection, IntakeClient(f"uid {uid}", uid, uid in self._trusted))
 
     def close(self) -> None:
@@ -127,13 +94,3 @@ class NetworkOrigin:
 
     def __call__(self) -> bytes:
         return self._begin + mail_date(time.time()).encode() + b"\n"
-
-
-def trusted_users(owner: Owner) -> frozenset[int]:
-    """Return the users who may name the user of a message: root, the queue's owner, and queue-smtpd's account."""
-    uids = {0, owner.uid}
-    try:
-        uids.add(pwd.getpwnam(SMTPD_ACCOUNT).pw_uid)
-    except KeyError:
-        pass  # There is no queue-smtpd on this host.
-    return frozenset(uids)

@@ -2,7 +2,8 @@
 
 `queue-local [--home HOME]`, started by queue-start. fd 0 gives jobs (queue_wire.pipes.job) with one recipient each, and
 orders to read the control files again; fd 1 takes `ready` and then reports (queue_wire.pipes.report). Each job runs in
-a process of its own, which changes to the recipient's user if queue-local is root. Jobs that cannot be parsed are
+a process of its own, which changes to the recipient's user if queue-local is root. Beside them runs the recipient
+checker, which tells queue-smtpd whether a recipient has a mailbox (queue_local.rcpt). Jobs that cannot be parsed are
 logged and answered; if netstring framing is lost, no more jobs are read, and the exit code is 111. At the end of fd 0
 no delivery is started any more; queue-local exits when the deliveries in flight have ended, for which they have
 control/localstoptimeout seconds.
@@ -25,6 +26,7 @@ from queue_local.deliveries import Deliveries
 from queue_local.forwarding import Forwards
 from queue_local.jobs import BadJob, Jobs, open_message
 from queue_local.local_delivery import deliver
+from queue_local.rcpt.check_service import RecipientChecker
 from queue_wire.format_error import FormatError
 from queue_wire.pipes import report as verdict
 from queue_wire.pipes.job import Job
@@ -76,7 +78,9 @@ def start_waiting(
             yield report
 
 
-def loop(home: Home, jobs: Jobs, deliveries: Deliveries, forwards: Forwards, reports: OutPipe) -> int:
+def loop(
+    home: Home, jobs: Jobs, deliveries: Deliveries, forwards: Forwards, checker: RecipientChecker, reports: OutPipe
+) -> int:
     """Serve until the jobs end and every delivery is reported; return the exit code. Raises PeerLost."""
     code, finishing, files = 0, False, DeliveryFiles(home)
     while jobs.open or deliveries or forwards or reports.unwritten:
@@ -85,7 +89,8 @@ def loop(home: Home, jobs: Jobs, deliveries: Deliveries, forwards: Forwards, rep
         jobs.prepare(poll, room)
         if reports.unwritten:
             poll.register(reports.descriptor, select.POLLOUT)
-        ready = wait(poll, deliveries, forwards)
+        ready = wait(poll, deliveries, forwards, checker)
+        checker.run(ready)
         for report in finished(files, ready, deliveries, forwards):
             reports.put(pack_report(report))
         jobs.run(ready, room)
@@ -133,7 +138,7 @@ def drain(home: Home, deliveries: Deliveries) -> None:
         deliveries.run(wait(select.poll(), deliveries))
 
 
-def wait(poll: select.poll, *parts: Deliveries | Forwards) -> set[int]:
+def wait(poll: select.poll, *parts: Deliveries | Forwards | RecipientChecker) -> set[int]:
     """Return the descriptors that are ready, none if a timeout of a part comes first."""
     times = [seconds for part in parts if (seconds := part.prepare(poll)) is not None]
     return {descriptor for descriptor, _ in poll.poll(min(times) * 1000 + 1 if times else None)}
@@ -142,18 +147,20 @@ def wait(poll: select.poll, *parts: Deliveries | Forwards) -> set[int]:
 def serve(home: Home) -> int:
     """Run the loop on fd 0 and 1; return the exit code."""
     deliveries, forwards, reports = Deliveries(config.capacity(home)), Forwards(home), OutPipe(1)
+    checker = RecipientChecker(home)
     reports.put(pack_ready(deliveries.limit))
     # The deliveries share the memory of this process. Garbage collection would write to all of it, and so copy it.
     gc.freeze()
     try:
         reports.flush()
-        return loop(home, Jobs(0), deliveries, forwards, reports)
+        return loop(home, Jobs(0), deliveries, forwards, checker, reports)
     except PeerLost:
         # queue-send is gone, as at the end of fd 0. Its successor repeats the deliveries that were not reported.
         drain(home, deliveries)
         return 0
     finally:
         forwards.close()
+        checker.close()
 
 
 def main(argv: list[str]) -> int:

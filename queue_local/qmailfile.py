@@ -15,6 +15,7 @@ from queue_wire.dotqmail import Instruction, default_part, owner_names, qmail_na
 from queue_wire.format_error import FormatError
 from queue_wire.mailbox import Mailbox
 
+NO_MAILBOX = "Sorry, no mailbox here by that name. (#5.1.1)"
 _WRITABLE = stat.S_IWGRP | stat.S_IWOTH
 _MOST = 1 << 20
 # A name that cannot exist does not exist. O_NONBLOCK: a FIFO must not block the delivery.
@@ -57,7 +58,7 @@ def read_instructions(mailbox: Mailbox, default: bytes) -> QmailFile:
             break
     else:
         if mailbox.dash:
-            raise Permanent("Sorry, no mailbox here by that name. (#5.1.1)")
+            raise Permanent(NO_MAILBOX)
     if not data:
         # The execute bit of an empty file means nothing.
         source, data, executable = "control/defaultdelivery", default, False
@@ -65,6 +66,17 @@ def read_instructions(mailbox: Mailbox, default: bytes) -> QmailFile:
         return QmailFile(source, unpack_dotqmail(data, executable), part)
     except FormatError as error:
         raise Temporary(str(error)) from error
+
+
+def require_file(mailbox: Mailbox) -> None:
+    """Raise what `read_instructions` raises if no file takes the extension, or its file cannot be used; read none."""
+    for name in qmail_names(mailbox.dash, mailbox.extension):
+        opened = _open(name)
+        if opened is not None:
+            os.close(opened[0])
+            return
+    if mailbox.dash:
+        raise Permanent(NO_MAILBOX)
 
 
 def new_sender(mailbox: Mailbox, sender: bytes, local: bytes, host: bytes) -> bytes:
@@ -89,18 +101,11 @@ def _exists(name: bytes) -> bool:
 
 def _read(name: bytes) -> tuple[bytes, bool] | None:
     """Return the contents of a file and whether it is executable, None if it is not a regular file."""
+    opened = _open(name)
+    if opened is None:
+        return None
+    handle, mode = opened
     try:
-        handle = os.open(name, _OPEN)
-    except OSError as error:
-        if error.errno in _ABSENT:
-            return None
-        raise _unreadable(name, error) from error
-    try:
-        mode = os.fstat(handle).st_mode
-        if not stat.S_ISREG(mode):
-            return None
-        if mode & _WRITABLE:
-            raise Temporary("Uh-oh: .qmail file is writable. (#4.7.0)")
         with open(handle, "rb", closefd=False) as file:
             data = file.read(_MOST + 1)
     except OSError as error:
@@ -110,6 +115,29 @@ def _read(name: bytes) -> tuple[bytes, bool] | None:
     if len(data) > _MOST:
         raise Temporary(f"Unable to read {os.fsdecode(name)}: it is over {_MOST} bytes. (#4.3.0)")
     return data, bool(mode & stat.S_IXUSR)
+
+
+def _open(name: bytes) -> tuple[int, int] | None:
+    """Return the descriptor of a file and its mode, None if it is not a regular file."""
+    try:
+        handle = os.open(name, _OPEN)
+    except OSError as error:
+        if error.errno in _ABSENT:
+            return None
+        raise _unreadable(name, error) from error
+    try:
+        mode = os.fstat(handle).st_mode
+        if stat.S_ISREG(mode):
+            if mode & _WRITABLE:
+                raise Temporary("Uh-oh: .qmail file is writable. (#4.7.0)")
+            return handle, mode
+    except BaseException as error:
+        os.close(handle)
+        if isinstance(error, OSError):
+            raise _unreadable(name, error) from error
+        raise
+    os.close(handle)
+    return None
 
 
 def _unreadable(name: bytes, error: OSError) -> Temporary:

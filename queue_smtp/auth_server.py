@@ -18,6 +18,7 @@ import hmac
 import re
 from typing import Any, NamedTuple, Protocol
 
+from queue_wire.control.smtpdusers import Verifier
 from queue_wire.format_error import FormatError
 
 MECHANISMS = (b"SCRAM-SHA-256", b"PLAIN", b"LOGIN")
@@ -27,15 +28,6 @@ PASSWORD_MAX = 1024
 ROUNDS = 4096
 # No channel binding (`n`, `y`) and no authorization identity. The name has `=2C` and `=3D` for `,` and `=`.
 _CLIENT_FIRST = re.compile(r"[ny],,n=((?:[^,=\0-\x1f\x7f]|=2C|=3D){1,255}),r=([!-+\--~]{1,200})(?:,[ -~]*)?")
-
-
-class Verifier(NamedTuple):
-    """What a server keeps instead of a password (RFC 5803)."""
-
-    rounds: int
-    salt: bytes
-    stored_key: bytes
-    server_key: bytes
 
 
 class AuthChallenge(NamedTuple):

@@ -58,7 +58,6 @@ from queue_smtp.auth_server import (
     Proved,
     ServerMechanism,
     ServerScram,
-    Verifier,
     VerifierWanted,
     WrongProof,
     make_mechanism,
@@ -93,6 +92,7 @@ from queue_smtp.server_events import (
 )
 from queue_smtp.server_replies import ServerReply, pack_reply
 from queue_smtp.xclient import ATTRIBUTES, unpack_xclient
+from queue_wire.control.smtpdusers import Verifier
 from queue_wire.format_error import FormatError
 
 # While a question is open, more than this is not read.

@@ -8,13 +8,17 @@ from queue_base.control import read_me, read_number, read_parsed, read_rules, re
 from queue_base.home import Home
 from queue_smtp.incoming import MessageLimits
 from queue_smtp.server import ServerSettings
+from queue_smtpd.auth.authenticator import AuthOffer
 from queue_smtpd.client_limits import ClientLimits
 from queue_smtpd.relay_rules import RelayRules, unpack_hosts_list
 from queue_smtpd.session import SessionSetup
 from queue_smtpd.session_policy import SessionPolicy
 from queue_wire.control.listeners import Listener, Role, unpack_listeners
+from queue_wire.control.localroutes import unpack_local_routes
 from queue_wire.control.networks import unpack_networks
 from queue_wire.control.places import EVERYWHERE
+from queue_wire.control.relayrecipients import RelayRecipients, unpack_relay_recipients
+from queue_wire.control.smtpdusers import unpack_program, unpack_submitters
 
 
 class MoreHosts:
@@ -39,12 +43,16 @@ class MoreHosts:
 
 
 class SmtpdConfig(NamedTuple):
-    """The control files. `databytes` is the largest message in bytes; 0: no limit. `concurrency` counts connections."""
+    """The control files. `databytes` is the largest message in bytes; 0: no limit. `concurrency` counts connections.
+
+    `checkpassword` is a program with its arguments, empty if there is none.
+    """
 
     me: bytes
     rules: RelayRules
     databytes: int
     concurrency: int
+    checkpassword: list[bytes]
 
 
 def read_config(home: Home) -> SmtpdConfig:
@@ -57,8 +65,13 @@ def read_config(home: Home) -> SmtpdConfig:
         morercpthosts=MoreHosts(f"{home.control}/morercpthosts.cdb"),
         badmailfrom=read_set(home, "badmailfrom") or frozenset(),
         relayclients=read_parsed(home, "relayclients", unpack_networks) or (),
+        relayrecipients=read_parsed(home, "relayrecipients", unpack_relay_recipients) or RelayRecipients(),
+        localroutes=read_parsed(home, "localroutes", unpack_local_routes) or {},
+        checkrcpt=bool(read_number(home, "checkrcpt")),
+        submitters=read_parsed(home, "submitters", unpack_submitters),
     )
-    return SmtpdConfig(me, rules, read_size(home, "databytes"), read_number(home, "concurrencyincoming"))
+    program = read_parsed(home, "checkpassword", unpack_program) or []
+    return SmtpdConfig(me, rules, read_size(home, "databytes"), read_number(home, "concurrencyincoming"), program)
 
 
 def read_listeners(home: Home) -> list[Listener]:
@@ -67,9 +80,27 @@ def read_listeners(home: Home) -> list[Listener]:
 
 
 def session_setup(
-    config: SmtpdConfig, listener: Listener, limits: ClientLimits, databytes: int | None = None, suffix: bytes = b""
+    config: SmtpdConfig,
+    listener: Listener,
+    limits: ClientLimits,
+    tls: bool,
+    offer: AuthOffer,
+    databytes: int | None = None,
+    suffix: bytes = b"",
 ) -> SessionSetup:
-    """Return the setup of the sessions of a listener; `databytes` of a super-server counts instead of ours."""
+    """Return the setup of the sessions of a listener; `databytes` of a super-server counts instead of ours.
+
+    `tls`: there is a certificate. `offer` is for AUTH.
+    """
     size = config.databytes if databytes is None else databytes
-    settings = ServerSettings(config.me, MessageLimits(size, bare_line_ends=listener.bare))
+    implicit = listener.role is Role.SUBMISSIONS
+    settings = ServerSettings(
+        config.me,
+        MessageLimits(size, bare_line_ends=listener.bare),
+        tls=tls and not implicit,
+        implicit_tls=implicit,
+        # Without TLS nobody can use them, and they are not named.
+        mechanisms=() if listener.noauth or not tls else offer.mechanisms,
+        secret=offer.secret,
+    )
     return SessionSetup(config.me, settings, SessionPolicy(listener.role, config.rules, limits), suffix)

@@ -8,12 +8,12 @@ queue-intake ends a link that is silent within a message. While a client pauses,
 """
 
 import asyncio
-import os
 import socket
 from collections import deque
 from collections.abc import Callable
 from typing import cast
 
+from queue_base.daemon.unix_sockets import connect_to
 from queue_base.home import Home
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.qmtp import (
@@ -23,7 +23,6 @@ from queue_wire.pipes.qmtp import (
     PIECE_MOST,
     PIECES_END,
     SOCKET,
-    SOCKET_DIRECTORY,
     TEMPORARY,
     Answer,
     AnswerReader,
@@ -222,7 +221,7 @@ class IntakeLinks:
         if len(self._links) >= LINKS_MOST:
             return None
         try:
-            connection = connect(self._queue)
+            connection = connect_to(f"{self._queue}/{SOCKET}")
         except OSError:
             return None
         link = IntakeLink(now)
@@ -238,22 +237,6 @@ class IntakeLinks:
         except OSError:
             connection.close()
             link.fail()
-
-
-def connect(queue: str) -> socket.socket:
-    """Return a connection to the socket of queue-intake below queue/. It never waits. Raises OSError."""
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
-    try:
-        # The path of a socket has at most 107 bytes. By the descriptor of its directory it is always short enough.
-        directory = os.open(f"{queue}/{SOCKET_DIRECTORY}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            connection.connect(f"/proc/self/fd/{directory}/{os.path.basename(SOCKET)}")
-        finally:
-            os.close(directory)
-    except OSError:
-        connection.close()
-        raise
-    return connection
 
 
 class MessageTransfer:

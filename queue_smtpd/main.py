@@ -6,7 +6,9 @@
 The daemon listens where control/smtpd says, or on the sockets that its supervisor gives (queue_smtpd.listening). As
 root it listens and then becomes account `queued`. If descriptor 0 is a connection, as under a super-server
 (queue_smtpd.super_server), it serves this one and exits at its end; role and options are then those of a line of
-control/smtpd, and mx unless one is named. 250 to a message is said only after queue-intake has said K: then the message
+control/smtpd, and mx unless one is named. Root reads the certificates before it becomes `queued`; a process that stays
+root reads them anew for the daemon (queue_smtpd.tls). A listener of role submissions needs one, and is left out without
+it; others do not offer STARTTLS then. 250 to a message is said only after queue-intake has said K: then the message
 survives a power cut.
 
 The log is on stderr. Exit codes: 0 at the end of the connection, or after TERM; 100 for wrong usage, or what does not
@@ -19,7 +21,9 @@ import pwd
 import resource
 import signal
 import socket
+import ssl
 import time
+from functools import partial
 from typing import cast
 
 import uvloop
@@ -33,18 +37,23 @@ from queue_base.errors import PERMANENT, Failure, Permanent, Temporary, Usage, c
 from queue_base.home import Home, take_help, take_home
 from queue_smtp import server_replies as replies
 from queue_smtp.server_replies import pack_reply
+from queue_smtpd.auth.authenticator import Authenticator
 from queue_smtpd.client_limits import ClientLimits, ClientRates
 from queue_smtpd.config import read_config, read_listeners, session_setup
 from queue_smtpd.intake_links import IntakeLinks
-from queue_smtpd.listening import given_sockets, open_sockets
+from queue_smtpd.listening import ListeningSocket, given_sockets, open_sockets
 from queue_smtpd.log_writer import PROGRAM, LogWriter, log_beside
+from queue_smtpd.recipient_lookups import RecipientAsker
 from queue_smtpd.session import SessionSetup, SmtpSession
 from queue_smtpd.smtp_connection import BegunSession, OpenConnections, SmtpConnection
-from queue_smtpd.smtp_daemon import Numbering, run_daemon
+from queue_smtpd.smtp_daemon import Numbering, TlsSource, run_daemon
 from queue_smtpd.super_server import Endpoint, GivenConnection, unpack_given
+from queue_smtpd.tls.certificate_keeper import start_keeper
+from queue_smtpd.tls.server_certificates import ServerCertificates, read_pem_files
 from queue_smtpd.workers import run_workers
-from queue_wire.control.listeners import Listener, unpack_listener
+from queue_wire.control.listeners import Listener, Role, unpack_listener
 from queue_wire.format_error import FormatError
+from queue_wire.logline import alert
 
 USAGE = "usage: queue-smtpd [--home HOME] [ROLE [OPTION...]]"
 HELP = f"""{USAGE}
@@ -55,6 +64,10 @@ Exit code 0: the connection has ended, or TERM came; 100: wrong usage; 111: trou
 """
 # Seconds between looks for what is too late.
 TICK_SECONDS = 1.0
+NO_CERTIFICATE = (
+    "unable to serve role submissions: it needs a certificate, and there is none that can be used; control/smtpdcert "
+    "names it"
+)
 # Under a super-server each connection is a process of its own, so it has nothing to count.
 _NO_RATES = ClientRates(0, 0, 0, 0)
 
@@ -67,9 +80,14 @@ def take_operands(words: list[str]) -> Listener:
         raise Usage(f"{error}; {USAGE}") from error
 
 
+def leaves_root(home: Home) -> bool:
+    """Return whether this is root, and is to become account `queued`: the queue is not root's. Raises Temporary."""
+    return os.geteuid() == 0 and queue_owner(home).uid != 0
+
+
 def leave_root(home: Home) -> None:
     """Become account `queued` if this is root, and the queue is not root's. Raises Permanent, Temporary."""
-    if os.geteuid() != 0 or queue_owner(home).uid == 0:
+    if not leaves_root(home):
         return
     try:
         account = pwd.getpwnam(SMTPD_ACCOUNT)
@@ -114,23 +132,40 @@ def run_connection(home: Home, listener: Listener, connection: socket.socket, lo
         given = unpack_given(os.environb, _endpoint(peer), _endpoint(own))
     except FormatError as error:
         raise Temporary(f"unable to use the environment: {error}") from error
+    certificates = ServerCertificates()
+    log.write([alert(fault) for fault in certificates.take(read_pem_files(home))])
+    context = certificates.context
+    if listener.role is Role.SUBMISSIONS and context is None:
+        raise Temporary(NO_CERTIFICATE)
     leave_root(home)
     limits = ClientLimits(_NO_RATES)
-    setup = session_setup(read_config(home), listener, limits, given.databytes, given.relay_suffix)
+    config = read_config(home)
+    authenticator = Authenticator(home, log)
+    authenticator.configure(config.checkpassword)
+    authenticator.refresh()
+    setup = session_setup(
+        config, listener, limits, context is not None, authenticator.offer, given.databytes, given.relay_suffix
+    )
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(home, setup, given, connection, log))
+        runner.run(_serve(home, setup, given, context, connection, authenticator, log))
 
 
 async def _serve(
-    home: Home, setup: SessionSetup, given: GivenConnection, connection: socket.socket, log: LogWriter
+    home: Home,
+    setup: SessionSetup,
+    given: GivenConnection,
+    context: ssl.SSLContext | None,
+    connection: socket.socket,
+    authenticator: Authenticator,
+    log: LogWriter,
 ) -> None:
     loop = asyncio.get_running_loop()
-    links = IntakeLinks(home, loop)
-    connections = OpenConnections(links, log)
+    connections = OpenConnections(IntakeLinks(home, loop), RecipientAsker(home, loop), log, authenticator)
 
     def begin(transport: asyncio.Transport, now: float) -> BegunSession:
         # Each process has one session, which the pid names, as tcpserver's own log does.
-        return BegunSession(SmtpSession(os.getpid(), given.client, setup, now), given.port, given.server_port)
+        session = SmtpSession(os.getpid(), given.client, setup, now)
+        return BegunSession(session, given.port, given.server_port, None, context)
 
     await loop.connect_accepted_socket(lambda: cast(asyncio.Protocol, SmtpConnection(begin, connections)), connection)
     while len(connections):
@@ -138,7 +173,7 @@ async def _serve(
             await asyncio.wait_for(connections.empty.wait(), TICK_SECONDS)
         except TimeoutError:
             connections.run(time.monotonic())
-    links.close()
+    connections.close()
 
 
 def serve_listeners(home: Home, log: LogWriter) -> None:
@@ -149,6 +184,10 @@ def serve_listeners(home: Home, log: LogWriter) -> None:
     ignore(signal.SIGHUP)
     raise_limit()
     given = given_sockets(os.environ, listeners)
+    tls, faults = begin_tls(home)
+    log.write([alert(fault) for fault in faults])
+    if tls.certificates.context is None:
+        listeners, given = without_submissions(listeners, given, log)
     sockets = [given or open_sockets(listeners) for _ in range(count)]
     # Those of a supervisor stay open for the next start.
     ours = not given
@@ -157,13 +196,40 @@ def serve_listeners(home: Home, log: LogWriter) -> None:
     config = read_config(home)
     supervisor.ready("accepting connections")
     if count == 1:
-        run_daemon(home, sockets[0], ours, config, log, Numbering(1, 1), None)
+        run_daemon(home, sockets[0], ours, config, log, Numbering(1, 1), tls, None)
         return
 
     def run(place: int, life: int) -> None:
-        run_daemon(home, sockets[place], ours, read_config(home), log, Numbering(place + 1, count), life)
+        # This may be long after the start.
+        tls.refresh()
+        run_daemon(home, sockets[place], ours, read_config(home), log, Numbering(place + 1, count), tls, life)
 
     run_workers(sockets if ours else [[] for _ in sockets], run, log)
+
+
+def begin_tls(home: Home) -> tuple[TlsSource, list[str]]:
+    """Read the certificates, and start what reads them anew as root, if this process will be root no more.
+
+    Return what is wrong with them, too. Raises Temporary.
+    """
+    read = start_keeper(home) if leaves_root(home) else partial(read_pem_files, home)
+    tls = TlsSource(ServerCertificates(), read)
+    return tls, tls.certificates.take(read_pem_files(home))
+
+
+def without_submissions(
+    listeners: list[Listener], given: list[ListeningSocket], log: LogWriter
+) -> tuple[list[Listener], list[ListeningSocket]]:
+    """Return the listeners and sockets that can do without a certificate. Raises Temporary if there are none."""
+    kept = [each for each in listeners if each.role is not Role.SUBMISSIONS]
+    if len(kept) < len(listeners):
+        if not kept:
+            raise Temporary(NO_CERTIFICATE)
+        log.write([alert(f"{NO_CERTIFICATE}; its listeners are left out, and the others go on")])
+    sockets = [each for each in given if each.listener in kept]
+    if given and not sockets:
+        raise Temporary(NO_CERTIFICATE)
+    return kept, sockets
 
 
 def raise_limit() -> None:
@@ -198,7 +264,8 @@ def main(argv: list[str]) -> int:
         run_connection(home, listener, connection, log)
     except Failure as error:
         log.complain(f"fatal: {error}")
-        if connection is None:
+        if connection is None or listener.role is Role.SUBMISSIONS:
+            # Nothing can be said before TLS.
             return error.exit_code
         try:
             os.write(0, pack_reply(replies.RULES_UNDECIDED._replace(code=421)))

@@ -9,22 +9,27 @@ percenthack has a domain, `user%there@here` is judged as `user@there`. An addres
 `[192.0.2.1]`, is `me`. There are no other forms: source routes and quotes are gone when a path is unpacked
 (queue_smtp.path).
 
-Whether a mailbox exists is not known here. A verdict may be MailboxWanted: the caller looks it up, and
-`judge_mailbox` says what the result means.
+Whether a mailbox of this host exists is not known here. A verdict may be MailboxWanted: the caller looks it up, and
+`judge_mailbox` says what the result means. Of relayed recipients relayrecipients knows. Those of localroutes are known
+to their LMTP server alone.
 """
 
 import enum
 from collections.abc import Container, Mapping, Set
+from types import MappingProxyType
 from typing import NamedTuple
 
 from queue_smtp import server_replies as replies
 from queue_smtp.server_replies import ServerReply
 from queue_smtpd.client_facts import ClientFacts
-from queue_wire.address import split_address
+from queue_wire.address import split_address, strip_prepend
 from queue_wire.control.hostmap import find_key, host_key
 from queue_wire.control.lines import unpack_lines
+from queue_wire.control.localroutes import find_local_route
 from queue_wire.control.networks import Network, is_listed, unpack_ip
+from queue_wire.control.relayrecipients import RelayRecipients, exists_behind
 from queue_wire.control.rewrite import LOCAL, Rules, rewrite
+from queue_wire.control.smtproutes import Routes
 
 _POSTMASTER = b"postmaster"
 
@@ -34,7 +39,7 @@ class RelayRules(NamedTuple):
 
     `rcpthosts` is None if there is no such file. `morercpthosts` is looked into as a set of domains; it may be a file,
     whose errors it raises. `submitters` has for each user the senders that the user may have; it is None if there is
-    no such file, and every user may have each.
+    no such file, and every user may have each. `checkrcpt`: local recipients are looked up.
     """
 
     me: bytes
@@ -44,18 +49,9 @@ class RelayRules(NamedTuple):
     badmailfrom: Set[bytes] = frozenset()
     relayclients: tuple[Network, ...] = ()
     submitters: Mapping[bytes, Set[bytes]] | None = None
-
-
-class MailboxWanted(NamedTuple):
-    """Does the recipient exist? `local`: it would be delivered here, to `address`; else it is relayed.
-
-    `recipient` is what the envelope gets: the address as the client gave it, with this host's name if it had no domain,
-    or this server's IP address.
-    """
-
-    address: bytes
-    local: bool
-    recipient: bytes
+    relayrecipients: RelayRecipients = RelayRecipients()
+    localroutes: Routes = MappingProxyType({})
+    checkrcpt: bool = True
 
 
 class MailboxFound(enum.Enum):
@@ -66,6 +62,18 @@ class MailboxFound(enum.Enum):
     DISABLED = enum.auto()
     NOT_NOW = enum.auto()
     UNDECIDED = enum.auto()
+
+
+class MailboxWanted(NamedTuple):
+    """Does the recipient exist? queue-local would be given `address`. `known` is the answer if no lookup is needed.
+
+    `recipient` is what the envelope gets: the address as the client gave it, with this host's name if it had no domain,
+    or this server's IP address.
+    """
+
+    address: bytes
+    known: MailboxFound | None
+    recipient: bytes
 
 
 _REPLIES = {
@@ -111,7 +119,7 @@ def judge_recipient(recipient: bytes, client: ClientFacts, rules: RelayRules) ->
         recipient = b"%s@%s" % (local_part, rules.me)
     channel, address = rewrite(recipient, rules.classify)
     if trusted or not domain or (is_ours(recipient, rules) and _may_become(address, channel, rules)):
-        return MailboxWanted(address, channel is LOCAL, recipient)
+        return MailboxWanted(address, _known(address, channel, rules), recipient)
     return replies.RELAYING_DENIED
 
 
@@ -127,6 +135,16 @@ def is_ours(recipient: bytes, rules: RelayRules) -> bool:
         return domain in rules.classify.locals or find_key(_named(rules.classify.virtualdomains), domain) is not None
     # The empty key is no line of rcpthosts.
     return bool(find_key(rules.rcpthosts, domain)) or bool(find_key(rules.morercpthosts, domain))
+
+
+def _known(address: bytes, channel: bool, rules: RelayRules) -> MailboxFound | None:
+    """Return whether a rewritten recipient exists, as far as the rules know; None if it must be looked up."""
+    if channel is not LOCAL:
+        return MailboxFound.EXISTS if exists_behind(rules.relayrecipients, address) else MailboxFound.UNKNOWN
+    named = strip_prepend(address, rules.classify.virtualdomains)
+    if not rules.checkrcpt or find_local_route(rules.localroutes, named) is not None:
+        return MailboxFound.EXISTS
+    return None
 
 
 def _may_become(address: bytes, channel: bool, rules: RelayRules) -> bool:

@@ -25,22 +25,30 @@ from queue_smtp.server_events import (
     SenderGiven,
     ServerEvent,
     SessionClosed,
+    TlsWanted,
     TransactionDropped,
     UserAuthenticated,
     UserRefused,
 )
 from queue_smtp.server_replies import ServerReply
 from queue_smtpd import session_log as log
-from queue_smtpd.client_facts import ClientFacts
+from queue_smtpd.client_facts import ClientFacts, TlsFacts
 from queue_smtpd.received_line import pack_received
 from queue_smtpd.relay_rules import MailboxFound, MailboxWanted
 from queue_smtpd.session_policy import Decision, SessionPolicy
+from queue_wire.control.smtpdusers import Verifier
 from queue_wire.files.envelope import ADDRESS_MAX
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.qmtp import ACCEPTED, PERMANENT, Answer
 
 # The status at the end of an answer of queue-intake (qmail's form).
 _STATUS = re.compile(rb" \(#(5\.[0-9]{1,3}\.[0-9]{1,3})\)$")
+
+# Seconds by which the answer to each unknown recipient of a stranger comes later than to the one before, and the most.
+DELAY_STEP = 1.0
+DELAY_MOST = 10.0
+# After a wrong password: who guesses gets few answers.
+FAILURE_SECONDS = 2.0
 
 _IN_MESSAGE = (ServerState.DATA, ServerState.CHUNK, ServerState.SKIP)
 
@@ -66,7 +74,23 @@ class MessageDropped(NamedTuple):
     """What there is of the message is to be forgotten."""
 
 
-Action = MailboxWanted | MessageStarted | MessageText | MessageFinished | MessageDropped
+class ReplyDelayed(NamedTuple):
+    """The replies go to the client after so many seconds, and until then nothing of it is taken."""
+
+    seconds: float
+
+
+Action = (
+    MailboxWanted
+    | MessageStarted
+    | MessageText
+    | MessageFinished
+    | MessageDropped
+    | TlsWanted
+    | PasswordGiven
+    | VerifierWanted
+    | ReplyDelayed
+)
 
 
 class SessionSetup(NamedTuple):
@@ -85,8 +109,8 @@ class SmtpSession:
     """A session. `number` is that of its log lines; `now` is a monotonic time in seconds everywhere."""
 
     __slots__ = (
-        *("_begun", "_client", "_errors", "_lines", "_mailbox", "_messages", "_number", "_received", "_recipients"),
-        *("_sender", "_server", "_setup", "_size", "_started"),
+        *("_begun", "_client", "_counted", "_errors", "_lines", "_mailbox", "_messages", "_number", "_received"),
+        *("_recipients", "_sender", "_server", "_setup", "_size", "_started", "_unknown"),
     )
 
     def __init__(self, number: int, client: ClientFacts, setup: SessionSetup, now: float) -> None:
@@ -96,10 +120,12 @@ class SmtpSession:
         self._begun = now
         self._server = SmtpServer(setup.settings)
         self._lines: list[bytes] = []
-        self._messages = self._errors = self._received = self._size = 0
+        self._messages = self._errors = self._received = self._size = self._unknown = 0
         self._sender = b""
         self._recipients: list[bytes] = []
         self._mailbox: MailboxWanted | None = None
+        # A wrong password has been counted.
+        self._counted = False
         # A MessageStarted was answered with yes, and its end was not reported.
         self._started = False
 
@@ -117,6 +143,11 @@ class SmtpSession:
     def asks(self) -> bool:
         """Whether a question is open."""
         return self._server.asked is not None
+
+    @property
+    def awaits_tls(self) -> bool:
+        """Whether the client is to begin with TLS now: `secured` or `fail_tls` is next."""
+        return self._server.state is ServerState.TLS
 
     @property
     def in_message(self) -> bool:
@@ -144,18 +175,74 @@ class SmtpSession:
         reply = busy or self._setup.policy.greet(client, False, now)
         if reply is not None:
             self._log_refusal(b"connect", reply)
-        return self._go_on(self._server.greet(reply), now)
+        if not self.awaits_tls:
+            return self._go_on(self._server.greet(reply), now)
+        # Before TLS nothing can be said.
+        return [] if reply is None else self._go_on(self._server.close(reply, "turned away"), now)
+
+    def begin_tls(self, now: float) -> list[Action]:
+        """Answer TlsWanted: what is in data_to_send() then goes out in clear, and everything later under TLS."""
+        return self._go_on(self._server.answer(), now)
+
+    def secured(self, tls: TlsFacts, now: float) -> list[Action]:
+        """Note that the TLS handshake is done. What the client has said before is forgotten (RFC 3207 section 4.2)."""
+        self._client = self._client._replace(tls=tls, hello=b"", esmtp=False)
+        self._lines.append(log.tls_started(self._number, tls.version, tls.cipher))
+        events = self._server.secured()
+        if self._server.state is ServerState.GREETING:
+            events += self._server.greet()
+        return self._go_on(events, now)
+
+    def fail_tls(self, why: str, now: float) -> list[Action]:
+        """Note that the TLS handshake, or what comes under TLS, has failed. The session ends; none goes on in clear."""
+        self._lines.append(log.tls_failed(self._number, why))
+        return self._go_on(self._server.lost(), now)
 
     def feed(self, data: bytes, now: float) -> list[Action]:
         """Take bytes of the client."""
         return self._go_on(self._server.feed(data), now)
 
-    def answer_mailbox(self, found: MailboxFound, now: float) -> list[Action]:
-        """Answer MailboxWanted."""
+    def mailbox_delay(self, found: MailboxFound) -> float:
+        """Return how many seconds to wait before `answer_mailbox`: the more recipients of a stranger are unknown, the
+        longer.
+        """
+        if found is not MailboxFound.UNKNOWN or self._setup.policy.trusts(self._client):
+            return 0.0
+        self._unknown += 1
+        return min(DELAY_STEP * (self._unknown - 1), DELAY_MOST)
+
+    def answer_mailbox(self, found: MailboxFound, now: float, why: bytes = b"") -> list[Action]:
+        """Answer MailboxWanted. The log has `why` a lookup could not be made."""
         wanted = self._mailbox
         assert wanted is not None
         reply = self._setup.policy.decide_mailbox(found, self._client, now)
-        return self._go_on(self._end_recipient(wanted, reply), now)
+        return self._go_on(self._end_recipient(wanted, reply, why), now)
+
+    def answer_password(self, right: bool | None, now: float) -> list[Action]:
+        """Answer PasswordGiven; None if the password cannot be checked now."""
+        asked = self._server.asked
+        assert isinstance(asked, PasswordGiven)
+        if right is None:
+            return self._answer_auth(asked.user, replies.AUTH_FAILED_FOR_NOW, now)
+        if right:
+            return self._go_on(self._server.answer(), now)
+        self._counted = True
+        over = self._setup.policy.count_refused_user(self._client, now)
+        if over is None:
+            return self._go_on(self._server.answer(replies.BAD_CREDENTIALS), now)
+        return [ReplyDelayed(FAILURE_SECONDS), *self._answer_auth(asked.user, over, now)]
+
+    def answer_verifier(self, found: tuple[Verifier | None] | None, now: float) -> list[Action]:
+        """Answer VerifierWanted; None if it cannot be looked up now."""
+        asked = self._server.asked
+        assert isinstance(asked, VerifierWanted)
+        if found is None:
+            return self._answer_auth(asked.user, replies.AUTH_FAILED_FOR_NOW, now)
+        return self._go_on(self._server.give_verifier(found[0]), now)
+
+    def _answer_auth(self, user: bytes, reply: ServerReply, now: float) -> list[Action]:
+        self._log_refusal(b"AUTH " + user, reply)
+        return self._go_on(self._server.answer(reply), now)
 
     def begin_message(self, reply: ServerReply | None, seconds: int, now: float) -> list[Action]:
         """Answer MessageStarted; None is yes. `seconds` is the time since the epoch."""
@@ -222,6 +309,17 @@ class SmtpSession:
         elif isinstance(event, HelloGiven):
             self._client = self._client._replace(hello=event.name, esmtp=event.esmtp)
             return server.answer()
+        elif isinstance(event, TlsWanted | PasswordGiven | VerifierWanted):
+            actions.append(event)
+        elif isinstance(event, UserAuthenticated):
+            self._client = self._client._replace(user=event.user)
+            self._lines.append(log.authenticated(self._number, event.user, event.mechanism))
+        elif isinstance(event, UserRefused):
+            if not self._counted:
+                self._setup.policy.count_refused_user(self._client, now)
+            self._counted = False
+            self._log_refusal(b"AUTH " + event.user, replies.BAD_CREDENTIALS)
+            actions.append(ReplyDelayed(FAILURE_SECONDS))
         elif isinstance(event, TransactionDropped):
             self._lines.append(log.dropped(self._number))
             if self._started:
@@ -232,10 +330,8 @@ class SmtpSession:
         elif isinstance(event, SessionClosed):
             seconds = int(now - self._begun)
             self._lines.append(log.ended(self._number, event.reason, self._messages, self._errors, seconds))
-        elif isinstance(event, UserAuthenticated | UserRefused | PasswordGiven | VerifierWanted):
-            raise AssertionError("AUTH is not offered")
         else:
-            raise AssertionError("neither TLS nor XCLIENT is offered")
+            raise AssertionError("XCLIENT is not offered")
         return []
 
     def _take_sender(self, event: SenderGiven, now: float) -> list[ServerEvent]:
@@ -262,14 +358,16 @@ class SmtpSession:
         actions.append(decision)
         return []
 
-    def _end_recipient(self, wanted: MailboxWanted, reply: ServerReply | None) -> list[ServerEvent]:
+    def _end_recipient(self, wanted: MailboxWanted, reply: ServerReply | None, why: bytes) -> list[ServerEvent]:
         if len(wanted.recipient) > ADDRESS_MAX:
             reply = replies.BAD_RECIPIENT
         if reply is None:
             self._recipients.append(wanted.recipient)
             self._lines.append(log.recipient_accepted(self._number, wanted.recipient))
         else:
-            self._log_refusal(b"RCPT <%s>" % wanted.recipient, reply)
+            # Why a lookup failed may name paths of this host, which are nobody's business.
+            said = reply._replace(text=why) if why and reply == replies.RECIPIENT_UNDECIDED else reply
+            self._log_refusal(b"RCPT <%s>" % wanted.recipient, said)
         return self._server.answer(reply)
 
     def _decide(self, question: SenderGiven | RecipientGiven | MessageBegun, now: float) -> Decision:

@@ -2,8 +2,8 @@
 
     smtp 12: connect 192.0.2.1:40000 mx.example.net to 198.51.100.1:25
     smtp 12: tls TLSv1.3 TLS_AES_256_GCM_SHA384
+    smtp 12: tls failed: no_shared_cipher
     smtp 12: auth joe PLAIN
-    smtp 12: auth joe PLAIN refused
     smtp 12: from <a@example.net> bytes 2310
     smtp 12: to <joe@example.org>
     smtp 12: refused RCPT <x@example.net>: 550_5.7.1_Relaying_denied...
@@ -32,11 +32,14 @@ def tls_started(session: int, version: bytes, cipher: bytes) -> bytes:
     return _session_line(session, b"tls %s %s" % (escape(version), escape(cipher)))
 
 
-def authenticated(session: int, user: bytes, mechanism: bytes, refused: bool = False) -> bytes:
-    """AUTH succeeded, or was refused."""
-    return _session_line(
-        session, b"auth %s %s%s" % (escape(user[:255]), escape(mechanism), b" refused" if refused else b"")
-    )
+def tls_failed(session: int, why: str) -> bytes:
+    """The TLS handshake, or the session of TLS, has failed."""
+    return _session_line(session, b"tls failed: " + escape(why.encode("utf-8", "backslashreplace")[:_TEXT_MAX]))
+
+
+def authenticated(session: int, user: bytes, mechanism: bytes) -> bytes:
+    """AUTH succeeded."""
+    return _session_line(session, b"auth %s %s" % (escape(user[:255]), escape(mechanism)))
 
 
 def sender_accepted(session: int, sender: bytes, size: int) -> bytes:

@@ -61,6 +61,10 @@ class SessionPolicy:
         """Decide on a recipient by what the lookup has found."""
         return self._count(judge_mailbox(found), client, now)
 
+    def trusts(self, client: ClientFacts) -> bool:
+        """Return whether the client may relay, and nothing is done to slow it down."""
+        return may_relay(client, self._rules)
+
     def count_refused_user(self, client: ClientFacts, now: float) -> ServerReply | None:
         """Count a wrong password; a reply ends the session."""
         return self._limits.add_error(client.address, now)

@@ -5,20 +5,37 @@ session waits for an answer, queue-intake does not take the message as fast, or 
 
 A session that is not over in time gets 421. The time counts from the last command or piece of a message, not from the
 last byte, so that a client cannot hold a connection with a line that never ends.
+
+Once STARTTLS is accepted, what was read in clear is thrown away, and all that comes later goes through the TLS channel.
+If the handshake fails, the connection ends.
 """
 
 import asyncio
+import ssl
 import time
 from collections.abc import Callable
 from typing import NamedTuple, cast
 
 from queue_smtp import server_replies as replies
+from queue_smtp.auth_server import PasswordGiven, VerifierWanted
 from queue_smtp.server import TIMEOUT
+from queue_smtp.server_events import TlsWanted
 from queue_smtp.server_replies import ServerReply
+from queue_smtpd.auth.authenticator import Authenticator
 from queue_smtpd.intake_links import IntakeLinks, MessageTransfer
 from queue_smtpd.log_writer import LogWriter
+from queue_smtpd.recipient_lookups import RecipientAsker
 from queue_smtpd.relay_rules import MailboxFound, MailboxWanted
-from queue_smtpd.session import Action, MessageDropped, MessageFinished, MessageStarted, MessageText, SmtpSession
+from queue_smtpd.session import (
+    Action,
+    MessageDropped,
+    MessageFinished,
+    MessageStarted,
+    MessageText,
+    ReplyDelayed,
+    SmtpSession,
+)
+from queue_smtpd.tls.tls_channel import TlsChannel, describe_tls_error
 from queue_wire.pipes.qmtp import Answer
 
 # Bytes that are taken at once: of commands, some 200, in about 3 ms; of a message.
@@ -29,15 +46,21 @@ LEAST_RATE = 500.0
 # Seconds for the client to close the connection, once it was told that the session is over. To close it at once would
 # reset it if the client goes on sending, and the client would lose the reply.
 LINGER_SECONDS = 5.0
+# Seconds for the TLS handshake.
+HANDSHAKE_SECONDS = 30.0
 
 
 class BegunSession(NamedTuple):
-    """The session of a new connection, and the ports of both ends, for the log. `busy`: it is to be turned away."""
+    """The session of a new connection, and the ports of both ends, for the log. `busy`: it is to be turned away.
+
+    `context` is for TLS, None if the session does not offer it.
+    """
 
     session: SmtpSession
     port: int
     server_port: int
     busy: ServerReply | None = None
+    context: ssl.SSLContext | None = None
 
 
 # What makes the session of a connection, when the event loop has made its transport.
@@ -50,9 +73,13 @@ class OpenConnections:
     stopping: each session is to end when its transaction has ended.
     """
 
-    def __init__(self, links: IntakeLinks, log: LogWriter) -> None:
+    def __init__(
+        self, links: IntakeLinks, lookups: RecipientAsker, log: LogWriter, authenticator: Authenticator
+    ) -> None:
         self.links = links
+        self.lookups = lookups
         self.log = log
+        self.authenticator = authenticator
         self.stopping = False
         self.empty = asyncio.Event()
         self.empty.set()
@@ -75,6 +102,12 @@ class OpenConnections:
         for connection in list(self._open):
             connection.run(now)
         self.links.run(now)
+        self.lookups.run(now)
+
+    def close(self) -> None:
+        """Close what the connections share."""
+        self.links.close()
+        self.lookups.close()
 
     def begin_stop(self, now: float) -> None:
         """End the sessions that are in no transaction; each of the others ends behind its transaction."""
@@ -95,8 +128,9 @@ class SmtpConnection:
     """
 
     __slots__ = (
-        *("_begin", "_close_at", "_deadline", "_eof", "_finishing", "_message_by", "_open", "_reading", "_scheduled"),
-        *("_session", "_transfer", "_transport", "_unread", "_writable"),
+        *("_asking", "_begin", "_close_at", "_context", "_deadline", "_delay", "_delayed_to", "_eof", "_finishing"),
+        *("_lookup", "_message_by", "_open", "_reading", "_scheduled", "_session", "_tls", "_transfer", "_transport"),
+        *("_unread", "_writable"),
     )
 
     _session: SmtpSession
@@ -106,11 +140,21 @@ class SmtpConnection:
         self._open = open_
         self._transport: asyncio.Transport | None = None
         self._transfer: MessageTransfer | None = None
+        self._context: ssl.SSLContext | None = None
+        self._tls: TlsChannel | None = None
+        # What the client said, in clear or under TLS, that the session has not taken.
         self._unread = b""
         self._reading = self._writable = True
         self._scheduled = self._eof = False
+        # Replies wait for this time, and so does the check of a further password.
+        self._delayed_to = 0.0
+        # What asks whether a password is right.
+        self._asking: asyncio.Task[None] | None = None
         # A message is complete, and queue-intake has not answered.
         self._finishing = False
+        # The number of a recipient's lookup, and the wait before its answer.
+        self._lookup = 0
+        self._delay: asyncio.TimerHandle | None = None
         self._deadline = self._message_by = 0.0
         # When a connection whose session is over is closed, if its client does not close it.
         self._close_at = 0.0
@@ -123,12 +167,19 @@ class SmtpConnection:
         self._open.add(self)
         now = time.monotonic()
         self._deadline = now + TIMEOUT
-        self._session, port, server_port, busy = self._begin(self._transport, now)
-        self._carry_out(self._session.start(port, server_port, now, busy), now)
+        self._session, port, server_port, busy, self._context = self._begin(self._transport, now)
+        actions = self._session.start(port, server_port, now, busy)
+        if self._session.awaits_tls:
+            self._begin_tls(now)
+        self._carry_out(actions, now)
 
     def data_received(self, data: bytes) -> None:
         if self._session.over:
             return
+        if self._tls is not None:
+            data = self._take_tls(self._tls, data)
+            if not data or self._session.over:
+                return
         self._unread = self._unread + data if self._unread else data
         if not self._scheduled:
             self._take_slice()
@@ -201,9 +252,57 @@ class SmtpConnection:
             self._message_by = (self._message_by or now + TIMEOUT) + len(data) / LEAST_RATE
         self._carry_out(self._session.feed(data, now), now)
 
+    def _begin_tls(self, now: float) -> None:
+        """Take all that comes from now on as TLS. A byte in clear that came too early must not be taken under TLS."""
+        assert self._context is not None
+        self._unread = b""
+        self._tls = TlsChannel(self._context)
+        self._deadline = now + HANDSHAKE_SECONDS
+
+    def _take_tls(self, tls: TlsChannel, data: bytes) -> bytes:
+        """Take bytes of TLS; return what the client has said in them."""
+        tls.receive(data)
+        text = b""
+        try:
+            if not tls.established and tls.shake_hands():
+                now = time.monotonic()
+                self._deadline = now + TIMEOUT
+                self._carry_out(self._session.secured(tls.facts, now), now)
+            if tls.established:
+                text = tls.read()
+        except ssl.SSLError as error:
+            self._fail_tls(error)
+            return b""
+        self._write(b"")
+        if tls.ended:
+            self._eof = True
+            if not text:
+                self._regulate()
+        return text
+
+    def _fail_tls(self, error: ssl.SSLError) -> None:
+        now = time.monotonic()
+        self._write(b"")
+        if self._finishing:
+            # What becomes of the message is logged when it is known.
+            assert self._transport is not None
+            self._transport.abort()
+        elif not self._session.over:
+            self._carry_out(self._session.fail_tls(describe_tls_error(error), now), now)
+
+    def _write(self, text: bytes) -> None:
+        """Send text, under TLS if that has begun, and what TLS itself has to say."""
+        data = text
+        if self._tls is not None:
+            if text:
+                self._tls.write(text)
+            data = self._tls.data_to_send()
+        if data and self._transport is not None:
+            self._transport.write(data)
+
     def _may_take(self) -> bool:
         full = self._transfer is not None and self._transfer.full
-        return self._session.wants_data and self._writable and not full
+        return self._session.wants_data and self._writable and not full and not self._delayed_to
 
     def _carry_out(self, actions: list[Action], now: float) -> None:
         """Do what the session wants, and go on with it as far as it can go now."""
@@ -224,7 +323,23 @@ class SmtpConnection:
             assert transfer is not None
             transfer.add(action.data, now)
         elif isinstance(action, MailboxWanted):
-            return self._session.answer_mailbox(MailboxFound.EXISTS, now)
+            if action.known is None:
+                self._lookup = self._open.lookups.ask(action.address, self._found, now)
+            elif action.known is MailboxFound.EXISTS:
+                return self._session.answer_mailbox(action.known, now)
+            else:
+                self._found(action.known, b"")
+        elif isinstance(action, TlsWanted):
+            following = self._session.begin_tls(now)
+            # The reply goes out in clear.
+            self._put(now)
+            self._begin_tls(now)
+            return following
+        elif isinstance(action, PasswordGiven | VerifierWanted):
+            self._asking = asyncio.get_running_loop().create_task(self._ask(action))
+        elif isinstance(action, ReplyDelayed):
+            self._delayed_to = now + action.seconds
+            asyncio.get_running_loop().call_later(action.seconds, self._end_delay, self._delayed_to)
         elif isinstance(action, MessageStarted):
             links = self._open.links
             if links.link(now) is None:
@@ -242,6 +357,48 @@ class SmtpConnection:
             transfer.give_up(now)
         return []
 
+    def _found(self, found: MailboxFound, why: bytes) -> None:
+        """Take what the lookup of a recipient has found. The answer is given later, never at once."""
+        self._lookup = 0
+        seconds = self._session.mailbox_delay(found)
+        self._delay = asyncio.get_running_loop().call_later(seconds, self._answer_mailbox, found, why)
+
+    def _answer_mailbox(self, found: MailboxFound, why: bytes) -> None:
+        self._delay = None
+        now = time.monotonic()
+        self._carry_out(self._session.answer_mailbox(found, now, why), now)
+
+    def _forget_lookup(self) -> None:
+        """The session is over, and nobody waits for a recipient any more."""
+        if self._lookup:
+            self._open.lookups.forget(self._lookup)
+        if self._delay is not None:
+            self._delay.cancel()
+
+    async def _ask(self, question: PasswordGiven | VerifierWanted) -> None:
+        """Have a password checked, and go on with the session if it is not over meanwhile."""
+        authenticator = self._open.authenticator
+        if self._delayed_to:
+            await asyncio.sleep(self._delayed_to - time.monotonic())
+        if isinstance(question, PasswordGiven):
+            right = await authenticator.check_password(question.user, question.password)
+            now = time.monotonic()
+            actions = [] if self._session.over else self._session.answer_password(right, now)
+        else:
+            found = await authenticator.find_verifier(question.user)
+            now = time.monotonic()
+            actions = [] if self._session.over else self._session.answer_verifier(found, now)
+        self._asking = None
+        self._carry_out(actions, now)
+
+    def _end_delay(self, time_of_it: float) -> None:
+        if time_of_it < self._delayed_to:
+            # There was another refusal meanwhile.
+            return
+        self._delayed_to = 0.0
+        self._put(time.monotonic())
+        self._regulate()
+
     def _decided(self, answer: Answer | None) -> None:
         """Take what became of the message."""
         now = time.monotonic()
@@ -258,9 +415,13 @@ class SmtpConnection:
 
     def _put(self, now: float) -> None:
         """Write the log lines, then the replies that they are about."""
+        if self._session.over:
+            self._forget_lookup()
         lines = self._session.log_lines()
         if lines:
             self._open.log.write(lines)
+        if self._delayed_to:
+            return
         data = self._session.data_to_send()
         if not self._session.in_message:
             self._message_by = 0.0
@@ -269,9 +430,16 @@ class SmtpConnection:
             return
         if data:
             self._deadline = now + TIMEOUT
-            transport.write(data)
+            try:
+                self._write(data)
+            except ssl.SSLError:
+                transport.abort()
+                return
         if self._session.over and not self._close_at:
             self._unread = b""
+            if self._tls is not None and self._tls.established:
+                self._tls.close()
+                self._write(b"")
             self._close_at = now + LINGER_SECONDS
             if self._eof:
                 self._close()

@@ -1,6 +1,7 @@
 """The daemon: one process that serves all connections of its listening sockets on one event loop.
 
-HUP rereads the control files, for connections that come later; if one has an error, the old values stay. At TERM it
+HUP rereads the control files, for connections that come later; if one has an error, the old values stay. Certificates
+are also read anew every minute, and the users of AUTH every two seconds, in a thread, if they have changed. At TERM it
 listens no more, ends sessions that are in no transaction with 421, and lets the others end theirs, for a minute.
 
 There are at most `concurrencyincoming` connections, of all processes together; a tenth is for clients of other roles
@@ -10,6 +11,7 @@ than mx, who authenticate. A client that comes when there is no place gets 421.
 import asyncio
 import resource
 import signal
+import ssl
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,15 +23,18 @@ import uvloop
 from queue_base.errors import Failure
 from queue_base.home import Home
 from queue_smtp import server_replies as replies
+from queue_smtpd.auth.authenticator import Authenticator
 from queue_smtpd.client_facts import ClientFacts
 from queue_smtpd.client_limits import ClientLimits, ClientRates
 from queue_smtpd.config import SmtpdConfig, read_config, session_setup
 from queue_smtpd.intake_links import LINKS_MOST, IntakeLinks
 from queue_smtpd.listening import BACKLOG, ListeningSocket, stop_listening
 from queue_smtpd.log_writer import LogWriter
+from queue_smtpd.recipient_lookups import RecipientAsker
 from queue_smtpd.session import SessionSetup, SmtpSession
 from queue_smtpd.smtp_connection import BegunSession, OpenConnections, SmtpConnection
 from queue_smtpd.super_server import plain_address
+from queue_smtpd.tls.server_certificates import PemReader, ServerCertificates
 from queue_wire.control.listeners import Listener, Role
 from queue_wire.logline import alert
 
@@ -40,6 +45,8 @@ _STOP_TICK_SECONDS = 0.1
 STOP_SECONDS = 60.0
 # One part of so many of all places is for those who authenticate.
 KEPT_PART = 10
+# Seconds between readings of the certificates.
+REREAD_SECONDS = 60.0
 # Descriptors for everything but connections.
 _OTHERS = LINKS_MOST + 50
 
@@ -49,6 +56,20 @@ class Numbering(NamedTuple):
 
     first: int
     step: int
+
+
+class TlsSource(NamedTuple):
+    """The certificates, and what reads their files."""
+
+    certificates: ServerCertificates
+    read: PemReader
+
+    def refresh(self) -> list[str]:
+        """Read the certificates and use what has changed; return what is wrong."""
+        try:
+            return self.certificates.take(self.read())
+        except Failure as error:
+            return [f"{error}; the old certificates stay"]
 
 
 class SmtpDaemon:
@@ -62,6 +83,7 @@ class SmtpDaemon:
         config: SmtpdConfig,
         log: LogWriter,
         numbering: Numbering,
+        tls: TlsSource,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self._home = home
@@ -70,14 +92,25 @@ class SmtpDaemon:
         self._log = log
         self._next = numbering.first
         self._step = numbering.step
+        self._tls = tls
+        # What was wrong with certificates when they were read last.
+        self._faults: list[str] = []
+        self._rereading: asyncio.Task[None] | None = None
+        self._reread_at = time.monotonic() + REREAD_SECONDS
         self._loop = loop
         self._limits = ClientLimits(ClientRates())
-        self._connections = OpenConnections(IntakeLinks(home, loop), log)
+        self._authenticator = Authenticator(home, log)
+        links, lookups = IntakeLinks(home, loop), RecipientAsker(home, loop)
+        self._connections = OpenConnections(links, lookups, log, self._authenticator)
         self._servers: list[asyncio.Server] = []
         self._setups: dict[Listener, SessionSetup] = {}
         self._most = 0
         self._stop_by = 0.0
         self._stopping = asyncio.Event()
+        self._config = config
+        self._context: ssl.SSLContext | None = None
+        self._authenticator.configure(config.checkpassword)
+        self._authenticator.refresh()
         self._take_config(config)
 
     async def run(self, life: int | None) -> None:
@@ -89,6 +122,7 @@ class SmtpDaemon:
         for each in self._sockets:
             make: Callable[[], asyncio.Protocol] = partial(self._connection, each.listener)
             self._servers.append(await self._loop.create_server(make, sock=each.socket, backlog=BACKLOG))
+        watching = self._loop.create_task(self._watch_users())
         while not self._stop_by or len(self._connections):
             if self._stop_by:
                 await asyncio.sleep(_STOP_TICK_SECONDS)
@@ -97,18 +131,26 @@ class SmtpDaemon:
                     await asyncio.wait_for(self._stopping.wait(), TICK_SECONDS)
             now = time.monotonic()
             self._connections.run(now)
+            if now >= self._reread_at:
+                self._reread_certificates()
             if self._stop_by and now >= self._stop_by:
                 # Messages whose answers have not come get 451.
-                self._connections.links.close()
+                self._connections.close()
                 self._connections.end_all(replies.SHUTTING_DOWN, "stop", now)
-        self._connections.links.close()
+        watching.cancel()
+        self._connections.close()
 
     def reread(self) -> None:
         """Read the control files again."""
         try:
-            self._take_config(read_config(self._home))
+            config = read_config(self._home)
+            self._authenticator.configure(config.checkpassword)
+            self._take_config(config)
         except Failure as error:
             self._log.write([alert(f"{error}; the old values stay")])
+        # What was wrong before is said once more.
+        self._faults = []
+        self._reread_certificates()
 
     def stop(self) -> None:
         """Listen no more, and end when the transactions have ended."""
@@ -127,8 +169,34 @@ class SmtpDaemon:
         self._loop.remove_reader(life)
         self.stop()
 
+    async def _watch_users(self) -> None:
+        """Offer AUTH as the file of the users, or its lack, has it. A large file takes time, so a thread reads it."""
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            if await self._loop.run_in_executor(None, self._authenticator.refresh):
+                self._take_config(self._config)
+
+    def _reread_certificates(self) -> None:
+        if self._rereading is None:
+            self._rereading = self._loop.create_task(self._take_certificates())
+
+    async def _take_certificates(self) -> None:
+        # Disks, and root's process, may be slow, and a context takes a millisecond.
+        faults = await self._loop.run_in_executor(None, self._tls.refresh)
+        self._log.write([alert(fault) for fault in faults if fault not in self._faults])
+        self._faults = faults
+        self._take_config(self._config)
+        self._reread_at = time.monotonic() + REREAD_SECONDS
+        self._rereading = None
+
     def _take_config(self, config: SmtpdConfig) -> None:
-        self._setups = {each.listener: session_setup(config, each.listener, self._limits) for each in self._sockets}
+        self._config = config
+        self._context = self._tls.certificates.context
+        tls = self._context is not None
+        offer = self._authenticator.offer
+        self._setups = {
+            each.listener: session_setup(config, each.listener, self._limits, tls, offer) for each in self._sockets
+        }
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._most = max(1, min(config.concurrency // self._step, soft - _OTHERS))
 
@@ -143,9 +211,12 @@ class SmtpDaemon:
         server, server_port = (plain_address(own[0]), own[1]) if own else ("", listener.port)
         most = self._most if listener.role is not Role.MX else self._most - self._most // KEPT_PART
         busy = replies.SERVER_BUSY if len(self._connections) > most else None
+        if listener.role is Role.SUBMISSIONS and self._context is None:
+            # There was one when this process started.
+            busy = replies.TLS_FAILED_FOR_NOW
         number, self._next = self._next, self._next + self._step
         session = SmtpSession(number, ClientFacts(client, server), self._setups[listener], now)
-        return BegunSession(session, port, server_port, busy)
+        return BegunSession(session, port, server_port, busy, self._context)
 
 
 def run_daemon(
@@ -155,9 +226,10 @@ def run_daemon(
     config: SmtpdConfig,
     log: LogWriter,
     numbering: Numbering,
+    tls: TlsSource,
     life: int | None,
 ) -> None:
     """Serve until TERM, or until the pipe `life` ends. `ours`: nobody listens on the sockets after TERM."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        daemon = SmtpDaemon(home, sockets, ours, config, log, numbering, runner.get_loop())
+        daemon = SmtpDaemon(home, sockets, ours, config, log, numbering, tls, runner.get_loop())
         runner.run(daemon.run(life))

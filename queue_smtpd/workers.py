@@ -39,7 +39,10 @@ def run_workers(listening: list[list[ListeningSocket]], run: Callable[[int, int]
             pid, status = os.waitpid(-1, os.WNOHANG)
             if not pid:
                 break
-            place = places.pop(pid)
+            place = places.pop(pid, None)
+            if place is None:
+                # It is none of these, but that which reads the certificates as root.
+                continue
             if stopping:
                 # It may have ended before it could.
                 stop_listening(listening[place])

@@ -8,8 +8,9 @@ when they read it.
 
 import fcntl
 import os
+import pwd
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
 from queue_admin.home.maker import Maker
@@ -19,7 +20,7 @@ from queue_admin.messages.admin_client import connect
 from queue_admin.printable import visible
 from queue_admin.settings.control_faults import check_new
 from queue_admin.settings.control_values import ask_running, running_in
-from queue_base.accounts import Owner
+from queue_base.accounts import SMTPD_ACCOUNT, Owner
 from queue_base.control import read_control
 from queue_base.durable import Commit
 from queue_base.errors import Failure, Permanent, Temporary, Usage
@@ -30,6 +31,7 @@ from queue_wire.control.registry import (
     BY_NAME,
     CONNECTION,
     MESSAGE,
+    NEXT_AUTH,
     START,
     START_SMTPD,
     TERM,
@@ -40,11 +42,14 @@ from queue_wire.format_error import FormatError
 
 SECRET_MODE = 0o640
 _SECRETS = ("smtpauth",)
+# Secrets that queue-smtpd reads, and nobody else.
+_SMTPD_SECRETS = ("smtpdusers",)
 _LATER = {
     START: "not in force yet; queue-start reads it when it starts the suite again",
     MESSAGE: "each program that injects reads it before its next message",
     TERM: "queue-local reads it at the next stop",
     CONNECTION: "queue-smtpd reads it on HUP; under a super-server, for its next connection",
+    NEXT_AUTH: "queue-smtpd reads it at the next AUTH",
     START_SMTPD: "queue-smtpd reads it when it starts",
 }
 
@@ -67,8 +72,17 @@ def change_control(home: Home, name: str, data: bytes | None) -> str:
 
 def write_control(home: Home, name: str, data: bytes | None) -> None:
     """Replace or remove a control file, durably. Raises Permanent, Temporary."""
+    edit_control(home, name, lambda old: data)
+
+
+def edit_control(home: Home, name: str, edit: Callable[[bytes | None], bytes | None]) -> None:
+    """Replace a control file by what `edit` makes of it, durably; None is no file. Nobody else changes it meanwhile.
+
+    Raises Permanent, Temporary, and what `edit` raises; nothing is changed then.
+    """
     path = os.path.realpath(f"{home.control}/{name}")
     with unable_to("change", path), _locked(os.path.dirname(path)):
+        data = edit(read_control(home, name))
         if data is None:
             commit = Commit()
             commit.unlink(f"{home.control}/{name}")
@@ -79,15 +93,29 @@ def write_control(home: Home, name: str, data: bytes | None) -> None:
             owner, mode = Owner(found.st_uid, found.st_gid), stat.S_IMODE(found.st_mode)
             if not stat.S_ISREG(found.st_mode):
                 raise Permanent(f"unable to change {path}: it is not a regular file")
+            if name in _SMTPD_SECRETS:
+                mode &= SECRET_MODE
         except FileNotFoundError:
             above = os.stat(home.control)
-            secret = name in _SECRETS
-            # As queue-remote wants it: its account is in the group of queue/mess.
-            owner = Owner(above.st_uid, os.stat(f"{home.queue}/mess").st_gid if secret else above.st_gid)
+            secret = name in _SECRETS or name in _SMTPD_SECRETS
+            owner = Owner(above.st_uid, _reading_group(home, name, above.st_gid))
             mode = SECRET_MODE if secret else CONTROL_FILE_MODE
         maker = Maker(owner)
         maker.replace(path, data, mode)
         maker.commit.sync()
+
+
+def _reading_group(home: Home, name: str, usual: int) -> int:
+    """Return the group of a new control file: that of the one account that may read a secret."""
+    if name in _SECRETS:
+        # As queue-remote wants it: its account is in the group of queue/mess.
+        return os.stat(f"{home.queue}/mess").st_gid
+    if name in _SMTPD_SECRETS and os.geteuid() == 0:
+        try:
+            return pwd.getpwnam(SMTPD_ACCOUNT).pw_gid
+        except KeyError:
+            pass  # Another account runs queue-smtpd.
+    return usual
 
 
 @contextmanager

@@ -56,7 +56,7 @@ def read_setup(home: Home) -> SrsSetup | None:
 def rewrite_forward(setup: SrsSetup, forward: Forward) -> Forward:
     """Return a forward with the addresses that it is queued with. Raises BadSrs if one of SRS is not good."""
     now = time.time()
-    recipients = [_restore(setup, recipient, now) for recipient in forward.recipients]
+    recipients = [restore(setup, recipient, now) for recipient in forward.recipients]
     sender = forward.sender
     remote = not all(_is_local(setup, recipient) for recipient in recipients)
     # A sender of VERP is a list's, and can be rewritten only when queue-send has made one of it for each recipient.
@@ -66,7 +66,8 @@ def rewrite_forward(setup: SrsSetup, forward: Forward) -> Forward:
     return forward._replace(sender=sender, recipients=recipients)
 
 
-def _restore(setup: SrsSetup, recipient: bytes, now: float) -> bytes:
+def restore(setup: SrsSetup, recipient: bytes, now: float) -> bytes:
+    """Return the address that a recipient of SRS in our domain was made of, any other as it is. Raises BadSrs."""
     if not is_ours(setup.domain, recipient):
         return recipient
     return restore_sender(split_address(recipient)[0], setup.secrets, now)

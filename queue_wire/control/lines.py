@@ -40,6 +40,8 @@ NUMBERS = {
     "localstoptimeout": (60, 0, 86400),
     "concurrencyincoming": (1000, 1, 100_000),
     "processessmtpd": (1, 1, 16),
+    # 0: every local recipient is taken.
+    "checkrcpt": (1, 0, 1),
 }
 # The same of those that are a size in bytes.
 SIZES = {

@@ -21,6 +21,7 @@ from queue_wire.control.lines import (
 )
 from queue_wire.control.locallimits import unpack_local_limits
 from queue_wire.control.localroutes import unpack_local_routes
+from queue_wire.control.relayrecipients import unpack_relay_recipients
 from queue_wire.control.schedule import unpack_ages, unpack_schedule
 from queue_wire.control.smtproutes import unpack_routes
 from queue_wire.control.srs_domain import unpack_srs_domain
@@ -45,6 +46,7 @@ MESSAGE = "message"
 DELIVERY = "delivery"
 TERM = "TERM"
 CONNECTION = "smtpd"
+NEXT_AUTH = "AUTH"
 START_SMTPD = "smtpd start"
 START = "start"
 
@@ -125,8 +127,19 @@ FILES: tuple[ControlFile, ...] = (
     ControlFile("smtpd", TABLE, "`*:25 mx`", "where queue-smtpd listens, and for whom", _SMTPD, START_SMTPD, "SMTP"),
     _number("concurrencyincoming", "connections of clients at once", _SMTPD, CONNECTION, "SMTP"),
     _number("processessmtpd", "processes of queue-smtpd", _SMTPD, START_SMTPD, "SMTP"),
+    ControlFile("smtpdcert", TABLE, "none, no TLS", "certificates, by name", _SMTPD, CONNECTION, "SMTP"),
+    ControlFile(
+        "smtpdusers", TABLE, "none, no AUTH", "users of AUTH, and hashes of their passwords", _SMTPD, NEXT_AUTH, "SMTP",
+        True,
+    ),
+    ControlFile("checkpassword", LINE, "none", "program that knows the passwords", _SMTPD, CONNECTION, "SMTP"),
+    ControlFile(
+        "submitters", MAP, "none, each user all", "senders that each user of AUTH may have", _SMTPD, CONNECTION, "SMTP"
+    ),
     ControlFile("rcpthosts", LIST, "domains delivered here", "domains that take mail from everybody", _SMTPD,
                 CONNECTION, "SMTP"),
+    ControlFile("relayrecipients", LIST, "all", "recipients that exist in relayed domains", _SMTPD, CONNECTION, "SMTP"),
+    _number("checkrcpt", "whether local recipients are looked up at RCPT; 0: no", _SMTPD, CONNECTION, "SMTP"),
     ControlFile("badmailfrom", LIST, "none", "senders whose mail is refused", _SMTPD, CONNECTION, "SMTP"),
     ControlFile("relayclients", LIST, "none", "networks that may send to everybody", _SMTPD, CONNECTION, "SMTP"),
     _number("classifyafter", "when waiting new mail is classified", _SEND, HUP, "operating"),
@@ -159,7 +172,8 @@ FILES: tuple[ControlFile, ...] = (
     ControlFile("doublebouncehost", LINE, "`me`", "domain that gets double bounces", _SEND, HUP, "operating"),
     ControlFile("smtproutes", MAP, "none", "relays by domain", (*_REMOTE, *_SEND), f"{SECOND}, {HUP}", "routing", True),
     ControlFile(
-        "localroutes", MAP, "none", "LMTP servers for local mail", (*_REMOTE, *_SEND), f"{SECOND}, {HUP}", "routing"
+        "localroutes", MAP, "none", "LMTP for local mail", (*_REMOTE, *_SEND, *_SMTPD), f"{SECOND}, {HUP}",
+        "routing",
     ),
     ControlFile("helohost", TABLE, "`me`", "name in EHLO", _REMOTE, SECOND, "routing"),
     ControlFile("outgoingip", TABLE, "the system's choice", "address to connect from", _REMOTE, SECOND, "routing"),
@@ -275,6 +289,30 @@ def _check_listeners(data: bytes) -> None:
         raise LineError(1, "it has no line, so nobody could connect")
 
 
+def _check_certificates(data: bytes) -> None:
+    from queue_wire.control.smtpdcert import unpack_certificate_lines
+
+    unpack_certificate_lines(data)
+
+
+def _check_users(data: bytes) -> None:
+    from queue_wire.control.smtpdusers import unpack_users
+
+    unpack_users(data)
+
+
+def _check_submitters(data: bytes) -> None:
+    from queue_wire.control.smtpdusers import unpack_submitters
+
+    unpack_submitters(data)
+
+
+def _check_program(data: bytes) -> None:
+    from queue_wire.control.smtpdusers import unpack_program
+
+    unpack_program(data)
+
+
 def _check_long_lines(data: bytes) -> None:
     word = unpack_line(data).strip().lower()
     if word not in (b"", b"send", b"encode", b"fail"):
@@ -299,7 +337,12 @@ _CHECKS: Mapping[str, Callable[[bytes], object]] = {
     "localroutes": unpack_local_routes,
     "locallimits": unpack_local_limits,
     "relayclients": _check_networks,
+    "relayrecipients": unpack_relay_recipients,
     "smtpd": _check_listeners,
+    "smtpdcert": _check_certificates,
+    "smtpdusers": _check_users,
+    "checkpassword": _check_program,
+    "submitters": _check_submitters,
     "longlines": _check_long_lines,
     "srs": unpack_srs_domain,
 }

@@ -28,7 +28,7 @@ READING = (
     "users find ann@me.example.org", "import-aliases HOME/aliases --dry-run",
     "delete --all --dry-run", "hold --sender both@example.org --dry-run", "release --all --dry-run",
     "flush --all --dry-run", "bounce --domain example.net --dry-run", "requeue --all --dry-run",
-    "hold --standing --list",
+    "hold --standing --list", "passwd --list",
     "completion bash",
 )  # fmt: skip
 # They write, each with tests of its own, or serve until they are stopped.

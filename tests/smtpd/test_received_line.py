@@ -59,7 +59,8 @@ LINES = [
     (session_log.connect(1, "192.0.2.1", 99, b"", "", 0), b"connect 192.0.2.1:99 unknown to local:0"),
     (session_log.tls_started(1, *TLS), b"tls TLSv1.3 TLS_AES_256_GCM_SHA384"),
     (session_log.authenticated(1, b"joe", b"PLAIN"), b"auth joe PLAIN"),
-    (session_log.authenticated(1, b"j e", b"PLAIN", refused=True), b"auth j_e PLAIN refused"),
+    (session_log.authenticated(1, b"j e", b"PLAIN"), b"auth j_e PLAIN"),
+    (session_log.tls_failed(1, "no shared cipher"), b"tls failed: no_shared_cipher"),
     (session_log.sender_accepted(1, b"", 0), b"from <> bytes 0"),
     (session_log.recipient_accepted(1, b"a b@example.org"), b"to <a_b@example.org>"),
     (

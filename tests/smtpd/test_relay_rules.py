@@ -107,29 +107,29 @@ def test_whatever_a_stranger_may_send_goes_to_a_domain_of_the_list(local: bytes,
     verdict = judge_recipient(address, STRANGER, RULES)
     if isinstance(verdict, MailboxWanted):
         channel, final = rewrite(address, CLASSIFY)
-        assert verdict == MailboxWanted(final, channel is not REMOTE, address)
-        assert not verdict.local or not final.endswith(b"@elsewhere.example")
-        assert verdict.local or final.rpartition(b"@")[2] in (b"percent.example", b"virtual.example")
+        assert verdict == MailboxWanted(final, MailboxFound.EXISTS if channel is REMOTE else None, address)
+        assert channel is REMOTE or not final.endswith(b"@elsewhere.example")
+        assert channel is not REMOTE or final.rpartition(b"@")[2] in (b"percent.example", b"virtual.example")
 
 
 @pytest.mark.parametrize(
     ("recipient", "wanted"),
     [
-        (b"joe@example.org", MailboxWanted(b"joe@example.org", True, b"joe@example.org")),
-        (b"Joe@EXAMPLE.org", MailboxWanted(b"Joe@EXAMPLE.org", True, b"Joe@EXAMPLE.org")),
-        (b"x@virtual.example", MailboxWanted(b"virt-x@virtual.example", True, b"x@virtual.example")),
+        (b"joe@example.org", MailboxWanted(b"joe@example.org", None, b"joe@example.org")),
+        (b"Joe@EXAMPLE.org", MailboxWanted(b"Joe@EXAMPLE.org", None, b"Joe@EXAMPLE.org")),
+        (b"x@virtual.example", MailboxWanted(b"virt-x@virtual.example", None, b"x@virtual.example")),
         (
             b"joe%example.org@percent.example",
-            MailboxWanted(b"joe@example.org", True, b"joe%example.org@percent.example"),
+            MailboxWanted(b"joe@example.org", None, b"joe%example.org@percent.example"),
         ),
         (
             b"joe%more.example@percent.example",
-            MailboxWanted(b"joe@more.example", False, b"joe%more.example@percent.example"),
+            MailboxWanted(b"joe@more.example", MailboxFound.EXISTS, b"joe%more.example@percent.example"),
         ),
-        (b"x@host.below.example", MailboxWanted(b"x@host.below.example", False, b"x@host.below.example")),
-        (b"x@backup.example", MailboxWanted(b"x@backup.example", False, b"x@backup.example")),
-        (b"x@more.example", MailboxWanted(b"x@more.example", False, b"x@more.example")),
-        (b"Postmaster", MailboxWanted(b"Postmaster@mx.example.org", True, b"Postmaster@mx.example.org")),
+        (b"x@host.below.example", MailboxWanted(b"x@host.below.example", MailboxFound.EXISTS, b"x@host.below.example")),
+        (b"x@backup.example", MailboxWanted(b"x@backup.example", MailboxFound.EXISTS, b"x@backup.example")),
+        (b"x@more.example", MailboxWanted(b"x@more.example", MailboxFound.EXISTS, b"x@more.example")),
+        (b"Postmaster", MailboxWanted(b"Postmaster@mx.example.org", None, b"Postmaster@mx.example.org")),
     ],
 )
 def test_everybody_may_send_to_the_domains_of_the_list(recipient: bytes, wanted: MailboxWanted) -> None:
@@ -138,7 +138,7 @@ def test_everybody_may_send_to_the_domains_of_the_list(recipient: bytes, wanted:
 
 def test_the_address_of_this_server_is_this_host() -> None:
     rules = RULES._replace(rcpthosts=None)
-    wanted = MailboxWanted(b"joe@mx.example.org", True, b"joe@mx.example.org")
+    wanted = MailboxWanted(b"joe@mx.example.org", None, b"joe@mx.example.org")
     assert judge_recipient(b"joe@[203.0.113.1]", STRANGER, rules) == wanted
     assert judge_recipient(b"joe@[IPv6:::ffff:203.0.113.1]", STRANGER, rules) == wanted
     assert judge_recipient(b"joe@[203.0.113.2]", STRANGER, rules) == replies.RELAYING_DENIED
@@ -148,7 +148,7 @@ def test_the_address_of_this_server_is_this_host() -> None:
 def test_without_rcpthosts_the_domains_that_are_delivered_here_count(domain: bytes) -> None:
     verdict = judge_recipient(b"x@" + domain, STRANGER, RULES._replace(rcpthosts=None))
     assert isinstance(verdict, MailboxWanted)
-    assert verdict.local
+    assert verdict.known is None
 
 
 @pytest.mark.parametrize("domain", [b"elsewhere.example", b"away.virtual.example", b"backup.example"])
@@ -171,9 +171,9 @@ def test_without_rcpthosts_nothing_is_relayed(domain: bytes) -> None:
 def test_who_may_relay_may_send_to_everybody(client: ClientFacts) -> None:
     assert may_relay(client, RULES)
     assert judge_recipient(b"x@elsewhere.example", client, RULES) == MailboxWanted(
-        b"x@elsewhere.example", False, b"x@elsewhere.example"
+        b"x@elsewhere.example", MailboxFound.EXISTS, b"x@elsewhere.example"
     )
-    assert judge_recipient(b"joe", client, RULES) == MailboxWanted(b"joe@mx.example.org", True, b"joe@mx.example.org")
+    assert judge_recipient(b"joe", client, RULES) == MailboxWanted(b"joe@mx.example.org", None, b"joe@mx.example.org")
 
 
 @pytest.mark.parametrize("address", ["192.0.2.128", "198.51.100.7", "2001:db9::1", "", "local"])

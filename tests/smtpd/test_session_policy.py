@@ -41,7 +41,7 @@ def test_a_stranger_may_send_to_this_host_and_nowhere_else() -> None:
     assert rules.decide(TlsWanted(), STRANGER, 0) is None
     assert rules.decide(SENDER, STRANGER, 0) is None
     assert rules.decide(BAD_SENDER, STRANGER, 0) == replies.SENDER_REFUSED
-    assert rules.decide(JOE, STRANGER, 0) == MailboxWanted(b"joe@example.org", True, b"joe@example.org")
+    assert rules.decide(JOE, STRANGER, 0) == MailboxWanted(b"joe@example.org", None, b"joe@example.org")
     assert rules.decide(ELSEWHERE, STRANGER, 0) == replies.RELAYING_DENIED
     assert rules.decide(MessageBegun(), STRANGER, 0) is None
 
@@ -63,7 +63,7 @@ def test_a_client_that_speaks_first_is_turned_away_unless_it_may_relay() -> None
 def test_a_stranger_is_limited_and_a_friend_is_not() -> None:
     rules = policy(rates=ClientRates(1, 1, 1, 0))
     for expected in (
-        (None, None, MailboxWanted(b"joe@example.org", True, b"joe@example.org")),
+        (None, None, MailboxWanted(b"joe@example.org", None, b"joe@example.org")),
         (replies.TOO_MANY_CONNECTIONS, replies.TOO_MANY_MESSAGES, replies.TOO_FAST_RECIPIENTS),
     ):
         got = rules.greet(STRANGER, False, 0), rules.decide(MessageBegun(), STRANGER, 0), rules.decide(JOE, STRANGER, 0)
@@ -72,7 +72,7 @@ def test_a_stranger_is_limited_and_a_friend_is_not() -> None:
         assert rules.greet(FRIEND, False, 0) is None
         assert rules.decide(MessageBegun(), FRIEND, 0) is None
         assert rules.decide(ELSEWHERE, FRIEND, 0) == MailboxWanted(
-            b"x@elsewhere.example", False, b"x@elsewhere.example"
+            b"x@elsewhere.example", MailboxFound.EXISTS, b"x@elsewhere.example"
         )
 
 

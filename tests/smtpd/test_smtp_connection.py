@@ -3,18 +3,29 @@
 import asyncio
 import os
 import socket
+import ssl
 import time
-from contextlib import chdir
+from contextlib import chdir, suppress
 from typing import cast
 
 import pytest
 
 from queue_base.home import Home
 from queue_smtp.server import TIMEOUT
+from queue_smtpd.auth.authenticator import Authenticator
 from queue_smtpd.intake_links import SMALL, IntakeLinks
 from queue_smtpd.log_writer import LogWriter
-from queue_smtpd.smtp_connection import COMMANDS_SLICE, BegunSession, OpenConnections, SmtpConnection
-from support.smtpd.sessions import make_session
+from queue_smtpd.recipient_lookups import RecipientAsker
+from queue_smtpd.smtp_connection import (
+    COMMANDS_SLICE,
+    HANDSHAKE_SECONDS,
+    BegunSession,
+    OpenConnections,
+    SmtpConnection,
+)
+from support.servers.certificate import server_context
+from support.smtpd.sessions import RULES, make_session
+from support.smtpd.smtpd_daemon import trusting
 
 
 class Transport:
@@ -57,12 +68,15 @@ class _Lines(LogWriter):
 class Scene:
     """A connection whose greeting is said. It has no queue-intake."""
 
-    def __init__(self, home: Home) -> None:
+    def __init__(self, home: Home, context: ssl.SSLContext | None = None) -> None:
         self.log = _Lines()
-        self.open = OpenConnections(IntakeLinks(home, asyncio.get_running_loop()), self.log)
+        loop = asyncio.get_running_loop()
+        authenticator = Authenticator(home, self.log)
+        self.open = OpenConnections(IntakeLinks(home, loop), RecipientAsker(home, loop), self.log, authenticator)
         self.transport = Transport()
-        session = make_session()
-        self.connection = SmtpConnection(lambda transport, now: BegunSession(session, 1, 2), self.open)
+        session = make_session(rules=RULES._replace(checkrcpt=False), tls=context is not None)
+        begun = BegunSession(session, 1, 2, None, context)
+        self.connection = SmtpConnection(lambda transport, now: begun, self.open)
         self.connection.connection_made(cast(asyncio.Transport, self.transport))
         self.begun = time.monotonic()
 
@@ -152,3 +166,46 @@ def test_a_message_that_comes_too_slowly_ends_the_session(home: Home) -> None:
         listening.bind("intake/socket")
         listening.listen()
         asyncio.run(play())
+
+
+def test_what_was_read_in_clear_and_not_taken_is_thrown_away_by_starttls(home: Home) -> None:
+    async def play() -> None:
+        scene = Scene(home, server_context())
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        client = trusting().wrap_bio(incoming, outgoing, server_hostname="raw.example")
+        # Far more than is taken in one turn of the loop: the handshake is done before the next turn.
+        scene.connection.data_received(b"EHLO c\r\nSTARTTLS\r\n" + b"VRFY mallory\r\n" * 5000)
+        assert scene.transport.said.endswith(b"220 2.0.0 Ready to start TLS\r\n")
+        scene.transport.said = b""
+        for _ in range(2):
+            with suppress(ssl.SSLWantReadError):
+                client.do_handshake()
+            scene.connection.data_received(outgoing.read())
+            incoming.write(scene.transport.said)
+            scene.transport.said = b""
+        assert scene.log.lines[-1].startswith(b"smtp 12: tls TLSv1.3 ")
+        for _ in range(20):
+            await asyncio.sleep(0)
+        client.write(b"QUIT\r\n")
+        scene.connection.data_received(outgoing.read())
+        incoming.write(scene.transport.said)
+        assert client.read(1000) == b"221 2.0.0 Bye\r\n"
+
+    asyncio.run(play())
+
+
+def test_a_handshake_that_is_not_done_in_time_ends_the_connection(home: Home) -> None:
+    async def play() -> None:
+        scene = Scene(home, server_context())
+        scene.connection.data_received(b"EHLO c\r\nSTARTTLS\r\n")
+        # The first bytes of a ClientHello, one by one.
+        for byte in b"\x16\x03\x01\x02\x00\x01":
+            scene.connection.data_received(bytes([byte]))
+        scene.run(HANDSHAKE_SECONDS - 1)
+        assert not scene.transport.ended
+        scene.run(HANDSHAKE_SECONDS + 1)
+        # Nothing is said in clear any more.
+        assert scene.transport.ended and scene.transport.said.endswith(b"220 2.0.0 Ready to start TLS\r\n")
+        assert scene.log.lines[-1].startswith(b"smtp 12: end timeout: ")
+
+    asyncio.run(play())

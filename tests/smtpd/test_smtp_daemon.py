@@ -18,6 +18,7 @@ from queue_smtpd import smtp_connection, smtp_daemon
 from queue_smtpd.config import read_config
 from queue_smtpd.listening import BACKLOG, ListeningSocket, given_sockets, open_sockets
 from queue_smtpd.log_writer import LogWriter
+from queue_smtpd.tls.server_certificates import ServerCertificates
 from queue_wire.control.listeners import Listener, Role
 from support.inject.injectors import queued, shared_home
 from support.intake.intake_daemon import IntakeDaemon
@@ -216,7 +217,9 @@ def test_at_term_a_queue_intake_that_hangs_keeps_the_daemon_for_a_minute_and_no_
 async def _serve_to_term(home: Home, sockets: list[ListeningSocket], log: LogWriter, hanging: socket.socket) -> None:
     """Serve; TERM comes when a message was handed over."""
     loop = asyncio.get_running_loop()
-    daemon = smtp_daemon.SmtpDaemon(home, sockets, True, read_config(home), log, smtp_daemon.Numbering(1, 1), loop)
+    tls = smtp_daemon.TlsSource(ServerCertificates(), list)
+    numbering = smtp_daemon.Numbering(1, 1)
+    daemon = smtp_daemon.SmtpDaemon(home, sockets, True, read_config(home), log, numbering, tls, loop)
     serving = loop.create_task(daemon.run(None))
     intake, _ = await loop.sock_accept(hanging)
     with intake:

@@ -491,6 +491,17 @@ def import_aliases_part(queue: RealQueue) -> None:
     queue.when_up(lambda: wait_until(lambda: queue.delivered(f"kay@{LOCAL}"), why="the mail to an alias"))
 
 
+@part("passwd")
+def passwd_part(queue: RealQueue) -> None:
+    file = Path(queue.home.control, "smtpdusers")
+    assert queue.queuectl("passwd", "joe", given=b"open sesame\n").text == "joe has a new password\n"
+    assert queue.queuectl("passwd", "--list").text == "joe\n"
+    assert file.stat().st_mode & 0o777 == 0o640 and b"sesame" not in file.read_bytes()
+    assert queue.queuectl("passwd", "--delete", "joe").text == "joe is removed\n"
+    queue.queuectl("passwd", "--delete", "joe", code=1)
+    file.unlink()
+
+
 @part("init")
 def init_part(queue: RealQueue) -> None:
     before = snapshot(Path(queue.home.control))

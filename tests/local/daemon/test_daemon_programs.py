@@ -51,8 +51,8 @@ def test_a_hundred_hanging_programs_do_not_delay_a_maildir(mail: MailHome) -> No
     with LocalDaemon(mail.home) as daemon:
         assert daemon.ready() == 200
         daemon.write(jobs(b"hang", 100, message))
-        # The deliveries, their programs, and the forwarder.
-        wait_until(lambda: len(processes(daemon)) >= 201, why="a hundred programs")
+        # The deliveries, their programs, the forwarder and the recipient checker.
+        wait_until(lambda: len(processes(daemon)) >= 202, why="a hundred programs")
         watch = Stopwatch()
         for number in range(200, 220):
             assert daemon.verdict(number, message, TO) == (b"K", b"did 1+0+0\n")
@@ -165,12 +165,13 @@ def test_a_line_that_fails_makes_no_forward(mail: MailHome) -> None:
     assert queued(mail.home) == []
 
 
-def test_a_killed_queue_local_leaves_no_forwarder(mail: MailHome) -> None:
+def test_a_killed_queue_local_leaves_no_forwarder_and_no_recipient_checker(mail: MailHome) -> None:
     with LocalDaemon(mail.home) as daemon:
         daemon.ready()
-        (forwarder,) = processes(daemon)
+        forwarder, checker = processes(daemon)
         daemon.process.kill()
         wait_for_end(forwarder.pid)
+        wait_for_end(checker.pid)
 
 
 def test_memory_stays_flat_over_many_programs(mail: MailHome) -> None:

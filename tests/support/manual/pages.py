@@ -211,6 +211,7 @@ _READ = {
     "TERM": "when queue-send gets TERM",
     "smtpd": "on HUP to queue-smtpd",
     "smtpd start": "when queue-smtpd starts",
+    "AUTH": "when the next client of queue-smtpd authenticates",
     "start": "when queue-start starts the suite",
 }
 _CONTROL_PARTS = (

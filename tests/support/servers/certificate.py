@@ -9,13 +9,13 @@ from pathlib import Path
 from support.tools import need
 
 
-def make_certificate(directory: Path) -> tuple[Path, Path]:
-    """Make a certificate for `raw.example` and its key in a directory; return their PEM files."""
+def make_certificate(directory: Path, name: str = "raw.example") -> tuple[Path, Path]:
+    """Make a certificate for a host and its key in a directory; return their PEM files."""
     openssl = need("openssl")
     key, certificate = directory / "key.pem", directory / "certificate.pem"
     subprocess.run(
         f"{openssl} req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 "
-        f"-subj /CN=raw.example -addext subjectAltName=DNS:raw.example -keyout {key} -out {certificate}",
+        f"-subj /CN={name} -addext subjectAltName=DNS:{name} -keyout {key} -out {certificate}",
         shell=True,
         check=True,
         capture_output=True,

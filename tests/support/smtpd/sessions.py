@@ -39,10 +39,11 @@ def make_session(
     role: Role = Role.MX,
     limits: MessageLimits = NO_LIMITS,
     suffix: bytes = b"",
+    tls: bool = False,
 ) -> SmtpSession:
     """Return a session that is not started."""
     policy = SessionPolicy(role, rules, ClientLimits(ClientRates(0, 0, 0, 0)))
-    return SmtpSession(12, client, SessionSetup(ME, ServerSettings(ME, limits), policy, suffix), 0.0)
+    return SmtpSession(12, client, SessionSetup(ME, ServerSettings(ME, limits, tls=tls), policy, suffix), 0.0)
 
 
 class DrivenSession:

@@ -42,12 +42,16 @@ class GivenSession:
         server.close()
         os.close(writer)
         self._log = os.fdopen(reader, "rb")
+        self._clients: list[smtplib.SMTP] = []
 
     def __enter__(self) -> "GivenSession":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.client.close()
+        for each in self._clients:
+            # Under TLS it has a socket of its own.
+            each.close()
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait(SECONDS)
@@ -56,6 +60,7 @@ class GivenSession:
     def smtp(self) -> smtplib.SMTP:
         """Return Python's client on this connection, behind the greeting."""
         client = _OnSocket(self.client)
+        self._clients.append(client)
         code, _ = client.connect("127.0.0.1", 1)
         assert code == 220
         return client
@@ -92,6 +97,8 @@ class GivenSession:
 class _OnSocket(smtplib.SMTP):
     def __init__(self, connection: socket.socket) -> None:
         super().__init__()
+        # starttls() asks for this name.
+        self._host = "127.0.0.1"
         self._connection = connection
 
     def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:

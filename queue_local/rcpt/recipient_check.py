@@ -1,0 +1,51 @@
+"""Whether queue-local has a mailbox for a recipient: the steps of a delivery, as far as they decide it.
+
+`check_recipient` runs in a process of its own, which it changes permanently, as a delivery does: it looks up the
+mailbox, becomes its account, goes to its home, and looks for the .qmail file. So it sees what a delivery would see, by
+the same code and with the same rights, and no user's file is opened as root. It reads the contents of none.
+"""
+
+import os
+import time
+
+from queue_base.accounts import become, queue_owner
+from queue_base.control import read_parsed
+from queue_base.errors import Permanent, Temporary
+from queue_base.home import Home
+from queue_local.local_delivery import find_recipient, take_account
+from queue_local.qmailfile import enter_home, require_file
+from queue_local.srs.sender_rewriting import read_setup, restore
+from queue_local.srs.srs_address import BadSrs, is_ours
+from queue_wire.control.srs_domain import unpack_srs_domain
+
+
+def check_recipient(home: Home, recipient: bytes) -> None:
+    """Return if there is a mailbox. Raises Permanent if mail would bounce, Temporary if it would be deferred."""
+    local, at, _ = recipient.rpartition(b"@")
+    if not at:
+        raise Permanent("Sorry, address must include host name. (#5.1.3)")
+    if not local:
+        # A delivery discards mail to `@host`.
+        return
+    if is_ours(read_parsed(home, "srs", unpack_srs_domain) or b"", recipient):
+        check_srs(home, recipient)
+        return
+    everything_is_ours = queue_owner(home).uid == os.geteuid()
+    mailbox = find_recipient(home, local)
+    take_account(mailbox.account, local, everything_is_ours)
+    enter_home(mailbox.account.home)
+    require_file(mailbox)
+
+
+def check_srs(home: Home, recipient: bytes) -> None:
+    """Check an address of SRS in our domain, as the queue's owner, who alone may read the secrets."""
+    owner = queue_owner(home)
+    if not os.geteuid() and owner.uid:
+        become(owner)
+    setup = read_setup(home)
+    if setup is None:
+        raise Temporary("control/srs has changed. (#4.3.0)")
+    try:
+        restore(setup, recipient, time.time())
+    except BadSrs as error:
+        raise Permanent(f"Sorry, this address of SRS is not good: {error}. (#5.1.1)") from error

@@ -1,0 +1,119 @@
+"""control/smtpdusers as the server uses it: read anew when it has changed, and asked about passwords.
+
+A user who does not exist costs the same time as one who does: the password is checked against the hash of another one,
+and the answer is no. Which one is the same each time. A file that everybody may read, or others than root and its owner
+may write, is not used.
+"""
+
+import hashlib
+import hmac
+import os
+import stat
+
+from queue_base.errors import Temporary, reason
+from queue_base.home import Home
+from queue_smtp.auth_server import ROUNDS, knows_password
+from queue_wire.control.smtpdusers import UserPasswords, Verifier, unpack_users
+from queue_wire.format_error import FormatError, wrong_in
+
+FILE_MOST = 64 << 20
+_NOBODY = Verifier(ROUNDS, bytes(16), bytes(32), bytes(32))
+
+
+def _has_hash(password: bytes, known: bytes) -> bool:
+    # Imported here because few files have such hashes, and ctypes takes time.
+    from queue_smtpd.auth.crypt_hashes import matches_crypt
+
+    return matches_crypt(password, known)
+
+
+class PasswordFile:
+    """The file, whose methods may be called in any thread. `present`: it is there, whether it can be used or not."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._path = f"{home.control}/smtpdusers"
+        self._seen: tuple[int, ...] | None = None
+        self._found = UserPasswords({})
+        self._choices: list[Verifier | bytes] = []
+        self._secret = b""
+        self.present = False
+
+    @property
+    def all_scram(self) -> bool:
+        """Whether every user has a verifier for SCRAM."""
+        return all(isinstance(each, Verifier) for each in self._choices)
+
+    @property
+    def secret(self) -> bytes:
+        """What verifiers for users who do not exist are made up with."""
+        return self._secret
+
+    def refresh(self) -> bool:
+        """Read the file if it has changed, and return whether it has. Raises Temporary if it cannot be used."""
+        try:
+            # A FIFO must not stop the program, and a link must not lead elsewhere.
+            handle = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            changed = self.present
+            self.present, self._seen = False, None
+            self._take(UserPasswords({}), b"")
+            return changed
+        except OSError as error:
+            self.present, self._seen = True, None
+            raise Temporary(f"unable to read {self._path}: {reason(error)}") from error
+        self.present = True
+        with open(handle, "rb") as file:
+            found = os.fstat(handle)
+            seen = (found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_mode)
+            if seen == self._seen:
+                return False
+            self._seen = None
+            self._check(found)
+            data = file.read(FILE_MOST + 1)
+        if len(data) > FILE_MOST:
+            raise Temporary(f"unable to use {self._path}: it has more than {FILE_MOST} bytes")
+        try:
+            self._take(unpack_users(data), data)
+        except FormatError as error:
+            # `from None`: a traceback would show lines of the file.
+            raise Temporary(f"unable to parse {wrong_in(self._path, error)}") from None
+        self._seen = seen
+        return True
+
+    def verifier(self, user: bytes) -> Verifier | None:
+        """Return a user's verifier for SCRAM, None if there is none."""
+        found = self._found.users.get(user)
+        return found if isinstance(found, Verifier) else None
+
+    def is_right(self, user: bytes, password: bytes) -> bool:
+        """Return whether a user has this password. It takes as long for a user who does not exist. Raises OSError."""
+        known = self._found.users.get(user)
+        tried = self._another(user) if known is None else known
+        right = knows_password(tried, password) if isinstance(tried, Verifier) else _has_hash(password, tried)
+        return right and known is not None
+
+    def _another(self, user: bytes) -> Verifier | bytes:
+        if not self._choices:
+            return _NOBODY
+        digest = hmac.new(self._secret, b"another:" + user, hashlib.sha256).digest()
+        return self._choices[int.from_bytes(digest[:8], "big") % len(self._choices)]
+
+    def _take(self, found: UserPasswords, data: bytes) -> None:
+        self._found = found
+        self._choices = list(found.users.values())
+        self._secret = found.secret or hashlib.sha256(b"secret of " + data).digest()
+
+    def _check(self, found: os.stat_result) -> None:
+        mode = f"mode {stat.S_IMODE(found.st_mode):04o}"
+        if not stat.S_ISREG(found.st_mode):
+            fault = "it is not a regular file"
+        elif found.st_uid not in (0, os.geteuid(), os.stat(self._home.control).st_uid):
+            fault = f"uid {found.st_uid} owns it; it should be root's, or that of the owner of control/"
+        elif found.st_mode & 0o007:
+            fault = f"everybody can use it ({mode}); chmod o= takes that away"
+        elif found.st_mode & 0o020:
+            fault = f"its group can change it ({mode}); chmod g-w takes that away"
+        else:
+            return
+        raise Temporary(f"unable to use {self._path}: {fault}")

@@ -1,0 +1,42 @@
+"""control/relayrecipients: the recipients that exist in domains whose mail is relayed.
+
+    ann@example.net      this one exists
+    @example.com         every recipient of the domain does
+
+A domain without a line has every recipient.
+"""
+
+from collections.abc import Set
+from typing import NamedTuple
+
+from queue_wire.address import split_address
+from queue_wire.control.lines import numbered_lines
+from queue_wire.format_error import FormatError, InLine, quoted
+
+
+class RelayRecipients(NamedTuple):
+    """The lines in lower case, and the domains that have any."""
+
+    lines: Set[bytes] = frozenset()
+    domains: Set[bytes] = frozenset()
+
+
+def unpack_relay_recipients(data: bytes) -> RelayRecipients:
+    """Return the recipients. Raises LineError."""
+    lines, domains = set(), set()
+    for number, line in numbered_lines(data):
+        address = line.strip().lower()
+        domain = split_address(address)[1]
+        with InLine(number):
+            if not domain:
+                raise FormatError(f"neither user@domain nor @domain: {quoted(line)}")
+        lines.add(address)
+        domains.add(domain)
+    return RelayRecipients(frozenset(lines), frozenset(domains))
+
+
+def exists_behind(recipients: RelayRecipients, address: bytes) -> bool:
+    """Return whether a relayed recipient exists, as far as the file knows."""
+    lower = address.lower()
+    domain = split_address(lower)[1]
+    return domain not in recipients.domains or lower in recipients.lines or b"@" + domain in recipients.lines

@@ -1,0 +1,75 @@
+"""queue-smtpd started by root: it is account `queued`, and a process that stays root reads keys that only root can.
+
+Run by tests/admin/test_accounts.py inside a mount namespace whose /etc is private, as root.
+"""
+
+import os
+import pwd
+import select
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from queue_base.accounts import SMTPD_ACCOUNT
+from queue_base.home import Home
+from support.inject.injectors import shared_home
+from support.processes.suite import wait_until
+from support.servers.certificate import make_certificate
+from support.smtpd.smtpd_daemon import SmtpdDaemon
+
+
+@pytest.fixture
+def keys() -> Iterator[Path]:
+    """Yield a directory that only root can read."""
+    with tempfile.TemporaryDirectory() as directory:
+        yield Path(directory)
+
+
+@pytest.fixture
+def smtpd_home(keys: Path) -> Iterator[Home]:
+    try:
+        pwd.getpwnam(SMTPD_ACCOUNT)
+    except KeyError:
+        subprocess.run(["useradd", "--system", "--user-group", SMTPD_ACCOUNT], check=True, timeout=60)
+    with shared_home() as home:
+        certificate, key = make_certificate(keys)
+        Path(home.control, "smtpdcert").write_text(f":{certificate} {key}\n")
+        Path(home.control, "processessmtpd").write_text("2\n")
+        yield home
+
+
+def shows(daemon: SmtpdDaemon, name: bytes) -> bool:
+    with daemon.tls() as client:
+        return name in (client.getpeercert(True) or b"")
+
+
+def test_a_key_that_only_root_can_read_is_used_and_renewed_and_the_server_is_not_root(
+    smtpd_home: Home, keys: Path
+) -> None:
+    queued = pwd.getpwnam(SMTPD_ACCOUNT).pw_uid
+    with SmtpdDaemon(smtpd_home, ("submissions",)) as daemon:
+        assert shows(daemon, b"raw.example")
+        pid = daemon.process.pid
+        children = [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        uids = [int(Path(f"/proc/{each}/status").read_text().partition("Uid:")[2].split()[0]) for each in children]
+        assert sorted(uids) == [0, queued, queued]
+        new = keys / "new"
+        new.mkdir()
+        certificate, key = make_certificate(new, "new.example")
+        assert key.stat().st_mode & 0o777 == 0o600 and keys.stat().st_mode & 0o777 == 0o700
+        key.replace(keys / "key.pem")
+        certificate.replace(keys / "certificate.pem")
+        daemon.process.send_signal(signal.SIGHUP)
+        # Both processes have it.
+        wait_until(lambda: all(shows(daemon, b"new.example") for _ in range(8)), 60, "the new certificate")
+        keeper = children[uids.index(0)]
+        keeper_end = os.pidfd_open(keeper)
+        daemon.process.send_signal(signal.SIGTERM)
+        assert daemon.process.wait(60) == 0
+        # The pidfd of a process that has ended is readable.
+        assert select.select([keeper_end], [], [], 60)[0]
+        os.close(keeper_end)
