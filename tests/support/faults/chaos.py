@@ -86,10 +86,7 @@ class Supervisor:
         if name == "queue-send":
             words = Path(f"/proc/{suite.process.pid}/cmdline")
             return suite.process.pid if b"/queue-send" in _read(words) else None
-        try:
-            return suite.daemon(name)
-        except AssertionError:
-            return None
+        return next(iter(suite.found(name)), None)
 
     def kill(self, name: str, moment: float, strike: float | None) -> None:
         """Wait for a daemon, let it live for `moment` seconds, kill it, and wait for the suite's end.

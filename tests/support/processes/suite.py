@@ -132,10 +132,18 @@ class Suite:
 
         queue-start is ready when it has made the processes. Each then executes its program.
         """
-        wait_until(lambda: len(self._daemons(name)) >= count, why=f"{count} of {name} under {self.process.pid}")
-        return self._daemons(name)
+        found: list[int] = []
 
-    def _daemons(self, name: str) -> list[int]:
+        def all_run() -> bool:
+            assert self.process.poll() is None, f"the suite ended before {count} of {name} ran"
+            found[:] = self.found(name)
+            return len(found) >= count
+
+        wait_until(all_run, why=f"{count} of {name} under {self.process.pid}")
+        return found
+
+    def found(self, name: str) -> list[int]:
+        """Return the pids of the daemons of one program that run at this moment."""
         found = []
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
