@@ -83,11 +83,14 @@ class RealQueue:
         for mail in (self.local, self.bounced):
             self.wait_for(rf"^end msg {mail.number}$")
         self.wait_for(f"^dest {re.escape(self.dead_nexthop)} dead: ")
-        wait_until(lambda: self.delivered(f"joe@{LOCAL}"), why="the bounce")
+        try:
+            wait_until(lambda: self.delivered(f"joe@{LOCAL}"), why="the bounce")
+        except AssertionError as error:
+            raise AssertionError(f"{error}; the log:\n{self.log()}") from None
         mess = Path(self.home.queue, "mess")
         wait_until(lambda: len(list(mess.glob("*/*"))) == POOL + 1, why="the removal of what has ended")
-        last = Path(self.home.queue, "last")
-        wait_until(lambda: len(list(last.glob("*/*"))) >= POOL, why="the results of the deferrals")
+        for mail in (self.dead, *self.pool):
+            wait_until(self.file("last", mail).exists, why=f"the result of {mail}")
         self.held = self.take()
         self.queuectl("hold", self.held.identity, "--reason", "ask Jo")
 
