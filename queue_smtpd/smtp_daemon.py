@@ -9,6 +9,7 @@ than mx, who authenticate. A client that comes when there is no place gets 421.
 """
 
 import asyncio
+import os
 import resource
 import signal
 import ssl
@@ -32,6 +33,7 @@ from queue_smtpd.listening import BACKLOG, ListeningSocket, stop_listening
 from queue_smtpd.log_writer import LogWriter
 from queue_smtpd.recipient_lookups import RecipientAsker
 from queue_smtpd.session import SessionSetup, SmtpSession
+from queue_smtpd.session_log import process_started
 from queue_smtpd.smtp_connection import BegunSession, OpenConnections, SmtpConnection
 from queue_smtpd.super_server import plain_address
 from queue_smtpd.tls.server_certificates import PemReader, ServerCertificates
@@ -90,6 +92,7 @@ class SmtpDaemon:
         self._sockets = sockets
         self._ours = ours
         self._log = log
+        self._numbering = numbering
         self._next = numbering.first
         self._step = numbering.step
         self._tls = tls
@@ -119,6 +122,7 @@ class SmtpDaemon:
             self._loop.add_reader(life, self._lost_parent, life)
         for number, act in ((signal.SIGHUP, self.reread), (signal.SIGTERM, self.stop), (signal.SIGINT, self.stop)):
             self._loop.add_signal_handler(number, act)
+        self._log.write([process_started(*self._numbering, os.getpid())])
         for each in self._sockets:
             make: Callable[[], asyncio.Protocol] = partial(self._connection, each.listener)
             self._servers.append(await self._loop.create_server(make, sock=each.socket, backlog=BACKLOG))

@@ -3,8 +3,9 @@
 A template is text with fields: `{name}` is a number, `{name$}` text without a space, maybe empty, `{name$$}` text that
 may have spaces, `{name=a|b}` one of some words. A number is below 2^63, those of LEVELS below 2^31.
 
-Another program's lines (a session of SMTP, say) are one more template here, and a rule of the same name in
-spark.match.rules where they tell of something that is kept; without a rule they are counted by kind, no more. What has
+Another program's lines are one more template here, and a rule of the same name in spark.match.rules where they tell of
+something that is kept; without a rule they are counted by kind, no more. Those of queue-smtpd are `smtp_…`; their
+rules are in spark.match.smtp_log, and a line of a session that is none of these is `smtp_other`. What has
 a first word that no template has is counted under that word (see first_word).
 """
 
@@ -14,6 +15,8 @@ from typing import TypeAlias
 
 from spark.match.stamps import STAMP, time_of
 
+# An address and a port, in a line of queue-smtpd.
+_PLACE = r"{address=[^ :\[]*|\[[^ \]]*\]}:{port}"
 # Kind of event and template. Of those that fit, the first counts.
 TEMPLATES = (
     ("status", "status: local {local_now}/{local_limit} remote {remote_now}/{remote_limit}"),
@@ -41,6 +44,19 @@ TEMPLATES = (
     ("config", "config {text$$}"),
     ("alert", "alert: {text$$}"),
     ("warning", "warning: {text$$}"),
+    # Those of queue-smtpd.
+    ("smtp_to", "smtp {session}: to <{recipient$}>"),
+    ("smtp_from", "smtp {session}: from <{sender$}> bytes {bytes}"),
+    ("smtp_connect", f"smtp {{session}}: connect {_PLACE} {{name$}} to {_PLACE}"),
+    ("smtp_end", "smtp {session}: end {reason$}: messages {messages} errors {errors} seconds {seconds}"),
+    ("smtp_queued", "smtp {session}: queued {id$} bytes {bytes} recipients {recipients}"),
+    ("smtp_refused", "smtp {session}: refused {verb$}{what= [^ ]*|}: {reply=[2-5][0-9][0-9](?:_[^ ]*)?}"),
+    ("smtp_tls_failed", "smtp {session}: tls failed: {why$}"),
+    ("smtp_tls", "smtp {session}: tls {version$} {cipher$}"),
+    ("smtp_auth", "smtp {session}: auth {user$} {mechanism$}"),
+    ("smtp_dropped", "smtp {session}: dropped"),
+    ("smtp_start", "smtp start: process {place} of {count} pid {pid}"),
+    ("smtp_other", "smtp {session}: {text$$}"),
 )
 LEVELS = ("local_now", "local_limit", "remote_now", "remote_limit")
 
