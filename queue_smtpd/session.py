@@ -36,6 +36,7 @@ from queue_smtpd.client_facts import ClientFacts, TlsFacts
 from queue_smtpd.received_line import pack_received
 from queue_smtpd.relay_rules import MailboxFound, MailboxWanted
 from queue_smtpd.session_policy import Decision, SessionPolicy
+from queue_wire.admin.smtpd_status import SessionStatus
 from queue_wire.control.smtpdusers import Verifier
 from queue_wire.files.envelope import ADDRESS_MAX
 from queue_wire.format_error import FormatError
@@ -158,6 +159,21 @@ class SmtpSession:
     def in_transaction(self) -> bool:
         """Whether a sender was accepted, and its transaction is not over."""
         return self._server.in_transaction
+
+    def status(self, state: str, port: int, now: float) -> SessionStatus:
+        """Return what there is to know of the session; the caller knows its state, and the port of the server."""
+        client = self._client
+        return SessionStatus(
+            self._number,
+            client.address or "local",
+            client.name.decode("utf-8", "replace"),
+            port,
+            state,
+            int(now - self._begun),
+            self._messages,
+            client.tls.version.decode("ascii", "replace") if client.tls is not None else "",
+            client.user.decode("utf-8", "replace"),
+        )
 
     def data_to_send(self) -> bytes:
         """Return the replies to send since the last call."""

@@ -26,6 +26,7 @@ from queue_smtpd.intake_links import IntakeLinks, MessageTransfer
 from queue_smtpd.log_writer import LogWriter
 from queue_smtpd.recipient_lookups import RecipientAsker
 from queue_smtpd.relay_rules import MailboxFound, MailboxWanted
+from queue_smtpd.server_counters import ServerCounters
 from queue_smtpd.session import (
     Action,
     MessageDropped,
@@ -36,6 +37,7 @@ from queue_smtpd.session import (
     SmtpSession,
 )
 from queue_smtpd.tls.tls_channel import TlsChannel, describe_tls_error
+from queue_wire.admin.smtpd_status import SessionStatus
 from queue_wire.pipes.qmtp import Answer
 
 # Bytes that are taken at once: of commands, some 200, in about 3 ms; of a message.
@@ -80,6 +82,7 @@ class OpenConnections:
         self.lookups = lookups
         self.log = log
         self.authenticator = authenticator
+        self.counters = ServerCounters()
         self.stopping = False
         self.empty = asyncio.Event()
         self.empty.set()
@@ -87,6 +90,10 @@ class OpenConnections:
 
     def __len__(self) -> int:
         return len(self._open)
+
+    def all(self) -> "list[SmtpConnection]":
+        """Return those that are open."""
+        return list(self._open)
 
     def add(self, connection: "SmtpConnection") -> None:
         self._open.add(connection)
@@ -129,8 +136,8 @@ class SmtpConnection:
 
     __slots__ = (
         *("_asking", "_begin", "_close_at", "_context", "_deadline", "_delay", "_delayed_to", "_eof", "_finishing"),
-        *("_lookup", "_message_by", "_open", "_reading", "_scheduled", "_session", "_tls", "_transfer", "_transport"),
-        *("_unread", "_writable"),
+        *("_lookup", "_message_by", "_open", "_reading", "_scheduled", "_server_port", "_session", "_tls", "_transfer"),
+        *("_transport", "_unread", "_writable"),
     )
 
     _session: SmtpSession
@@ -154,6 +161,7 @@ class SmtpConnection:
         self._finishing = False
         # The number of a recipient's lookup, and the wait before its answer.
         self._lookup = 0
+        self._server_port = 0
         self._delay: asyncio.TimerHandle | None = None
         self._deadline = self._message_by = 0.0
         # When a connection whose session is over is closed, if its client does not close it.
@@ -168,6 +176,7 @@ class SmtpConnection:
         now = time.monotonic()
         self._deadline = now + TIMEOUT
         self._session, port, server_port, busy, self._context = self._begin(self._transport, now)
+        self._server_port = server_port
         actions = self._session.start(port, server_port, now, busy)
         if self._session.awaits_tls:
             self._begin_tls(now)
@@ -209,6 +218,25 @@ class SmtpConnection:
         self._regulate()
 
     # From whoever runs the loop.
+
+    def state(self) -> str:
+        """Return what the session is doing, one of STATES."""
+        session = self._session
+        if session.over:
+            return "closing"
+        if self._finishing:
+            return "queueing"
+        if session.awaits_tls or (self._tls is not None and not self._tls.established):
+            return "tls"
+        if session.in_message:
+            return "message"
+        if session.asks:
+            return "lookup"
+        return "transaction" if session.in_transaction else "command"
+
+    def status(self, now: float) -> SessionStatus:
+        """Return what there is to know of the session."""
+        return self._session.status(self.state(), self._server_port, now)
 
     def run(self, now: float) -> None:
         """End the session, or the connection, if it is late."""
@@ -419,6 +447,7 @@ class SmtpConnection:
             self._forget_lookup()
         lines = self._session.log_lines()
         if lines:
+            self._open.counters.take(lines)
             self._open.log.write(lines)
         if self._delayed_to:
             return

@@ -35,10 +35,12 @@ from queue_smtpd.recipient_lookups import RecipientAsker
 from queue_smtpd.session import SessionSetup, SmtpSession
 from queue_smtpd.session_log import process_started
 from queue_smtpd.smtp_connection import BegunSession, OpenConnections, SmtpConnection
+from queue_smtpd.status_socket import StatusSocket
 from queue_smtpd.super_server import plain_address
 from queue_smtpd.tls.server_certificates import PemReader, ServerCertificates
+from queue_wire.admin.smtpd_status import ProcessStatus
 from queue_wire.control.listeners import Listener, Role
-from queue_wire.logline import alert
+from queue_wire.logline import alert, warning
 
 # Seconds between looks for what is too late.
 TICK_SECONDS = 2.0
@@ -105,6 +107,8 @@ class SmtpDaemon:
         self._authenticator = Authenticator(home, log)
         links, lookups = IntakeLinks(home, loop), RecipientAsker(home, loop)
         self._connections = OpenConnections(links, lookups, log, self._authenticator)
+        self._status = StatusSocket(home, self._connections, self._about)
+        self._started = time.time()
         self._servers: list[asyncio.Server] = []
         self._setups: dict[Listener, SessionSetup] = {}
         self._most = 0
@@ -126,6 +130,9 @@ class SmtpDaemon:
         for each in self._sockets:
             make: Callable[[], asyncio.Protocol] = partial(self._connection, each.listener)
             self._servers.append(await self._loop.create_server(make, sock=each.socket, backlog=BACKLOG))
+        why = await self._status.open()
+        if why:
+            self._log.write([warning(why)])
         watching = self._loop.create_task(self._watch_users())
         while not self._stop_by or len(self._connections):
             if self._stop_by:
@@ -142,6 +149,7 @@ class SmtpDaemon:
                 self._connections.close()
                 self._connections.end_all(replies.SHUTTING_DOWN, "stop", now)
         watching.cancel()
+        self._status.close()
         self._connections.close()
 
     def reread(self) -> None:
@@ -168,6 +176,11 @@ class SmtpDaemon:
             for server in self._servers:
                 server.close()
             self._connections.begin_stop(now)
+
+    def _about(self) -> ProcessStatus:
+        """Return what there is to know of this process, but for its sessions and counters."""
+        place, count = self._numbering
+        return ProcessStatus(os.getpid(), place, count, self._started, self._most, 0, {}, {})
 
     def _lost_parent(self, life: int) -> None:
         self._loop.remove_reader(life)
