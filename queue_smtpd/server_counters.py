@@ -2,7 +2,8 @@
 
 from queue_wire.admin.smtpd_status import COUNTED, ENDS, VERBS
 
-_AT_VERB = {verb.encode(): verb for verb in VERBS}
+# By their first words.
+_AT_VERB = {verb.split(" ")[0].encode(): verb for verb in VERBS}
 _AT_END = {end.replace(" ", "_").encode(): end for end in ENDS}
 
 
@@ -37,6 +38,8 @@ class ServerCounters:
                 counts["auth"] += 1
             elif event == b"dropped":
                 counts["dropped"] += 1
+            elif event == b"discarded":
+                counts["discarded"] += 1
 
     def _refused(self, verb: bytes, reply: bytes) -> None:
         digit = "4" if reply[:1] == b"4" else "5"

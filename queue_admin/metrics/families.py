@@ -152,6 +152,7 @@ _SMTPD = {
     "messages": ("queue_smtpd_messages", "Messages that were queued"),
     "recipients": ("queue_smtpd_recipients", "Their recipients"),
     "bytes": ("queue_smtpd_bytes", "Their bytes"),
+    "discarded": ("queue_smtpd_messages_discarded", "Messages that filters discarded"),
     "dropped": ("queue_smtpd_transactions_dropped", "Transactions that ended without a message"),
 }
 
@@ -184,7 +185,7 @@ def _of_smtpd(reading: Reading) -> Iterator[Metric]:
             family.add_metric([place], counted(key, 0))
         for verb in VERBS:
             for digit in "45":
-                refused.add_metric([place, verb, f"{digit}xx"], counted(f"refused-{verb}-{digit}", 0))
+                refused.add_metric([place, verb.replace(" ", "-"), f"{digit}xx"], counted(f"refused-{verb}-{digit}", 0))
         for family, key in ((tls, "tls"), (auth, "auth")):
             family.add_metric([place, "ok"], counted(key, 0))
             family.add_metric([place, "failed"], counted(f"{key}-failed", 0))

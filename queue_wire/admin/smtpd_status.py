@@ -21,12 +21,12 @@ LINE_MOST = 65536
 # queue-intake's answer to it; for the lookup of a recipient or of a password; its connection is being closed.
 STATES = ("tls", "command", "transaction", "message", "queueing", "lookup", "closing")
 # Who was refused: commands that others send are `other`.
-VERBS = ("connect", "MAIL", "RCPT", "DATA", "AUTH", "message", "other")
+VERBS = ("connect", "early talker", "MAIL", "RCPT", "DATA", "AUTH", "message", "other")
 # How a session ended; others are `refused`: the server had enough of it.
 ENDS = ("QUIT", "connection lost", "timeout", "stop", "turned away", "refused")
 COUNTED = (
-    "connections", "messages", "recipients", "bytes", "dropped", "tls", "tls-failed", "auth", "auth-failed",
-    *(f"refused-{verb}-{digit}" for verb in VERBS for digit in "45"), *(f"end-{end}" for end in ENDS),
+    "connections", "messages", "recipients", "bytes", "dropped", "discarded", "tls", "tls-failed", "auth",
+    "auth-failed", *(f"refused-{verb}-{digit}" for verb in VERBS for digit in "45"), *(f"end-{end}" for end in ENDS),
 )  # fmt: skip
 
 

@@ -17,6 +17,8 @@ from spark.match.stamps import STAMP, time_of
 
 # An address and a port, in a line of queue-smtpd.
 _PLACE = r"{address=[^ :\[]*|\[[^ \]]*\]}:{port}"
+# What was refused, and the reply.
+_REFUSED = r"{verb=early talker|[^ ]*}{what= [^ ]*|}: {reply=[2-5][0-9][0-9](?:_[^ ]*)?}"
 # Kind of event and template. Of those that fit, the first counts.
 TEMPLATES = (
     ("status", "status: local {local_now}/{local_limit} remote {remote_now}/{remote_limit}"),
@@ -50,11 +52,13 @@ TEMPLATES = (
     ("smtp_connect", f"smtp {{session}}: connect {_PLACE} {{name$}} to {_PLACE}"),
     ("smtp_end", "smtp {session}: end {reason$}: messages {messages} errors {errors} seconds {seconds}"),
     ("smtp_queued", "smtp {session}: queued {id$} bytes {bytes} recipients {recipients}"),
-    ("smtp_refused", "smtp {session}: refused {verb$}{what= [^ ]*|}: {reply=[2-5][0-9][0-9](?:_[^ ]*)?}"),
+    ("smtp_refused", f"smtp {{session}}: refused {_REFUSED}"),
     ("smtp_tls_failed", "smtp {session}: tls failed: {why$}"),
     ("smtp_tls", "smtp {session}: tls {version$} {cipher$}"),
     ("smtp_auth", "smtp {session}: auth {user$} {mechanism$}"),
     ("smtp_dropped", "smtp {session}: dropped"),
+    ("smtp_discarded", "smtp {session}: discarded bytes {bytes} recipients {recipients}"),
+    ("smtp_filter", "smtp {session}: filter {name$} {what$$}"),
     ("smtp_start", "smtp start: process {place} of {count} pid {pid}"),
     ("smtp_other", "smtp {session}: {text$$}"),
 )

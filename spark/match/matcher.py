@@ -172,7 +172,7 @@ class Matcher:
             strangers.add(number)
             if kind == "smtp_start":
                 self._rules.smtp_start(at, *map(int, values))
-            elif kind != "smtp_other":
+            elif kind not in ("smtp_other", "smtp_filter"):
                 self._rules.smtp_line(kind, at, int(values[0]), *values[1:])
             return
         if kind == "alert" or kind == "warning":

@@ -25,7 +25,7 @@ _DESCRIBER = Describer()
 Row: TypeAlias = dict[str, Any]
 # What rows of accepted messages and refusals have of their session.
 _OF_SESSION = ("key", "client", "name", "server_port", "tls_version", "auth_user")
-_COUNTS = ("messages", "recipients", "bytes", "refused", "dropped", "auth_failures")
+_COUNTS = ("messages", "recipients", "bytes", "refused", "dropped", "discarded", "auth_failures")
 _TEXTS = ("client", "name", "server", "tls_version", "tls_cipher", "tls_failure", "auth_user", "mechanism")
 
 
@@ -188,6 +188,11 @@ def _dropped(_: OpenSessions, __: SessionRows, session: OpenSession, at: int, va
     session.sender, session.recipients = None, 0
 
 
+def _discarded(_: OpenSessions, __: SessionRows, session: OpenSession, at: int, values: tuple[Any, ...]) -> None:
+    session.row["discarded"] += 1
+    session.sender, session.recipients = None, 0
+
+
 def _end(sessions: OpenSessions, found: SessionRows, session: OpenSession, at: int, values: tuple[Any, ...]) -> None:
     ended, messages, errors = values[:3]
     del sessions[session.row["number"]]
@@ -198,7 +203,8 @@ def _end(sessions: OpenSessions, found: SessionRows, session: OpenSession, at: i
 
 _RULES = {
     "smtp_tls": _tls, "smtp_tls_failed": _tls_failed, "smtp_auth": _auth, "smtp_from": _from, "smtp_to": _to,
-    "smtp_refused": _refused, "smtp_queued": _queued, "smtp_dropped": _dropped, "smtp_end": _end,
+    "smtp_refused": _refused, "smtp_queued": _queued, "smtp_dropped": _dropped, "smtp_discarded": _discarded,
+    "smtp_end": _end,
 }  # fmt: skip
 
 

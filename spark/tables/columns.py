@@ -82,15 +82,16 @@ _OF_CLIENT = {
 # the client's address, port, and name by DNS or `unknown`; server, server_port: this side. tls_version, tls_cipher:
 # null without TLS; tls_failure: why it failed. auth_user, mechanism: of AUTH. messages, recipients, bytes: that were
 # queued. refused: `refused` lines; auth_failures: those of AUTH that were for good. dropped: transactions without a
-# message. ended: QUIT or what else ended it; killed: its process died, and done is null. end_messages, end_errors:
-# messages and errors by its `end` line, which equal messages and refused if no line is missing.
+# message; discarded: messages that filters threw away. ended: QUIT or what else ended it; killed: its process died,
+# and done is null. end_messages, end_errors: messages and errors by its `end` line, which equal messages and refused
+# if no line is missing.
 SESSIONS = {
     **_PLACE, "key": "string", "number": "long", "start": "time", "start_ns": "long", "done": "time",
     "done_ns": "long", "client": "string", "port": "long", "name": "string", "server": "string",
     "server_port": "long", "tls_version": "string", "tls_cipher": "string", "tls_failure": "string",
     "auth_user": "string", "mechanism": "string", "messages": "long", "recipients": "long", "bytes": "long",
-    "refused": "long", "dropped": "long", "auth_failures": "long", "ended": "string", "end_messages": "long",
-    "end_errors": "long", "date": "date",
+    "refused": "long", "dropped": "long", "discarded": "long", "auth_failures": "long", "ended": "string",
+    "end_messages": "long", "end_errors": "long", "date": "date",
 }  # fmt: skip
 
 # Messages that queue-smtpd has handed to the queue. key, client, name, server_port, tls_version, auth_user: of the

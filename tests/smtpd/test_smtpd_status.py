@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from queue_admin.main import main
 from queue_admin.metrics.smtpd_client import SmtpdReading, ask_processes
 from queue_base.daemon.unix_sockets import find_abstract, listen_abstract, status_prefix
 from queue_base.home import Home
@@ -33,7 +34,7 @@ from queue_wire.admin.smtpd_status import (
 from queue_wire.format_error import FormatError
 from support.inject.injectors import shared_home
 from support.intake.intake_daemon import IntakeDaemon
-from support.processes.suite import program, wait_until
+from support.processes.suite import wait_until
 from support.smtpd.smtpd_daemon import SmtpdDaemon
 
 PROCESS = ProcessStatus(411, 1, 2, 1_700_000_000.5, 100, 3, {"command": 3}, {"messages": 7})
@@ -48,9 +49,9 @@ def smtpd_home() -> Iterator[Home]:
         yield home
 
 
-def queuectl(home: Home, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [*program("queuectl"), "--home", home.path, "smtpd", *words]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+def queuectl(home: Home, *words: str) -> int:
+    """Run queuectl smtpd; return its exit code."""
+    return main(["queuectl", "--home", home.path, "smtpd", *words])
 
 
 def asked(home: Home, connections: int) -> SmtpdReading:
@@ -65,7 +66,9 @@ def asked(home: Home, connections: int) -> SmtpdReading:
     return found[-1]
 
 
-def test_all_processes_tell_of_their_sessions_and_of_what_they_have_counted(smtpd_home: Home) -> None:
+def test_all_processes_tell_of_their_sessions_and_of_what_they_have_counted(
+    smtpd_home: Home, capfd: pytest.CaptureFixture[str]
+) -> None:
     Path(smtpd_home.control, "processessmtpd").write_text("2\n")
     with IntakeDaemon(smtpd_home), SmtpdDaemon(smtpd_home) as daemon, ExitStack() as stack:
         wait_until(lambda: len(ask_processes(smtpd_home, False).processes) == 2, 60, "both processes")
@@ -83,11 +86,12 @@ def test_all_processes_tell_of_their_sessions_and_of_what_they_have_counted(smtp
         numbers = {number for _, session in reading.sessions for number in [session.number]}
         daemon.said(b"")
         assert numbers <= {int(number) for number in re.findall(rb"smtp (\d+): connect", daemon.log)}
-        done = queuectl(smtpd_home, "--format", "json")
-        assert (done.returncode, done.stderr) == (0, "")
-        objects = [json.loads(line) for line in done.stdout.splitlines()]
+        assert queuectl(smtpd_home, "--format", "json") == 0
+        out, err = capfd.readouterr()
+        assert err == ""
+        objects = [json.loads(line) for line in out.splitlines()]
         processes, sessions = objects[:2], objects[2:]
-        words = "process place of started connections limit states accepted refused dropped tls auth ended"
+        words = "process place of started connections limit states accepted refused dropped discarded tls auth ended"
         assert {" ".join(each) for each in processes} == {words}
         assert {" ".join(sorted(each)) for each in sessions} == {
             "client messages name port process seconds session state tls user"
@@ -98,15 +102,17 @@ def test_all_processes_tell_of_their_sessions_and_of_what_they_have_counted(smtp
         assert sum(each["states"]["transaction"] for each in processes) == 1
         assert {each["process"] for each in sessions} <= {each["process"] for each in processes}
         assert {each["client"] for each in sessions} == {"127.0.0.1"} and sessions[0]["tls"] is None
-        text = queuectl(smtpd_home, "--sessions").stdout
+        assert queuectl(smtpd_home, "--sessions") == 0
+        text = capfd.readouterr().out
         assert "all processes:" in text and "clients: 127.0.0.1 2" in text and re.search(r"\d  127.0.0.1 .*\n", text)
         # What has ended is told of no more.
         daemon.process.send_signal(signal.SIGTERM)
         client.rset()
         client.close()
+        idle.close()
         assert daemon.process.wait(60) == 0
-        done = queuectl(smtpd_home)
-        assert done.returncode == 111 and "it does not run for this queue" in done.stderr
+        assert queuectl(smtpd_home) == 111
+        assert "it does not run for this queue" in capfd.readouterr().err
 
 
 def test_who_asks_and_does_not_read_stalls_nobody(smtpd_home: Home) -> None:
@@ -153,7 +159,7 @@ def test_other_users_are_not_answered(smtpd_home: Home) -> None:
 
 
 def test_a_socket_of_another_user_is_passed_by_and_one_that_says_nothing_is_trouble(
-    smtpd_home: Home, monkeypatch: pytest.MonkeyPatch
+    smtpd_home: Home, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("queue_admin.metrics.smtpd_client.ANSWER_WAIT", 0.05)
     prefix, said = status_prefix(smtpd_home.queue), f"process {os.getpid()} of queue-smtpd does not answer: "
@@ -161,8 +167,8 @@ def test_a_socket_of_another_user_is_passed_by_and_one_that_says_nothing_is_trou
     with listen_abstract(f"{prefix}{os.getpid()}.x", 5), listen_abstract(f"{prefix}999999999.x", 5):
         (trouble,) = ask_processes(smtpd_home, False).troubles
         assert trouble.startswith(said)
-        done = queuectl(smtpd_home)
-        assert done.returncode == 111 and said in done.stderr
+        assert queuectl(smtpd_home) == 111
+        assert said in capfd.readouterr().err
         monkeypatch.setattr("queue_admin.metrics.smtpd_client.trusted_users", lambda _: frozenset((4711,)))
         assert ask_processes(smtpd_home, False) == SmtpdReading([], [], [])
 
@@ -177,11 +183,13 @@ def test_counters_are_what_the_lines_of_the_log_say() -> None:
         log.refused(1, b"ABCD " + b"x" * 3000, ServerReply(500, b"5.5.1", b"y" * 3000)),
         log.queued(1, b"457-x", 2310, 2), log.ended(1, "QUIT", 1, 0, 1), log.ended(2, "connection lost", 1, 0, 1),
         log.ended(3, "too many errors", 1, 0, 1), b"smtp 4: something new",
+        b"smtp 4: discarded bytes 7 recipients 1", b"smtp 4: refused early talker: 554_5.5.1_You_spoke",
     ])  # fmt: skip
     assert {name: number for name, number in counters.counts.items() if number} == {
         "connections": 1, "tls": 1, "tls-failed": 1, "auth": 1, "auth-failed": 1, "refused-AUTH-5": 1,
         "refused-RCPT-5": 1, "refused-connect-4": 1, "refused-other-5": 2, "dropped": 1, "messages": 1, "bytes": 2310,
-        "recipients": 2, "end-QUIT": 1, "end-connection lost": 1, "end-refused": 1,
+        "recipients": 2, "end-QUIT": 1, "end-connection lost": 1, "end-refused": 1, "discarded": 1,
+        "refused-early talker-5": 1,
     }  # fmt: skip
 
 

@@ -72,6 +72,7 @@ def _counts(process: ProcessStatus) -> dict[str, object]:
         "accepted": {name: counted(name, 0) for name in ("connections", "messages", "recipients", "bytes")},
         "refused": refused,
         "dropped": counted("dropped", 0),
+        "discarded": counted("discarded", 0),
         "tls": {"ok": counted("tls", 0), "failed": counted("tls-failed", 0)},
         "auth": {"ok": counted("auth", 0), "failed": counted("auth-failed", 0)},
         "ended": {end: counted(f"end-{end}", 0) for end in ENDS},
