@@ -90,6 +90,14 @@ _KINDS: dict[bytes, list[tuple[str, Fits, tuple[int, ...]]]] = {}
 for _kind, _template in TEMPLATES:
     _KINDS.setdefault(_template.split(" ")[0].encode(), []).append((_kind, *_compile(_template)))
 
+# Those of `smtp` by the third word, as there are many; behind them the one that fits any third word.
+_SMTP: dict[bytes, list[tuple[str, Fits, tuple[int, ...]]]] = {}
+for _kind, _template in TEMPLATES:
+    if _template.startswith("smtp "):
+        _SMTP.setdefault(_template.split(" ")[2].encode(), []).append((_kind, *_compile(_template)))
+_ANY_SMTP = _SMTP.pop(b"{text$$}")
+_SMTP = {word: kinds + _ANY_SMTP for word, kinds in _SMTP.items()}
+
 # Of the kinds that most lines are, for those who read them line by line: what fits (no check of the bounds), and so
 # many digits at most that any number is below 2^63.
 FITS = {kind: kinds[0][1] for kinds in _KINDS.values() for kind in [kinds[0][0]]}
@@ -102,7 +110,13 @@ def parse_event(text: bytes) -> Event | None:
     Another program's alert is a `foreign alert`; its text begins with the program's name, as in ours of a daemon. A
     daemon's `config` is a `foreign config`.
     """
-    for kind, fits, bounds in _KINDS.get(text[: text.find(b" ")], ()):
+    if text.startswith(b"smtp "):
+        third = text.find(b" ", 5) + 1
+        end = text.find(b" ", third)
+        kinds = _SMTP.get(text[third : end if end >= 0 else None], _ANY_SMTP)
+    else:
+        kinds = _KINDS.get(text[: text.find(b" ")], [])
+    for kind, fits, bounds in kinds:
         match = fits(text)
         if match is not None:
             return _read(kind, match.groups(), bounds)

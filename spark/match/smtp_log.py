@@ -81,13 +81,8 @@ class SessionRows:
 
 def _batch(table: str, rows: list[Row], place: Mapping[str, str]) -> pa.RecordBatch:
     names = {name for row in rows for name in row}
-    columns: Columns = {name: [_text(row.get(name)) for row in rows] for name in names}
+    columns: Columns = {name: [row.get(name) for row in rows] for name in names}
     return fill(table, columns, place, len(rows))
-
-
-def _text(value: Any) -> Any:
-    # Lines are UTF-8 here; one that was cut in a character has another one in its place.
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
 OpenSessions: TypeAlias = dict[int, OpenSession]

@@ -32,6 +32,7 @@ from queue_wire.admin.smtpd_status import (
     unpack_session,
 )
 from queue_wire.format_error import FormatError
+from spark.match.grammar import parse_event
 from support.inject.injectors import shared_home
 from support.intake.intake_daemon import IntakeDaemon
 from support.processes.suite import wait_until
@@ -105,6 +106,10 @@ def test_all_processes_tell_of_their_sessions_and_of_what_they_have_counted(
         assert queuectl(smtpd_home, "--sessions") == 0
         text = capfd.readouterr().out
         assert "all processes:" in text and "clients: 127.0.0.1 2" in text and re.search(r"\d  127.0.0.1 .*\n", text)
+        daemon.wait_for(b": queued ")
+        kinds = {(event or ("",))[0] for event in map(parse_event, daemon.log.splitlines())}
+        assert {"smtp_start", "smtp_connect", "smtp_to", "smtp_queued", "smtp_refused"} <= kinds
+        assert kinds.isdisjoint(("", "smtp_other"))
         # What has ended is told of no more.
         daemon.process.send_signal(signal.SIGTERM)
         client.rset()

@@ -4,6 +4,9 @@ import itertools
 import json
 from typing import Any
 
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from queue_smtp.server_replies import RELAYING_DENIED
 from queue_smtpd import session_log
 from spark.match import State
@@ -119,6 +122,34 @@ def test_a_log_that_is_cut_anywhere_makes_the_rows_of_one_pass() -> None:
         stream = match(LOG, one, two, carried=one == two)
         assert tables_of(stream) == expected, (one, two)
         assert (stream.counts, stream.again) == (whole.counts, 0)
+
+
+NUMBERS = st.sampled_from((1, 2, 3))
+ANY_LINES = st.one_of(
+    NUMBERS.map(connect),
+    st.builds(session_log.process_started, st.sampled_from((1, 2)), st.sampled_from((1, 2)), st.just(9)),
+    st.builds(session_log.sender_accepted, NUMBERS, st.sampled_from((b"a@b", b"")), st.just(0)),
+    st.builds(session_log.refused, NUMBERS, st.sampled_from((b"RCPT <x>", b"MAIL <y>")), st.just(RELAYING_DENIED)),
+    st.builds(session_log.queued, NUMBERS, st.sampled_from((b"457-tk3x2a", b"x")), st.just(7), st.just(1)),
+    st.builds(session_log.authenticated, NUMBERS, st.just(b"joe"), st.just(b"PLAIN")),
+    st.builds(session_log.ended, NUMBERS, st.just("QUIT"), st.just(1), st.just(0), st.just(3)),
+    st.sampled_from((b"status: local 0/10 remote 0/20", b"new msg 5", b"smtp 1: what is this", b"smtp x: dropped")),
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.tuples(st.sampled_from((0, 0, 1, 1, -1)), ANY_LINES), max_size=30), st.data())
+def test_any_lines_in_any_segments_make_the_rows_of_one_pass(
+    steps: list[tuple[int, bytes]], data: st.DataObject
+) -> None:
+    at, lines = BEGIN, list[Line]()
+    for step, text in steps:
+        at += step
+        lines.append((f"{stamp(at)} ".encode() + text, False))
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(lines)), max_size=4)))
+    stream = match(lines, *cuts, known=data.draw(st.booleans()), carried=data.draw(st.booleans()))
+    whole = match(lines, known=True)
+    assert tables_of(stream) == tables_of(whole) and stream.counts == whole.counts
 
 
 def test_every_line_is_counted_by_its_kind_and_none_is_in_quarantine() -> None:
