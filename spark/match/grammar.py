@@ -61,6 +61,11 @@ TEMPLATES = (
     ("smtp_filter", "smtp {session}: filter {name$} {what$$}"),
     ("smtp_start", "smtp start: process {place} of {count} pid {pid}"),
     ("smtp_other", "smtp {session}: {text$$}"),
+    # Those of a super-server that runs it: a process, whose pid is the number of its session, has ended.
+    ("smtp_gone", "tcpserver: end {session} {how=status [0-9]+}"),
+    ("smtp_gone", "tcpsvd: info: end {session} {how=(?:exit|signal) [0-9]+}"),
+    ("tcpserver", "tcpserver: {what=(?:status:|pid|ok|deny|end) .*}"),
+    ("tcpserver", "tcpsvd: info: {text$$}"),
 )
 LEVELS = ("local_now", "local_limit", "remote_now", "remote_limit")
 

@@ -155,6 +155,12 @@ class Opening(Rules):
             self._leave("smtp_lose", number)
         super().smtp_line(kind, at, number, *values)
 
+    def smtp_gone(self, at: int, number: int) -> None:
+        if number in self._sessions:
+            super().smtp_gone(at, number)
+        else:
+            self._leave("smtp_lose", number)
+
     def smtp_start(self, at: int, place: int, count: int, pid: int) -> None:
         super().smtp_start(at, place, count, pid)
         self._leave("smtp_start", at, place, count, pid)

@@ -190,6 +190,10 @@ class Rules:
     def smtp_lose(self, number: int) -> None:
         lose_session(self.state.sessions, self.found.smtp, number)
 
+    def smtp_gone(self, at: int, number: int) -> None:
+        """The process of a session has ended, and the session with it."""
+        self.smtp_lose(number)
+
     def smtp_start(self, at: int, place: int, count: int, pid: int) -> None:
         lose_process(self.state.sessions, self.found.smtp, place, count)
 

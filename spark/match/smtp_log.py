@@ -2,8 +2,8 @@
 
 A session begins with `connect` and ends with `end`. Its number is used again: a `connect` shows that the one before it
 with that number has ended, and so does the start of process I of M for all numbers I, I + M, I + 2M …: their process
-was killed. Such a session's end is not known, and its row says `killed`. A line about a number that is not open is of a
-session that began before the log.
+was killed. Under a super-server it is that one which says that the process has ended. Such a session's end is not
+known, and its row says `killed`. A line about a number that is not open is of a session that began before the log.
 """
 
 import json

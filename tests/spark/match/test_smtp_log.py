@@ -133,6 +133,7 @@ ANY_LINES = st.one_of(
     st.builds(session_log.queued, NUMBERS, st.sampled_from((b"457-tk3x2a", b"x")), st.just(7), st.just(1)),
     st.builds(session_log.authenticated, NUMBERS, st.just(b"joe"), st.just(b"PLAIN")),
     st.builds(session_log.ended, NUMBERS, st.just("QUIT"), st.just(1), st.just(0), st.just(3)),
+    st.builds(b"tcpserver: end %d status 9".__mod__, NUMBERS),
     st.sampled_from((b"status: local 0/10 remote 0/20", b"new msg 5", b"smtp 1: what is this", b"smtp x: dropped")),
 )
 
@@ -174,6 +175,17 @@ def test_lines_of_the_server_are_none_of_queue_send() -> None:
     stream = match(lines_of(idle, start, busy, connect(1), idle), known=True)
     # The run crashed after its own last line.
     assert max(row["until_ns"] for row in stream.rows("intervals")) == BEGIN + 2
+
+
+def test_the_super_server_tells_of_a_process_that_was_killed() -> None:
+    said = ("status: 1/40", "pid 811 from 192.0.2.1", "ok 811 mx:192.0.2.9:25 a:192.0.2.1::9", "end 811 status 9")
+    texts = [f"tcpserver: {text}".encode() for text in said]
+    lines = lines_of(*texts[:3], connect(811), texts[3], b"tcpsvd: info: status 0/30", b"tcpserver: fatal: no memory")
+    for cut in range(len(lines) + 1):
+        stream = match(lines, cut)
+        (row,) = stream.rows("sessions")
+        assert (row["number"], row["ended"]) == (811, "killed") and not stream.state.sessions
+        assert stream.counts == {"smtp_connect": 1, "smtp_gone": 1, "tcpserver": 4, "alert": 1}
 
 
 def test_who_speaks_before_the_greeting_is_refused_by_two_words() -> None:
