@@ -233,6 +233,40 @@ class Alert(NamedTuple):
     total: int
 
 
+class SmtpClient(NamedTuple):
+    """Sessions of queue-smtpd with one client: see the report clients."""
+
+    client: str
+    name: str | None
+    sessions: int
+    tls: int
+    messages: int
+    bytes: int
+    refused: int
+    last: float | None
+
+
+class Refusal(NamedTuple):
+    """What queue-smtpd has refused for one reason: see the report refusals."""
+
+    verb: str
+    refusals: int
+    clients: int
+    addresses: int
+    last: float | None
+    example: str
+
+
+class Guesses(NamedTuple):
+    """AUTH failures of one user and client: see the report auth-failures."""
+
+    auth_user: str
+    client: str
+    failures: int
+    successes: int
+    last: float | None
+
+
 class Stop(NamedTuple):
     """When a queue's queue-send last crashed (at the earliest), or lost a daemon; kind: CRASHED or DIED."""
 
@@ -296,6 +330,9 @@ class PageData:
     alerts: Sequence[Alert] = ()
     stops: Sequence[Stop] = ()
     quarantined: Sequence[Quarantined] = ()
+    clients: Sequence[SmtpClient] = ()
+    refusals: Sequence[Refusal] = ()
+    guesses: Sequence[Guesses] = ()
 
     def part(self, name: str) -> list[Waiting]:
         """Return the rows of a part of what waits now."""

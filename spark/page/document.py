@@ -5,7 +5,7 @@ import hashlib
 from importlib.resources import files
 
 from queue_wire.html import Markup, join, tag
-from spark.page import health, mail, queue, trouble
+from spark.page import health, incoming, mail, queue, trouble
 from spark.page.data import PageData
 from spark.page.findings import find
 from spark.page.markup import shown
@@ -21,6 +21,7 @@ SECTIONS = (
     ("classes", "Deferrals and failures", mail.classes),
     ("domains", "Worst domains", trouble.domains),
     ("delays", "Delays", mail.delays),
+    ("smtp", "SMTP server", incoming.smtp),
     ("concurrency", "Concurrency", health.concurrency),
     ("conservation", "Conservation", health.conservation),
     ("reading", "What was read", health.reading),

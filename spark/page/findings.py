@@ -17,6 +17,8 @@ BAD, WARN, GOOD, NOTE = "bad", "warn", "good", "note"
 
 # So many names stand in a sentence, and so many texts.
 NAMED, QUOTED = 3, 2
+# So many AUTH failures of one client and user are no mistake of that user.
+GUESSES = 20
 
 
 class Finding(NamedTuple):
@@ -32,7 +34,8 @@ def find(data: PageData) -> list[Finding]:
     if data.last is None:
         return [_finding(NOTE, "reading", "There is nothing in the lake", f" {data.only}".rstrip(), ".")]
     questions = (
-        _destinations, _waiting, _accounting, _origins, _alerts, _runs, _changes, _limits, _age, _silent, _unreadable,
+        _destinations, _waiting, _accounting, _origins, _alerts, _runs, _changes, _limits, _guesses, _age, _silent,
+        _unreadable,
     )  # fmt: skip
     found = [finding for question in questions for finding in question(data)]
     order = (BAD, WARN, GOOD, NOTE)
@@ -274,6 +277,23 @@ def _silent(data: PageData) -> Iterator[Finding]:
         ]
         text = f"{len(silent):,} queue{' is' if len(silent) == 1 else 's are'} silent for a day or more"
         yield _finding(WARN, "reading", tag("b", text), ": ", *_listed(names, len(silent)), ".")
+
+
+def _guesses(data: PageData) -> Iterator[Finding]:
+    """Does somebody guess passwords, and has one been found?"""
+    many = [row for row in data.guesses if row.failures >= GUESSES]
+    for row in many[:NAMED]:
+        found = row.successes > 0
+        yield _finding(
+            BAD if found else NOTE,
+            "smtp",
+            tag("b", f"{row.failures:,} AUTH failures"),
+            " of ",
+            log_text(row.auth_user, 60),
+            " from ",
+            log_text(row.client, 60),
+            ", which has authenticated too: the password may be known." if found else ".",
+        )
 
 
 def _alerts(data: PageData) -> Iterator[Finding]:

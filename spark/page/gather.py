@@ -23,12 +23,15 @@ from spark.page.data import (
     Delays,
     Domain,
     Episode,
+    Guesses,
     Origin,
     PageData,
     Problem,
     Quarantined,
     Reason,
     Received,
+    Refusal,
+    SmtpClient,
     Stop,
     Stream,
     Waiting,
@@ -42,7 +45,7 @@ NANO = 1_000_000_000
 
 # Rows of a page. What is left out is said where it stands.
 DOMAINS, REASONS, DESTINATIONS, EACH, ORIGINS, WAITING, OLDEST = 25, 40, 20, 3, 10, 15, 10
-EPISODES, PLOTTED, PROBLEMS, ALERTS, QUARANTINED = 500, 6, 50, 10, 20
+EPISODES, PLOTTED, PROBLEMS, ALERTS, QUARANTINED, CLIENTS = 500, 6, 50, 10, 20, 15
 
 # The stamps that a page can show, from 1970 to 2191: sums of what is between and of a few years fit 64 bits.
 LATEST = 7 * 10**18
@@ -124,6 +127,9 @@ class _Gathering:
             "conserved": conserved,
             "problems": self._problems() if any(row.problems for row in conserved) else (),
             "alerts": self._ask("alerts", Alert, {**window, "middle": end - DAY * NANO, "most": ALERTS}),
+            "clients": self._first("clients", SmtpClient),
+            "refusals": self._first("refusals", Refusal),
+            "guesses": self._first("auth-failures", Guesses),
             "stops": self._ask("stops", Stop, window),
             "quarantined": self._ask("quarantine", Quarantined, {"each": 5, "most": QUARANTINED}),
         }
@@ -166,6 +172,9 @@ class _Gathering:
 
     def _problems(self) -> list[Problem]:
         return list(islice(self._report("conservation-messages", Problem), PROBLEMS + 1))
+
+    def _first(self, name: str, row: Callable[..., ROW]) -> list[ROW]:
+        return list(islice(self._report(name, row), CLIENTS))
 
     def _ask(
         self, name: str, row: Callable[..., ROW], numbers: Mapping[str, int | str], host: str | None = None

@@ -8,6 +8,7 @@ from (
     select host, queue, min(at_ns), max(until_ns) from intervals group by host, queue
     union all
     select host, queue, min(coalesce(start_ns, first_ns)), max(coalesce(start_ns, first_ns)) from pending
+    where what <> 'session'
     group by host, queue
 ) as ends
 group by host, queue

@@ -7,5 +7,5 @@ from (
   union all
   select greatest(max(until_ns), max(at_ns)) as ns from intervals
   union all
-  select greatest(max(first_ns), max(start_ns)) as ns from pending
+  select greatest(max(first_ns), max(start_ns)) as ns from pending where what <> 'session'
 ) as newest_by_table

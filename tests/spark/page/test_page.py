@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from queue_smtp.server_replies import BAD_CREDENTIALS
+from queue_smtpd import session_log as log
 from spark.page.data import AGES, PageData, Waiting
 from spark.page.document import SECTIONS, make_page
 from spark.page.gather import WAITING, gather
@@ -201,6 +203,24 @@ def test_deferrals_are_counted_by_destination_and_reason(lake: DuckEngine, rows:
     found = {(row.domain, row.reason): row.number for row in collect(lake).deferrals}
     assert found and all(expected[key] == number for key, number in found.items())
     assert max(expected.values()) in found.values()
+
+
+def test_what_came_in_by_smtp_is_on_the_page_with_what_was_refused() -> None:
+    rows = quiet_hour()
+    at = int(END) - 600
+    lines = [(0, log.connect(1, "192.0.2.77", 9, b"a.example", "192.0.2.9", 25)), (1, log.dropped(1))]
+    lines += [(2 + i, log.refused(1, b"AUTH ann", BAD_CREDENTIALS)) for i in range(30)]
+    lines += [(40, log.ended(1, "QUIT", 0, 30, 40)), (41, log.connect(2, "192.0.2.78", 9, b"", "192.0.2.9", 25))]
+    rows.server_log([(at + second, text) for second, text in lines])
+    data = collect_rows(rows)
+    assert [(one.client, one.sessions, one.refused) for one in data.clients] == [("192.0.2.77", 1, 30)]
+    assert [(one.verb, one.refusals, one.last) for one in data.refusals] == [("AUTH", 30, at + 31)]
+    assert [(one.auth_user, one.failures, one.successes) for one in data.guesses] == [("ann", 30, 0)]
+    # An open session is no queue that is silent.
+    assert "smtpd" not in {stream.queue for stream in data.streams}
+    page = make_page(data)
+    assert "192.0.2.77" in page and "Authentication credentials invalid" in page and "30 AUTH failures" in page
+    assert "There is no log of queue-smtpd" in make_page(collect_rows(quiet_hour()))
 
 
 def test_a_lake_of_nothing_has_a_page() -> None:

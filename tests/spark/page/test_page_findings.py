@@ -4,7 +4,7 @@ import html
 import re
 from dataclasses import replace
 
-from spark.page.data import Alert, Channel, Conserved, Day, Episode, Origin, PageData, Stop, Stream, Waiting
+from spark.page.data import Alert, Channel, Conserved, Day, Episode, Guesses, Origin, PageData, Stop, Stream, Waiting
 from spark.page.findings import find
 from spark.page.scales import make_bins, when
 
@@ -43,6 +43,18 @@ def test_all_is_well() -> None:
     assert said(quiet()) == [
         "good: No destination is dead or puts its mail off.",
         "good: Nothing waits in the queue at the end of the log.",
+    ]
+
+
+def test_who_guesses_passwords_is_named_and_a_success_is_broken() -> None:
+    guesses = [
+        Guesses("ann", "192.0.2.7", 900, 1, END), Guesses("joe", "192.0.2.8", 20, 0, END),
+        Guesses("eve", "192.0.2.9", 19, 5, END),
+    ]  # fmt: skip
+    found = [one for one in said(quiet(guesses=guesses)) if "AUTH" in one]
+    assert found == [
+        "bad: 900 AUTH failures of ann from 192.0.2.7, which has authenticated too: the password may be known.",
+        "note: 20 AUTH failures of joe from 192.0.2.8.",
     ]
 
 

@@ -5,6 +5,7 @@ import pytest
 from queue_smtp.server_replies import BAD_CREDENTIALS, RELAYING_DENIED, SENDER_REFUSED
 from queue_smtpd import session_log as log
 from queue_wire.ids import pack_long_id
+from spark.page.gather import statement
 from spark.reports.engine import Engine
 from spark.reports.report import View
 from support.spark.lake_rows import LakeRows, ask, ns, utc
@@ -95,6 +96,15 @@ def test_a_message_is_followed_from_its_client_to_its_receivers(engine: Engine) 
     # What was accepted in the window is followed beyond it.
     window = View(since=ns(T + 10), until=ns(T + 11), domain="x.example")
     assert [row[-1] for row in ask("journeys", engine, window, "message", "reason")] == ["yes", "yes"]
+
+
+def test_an_open_session_is_no_queue_and_no_moment_of_one() -> None:
+    rows = LakeRows()
+    rows.message("5.1", T, T + 5)
+    rows.server_log([(T + 9000, log.connect(1, "192.0.2.1", 9, b"", "192.0.2.9", 25))])
+    engine = rows.engine()
+    assert list(engine.query("select ns from newest", View()).rows) == [(ns(T + 5),)]
+    assert [row[:2] for row in engine.query(statement("span", {}), View()).rows] == [("h", "q")]
 
 
 def test_sessions_and_accepted_messages_are_accounted_for(engine: Engine) -> None:

@@ -15,12 +15,15 @@ from spark.page.data import (
     Delays,
     Domain,
     Episode,
+    Guesses,
     Origin,
     PageData,
     Problem,
     Quarantined,
     Reason,
     Received,
+    Refusal,
+    SmtpClient,
     Stream,
     Waiting,
 )
@@ -80,6 +83,10 @@ def month(hostile: str = HOSTILE, seed: int = 1) -> PageData:
         problems=[Problem("mx1", "main", "401.1772323200000000000", hostile, START, None, "unsettled", 2)],
         alerts=[Alert("alert", 2, 1, f"{hostile}/main", END - 3600, hostile, 2),
                 Alert("warning", 40_000, 9, "mx1/main", END - 60, f"unable to open {hostile}", 40_000)],
+        clients=[SmtpClient(hostile, hostile, 9, 1, 10**6, 10**12, 3, END - 60),
+                 SmtpClient("(unknown)", None, 1, 0, 0, 0, 0, END)],
+        refusals=[Refusal(hostile, 40_000, 9, 300, END - 60, f"550_5.1.1_{hostile}")],
+        guesses=[Guesses(hostile, hostile, 900, 1, END - 60)],
         quarantined=[Quarantined("mx1", "main", hostile, 7, "cut short", hostile)],
     )  # fmt: skip
 
