@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -66,9 +66,8 @@ class Place:
                 yield started(strace.pid)[0]
                 strace.wait(SECONDS)
             finally:
-                for pid in descendants(strace.pid):
-                    os.kill(pid, signal.SIGKILL)
-                strace.wait(SECONDS)
+                if strace.poll() is None:
+                    kill_traced(strace.pid)
         self.model.load(self.trace)
 
     def let_go(self) -> None:
@@ -140,8 +139,26 @@ def started(strace: int) -> list[int]:
     return found
 
 
-def descendants(pid: int) -> list[int]:
-    return [each for child in children(pid) for each in (child, *descendants(child))]
+def tracer(pid: int) -> int:
+    """Return the process that traces another one, 0 if none does or it has ended."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next(int(line.split()[1]) for line in lines if line.startswith("TracerPid:"))
+
+
+def kill_traced(strace: int) -> None:
+    """Kill all that a strace follows, with what they start meanwhile and what outlives the process that started it."""
+
+    def none_is_left() -> bool:
+        left = [pid for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))) if tracer(pid) == strace]
+        for pid in left:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return not left
+
+    wait_until(none_is_left, SECONDS, "the end of the suite")
 
 
 def served(crash: Crash) -> set[bytes]:
@@ -218,8 +235,7 @@ def test_a_start_after_a_kill_honours_the_marks_that_it_finds(place: Place, most
     todo = place.mail.path / "queue" / "todo"
     with place.suite() as pid:
         place.wait_for_mark()
-        for each in [pid, *descendants(pid)]:
-            os.kill(each, signal.SIGKILL)
+        kill_traced(tracer(pid))
     place.check(most)
 
     with place.suite() as pid:
