@@ -66,8 +66,11 @@ class Place:
                 yield started(strace.pid)[0]
                 strace.wait(SECONDS)
             finally:
-                if strace.poll() is None:
-                    kill_traced(strace.pid)
+                kill_traced(strace.pid)
+                try:
+                    strace.wait(10)
+                except subprocess.TimeoutExpired:
+                    strace.kill()
         self.model.load(self.trace)
 
     def let_go(self) -> None:
@@ -139,26 +142,30 @@ def started(strace: int) -> list[int]:
     return found
 
 
-def tracer(pid: int) -> int:
-    """Return the process that traces another one, 0 if none does or it has ended."""
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    except OSError:
-        return 0
-    return next(int(line.split()[1]) for line in lines if line.startswith("TracerPid:"))
+def traced(tracer: int) -> list[int]:
+    """Return the processes that a strace traces and that have not ended."""
+    found = []
+    for status in Path("/proc").glob("[0-9]*/status"):
+        try:
+            text = status.read_text()
+        except OSError:
+            continue  # It has ended.
+        if f"\nTracerPid:\t{tracer}\n" in text and "\nState:\tZ" not in text:
+            found.append(int(status.parent.name))
+    return found
 
 
-def kill_traced(strace: int) -> None:
-    """Kill all that a strace follows, with what they start meanwhile and what outlives the process that started it."""
+def kill_traced(tracer: int) -> None:
+    """Kill what a strace traces, up to the last process that one of them has just made: strace waits for all."""
 
-    def none_is_left() -> bool:
-        left = [pid for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))) if tracer(pid) == strace]
-        for pid in left:
+    def none_left() -> bool:
+        found = traced(tracer)
+        for pid in found:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        return not left
+        return not found
 
-    wait_until(none_is_left, SECONDS, "the end of the suite")
+    wait_until(none_left, SECONDS, "the end of what was killed")
 
 
 def served(crash: Crash) -> set[bytes]:
@@ -235,7 +242,8 @@ def test_a_start_after_a_kill_honours_the_marks_that_it_finds(place: Place, most
     todo = place.mail.path / "queue" / "todo"
     with place.suite() as pid:
         place.wait_for_mark()
-        kill_traced(tracer(pid))
+        status = Path(f"/proc/{pid}/status").read_text()
+        kill_traced(int(status.partition("TracerPid:")[2].split()[0]))
     place.check(most)
 
     with place.suite() as pid:
