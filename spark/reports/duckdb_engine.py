@@ -11,7 +11,7 @@ import duckdb
 
 from queue_base.errors import Failure, Permanent, Temporary
 from spark.lake.newest import open_local
-from spark.reports.duckdb_sql import MACROS, select_table, table_files
+from spark.reports.duckdb_sql import MACROS, select_table
 from spark.reports.engine import Result, check_columns, write_text
 from spark.reports.report import Report, View
 from spark.reports.statement import Statement, ask, state
@@ -74,7 +74,7 @@ class DuckEngine:
     def _make_tables(self, tables: list[str]) -> None:
         for table in tables:
             if table not in self._made:
-                select = select_table(table, table_files(self._path, self.manifest, table))
+                select = select_table(self._path, self.manifest, table)
                 self._connection.execute(f"create view all_{table} as {select}")
                 self._made.add(table)
 

@@ -1,7 +1,7 @@
 """A report's SQL as a script for the shell of DuckDB or of Spark: what it prints is the report."""
 
 from spark.lake.newest import open_local
-from spark.reports.duckdb_sql import MACROS, select_table, table_files
+from spark.reports.duckdb_sql import MACROS, select_table
 from spark.reports.functions import FUNCTIONS
 from spark.reports.report import Report, View
 from spark.reports.statement import Statement, state
@@ -40,8 +40,7 @@ def _for_duckdb(report: Report, statement: Statement, lake: str | None) -> str:
     else:
         path, manifest = open_local(lake)
         tables = [
-            f"create or replace temporary view all_{name} as\n{select_table(name, table_files(path, manifest, name))}"
-            for name in names
+            f"create or replace temporary view all_{name} as\n{select_table(path, manifest, name)}" for name in names
         ]
     return head + "\n" + _statements(statement.functions(MACROS) + tables) + statement.script()
 

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from queue_base.errors import Permanent, Temporary
 from spark.lake.lock import locked
-from spark.lake.manifest import Manifest, NotAManifest, pack, unpack
+from spark.lake.manifest import VERSION, Manifest, NotAManifest, pack, unpack
 from spark.lake.newest import manifest_path, open_local
 from spark.runtime.errors import JAVA_ERRORS, java_reason, shorten
 from spark.runtime.places import LocalPlace
@@ -72,10 +72,11 @@ def test_reading_where_no_lake_is_says_how_to_make_one(tmp_path: Path) -> None:
 def test_a_lake_of_a_later_version_is_refused_and_left_alone(lake: ScriptedLake) -> None:
     lake.build()
     path = Path(lake.place, manifest_path(1))
-    path.write_bytes(path.read_bytes().replace(b'"version": 2', b'"version": 3'))
+    path.write_bytes(path.read_bytes().replace(b'"version": %d' % VERSION, b'"version": %d' % (VERSION + 1)))
     before = path.read_bytes()
+    why = rf"a later queue-report made it \(its version is {VERSION + 1}, ours {VERSION}\)"
     for refused in (lake.manifest, lake.build):
-        with pytest.raises(Permanent, match=r"a later queue-report made it \(its version is 3, ours 2\)"):
+        with pytest.raises(Permanent, match=why):
             refused()
     assert path.read_bytes() == before
 
