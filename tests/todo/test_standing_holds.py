@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from queue_base.home import Home
 from queue_base.queue.layout import open_layout
 from queue_base.queue.standing_holds import read_holds
+from queue_base.queue.writer import QueueWriter
 from queue_todo.classify import TodoGroup
 from queue_wire.control.rewrite import Rules
 from queue_wire.files.standing_hold import HoldTable, SeenRecipients, StandingHold, pack_holds, unpack_holds
@@ -97,6 +98,25 @@ def test_a_message_that_a_hold_fits_is_classified_and_marked_before_it_leaves_to
         assert queuectl(home, "release", "--uid", "7", "--standing").returncode == 0
         queue_message(home, [b"b@example.net"])
         assert todo.notice() and todo.arrived is not None and todo.arrived.announced
+
+
+def test_a_message_that_was_queued_on_hold_is_never_announced(tmp_path: Path) -> None:
+    home = todo_home(tmp_path / "home")
+    layout = open_layout(home.queue)
+    with TodoDaemon(home) as todo:
+        tell(todo)
+        writer = QueueWriter(home, layout, 7)
+        draft = writer.begin()
+        draft.write(b"Subject: x\n\n")
+        draft.hold = b"the filter says so"
+        draft.finish(b"a@b.example", [b"b@example.net"])
+        writer.commit([draft])
+        assert todo.line() == f"new msg {draft.message}"
+        assert todo.line().startswith(f"info msg {draft.message}: ")
+        assert todo._sent() == Frozen(draft.message)
+        assert todo.line() == f"hold msg {draft.message}: the filter says so"
+        found = todo.notice()
+        assert (found.message, found.remote) == (draft.message, True) and todo.arrived is None
 
 
 def test_a_file_that_cannot_be_read_is_an_alert_and_mail_goes_on_with_the_holds_before(tmp_path: Path) -> None:
