@@ -7,6 +7,7 @@ if it makes the command too long.
 `pack_…` is for the client. `unpack_path` is for the server, and takes what clients write.
 """
 
+import ipaddress
 import re
 
 from queue_wire.address import DOUBLE_BOUNCE_SENDER, ascii_domain
@@ -40,6 +41,8 @@ _MAILBOX = rb"(%s|%s)(?:@(%s|%s))?" % (_ATOMS, _QUOTED, _LABELS, _LITERAL)
 _ROUTE = rb"(?:@(?:%s|%s)(?:,@(?:%s|%s))*:)?" % (_LABELS, _LITERAL, _LABELS, _LITERAL)
 _IN_BRACKETS = re.compile(rb"<(?:%s%s)?>" % (_ROUTE, _MAILBOX))
 _WITHOUT_BRACKETS = re.compile(_MAILBOX)
+_LABEL_MOST = 63
+_NAME_MOST = 253
 _QUOTED_PAIR = re.compile(rb"\\(.)")
 
 
@@ -125,6 +128,8 @@ def unpack_path(text: bytes) -> tuple[bytes, bytes]:
     if domain is None and b"@" in local:
         # Unquoted it would be the address of another domain, or one that only qmail's programs may use.
         raise FormatError(f"local part with an @, and no domain: {quoted(text)}")
+    if domain is not None and not _may_be_host(domain):
+        raise FormatError(f"no host can have this name or address: {quoted(domain)}")
     address = local if domain is None else b"%s@%s" % (local, domain)
     if len(address) > ADDRESS_MAX:
         raise FormatError(f"address of {len(address)} bytes, limit {ADDRESS_MAX}: {quoted(address)}")
@@ -136,6 +141,28 @@ def unpack_path(text: bytes) -> tuple[bytes, bytes]:
         if not printable:
             raise FormatError(f"address holds a control character: {quoted(address)}")
     return address, rest
+
+
+def _may_be_host(domain: bytes) -> bool:
+    """Return whether the DNS could know a domain (RFC 1035 section 2.3.4), or whether a literal is an IP address.
+
+    A name that is not ASCII is not looked at. An underscore is taken, because hosts with one exist.
+    """
+    if domain.startswith(b"["):
+        text = domain[1:-1].decode()
+        try:
+            if text[:5].lower() == "ipv6:":
+                ipaddress.IPv6Address(text[5:])
+            else:
+                ipaddress.IPv4Address(text)
+        except ValueError:
+            return False
+        return True
+    if len(domain) > _LABEL_MOST or b"-" in domain:
+        if len(domain) > _NAME_MOST:
+            return False
+        return not any(len(each) > _LABEL_MOST or each[:1] == b"-" or each[-1:] == b"-" for each in domain.split(b"."))
+    return True
 
 
 def _bounded(path: bytes) -> bytes:

@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
+from queue_base.daemon.inherited_sockets import listen
 from queue_base.errors import Permanent, Temporary, reason
 from queue_wire.control.listeners import Listener
-from queue_wire.control.places import EVERYWHERE
+from queue_wire.control.places import ListeningPlace
 
 BACKLOG = 1024
 _FIRST = 3
@@ -57,12 +58,12 @@ def open_sockets(listeners: list[Listener]) -> list[ListeningSocket]:
     found: list[ListeningSocket] = []
     try:
         for listener in listeners:
-            found.append(ListeningSocket(_open(listener), listener))
+            place = ListeningPlace(listener.address, listener.port)
+            found.append(ListeningSocket(listen(place, backlog=BACKLOG, shared=True), listener))
     except OSError as error:
         for each in found:
             each.socket.close()
-        place = f"{listener.address}:{listener.port}"
-        raise Temporary(f"unable to listen on {place}: {reason(error)}") from error
+        raise Temporary(f"unable to listen on {place.address}:{place.port}: {reason(error)}") from error
     return found
 
 
@@ -72,30 +73,3 @@ def stop_listening(sockets: list[ListeningSocket]) -> None:
         # It may be closed, or not listen any more.
         with suppress(OSError):
             each.socket.shutdown(socket.SHUT_RDWR)
-
-
-def _open(listener: Listener) -> socket.socket:
-    address, port = listener.address, listener.port
-    if address != EVERYWHERE:
-        return _bind(socket.AF_INET6 if ":" in address else socket.AF_INET, address, port)
-    try:
-        return _bind(socket.AF_INET6, "::", port)
-    except OSError:
-        # Without IPv6.
-        return _bind(socket.AF_INET, "", port)
-
-
-def _bind(family: socket.AddressFamily, address: str, port: int) -> socket.socket:
-    made = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
-    try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        if family == socket.AF_INET6:
-            # `::` takes IPv4 connections, too.
-            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        made.bind((address, port))
-        made.listen(BACKLOG)
-    except OSError:
-        made.close()
-        raise
-    return made

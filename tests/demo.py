@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""The demo: a home, the suite and a receiving SMTP server, four messages, and a check of everything that came out.
+"""The demo: a home, the suite and a receiving SMTP server, five messages, and a check of everything that came out.
 
 usage: bin/demo [--keep]      (which sets up .venv and runs this with its Python)
 
-A local message, one with three remote recipients, one that the server refuses and that bounces, and one
-that it first defers. Nothing leaves this machine: all remote mail goes to a server on 127.0.0.1. Exit 0
-if every check came out right; 1 if not, and then the home stays and is named; 130 for Ctrl-C.
+A local message, one with three remote recipients, one that the server refuses and that bounces, one that it first
+defers, and one that comes in by SMTP with AUTH under TLS, while a stranger is refused. Nothing leaves this machine: all
+remote mail goes to a server on 127.0.0.1. Exit 0 if every check came out right; 1 if not, and then the home stays and
+is named; 130 for Ctrl-C.
 """
 
 import argparse

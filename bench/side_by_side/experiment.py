@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from disk import in_memory, read_disk
-from processes import NOTHING, Usage, tree_memory, tree_usage
+from processes import NOTHING, Usage
 from side_by_side.figures import Figure
 from side_by_side.mail import Routes
 from side_by_side.side import Side
@@ -40,11 +40,11 @@ class Meter:
     def __init__(self, side: Side) -> None:
         self._side = side
         self._disk = read_disk(side.place)
-        self._used = tree_usage(side.root)
+        self._used = side.used()
 
     def stop(self, messages: int, injectors: Usage = NOTHING) -> dict[str, float]:
         """Return the costs of a message."""
-        used = tree_usage(self._side.root) - self._used + injectors
+        used = self._side.used() - self._used + injectors
         return costs(messages, used, self._side.place, read_disk(self._side.place) - self._disk)
 
 
@@ -131,7 +131,7 @@ class Ground:
     def _watch(self, side: Side, over: threading.Event) -> None:
         while not over.wait(_SAMPLE_EVERY):
             with contextlib.suppress(AssertionError):  # It does not run.
-                self.peak = max(self.peak, tree_memory(side.root))
+                self.peak = max(self.peak, side.memory())
 
 
 class Experiment(NamedTuple):

@@ -9,7 +9,6 @@ import pwd
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -23,7 +22,7 @@ from processes import family, named, tree_usage
 from side_by_side.feeder import feed
 from side_by_side.figures import THEIRS
 from side_by_side.mail import RELAY, SENDER, SMALL, Mail, Routes, letter
-from side_by_side.side import DEFERRED, DELIVERED, FINISHED, Filled, Injection, Side, Verdict
+from side_by_side.side import DEFERRED, DELIVERED, FINISHED, Filled, Injection, Side, Verdict, greets
 from support.processes.suite import wait_until
 from support.servers.ports import free_port
 from support.tools import need
@@ -109,17 +108,14 @@ class Postfix(Side):
             words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
 
+    def listen(self) -> int:
+        """Return the port of smtpd, which runs with the others."""
+        return self.port
+
     def wait_ready(self) -> None:
         """Return when smtpd greets and qmgr runs."""
-        wait_until(self._greets, why="smtpd of Postfix")
+        wait_until(lambda: greets(self.port), why="smtpd of Postfix")
         wait_until(lambda: self._daemons("qmgr"), why="qmgr")
-
-    def _greets(self) -> bool:
-        try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=30) as connection:
-                return connection.recv(4) == b"220 "
-        except ConnectionRefusedError:
-            return False
 
     def _daemons(self, program: str) -> list[int]:
         return [pid for name, pid in named(self.root, program) if name == program]

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -20,11 +21,12 @@ from processes import family
 from queue_base.queue.layout import open_layout
 from side_by_side.figures import OURS
 from side_by_side.mail import SENDER, Mail, Routes, letter
-from side_by_side.side import DEFERRED, DELIVERED, FINISHED, Filled, Injection, Side, Verdict
+from side_by_side.side import DEFERRED, DELIVERED, FINISHED, Filled, Injection, Side, Verdict, greets
 from support.inject.packing import pack_pair
 from support.processes.forked import BIN
 from support.processes.suite import Suite, wait_until
 from support.queues.home import make_home
+from support.servers.ports import free_port
 
 SETTINGS = {
     "concurrencyremote": ("100", "Postfix's default_process_limit; ours is 250 by default"),
@@ -57,6 +59,7 @@ class QueueSuite(Side):
         self._control("concurrencyremote", SETTINGS["concurrencyremote"][0])
         self._layout = open_layout(self.home.queue)
         self._suite: Suite | None = None
+        self._smtpd: subprocess.Popen[bytes] | None = None
         self._wrapped = False
         self._started: dict[bytes, str] = {}
 
@@ -88,8 +91,29 @@ class QueueSuite(Side):
         """Return when queue-send has heard of its peers."""
         wait_until(lambda: b"status: local 0/" in self.log.read_bytes()[-4096:], why=f"a status line in {self.log}")
 
+    def listen(self) -> int:
+        """Start queue-smtpd, for this host as a client that may relay."""
+        port = free_port()
+        self._control("smtpd", f"127.0.0.1:{port} mx")
+        self._control("relayclients", "127.0.0.1")
+        words = self.traced([str(programs() / "queue-smtpd"), "--home", self.home.path])
+        with (self.place / "smtpd.log").open("ab") as log:
+            self._smtpd = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        wait_until(lambda: greets(port), why="queue-smtpd")
+        return port
+
+    def roots(self) -> list[int]:
+        """Return queue-send, and queue-smtpd where it runs."""
+        return [self.root, *([self._smtpd.pid] if self._smtpd is not None else [])]
+
     def stop(self) -> None:
         """Stop the daemons, if they run."""
+        smtpd, self._smtpd = self._smtpd, None
+        if smtpd is not None:
+            for pid in family(smtpd.pid)[::-1]:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGTERM)
+            smtpd.wait(60)
         suite, self._suite = self._suite, None
         if suite is None:
             return

@@ -3,6 +3,7 @@
 import abc
 import contextlib
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 from disk import DiskCounts
-from processes import NOTHING, Usage, wait_for_usage
+from processes import NOTHING, Usage, tree_memory, tree_usage, wait_for_usage
 from side_by_side.log_follower import LogFollower, first_unexpected
 from side_by_side.mail import Mail, Routes
 from syncs import read_syncs, sync_trace_command
@@ -59,6 +60,15 @@ class Injection:
         return used if self._counts else NOTHING
 
 
+def greets(port: int) -> bool:
+    """Return whether an SMTP server on a port of 127.0.0.1 greets."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+            return connection.recv(4) == b"220 "
+    except ConnectionRefusedError:
+        return False
+
+
 class Side(abc.ABC):
     """A mail system in a directory of its own; `log` is its log. With `traced` the syncs of what it runs are counted.
 
@@ -86,6 +96,14 @@ class Side(abc.ABC):
     @abc.abstractmethod
     def root(self) -> int:
         """The process whose tree are the daemons."""
+
+    def roots(self) -> list[int]:
+        """Return the processes whose trees are all of the mail system that runs."""
+        return [self.root]
+
+    @abc.abstractmethod
+    def listen(self) -> int:
+        """Have it take mail by SMTP, of which all is relayed, while the daemons run; return the port of 127.0.0.1."""
 
     @abc.abstractmethod
     def start(self) -> None:
@@ -130,6 +148,14 @@ class Side(abc.ABC):
     @abc.abstractmethod
     def make_deferred(self, messages: int) -> None:
         """Make so many messages that are due tomorrow, by writing their files."""
+
+    def used(self) -> Usage:
+        """Return what its processes have used."""
+        return sum(map(tree_usage, self.roots()), NOTHING)
+
+    def memory(self) -> int:
+        """Return the bytes of memory of its processes."""
+        return sum(map(tree_memory, self.roots()))
 
     def environment(self) -> dict[str, str]:
         """Return the environment of commands."""

@@ -57,7 +57,7 @@ from queue_base.queue.postman import DIRECTORY as POSTMAN
 from queue_base.safe_open import READ_DIRECTORY
 from queue_wire.control.smtproutes import unpack_routes
 from queue_wire.files.maildrop import is_temporary
-from queue_wire.pipes.qmtp import SOCKET
+from queue_wire.pipes.qmtp import SOCKET_DIRECTORY
 
 STANDING_HOLDS = "holds"
 MARKS = ("hold", "corrupt")
@@ -236,10 +236,12 @@ def _remove_extra(tree: Tree) -> list[str]:
     with unable_to("remove", f"{tree.path}/lock/control"):
         if tree.has("lock/control", stat.S_ISSOCK):
             tree.unlink("lock/control")
-        if tree.has(SOCKET, stat.S_ISSOCK):
-            tree.unlink(SOCKET)
         for name in (STAMP, f"{STAMP}.new", *(f"lock/{name}" for name in MARKS_IN_LOCK)):
             tree.unlink(name)
+    for name in tree.list(SOCKET_DIRECTORY):
+        with unable_to("remove", f"{tree.path}/{SOCKET_DIRECTORY}/{name}"):
+            if tree.has(f"{SOCKET_DIRECTORY}/{name}", stat.S_ISSOCK):
+                tree.unlink(f"{SOCKET_DIRECTORY}/{name}")
     for bucket in tree.list("last"):
         with unable_to("remove", f"{tree.path}/last/{bucket}"):
             for name in tree.list(f"last/{bucket}"):

@@ -15,27 +15,33 @@ FIRST = 3
 BACKLOG = 512
 
 
-def listen(place: ListeningPlace) -> socket.socket:
-    """Return a socket that listens at a place. Raises OSError."""
+def listen(place: ListeningPlace, *, backlog: int = BACKLOG, shared: bool = False) -> socket.socket:
+    """Return a socket that listens at a place. Raises OSError.
+
+    `shared`: other processes may listen there as well, and the kernel divides connections among them (SO_REUSEPORT).
+    """
     if place.address != EVERYWHERE:
         family = socket.AF_INET6 if ":" in place.address else socket.AF_INET
-        return _listen(family, place.address, place.port, only6=True)
+        return _listen(family, place.address, place.port, backlog, shared)
     try:
-        return _listen(socket.AF_INET6, "::", place.port, only6=False)
+        return _listen(socket.AF_INET6, "::", place.port, backlog, shared)
     except OSError:
         # The host may have no IPv6. If the port is taken this fails as well.
-        return _listen(socket.AF_INET, "0.0.0.0", place.port, only6=False)
+        return _listen(socket.AF_INET, "0.0.0.0", place.port, backlog, shared)
 
 
-def _listen(family: int, address: str, port: int, only6: bool) -> socket.socket:
+def _listen(family: int, address: str, port: int, backlog: int, shared: bool) -> socket.socket:
     found = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
     try:
         # Connections of an earlier run may still be about to end there.
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if family == socket.AF_INET6:
-            found.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, only6)
+            # `::` takes IPv4 connections, too.
+            found.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, address != "::")
         found.bind((address, port))
-        found.listen(BACKLOG)
+        found.listen(backlog)
     except OSError:
         found.close()
         raise

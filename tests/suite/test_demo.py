@@ -75,7 +75,7 @@ def demo(tmp_path: Path) -> Iterator[RunningDemo]:
 def test_the_demo_comes_out_right_and_leaves_nothing(demo: RunningDemo) -> None:
     assert demo.finish() == 0, demo.read.decode("utf-8", "replace")
     assert b"NOT OK" not in demo.read
-    assert b"\nAll 38 checks are ok, in " in demo.read
+    assert b"\nAll 48 checks are ok, in " in demo.read
     assert list(demo.top.iterdir()) == []
     assert demo.processes() == []
 

@@ -1,7 +1,7 @@
 """The experiments of bench/run, one a module: each sets up a side, makes one round and returns its figures."""
 
 from side_by_side.experiment import Experiment
-from side_by_side.experiments import batch, big, burst, destinations, drain, end_to_end, inject, million
+from side_by_side.experiments import batch, big, burst, destinations, drain, end_to_end, inject, million, relay
 
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
@@ -11,6 +11,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         inject.ONE,
         inject.SIXTEEN,
         end_to_end.END_TO_END,
+        relay.RELAY,
         burst.FULL,
         burst.PACED,
         destinations.DESTINATIONS,

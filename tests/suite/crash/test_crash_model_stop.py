@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -66,9 +66,11 @@ class Place:
                 yield started(strace.pid)[0]
                 strace.wait(SECONDS)
             finally:
-                for pid in descendants(strace.pid):
-                    os.kill(pid, signal.SIGKILL)
-                strace.wait(SECONDS)
+                kill_traced(strace.pid)
+                try:
+                    strace.wait(10)
+                except subprocess.TimeoutExpired:
+                    strace.kill()
         self.model.load(self.trace)
 
     def let_go(self) -> None:
@@ -140,8 +142,30 @@ def started(strace: int) -> list[int]:
     return found
 
 
-def descendants(pid: int) -> list[int]:
-    return [each for child in children(pid) for each in (child, *descendants(child))]
+def traced(tracer: int) -> list[int]:
+    """Return the processes that a strace traces and that have not ended."""
+    found = []
+    for status in Path("/proc").glob("[0-9]*/status"):
+        try:
+            text = status.read_text()
+        except OSError:
+            continue  # It has ended.
+        if f"\nTracerPid:\t{tracer}\n" in text and "\nState:\tZ" not in text:
+            found.append(int(status.parent.name))
+    return found
+
+
+def kill_traced(tracer: int) -> None:
+    """Kill what a strace traces, up to the last process that one of them has just made: strace waits for all."""
+
+    def none_left() -> bool:
+        found = traced(tracer)
+        for pid in found:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return not found
+
+    wait_until(none_left, SECONDS, "the end of what was killed")
 
 
 def served(crash: Crash) -> set[bytes]:
@@ -218,8 +242,8 @@ def test_a_start_after_a_kill_honours_the_marks_that_it_finds(place: Place, most
     todo = place.mail.path / "queue" / "todo"
     with place.suite() as pid:
         place.wait_for_mark()
-        for each in [pid, *descendants(pid)]:
-            os.kill(each, signal.SIGKILL)
+        status = Path(f"/proc/{pid}/status").read_text()
+        kill_traced(int(status.partition("TracerPid:")[2].split()[0]))
     place.check(most)
 
     with place.suite() as pid:

@@ -99,8 +99,10 @@ def test_a_kill_of_all_at_once_loses_nobody_and_repeats_each_recipient_once_at_m
     say(f"{path}, everybody: {figures(told)}")
 
 
+# queue-todo takes over the marks as soon as it runs, before strace can be attached to it. What each of its changes
+# leaves is in tests/suite/crash/test_crash_model_stop.py.
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("thread", [MAIN, TODO, CLEAN])
+@pytest.mark.parametrize("thread", [MAIN, CLEAN])
 def test_a_second_kill_in_the_run_that_takes_over_the_marks_of_the_first_loses_nobody(
     sink: Sink, thread: str, say: Say
 ) -> None:

@@ -30,9 +30,9 @@ class Screen:
         """Show a command as a person would type it."""
         self._write(self._colour(_BOLD, f"$ {text}"))
 
-    def log(self, line: str) -> None:
-        """Show a line of the log."""
-        self._write(self._colour(_DIM, f"  queue-send | {line}"))
+    def log(self, line: str, program: str = "queue-send") -> None:
+        """Show a line of the log of a program."""
+        self._write(self._colour(_DIM, f"  {program} | {line}"))
 
     def block(self, text: bytes) -> None:
         """Show a file or what a command printed."""

@@ -3,12 +3,29 @@
 import os
 import re
 import signal
+import smtplib
+import ssl
 from email import message_from_bytes
 from email.message import Message
 
 import psutil
 
-from support.demo.home import AUTHOR, BCC, DEFERRED, GONE, LATER, LOCAL, READER, REFUSED, REMOTE, THREE, DemoHome
+from support.demo.home import (
+    AUTHOR,
+    BCC,
+    DEFERRED,
+    GONE,
+    LATER,
+    LOCAL,
+    ME,
+    PASSWORD,
+    READER,
+    REFUSED,
+    REMOTE,
+    SUBMITTED,
+    THREE,
+    DemoHome,
+)
 from support.demo.screen import Screen
 from support.processes.suite import Suite, wait_until
 from support.servers.smtp.smtp_server import Received, SmtpServer
@@ -35,6 +52,7 @@ class Demo:
         self.remote()
         self.bounce()
         self.deferral()
+        self.smtp()
         self.end()
 
     def outcome(self, recipient: str, attempt: int = 1) -> str:
@@ -136,9 +154,58 @@ class Demo:
         self.screen.equal("the server took it once, for this recipient", [each.recipients for each in taken], [[LATER]])
         self.screen.check("byte for byte", taken[0].stored.endswith(b"\n" + DEFERRED), taken[0].stored)
 
+    def smtp(self) -> None:
+        """A message that a mail client hands in by SMTP, with a password, under TLS; and what is refused."""
+        self.screen.title("5. A message that comes in by SMTP")
+        mx, submission = self.home.open_ports()
+        self.home.run("queuectl", "passwd", AUTHOR, message=f"{PASSWORD}\n".encode())
+        with self.home.smtpd():
+            self.refusals(mx)
+            self.submission(submission)
+        self.check_outcome(READER, "success", attempt=2)
+        self.check_outcome(THREE[0], "success", attempt=2)
+        self.ended(6)
+        found = self.home.messages("Maildir")
+        right = sum(each.endswith(b"\n" + SUBMITTED) and b" with ESMTPSA id " in each for each in found)
+        self.screen.equal("it is in the reader's Maildir, byte for byte, below how it came in", right, 1)
+        self.screen.equal("the server took it for the other recipient", len(self.taken(THREE[0])), 2)
+
+    def refusals(self, port: int) -> None:
+        """A stranger's dialogue with the mail exchanger."""
+        self.screen.say(f"A stranger at port {port}, where other hosts deliver mail:")
+        with smtplib.SMTP("127.0.0.1", port, timeout=DEADLINE) as client:
+            client.ehlo("stranger.example")
+            client.mail("stranger@far.example")
+            for recipient, code, what in (
+                (THREE[0], "550 5.7.1", "a recipient elsewhere is refused: this is no relay"),
+                (f"nobody@{ME}", "550 5.1.1", "a recipient who does not exist is refused, not bounced"),
+                (READER, "250 2.1.5", "the reader would be taken"),
+            ):
+                number, text = client.rcpt(recipient)
+                found = f"{number} {text.decode()}"
+                self.screen.say(f"RCPT TO:<{recipient}>\n{found}")
+                self.screen.check(what, found.startswith(code), found)
+
+    def submission(self, port: int) -> None:
+        """The author's mail client."""
+        self.screen.say(f"The author's mail client at port {port}, for submission:")
+        with smtplib.SMTP(port=port, timeout=DEADLINE) as client:
+            client.connect("127.0.0.1", port)
+            client._host = ME  # type: ignore[attr-defined]  # The name that the certificate must have.
+            client.ehlo("client.example")
+            self.screen.check("AUTH is not offered in clear", "auth" not in client.esmtp_features)
+            client.starttls(context=ssl.create_default_context(cafile=str(self.home.certificate)))
+            client.ehlo("client.example")
+            mechanisms = client.esmtp_features.get("auth", "")
+            self.screen.check("under TLS it is, SCRAM-SHA-256 among others", "SCRAM-SHA-256" in mechanisms, mechanisms)
+            number, _ = client.mail(AUTHOR)
+            self.screen.equal("MAIL is refused before AUTH", number, 530)
+            client.login(AUTHOR, PASSWORD)
+            client.sendmail(AUTHOR, [READER, THREE[0]], SUBMITTED.replace(b"\n", b"\r\n"))
+
     def end(self) -> None:
         """An empty queue, and the end."""
-        self.screen.title("5. What is left")
+        self.screen.title("6. What is left")
         # The log's `end msg` comes before the files go; a process of its own removes them.
         wait_until(lambda: not self.home.left_over(), DEADLINE, "the queue to be empty")
         self.screen.equal("queuectl lists no message", self.home.run("queuectl", "list"), b"")
@@ -149,12 +216,12 @@ class Demo:
         self.screen.check("every daemon has ended", True)
         self.screen.equal("no file is left in the queue", self.home.left_over(), [])
         for what, pattern, count in (
-            ("5 new messages", r"^new msg \d+$", 5),
-            ("5 senders", r"^info msg \d+: bytes \d+ from <\S*> qp \d+ uid \d+$", 5),
-            ("8 deliveries that start", r"^starting delivery \d+: ", 8),
-            ("8 deliveries that end", r"^delivery \d+: ", 8),
+            ("6 new messages", r"^new msg \d+$", 6),
+            ("6 senders", r"^info msg \d+: bytes \d+ from <\S*> qp \d+ uid \d+$", 6),
+            ("10 deliveries that start", r"^starting delivery \d+: ", 10),
+            ("10 deliveries that end", r"^delivery \d+: ", 10),
             ("1 bounce", r"^bounce msg \d+ qp \d+$", 1),
-            ("5 messages that end", r"^end msg \d+$", 5),
+            ("6 messages that end", r"^end msg \d+$", 6),
             ("no trouble", r"^(alert|warning|corrupt)|Traceback", 0),
         ):
             self.screen.equal(f"the log shows {what}", self.suite.count(pattern), count)

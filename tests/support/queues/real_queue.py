@@ -71,13 +71,14 @@ class RealQueue:
     def fill(self) -> None:
         """Start the suite, and have it take mail that comes into every state."""
         self.start()
+        names = [f"r{number}@remote.example" for number in range(POOL)]
+        # Before anything is injected: a message is delivered while queue-inject still runs.
+        self.server.recipient_answers |= {"gone@remote.example": GONE, **dict.fromkeys(names, LATER)}
         self.local, self.bounced, self.dead = self.inject(
             ("ann@example.org", f"ann@{LOCAL}"),
             (f"joe@{LOCAL}", "gone@remote.example"),
             ("dan@example.org", "x@dead.example"),
         )
-        names = [f"r{number}@remote.example" for number in range(POOL)]
-        self.server.recipient_answers |= {"gone@remote.example": GONE, **dict.fromkeys(names, LATER)}
         self.pool = self.inject(*((f"s{number}@example.org", name) for number, name in enumerate(names)))
         self.wait_for(r"^delivery \d+: deferral: .*try_later", POOL)
         for mail in (self.local, self.bounced):
