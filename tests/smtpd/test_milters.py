@@ -1,13 +1,13 @@
 """queue-smtpd with milters: each stage is asked, what they change is in the queue, and none of them does harm."""
 
 import smtplib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from itertools import zip_longest
 from pathlib import Path
 
 import pytest
 
-from queue_base.home import Home
 from queue_base.queue.hold_marks import read_mark
 from queue_base.queue.layout import open_layout
 from support.inject.injectors import only, queued, shared_home
@@ -21,36 +21,39 @@ BODY = b"How are\nyou?\n"
 
 
 class Filtered:
-    """A home with queue-intake, milters and a queue-smtpd."""
+    """A home with queue-intake, two milters, and a queue-smtpd that asks them; all tests of this file use it."""
 
-    def __init__(self, stack: ExitStack, home: Home) -> None:
-        self.home = home
+    def __init__(self, stack: ExitStack) -> None:
         self._stack = stack
-        self.milters: list[MilterServer] = []
+        self.home = stack.enter_context(shared_home(0))
+        Path(self.home.control, "rcpthosts").write_text("example.org\n")
+        Path(self.home.control, "relayclients").write_text("127.0.0.1\n")
+        Path(self.home.control, "checkrcpt").write_text("0\n")
+        stack.enter_context(IntakeDaemon(self.home))
+        paths = [Path(self.home.path, f"milter{number}") for number in range(2)]
+        self.milters = [stack.enter_context(MilterServer(path)) for path in paths]
+        self.milter = self.milters[0]
+        self.daemon = self.serve("".join(f"unix:{path}\n" for path in paths))
 
-    def start(self, *scripts: Script, options: str = "", headerfaults: str = "", offer: bytes = b"") -> smtplib.SMTP:
-        """Start milters with these scripts; return a client."""
-        lines = []
-        for number, script in enumerate(scripts):
-            path = Path(self.home.path, f"milter{number}")
-            words = {"offer": offer} if offer else {}
-            self.milters.append(self._stack.enter_context(MilterServer(path, script, **words)))
-            lines.append(f"unix:{path} {options}\n")
-        return self.serve("".join(lines), headerfaults)
-
-    def serve(self, milters: str, headerfaults: str = "") -> smtplib.SMTP:
-        """Start queue-smtpd with this control/milters; return a client."""
+    def serve(self, milters: str, headerfaults: str = "accept") -> SmtpdDaemon:
+        """Start a queue-smtpd with this control/milters."""
         Path(self.home.control, "milters").write_text(milters)
-        if headerfaults:
-            Path(self.home.control, "headerfaults").write_text(headerfaults + "\n")
-        self.daemon = self._stack.enter_context(SmtpdDaemon(self.home))
-        return self._stack.enter_context(self.daemon.smtp())
+        Path(self.home.control, "headerfaults").write_text(headerfaults + "\n")
+        return self._stack.enter_context(SmtpdDaemon(self.home))
 
-    @property
-    def milter(self) -> MilterServer:
-        """The only milter."""
-        (found,) = self.milters
-        return found
+    def start(self, *scripts: Script, daemon: SmtpdDaemon | None = None) -> smtplib.SMTP:
+        """Begin a test: give the milters these scripts, or none; return a client."""
+        layout = open_layout(self.home.queue)
+        for each in queued(self.home):
+            for path in (layout.todo(each.number), layout.mess(each.number), layout.hashed("hold", each.number)):
+                Path(path).unlink(missing_ok=True)
+        self.daemon.said(b"")
+        self.daemon.log = b""
+        for milter, script in zip_longest(self.milters, scripts):
+            milter.begin(script)
+        client = (daemon or self.daemon).smtp()
+        self._stack.callback(client.close)
+        return client
 
     def refusal(self, client: smtplib.SMTP, text: str = TEXT, to: Sequence[str] = (BOB,)) -> tuple[int, bytes]:
         """Send a message; return the reply that refuses it or its sender."""
@@ -61,19 +64,20 @@ class Filtered:
         return error.smtp_code, error.smtp_error
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def filtered() -> Iterator[Filtered]:
     with ExitStack() as stack:
-        home = stack.enter_context(shared_home(0))
-        Path(home.control, "rcpthosts").write_text("example.org\n")
-        Path(home.control, "relayclients").write_text("127.0.0.1\n")
-        Path(home.control, "checkrcpt").write_text("0\n")
-        stack.enter_context(IntakeDaemon(home))
-        yield Filtered(stack, home)
+        yield Filtered(stack)
+
+
+@pytest.fixture(scope="module")
+def lenient(filtered: Filtered) -> SmtpdDaemon:
+    """A queue-smtpd that goes on without its milter."""
+    return filtered.serve(f"unix:{filtered.milter.path} default=accept\n")
 
 
 def test_each_stage_is_told_to_a_milter_with_macros_and_the_message_is_as_it_was(filtered: Filtered) -> None:
-    client = filtered.start({})
+    client = filtered.start()
     client.ehlo("c.example")
     client.sendmail(ANN, [BOB, JOE], TEXT, mail_options=["BODY=8BITMIME"])
     milter = filtered.milter
@@ -187,32 +191,28 @@ def test_a_broken_milter_defers_mail_and_harms_nothing_else(filtered: Filtered, 
 
 
 @pytest.mark.parametrize("script", BROKEN[:4])
-def test_a_broken_milter_is_left_out_where_the_line_says_so(filtered: Filtered, script: Script) -> None:
-    client = filtered.start(script, options="default=accept")
+def test_a_broken_milter_is_left_out_where_the_line_says_so(
+    filtered: Filtered, lenient: SmtpdDaemon, script: Script
+) -> None:
+    client = filtered.start(script, daemon=lenient)
     for _ in range(2):
         client.sendmail(ANN, [BOB], TEXT)
     assert [each.message.endswith(BODY) for each in queued(filtered.home)] == [True, True]
     assert filtered.milter.connections == 1
 
 
-@pytest.mark.parametrize("stage", [b"O", b"M", b"E"])
-def test_a_milter_that_does_not_answer_is_waited_for_no_longer_than_its_line_says(
-    filtered: Filtered, stage: bytes
-) -> None:
-    offer = b"" if stage != b"O" else b"x"
-    client = filtered.start({stage: []}, options="connect=1 command=1 content=1", offer=offer)
+def test_a_milter_that_does_not_answer_is_waited_for_no_longer_than_its_line_says(filtered: Filtered) -> None:
+    daemon = filtered.serve(f"unix:{filtered.milter.path} connect=1 command=1 content=1\n")
+    client = filtered.start({b"E": []}, daemon=daemon)
     assert filtered.refusal(client) == (451, b"4.7.1 Service unavailable - try again later")
+    daemon.wait_for(b" failed: no_answer_within_1_seconds")
 
 
-def test_a_milter_that_is_not_there(filtered: Filtered) -> None:
-    client = filtered.serve(f"unix:{filtered.home.path}/none\n")
+def test_a_milter_that_is_not_there_or_is_for_other_listeners(filtered: Filtered) -> None:
+    daemon = filtered.serve(f"unix:{filtered.home.path}/none\nunix:{filtered.milter.path} submission\n")
+    client = filtered.start({b"M": [b"r"]}, daemon=daemon)
     assert filtered.refusal(client)[0] == 451
-    filtered.daemon.wait_for(b"/none failed: unable_to_connect:")
-
-
-def test_a_milter_of_other_listeners_is_not_asked(filtered: Filtered) -> None:
-    client = filtered.start({b"M": [b"r"]}, options="submission")
-    client.sendmail(ANN, [BOB], TEXT)
+    daemon.wait_for(b"/none failed: unable_to_connect:")
     assert filtered.milter.connections == 0
 
 
@@ -228,34 +228,30 @@ def test_a_large_message_is_the_same_behind_a_milter(filtered: Filtered) -> None
 BAD = TEXT.replace("Date:", "X-Date:")
 
 
-@pytest.mark.parametrize(
-    ("word", "check"),
-    [
-        ("accept", lambda home, found: not list(Path(home.queue, "postman").iterdir())),
-        ("copy", lambda home, found: Path(home.queue, "postman", f"{found.number}_no-date").exists()),
-        ("hold", lambda home, found: read_mark(open_layout(home.queue), found.number) == b"header: no-date"),
-    ],
-)
-def test_a_header_that_breaks_the_standard_is_treated_as_the_administrator_wants(
-    filtered: Filtered, word: str, check: Callable[[Home, object], bool]
-) -> None:
-    client = filtered.serve("", word)
-    client.sendmail(ANN, [BOB], BAD)
-    found = only(filtered.home)
-    assert check(filtered.home, found) and found.message.endswith(BODY)
+def test_a_header_that_breaks_the_standard_is_treated_as_the_administrator_wants(filtered: Filtered) -> None:
+    postman = Path(filtered.home.queue, "postman")
+    found = []
+    for word in ("accept", "copy", "hold"):
+        client = filtered.start(daemon=filtered.serve("", word))
+        client.sendmail(ANN, [BOB], BAD)
+        message = only(filtered.home)
+        mark = read_mark(open_layout(filtered.home.queue), message.number)
+        found.append((mark, (postman / f"{message.number}_no-date").exists(), message.message.endswith(BODY)))
+    assert found == [(None, False, True), (None, True, True), (b"header: no-date", False, True)]
 
 
 def test_a_header_that_breaks_the_standard_can_be_refused(filtered: Filtered) -> None:
-    client = filtered.serve("", "refuse")
+    client = filtered.start(daemon=filtered.serve("", "refuse"))
     assert filtered.refusal(client, BAD) == (554, b"5.6.0 Message header breaks RFC 5322: no-date")
     client.sendmail(ANN, [BOB], TEXT)
     assert len(queued(filtered.home)) == 1
 
 
 def test_a_client_that_goes_while_a_milter_thinks_leaves_nothing(filtered: Filtered) -> None:
-    client = filtered.start({b"M": []}, options="command=60")
+    client = filtered.start({b"M": []})
     client.ehlo("c")
     client.send("MAIL FROM:<>\r\n")
+    filtered.milter.wait_for(b"M")
     client.close()
     filtered.daemon.wait_for(b": end connection_lost")
     with filtered.daemon.smtp() as other:

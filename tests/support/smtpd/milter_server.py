@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 
+from support.processes.suite import wait_until
+
 SECONDS = 60.0
 CONTINUE = b"c"
 # Version 6, all actions; what is named here is not sent, or not answered.
@@ -24,16 +26,15 @@ def packet(data: bytes) -> bytes:
 class MilterServer:
     """A milter on a Unix socket. `told` has the commands that came, with their data; `macros` all that were named.
 
-    What the script does not name is answered with continue. None in the place of packets closes the connection.
+    What the script does not name is answered with continue. An empty packet closes the connection.
     """
 
-    def __init__(self, path: Path, script: Script | None = None, offer: bytes = OFFER) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
         self.told: list[tuple[bytes, bytes]] = []
         self.macros: dict[bytes, bytes] = {}
         self.connections = 0
-        self._script = script or {}
-        self._offer = offer
+        self._script: Script = {}
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.bind(str(path))
         self._socket.listen(8)
@@ -47,6 +48,15 @@ class MilterServer:
         self._socket.shutdown(socket.SHUT_RDWR)
         self._thread.join(SECONDS)
         self._socket.close()
+
+    def begin(self, script: Script | None) -> None:
+        """Forget what came, and answer with this script from now on."""
+        self.told, self.macros, self.connections = [], {}, 0
+        self._script = script or {}
+
+    def wait_for(self, command: bytes) -> None:
+        """Wait until this command has come."""
+        wait_until(lambda: command in self.commands, SECONDS, f"command {command!r}")
 
     @property
     def commands(self) -> bytes:
@@ -64,12 +74,15 @@ class MilterServer:
             except OSError:
                 return
             self.connections += 1
-            connection.settimeout(SECONDS)
-            with connection:
-                try:
-                    self._answer(connection)
-                except OSError:
-                    pass  # It was closed while we wrote.
+            threading.Thread(target=self._serve_one, args=(connection,)).start()
+
+    def _serve_one(self, connection: socket.socket) -> None:
+        connection.settimeout(SECONDS)
+        with connection:
+            try:
+                self._answer(connection)
+            except OSError:
+                pass  # It was closed while we wrote.
 
     def _answer(self, connection: socket.socket) -> None:
         stream = connection.makefile("rb")
@@ -83,7 +96,7 @@ class MilterServer:
                 continue
             self.told.append((command, data))
             if command == b"O":
-                answers = [b"O" + self._offer]
+                answers = [b"O" + OFFER]
             elif command in b"AQ":
                 answers = []
             else:
