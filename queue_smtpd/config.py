@@ -15,6 +15,7 @@ from queue_smtpd.session import SessionSetup
 from queue_smtpd.session_policy import SessionPolicy
 from queue_wire.control.listeners import Listener, Role, unpack_listeners
 from queue_wire.control.localroutes import unpack_local_routes
+from queue_wire.control.milters import ACCEPT, FilterSetup, unpack_header_faults, unpack_milters
 from queue_wire.control.networks import unpack_networks
 from queue_wire.control.places import EVERYWHERE
 from queue_wire.control.relayrecipients import RelayRecipients, unpack_relay_recipients
@@ -45,7 +46,7 @@ class MoreHosts:
 class SmtpdConfig(NamedTuple):
     """The control files. `databytes` is the largest message in bytes; 0: no limit. `concurrency` counts connections.
 
-    `checkpassword` is a program with its arguments, empty if there is none.
+    `checkpassword` is a program with its arguments, empty if there is none. `filters` are those of all roles.
     """
 
     me: bytes
@@ -53,6 +54,7 @@ class SmtpdConfig(NamedTuple):
     databytes: int
     concurrency: int
     checkpassword: list[bytes]
+    filters: FilterSetup = FilterSetup()
 
 
 def read_config(home: Home) -> SmtpdConfig:
@@ -71,7 +73,12 @@ def read_config(home: Home) -> SmtpdConfig:
         submitters=read_parsed(home, "submitters", unpack_submitters),
     )
     program = read_parsed(home, "checkpassword", unpack_program) or []
-    return SmtpdConfig(me, rules, read_size(home, "databytes"), read_number(home, "concurrencyincoming"), program)
+    filters = FilterSetup(
+        tuple(read_parsed(home, "milters", unpack_milters) or ()),
+        read_parsed(home, "headerfaults", unpack_header_faults) or ACCEPT,
+    )
+    size, connections = read_size(home, "databytes"), read_number(home, "concurrencyincoming")
+    return SmtpdConfig(me, rules, size, connections, program, filters)
 
 
 def read_listeners(home: Home) -> list[Listener]:
@@ -103,4 +110,5 @@ def session_setup(
         mechanisms=() if listener.noauth or not tls else offer.mechanisms,
         secret=offer.secret,
     )
-    return SessionSetup(config.me, settings, SessionPolicy(listener.role, config.rules, limits), suffix)
+    policy = SessionPolicy(listener.role, config.rules, limits)
+    return SessionSetup(config.me, settings, policy, suffix, config.filters.of(listener.role))

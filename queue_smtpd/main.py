@@ -43,6 +43,7 @@ from queue_smtpd.config import read_config, read_listeners, session_setup
 from queue_smtpd.intake_links import IntakeLinks
 from queue_smtpd.listening import ListeningSocket, given_sockets, open_sockets
 from queue_smtpd.log_writer import PROGRAM, LogWriter, log_beside
+from queue_smtpd.milter.session_filter import FilterPlace
 from queue_smtpd.recipient_lookups import RecipientAsker
 from queue_smtpd.session import SessionSetup, SmtpSession
 from queue_smtpd.smtp_connection import BegunSession, OpenConnections, SmtpConnection
@@ -165,7 +166,9 @@ async def _serve(
     def begin(transport: asyncio.Transport, now: float) -> BegunSession:
         # Each process has one session, which the pid names, as tcpserver's own log does.
         session = SmtpSession(os.getpid(), given.client, setup, now)
-        return BegunSession(session, given.port, given.server_port, None, context)
+        place = FilterPlace(setup.me, given.port, given.server_port)
+        filters = connections.filter_session(setup.filters, os.getpid(), place)
+        return BegunSession(session, given.port, given.server_port, None, context, filters)
 
     await loop.connect_accepted_socket(lambda: cast(asyncio.Protocol, SmtpConnection(begin, connections)), connection)
     while len(connections):

@@ -36,6 +36,7 @@ from queue_smtpd.client_facts import ClientFacts, TlsFacts
 from queue_smtpd.received_line import pack_received
 from queue_smtpd.relay_rules import MailboxFound, MailboxWanted
 from queue_smtpd.session_policy import Decision, SessionPolicy
+from queue_wire.control.milters import FilterSetup
 from queue_wire.control.smtpdusers import Verifier
 from queue_wire.files.envelope import ADDRESS_MAX
 from queue_wire.format_error import FormatError
@@ -74,6 +75,21 @@ class MessageDropped(NamedTuple):
     """What there is of the message is to be forgotten."""
 
 
+class SenderFiltered(NamedTuple):
+    """Question: do the filters take this sender? The answer is `answer_filter`. `identity` is that of the message."""
+
+    client: ClientFacts
+    identity: bytes
+    sender: bytes
+    parameters: list[bytes]
+
+
+class RecipientFiltered(NamedTuple):
+    """Question: do the filters take this recipient? The answer is `answer_filter`."""
+
+    recipient: bytes
+
+
 class ReplyDelayed(NamedTuple):
     """The replies go to the client after so many seconds, and until then nothing of it is taken."""
 
@@ -90,33 +106,38 @@ Action = (
     | PasswordGiven
     | VerifierWanted
     | ReplyDelayed
+    | SenderFiltered
+    | RecipientFiltered
 )
 
 
 class SessionSetup(NamedTuple):
     """What the sessions of one listener have in common. `me` is this host's name.
 
-    relay_suffix: what is added to each recipient; the value of RELAYCLIENT, as of qmail-smtpd.
+    relay_suffix: what is added to each recipient; the value of RELAYCLIENT, as of qmail-smtpd. With `filters`, the
+    caller asks them: about senders and recipients when it gets a question, and about messages itself.
     """
 
     me: bytes
     settings: ServerSettings
     policy: SessionPolicy
     relay_suffix: bytes = b""
+    filters: FilterSetup = FilterSetup()
 
 
 class SmtpSession:
     """A session. `number` is that of its log lines; `now` is a monotonic time in seconds everywhere."""
 
     __slots__ = (
-        *("_begun", "_client", "_counted", "_errors", "_lines", "_mailbox", "_messages", "_number", "_received"),
-        *("_recipients", "_sender", "_server", "_setup", "_size", "_started", "_unknown"),
+        *("_begun", "_client", "_counted", "_errors", "_filtered", "_lines", "_mailbox", "_messages", "_number"),
+        *("_received", "_recipients", "_sender", "_server", "_setup", "_size", "_started", "_unknown"),
     )
 
     def __init__(self, number: int, client: ClientFacts, setup: SessionSetup, now: float) -> None:
         self._number = number
         self._client = client
         self._setup = setup
+        self._filtered = setup.filters.any
         self._begun = now
         self._server = SmtpServer(setup.settings)
         self._lines: list[bytes] = []
@@ -128,6 +149,11 @@ class SmtpSession:
         self._counted = False
         # A MessageStarted was answered with yes, and its end was not reported.
         self._started = False
+
+    @property
+    def number(self) -> int:
+        """The number of its log lines."""
+        return self._number
 
     @property
     def over(self) -> bool:
@@ -216,7 +242,27 @@ class SmtpSession:
         wanted = self._mailbox
         assert wanted is not None
         reply = self._setup.policy.decide_mailbox(found, self._client, now)
+        if reply is None and self._filtered and len(wanted.recipient) <= ADDRESS_MAX:
+            return [RecipientFiltered(wanted.recipient)]
         return self._go_on(self._end_recipient(wanted, reply, why), now)
+
+    def answer_filter(self, reply: ServerReply | None, now: float) -> list[Action]:
+        """Answer SenderFiltered or RecipientFiltered; None is yes."""
+        asked = self._server.asked
+        if isinstance(asked, SenderGiven):
+            return self._go_on(self._end_sender(asked, reply), now)
+        wanted = self._mailbox
+        assert wanted is not None
+        return self._go_on(self._end_recipient(wanted, reply, b""), now)
+
+    def end_filtered(self, reply: ServerReply | None, now: float) -> list[Action]:
+        """Answer MessageFinished: the filters refuse the message, or None, have discarded it."""
+        self._started = False
+        if reply is None:
+            self._lines.append(log.discarded(self._number, self._size, len(self._recipients)))
+            return self._go_on(self._server.answer(), now)
+        self._log_refusal(b"message", reply)
+        return self._go_on(self._server.answer(reply), now)
 
     def answer_password(self, right: bool | None, now: float) -> list[Action]:
         """Answer PasswordGiven; None if the password cannot be checked now."""
@@ -296,7 +342,7 @@ class SmtpSession:
         elif isinstance(event, RecipientGiven):
             return self._take_recipient(event, actions, now)
         elif isinstance(event, SenderGiven):
-            return self._take_sender(event, now)
+            return self._take_sender(event, actions, now)
         elif isinstance(event, MessageBegun):
             reply = self._decide(event, now)
             if isinstance(reply, ServerReply):
@@ -312,7 +358,7 @@ class SmtpSession:
         elif isinstance(event, TlsWanted | PasswordGiven | VerifierWanted):
             actions.append(event)
         elif isinstance(event, UserAuthenticated):
-            self._client = self._client._replace(user=event.user)
+            self._client = self._client._replace(user=event.user, mechanism=event.mechanism)
             self._lines.append(log.authenticated(self._number, event.user, event.mechanism))
         elif isinstance(event, UserRefused):
             if not self._counted:
@@ -334,9 +380,19 @@ class SmtpSession:
             raise AssertionError("XCLIENT is not offered")
         return []
 
-    def _take_sender(self, event: SenderGiven, now: float) -> list[ServerEvent]:
+    def _take_sender(self, event: SenderGiven, actions: list[Action], now: float) -> list[ServerEvent]:
         reply = self._decide(event, now)
-        if isinstance(reply, ServerReply):
+        if reply is None and self._filtered:
+            # The message that may follow has this name.
+            identity = b"%d-%d" % (self._number, self._received + 1)
+            parameters = _shown_parameters(event)
+            actions.append(SenderFiltered(self._client, identity, event.address, parameters))
+            return []
+        assert not isinstance(reply, MailboxWanted)
+        return self._end_sender(event, reply)
+
+    def _end_sender(self, event: SenderGiven, reply: ServerReply | None) -> list[ServerEvent]:
+        if reply is not None:
             self._log_refusal(b"MAIL <%s>" % event.address, reply)
             return self._server.answer(reply)
         self._sender = event.address
@@ -379,6 +435,13 @@ class SmtpSession:
     def _log_refusal(self, what: bytes, reply: ServerReply) -> None:
         self._errors += 1
         self._lines.append(log.refused(self._number, what, reply))
+
+
+def _shown_parameters(event: SenderGiven) -> list[bytes]:
+    """Return the parameters of MAIL as a client writes them."""
+    given = event.parameters
+    size = [b"SIZE=%d" % given.size] if given.size else []
+    return size + [b"BODY=8BITMIME"] * given.eight_bit + [b"SMTPUTF8"] * given.smtputf8
 
 
 def _reply_to_message(answer: Answer | None) -> ServerReply:

@@ -13,7 +13,7 @@ If the handshake fails, the connection ends.
 import asyncio
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import NamedTuple, cast
 
 from queue_smtp import server_replies as replies
@@ -24,6 +24,8 @@ from queue_smtp.server_replies import ServerReply
 from queue_smtpd.auth.authenticator import Authenticator
 from queue_smtpd.intake_links import IntakeLinks, MessageTransfer
 from queue_smtpd.log_writer import LogWriter
+from queue_smtpd.milter.message_spool import SpoolMemory
+from queue_smtpd.milter.session_filter import FilterPlace, SessionFilter
 from queue_smtpd.recipient_lookups import RecipientAsker
 from queue_smtpd.relay_rules import MailboxFound, MailboxWanted
 from queue_smtpd.session import (
@@ -32,10 +34,13 @@ from queue_smtpd.session import (
     MessageFinished,
     MessageStarted,
     MessageText,
+    RecipientFiltered,
     ReplyDelayed,
+    SenderFiltered,
     SmtpSession,
 )
 from queue_smtpd.tls.tls_channel import TlsChannel, describe_tls_error
+from queue_wire.control.milters import FilterSetup
 from queue_wire.pipes.qmtp import Answer
 
 # Bytes that are taken at once: of commands, some 200, in about 3 ms; of a message.
@@ -53,7 +58,7 @@ HANDSHAKE_SECONDS = 30.0
 class BegunSession(NamedTuple):
     """The session of a new connection, and the ports of both ends, for the log. `busy`: it is to be turned away.
 
-    `context` is for TLS, None if the session does not offer it.
+    `context` is for TLS, None if the session does not offer it. `filter` is that of a session with filters.
     """
 
     session: SmtpSession
@@ -61,6 +66,7 @@ class BegunSession(NamedTuple):
     server_port: int
     busy: ServerReply | None = None
     context: ssl.SSLContext | None = None
+    filter: SessionFilter | None = None
 
 
 # What makes the session of a connection, when the event loop has made its transport.
@@ -83,10 +89,15 @@ class OpenConnections:
         self.stopping = False
         self.empty = asyncio.Event()
         self.empty.set()
+        self._spools = SpoolMemory()
         self._open: set[SmtpConnection] = set()
 
     def __len__(self) -> int:
         return len(self._open)
+
+    def filter_session(self, filters: FilterSetup, number: int, place: FilterPlace) -> SessionFilter | None:
+        """Return the filters of a new session, None if there are none."""
+        return SessionFilter(filters, number, place, self._spools, self.log.write) if filters.any else None
 
     def add(self, connection: "SmtpConnection") -> None:
         self._open.add(connection)
@@ -106,6 +117,9 @@ class OpenConnections:
 
     def close(self) -> None:
         """Close what the connections share."""
+        now = time.monotonic()
+        for connection in list(self._open):
+            connection.give_up_filter(now)
         self.links.close()
         self.lookups.close()
 
@@ -128,7 +142,8 @@ class SmtpConnection:
     """
 
     __slots__ = (
-        *("_asking", "_begin", "_close_at", "_context", "_deadline", "_delay", "_delayed_to", "_eof", "_finishing"),
+        *("_asking", "_begin", "_close_at", "_context", "_deadline", "_delay", "_delayed_to", "_eof", "_filter"),
+        *("_filtering", "_finishing"),
         *("_lookup", "_message_by", "_open", "_reading", "_scheduled", "_session", "_tls", "_transfer", "_transport"),
         *("_unread", "_writable"),
     )
@@ -150,7 +165,10 @@ class SmtpConnection:
         self._delayed_to = 0.0
         # What asks whether a password is right.
         self._asking: asyncio.Task[None] | None = None
-        # A message is complete, and queue-intake has not answered.
+        self._filter: SessionFilter | None = None
+        # What asks the filters.
+        self._filtering: asyncio.Task[None] | None = None
+        # A message is complete, and the filters or queue-intake have not answered.
         self._finishing = False
         # The number of a recipient's lookup, and the wait before its answer.
         self._lookup = 0
@@ -167,7 +185,7 @@ class SmtpConnection:
         self._open.add(self)
         now = time.monotonic()
         self._deadline = now + TIMEOUT
-        self._session, port, server_port, busy, self._context = self._begin(self._transport, now)
+        self._session, port, server_port, busy, self._context, self._filter = self._begin(self._transport, now)
         actions = self._session.start(port, server_port, now, busy)
         if self._session.awaits_tls:
             self._begin_tls(now)
@@ -217,6 +235,9 @@ class SmtpConnection:
                 self._transport.abort()
         elif self._finishing:
             return
+        elif self._filtering is not None:
+            # Nor is it here; filters have times of their own.
+            self._deadline = now + TIMEOUT
         elif self._transfer is not None and self._transfer.full:
             # It is not the client that is slow.
             self._deadline = now + TIMEOUT
@@ -320,8 +341,11 @@ class SmtpConnection:
         """Carry out an action; return those that follow from the answer to a question that has one at once."""
         transfer = self._transfer
         if isinstance(action, MessageText):
-            assert transfer is not None
-            transfer.add(action.data, now)
+            if transfer is not None:
+                transfer.add(action.data, now)
+            else:
+                assert self._filter is not None
+                self._filter.add(action.data)
         elif isinstance(action, MailboxWanted):
             if action.known is None:
                 self._lookup = self._open.lookups.ask(action.address, self._found, now)
@@ -344,18 +368,114 @@ class SmtpConnection:
             links = self._open.links
             if links.link(now) is None:
                 return self._session.begin_message(replies.QUEUE_UNAVAILABLE, int(time.time()), now)
+            if self._filter is not None:
+                self._start_filter(self._ask_filter(self._filter, action))
+                return []
             self._transfer = MessageTransfer(links, self._decided, self._regulate)
             return self._session.begin_message(None, int(time.time()), now)
         elif isinstance(action, MessageFinished):
-            assert transfer is not None
             self._transfer = None
             self._finishing = True
-            transfer.finish(action.sender, action.recipients, now)
+            if transfer is not None:
+                transfer.finish(action.sender, action.recipients, now)
+            else:
+                assert self._filter is not None
+                self._start_filter(self._filter_message(self._filter, action))
+        elif isinstance(action, SenderFiltered | RecipientFiltered):
+            assert self._filter is not None
+            self._start_filter(self._ask_filter(self._filter, action))
         else:
-            assert isinstance(action, MessageDropped) and transfer is not None
+            assert isinstance(action, MessageDropped)
             self._transfer = None
-            transfer.give_up(now)
+            if transfer is not None:
+                transfer.give_up(now)
+            elif self._filter is not None:
+                self._filter.drop_message()
         return []
+
+    # Filters.
+
+    def _start_filter(self, work: Coroutine[object, object, None]) -> None:
+        self._filtering = asyncio.get_running_loop().create_task(work)
+
+    async def _ask_filter(
+        self, session_filter: SessionFilter, question: SenderFiltered | RecipientFiltered | MessageStarted
+    ) -> None:
+        """Ask the filters, and go on with the session if it is not over meanwhile."""
+        if isinstance(question, SenderFiltered):
+            reply = await session_filter.ask_sender(
+                question.client, question.identity, question.sender, question.parameters
+            )
+        elif isinstance(question, RecipientFiltered):
+            reply = await session_filter.ask_recipient(question.recipient)
+        else:
+            reply = await session_filter.ask_data()
+        self._filtering = None
+        now = time.monotonic()
+        actions: list[Action] = []
+        if self._session.over:
+            pass
+        elif isinstance(question, MessageStarted):
+            if reply is None:
+                session_filter.begin_message()
+            actions = self._session.begin_message(reply, int(time.time()), now)
+        else:
+            actions = self._session.answer_filter(reply, now)
+        self._carry_out(actions, now)
+
+    async def _filter_message(self, session_filter: SessionFilter, finished: MessageFinished) -> None:
+        """Ask the filters what becomes of a message, and hand it over as they have changed it."""
+        verdict = await session_filter.ask_message(finished.sender, finished.recipients)
+        now = time.monotonic()
+        if verdict.reply is not None or verdict.discards:
+            self._filtering = None
+            self._end_filtered(verdict.reply, now)
+            return
+        flow = asyncio.Event()
+        transfer = MessageTransfer(self._open.links, self._decided, flow.set)
+        try:
+            for piece in session_filter.pieces():
+                now = time.monotonic()
+                transfer.add(piece, now)
+                # Other connections have their turns.
+                await asyncio.sleep(0)
+                while transfer.full:
+                    flow.clear()
+                    await flow.wait()
+        except OSError:
+            transfer.failed = True
+        except asyncio.CancelledError:
+            transfer.give_up(now)
+            raise
+        self._filtering = None
+        session_filter.drop_message()
+        transfer.finish(verdict.sender, verdict.recipients, time.monotonic(), verdict.hold, verdict.copy)
+
+    def _end_filtered(self, reply: ServerReply | None, now: float) -> None:
+        """Answer a message that goes no further; None: it is discarded."""
+        self._finishing = False
+        if self._filter is not None:
+            self._filter.drop_message()
+        self._carry_out(self._session.end_filtered(reply, now), now)
+        if self._transport is None:
+            self._end_lost(now)
+
+    def give_up_filter(self, now: float) -> None:
+        """Refuse a message that the filters still look at: there is no time left."""
+        task, self._filtering = self._filtering, None
+        if task is not None:
+            task.cancel()
+            if self._finishing:
+                self._end_filtered(replies.QUEUE_UNAVAILABLE, now)
+
+    def _close_filter(self) -> None:
+        """The session is over, and so is what it asks."""
+        session_filter = self._filter
+        if session_filter is not None and not self._finishing:
+            self._filter = None
+            if self._filtering is not None:
+                self._filtering.cancel()
+            session_filter.close()
 
     def _found(self, found: MailboxFound, why: bytes) -> None:
         """Take what the lookup of a recipient has found. The answer is given later, never at once."""
@@ -417,6 +537,7 @@ class SmtpConnection:
         """Write the log lines, then the replies that they are about."""
         if self._session.over:
             self._forget_lookup()
+            self._close_filter()
         lines = self._session.log_lines()
         if lines:
             self._open.log.write(lines)

@@ -30,6 +30,7 @@ from queue_smtpd.config import SmtpdConfig, read_config, session_setup
 from queue_smtpd.intake_links import LINKS_MOST, IntakeLinks
 from queue_smtpd.listening import BACKLOG, ListeningSocket, stop_listening
 from queue_smtpd.log_writer import LogWriter
+from queue_smtpd.milter.session_filter import FilterPlace
 from queue_smtpd.recipient_lookups import RecipientAsker
 from queue_smtpd.session import SessionSetup, SmtpSession
 from queue_smtpd.smtp_connection import BegunSession, OpenConnections, SmtpConnection
@@ -215,8 +216,11 @@ class SmtpDaemon:
             # There was one when this process started.
             busy = replies.TLS_FAILED_FOR_NOW
         number, self._next = self._next, self._next + self._step
-        session = SmtpSession(number, ClientFacts(client, server), self._setups[listener], now)
-        return BegunSession(session, port, server_port, busy, self._context)
+        setup = self._setups[listener]
+        session = SmtpSession(number, ClientFacts(client, server), setup, now)
+        place = FilterPlace(setup.me, port, server_port)
+        filters = self._connections.filter_session(setup.filters, number, place)
+        return BegunSession(session, port, server_port, busy, self._context, filters)
 
 
 def run_daemon(

@@ -84,6 +84,7 @@ def shown_size(file: ControlFile, number: int) -> str:
 
 _RANGES = {
     "longlines": "send, encode, fail",
+    "headerfaults": "accept, copy, hold, refuse",
 }
 _SEND, _TODO, _REMOTE, _LOCAL = ("queue-send",), ("queue-todo",), ("queue-remote",), ("queue-local",)
 _INJECTORS, _SMTPD = ("injectors",), ("queue-smtpd",)
@@ -142,6 +143,8 @@ FILES: tuple[ControlFile, ...] = (
     _number("checkrcpt", "whether local recipients are looked up at RCPT; 0: no", _SMTPD, CONNECTION, "SMTP"),
     ControlFile("badmailfrom", LIST, "none", "senders whose mail is refused", _SMTPD, CONNECTION, "SMTP"),
     ControlFile("relayclients", LIST, "none", "networks that may send to everybody", _SMTPD, CONNECTION, "SMTP"),
+    ControlFile("milters", TABLE, "none", "milters that look at mail that comes in", _SMTPD, CONNECTION, "SMTP"),
+    ControlFile("headerfaults", LINE, "`accept`", "mail with broken headers", _SMTPD, CONNECTION, "SMTP"),
     _number("classifyafter", "when waiting new mail is classified", _SEND, HUP, "operating"),
     _number("concurrencylocal", "local deliveries at once; 0: none", _SEND, HUP, "operating"),
     _number("concurrencyremote", "remote deliveries at once; 0: none", _SEND, HUP, "operating"),
@@ -313,6 +316,18 @@ def _check_program(data: bytes) -> None:
     unpack_program(data)
 
 
+def _check_milters(data: bytes) -> None:
+    from queue_wire.control.milters import unpack_milters
+
+    unpack_milters(data)
+
+
+def _check_header_faults(data: bytes) -> None:
+    from queue_wire.control.milters import unpack_header_faults
+
+    unpack_header_faults(data)
+
+
 def _check_long_lines(data: bytes) -> None:
     word = unpack_line(data).strip().lower()
     if word not in (b"", b"send", b"encode", b"fail"):
@@ -343,6 +358,8 @@ _CHECKS: Mapping[str, Callable[[bytes], object]] = {
     "smtpdusers": _check_users,
     "checkpassword": _check_program,
     "submitters": _check_submitters,
+    "milters": _check_milters,
+    "headerfaults": _check_header_faults,
     "longlines": _check_long_lines,
     "srs": unpack_srs_domain,
 }

@@ -61,13 +61,14 @@ def unpack_users(data: bytes) -> UserPasswords:
             user, colon, value = line.partition(b":")
             if not colon:
                 raise FormatError("not USER:HASH")
-            if not user:
+            # mypyc has no `continue` here.
+            if user:
+                check_user(user)
+                if user in users:
+                    raise FormatError(f"a second line for user {quoted(user)}")
+                users[user] = _unpack_hash(value)
+            else:
                 secret = _unpack_base64(value)
-                continue
-            check_user(user)
-            if user in users:
-                raise FormatError(f"a second line for user {quoted(user)}")
-            users[user] = _unpack_hash(value)
     return UserPasswords(users, secret)
 
 
