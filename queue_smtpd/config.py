@@ -9,16 +9,17 @@ from queue_base.home import Home
 from queue_smtp.incoming import MessageLimits
 from queue_smtp.server import ServerSettings
 from queue_smtpd.auth.authenticator import AuthOffer
-from queue_smtpd.client_limits import ClientLimits
 from queue_smtpd.relay_rules import RelayRules, unpack_hosts_list
 from queue_smtpd.session import SessionSetup
 from queue_smtpd.session_policy import SessionPolicy
+from queue_smtpd.strangers.client_limits import ClientLimits
 from queue_wire.control.listeners import Listener, Role, unpack_listeners
 from queue_wire.control.localroutes import unpack_local_routes
 from queue_wire.control.networks import unpack_networks
 from queue_wire.control.places import EVERYWHERE
 from queue_wire.control.relayrecipients import RelayRecipients, unpack_relay_recipients
 from queue_wire.control.smtpdusers import unpack_program, unpack_submitters
+from queue_wire.control.strangers.smtpdlimits import SmtpdLimits, unpack_smtpd_limits
 
 
 class MoreHosts:
@@ -53,6 +54,7 @@ class SmtpdConfig(NamedTuple):
     databytes: int
     concurrency: int
     checkpassword: list[bytes]
+    limits: SmtpdLimits
 
 
 def read_config(home: Home) -> SmtpdConfig:
@@ -71,7 +73,14 @@ def read_config(home: Home) -> SmtpdConfig:
         submitters=read_parsed(home, "submitters", unpack_submitters),
     )
     program = read_parsed(home, "checkpassword", unpack_program) or []
-    return SmtpdConfig(me, rules, read_size(home, "databytes"), read_number(home, "concurrencyincoming"), program)
+    return SmtpdConfig(
+        me,
+        rules,
+        read_size(home, "databytes"),
+        read_number(home, "concurrencyincoming"),
+        program,
+        read_parsed(home, "smtpdlimits", unpack_smtpd_limits) or SmtpdLimits(),
+    )
 
 
 def read_listeners(home: Home) -> list[Listener]:

@@ -38,7 +38,6 @@ from queue_base.home import Home, take_help, take_home
 from queue_smtp import server_replies as replies
 from queue_smtp.server_replies import pack_reply
 from queue_smtpd.auth.authenticator import Authenticator
-from queue_smtpd.client_limits import ClientLimits, ClientRates
 from queue_smtpd.config import read_config, read_listeners, session_setup
 from queue_smtpd.intake_links import IntakeLinks
 from queue_smtpd.listening import ListeningSocket, given_sockets, open_sockets
@@ -47,11 +46,13 @@ from queue_smtpd.recipient_lookups import RecipientAsker
 from queue_smtpd.session import SessionSetup, SmtpSession
 from queue_smtpd.smtp_connection import BegunSession, OpenConnections, SmtpConnection
 from queue_smtpd.smtp_daemon import Numbering, TlsSource, run_daemon
+from queue_smtpd.strangers.client_limits import ClientLimits
 from queue_smtpd.super_server import Endpoint, GivenConnection, unpack_given
 from queue_smtpd.tls.certificate_keeper import start_keeper
 from queue_smtpd.tls.server_certificates import ServerCertificates, read_pem_files
 from queue_smtpd.workers import run_workers
 from queue_wire.control.listeners import Listener, Role, unpack_listener
+from queue_wire.control.strangers.smtpdlimits import ClientLimit
 from queue_wire.format_error import FormatError
 from queue_wire.logline import alert
 
@@ -69,7 +70,7 @@ NO_CERTIFICATE = (
     "names it"
 )
 # Under a super-server each connection is a process of its own, so it has nothing to count.
-_NO_RATES = ClientRates(0, 0, 0, 0)
+_NO_LIMIT = ClientLimit(0, 0)
 
 
 def take_operands(words: list[str]) -> Listener:
@@ -138,8 +139,12 @@ def run_connection(home: Home, listener: Listener, connection: socket.socket, lo
     if listener.role is Role.SUBMISSIONS and context is None:
         raise Temporary(NO_CERTIFICATE)
     leave_root(home)
-    limits = ClientLimits(_NO_RATES)
     config = read_config(home)
+    limits = ClientLimits(
+        config.limits._replace(
+            connections=_NO_LIMIT, messages=_NO_LIMIT, recipients=_NO_LIMIT, errors=_NO_LIMIT, concurrency=_NO_LIMIT
+        )
+    )
     authenticator = Authenticator(home, log)
     authenticator.configure(config.checkpassword)
     authenticator.refresh()
@@ -147,7 +152,7 @@ def run_connection(home: Home, listener: Listener, connection: socket.socket, lo
         config, listener, limits, context is not None, authenticator.offer, given.databytes, given.relay_suffix
     )
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(home, setup, given, context, connection, authenticator, log))
+        runner.run(_serve(home, setup, given, context, connection, authenticator, limits, log))
 
 
 async def _serve(
@@ -157,15 +162,17 @@ async def _serve(
     context: ssl.SSLContext | None,
     connection: socket.socket,
     authenticator: Authenticator,
+    limits: ClientLimits,
     log: LogWriter,
 ) -> None:
     loop = asyncio.get_running_loop()
-    connections = OpenConnections(IntakeLinks(home, loop), RecipientAsker(home, loop), log, authenticator)
+    connections = OpenConnections(IntakeLinks(home, loop), RecipientAsker(home, loop), log, authenticator, limits)
 
     def begin(transport: asyncio.Transport, now: float) -> BegunSession:
         # Each process has one session, which the pid names, as tcpserver's own log does.
         session = SmtpSession(os.getpid(), given.client, setup, now)
-        return BegunSession(session, given.port, given.server_port, None, context)
+        limits.hold(given.client.address)
+        return BegunSession(session, given.port, given.server_port, None, context, given.client.address)
 
     await loop.connect_accepted_socket(lambda: cast(asyncio.Protocol, SmtpConnection(begin, connections)), connection)
     while len(connections):
@@ -194,15 +201,19 @@ def serve_listeners(home: Home, log: LogWriter) -> None:
     supervisor = Supervisor(take_variables())
     leave_root(home)
     config = read_config(home)
+    # The processes share what they count.
+    limits = ClientLimits(config.limits, count)
     supervisor.ready("accepting connections")
     if count == 1:
-        run_daemon(home, sockets[0], ours, config, log, Numbering(1, 1), tls, None)
+        run_daemon(home, sockets[0], ours, config, log, Numbering(1, 1), tls, limits, None)
         return
 
     def run(place: int, life: int) -> None:
         # This may be long after the start.
         tls.refresh()
-        run_daemon(home, sockets[place], ours, read_config(home), log, Numbering(place + 1, count), tls, life)
+        limits.begin(place)
+        numbering = Numbering(place + 1, count)
+        run_daemon(home, sockets[place], ours, read_config(home), log, numbering, tls, limits, life)
 
     run_workers(sockets if ours else [[] for _ in sockets], run, log)
 

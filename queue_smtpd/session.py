@@ -159,6 +159,11 @@ class SmtpSession:
         """Whether a sender was accepted, and its transaction is not over."""
         return self._server.in_transaction
 
+    @property
+    def trusted(self) -> bool:
+        """Whether the client may relay, or is exempt from limits."""
+        return self._setup.policy.trusts(self._client)
+
     def data_to_send(self) -> bytes:
         """Return the replies to send since the last call."""
         return self._server.data_to_send()

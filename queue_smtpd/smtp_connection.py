@@ -14,6 +14,7 @@ import asyncio
 import ssl
 import time
 from collections.abc import Callable
+from itertools import islice
 from typing import NamedTuple, cast
 
 from queue_smtp import server_replies as replies
@@ -35,6 +36,7 @@ from queue_smtpd.session import (
     ReplyDelayed,
     SmtpSession,
 )
+from queue_smtpd.strangers.client_limits import ClientLimits
 from queue_smtpd.tls.tls_channel import TlsChannel, describe_tls_error
 from queue_wire.pipes.qmtp import Answer
 
@@ -46,6 +48,10 @@ LEAST_RATE = 500.0
 # Seconds for the client to close the connection, once it was told that the session is over. To close it at once would
 # reset it if the client goes on sending, and the client would lose the reply.
 LINGER_SECONDS = 5.0
+# Seconds in which a user should authenticate. When all places are taken, who has not done so is ended for another one.
+PROOF_SECONDS = 15.0
+# Those that are looked at for that.
+_LOOKED_AT = 20
 # Seconds for the TLS handshake.
 HANDSHAKE_SECONDS = 30.0
 
@@ -53,7 +59,8 @@ HANDSHAKE_SECONDS = 30.0
 class BegunSession(NamedTuple):
     """The session of a new connection, and the ports of both ends, for the log. `busy`: it is to be turned away.
 
-    `context` is for TLS, None if the session does not offer it.
+    `context` is for TLS, None if the session does not offer it. `address` is the client's, which limits count.
+    `submits`: a user is expected, who authenticates.
     """
 
     session: SmtpSession
@@ -61,6 +68,8 @@ class BegunSession(NamedTuple):
     server_port: int
     busy: ServerReply | None = None
     context: ssl.SSLContext | None = None
+    address: str = ""
+    submits: bool = False
 
 
 # What makes the session of a connection, when the event loop has made its transport.
@@ -74,16 +83,25 @@ class OpenConnections:
     """
 
     def __init__(
-        self, links: IntakeLinks, lookups: RecipientAsker, log: LogWriter, authenticator: Authenticator
+        self,
+        links: IntakeLinks,
+        lookups: RecipientAsker,
+        log: LogWriter,
+        authenticator: Authenticator,
+        limits: ClientLimits,
     ) -> None:
         self.links = links
         self.lookups = lookups
         self.log = log
         self.authenticator = authenticator
+        self.limits = limits
         self.stopping = False
         self.empty = asyncio.Event()
         self.empty.set()
         self._open: set[SmtpConnection] = set()
+        # Those on listeners for users, and when they began, in this order. Who has authenticated is left out when it
+        # is noticed.
+        self._unproven: dict[SmtpConnection, float] = {}
 
     def __len__(self) -> int:
         return len(self._open)
@@ -94,8 +112,26 @@ class OpenConnections:
 
     def discard(self, connection: "SmtpConnection") -> None:
         self._open.discard(connection)
+        self._unproven.pop(connection, None)
         if not self._open:
             self.empty.set()
+
+    def expect_proof(self, connection: "SmtpConnection", now: float) -> None:
+        """Note a connection whose client is to authenticate."""
+        self._unproven[connection] = now
+
+    def end_unproven(self, now: float) -> bool:
+        """End the connection that has waited longest without AUTH, if that is long enough; return whether it was."""
+        for connection, begun in list(islice(self._unproven.items(), _LOOKED_AT)):
+            if connection.proven:
+                del self._unproven[connection]
+            elif now - begun < PROOF_SECONDS:
+                return False
+            else:
+                del self._unproven[connection]
+                connection.end(replies.SERVER_BUSY, "no AUTH", now)
+                return True
+        return False
 
     def run(self, now: float) -> None:
         """End what is too late. Call it every few seconds."""
@@ -128,9 +164,9 @@ class SmtpConnection:
     """
 
     __slots__ = (
-        *("_asking", "_begin", "_close_at", "_context", "_deadline", "_delay", "_delayed_to", "_eof", "_finishing"),
-        *("_lookup", "_message_by", "_open", "_reading", "_scheduled", "_session", "_tls", "_transfer", "_transport"),
-        *("_unread", "_writable"),
+        *("_address", "_asking", "_begin", "_close_at", "_context", "_deadline", "_delay", "_delayed_to", "_eof"),
+        *("_finishing", "_lookup", "_message_by", "_open", "_reading", "_scheduled", "_session", "_tls", "_transfer"),
+        *("_transport", "_unread", "_writable"),
     )
 
     _session: SmtpSession
@@ -138,6 +174,7 @@ class SmtpConnection:
     def __init__(self, begin: Begin, open_: OpenConnections) -> None:
         self._begin = begin
         self._open = open_
+        self._address = ""
         self._transport: asyncio.Transport | None = None
         self._transfer: MessageTransfer | None = None
         self._context: ssl.SSLContext | None = None
@@ -167,7 +204,10 @@ class SmtpConnection:
         self._open.add(self)
         now = time.monotonic()
         self._deadline = now + TIMEOUT
-        self._session, port, server_port, busy, self._context = self._begin(self._transport, now)
+        begun = self._begin(self._transport, now)
+        self._session, port, server_port, busy, self._context, self._address, submits = begun
+        if submits and busy is None:
+            self._open.expect_proof(self, now)
         actions = self._session.start(port, server_port, now, busy)
         if self._session.awaits_tls:
             self._begin_tls(now)
@@ -209,6 +249,11 @@ class SmtpConnection:
         self._regulate()
 
     # From whoever runs the loop.
+
+    @property
+    def proven(self) -> bool:
+        """Whether its client has authenticated, or may relay without."""
+        return self._session.trusted
 
     def run(self, now: float) -> None:
         """End the session, or the connection, if it is late."""
@@ -412,6 +457,7 @@ class SmtpConnection:
         if not self._session.over:
             self._carry_out(self._session.lost(now), now)
         self._open.discard(self)
+        self._open.limits.release(self._address)
 
     def _put(self, now: float) -> None:
         """Write the log lines, then the replies that they are about."""

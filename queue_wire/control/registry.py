@@ -126,6 +126,9 @@ FILES: tuple[ControlFile, ...] = (
     ),
     ControlFile("smtpd", TABLE, "`*:25 mx`", "where queue-smtpd listens, and for whom", _SMTPD, START_SMTPD, "SMTP"),
     _number("concurrencyincoming", "connections of clients at once", _SMTPD, CONNECTION, "SMTP"),
+    ControlFile(
+        "smtpdlimits", TABLE, "`connections 60`, ...", "what strangers may do", _SMTPD, CONNECTION, "SMTP"
+    ),
     _number("processessmtpd", "processes of queue-smtpd", _SMTPD, START_SMTPD, "SMTP"),
     ControlFile("smtpdcert", TABLE, "none, no TLS", "certificates, by name", _SMTPD, CONNECTION, "SMTP"),
     ControlFile(
@@ -282,6 +285,12 @@ def _check_networks(data: bytes) -> None:
     unpack_networks(data)
 
 
+def _check_smtpd_limits(data: bytes) -> None:
+    from queue_wire.control.strangers.smtpdlimits import unpack_smtpd_limits
+
+    unpack_smtpd_limits(data)
+
+
 def _check_listeners(data: bytes) -> None:
     from queue_wire.control.listeners import unpack_listeners
 
@@ -339,6 +348,7 @@ _CHECKS: Mapping[str, Callable[[bytes], object]] = {
     "relayclients": _check_networks,
     "relayrecipients": unpack_relay_recipients,
     "smtpd": _check_listeners,
+    "smtpdlimits": _check_smtpd_limits,
     "smtpdcert": _check_certificates,
     "smtpdusers": _check_users,
     "checkpassword": _check_program,

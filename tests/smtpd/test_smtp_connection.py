@@ -13,18 +13,21 @@ import pytest
 from queue_base.home import Home
 from queue_smtp.server import TIMEOUT
 from queue_smtpd.auth.authenticator import Authenticator
+from queue_smtpd.client_facts import ClientFacts
 from queue_smtpd.intake_links import SMALL, IntakeLinks
 from queue_smtpd.log_writer import LogWriter
 from queue_smtpd.recipient_lookups import RecipientAsker
 from queue_smtpd.smtp_connection import (
     COMMANDS_SLICE,
     HANDSHAKE_SECONDS,
+    PROOF_SECONDS,
     BegunSession,
     OpenConnections,
     SmtpConnection,
 )
+from queue_smtpd.strangers.client_limits import ClientLimits
 from support.servers.certificate import server_context
-from support.smtpd.sessions import RULES, make_session
+from support.smtpd.sessions import RULES, STRANGER, UNLIMITED, make_session
 from support.smtpd.smtpd_daemon import trusting
 
 
@@ -68,13 +71,16 @@ class _Lines(LogWriter):
 class Scene:
     """A connection whose greeting is said. It has no queue-intake."""
 
-    def __init__(self, home: Home, context: ssl.SSLContext | None = None) -> None:
+    def __init__(self, home: Home, context: ssl.SSLContext | None = None, client: ClientFacts = STRANGER) -> None:
         self.log = _Lines()
         loop = asyncio.get_running_loop()
         authenticator = Authenticator(home, self.log)
-        self.open = OpenConnections(IntakeLinks(home, loop), RecipientAsker(home, loop), self.log, authenticator)
+        limits = ClientLimits(UNLIMITED)
+        links, lookups = IntakeLinks(home, loop), RecipientAsker(home, loop)
+        self.open = OpenConnections(links, lookups, self.log, authenticator, limits)
         self.transport = Transport()
-        session = make_session(rules=RULES._replace(checkrcpt=False), tls=context is not None)
+        limits.hold("")
+        session = make_session(client, rules=RULES._replace(checkrcpt=False), tls=context is not None)
         begun = BegunSession(session, 1, 2, None, context)
         self.connection = SmtpConnection(lambda transport, now: begun, self.open)
         self.connection.connection_made(cast(asyncio.Transport, self.transport))
@@ -99,6 +105,28 @@ def test_a_command_that_does_not_come_in_time_ends_the_session(home: Home, sent:
         scene.run(TIMEOUT + 60)
         assert scene.transport.aborted
         assert scene.log.lines[-1].startswith(b"smtp 12: end timeout: ")
+
+    asyncio.run(play())
+
+
+def test_when_all_places_are_taken_who_has_not_authenticated_for_long_is_ended_for_a_user(home: Home) -> None:
+    async def play() -> None:
+        scene = Scene(home)
+        now = scene.begun
+        assert not scene.open.end_unproven(now + 3600)
+        scene.open.expect_proof(scene.connection, now)
+        assert not scene.open.end_unproven(now + PROOF_SECONDS - 1)
+        assert not scene.transport.ended
+        assert scene.open.end_unproven(now + PROOF_SECONDS)
+        assert scene.transport.said.splitlines()[-1] == b"421 4.3.2 Server is busy; try again later"
+        assert scene.log.lines[-1].startswith(b"smtp 12: end no_AUTH: ")
+        # Its place is taken once.
+        assert not scene.open.end_unproven(now + 3600)
+
+        trusted = Scene(home, client=STRANGER._replace(user=b"joe"))
+        trusted.open.expect_proof(trusted.connection, now)
+        assert not trusted.open.end_unproven(now + 3600)
+        assert not trusted.transport.ended
 
     asyncio.run(play())
 

@@ -3,7 +3,6 @@
 from queue_smtp.incoming import MessageLimits
 from queue_smtp.server import ServerSettings
 from queue_smtpd.client_facts import ClientFacts
-from queue_smtpd.client_limits import ClientLimits, ClientRates
 from queue_smtpd.relay_rules import MailboxFound, MailboxWanted, RelayRules
 from queue_smtpd.session import (
     Action,
@@ -15,9 +14,11 @@ from queue_smtpd.session import (
     SmtpSession,
 )
 from queue_smtpd.session_policy import SessionPolicy
+from queue_smtpd.strangers.client_limits import ClientLimits
 from queue_wire.control.listeners import Role
 from queue_wire.control.networks import unpack_networks
 from queue_wire.control.rewrite import Rules
+from queue_wire.control.strangers.smtpdlimits import ClientLimit, SmtpdLimits
 from queue_wire.pipes.qmtp import ACCEPTED, Answer
 
 ME = b"mx.example.org"
@@ -31,6 +32,8 @@ RULES = RelayRules(
 K = Answer(ACCEPTED, b"ok 1700000000 qp 77 457-tk3x2a")
 DATE = 1700000000
 NO_LIMITS = MessageLimits()
+NO_LIMIT = ClientLimit(0, 0)
+UNLIMITED = SmtpdLimits(NO_LIMIT, NO_LIMIT, NO_LIMIT, NO_LIMIT, NO_LIMIT)
 
 
 def make_session(
@@ -42,7 +45,7 @@ def make_session(
     tls: bool = False,
 ) -> SmtpSession:
     """Return a session that is not started."""
-    policy = SessionPolicy(role, rules, ClientLimits(ClientRates(0, 0, 0, 0)))
+    policy = SessionPolicy(role, rules, ClientLimits(UNLIMITED))
     return SmtpSession(12, client, SessionSetup(ME, ServerSettings(ME, limits, tls=tls), policy, suffix), 0.0)
 
 
