@@ -47,6 +47,7 @@ from queue_smtpd.session import SessionSetup, SmtpSession
 from queue_smtpd.smtp_connection import BegunSession, OpenConnections, SmtpConnection
 from queue_smtpd.smtp_daemon import Numbering, TlsSource, run_daemon
 from queue_smtpd.strangers.client_limits import ClientLimits
+from queue_smtpd.strangers.greeting_pauses import GreetingPauses
 from queue_smtpd.super_server import Endpoint, GivenConnection, unpack_given
 from queue_smtpd.tls.certificate_keeper import start_keeper
 from queue_smtpd.tls.server_certificates import ServerCertificates, read_pem_files
@@ -166,7 +167,8 @@ async def _serve(
     log: LogWriter,
 ) -> None:
     loop = asyncio.get_running_loop()
-    connections = OpenConnections(IntakeLinks(home, loop), RecipientAsker(home, loop), log, authenticator, limits)
+    links, lookups = IntakeLinks(home, loop), RecipientAsker(home, loop)
+    connections = OpenConnections(links, lookups, log, authenticator, limits, GreetingPauses(loop))
 
     def begin(transport: asyncio.Transport, now: float) -> BegunSession:
         # Each process has one session, which the pid names, as tcpserver's own log does.

@@ -80,6 +80,12 @@ class ReplyDelayed(NamedTuple):
     seconds: float
 
 
+class GreetingPaused(NamedTuple):
+    """The greeting is due after so many seconds: `end_pause` is next, at once if the client says something before."""
+
+    seconds: float
+
+
 Action = (
     MailboxWanted
     | MessageStarted
@@ -90,6 +96,7 @@ Action = (
     | PasswordGiven
     | VerifierWanted
     | ReplyDelayed
+    | GreetingPaused
 )
 
 
@@ -177,13 +184,22 @@ class SmtpSession:
         """Greet the client, or turn it away, with `busy` in any case. The ports are for the log."""
         client = self._client
         self._lines.append(log.connect(self._number, client.address, port, client.name, client.server, server_port))
-        reply = busy or self._setup.policy.greet(client, False, now)
+        reply = busy or self._setup.policy.greet(client, now)
         if reply is not None:
             self._log_refusal(b"connect", reply)
+        elif seconds := self._setup.policy.pause(client):
+            return [GreetingPaused(seconds)]
         if not self.awaits_tls:
             return self._go_on(self._server.greet(reply), now)
         # Before TLS nothing can be said.
         return [] if reply is None else self._go_on(self._server.close(reply, "turned away"), now)
+
+    def end_pause(self, early: bool, now: float) -> list[Action]:
+        """Greet the client; turn it away if it was early: it has said something before (as a spammer's program)."""
+        if not early:
+            return self._go_on(self._server.greet(), now)
+        self._log_refusal(b"early talker", replies.EARLY_TALKER)
+        return self._go_on(self._server.greet(replies.EARLY_TALKER), now)
 
     def begin_tls(self, now: float) -> list[Action]:
         """Answer TlsWanted: what is in data_to_send() then goes out in clear, and everything later under TLS."""

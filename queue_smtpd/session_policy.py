@@ -39,11 +39,14 @@ class SessionPolicy:
         self._rules = rules
         self._limits = limits
 
-    def greet(self, client: ClientFacts, early: bool, now: float) -> ServerReply | None:
-        """Decide on the greeting. `early`: the client has spoken before it."""
-        if self.trusts(client):
-            return None
-        return replies.EARLY_TALKER if early else self._limits.connect(client.address, now)
+    def greet(self, client: ClientFacts, now: float) -> ServerReply | None:
+        """Decide on the connection."""
+        return None if self.trusts(client) else self._limits.connect(client.address, now)
+
+    def pause(self, client: ClientFacts) -> int:
+        """Return the seconds before the greeting, in which the client may say nothing; 0: no pause."""
+        seconds = self._limits.pause if self._role is Role.MX else 0
+        return 0 if not seconds or self.trusts(client) else seconds
 
     def decide(self, question: Question, client: ClientFacts, now: float) -> Decision:
         """Decide on a question. Raises OSError and FormatError of `morercpthosts`; the answer is RULES_UNDECIDED then.

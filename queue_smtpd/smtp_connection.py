@@ -3,6 +3,8 @@
 Bytes of a client are taken a slice at a time, so that no client has the loop for long. Nothing is read while the
 session waits for an answer, queue-intake does not take the message as fast, or the client does not read its replies.
 
+A stranger may have to wait for the greeting. If it says something before, it is turned away.
+
 A session that is not over in time gets 421. The time counts from the last command or piece of a message, not from the
 last byte, so that a client cannot hold a connection with a line that never ends.
 
@@ -29,6 +31,7 @@ from queue_smtpd.recipient_lookups import RecipientAsker
 from queue_smtpd.relay_rules import MailboxFound, MailboxWanted
 from queue_smtpd.session import (
     Action,
+    GreetingPaused,
     MessageDropped,
     MessageFinished,
     MessageStarted,
@@ -37,6 +40,7 @@ from queue_smtpd.session import (
     SmtpSession,
 )
 from queue_smtpd.strangers.client_limits import ClientLimits
+from queue_smtpd.strangers.greeting_pauses import GreetingPauses
 from queue_smtpd.tls.tls_channel import TlsChannel, describe_tls_error
 from queue_wire.pipes.qmtp import Answer
 
@@ -89,12 +93,14 @@ class OpenConnections:
         log: LogWriter,
         authenticator: Authenticator,
         limits: ClientLimits,
+        pauses: GreetingPauses,
     ) -> None:
         self.links = links
         self.lookups = lookups
         self.log = log
         self.authenticator = authenticator
         self.limits = limits
+        self.pauses = pauses
         self.stopping = False
         self.empty = asyncio.Event()
         self.empty.set()
@@ -165,8 +171,8 @@ class SmtpConnection:
 
     __slots__ = (
         *("_address", "_asking", "_begin", "_close_at", "_context", "_deadline", "_delay", "_delayed_to", "_eof"),
-        *("_finishing", "_lookup", "_message_by", "_open", "_reading", "_scheduled", "_session", "_tls", "_transfer"),
-        *("_transport", "_unread", "_writable"),
+        *("_finishing", "_lookup", "_message_by", "_open", "_paused", "_reading", "_scheduled", "_session", "_tls"),
+        *("_transfer", "_transport", "_unread", "_writable"),
     )
 
     _session: SmtpSession
@@ -183,6 +189,8 @@ class SmtpConnection:
         self._unread = b""
         self._reading = self._writable = True
         self._scheduled = self._eof = False
+        # The greeting is not said yet.
+        self._paused = False
         # Replies wait for this time, and so does the check of a further password.
         self._delayed_to = 0.0
         # What asks whether a password is right.
@@ -215,6 +223,9 @@ class SmtpConnection:
 
     def data_received(self, data: bytes) -> None:
         if self._session.over:
+            return
+        if self._paused:
+            self._end_pause(True, time.monotonic())
             return
         if self._tls is not None:
             data = self._take_tls(self._tls, data)
@@ -382,6 +393,9 @@ class SmtpConnection:
             return following
         elif isinstance(action, PasswordGiven | VerifierWanted):
             self._asking = asyncio.get_running_loop().create_task(self._ask(action))
+        elif isinstance(action, GreetingPaused):
+            self._paused = True
+            self._open.pauses.add(action.seconds, self._greet)
         elif isinstance(action, ReplyDelayed):
             self._delayed_to = now + action.seconds
             asyncio.get_running_loop().call_later(action.seconds, self._end_delay, self._delayed_to)
@@ -401,6 +415,15 @@ class SmtpConnection:
             self._transfer = None
             transfer.give_up(now)
         return []
+
+    def _greet(self, now: float) -> None:
+        # It may have said something, or be gone.
+        if self._paused and not self._session.over:
+            self._end_pause(False, now)
+
+    def _end_pause(self, early: bool, now: float) -> None:
+        self._paused = False
+        self._carry_out(self._session.end_pause(early, now), now)
 
     def _found(self, found: MailboxFound, why: bytes) -> None:
         """Take what the lookup of a recipient has found. The answer is given later, never at once."""

@@ -35,6 +35,7 @@ from queue_smtpd.recipient_lookups import RecipientAsker
 from queue_smtpd.session import SessionSetup, SmtpSession
 from queue_smtpd.smtp_connection import BegunSession, OpenConnections, SmtpConnection
 from queue_smtpd.strangers.client_limits import ClientLimits
+from queue_smtpd.strangers.greeting_pauses import GreetingPauses
 from queue_smtpd.super_server import plain_address
 from queue_smtpd.tls.server_certificates import PemReader, ServerCertificates
 from queue_wire.control.listeners import Listener, Role
@@ -102,7 +103,7 @@ class SmtpDaemon:
         self._limits = limits
         self._authenticator = Authenticator(home, log)
         links, lookups = IntakeLinks(home, loop), RecipientAsker(home, loop)
-        self._connections = OpenConnections(links, lookups, log, self._authenticator, limits)
+        self._connections = OpenConnections(links, lookups, log, self._authenticator, limits, GreetingPauses(loop))
         self._servers: list[asyncio.Server] = []
         self._setups: dict[Listener, SessionSetup] = {}
         # How many connections this process has descriptors for.

@@ -57,6 +57,11 @@ class ClientLimits:
         return bool(exempt) and is_listed(address, exempt)
 
     @property
+    def pause(self) -> int:
+        """Seconds before the greeting."""
+        return self._limits.pause
+
+    @property
     def reserve(self) -> int:
         """How many percent of all places are not for strangers."""
         return self._limits.reserve

@@ -38,7 +38,7 @@ def policy(role: Role = Role.MX, rates: SmtpdLimits = UNLIMITED) -> SessionPolic
 
 def test_a_stranger_may_send_to_this_host_and_nowhere_else() -> None:
     rules = policy()
-    assert rules.greet(STRANGER, False, 0) is None
+    assert rules.greet(STRANGER, 0) is None
     assert rules.decide(HelloGiven(b"c", True), STRANGER, 0) is None
     assert rules.decide(TlsWanted(), STRANGER, 0) is None
     assert rules.decide(SENDER, STRANGER, 0) is None
@@ -65,9 +65,12 @@ def test_a_network_that_is_exempt_has_no_limits() -> None:
     assert rules.decide(ELSEWHERE, STRANGER, 0) == replies.RELAYING_DENIED
 
 
-def test_a_client_that_speaks_first_is_turned_away_unless_it_may_relay() -> None:
-    assert policy().greet(STRANGER, True, 0) == replies.EARLY_TALKER
-    assert policy().greet(FRIEND, True, 0) is None
+def test_strangers_wait_for_the_greeting_of_role_mx() -> None:
+    rates = UNLIMITED._replace(pause=3)
+    assert policy(rates=rates).pause(STRANGER) == 3
+    assert policy(rates=rates).pause(FRIEND) == 0
+    assert policy(Role.SUBMISSION, rates).pause(STRANGER) == 0
+    assert policy(rates=rates._replace(exempt=unpack_networks(STRANGER.address.encode()))).pause(STRANGER) == 0
 
 
 def test_a_stranger_is_limited_and_a_friend_is_not() -> None:
@@ -76,10 +79,10 @@ def test_a_stranger_is_limited_and_a_friend_is_not() -> None:
         (None, None, MailboxWanted(b"joe@example.org", None, b"joe@example.org")),
         (replies.TOO_MANY_CONNECTIONS, replies.TOO_MANY_MESSAGES, replies.TOO_FAST_RECIPIENTS),
     ):
-        got = rules.greet(STRANGER, False, 0), rules.decide(MessageBegun(), STRANGER, 0), rules.decide(JOE, STRANGER, 0)
+        got = rules.greet(STRANGER, 0), rules.decide(MessageBegun(), STRANGER, 0), rules.decide(JOE, STRANGER, 0)
         assert got == expected
     for _ in range(5):
-        assert rules.greet(FRIEND, False, 0) is None
+        assert rules.greet(FRIEND, 0) is None
         assert rules.decide(MessageBegun(), FRIEND, 0) is None
         assert rules.decide(ELSEWHERE, FRIEND, 0) == MailboxWanted(
             b"x@elsewhere.example", MailboxFound.EXISTS, b"x@elsewhere.example"

@@ -43,9 +43,10 @@ def make_session(
     limits: MessageLimits = NO_LIMITS,
     suffix: bytes = b"",
     tls: bool = False,
+    client_limits: ClientLimits | None = None,
 ) -> SmtpSession:
     """Return a session that is not started."""
-    policy = SessionPolicy(role, rules, ClientLimits(UNLIMITED))
+    policy = SessionPolicy(role, rules, client_limits or ClientLimits(UNLIMITED))
     return SmtpSession(12, client, SessionSetup(ME, ServerSettings(ME, limits, tls=tls), policy, suffix), 0.0)
 
 
