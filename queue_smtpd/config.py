@@ -15,10 +15,13 @@ from queue_smtpd.session_policy import SessionPolicy
 from queue_smtpd.strangers.client_limits import ClientLimits
 from queue_wire.control.listeners import Listener, Role, unpack_listeners
 from queue_wire.control.localroutes import unpack_local_routes
+from queue_wire.control.nameservers import unpack_resolver
 from queue_wire.control.networks import unpack_networks
 from queue_wire.control.places import EVERYWHERE
 from queue_wire.control.relayrecipients import RelayRecipients, unpack_relay_recipients
 from queue_wire.control.smtpdusers import unpack_program, unpack_submitters
+from queue_wire.control.smtproutes import Relay
+from queue_wire.control.strangers.dnslists import DnsList, unpack_dns_lists
 from queue_wire.control.strangers.smtpdlimits import SmtpdLimits, unpack_smtpd_limits
 
 
@@ -46,7 +49,8 @@ class MoreHosts:
 class SmtpdConfig(NamedTuple):
     """The control files. `databytes` is the largest message in bytes; 0: no limit. `concurrency` counts connections.
 
-    `checkpassword` is a program with its arguments, empty if there is none.
+    `checkpassword` is a program with its arguments, empty if there is none. `resolver` has the DNS servers, None for
+    those of /etc/resolv.conf.
     """
 
     me: bytes
@@ -55,6 +59,8 @@ class SmtpdConfig(NamedTuple):
     concurrency: int
     checkpassword: list[bytes]
     limits: SmtpdLimits
+    dnslists: tuple[DnsList, ...]
+    resolver: list[Relay] | None
 
 
 def read_config(home: Home) -> SmtpdConfig:
@@ -80,6 +86,8 @@ def read_config(home: Home) -> SmtpdConfig:
         read_number(home, "concurrencyincoming"),
         program,
         read_parsed(home, "smtpdlimits", unpack_smtpd_limits) or SmtpdLimits(),
+        read_parsed(home, "dnslists", unpack_dns_lists) or (),
+        read_parsed(home, "resolver", unpack_resolver),
     )
 
 
@@ -112,4 +120,5 @@ def session_setup(
         mechanisms=() if listener.noauth or not tls else offer.mechanisms,
         secret=offer.secret,
     )
-    return SessionSetup(config.me, settings, SessionPolicy(listener.role, config.rules, limits), suffix)
+    policy = SessionPolicy(listener.role, config.rules, limits)
+    return SessionSetup(config.me, settings, policy, suffix, dnslists=bool(config.dnslists))

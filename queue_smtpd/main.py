@@ -48,6 +48,7 @@ from queue_smtpd.smtp_connection import BegunSession, OpenConnections, SmtpConne
 from queue_smtpd.smtp_daemon import Numbering, TlsSource, run_daemon
 from queue_smtpd.strangers.client_limits import ClientLimits
 from queue_smtpd.strangers.greeting_pauses import GreetingPauses
+from queue_smtpd.strangers.stranger_checks import StrangerChecks
 from queue_smtpd.super_server import Endpoint, GivenConnection, unpack_given
 from queue_smtpd.tls.certificate_keeper import start_keeper
 from queue_smtpd.tls.server_certificates import ServerCertificates, read_pem_files
@@ -152,8 +153,10 @@ def run_connection(home: Home, listener: Listener, connection: socket.socket, lo
     setup = session_setup(
         config, listener, limits, context is not None, authenticator.offer, given.databytes, given.relay_suffix
     )
+    checks = StrangerChecks(log)
+    checks.configure(config)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(home, setup, given, context, connection, authenticator, limits, log))
+        runner.run(_serve(home, setup, given, context, connection, authenticator, limits, checks, log))
 
 
 async def _serve(
@@ -164,11 +167,12 @@ async def _serve(
     connection: socket.socket,
     authenticator: Authenticator,
     limits: ClientLimits,
+    checks: StrangerChecks,
     log: LogWriter,
 ) -> None:
     loop = asyncio.get_running_loop()
     links, lookups = IntakeLinks(home, loop), RecipientAsker(home, loop)
-    connections = OpenConnections(links, lookups, log, authenticator, limits, GreetingPauses(loop))
+    connections = OpenConnections(links, lookups, log, authenticator, limits, GreetingPauses(loop), checks)
 
     def begin(transport: asyncio.Transport, now: float) -> BegunSession:
         # Each process has one session, which the pid names, as tcpserver's own log does.

@@ -36,6 +36,7 @@ from queue_smtpd.client_facts import ClientFacts, TlsFacts
 from queue_smtpd.received_line import pack_received
 from queue_smtpd.relay_rules import MailboxFound, MailboxWanted
 from queue_smtpd.session_policy import Decision, SessionPolicy
+from queue_wire.address import split_address
 from queue_wire.control.smtpdusers import Verifier
 from queue_wire.files.envelope import ADDRESS_MAX
 from queue_wire.format_error import FormatError
@@ -86,6 +87,19 @@ class GreetingPaused(NamedTuple):
     seconds: float
 
 
+class StrangerWanted(NamedTuple):
+    """Question: may this stranger send to a recipient that exists? The answer is `answer_stranger`.
+
+    `lists`: the DNS lists are to be asked about the address; `greylist`: so is the greylist, about all three.
+    """
+
+    address: str
+    sender: bytes
+    recipient: bytes
+    lists: bool
+    greylist: bool
+
+
 Action = (
     MailboxWanted
     | MessageStarted
@@ -97,27 +111,31 @@ Action = (
     | VerifierWanted
     | ReplyDelayed
     | GreetingPaused
+    | StrangerWanted
 )
 
 
 class SessionSetup(NamedTuple):
     """What the sessions of one listener have in common. `me` is this host's name.
 
-    relay_suffix: what is added to each recipient; the value of RELAYCLIENT, as of qmail-smtpd.
+    relay_suffix: what is added to each recipient; the value of RELAYCLIENT, as of qmail-smtpd. `dnslists` and
+    `greylist`: strangers are looked up there.
     """
 
     me: bytes
     settings: ServerSettings
     policy: SessionPolicy
     relay_suffix: bytes = b""
+    dnslists: bool = False
+    greylist: bool = False
 
 
 class SmtpSession:
     """A session. `number` is that of its log lines; `now` is a monotonic time in seconds everywhere."""
 
     __slots__ = (
-        *("_begun", "_client", "_counted", "_errors", "_lines", "_mailbox", "_messages", "_number", "_received"),
-        *("_recipients", "_sender", "_server", "_setup", "_size", "_started", "_unknown"),
+        *("_begun", "_client", "_counted", "_errors", "_lines", "_listed", "_mailbox", "_messages", "_number"),
+        *("_received", "_recipients", "_sender", "_server", "_setup", "_size", "_started", "_unknown", "_unlisted"),
     )
 
     def __init__(self, number: int, client: ClientFacts, setup: SessionSetup, now: float) -> None:
@@ -131,6 +149,9 @@ class SmtpSession:
         self._sender = b""
         self._recipients: list[bytes] = []
         self._mailbox: MailboxWanted | None = None
+        # What DNS lists have said: the reply to each recipient, or that it is in none.
+        self._listed: ServerReply | None = None
+        self._unlisted = False
         # A wrong password has been counted.
         self._counted = False
         # A MessageStarted was answered with yes, and its end was not reported.
@@ -237,7 +258,38 @@ class SmtpSession:
         wanted = self._mailbox
         assert wanted is not None
         reply = self._setup.policy.decide_mailbox(found, self._client, now)
+        if reply is None and (self._setup.dnslists or self._setup.greylist) and self._is_suspect(wanted.recipient):
+            return self._check_stranger(wanted.recipient, now)
         return self._go_on(self._end_recipient(wanted, reply, why), now)
+
+    def answer_stranger(self, reply: ServerReply | None, now: float) -> list[Action]:
+        """Answer StrangerWanted; None if the stranger may send to the recipient."""
+        wanted = self._mailbox
+        assert wanted is not None
+        if reply is not None and not reply.positive and reply.code >= 500:
+            # No other recipient will make a difference.
+            self._listed = reply
+        else:
+            self._unlisted = True
+        return self._refuse_stranger(reply, now)
+
+    def _is_suspect(self, recipient: bytes) -> bool:
+        """Return whether the client is to be looked up before it may send to a recipient."""
+        # Whoever is refused must be able to ask why (RFC 5321 section 4.5.1).
+        return split_address(recipient)[0].lower() != b"postmaster" and not self.trusted
+
+    def _check_stranger(self, recipient: bytes, now: float) -> list[Action]:
+        if self._listed is not None:
+            return self._refuse_stranger(self._listed, now)
+        lists, greylist = self._setup.dnslists and not self._unlisted, self._setup.greylist
+        if not lists and not greylist:
+            return self._refuse_stranger(None, now)
+        return [StrangerWanted(self._client.address, self._sender, recipient, lists, greylist)]
+
+    def _refuse_stranger(self, reply: ServerReply | None, now: float) -> list[Action]:
+        assert self._mailbox is not None
+        over = self._setup.policy.count_refusal(reply, self._client, now)
+        return self._go_on(self._end_recipient(self._mailbox, over, b""), now)
 
     def answer_password(self, right: bool | None, now: float) -> list[Action]:
         """Answer PasswordGiven; None if the password cannot be checked now."""

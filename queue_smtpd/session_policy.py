@@ -65,6 +65,10 @@ class SessionPolicy:
         """Decide on a recipient by what the lookup has found."""
         return self._count(judge_mailbox(found), client, now)
 
+    def count_refusal(self, reply: ServerReply | None, client: ClientFacts, now: float) -> ServerReply | None:
+        """Count what was found elsewhere; return it, or the reply that ends the session."""
+        return self._count(reply, client, now)
+
     def trusts(self, client: ClientFacts) -> bool:
         """Return whether the client is no stranger, and nothing is done to slow it down."""
         return may_relay(client, self._rules) or self._limits.exempts(client.address)

@@ -38,9 +38,11 @@ from queue_smtpd.session import (
     MessageText,
     ReplyDelayed,
     SmtpSession,
+    StrangerWanted,
 )
 from queue_smtpd.strangers.client_limits import ClientLimits
 from queue_smtpd.strangers.greeting_pauses import GreetingPauses
+from queue_smtpd.strangers.stranger_checks import StrangerChecks
 from queue_smtpd.tls.tls_channel import TlsChannel, describe_tls_error
 from queue_wire.pipes.qmtp import Answer
 
@@ -94,6 +96,7 @@ class OpenConnections:
         authenticator: Authenticator,
         limits: ClientLimits,
         pauses: GreetingPauses,
+        checks: StrangerChecks,
     ) -> None:
         self.links = links
         self.lookups = lookups
@@ -101,6 +104,7 @@ class OpenConnections:
         self.authenticator = authenticator
         self.limits = limits
         self.pauses = pauses
+        self.checks = checks
         self.stopping = False
         self.empty = asyncio.Event()
         self.empty.set()
@@ -193,7 +197,7 @@ class SmtpConnection:
         self._paused = False
         # Replies wait for this time, and so does the check of a further password.
         self._delayed_to = 0.0
-        # What asks whether a password is right.
+        # What asks whether a password is right, or about a stranger.
         self._asking: asyncio.Task[None] | None = None
         # A message is complete, and queue-intake has not answered.
         self._finishing = False
@@ -393,6 +397,8 @@ class SmtpConnection:
             return following
         elif isinstance(action, PasswordGiven | VerifierWanted):
             self._asking = asyncio.get_running_loop().create_task(self._ask(action))
+        elif isinstance(action, StrangerWanted):
+            self._asking = asyncio.get_running_loop().create_task(self._check_stranger(action))
         elif isinstance(action, GreetingPaused):
             self._paused = True
             self._open.pauses.add(action.seconds, self._greet)
@@ -458,6 +464,13 @@ class SmtpConnection:
             actions = [] if self._session.over else self._session.answer_verifier(found, now)
         self._asking = None
         self._carry_out(actions, now)
+
+    async def _check_stranger(self, wanted: StrangerWanted) -> None:
+        reply = await self._open.checks.judge(wanted)
+        self._asking = None
+        if not self._session.over:
+            now = time.monotonic()
+            self._carry_out(self._session.answer_stranger(reply, now), now)
 
     def _end_delay(self, time_of_it: float) -> None:
         if time_of_it < self._delayed_to:

@@ -36,6 +36,7 @@ from queue_smtpd.session import SessionSetup, SmtpSession
 from queue_smtpd.smtp_connection import BegunSession, OpenConnections, SmtpConnection
 from queue_smtpd.strangers.client_limits import ClientLimits
 from queue_smtpd.strangers.greeting_pauses import GreetingPauses
+from queue_smtpd.strangers.stranger_checks import StrangerChecks
 from queue_smtpd.super_server import plain_address
 from queue_smtpd.tls.server_certificates import PemReader, ServerCertificates
 from queue_wire.control.listeners import Listener, Role
@@ -103,7 +104,8 @@ class SmtpDaemon:
         self._limits = limits
         self._authenticator = Authenticator(home, log)
         links, lookups = IntakeLinks(home, loop), RecipientAsker(home, loop)
-        self._connections = OpenConnections(links, lookups, log, self._authenticator, limits, GreetingPauses(loop))
+        pauses, self._checks = GreetingPauses(loop), StrangerChecks(log)
+        self._connections = OpenConnections(links, lookups, log, self._authenticator, limits, pauses, self._checks)
         self._servers: list[asyncio.Server] = []
         self._setups: dict[Listener, SessionSetup] = {}
         # How many connections this process has descriptors for.
@@ -114,6 +116,7 @@ class SmtpDaemon:
         self._context: ssl.SSLContext | None = None
         self._authenticator.configure(config.checkpassword)
         self._authenticator.refresh()
+        self._checks.configure(config)
         self._take_config(config)
 
     async def run(self, life: int | None) -> None:
@@ -148,6 +151,7 @@ class SmtpDaemon:
         try:
             config = read_config(self._home)
             self._authenticator.configure(config.checkpassword)
+            self._checks.configure(config)
             self._take_config(config)
         except Failure as error:
             self._log.write([alert(f"{error}; the old values stay")])

@@ -28,6 +28,7 @@ from queue_smtpd.smtp_connection import (
 )
 from queue_smtpd.strangers.client_limits import ClientLimits
 from queue_smtpd.strangers.greeting_pauses import GreetingPauses
+from queue_smtpd.strangers.stranger_checks import StrangerChecks
 from support.servers.certificate import server_context
 from support.smtpd.sessions import RULES, STRANGER, UNLIMITED, make_session
 from support.smtpd.smtpd_daemon import trusting
@@ -79,9 +80,10 @@ class Scene:
         self.log = _Lines()
         loop = asyncio.get_running_loop()
         authenticator = Authenticator(home, self.log)
+        checks = StrangerChecks(self.log)
         limits = ClientLimits(UNLIMITED._replace(pause=pause))
         links, lookups = IntakeLinks(home, loop), RecipientAsker(home, loop)
-        self.open = OpenConnections(links, lookups, self.log, authenticator, limits, GreetingPauses(loop))
+        self.open = OpenConnections(links, lookups, self.log, authenticator, limits, GreetingPauses(loop), checks)
         self.transport = Transport()
         limits.hold("")
         session = make_session(client, RULES._replace(checkrcpt=False), tls=context is not None, client_limits=limits)

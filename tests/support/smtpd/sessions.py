@@ -2,6 +2,7 @@
 
 from queue_smtp.incoming import MessageLimits
 from queue_smtp.server import ServerSettings
+from queue_smtp.server_replies import ServerReply
 from queue_smtpd.client_facts import ClientFacts
 from queue_smtpd.relay_rules import MailboxFound, MailboxWanted, RelayRules
 from queue_smtpd.session import (
@@ -12,6 +13,7 @@ from queue_smtpd.session import (
     MessageText,
     SessionSetup,
     SmtpSession,
+    StrangerWanted,
 )
 from queue_smtpd.session_policy import SessionPolicy
 from queue_smtpd.strangers.client_limits import ClientLimits
@@ -44,16 +46,23 @@ def make_session(
     suffix: bytes = b"",
     tls: bool = False,
     client_limits: ClientLimits | None = None,
+    dnslists: bool = False,
+    greylist: bool = False,
 ) -> SmtpSession:
     """Return a session that is not started."""
     policy = SessionPolicy(role, rules, client_limits or ClientLimits(UNLIMITED))
-    return SmtpSession(12, client, SessionSetup(ME, ServerSettings(ME, limits, tls=tls), policy, suffix), 0.0)
+    setup = SessionSetup(ME, ServerSettings(ME, limits, tls=tls), policy, suffix, dnslists, greylist)
+    return SmtpSession(12, client, setup, 0.0)
+
+
+_QUESTIONS = (MailboxWanted, StrangerWanted, MessageStarted, MessageFinished)
 
 
 class DrivenSession:
     """A session. `messages` are those that it has handed over: text, sender, recipients. `dropped` counts the others.
 
-    `answer` is what queue-intake says to each, `found` what each lookup of a mailbox finds.
+    `answer` is what queue-intake says to each, `found` what each lookup of a mailbox finds, `refusal` what the checks
+    of strangers say, which `checks` have asked for.
     """
 
     def __init__(
@@ -66,8 +75,13 @@ class DrivenSession:
         suffix: bytes = b"",
         answer: Answer | None = K,
         found: MailboxFound = MailboxFound.EXISTS,
+        dnslists: bool = False,
+        greylist: bool = False,
+        refusal: ServerReply | None = None,
     ) -> None:
-        self.session = make_session(client, rules, role, limits, suffix)
+        self.session = make_session(client, rules, role, limits, suffix, dnslists=dnslists, greylist=greylist)
+        self.checks: list[StrangerWanted] = []
+        self._refusal = refusal
         self.messages: list[tuple[bytes, bytes, list[bytes]]] = []
         self.dropped = 0
         self.lines: list[bytes] = []
@@ -86,13 +100,16 @@ class DrivenSession:
 
     def _go_on(self, actions: list[Action]) -> bytes:
         while actions:
-            assert not any(isinstance(fact, MailboxWanted | MessageStarted | MessageFinished) for fact in actions[:-1])
+            assert not any(isinstance(fact, _QUESTIONS) for fact in actions[:-1])
             following: list[Action] = []
             for action in actions:
                 if isinstance(action, MessageText):
                     self._text += action.data
                 elif isinstance(action, MailboxWanted):
                     following = self.session.answer_mailbox(self._found, 1.0)
+                elif isinstance(action, StrangerWanted):
+                    self.checks.append(action)
+                    following = self.session.answer_stranger(self._refusal, 1.0)
                 elif isinstance(action, MessageStarted):
                     self._text = b""
                     following = self.session.begin_message(None, DATE, 1.0)
