@@ -22,6 +22,7 @@ from queue_wire.control.relayrecipients import RelayRecipients, unpack_relay_rec
 from queue_wire.control.smtpdusers import unpack_program, unpack_submitters
 from queue_wire.control.smtproutes import Relay
 from queue_wire.control.strangers.dnslists import DnsList, unpack_dns_lists
+from queue_wire.control.strangers.greylist import GreylistRules, unpack_greylist
 from queue_wire.control.strangers.smtpdlimits import SmtpdLimits, unpack_smtpd_limits
 
 
@@ -50,7 +51,7 @@ class SmtpdConfig(NamedTuple):
     """The control files. `databytes` is the largest message in bytes; 0: no limit. `concurrency` counts connections.
 
     `checkpassword` is a program with its arguments, empty if there is none. `resolver` has the DNS servers, None for
-    those of /etc/resolv.conf.
+    those of /etc/resolv.conf. `greylist` is None if there is no greylisting.
     """
 
     me: bytes
@@ -61,6 +62,7 @@ class SmtpdConfig(NamedTuple):
     limits: SmtpdLimits
     dnslists: tuple[DnsList, ...]
     resolver: list[Relay] | None
+    greylist: GreylistRules | None
 
 
 def read_config(home: Home) -> SmtpdConfig:
@@ -88,6 +90,7 @@ def read_config(home: Home) -> SmtpdConfig:
         read_parsed(home, "smtpdlimits", unpack_smtpd_limits) or SmtpdLimits(),
         read_parsed(home, "dnslists", unpack_dns_lists) or (),
         read_parsed(home, "resolver", unpack_resolver),
+        read_parsed(home, "greylist", unpack_greylist),
     )
 
 
@@ -121,4 +124,4 @@ def session_setup(
         secret=offer.secret,
     )
     policy = SessionPolicy(listener.role, config.rules, limits)
-    return SessionSetup(config.me, settings, policy, suffix, dnslists=bool(config.dnslists))
+    return SessionSetup(config.me, settings, policy, suffix, bool(config.dnslists), config.greylist is not None)

@@ -23,12 +23,13 @@ import signal
 import socket
 import ssl
 import time
+from contextlib import suppress
 from functools import partial
 from typing import cast
 
 import uvloop
 
-from queue_base.accounts import SMTPD_ACCOUNT, Owner, become_reader, queue_owner
+from queue_base.accounts import SMTPD_ACCOUNT, Owner, become_reader, make_greylist_directory, queue_owner
 from queue_base.control import read_number
 from queue_base.daemon.processes import fill_standard_descriptors
 from queue_base.daemon.signals import ignore
@@ -98,7 +99,11 @@ def leave_root(home: Home) -> None:
         raise Permanent(
             f"unable to find account {SMTPD_ACCOUNT}; make it with: useradd --system --user-group {SMTPD_ACCOUNT}"
         ) from error
-    become_reader(Owner(account.pw_uid, account.pw_gid))
+    owner = Owner(account.pw_uid, account.pw_gid)
+    # Where it cannot be made, as under systemd, queuectl init has made it; or the log has an alert when it is used.
+    with suppress(OSError):
+        make_greylist_directory(home, owner)
+    become_reader(owner)
 
 
 def take_connection() -> socket.socket | None:
@@ -153,7 +158,7 @@ def run_connection(home: Home, listener: Listener, connection: socket.socket, lo
     setup = session_setup(
         config, listener, limits, context is not None, authenticator.offer, given.databytes, given.relay_suffix
     )
-    checks = StrangerChecks(log)
+    checks = StrangerChecks(home, log)
     checks.configure(config)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(home, setup, given, context, connection, authenticator, limits, checks, log))

@@ -104,7 +104,7 @@ class SmtpDaemon:
         self._limits = limits
         self._authenticator = Authenticator(home, log)
         links, lookups = IntakeLinks(home, loop), RecipientAsker(home, loop)
-        pauses, self._checks = GreetingPauses(loop), StrangerChecks(log)
+        pauses, self._checks = GreetingPauses(loop), StrangerChecks(home, log)
         self._connections = OpenConnections(links, lookups, log, self._authenticator, limits, pauses, self._checks)
         self._servers: list[asyncio.Server] = []
         self._setups: dict[Listener, SessionSetup] = {}

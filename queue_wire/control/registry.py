@@ -130,6 +130,7 @@ FILES: tuple[ControlFile, ...] = (
         "smtpdlimits", TABLE, "`connections 60`, ...", "what strangers may do", _SMTPD, CONNECTION, "SMTP"
     ),
     ControlFile("dnslists", TABLE, "none", "DNS lists of clients that are refused", _SMTPD, CONNECTION, "SMTP"),
+    ControlFile("greylist", TABLE, "none", "how strangers are greylisted", _SMTPD, CONNECTION, "SMTP"),
     _number("processessmtpd", "processes of queue-smtpd", _SMTPD, START_SMTPD, "SMTP"),
     ControlFile("smtpdcert", TABLE, "none, no TLS", "certificates, by name", _SMTPD, CONNECTION, "SMTP"),
     ControlFile(
@@ -298,6 +299,12 @@ def _check_dns_lists(data: bytes) -> None:
     unpack_dns_lists(data)
 
 
+def _check_greylist(data: bytes) -> None:
+    from queue_wire.control.strangers.greylist import unpack_greylist
+
+    unpack_greylist(data)
+
+
 def _check_listeners(data: bytes) -> None:
     from queue_wire.control.listeners import unpack_listeners
 
@@ -357,6 +364,7 @@ _CHECKS: Mapping[str, Callable[[bytes], object]] = {
     "smtpd": _check_listeners,
     "smtpdlimits": _check_smtpd_limits,
     "dnslists": _check_dns_lists,
+    "greylist": _check_greylist,
     "smtpdcert": _check_certificates,
     "smtpdusers": _check_users,
     "checkpassword": _check_program,

@@ -80,7 +80,7 @@ class Scene:
         self.log = _Lines()
         loop = asyncio.get_running_loop()
         authenticator = Authenticator(home, self.log)
-        checks = StrangerChecks(self.log)
+        checks = StrangerChecks(home, self.log)
         limits = ClientLimits(UNLIMITED._replace(pause=pause))
         links, lookups = IntakeLinks(home, loop), RecipientAsker(home, loop)
         self.open = OpenConnections(links, lookups, self.log, authenticator, limits, GreetingPauses(loop), checks)

@@ -9,6 +9,7 @@ from queue_base.home import Home
 from queue_smtp.server_replies import GREYLISTED, LISTED
 from queue_smtpd.session import StrangerWanted
 from support.inject.injectors import shared_home
+from support.processes.suite import wait_until
 from support.servers.dns.dns_server import DnsServer
 from support.smtpd.sessions import STRANGER, DrivenSession
 from support.smtpd.smtpd_daemon import SmtpdDaemon
@@ -90,3 +91,16 @@ def test_a_daemon_asks_the_lists_of_its_control_file(smtpd_home: Home) -> None:
             assert client.rcpt("joe@example.org") == told
             assert client.rcpt("postmaster@example.org")[0] == 250
             daemon.wait_for(b"refused RCPT <joe@example.org>: 550_5.7.1_Your_address_127.0.0.1_is_listed_by_bl.example")
+
+
+def test_a_daemon_greylists_and_remembers_in_its_directory(smtpd_home: Home) -> None:
+    control = Path(smtpd_home.control)
+    control.joinpath("greylist").write_text("delay 1s\n")
+    with SmtpdDaemon(smtpd_home) as daemon, daemon.smtp() as client:
+        client.ehlo("c")
+        client.mail("a@example.net")
+        assert client.rcpt("joe@example.org") == (451, b"4.7.1 Greylisted; try again in 1 seconds")
+        assert client.rcpt("postmaster@example.org")[0] == 250
+        daemon.wait_for(b"refused RCPT <joe@example.org>: 451_4.7.1_Greylisted;_try_again_in_1_seconds")
+        wait_until(lambda: client.rcpt("joe@example.org")[0] == 250, 60, "the delay to be over")
+    assert Path(smtpd_home.greylist, "greylist.sqlite").exists()
