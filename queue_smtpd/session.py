@@ -36,6 +36,7 @@ from queue_smtpd.client_facts import ClientFacts, TlsFacts
 from queue_smtpd.received_line import pack_received
 from queue_smtpd.relay_rules import MailboxFound, MailboxWanted
 from queue_smtpd.session_policy import Decision, SessionPolicy
+from queue_wire.address import split_address
 from queue_wire.control.milters import FilterSetup
 from queue_wire.control.smtpdusers import Verifier
 from queue_wire.files.envelope import ADDRESS_MAX
@@ -96,6 +97,25 @@ class ReplyDelayed(NamedTuple):
     seconds: float
 
 
+class GreetingPaused(NamedTuple):
+    """The greeting is due after so many seconds: `end_pause` is next, at once if the client says something before."""
+
+    seconds: float
+
+
+class StrangerWanted(NamedTuple):
+    """Question: may this stranger send to a recipient that exists? The answer is `answer_stranger`.
+
+    `lists`: the DNS lists are to be asked about the address; `greylist`: so is the greylist, about all three.
+    """
+
+    address: str
+    sender: bytes
+    recipient: bytes
+    lists: bool
+    greylist: bool
+
+
 Action = (
     MailboxWanted
     | MessageStarted
@@ -108,6 +128,8 @@ Action = (
     | ReplyDelayed
     | SenderFiltered
     | RecipientFiltered
+    | GreetingPaused
+    | StrangerWanted
 )
 
 
@@ -115,7 +137,8 @@ class SessionSetup(NamedTuple):
     """What the sessions of one listener have in common. `me` is this host's name.
 
     relay_suffix: what is added to each recipient; the value of RELAYCLIENT, as of qmail-smtpd. With `filters`, the
-    caller asks them: about senders and recipients when it gets a question, and about messages itself.
+    caller asks them: about senders and recipients when it gets a question, and about messages itself. `dnslists` and
+    `greylist`: strangers are looked up there.
     """
 
     me: bytes
@@ -123,14 +146,17 @@ class SessionSetup(NamedTuple):
     policy: SessionPolicy
     relay_suffix: bytes = b""
     filters: FilterSetup = FilterSetup()
+    dnslists: bool = False
+    greylist: bool = False
 
 
 class SmtpSession:
     """A session. `number` is that of its log lines; `now` is a monotonic time in seconds everywhere."""
 
     __slots__ = (
-        *("_begun", "_client", "_counted", "_errors", "_filtered", "_lines", "_mailbox", "_messages", "_number"),
-        *("_received", "_recipients", "_sender", "_server", "_setup", "_size", "_started", "_unknown"),
+        *("_begun", "_client", "_counted", "_errors", "_filtered", "_lines", "_listed", "_mailbox", "_messages"),
+        *("_number", "_received", "_recipients", "_sender", "_server", "_setup", "_size", "_started", "_unknown"),
+        "_unlisted",
     )
 
     def __init__(self, number: int, client: ClientFacts, setup: SessionSetup, now: float) -> None:
@@ -145,6 +171,9 @@ class SmtpSession:
         self._sender = b""
         self._recipients: list[bytes] = []
         self._mailbox: MailboxWanted | None = None
+        # What DNS lists have said: the reply to each recipient, or that it is in none.
+        self._listed: ServerReply | None = None
+        self._unlisted = False
         # A wrong password has been counted.
         self._counted = False
         # A MessageStarted was answered with yes, and its end was not reported.
@@ -185,6 +214,11 @@ class SmtpSession:
         """Whether a sender was accepted, and its transaction is not over."""
         return self._server.in_transaction
 
+    @property
+    def trusted(self) -> bool:
+        """Whether the client may relay, or is exempt from limits."""
+        return self._setup.policy.trusts(self._client)
+
     def data_to_send(self) -> bytes:
         """Return the replies to send since the last call."""
         return self._server.data_to_send()
@@ -198,13 +232,22 @@ class SmtpSession:
         """Greet the client, or turn it away, with `busy` in any case. The ports are for the log."""
         client = self._client
         self._lines.append(log.connect(self._number, client.address, port, client.name, client.server, server_port))
-        reply = busy or self._setup.policy.greet(client, False, now)
+        reply = busy or self._setup.policy.greet(client, now)
         if reply is not None:
             self._log_refusal(b"connect", reply)
+        elif seconds := self._setup.policy.pause(client):
+            return [GreetingPaused(seconds)]
         if not self.awaits_tls:
             return self._go_on(self._server.greet(reply), now)
         # Before TLS nothing can be said.
         return [] if reply is None else self._go_on(self._server.close(reply, "turned away"), now)
+
+    def end_pause(self, early: bool, now: float) -> list[Action]:
+        """Greet the client; turn it away if it was early: it has said something before (as a spammer's program)."""
+        if not early:
+            return self._go_on(self._server.greet(), now)
+        self._log_refusal(b"early talker", replies.EARLY_TALKER)
+        return self._go_on(self._server.greet(replies.EARLY_TALKER), now)
 
     def begin_tls(self, now: float) -> list[Action]:
         """Answer TlsWanted: what is in data_to_send() then goes out in clear, and everything later under TLS."""
@@ -242,6 +285,43 @@ class SmtpSession:
         wanted = self._mailbox
         assert wanted is not None
         reply = self._setup.policy.decide_mailbox(found, self._client, now)
+        if reply is None and (self._setup.dnslists or self._setup.greylist) and self._is_suspect(wanted.recipient):
+            return self._check_stranger(wanted.recipient, now)
+        return self._filter_recipient(wanted, reply, why, now)
+
+    def answer_stranger(self, reply: ServerReply | None, now: float) -> list[Action]:
+        """Answer StrangerWanted; None if the stranger may send to the recipient."""
+        wanted = self._mailbox
+        assert wanted is not None
+        if reply is not None and not reply.positive and reply.code >= 500:
+            # No other recipient will make a difference.
+            self._listed = reply
+        else:
+            self._unlisted = True
+        return self._refuse_stranger(reply, now)
+
+    def _is_suspect(self, recipient: bytes) -> bool:
+        """Return whether the client is to be looked up before it may send to a recipient."""
+        # Whoever is refused must be able to ask why (RFC 5321 section 4.5.1).
+        return split_address(recipient)[0].lower() != b"postmaster" and not self.trusted
+
+    def _check_stranger(self, recipient: bytes, now: float) -> list[Action]:
+        if self._listed is not None:
+            return self._refuse_stranger(self._listed, now)
+        lists, greylist = self._setup.dnslists and not self._unlisted, self._setup.greylist
+        if not lists and not greylist:
+            return self._refuse_stranger(None, now)
+        return [StrangerWanted(self._client.address, self._sender, recipient, lists, greylist)]
+
+    def _refuse_stranger(self, reply: ServerReply | None, now: float) -> list[Action]:
+        assert self._mailbox is not None
+        over = self._setup.policy.count_refusal(reply, self._client, now)
+        return self._filter_recipient(self._mailbox, over, b"", now)
+
+    def _filter_recipient(
+        self, wanted: MailboxWanted, reply: ServerReply | None, why: bytes, now: float
+    ) -> list[Action]:
+        """Have the filters asked about a recipient who would be taken."""
         if reply is None and self._filtered and len(wanted.recipient) <= ADDRESS_MAX:
             return [RecipientFiltered(wanted.recipient)]
         return self._go_on(self._end_recipient(wanted, reply, why), now)

@@ -3,6 +3,7 @@
     smtp 12: connect 192.0.2.1:40000 mx.example.net to 198.51.100.1:25
     smtp 12: tls TLSv1.3 TLS_AES_256_GCM_SHA384
     smtp 12: tls failed: no_shared_cipher
+    smtp 12: refused early talker: 554_5.5.1_You_spoke_before_the_greeting
     smtp 12: auth joe PLAIN
     smtp 12: from <a@example.net> bytes 2310
     smtp 12: to <joe@example.org>

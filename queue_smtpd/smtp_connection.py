@@ -3,6 +3,8 @@
 Bytes of a client are taken a slice at a time, so that no client has the loop for long. Nothing is read while the
 session waits for an answer, queue-intake does not take the message as fast, or the client does not read its replies.
 
+A stranger may have to wait for the greeting. If it says something before, it is turned away.
+
 A session that is not over in time gets 421. The time counts from the last command or piece of a message, not from the
 last byte, so that a client cannot hold a connection with a line that never ends.
 
@@ -14,6 +16,7 @@ import asyncio
 import ssl
 import time
 from collections.abc import Callable, Coroutine
+from itertools import islice
 from typing import NamedTuple, cast
 
 from queue_smtp import server_replies as replies
@@ -30,6 +33,7 @@ from queue_smtpd.recipient_lookups import RecipientAsker
 from queue_smtpd.relay_rules import MailboxFound, MailboxWanted
 from queue_smtpd.session import (
     Action,
+    GreetingPaused,
     MessageDropped,
     MessageFinished,
     MessageStarted,
@@ -38,7 +42,11 @@ from queue_smtpd.session import (
     ReplyDelayed,
     SenderFiltered,
     SmtpSession,
+    StrangerWanted,
 )
+from queue_smtpd.strangers.client_limits import ClientLimits
+from queue_smtpd.strangers.greeting_pauses import GreetingPauses
+from queue_smtpd.strangers.stranger_checks import StrangerChecks
 from queue_smtpd.tls.tls_channel import TlsChannel, describe_tls_error
 from queue_wire.control.milters import FilterSetup
 from queue_wire.pipes.qmtp import Answer
@@ -51,6 +59,10 @@ LEAST_RATE = 500.0
 # Seconds for the client to close the connection, once it was told that the session is over. To close it at once would
 # reset it if the client goes on sending, and the client would lose the reply.
 LINGER_SECONDS = 5.0
+# Seconds in which a user should authenticate. When all places are taken, who has not done so is ended for another one.
+PROOF_SECONDS = 15.0
+# Those that are looked at for that.
+_LOOKED_AT = 20
 # Seconds for the TLS handshake.
 HANDSHAKE_SECONDS = 30.0
 
@@ -58,7 +70,8 @@ HANDSHAKE_SECONDS = 30.0
 class BegunSession(NamedTuple):
     """The session of a new connection, and the ports of both ends, for the log. `busy`: it is to be turned away.
 
-    `context` is for TLS, None if the session does not offer it. `filter` is that of a session with filters.
+    `context` is for TLS, None if the session does not offer it. `filter` is that of a session with filters. `address`
+    is the client's, which limits count. `submits`: a user is expected, who authenticates.
     """
 
     session: SmtpSession
@@ -67,6 +80,8 @@ class BegunSession(NamedTuple):
     busy: ServerReply | None = None
     context: ssl.SSLContext | None = None
     filter: SessionFilter | None = None
+    address: str = ""
+    submits: bool = False
 
 
 # What makes the session of a connection, when the event loop has made its transport.
@@ -80,17 +95,30 @@ class OpenConnections:
     """
 
     def __init__(
-        self, links: IntakeLinks, lookups: RecipientAsker, log: LogWriter, authenticator: Authenticator
+        self,
+        links: IntakeLinks,
+        lookups: RecipientAsker,
+        log: LogWriter,
+        authenticator: Authenticator,
+        limits: ClientLimits,
+        pauses: GreetingPauses,
+        checks: StrangerChecks,
     ) -> None:
         self.links = links
         self.lookups = lookups
         self.log = log
         self.authenticator = authenticator
+        self.limits = limits
+        self.pauses = pauses
+        self.checks = checks
         self.stopping = False
         self.empty = asyncio.Event()
         self.empty.set()
         self._spools = SpoolMemory()
         self._open: set[SmtpConnection] = set()
+        # Those on listeners for users, and when they began, in this order. Who has authenticated is left out when it
+        # is noticed.
+        self._unproven: dict[SmtpConnection, float] = {}
 
     def __len__(self) -> int:
         return len(self._open)
@@ -105,8 +133,26 @@ class OpenConnections:
 
     def discard(self, connection: "SmtpConnection") -> None:
         self._open.discard(connection)
+        self._unproven.pop(connection, None)
         if not self._open:
             self.empty.set()
+
+    def expect_proof(self, connection: "SmtpConnection", now: float) -> None:
+        """Note a connection whose client is to authenticate."""
+        self._unproven[connection] = now
+
+    def end_unproven(self, now: float) -> bool:
+        """End the connection that has waited longest without AUTH, if that is long enough; return whether it was."""
+        for connection, begun in list(islice(self._unproven.items(), _LOOKED_AT)):
+            if connection.proven:
+                del self._unproven[connection]
+            elif now - begun < PROOF_SECONDS:
+                return False
+            else:
+                del self._unproven[connection]
+                connection.end(replies.SERVER_BUSY, "no AUTH", now)
+                return True
+        return False
 
     def run(self, now: float) -> None:
         """End what is too late. Call it every few seconds."""
@@ -142,10 +188,9 @@ class SmtpConnection:
     """
 
     __slots__ = (
-        *("_asking", "_begin", "_close_at", "_context", "_deadline", "_delay", "_delayed_to", "_eof", "_filter"),
-        *("_filtering", "_finishing"),
-        *("_lookup", "_message_by", "_open", "_reading", "_scheduled", "_session", "_tls", "_transfer", "_transport"),
-        *("_unread", "_writable"),
+        *("_address", "_asking", "_begin", "_close_at", "_context", "_deadline", "_delay", "_delayed_to", "_eof"),
+        *("_filter", "_filtering", "_finishing", "_lookup", "_message_by", "_open", "_paused", "_reading"),
+        *("_scheduled", "_session", "_tls", "_transfer", "_transport", "_unread", "_writable"),
     )
 
     _session: SmtpSession
@@ -153,6 +198,7 @@ class SmtpConnection:
     def __init__(self, begin: Begin, open_: OpenConnections) -> None:
         self._begin = begin
         self._open = open_
+        self._address = ""
         self._transport: asyncio.Transport | None = None
         self._transfer: MessageTransfer | None = None
         self._context: ssl.SSLContext | None = None
@@ -161,9 +207,11 @@ class SmtpConnection:
         self._unread = b""
         self._reading = self._writable = True
         self._scheduled = self._eof = False
+        # The greeting is not said yet.
+        self._paused = False
         # Replies wait for this time, and so does the check of a further password.
         self._delayed_to = 0.0
-        # What asks whether a password is right.
+        # What asks whether a password is right, or about a stranger.
         self._asking: asyncio.Task[None] | None = None
         self._filter: SessionFilter | None = None
         # What asks the filters.
@@ -185,7 +233,10 @@ class SmtpConnection:
         self._open.add(self)
         now = time.monotonic()
         self._deadline = now + TIMEOUT
-        self._session, port, server_port, busy, self._context, self._filter = self._begin(self._transport, now)
+        begun = self._begin(self._transport, now)
+        self._session, port, server_port, busy, self._context, self._filter, self._address, submits = begun
+        if submits and busy is None:
+            self._open.expect_proof(self, now)
         actions = self._session.start(port, server_port, now, busy)
         if self._session.awaits_tls:
             self._begin_tls(now)
@@ -193,6 +244,9 @@ class SmtpConnection:
 
     def data_received(self, data: bytes) -> None:
         if self._session.over:
+            return
+        if self._paused:
+            self._end_pause(True, time.monotonic())
             return
         if self._tls is not None:
             data = self._take_tls(self._tls, data)
@@ -227,6 +281,11 @@ class SmtpConnection:
         self._regulate()
 
     # From whoever runs the loop.
+
+    @property
+    def proven(self) -> bool:
+        """Whether its client has authenticated, or may relay without."""
+        return self._session.trusted
 
     def run(self, now: float) -> None:
         """End the session, or the connection, if it is late."""
@@ -361,6 +420,11 @@ class SmtpConnection:
             return following
         elif isinstance(action, PasswordGiven | VerifierWanted):
             self._asking = asyncio.get_running_loop().create_task(self._ask(action))
+        elif isinstance(action, StrangerWanted):
+            self._asking = asyncio.get_running_loop().create_task(self._check_stranger(action))
+        elif isinstance(action, GreetingPaused):
+            self._paused = True
+            self._open.pauses.add(action.seconds, self._greet)
         elif isinstance(action, ReplyDelayed):
             self._delayed_to = now + action.seconds
             asyncio.get_running_loop().call_later(action.seconds, self._end_delay, self._delayed_to)
@@ -477,6 +541,15 @@ class SmtpConnection:
                 self._filtering.cancel()
             session_filter.close()
 
+    def _greet(self, now: float) -> None:
+        # It may have said something, or be gone.
+        if self._paused and not self._session.over:
+            self._end_pause(False, now)
+
+    def _end_pause(self, early: bool, now: float) -> None:
+        self._paused = False
+        self._carry_out(self._session.end_pause(early, now), now)
+
     def _found(self, found: MailboxFound, why: bytes) -> None:
         """Take what the lookup of a recipient has found. The answer is given later, never at once."""
         self._lookup = 0
@@ -511,6 +584,13 @@ class SmtpConnection:
         self._asking = None
         self._carry_out(actions, now)
 
+    async def _check_stranger(self, wanted: StrangerWanted) -> None:
+        reply = await self._open.checks.judge(wanted)
+        self._asking = None
+        if not self._session.over:
+            now = time.monotonic()
+            self._carry_out(self._session.answer_stranger(reply, now), now)
+
     def _end_delay(self, time_of_it: float) -> None:
         if time_of_it < self._delayed_to:
             # There was another refusal meanwhile.
@@ -532,6 +612,7 @@ class SmtpConnection:
         if not self._session.over:
             self._carry_out(self._session.lost(now), now)
         self._open.discard(self)
+        self._open.limits.release(self._address)
 
     def _put(self, now: float) -> None:
         """Write the log lines, then the replies that they are about."""

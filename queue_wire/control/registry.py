@@ -127,6 +127,11 @@ FILES: tuple[ControlFile, ...] = (
     ),
     ControlFile("smtpd", TABLE, "`*:25 mx`", "where queue-smtpd listens, and for whom", _SMTPD, START_SMTPD, "SMTP"),
     _number("concurrencyincoming", "connections of clients at once", _SMTPD, CONNECTION, "SMTP"),
+    ControlFile(
+        "smtpdlimits", TABLE, "`connections 60`, ...", "what strangers may do", _SMTPD, CONNECTION, "SMTP"
+    ),
+    ControlFile("dnslists", TABLE, "none", "DNS lists of clients that are refused", _SMTPD, CONNECTION, "SMTP"),
+    ControlFile("greylist", TABLE, "none", "how strangers are greylisted", _SMTPD, CONNECTION, "SMTP"),
     _number("processessmtpd", "processes of queue-smtpd", _SMTPD, START_SMTPD, "SMTP"),
     ControlFile("smtpdcert", TABLE, "none, no TLS", "certificates, by name", _SMTPD, CONNECTION, "SMTP"),
     ControlFile(
@@ -184,7 +189,7 @@ FILES: tuple[ControlFile, ...] = (
     _number("timeoutremote", "time for each reply", _REMOTE, SECOND, "routing"),
     _number("connectionidle", "how long a connection waits for more mail", _REMOTE, SECOND, "routing"),
     _number("connectionmessages", "messages over one connection", _REMOTE, SECOND, "routing"),
-    ControlFile("resolver", TABLE, "`/etc/resolv.conf`", "DNS servers", _REMOTE, SECOND, "routing"),
+    ControlFile("resolver", TABLE, "`/etc/resolv.conf`", "DNS servers", (*_REMOTE, *_SMTPD), SECOND, "routing"),
     ControlFile("tlspolicy", TABLE, "none", "how much TLS a nexthop needs", _REMOTE, SECOND, "TLS"),
     ControlFile("smtpauth", TABLE, "none", "passwords for relays", _REMOTE, SECOND, "AUTH", True),
     ControlFile("dkim", TABLE, "none", "keys that sign mail, by domain", _REMOTE, SECOND, "DKIM"),
@@ -285,6 +290,24 @@ def _check_networks(data: bytes) -> None:
     unpack_networks(data)
 
 
+def _check_smtpd_limits(data: bytes) -> None:
+    from queue_wire.control.strangers.smtpdlimits import unpack_smtpd_limits
+
+    unpack_smtpd_limits(data)
+
+
+def _check_dns_lists(data: bytes) -> None:
+    from queue_wire.control.strangers.dnslists import unpack_dns_lists
+
+    unpack_dns_lists(data)
+
+
+def _check_greylist(data: bytes) -> None:
+    from queue_wire.control.strangers.greylist import unpack_greylist
+
+    unpack_greylist(data)
+
+
 def _check_listeners(data: bytes) -> None:
     from queue_wire.control.listeners import unpack_listeners
 
@@ -354,6 +377,9 @@ _CHECKS: Mapping[str, Callable[[bytes], object]] = {
     "relayclients": _check_networks,
     "relayrecipients": unpack_relay_recipients,
     "smtpd": _check_listeners,
+    "smtpdlimits": _check_smtpd_limits,
+    "dnslists": _check_dns_lists,
+    "greylist": _check_greylist,
     "smtpdcert": _check_certificates,
     "smtpdusers": _check_users,
     "checkpassword": _check_program,

@@ -18,6 +18,7 @@ from queue_smtpd import smtp_connection, smtp_daemon
 from queue_smtpd.config import read_config
 from queue_smtpd.listening import BACKLOG, ListeningSocket, given_sockets, open_sockets
 from queue_smtpd.log_writer import LogWriter
+from queue_smtpd.strangers.client_limits import ClientLimits
 from queue_smtpd.tls.server_certificates import ServerCertificates
 from queue_wire.control.listeners import Listener, Role
 from support.inject.injectors import queued, shared_home
@@ -117,10 +118,14 @@ def refused(daemon: SmtpdDaemon) -> bool:
         return client.mail(ANN)[0] == 550
 
 
+@pytest.mark.parametrize("processes", [1, 2])
 def test_a_connection_too_many_is_turned_away_and_a_place_is_kept_for_those_who_authenticate(
-    intake: IntakeDaemon,
+    intake: IntakeDaemon, processes: int
 ) -> None:
+    Path(intake.home.control, "relayclients").unlink()
     Path(intake.home.control, "concurrencyincoming").write_text("10\n")
+    Path(intake.home.control, "processessmtpd").write_text(f"{processes}\n")
+    Path(intake.home.control, "smtpdlimits").write_text("connections 0\n")
     with SmtpdDaemon(intake.home, ("mx", "submission")) as daemon:
         wait_until(lambda: daemon.said(b"") and daemon.log.count(b": end ") == 2, 60, "the first clients to end")
         held = []
@@ -220,7 +225,9 @@ async def _serve_to_term(home: Home, sockets: list[ListeningSocket], log: LogWri
     loop = asyncio.get_running_loop()
     tls = smtp_daemon.TlsSource(ServerCertificates(), list)
     numbering = smtp_daemon.Numbering(1, 1)
-    daemon = smtp_daemon.SmtpDaemon(home, sockets, True, read_config(home), log, numbering, tls, loop)
+    config = read_config(home)
+    limits = ClientLimits(config.limits)
+    daemon = smtp_daemon.SmtpDaemon(home, sockets, True, config, log, numbering, tls, limits, loop)
     serving = loop.create_task(daemon.run(None))
     intake, _ = await loop.sock_accept(hanging)
     with intake:
@@ -244,7 +251,9 @@ def test_at_term_a_milter_that_thinks_keeps_the_daemon_for_a_minute_and_no_longe
         tls = smtp_daemon.TlsSource(ServerCertificates(), list)
         numbering = smtp_daemon.Numbering(1, 1)
         loop = asyncio.get_running_loop()
-        daemon = smtp_daemon.SmtpDaemon(home, sockets, True, read_config(home), log, numbering, tls, loop)
+        config = read_config(home)
+        limits = ClientLimits(config.limits)
+        daemon = smtp_daemon.SmtpDaemon(home, sockets, True, config, log, numbering, tls, limits, loop)
         serving = loop.create_task(daemon.run(None))
         await loop.run_in_executor(None, milter.wait_for, b"E")
         daemon.stop()
