@@ -25,6 +25,7 @@ from queue_admin.commands.state import destinations as destinations_command
 from queue_admin.commands.state import metrics as metrics_command
 from queue_admin.commands.state import route as route_command
 from queue_admin.commands.state import shape as shape_command
+from queue_admin.commands.state import smtpd as smtpd_command
 from queue_admin.commands.state import stat as stat_command
 from queue_admin.commands.state import top as top_command
 from queue_admin.commands.state import version as version_command
@@ -49,6 +50,7 @@ COMMANDS = (
     mailq_command,
     log_command,
     destinations_command,
+    smtpd_command,
     route_command,
     users_command,
     passwd_command,

@@ -37,6 +37,7 @@ from queue_smtpd.received_line import pack_received
 from queue_smtpd.relay_rules import MailboxFound, MailboxWanted
 from queue_smtpd.session_policy import Decision, SessionPolicy
 from queue_wire.address import split_address
+from queue_wire.admin.smtpd_status import SessionStatus
 from queue_wire.control.milters import FilterSetup
 from queue_wire.control.smtpdusers import Verifier
 from queue_wire.files.envelope import ADDRESS_MAX
@@ -218,6 +219,21 @@ class SmtpSession:
     def trusted(self) -> bool:
         """Whether the client may relay, or is exempt from limits."""
         return self._setup.policy.trusts(self._client)
+
+    def status(self, state: str, port: int, now: float) -> SessionStatus:
+        """Return what there is to know of the session; the caller knows its state, and the port of the server."""
+        client = self._client
+        return SessionStatus(
+            self._number,
+            client.address or "local",
+            client.name.decode("utf-8", "replace"),
+            port,
+            state,
+            int(now - self._begun),
+            self._messages,
+            client.tls.version.decode("ascii", "replace") if client.tls is not None else "",
+            client.user.decode("utf-8", "replace"),
+        )
 
     def data_to_send(self) -> bytes:
         """Return the replies to send since the last call."""

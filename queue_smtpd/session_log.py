@@ -1,5 +1,6 @@
 """The lines of the server's log, in the style of queue-send's (queue_wire.logline). Each is returned without newline.
 
+    smtp start: process 1 of 4 pid 8123
     smtp 12: connect 192.0.2.1:40000 mx.example.net to 198.51.100.1:25
     smtp 12: tls TLSv1.3 TLS_AES_256_GCM_SHA384
     smtp 12: tls failed: no_shared_cipher
@@ -14,7 +15,9 @@
     smtp 12: dropped
     smtp 12: end QUIT: messages 1 errors 0 seconds 2
 
-The number is the session's: under a super-server, where each has a process of its own, the pid. Text from outside is
+The number is the session's: under a super-server, where each has a process of its own, the pid. Process I of N has the
+numbers I, I + N, I + 2N, ...; it logs its start before the first of them, and no process that has them runs then. So a
+start says that sessions with such numbers have ended, if the log has no end of them. Text from outside is
 escaped and has no space. A line has at most LINE_MAX bytes: its text from outside is cut.
 """
 
@@ -22,6 +25,11 @@ from queue_smtp.server_replies import ServerReply
 from queue_wire.logline import LINE_MAX, escape
 
 _TEXT_MAX = 600
+
+
+def process_started(place: int, count: int, pid: int) -> bytes:
+    """A process of the daemon begins to take connections; `place` counts from 1."""
+    return b"smtp start: process %d of %d pid %d" % (place, count, pid)
 
 
 def connect(session: int, client: str, port: int, name: bytes, server: str, server_port: int) -> bytes:

@@ -31,6 +31,7 @@ from queue_smtpd.milter.message_spool import SpoolMemory
 from queue_smtpd.milter.session_filter import FilterPlace, SessionFilter
 from queue_smtpd.recipient_lookups import RecipientAsker
 from queue_smtpd.relay_rules import MailboxFound, MailboxWanted
+from queue_smtpd.server_counters import ServerCounters
 from queue_smtpd.session import (
     Action,
     GreetingPaused,
@@ -48,6 +49,7 @@ from queue_smtpd.strangers.client_limits import ClientLimits
 from queue_smtpd.strangers.greeting_pauses import GreetingPauses
 from queue_smtpd.strangers.stranger_checks import StrangerChecks
 from queue_smtpd.tls.tls_channel import TlsChannel, describe_tls_error
+from queue_wire.admin.smtpd_status import SessionStatus
 from queue_wire.control.milters import FilterSetup
 from queue_wire.pipes.qmtp import Answer
 
@@ -111,6 +113,7 @@ class OpenConnections:
         self.limits = limits
         self.pauses = pauses
         self.checks = checks
+        self.counters = ServerCounters()
         self.stopping = False
         self.empty = asyncio.Event()
         self.empty.set()
@@ -125,7 +128,16 @@ class OpenConnections:
 
     def filter_session(self, filters: FilterSetup, number: int, place: FilterPlace) -> SessionFilter | None:
         """Return the filters of a new session, None if there are none."""
-        return SessionFilter(filters, number, place, self._spools, self.log.write) if filters.any else None
+        return SessionFilter(filters, number, place, self._spools, self.write_log) if filters.any else None
+
+    def write_log(self, lines: list[bytes]) -> None:
+        """Write log lines, and count what they say."""
+        self.counters.take(lines)
+        self.log.write(lines)
+
+    def all(self) -> "list[SmtpConnection]":
+        """Return those that are open."""
+        return list(self._open)
 
     def add(self, connection: "SmtpConnection") -> None:
         self._open.add(connection)
@@ -190,7 +202,7 @@ class SmtpConnection:
     __slots__ = (
         *("_address", "_asking", "_begin", "_close_at", "_context", "_deadline", "_delay", "_delayed_to", "_eof"),
         *("_filter", "_filtering", "_finishing", "_lookup", "_message_by", "_open", "_paused", "_reading"),
-        *("_scheduled", "_session", "_tls", "_transfer", "_transport", "_unread", "_writable"),
+        *("_scheduled", "_server_port", "_session", "_tls", "_transfer", "_transport", "_unread", "_writable"),
     )
 
     _session: SmtpSession
@@ -220,6 +232,7 @@ class SmtpConnection:
         self._finishing = False
         # The number of a recipient's lookup, and the wait before its answer.
         self._lookup = 0
+        self._server_port = 0
         self._delay: asyncio.TimerHandle | None = None
         self._deadline = self._message_by = 0.0
         # When a connection whose session is over is closed, if its client does not close it.
@@ -235,6 +248,7 @@ class SmtpConnection:
         self._deadline = now + TIMEOUT
         begun = self._begin(self._transport, now)
         self._session, port, server_port, busy, self._context, self._filter, self._address, submits = begun
+        self._server_port = server_port
         if submits and busy is None:
             self._open.expect_proof(self, now)
         actions = self._session.start(port, server_port, now, busy)
@@ -286,6 +300,25 @@ class SmtpConnection:
     def proven(self) -> bool:
         """Whether its client has authenticated, or may relay without."""
         return self._session.trusted
+
+    def state(self) -> str:
+        """Return what the session is doing, one of STATES."""
+        session = self._session
+        if session.over:
+            return "closing"
+        if self._finishing:
+            return "queueing"
+        if session.awaits_tls or (self._tls is not None and not self._tls.established):
+            return "tls"
+        if session.in_message:
+            return "message"
+        if session.asks:
+            return "lookup"
+        return "transaction" if session.in_transaction else "command"
+
+    def status(self, now: float) -> SessionStatus:
+        """Return what there is to know of the session."""
+        return self._session.status(self.state(), self._server_port, now)
 
     def run(self, now: float) -> None:
         """End the session, or the connection, if it is late."""
@@ -621,7 +654,7 @@ class SmtpConnection:
             self._close_filter()
         lines = self._session.log_lines()
         if lines:
-            self._open.log.write(lines)
+            self._open.write_log(lines)
         if self._delayed_to:
             return
         data = self._session.data_to_send()

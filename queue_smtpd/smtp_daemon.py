@@ -11,6 +11,7 @@ without a password cannot lock out the users.
 """
 
 import asyncio
+import os
 import resource
 import signal
 import ssl
@@ -34,14 +35,17 @@ from queue_smtpd.log_writer import LogWriter
 from queue_smtpd.milter.session_filter import FilterPlace
 from queue_smtpd.recipient_lookups import RecipientAsker
 from queue_smtpd.session import SessionSetup, SmtpSession
+from queue_smtpd.session_log import process_started
 from queue_smtpd.smtp_connection import BegunSession, OpenConnections, SmtpConnection
+from queue_smtpd.status_socket import StatusSocket
 from queue_smtpd.strangers.client_limits import ClientLimits
 from queue_smtpd.strangers.greeting_pauses import GreetingPauses
 from queue_smtpd.strangers.stranger_checks import StrangerChecks
 from queue_smtpd.super_server import plain_address
 from queue_smtpd.tls.server_certificates import PemReader, ServerCertificates
+from queue_wire.admin.smtpd_status import ProcessStatus
 from queue_wire.control.listeners import Listener, Role
-from queue_wire.logline import alert
+from queue_wire.logline import alert, warning
 
 # Seconds between looks for what is too late.
 TICK_SECONDS = 2.0
@@ -94,6 +98,7 @@ class SmtpDaemon:
         self._sockets = sockets
         self._ours = ours
         self._log = log
+        self._numbering = numbering
         self._next = numbering.first
         self._step = numbering.step
         self._tls = tls
@@ -107,6 +112,8 @@ class SmtpDaemon:
         links, lookups = IntakeLinks(home, loop), RecipientAsker(home, loop)
         pauses, self._checks = GreetingPauses(loop), StrangerChecks(home, log)
         self._connections = OpenConnections(links, lookups, log, self._authenticator, limits, pauses, self._checks)
+        self._status = StatusSocket(home, self._connections, self._about)
+        self._started = time.time()
         self._servers: list[asyncio.Server] = []
         self._setups: dict[Listener, SessionSetup] = {}
         # How many connections this process has descriptors for.
@@ -126,9 +133,13 @@ class SmtpDaemon:
             self._loop.add_reader(life, self._lost_parent, life)
         for number, act in ((signal.SIGHUP, self.reread), (signal.SIGTERM, self.stop), (signal.SIGINT, self.stop)):
             self._loop.add_signal_handler(number, act)
+        self._log.write([process_started(*self._numbering, os.getpid())])
         for each in self._sockets:
             make: Callable[[], asyncio.Protocol] = partial(self._connection, each.listener)
             self._servers.append(await self._loop.create_server(make, sock=each.socket, backlog=BACKLOG))
+        why = await self._status.open()
+        if why:
+            self._log.write([warning(why)])
         watching = self._loop.create_task(self._watch_users())
         while not self._stop_by or len(self._connections):
             if self._stop_by:
@@ -145,6 +156,7 @@ class SmtpDaemon:
                 self._connections.close()
                 self._connections.end_all(replies.SHUTTING_DOWN, "stop", now)
         watching.cancel()
+        self._status.close()
         self._connections.close()
 
     def reread(self) -> None:
@@ -172,6 +184,12 @@ class SmtpDaemon:
             for server in self._servers:
                 server.close()
             self._connections.begin_stop(now)
+
+    def _about(self) -> ProcessStatus:
+        """Return what there is to know of this process, but for its sessions and counters."""
+        place, count = self._numbering
+        share = max(1, min(self._config.concurrency // count, self._places))
+        return ProcessStatus(os.getpid(), place, count, self._started, share, 0, {}, {})
 
     def _lost_parent(self, life: int) -> None:
         self._loop.remove_reader(life)

@@ -19,6 +19,7 @@ from prometheus_client.registry import Collector
 from queue_admin.metrics.reading import Reading
 from queue_admin.printable import visible
 from queue_wire.admin.figure import COLUMNS, FIGURES, Figure
+from queue_wire.admin.smtpd_status import ENDS, STATES, VERBS
 
 # Figures that are gauges: the name of the metric, and what it is.
 GAUGES = {
@@ -73,6 +74,7 @@ class ReadingCollector(Collector):
         yield _gauge("queue_up", "1 if queue-send answers", 1 if reading.figures else 0)
         yield InfoMetricFamily("queue_exporter", "The program that answers", {"version": self._version})
         yield from _of_machine(reading)
+        yield from _of_smtpd(reading)
         if not reading.figures:
             return
         by_name: dict[bytes, list[Figure]] = {}
@@ -142,3 +144,51 @@ def _of_machine(reading: Reading) -> Iterator[Metric]:
         cpu.add_metric(names, process.cpu)
         begun.add_metric(names, reading.at - process.age)
     yield from (memory, cpu, begun)
+
+
+# Counters of queue-smtpd without further labels: the name of the metric, and what it is.
+_SMTPD = {
+    "connections": ("queue_smtpd_connections", "Connections"),
+    "messages": ("queue_smtpd_messages", "Messages that were queued"),
+    "recipients": ("queue_smtpd_recipients", "Their recipients"),
+    "bytes": ("queue_smtpd_bytes", "Their bytes"),
+    "discarded": ("queue_smtpd_messages_discarded", "Messages that filters discarded"),
+    "dropped": ("queue_smtpd_transactions_dropped", "Transactions that ended without a message"),
+}
+
+
+def _of_smtpd(reading: Reading) -> Iterator[Metric]:
+    """Yield what queue-smtpd counts, by the place of its processes, which stays when one is started again."""
+    yield _gauge("queue_smtpd_processes", "Processes of queue-smtpd that answer", len(reading.smtpd))
+    if not reading.smtpd:
+        return
+    begun = GaugeMetricFamily("queue_smtpd_start_time_seconds", "When it started", labels=["process"])
+    limit = GaugeMetricFamily("queue_smtpd_connections_limit", "The most connections", labels=["process"])
+    now = GaugeMetricFamily("queue_smtpd_sessions", "Connections now, by what they do", labels=["process", "state"])
+    counters = {
+        key: CounterMetricFamily(name, text, labels=["process"]) for key, (name, text) in _SMTPD.items()
+    }
+    refused = CounterMetricFamily(
+        "queue_smtpd_refusals", "Refusals by command and first digit of the reply", labels=["process", "verb", "reply"]
+    )
+    tls = CounterMetricFamily("queue_smtpd_tls", "TLS handshakes", labels=["process", "result"])
+    auth = CounterMetricFamily("queue_smtpd_auth", "AUTH commands", labels=["process", "result"])
+    ended = CounterMetricFamily("queue_smtpd_sessions_ended", "Sessions by their end", labels=["process", "end"])
+    # Of two services, or while one replaces another, two have the same place.
+    for place, process in {str(each.place): each for each in reading.smtpd}.items():
+        counted = process.counters.get
+        begun.add_metric([place], process.started)
+        limit.add_metric([place], process.limit)
+        for state in STATES:
+            now.add_metric([place, state], process.states.get(state, 0))
+        for key, family in counters.items():
+            family.add_metric([place], counted(key, 0))
+        for verb in VERBS:
+            for digit in "45":
+                refused.add_metric([place, verb.replace(" ", "-"), f"{digit}xx"], counted(f"refused-{verb}-{digit}", 0))
+        for family, key in ((tls, "tls"), (auth, "auth")):
+            family.add_metric([place, "ok"], counted(key, 0))
+            family.add_metric([place, "failed"], counted(f"{key}-failed", 0))
+        for end in ENDS:
+            ended.add_metric([place, end.replace(" ", "-")], counted(f"end-{end}", 0))
+    yield from (begun, limit, now, *counters.values(), refused, tls, auth, ended)

@@ -1,6 +1,7 @@
 """The state of a queue and its daemons at one moment: queue-send's figures, its processes, the disk, the marks.
 
-A reading asks queue-send once and looks at a handful of files. It never looks at the messages.
+A reading asks queue-send, and each process of queue-smtpd, once, and looks at a handful of files. It never looks at the
+messages.
 """
 
 import time
@@ -8,17 +9,20 @@ from typing import NamedTuple
 
 from queue_admin.messages.admin_client import NoAnswer, SchedulerQueries
 from queue_admin.metrics.oldest_walk import Walked
+from queue_admin.metrics.smtpd_client import ask_processes
 from queue_admin.metrics.system_facts import DiskSpace, ProcessFacts, disk_space, find_processes
+from queue_base.errors import Failure
 from queue_base.home import Home
 from queue_base.queue.inflow import refuse_mark, slow_mark
 from queue_wire.admin.figure import Figure
+from queue_wire.admin.smtpd_status import ProcessStatus
 
 
 class Reading(NamedTuple):
     """What is known at the time `at`, in seconds since the epoch.
 
     `figures` is empty if queue-send did not answer, and `trouble` says why then. `slow` and `refused` are the marks of
-    in-flow control. `walked` is None if no walk has ended yet.
+    in-flow control. `walked` is None if no walk has ended yet. `smtpd` are the processes of queue-smtpd that answer.
     """
 
     at: float
@@ -29,6 +33,7 @@ class Reading(NamedTuple):
     slow: bool
     refused: bool
     walked: Walked | None
+    smtpd: tuple[ProcessStatus, ...] = ()
 
     def number(self, name: bytes, *labels: bytes) -> float:
         """Return the sum of the figures of a name whose first labels are these."""
@@ -50,6 +55,9 @@ def take_reading(home: Home, walked: Walked | None) -> Reading:
         disk = disk_space(home.queue)
     except OSError:
         disk = None
-    return Reading(
-        time.time(), figures, trouble, processes, disk, slow_mark(home).holds(), refuse_mark(home).holds(), walked
-    )
+    try:
+        smtpd = tuple(ask_processes(home, False).processes)
+    except Failure:
+        smtpd = ()
+    marks = slow_mark(home).holds(), refuse_mark(home).holds()
+    return Reading(time.time(), figures, trouble, processes, disk, *marks, walked, smtpd)

@@ -3,6 +3,8 @@
 The directory belongs to the queue's owner and has mode 0711, so nobody else can put another socket in its place. It is
 not lock/, where only the daemons may go. The kernel says which user has connected.
 
+The sockets of queue-smtpd, which may write nowhere, have abstract names (queue_wire.admin.smtpd_status).
+
 The path of a socket has at most 107 bytes. By the descriptor of its directory it is always short enough.
 """
 
@@ -59,12 +61,48 @@ def connect_to(path: str) -> socket.socket:
     return connection
 
 
+def status_prefix(queue: str) -> str:
+    """Return what the names of the status sockets of a queue's queue-smtpd begin with. Raises OSError."""
+    found = os.stat(queue)
+    return f"queue-smtpd/{found.st_dev:x}-{found.st_ino:x}/"
+
+
+def listen_abstract(name: str, backlog: int) -> socket.socket:
+    """Return a listening socket with an abstract name. Raises OSError."""
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+    try:
+        listening.bind(b"\0" + name.encode())
+        listening.listen(backlog)
+    except OSError:
+        listening.close()
+        raise
+    return listening
+
+
+def find_abstract(prefix: str) -> list[str]:
+    """Return the abstract names with this prefix that are listened on, of whatever user's. Raises OSError."""
+    found = []
+    with open("/proc/net/unix", "rb") as sockets:
+        for line in sockets:
+            # proc_net(5): Num RefCount Protocol Flags Type St Inode Path; __SO_ACCEPTCON is 0x10000.
+            words = line.rstrip(b"\n").split(b" ", 7)
+            if len(words) == 8 and words[7].lstrip().startswith(b"@" + prefix.encode()) and words[3] == b"00010000":
+                found.append(words[7].lstrip()[1:].decode("utf-8", "replace"))
+    return found
+
+
+def peer_of(connection: socket.socket) -> tuple[int, int]:
+    """Return pid and uid of who has made, or listens for, a connection. Raises OSError."""
+    found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, uid, _ = _CREDENTIALS.unpack(found)
+    return pid, uid & 0xFFFFFFFF
+
+
 def accept_with_uid(listening: socket.socket) -> tuple[socket.socket, int]:
     """Return a new connection and the uid of who has made it. Raises OSError; BlockingIOError if there is none."""
     connection, _ = listening.accept()
     try:
-        found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        return connection, peer_of(connection)[1]
     except OSError:
         connection.close()
         raise
-    return connection, _CREDENTIALS.unpack(found)[1] & 0xFFFFFFFF

@@ -17,6 +17,7 @@ from spark.commands.settings import missing, split_setting
 def command(
     logs: str,
     lake: str,
+    smtpd_log: str | None,
     host: str | None,
     queue: str | None,
     compact: bool,
@@ -32,6 +33,7 @@ def command(
     \b
     Examples:
       queue-report build /var/log/queue --lake /srv/lake
+      queue-report build /var/log/queue --smtpd-log /var/log/queue-smtpd --lake /srv/lake
       queue-report build hdfs:///logs --lake hdfs:///lake --master yarn --compact --expire 400
     """
     settings = dict(map(split_setting, conf))
@@ -44,7 +46,7 @@ def command(
 
     with make_progress() as progress, Sessions(master, settings) as sessions:
         asked = settings if master is None else {**settings, "spark.master": master}
-        summary = build(Order(logs, lake, host, queue, expire, compact, asked), sessions, progress)
+        summary = build(Order(logs, lake, host, queue, expire, compact, asked, smtpd_log), sessions, progress)
         progress.phase("ending")
     from spark.commands.summary import print_build
 

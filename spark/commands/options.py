@@ -28,15 +28,19 @@ def stream_name(context: click.Context, option: click.Parameter, value: str | No
     return value
 
 
-def place_name(context: click.Context, option: click.Parameter, value: str) -> str:
+def place_name(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
     """Return the name of a directory. Refuse the empty text (an unset variable): it would mean the current one."""
-    if not value:
+    if value is not None and not value:
         raise click.BadParameter("nothing is no directory", context, option)
     return value
 
 
 def logs_and_lake(command: Any) -> Any:
-    """Add LOGS and --lake, of a command that builds."""
+    """Add LOGS, --lake and --smtpd-log, of a command that builds."""
+    command = click.option(
+        "--smtpd-log", callback=place_name, metavar="DIR",
+        help="The log of queue-smtpd on this host, if it is not in LOGS.",
+    )(command)
     command = click.option(
         "--lake", required=True, callback=place_name, metavar="LAKE",
         help="The directory of the tables; made where it is missing.",

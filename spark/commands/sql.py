@@ -20,8 +20,9 @@ def command(
 ) -> None:
     """Ask the tables of LAKE a question in SQL: one SELECT.
 
-    Tables are messages, deliveries, intervals, alerts, pending and quarantine. seconds(ns) and quotient(a, b) give
-    exact decimals. What the reports are made of can be named too, such as lives, attempts and ended_deliveries.
+    Tables are messages, deliveries, intervals, alerts, sessions, accepted, refusals, pending and quarantine.
+    seconds(ns) and quotient(a, b) give exact decimals. What the reports are made of can be named too, such as lives,
+    attempts and ended_deliveries.
 
     \b
     Examples:

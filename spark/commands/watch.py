@@ -58,6 +58,7 @@ LONGEST = 366 * 86_400
 def command(
     logs: str,
     lake: str,
+    smtpd_log: str | None,
     every: float,
     page: str | None,
     expire: int | None,
@@ -105,7 +106,7 @@ def command(
     from spark.watch.watch import Watch
 
     clock = SystemClock()
-    order = Order(logs, lake, host, queue, expire)
+    order = Order(logs, lake, host, queue, expire, smtpd_log=smtpd_log)
     work = LakeWork(order, Path(page) if page else None, memory, master, settings)
     print(f"status: watching {logs} for lake {lake}, every {every:g} s", flush=True)
     if Watch(work, clock, every, sys.stdout).run():
@@ -123,7 +124,7 @@ def _own_command() -> list[str]:
             continue
         values = value if isinstance(value, tuple) else [value]
         for each in values:
-            text = _anywhere(str(each)) if parameter.name in ("logs", "lake", "page") else str(each)
+            text = _anywhere(str(each)) if parameter.name in ("logs", "lake", "page", "smtpd_log") else str(each)
             if isinstance(parameter, click.Argument):
                 words.insert(2, text)
             else:

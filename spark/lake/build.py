@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 # Spark's setting of how many bytes of logs the driver matches itself.
 DRIVER_SETTING = "spark.queueReport.driverBytes"
+SMTPD_QUEUE = "queue-smtpd"
 
 
 class SessionSource(Protocol):
@@ -46,6 +47,7 @@ class SessionSource(Protocol):
 class Order:
     """What a build is to do. expire: days, None for never. host, queue: names for streams whose path tells none.
 
+    smtpd_log: the log of queue-smtpd, if it is not among the logs; where its path tells none, its queue is SMTPD_QUEUE.
     settings: Spark's own that were asked for, with its master if one was named.
     """
 
@@ -56,6 +58,7 @@ class Order:
     expire: int | None = None
     compact: bool = False
     settings: Mapping[str, str] = field(default_factory=dict)
+    smtpd_log: str | None = None
 
 
 @dataclass
@@ -137,17 +140,19 @@ class _Build:
         self.standing = _BATCH.without
 
     def run(self) -> Summary:
-        try:
-            self._logs = self._open(self._order.logs)
-        except OSError as error:
-            # Nothing was asked of it yet: it is no file system that Spark knows.
-            raise SourceError(reason(error)) from error
-        self._lake = self._open(self._order.lake)
-        self._keep_apart()
+        order = self._order
+        self._logs = self._open_logs(order.logs)
+        others = [] if order.smtpd_log is None else [self._open_logs(order.smtpd_log)]
+        self._lake = self._open(order.lake)
+        for each in (self._logs, *others):
+            self._keep_apart(each)
         make_lake(self._lake)
         with locked(self._lake):
             self._progress.phase("looking at the lake")
-            manifest = self._add(prepare(self._lake))
+            manifest = self._add(prepare(self._lake), order.queue)
+            for each in others:
+                self._logs = each
+                manifest = self._add_other(manifest)
             if self._order.expire is not None:
                 self._progress.phase("dropping old dates")
                 manifest = self._expire(manifest, self._order.expire)
@@ -155,6 +160,13 @@ class _Build:
                 self._progress.phase("putting small files together")
                 self._compact(manifest)
         return self._summary
+
+    def _open_logs(self, path: str) -> Place:
+        try:
+            return self._open(path)
+        except OSError as error:
+            # Nothing was asked of it yet: it is no file system that Spark knows.
+            raise SourceError(reason(error)) from error
 
     def _open(self, path: str) -> Place:
         return open_place(path, self._session, self._order.settings)
@@ -165,25 +177,34 @@ class _Build:
         self._progress.watch(session)
         return session
 
-    def _keep_apart(self) -> None:
+    def _keep_apart(self, logs: Place) -> None:
         """Raise Permanent where the lake is in the logs: the next build would read it."""
         lake = self._lake.root
-        places = [(lake, self._logs.root)]
-        if self._lake.local is not None and self._logs.local is not None:
-            places.append((os.path.realpath(self._lake.local), os.path.realpath(self._logs.local)))
-        if any((one + "/").startswith(logs.rstrip("/") + "/") for one, logs in places):
+        places = [(lake, logs.root)]
+        if self._lake.local is not None and logs.local is not None:
+            places.append((os.path.realpath(self._lake.local), os.path.realpath(logs.local)))
+        if any((one + "/").startswith(below.rstrip("/") + "/") for one, below in places):
             raise Permanent(f"unable to build lake {lake}: it is inside the logs; name a directory elsewhere")
 
-    def _add(self, manifest: Manifest) -> Manifest:
+    def _add_other(self, manifest: Manifest) -> Manifest:
+        """Read what is new in the log of queue-smtpd. If it cannot be read, that is a warning: the rest is done."""
+        try:
+            return self._add(manifest, SMTPD_QUEUE)
+        except (SourceError, Temporary) as error:
+            why = f"unable to read logs {self._logs.root}: {error}" if isinstance(error, SourceError) else str(error)
+            self._summary.warnings.append(f"{why}; {_BATCH.done}, but for that log")
+            return manifest
+
+    def _add(self, manifest: Manifest, queue: str | None) -> Manifest:
         """Read what is new. Returns the lake's manifest after it."""
         with self._updating(manifest, _BATCH) as update:
             self._progress.phase("looking at the logs")
             copies = below(self._lake, update.home("copies"))
-            wanted = plan(self._logs, dict(manifest.state), copies, self._order.host, self._order.queue)
+            wanted = plan(self._logs, dict(manifest.state), copies, self._order.host, queue)
             batch = Batch({}, {}, wanted.state, wanted.warnings)
             if wanted.streams:
                 batch = self._match(update, wanted, manifest)
-            self._summary.warnings = batch.warnings
+            self._summary.warnings += batch.warnings
             if not batch.counts and batch.state == manifest.state and not update.doomed:
                 update.abandon()
                 return manifest
@@ -248,16 +269,19 @@ class _Build:
             # pending is all that is open now; the rest is added to.
             update.drop("pending", open_ones)
         elif not any(batch.state[name] != manifest.state.get(name) for name in batch.state):
-            raise Temporary(f"unable to read logs {self._order.logs}: {batch.warnings[0]}; the lake is as it was")
+            raise Temporary(f"unable to read logs {self._logs.root}: {batch.warnings[0]}; the lake is as it was")
         return batch
 
     def _sum_up(self, wanted: Plan, batch: Batch) -> None:
         summary = self._summary
-        summary.files, summary.bytes = wanted.files, wanted.bytes
+        summary.files += wanted.files
+        summary.bytes += wanted.bytes
         for kinds in batch.counts.values():
             summary.lines = add_counts({"": summary.lines}, {"": kinds})[""]
-        summary.streams = len(batch.counts)
-        summary.rows = batch.rows
+        summary.streams += len(batch.counts)
+        for table, rows in batch.rows.items():
+            # What is pending is written anew each time.
+            summary.rows[table] = rows if table == "pending" else summary.rows.get(table, 0) + rows
 
     def _expire(self, manifest: Manifest, days: int) -> Manifest:
         old = expired(manifest.tables, days, datetime.now(UTC).date())

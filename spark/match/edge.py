@@ -110,6 +110,7 @@ def join(state: State, edge: Edge) -> tuple[Rows, State]:
     state.messages.update(inner.messages)
     state.deliveries.update(inner.deliveries)
     state.bounces.update(inner.bounces)
+    state.sessions.update(inner.sessions)
     if begun.level_begun:
         state.level = inner.level
     if begun.dying_known:

@@ -3,8 +3,9 @@
 A template is text with fields: `{name}` is a number, `{name$}` text without a space, maybe empty, `{name$$}` text that
 may have spaces, `{name=a|b}` one of some words. A number is below 2^63, those of LEVELS below 2^31.
 
-Another program's lines (a session of SMTP, say) are one more template here, and a rule of the same name in
-spark.match.rules where they tell of something that is kept; without a rule they are counted by kind, no more. What has
+Another program's lines are one more template here, and a rule of the same name in spark.match.rules where they tell of
+something that is kept; without a rule they are counted by kind, no more. Those of queue-smtpd are `smtp_…`; their
+rules are in spark.match.smtp_log, and a line of a session that is none of these is `smtp_other`. What has
 a first word that no template has is counted under that word (see first_word).
 """
 
@@ -14,6 +15,10 @@ from typing import TypeAlias
 
 from spark.match.stamps import STAMP, time_of
 
+# An address and a port, in a line of queue-smtpd.
+_PLACE = r"{address=[^ :\[]*|\[[^ \]]*\]}:{port}"
+# What was refused, and the reply.
+_REFUSED = r"{verb=early talker|[^ ]*}{what= [^ ]*|}: {reply=[2-5][0-9][0-9](?:_[^ ]*)?}"
 # Kind of event and template. Of those that fit, the first counts.
 TEMPLATES = (
     ("status", "status: local {local_now}/{local_limit} remote {remote_now}/{remote_limit}"),
@@ -41,6 +46,26 @@ TEMPLATES = (
     ("config", "config {text$$}"),
     ("alert", "alert: {text$$}"),
     ("warning", "warning: {text$$}"),
+    # Those of queue-smtpd.
+    ("smtp_to", "smtp {session}: to <{recipient$}>"),
+    ("smtp_from", "smtp {session}: from <{sender$}> bytes {bytes}"),
+    ("smtp_connect", f"smtp {{session}}: connect {_PLACE} {{name$}} to {_PLACE}"),
+    ("smtp_end", "smtp {session}: end {reason$}: messages {messages} errors {errors} seconds {seconds}"),
+    ("smtp_queued", "smtp {session}: queued {id$} bytes {bytes} recipients {recipients}"),
+    ("smtp_refused", f"smtp {{session}}: refused {_REFUSED}"),
+    ("smtp_tls_failed", "smtp {session}: tls failed: {why$}"),
+    ("smtp_tls", "smtp {session}: tls {version$} {cipher$}"),
+    ("smtp_auth", "smtp {session}: auth {user$} {mechanism$}"),
+    ("smtp_dropped", "smtp {session}: dropped"),
+    ("smtp_discarded", "smtp {session}: discarded bytes {bytes} recipients {recipients}"),
+    ("smtp_filter", "smtp {session}: filter {name$} {what$$}"),
+    ("smtp_start", "smtp start: process {place} of {count} pid {pid}"),
+    ("smtp_other", "smtp {session}: {text$$}"),
+    # Those of a super-server that runs it: a process, whose pid is the number of its session, has ended.
+    ("smtp_gone", "tcpserver: end {session} {how=status [0-9]+}"),
+    ("smtp_gone", "tcpsvd: info: end {session} {how=(?:exit|signal) [0-9]+}"),
+    ("tcpserver", "tcpserver: {what=(?:status:|pid|ok|deny|end) .*}"),
+    ("tcpserver", "tcpsvd: info: {text$$}"),
 )
 LEVELS = ("local_now", "local_limit", "remote_now", "remote_limit")
 
@@ -70,6 +95,14 @@ _KINDS: dict[bytes, list[tuple[str, Fits, tuple[int, ...]]]] = {}
 for _kind, _template in TEMPLATES:
     _KINDS.setdefault(_template.split(" ")[0].encode(), []).append((_kind, *_compile(_template)))
 
+# Those of `smtp` by the third word, as there are many; behind them the one that fits any third word.
+_SMTP: dict[bytes, list[tuple[str, Fits, tuple[int, ...]]]] = {}
+for _kind, _template in TEMPLATES:
+    if _template.startswith("smtp "):
+        _SMTP.setdefault(_template.split(" ")[2].encode(), []).append((_kind, *_compile(_template)))
+_ANY_SMTP = _SMTP.pop(b"{text$$}")
+_SMTP = {word: kinds + _ANY_SMTP for word, kinds in _SMTP.items()}
+
 # Of the kinds that most lines are, for those who read them line by line: what fits (no check of the bounds), and so
 # many digits at most that any number is below 2^63.
 FITS = {kind: kinds[0][1] for kinds in _KINDS.values() for kind in [kinds[0][0]]}
@@ -82,7 +115,13 @@ def parse_event(text: bytes) -> Event | None:
     Another program's alert is a `foreign alert`; its text begins with the program's name, as in ours of a daemon. A
     daemon's `config` is a `foreign config`.
     """
-    for kind, fits, bounds in _KINDS.get(text[: text.find(b" ")], ()):
+    if text.startswith(b"smtp "):
+        third = text.find(b" ", 5) + 1
+        end = text.find(b" ", third)
+        kinds = _SMTP.get(text[third : end if end >= 0 else None], _ANY_SMTP)
+    else:
+        kinds = _KINDS.get(text[: text.find(b" ")], [])
+    for kind, fits, bounds in kinds:
         match = fits(text)
         if match is not None:
             return _read(kind, match.groups(), bounds)

@@ -168,6 +168,17 @@ class Matcher:
                 self._found.alerts.append((at, kind, bytes(values[0])))
             return
         self._counts["done" if kind == "mangled" else kind] += 1
+        if kind.startswith("smtp_") or kind == "tcpserver":
+            strangers.add(number)
+            if kind == "smtp_start":
+                self._rules.smtp_start(at, *map(int, values))
+            elif kind == "smtp_gone":
+                self._rules.smtp_gone(at, int(values[0]))
+            elif kind == "tcpserver":
+                pass
+            elif kind not in ("smtp_other", "smtp_filter"):
+                self._rules.smtp_line(kind, at, int(values[0]), *values[1:])
+            return
         if kind == "alert" or kind == "warning":
             self._found.alerts.append((at, kind, bytes(values[0])))
         if kind == "exiting":

@@ -5,6 +5,8 @@ number whose first line is `new` is assumed not to have been open before (`assum
 between two segments, the segment is matched again. Likewise a delivery's number is known from its first start on
 (`claimed`), and all numbers from the first status on that says that nothing is in flight.
 
+A number of a session of SMTP is known from its first `connect` on.
+
 Left to the edge are calls of the methods of Rules, which `spark.match.edge.join` makes once the state is known.
 """
 
@@ -36,6 +38,7 @@ class Opening(Rules):
         self._known: set[int] = set()  # Numbers of messages.
         self._touched: set[int] = set()  # Of messages that may be open, by a call that is left to the edge.
         self._in_flight: set[int] = set()  # Deliveries that the edge has in flight, started in this segment.
+        self._sessions: set[int] = set()  # Numbers of sessions of SMTP that began in this segment.
         self._met: set[int] | None = set()  # Deliveries that are known; None: all are.
 
     def _leave(self, *call: Any) -> None:
@@ -142,6 +145,25 @@ class Opening(Rules):
         else:
             self._known.add(number)
             self._leave("end", at, number)
+
+    def smtp_line(self, kind: str, at: int, number: int, *values: Any) -> None:
+        if number not in self._sessions:
+            if kind != "smtp_connect":
+                self._leave("smtp_line", kind, at, number, *values)
+                return
+            self._sessions.add(number)
+            self._leave("smtp_lose", number)
+        super().smtp_line(kind, at, number, *values)
+
+    def smtp_gone(self, at: int, number: int) -> None:
+        if number in self._sessions:
+            super().smtp_gone(at, number)
+        else:
+            self._leave("smtp_lose", number)
+
+    def smtp_start(self, at: int, place: int, count: int, pid: int) -> None:
+        super().smtp_start(at, place, count, pid)
+        self._leave("smtp_start", at, place, count, pid)
 
     def alert(self, at: int, text: bytes) -> None:
         super().alert(at, text)

@@ -10,11 +10,12 @@ says that there are none, is the first of a run after a crash.
 """
 
 from collections import Counter
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from spark.match.smtp_log import SessionRows, apply_line, lose_process, lose_session
 from spark.match.state import NO_FACTS, Bounce, Facts, Level, Message, State
 
 BOUNCE_SENDERS = (b"", b"#@[]")
@@ -38,10 +39,12 @@ class Found:
         self.intervals: list[tuple[int, int, Level]] = []
         self.stretches: list[Stretches] = []
         self.alerts: list[AlertRow] = []
+        self.smtp = SessionRows()
 
     def clear(self) -> None:
         for rows in (self.messages, self.deliveries, self.intervals, self.stretches, self.alerts):
             rows.clear()
+        self.smtp.clear()
 
 
 class Rules:
@@ -179,6 +182,20 @@ class Rules:
 
     def show(self, message: Message, at: int, outcome: str) -> None:
         self.found.messages.append((message, at, outcome))
+
+    def smtp_line(self, kind: str, at: int, number: int, *values: Any) -> None:
+        """A line of a session of queue-smtpd."""
+        apply_line(kind, self.state.sessions, self.found.smtp, at, number, values)
+
+    def smtp_lose(self, number: int) -> None:
+        lose_session(self.state.sessions, self.found.smtp, number)
+
+    def smtp_gone(self, at: int, number: int) -> None:
+        """The process of a session has ended, and the session with it."""
+        self.smtp_lose(number)
+
+    def smtp_start(self, at: int, place: int, count: int, pid: int) -> None:
+        lose_process(self.state.sessions, self.found.smtp, place, count)
 
     def alert(self, at: int, text: bytes) -> None:
         if text.startswith(LOST_DAEMON):

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from spark.match.hashes import hash_address, hash_addresses
 from spark.match.rows import FACTS, LEVEL, add_address, add_facts, fill
+from spark.match.smtp_log import OpenSession
 from spark.tables.arrow import ARROW
 
 # Of a message, what `info` tells and when: qp, uid, sender, bytes, birth_ns, info_ns. None: the log does not say.
@@ -129,9 +130,9 @@ class Stamps:
 class State:
     """What is open at one place of a stream's log.
 
-    messages, deliveries: by number. bounces: by qp. level: since when, and which; None where nothing is known, as
-    between two runs of queue-send. last_ns: stamp of the queue's last line. dying: this run has lost a daemon.
-    unknown: how many lines of the stream began with a word that no kind of line has, by that word.
+    messages, deliveries, sessions (of SMTP): by number. bounces: by qp. level: since when, and which; None where
+    nothing is known, as between two runs of queue-send. last_ns: stamp of the queue's last line. dying: this run has
+    lost a daemon. unknown: how many lines of the stream began with a word that no kind of line has, by that word.
     """
 
     def __init__(self, host: str, queue: str) -> None:
@@ -139,6 +140,7 @@ class State:
         self.messages: dict[int, Message] = {}
         self.deliveries: dict[int, Delivery] = {}
         self.bounces: dict[int, Bounce] = {}
+        self.sessions: dict[int, OpenSession] = {}
         self.level: tuple[int, Level] | None = None
         self.last_ns: int | None = None
         self.dying = False
@@ -185,6 +187,12 @@ class State:
             keys, numbers, times = zip(*self.bounces.values(), strict=True)
             columns = {"bounce_qp": list(self.bounces), "key": keys, "id": numbers, "first_ns": times}
             parts.append(self._batch("bounce", columns, len(keys)))
+        if self.sessions:
+            rows = [one.row for one in self.sessions.values()]
+            columns = {"key": [row["key"] for row in rows], "id": [row["number"] for row in rows]}
+            columns |= {"first_ns": [row["start_ns"] for row in rows]}
+            columns |= {"session": [one.pack() for one in self.sessions.values()]}
+            parts.append(self._batch("session", columns, len(rows)))
         return parts
 
     def _pack_messages(self, messages: list[Message]) -> pa.RecordBatch:
@@ -328,8 +336,14 @@ def _unpack_bounces(state: State, batch: pa.RecordBatch) -> None:
         state.bounces[qp] = (key, number, first_ns)
 
 
+def _unpack_sessions(state: State, batch: pa.RecordBatch) -> None:
+    for number, session in _rows(batch, "id", "session"):
+        state.sessions[number] = OpenSession.unpack(session)
+
+
 _UNPACK: dict[str, Callable[[State, pa.RecordBatch], None]] = {
     "delivery": _unpack_deliveries,
     "status": _unpack_statuses,
     "bounce": _unpack_bounces,
+    "session": _unpack_sessions,
 }

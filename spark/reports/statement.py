@@ -1,8 +1,8 @@
 """The statements of a report: its SELECT and the views that it names, with the parameters filled in. Pure.
 
-Texts name tables and views after `from` and `join`. The tables all_messages, all_deliveries, all_intervals,
-all_alerts, all_pending and all_quarantine are the lake's; without `all_` they are cut to what the view of a report
-asks for. Other views are those of spark/reports/views. Parameters are :since, :until, :at, :host and :domain.
+Texts name tables and views after `from` and `join`. The tables with `all_` before their name, such as all_messages, are
+the lake's; without it they are cut to what the view of a report asks for. Other views are those of
+spark/reports/views. Parameters are :since, :until, :at, :host and :domain.
 """
 
 import re
@@ -13,7 +13,9 @@ from typing import NamedTuple
 
 from spark.reports.report import Report, View, read_text
 
-TABLES = ("messages", "deliveries", "intervals", "alerts", "pending", "quarantine")
+TABLES = (
+    "messages", "deliveries", "intervals", "alerts", "sessions", "accepted", "refusals", "pending", "quarantine",
+)  # fmt: skip
 # The messages that have a delivery to the view's domain.
 OF_DOMAIN = "messages_of_domain"
 
@@ -129,10 +131,10 @@ def _shared_view(name: str) -> str | None:
 def cut_tables(view: View, windowed: bool) -> dict[str, str]:
     """Return the SELECTs of the tables as the view lets see them: rows of its host, of its window, about its domain.
 
-    A message or a delivery is in a window when it ended in it (a lost delivery: started), an interval when it reaches
-    into it, an alert and a quarantined line by its stamp (those without one are in no window). What is pending has no
-    end, so it is cut by host and domain only. A message is about a domain when it has a delivery to it, then or
-    earlier.
+    A message, a delivery or a session is in a window when it ended in it (one without an end: started), an interval
+    when it reaches into it, an alert, an accepted message, a refusal and a quarantined line by its stamp (those
+    without one are in no window). What is pending has no end, so it is cut by host and domain only. A message is about
+    a domain when it has a delivery to it, then or earlier.
     """
     host = [] if view.host is None else ["host = :host"]
     since, until = (view.since, view.until) if windowed else (None, None)
@@ -149,6 +151,9 @@ def cut_tables(view: View, windowed: bool) -> dict[str, str]:
         ),
         "intervals": _select("all_intervals", host + reaching),
         "alerts": _select("all_alerts", host + _within("time_ns", since, until)),
+        "sessions": _select("all_sessions", host + _within("coalesce(done_ns, start_ns)", since, until)),
+        "accepted": _select("all_accepted", host + _within("time_ns", since, until)),
+        "refusals": _select("all_refusals", host + _within("time_ns", since, until)),
         "quarantine": _select("all_quarantine", host + _within("time_ns", since, until)),
     }
     if view.domain is None:

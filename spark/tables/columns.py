@@ -55,13 +55,14 @@ INTERVALS = {
 #   has ended; open says whether it has not.
 # - status: the sample that counts now; first_ns is when it began. None once queue-send has ended.
 # - bounce: a `bounce msg` (qp in bounce_qp, key of what it reports, first_ns) whose own message has not been seen.
+# - session: of SMTP; id is its number, first_ns when it began, session what else is known of it, as JSON.
 PENDING = {
     "what": "string", **_LIFE, "qp": "long", "uid": "long", "sender": "string", "bytes": "long",
     "birth": "time", "birth_ns": "long", "info_ns": "long", "first": "time", "first_ns": "long",
     "successes": "long", "failures": "long", "deferrals": "long", "recipients": "long", "bounce_qp": "long",
     "bounce_of": "string", "again_ns": "long", "fate": "string", "seen": "longs",
     "delivery": "long", "channel": "string", "recipient": "string", "domain": "string", "start": "time",
-    "start_ns": "long", "open": "boolean", **_LIMITS,
+    "start_ns": "long", "open": "boolean", **_LIMITS, "session": "string",
 }  # fmt: skip
 
 # Alerts and warnings. kind: alert or warning; what another program in the same log calls fatal is an alert. text: what
@@ -70,6 +71,45 @@ PENDING = {
 ALERTS = {
     **_PLACE, "time": "time", "time_ns": "long", "kind": "string", "text": "string", "template": "string",
     "date": "date",
+}  # fmt: skip
+
+_OF_CLIENT = {
+    "client": "string", "name": "string", "server_port": "long", "tls_version": "string", "auth_user": "string",
+}  # fmt: skip
+
+# Sessions of SMTP that have ended. key: "<number>.<start_ns>", of one session within its stream. number: that of its
+# lines. start: of `connect`; of its first line if the log begins later, and then client is null. client, port, name:
+# the client's address, port, and name by DNS or `unknown`; server, server_port: this side. tls_version, tls_cipher:
+# null without TLS; tls_failure: why it failed. auth_user, mechanism: of AUTH. messages, recipients, bytes: that were
+# queued. refused: `refused` lines; auth_failures: those of AUTH that were for good. dropped: transactions without a
+# message; discarded: messages that filters threw away. ended: QUIT or what else ended it; killed: its process died,
+# and done is null. end_messages, end_errors: messages and errors by its `end` line, which equal messages and refused
+# if no line is missing.
+SESSIONS = {
+    **_PLACE, "key": "string", "number": "long", "start": "time", "start_ns": "long", "done": "time",
+    "done_ns": "long", "client": "string", "port": "long", "name": "string", "server": "string",
+    "server_port": "long", "tls_version": "string", "tls_cipher": "string", "tls_failure": "string",
+    "auth_user": "string", "mechanism": "string", "messages": "long", "recipients": "long", "bytes": "long",
+    "refused": "long", "dropped": "long", "discarded": "long", "auth_failures": "long", "ended": "string",
+    "end_messages": "long", "end_errors": "long", "date": "date",
+}  # fmt: skip
+
+# Messages that queue-smtpd has handed to the queue. key, client, name, server_port, tls_version, auth_user: of the
+# session. long_id: as logged; id, birth: what it says, null if it is none. sender: null if the log begins later.
+# bytes: as received, without fields that the queue adds.
+ACCEPTED = {
+    **_PLACE, "key": "string", "time": "time", "time_ns": "long", **_OF_CLIENT, "long_id": "string", "id": "long",
+    "birth": "time", "birth_ns": "long", "sender": "string", "recipients": "long", "bytes": "long", "date": "date",
+}  # fmt: skip
+
+# What queue-smtpd has refused. key, client, name, server_port, tls_version, auth_user: of the session. verb: the
+# command; `connect`, or `message` for a message that was complete. address: what followed the verb, without angle
+# brackets. sender: of the transaction, null outside of one. reply: the code of SMTP. reason: reply and text, as
+# logged. template, code, class: as of deliveries.
+REFUSALS = {
+    **_PLACE, "key": "string", "time": "time", "time_ns": "long", **_OF_CLIENT, "verb": "string",
+    "address": "string", "sender": "string", "reply": "long", "reason": "string", "template": "string",
+    "code": "string", "class": "string", "date": "date",
 }  # fmt: skip
 
 # Lines that could not be read. file: path below LOGS. line: number in the file from 1; null where the line was put
@@ -89,11 +129,16 @@ COLUMNS: dict[str, dict[str, str]] = {
     "deliveries": DELIVERIES,
     "intervals": INTERVALS,
     "alerts": ALERTS,
+    "sessions": SESSIONS,
+    "accepted": ACCEPTED,
+    "refusals": REFUSALS,
     "pending": PENDING,
     "quarantine": QUARANTINE,
     "lines": LINES,
 }
 # All but `pending`, which is replaced as a whole.
-PARTITIONED = ("messages", "deliveries", "intervals", "alerts", "quarantine", "lines")
+PARTITIONED = (
+    "messages", "deliveries", "intervals", "alerts", "sessions", "accepted", "refusals", "quarantine", "lines",
+)  # fmt: skip
 # What the columns by which a table is stored are called, in the order of its directories.
 PARTITIONS = ("date", "host")

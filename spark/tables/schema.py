@@ -36,6 +36,9 @@ class Tables(NamedTuple):
     deliveries: DataFrame
     intervals: DataFrame
     alerts: DataFrame
+    sessions: DataFrame
+    accepted: DataFrame
+    refusals: DataFrame
     pending: DataFrame
     quarantine: DataFrame
     lines: DataFrame

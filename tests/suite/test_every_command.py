@@ -183,6 +183,14 @@ def destinations_part(queue: RealQueue) -> None:
     queue.queuectl("destinations", "no.example", code=1)
 
 
+@part("smtpd")
+def smtpd_part(queue: RealQueue) -> None:
+    # It is a service of its own (tests/smtpd/test_smtpd_status.py).
+    shown = queue.queuectl("smtpd", code=111)
+    told = "unable to show queue-smtpd: it does not run for this queue; its service starts it"
+    assert shown == ("", f"queuectl: fatal: {told}\n")
+
+
 @part("metrics")
 def metrics_part(queue: RealQueue) -> None:
     samples = {

@@ -25,6 +25,7 @@ from queue_admin.metrics.system_facts import DiskSpace, ProcessFacts
 from queue_base.home import Home
 from queue_base.queue.layout import open_layout
 from queue_wire.admin.figure import FIGURES, Figure
+from queue_wire.admin.smtpd_status import COUNTED, STATES, ProcessStatus
 from support.processes.suite import Suite, program
 from support.queues.listed_queue import BIRTH, Queue
 from support.queues.queued import classified_message
@@ -43,7 +44,9 @@ def full_reading() -> Reading:
     ]
     processes = [ProcessFacts("queue-remote", pid, 60.0, 10**7, 1.5) for pid in (5, 6)]
     walked = Walked(1000.0, 3, 2000.0)
-    return Reading(5000.0, figures, "", processes, DiskSpace(10, 100), True, False, walked)
+    numbers = dict.fromkeys(COUNTED, 7)
+    smtpd = ProcessStatus(9, 2, 2, 4000.0, 100, 21, dict.fromkeys(STATES, 3), numbers)
+    return Reading(5000.0, figures, "", processes, DiskSpace(10, 100), True, False, walked, (smtpd,))
 
 
 def samples(text: str) -> Samples:
@@ -67,6 +70,8 @@ def test_a_scrape_is_openmetrics_and_has_everything_that_a_reading_has() -> None
     assert found["queue_oldest_message_age_seconds",] == 4000
     assert found["queue_inflow", "slow"] == 1
     assert found["queue_process_cpu_seconds_total", "1", "queue-remote"] == 1.5
+    assert found["queue_smtpd_sessions", "2", "queueing"] == 3
+    assert found["queue_smtpd_refusals_total", "2", "5xx", "RCPT"] == 7
     # Seven recipients took less than 8 ms, and none less than 4.
     assert found["queue_delivery_seconds_bucket", "remote", "0.004"] == 0
     assert found["queue_delivery_seconds_bucket", "remote", "0.008"] == 7
@@ -88,6 +93,7 @@ def test_without_queue_send_the_queue_is_down_and_the_rest_is_left_out(tmp_path:
     found = samples(done.stdout)
     assert found["queue_up",] == 0
     assert found["queue_oldest_message_age_seconds",] == 0
+    assert found["queue_smtpd_processes",] == 0
     assert ("queue_turns_total",) not in found
     assert found["queue_disk_free_bytes",] > 0
 

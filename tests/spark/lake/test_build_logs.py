@@ -56,6 +56,31 @@ def test_a_log_that_grows_and_is_rotated_is_read_once(tmp_path: Path) -> None:
     assert run(tmp_path / "logs", lake).rows == {}
 
 
+def test_the_log_of_queue_smtpd_is_read_beside_that_of_its_queue(tmp_path: Path) -> None:
+    log, other = tmp_path / "queue", tmp_path / "queue-smtpd"
+    log.mkdir()
+    (log / "current").write_text("".join(LINES))
+    lake = Lake(tmp_path / "lake")
+    summary = lake.build(log, smtpd_log=str(other))
+    (warning,) = summary.warnings
+    assert warning.startswith(f"unable to read logs {other}: no such file or directory; what was new in the logs is in")
+    assert len(lake.rows("messages")) == 1
+    other.mkdir()
+    stamp = LINES[0][:26]
+    (other / "current").write_text(f"{stamp}smtp 1: connect 192.0.2.1:4 unknown to 192.0.2.2:25\n")
+    assert lake.build(log, smtpd_log=str(other)).lines == {"smtp_connect": 1}
+    with (other / "current").open("a") as file:
+        file.write(f"{stamp}smtp 1: refused RCPT <a@b>: 550_5.1.1_No\n{stamp}smtp 1: end QUIT: messages 0 errors 1 ")
+        file.write("seconds 3\n")
+    assert lake.build(log, smtpd_log=str(other)).warnings == []
+    (session,), (refusal,) = lake.rows("sessions"), lake.rows("refusals")
+    place = ("localhost", "queue-smtpd")
+    assert (session["host"], session["queue"], session["client"], session["ended"]) == (*place, "192.0.2.1", "QUIT")
+    assert (refusal["key"], refusal["code"]) == (session["key"], "5.1.1")
+    assert lake.rows("messages")[0]["queue"] == "queue" and not lake.rows("pending")
+    assert lake.build(log, smtpd_log=str(other)).rows == {}
+
+
 def test_logs_that_cannot_be_read_are_permanent_trouble_and_make_no_table(tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     missing = r"^unable to read logs \S+/missing: no such file or directory; the lake is as it was$"

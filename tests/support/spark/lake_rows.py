@@ -8,6 +8,7 @@ import re
 import shutil
 import tempfile
 import weakref
+from collections.abc import Iterable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -22,6 +23,8 @@ from spark.reports.duckdb_engine import DuckEngine
 from spark.reports.engine import Engine
 from spark.reports.report import View
 from spark.tables.columns import COLUMNS, OF_MESSAGE, PARTITIONED, PARTITIONS
+from support.spark.logs.log_files import stamp
+from support.spark.matched import Stream
 
 NANO = 1_000_000_000
 Row: TypeAlias = dict[str, Any]
@@ -59,6 +62,7 @@ class LakeRows:
         assert born is not None
         row: Row = {
             "host": host, "queue": queue, "key": key, "sender": sender, "bytes": size, "first_ns": ns(born),
+            "id": int(key.split(".")[0]) if key.split(".")[0].isdecimal() else None,
             "birth_ns": None if birth is None else ns(birth), "recipients": recipients,
             "successes": counts[0], "failures": counts[1], "deferrals": counts[2],
         }  # fmt: skip
@@ -97,6 +101,14 @@ class LakeRows:
         """Add a line that is an alert or a warning."""
         row: Row = {"host": host, "queue": queue, "time_ns": ns(at), "date": day(at), "kind": kind}
         self.rows["alerts"].append({**row, "text": text, "template": template})
+
+    def server_log(self, lines: Iterable[tuple[Seconds, bytes]], *, host: str = "h", queue: str = "smtpd") -> None:
+        """Add what the matcher makes of a log of queue-smtpd: the time and text of each line."""
+        stream = Stream(host, queue)
+        stream.match([(f"{stamp(ns(at))} ".encode() + text, False) for at, text in lines], known=True)
+        for table in ("sessions", "accepted", "refusals"):
+            self.rows[table] += stream.rows(table)
+        self.rows["pending"] += [row for row in stream.state.pack().to_pylist() if row["what"] == "session"]
 
     def write(self, lake: Path) -> None:
         """Make a lake of the rows, as the first build leaves one.

@@ -1,8 +1,12 @@
 """A lake of rows as they never come together: many at the same time, names with all that names may have, and nulls."""
 
 import random
+from collections.abc import Iterator
 from decimal import Decimal
 
+from queue_smtp.server_replies import BAD_CREDENTIALS, QUEUE_UNAVAILABLE, RELAYING_DENIED
+from queue_smtpd import session_log as log
+from queue_wire.ids import pack_long_id
 from support.spark.lake_rows import LakeRows, Seconds, day, ns
 
 # 2026-11-20 09:00:00 UTC.
@@ -65,7 +69,29 @@ def odd_rows(seed: int = 1, messages: int = 200) -> LakeRows:
             "kind": ("alert", "warning")[number % 2], "text": f"unable to open \u00e9'\\{number}: no space",
             "template": ("unable_to_open_\u00e9'\\N:_no_space", "")[number // 6], "date": day(T + 1800 * number),
         })  # fmt: skip
+    for number, host in enumerate(HOSTS):
+        rows.server_log(_server_log(chance, rows, number), host=host, queue=f"s'{number}")
     return rows
+
+
+def _server_log(chance: random.Random, rows: LakeRows, process: int) -> Iterator[tuple[Seconds, bytes]]:
+    """Yield lines of queue-smtpd, of which some are missing."""
+    born = [row for row in rows.rows["messages"] if row["host"] == HOSTS[process]]
+    for number in range(1, 30):
+        at = T + 3600 * chance.randrange(20)
+        client = chance.choice(("192.0.2.1", "2001:db8::1", "", "198.51.100.9"))
+        said = [log.connect(number % 7, client, number, b"n'\xff", "192.0.2.9", chance.choice((25, 587)))]
+        said += [log.tls_started(number % 7, b"TLSv1.3", b"AES"), log.tls_failed(number % 7, "\xfcml"), b"smtp 3: x"]
+        said += [log.authenticated(number % 7, chance.choice((b"ann", b"jo'e")), b"PLAIN")]
+        for user in (b"ann", b"jo'e", b""):
+            said.append(log.refused(number % 7, b"AUTH " + user, chance.choice((BAD_CREDENTIALS, QUEUE_UNAVAILABLE))))
+        row = chance.choice(born)
+        sender = (row["sender"] or "").encode()
+        long_id = pack_long_id(row["id"], row["first_ns"] // 1000 - chance.randrange(2) if row["first_ns"] > 0 else 0)
+        said += [log.sender_accepted(number % 7, sender, 7), log.refused(number % 7, b"RCPT <\\>", RELAYING_DENIED)]
+        said += [log.queued(number % 7, chance.choice((long_id.encode(), b"none")), 2**62, number)]
+        said += [log.ended(number % 7, chance.choice(("QUIT", "stop")), chance.randrange(2), 4, 1)]
+        yield from ((at + place, line) for place, line in enumerate(said) if chance.random() < 0.8)
 
 
 def _add_delivery(

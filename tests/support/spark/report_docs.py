@@ -49,15 +49,17 @@ All reports have the same options:
 Times that are sums or averages (s) are exact to the nanosecond. Averages and shares have nine digits.
 
 `queue-report sql 'select …' --lake LAKE` asks a question of your own: one SELECT over the tables `messages`,
-`deliveries`, `intervals`, `alerts`, `pending` and `quarantine` ([their columns](logs.md#the-tables)), in the words of
-DuckDB, or of Spark with `--engine spark`. `--format`, `--engine`, `--master` and `--conf` are as above.
+`deliveries`, `intervals`, `alerts`, `sessions`, `accepted`, `refusals`, `pending` and `quarantine` ([their
+columns](logs.md#the-tables)), in the words of DuckDB, or of Spark with `--engine spark`. `--format`, `--engine`,
+`--master` and `--conf` are as above.
 
     queue-report sql "select uid, count(*) as n from messages group by uid order by n desc" --lake /srv/lake
 
 Besides the functions that DuckDB or Spark has, there are `seconds(ns)`, exact seconds of nanoseconds, and `quotient(a,
 b)`, with nine digits. What the reports are made of has names too: `lives` (all messages, those that wait too),
 `attempts` (all deliveries, those in flight too), `ended_messages` and `ended_deliveries` (as qmailanalog counts them),
-`received` and `waiting` (messages that were received, and that wait). spark/reports/views/ has their texts.
+`received` and `waiting` (messages that were received, and that wait), `handed_in` (messages of queue-smtpd, each with
+its life in the queue). spark/reports/views/ has their texts.
 
 The reports from `overall` to `sendmail` are qmailanalog's, with its names and its rules: a message is born at its
 `info` line, a mangled report is a deferral, addresses are folded to lower case, and a message counts when it has ended
@@ -86,6 +88,9 @@ A class says whose trouble a failure or deferral is, and so who can correct it:
 | `other` | none of these |
 
 An RFC 3463 code decides the class if it is specific enough, otherwise words of the text do.
+
+The reports from `refusals` on are about the [SMTP server](smtp-server.md). They are empty unless its log is built
+into the lake too ([how](logs.md#read-the-logs)).
 
 The examples are of one small queue, with `--limit 5` if they would be longer. A line that ends with a backslash
 continues on the next line.

@@ -1,8 +1,12 @@
 """What each report prints of a small queue: the examples of docs/reports.md."""
 
 import io
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from queue_smtp.server_replies import BAD_CREDENTIALS, RELAYING_DENIED, UNKNOWN_RECIPIENT
+from queue_smtpd import session_log as log
+from queue_wire.ids import pack_long_id
 from spark.commands.forms import print_result
 from spark.reports import REPORTS
 from spark.reports.report import View
@@ -82,10 +86,39 @@ def example_rows() -> LakeRows:
         rows.alert(T + 900 + 123 * number, "warning", text, template, host="mx1")
     full = "queue-todo: unable to take mail: {} bytes free on /var/queue, control/queueminfree wants {}"
     rows.alert(T + 1500, "alert", full.format(81_920, 1_048_576), full.format("N", "N").replace(" ", "_"), host="mx1")
+    rows.server_log(_server_log(), host="mx1")
     rows.sample(T, T + 300, (0, 10), (1, 20), "mx1")
     rows.sample(T + 300, T + 302, (0, 10), (20, 20), "mx1")
     rows.sample(T + 302, T + 1460, (1, 10), (1, 20), "mx1")
     return rows
+
+
+def _server_log() -> Iterator[tuple[int, bytes]]:
+    """Yield lines of queue-smtpd: a message that is in the queue's log, and what is refused."""
+    long_id = pack_long_id(470, (T + 300) * 1_000_000 - 5000).encode()
+    yield T, log.process_started(1, 1, 811)
+    yield T + 298, log.connect(1, "192.0.2.7", 40112, b"desk.here.example", "192.0.2.1", 587)
+    yield T + 298, log.tls_started(1, b"TLSv1.3", b"TLS_AES_256_GCM_SHA384")
+    yield T + 299, log.authenticated(1, b"bob@here.example", b"SCRAM-SHA-256")
+    yield T + 299, log.sender_accepted(1, b"bob@here.example", 10_240)
+    yield T + 299, log.recipient_accepted(1, b"carl@there.example")
+    yield T + 299, log.recipient_accepted(1, b"dora@far.example")
+    yield T + 300, log.queued(1, long_id, 10_087, 2)
+    yield T + 300, log.ended(1, "QUIT", 1, 0, 2)
+    yield T + 400, log.connect(2, "198.51.100.77", 3120, b"", "192.0.2.1", 25)
+    for at, recipient in enumerate((b"info", b"sales", b"x")):
+        yield T + 401 + at, log.sender_accepted(2, b"winner@prize.example", 0)
+        refusal = UNKNOWN_RECIPIENT if at else RELAYING_DENIED
+        yield T + 401 + at, log.refused(2, b"RCPT <%s@here.example>" % recipient, refusal)
+        yield T + 401 + at, log.dropped(2)
+    yield T + 406, log.ended(2, "connection lost", 0, 3, 6)
+    yield T + 500, log.connect(3, "203.0.113.9", 51000, b"dsl-9.isp.example", "192.0.2.1", 587)
+    yield T + 501, log.tls_started(3, b"TLSv1.2", b"ECDHE-RSA-AES256-GCM-SHA384")
+    for at in (3, 6, 9):
+        yield T + 500 + at, log.refused(3, b"AUTH bob@here.example", BAD_CREDENTIALS)
+    yield T + 509, log.ended(3, "too many AUTH failures", 0, 3, 9)
+    yield T + 600, log.connect(4, "192.0.2.9", 40200, b"printer.here.example", "192.0.2.1", 25)
+    yield T + 600, log.ended(4, "QUIT", 0, 0, 0)
 
 
 def make_examples() -> dict[str, str]:

@@ -1,0 +1,116 @@
+"""Asks the processes of queue-smtpd what they are doing (queue_wire.admin.smtpd_status). It changes nothing.
+
+Their sockets are found by their names. Anybody may make one with such a name: what is not root's, the queue owner's or
+account queued's is passed by.
+"""
+
+import os
+import socket
+import time
+from typing import NamedTuple
+
+from queue_base.accounts import queue_owner, trusted_users
+from queue_base.daemon.unix_sockets import find_abstract, peer_of, status_prefix
+from queue_base.errors import Temporary, reason
+from queue_base.home import Home
+from queue_wire.admin.smtpd_status import (
+    COUNTERS,
+    LINE_MOST,
+    SESSIONS,
+    ProcessStatus,
+    SessionStatus,
+    unpack_process,
+    unpack_session,
+)
+from queue_wire.format_error import FormatError
+
+# Seconds for the answer of a process, and for those of all.
+ANSWER_WAIT = 3.0
+ALL_WAIT = 15.0
+
+
+class SmtpdReading(NamedTuple):
+    """What the processes have said, in the order of their places; troubles: of those that said nothing."""
+
+    processes: list[ProcessStatus]
+    sessions: list[tuple[int, SessionStatus]]
+    troubles: list[str]
+
+
+def ask_processes(home: Home, with_sessions: bool) -> SmtpdReading:
+    """Ask all processes. The sessions are named by the pid of their process. Raises Temporary."""
+    try:
+        names = find_abstract(status_prefix(home.queue))
+    except OSError as error:
+        raise Temporary(f"unable to find queue-smtpd: {reason(error)}") from error
+    trusted = trusted_users(queue_owner(home))
+    end = time.monotonic() + ALL_WAIT
+    found: list[tuple[ProcessStatus, list[SessionStatus]]] = []
+    troubles: list[str] = []
+    for name in names:
+        until = min(end, time.monotonic() + ANSWER_WAIT)
+        try:
+            answer = _ask(name, trusted, SESSIONS if with_sessions else COUNTERS, until)
+        except (ConnectionRefusedError, FileNotFoundError):
+            continue  # It has ended meanwhile.
+        except (OSError, FormatError) as error:
+            pid = name.rpartition("/")[2].partition(".")[0]
+            if not _is_trusted(pid, trusted):
+                continue
+            why = reason(error) if isinstance(error, OSError) else str(error)
+            troubles.append(f"process {pid} of queue-smtpd does not answer: {why}")
+            continue
+        if answer is not None:
+            found.append(answer)
+    found.sort(key=lambda one: (one[0].place, one[0].pid))
+    sessions = [(process.pid, each) for process, own in found for each in sorted(own)]
+    return SmtpdReading([process for process, _ in found], sessions, troubles)
+
+
+def _is_trusted(pid: str, trusted: frozenset[int]) -> bool:
+    """Return whether a process is one of a trusted user; who has given a socket its name may have any pid in it."""
+    try:
+        return pid.isdecimal() and os.stat(f"/proc/{pid}").st_uid in trusted
+    except OSError:
+        return False
+
+
+def _ask(
+    name: str, trusted: frozenset[int], request: bytes, until: float
+) -> tuple[ProcessStatus, list[SessionStatus]] | None:
+    """Ask one process; return None if it is none of ours. Raises OSError, FormatError."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(max(0.001, until - time.monotonic()))
+        connection.connect(b"\0" + name.encode())
+        if peer_of(connection)[1] not in trusted:
+            return None
+        connection.sendall(request)
+        lines = _Lines(connection, until)
+        process = unpack_process(lines.next())
+        wanted = process.sessions if request == SESSIONS else 0
+        return process, [unpack_session(lines.next()) for _ in range(wanted)]
+
+
+class _Lines:
+    """Lines of a connection. Raises OSError, also TimeoutError, and FormatError at its end."""
+
+    def __init__(self, connection: socket.socket, until: float) -> None:
+        self._connection = connection
+        self._until = until
+        self._rest = b""
+        self._lines: list[bytes] = []
+
+    def next(self) -> bytes:
+        while not self._lines:
+            left = self._until - time.monotonic()
+            if left <= 0:
+                raise TimeoutError("it is stopped, or very busy")
+            self._connection.settimeout(left)
+            data = self._connection.recv(65536)
+            if not data:
+                raise FormatError("it has closed the connection")
+            *whole, self._rest = (self._rest + data).split(b"\n")
+            if len(self._rest) > LINE_MOST:
+                raise FormatError("a line without an end")
+            self._lines = whole[::-1]
+        return self._lines.pop()
