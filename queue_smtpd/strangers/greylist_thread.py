@@ -55,7 +55,7 @@ class Greylist:
         if time.monotonic() < self._rest_until:
             return 0
         if self._pending >= PENDING_MOST:
-            self._note(f"unable to keep up with {self._path}: {PENDING_MOST} clients wait")
+            self._rest(f"unable to keep up with {self._path}: {PENDING_MOST} clients wait")
             return 0
         self._pending += 1
         network = counted_networks(address)[1]
@@ -63,12 +63,12 @@ class Greylist:
             wait = await asyncio.get_running_loop().run_in_executor(self._pool, self._ask, network, sender, recipient)
         except (OSError, sqlite3.Error) as error:
             why = reason(error) if isinstance(error, OSError) else str(error)
-            self._note(f"unable to use {self._path}: {why}")
-            self._rest_until = time.monotonic() + REST_SECONDS
+            self._rest(f"unable to use {self._path}: {why}")
             return 0
         finally:
             self._pending -= 1
-        self._trouble = ""
+        if time.monotonic() >= self._rest_until:
+            self._trouble = ""
         return wait
 
     def _ask(self, network: str, sender: bytes, recipient: bytes) -> int:
@@ -92,9 +92,11 @@ class Greylist:
             raise
         return wait
 
-    def _note(self, trouble: str) -> None:
-        """Log trouble when it begins, or is another one."""
+    def _rest(self, trouble: str) -> None:
+        """Ask nothing for some seconds. Log trouble when it begins, or is another one."""
+        self._rest_until = time.monotonic() + REST_SECONDS
         if trouble != self._trouble:
-            advice = "its directory must be there, and belong to the account of queue-smtpd"
+            directory = os.path.dirname(self._path)
+            advice = f"{directory} must be a directory of the account that queue-smtpd runs as"
             self._log.write([alert(f"{trouble}; nobody is greylisted meanwhile; {advice}")])
         self._trouble = trouble

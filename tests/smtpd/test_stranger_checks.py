@@ -1,5 +1,6 @@
 """Strangers are looked up at RCPT: which ones, for which recipients, and what they are told."""
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -104,3 +105,21 @@ def test_a_daemon_greylists_and_remembers_in_its_directory(smtpd_home: Home) -> 
         daemon.wait_for(b"refused RCPT <joe@example.org>: 451_4.7.1_Greylisted;_try_again_in_1_seconds")
         wait_until(lambda: client.rcpt("joe@example.org")[0] == 250, 60, "the delay to be over")
     assert Path(smtpd_home.greylist, "greylist.sqlite").exists()
+
+
+def test_limits_change_at_hup(smtpd_home: Home) -> None:
+    limits = Path(smtpd_home.control, "smtpdlimits")
+    limits.write_text("connections 0\n")
+    with SmtpdDaemon(smtpd_home) as daemon, daemon.connect() as held:
+        assert held.recv(100).startswith(b"220 ")
+
+        def told() -> bytes:
+            with daemon.connect() as another:
+                return another.recv(100)
+
+        assert told().startswith(b"220 ")
+        limits.write_text("connections 0\nconcurrency 1\n")
+        daemon.process.send_signal(signal.SIGHUP)
+        refusal = b"421 4.7.0 Too many connections at once from your address\r\n"
+        wait_until(lambda: told() == refusal, 60, "the new limit")
+        daemon.wait_for(b"refused connect: 421_4.7.0_Too_many_connections_at_once")
