@@ -83,6 +83,14 @@ def ensure_smtpd_account(owner: Owner) -> list[str]:
     return made
 
 
+def smtpd_owner(owner: Owner) -> Owner:
+    """Return the account that queue-smtpd runs as, by the owner of the queue."""
+    if myself().uid != 0 or owner.uid != account_uid(QUEUE_ACCOUNT):
+        return owner
+    found = pwd.getpwnam(SMTPD_ACCOUNT)
+    return Owner(found.pw_uid, found.pw_gid)
+
+
 def _own_account(name: str, directory: str, owner: Owner) -> tuple[Owner, list[str]]:
     """Make an account with a group of its own if they are missing; return its ids, and what was made.
 

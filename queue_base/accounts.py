@@ -73,6 +73,25 @@ def become_reader(owner: Owner) -> None:
             )
 
 
+def make_greylist_directory(home: Home, owner: Owner) -> bool:
+    """Make the directory that queue-smtpd keeps its greylist in, if it is missing; return whether it was made.
+
+    Raises OSError.
+    """
+    try:
+        os.mkdir(home.greylist, 0o700)
+    except FileExistsError:
+        return False
+    # By its descriptor: another account may own the home, and put something else there.
+    handle = os.open(home.greylist, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if os.fstat(handle).st_uid == os.geteuid():
+            os.fchown(handle, owner.uid, owner.gid)
+    finally:
+        os.close(handle)
+    return True
+
+
 def become_queue_owner(home: Home) -> Owner:
     """Become the owner of a queue, if root runs this, and return the owner. Raises Failure if another user runs it."""
     owner = queue_owner(home)

@@ -1,4 +1,4 @@
-"""The home: the directory of control/, queue/, alias/ and users/. `--home`, else QUEUE_HOME, else /var/queue.
+"""The home: the directory of control/, queue/, alias/ and so on. `--home`, else QUEUE_HOME, else /var/queue.
 
 This module also parses the two options that every program has: --home and --help.
 """
@@ -13,7 +13,7 @@ DEFAULT_HOME = "/var/queue"
 class Home:
     """The paths of one home, as str."""
 
-    __slots__ = ("alias", "control", "path", "queue", "users")
+    __slots__ = ("alias", "control", "greylist", "path", "queue", "users")
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -21,6 +21,7 @@ class Home:
         self.queue = path + "/queue"
         self.alias = path + "/alias"
         self.users = path + "/users"
+        self.greylist = path + "/greylist"
 
 
 def trusted_variable(name: str) -> str | None:

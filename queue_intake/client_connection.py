@@ -72,11 +72,12 @@ class _Incoming:
     """The message that is being received: its draft, or why it is refused; its size as sent, so far if in pieces.
 
     gathered: bytes that are not written yet. promised: the bytes that the acceptance has promised for it and that are
-    not written yet. unsynced: the bytes that were written since its last PartSync, `part`.
+    not written yet. unsynced: the bytes that were written since its last PartSync, `part`. hold, copy: causes.
     """
 
     __slots__ = (
-        "begun", "draft", "gathered", "in_pieces", "part", "promised", "refusal", "size", "unsynced", "written",
+        "begun", "copy", "draft", "gathered", "hold", "in_pieces", "part", "promised", "refusal", "size", "unsynced",
+        "written",
     )  # fmt: skip
 
     def __init__(self, size: int | None, begun: float) -> None:
@@ -88,6 +89,7 @@ class _Incoming:
         self.draft: QueueDraft | None = None
         self.part: PartSync | None = None
         self.refusal: Refusal | None = None
+        self.hold = self.copy = b""
 
 
 class ClientConnection:
@@ -177,9 +179,7 @@ class ClientConnection:
                 elif isinstance(event, Package):
                     complete += self._finish(event)
                 elif isinstance(event, PackageFacts):
-                    if self._facts is not None:
-                        raise FormatError("facts about facts")
-                    self._facts = event
+                    self._take_facts(event)
                 else:
                     self._drop_incoming()
                 if self._reader.ended:
@@ -191,6 +191,22 @@ class ClientConnection:
             self.end_input()
         self._write_gathered()
         return complete
+
+    def _take_facts(self, facts: PackageFacts) -> None:
+        """Take facts about the package that comes next, or about the one that is being read. Raises FormatError."""
+        if self._incoming is not None:
+            self._note_causes(self._incoming, facts)
+        elif self._facts is not None:
+            raise FormatError("facts about facts")
+        else:
+            self._facts = facts
+
+    def _note_causes(self, incoming: _Incoming, facts: PackageFacts) -> None:
+        if (facts.hold or facts.copy) and not self.client.trusted:
+            self._refuse(incoming, _NO_FACTS)
+            return
+        incoming.hold = facts.hold or incoming.hold
+        incoming.copy = facts.copy or incoming.copy
 
     def take_parts(self) -> list[PartSync]:
         """Return the syncs that are wanted, and forget them. They are to run before that of their whole message."""
@@ -221,11 +237,14 @@ class ClientConnection:
         facts, self._facts = self._facts, None
         incoming = self._incoming = _Incoming(size, now)
         uid = self.client.uid
-        if facts is not None and facts.uid is not None:
-            uid = facts.uid
-            if not self.client.trusted:
-                incoming.refusal = _NO_FACTS
-                return
+        if facts is not None:
+            self._note_causes(incoming, facts)
+            if facts.uid is not None:
+                uid = facts.uid
+                if not self.client.trusted:
+                    incoming.refusal = _NO_FACTS
+        if incoming.refusal is not None:
+            return
         promise = PROMISE_BYTES if size is None else min(size, PROMISE_BYTES)
         found = self._acceptance.begin(uid, incoming.size, now, promise)
         if isinstance(found, Refusal):
@@ -357,6 +376,7 @@ class ClientConnection:
         if incoming.draft is None or package.sender is None:
             self._answer(place, package, incoming.refusal or _NO_SENDER)
             return []
+        incoming.draft.hold, incoming.draft.copy = incoming.hold, incoming.copy
         self._take_off(incoming, incoming.promised)
         self._in_hand += 1
         # From here on its recipients are counted as those of the message.

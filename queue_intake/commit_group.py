@@ -142,6 +142,11 @@ def commit(writer: QueueWriter, messages: list[ReceivedMessage]) -> str:
     return trouble
 
 
+def copy_trouble(messages: list[ReceivedMessage]) -> str:
+    """Return why a message has no copy for the postmaster, or an empty text."""
+    return next((message.draft.trouble for message in messages if message.draft.trouble), "")
+
+
 def _failed(error: OSError) -> Refusal:
     return Refusal(TEMPORARY, f"unable to queue the message: {reason(error)} (#4.3.0)")
 

@@ -29,7 +29,16 @@ from queue_base.queue.layout import open_layout
 from queue_base.queue.writer import QueueWriter
 from queue_intake.acceptance import Acceptance, Refusal
 from queue_intake.client_connection import ClientConnection, IntakeClient, Memory
-from queue_intake.commit_group import GROUP, LARGE, PartSync, ReceivedMessage, accepted_text, commit, sync_contents
+from queue_intake.commit_group import (
+    GROUP,
+    LARGE,
+    PartSync,
+    ReceivedMessage,
+    accepted_text,
+    commit,
+    copy_trouble,
+    sync_contents,
+)
 from queue_intake.listener import NotAllowed, TcpListener, UnixListener
 from queue_intake.sharing import Holdings, Turns, limits_for
 from queue_wire.control.intake_hosts import unpack_intake
@@ -392,6 +401,8 @@ class Intake:
         for group in groups:
             if group.trouble:
                 self._troubles.add(f"{group.trouble}; its clients were told to try again later")
+            if uncopied := copy_trouble([message for _, message in group.members]):
+                self._troubles.add(f"no copy for the postmaster was made: {uncopied}; the message is queued without it")
             touched = set()
             for connection, message in group.members:
                 text = b"" if message.refusal is not None else accepted_text(message, os.getpid())

@@ -1,10 +1,10 @@
 """Reads what clients send: packages of QMTP, or the one of QMQP (queue_wire.pipes.qmtp). Pure.
 
 `feed` stores bytes, `next` returns the next event, or None if more bytes are needed. The events of a package are one
-Begin, any number of Data, and one Package or GivenUp; PackageFacts may come before a Begin. A message is never stored
-here: Data passes its bytes on as they arrive, with LF line ends. Of the envelope at most RECIPIENT_BYTES are stored;
-what has more recipients is read to its end, without storing it, so that it can be refused. A call of `next` reads
-STEPS elements at most, so that no client's bytes keep the others waiting.
+Begin, any number of Data, and one Package or GivenUp; PackageFacts may come before a Begin, and among the Data. A
+message is never stored here: Data passes its bytes on as they arrive, with LF line ends. Of the envelope at most
+RECIPIENT_BYTES are stored; what has more recipients is read to its end, without storing it, so that it can be refused.
+A call of `next` reads STEPS elements at most, so that no client's bytes keep the others waiting.
 
 `next` raises FormatError at the first byte that no package can have there. The rest of the stream is then meaningless.
 """
@@ -43,9 +43,13 @@ class Protocol(Enum):
 
 
 class PackageFacts(NamedTuple):
-    """What a client says of its next package: the uid of the user whose message it is."""
+    """What a client says of its next package, or of the one that it sends: the uid of the user whose message it is, and
+    the causes of a hold and of a copy for the postmaster, empty for none.
+    """
 
     uid: int | None
+    hold: bytes = b""
+    copy: bytes = b""
 
 
 class Begin(NamedTuple):
@@ -283,10 +287,16 @@ class PackageReader:
         end = self._at + self._size
         if len(self._buffer) <= end:
             return None
-        uid, self._pieces = unpack_facts(self._buffer[self._at + 1 : end])
+        facts = unpack_facts(self._buffer[self._at + 1 : end])
         self._at = end
-        self._read_comma(_Next.PACKAGE)
-        return PackageFacts(uid)
+        if self._pieces:
+            if facts.pieces or facts.uid is not None:
+                raise FormatError("facts among pieces that must come before them")
+            self._read_comma(_Next.PIECE)
+        else:
+            self._pieces = facts.pieces
+            self._read_comma(_Next.PACKAGE)
+        return PackageFacts(facts.uid, facts.hold, facts.copy)
 
     def _read_piece_kind(self) -> None:
         """Look at the first byte of a piece. Raises FormatError."""
@@ -298,6 +308,8 @@ class PackageReader:
             self._at += 1
             self._pieces = False
             self._state = _Next.GIVEN_UP
+        elif kind == FACTS and self._size <= FACTS_MOST:
+            self._state = _Next.FACTS
         elif kind == LF and self._size <= PIECE_MOST:
             self._at += 1
             self._left -= 1

@@ -33,10 +33,10 @@ from queue_remote.tls.tlspolicy import TlsPolicy, unpack_policies
 from queue_wire.control.hostmap import find_key, unpack_hosts
 from queue_wire.control.lines import NUMBERS, lines_without_colon, numbered_lines
 from queue_wire.control.localroutes import unpack_local_routes
-from queue_wire.control.smtproutes import Relay, Routes, unpack_relay, unpack_routes
+from queue_wire.control.nameservers import unpack_resolver
+from queue_wire.control.smtproutes import Relay, Routes, unpack_routes
 from queue_wire.format_error import (
     FormatError,
-    InLine,
     LineError,
     quoted,
 )
@@ -59,7 +59,6 @@ FILES = (
     "timeoutprogram",
     "longlines",
 )
-DNS_PORT = 53
 # The values of longlines.
 SEND = b"send"
 ENCODE = b"encode"
@@ -270,24 +269,3 @@ def unpack_source(text: bytes) -> SourceAddresses:
 def _unpack_routes(data: bytes) -> tuple[Routes, list[int]]:
     """Return the routes, and the numbers of lines without a colon. Raises FormatError."""
     return unpack_routes(data), lines_without_colon(data)
-
-
-def unpack_resolver(data: bytes) -> list[Relay] | None:
-    """Return the DNS servers, None for the system's. Raises FormatError."""
-    servers = []
-    for number, line in numbered_lines(data):
-        with InLine(number):
-            servers.append(_unpack_dns_server(line.strip()))
-    return servers or None
-
-
-def _unpack_dns_server(line: bytes) -> Relay:
-    """Return a DNS server's address and port. Raises FormatError."""
-    if line.count(b":") > 1 and not line.startswith(b"["):
-        line = b"[%s]" % line  # An IPv6 address, without a port.
-    server = unpack_relay(line, DNS_PORT)
-    try:
-        ipaddress.ip_address(server.host.decode("ascii"))
-    except ValueError as error:
-        raise FormatError(f"not an address, address:port or [address]:port: {quoted(line)}") from error
-    return server

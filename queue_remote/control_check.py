@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator, Mapping
 from queue_base.control import read_control
 from queue_base.errors import Temporary, reason
 from queue_base.home import Home
-from queue_remote.config import unpack_choices, unpack_name, unpack_program, unpack_resolver, unpack_source
+from queue_remote.config import unpack_choices, unpack_name, unpack_program, unpack_source
 from queue_remote.message.dkim_keys import read_keyring, unpack_keys
 from queue_remote.smtpauth import read_logins, unpack_logins
 from queue_remote.tls.tlspolicy import unpack_policies
 from queue_wire.control.lines import unpack_line
+from queue_wire.control.nameservers import unpack_resolver
 from queue_wire.format_error import FormatError, InLine
 
 FILE_MOST = 1 << 20  # Bytes of contents on fd 0.

@@ -14,8 +14,8 @@ class ClientFacts(NamedTuple):
     """A client. `address` and `server` are IP addresses as text, without brackets; both are empty on a Unix socket.
 
     `name` is the name that DNS has for the address and that has this address, empty if there is none. `hello` is what
-    EHLO or HELO said. `user` is the authenticated one, or empty. `relays`: RELAYCLIENT is set, so the client may send
-    mail to everybody.
+    EHLO or HELO said. `user` is the authenticated one, or empty, and `mechanism` how it has authenticated. `relays`:
+    RELAYCLIENT is set, so the client may send mail to everybody.
     """
 
     address: str
@@ -26,3 +26,4 @@ class ClientFacts(NamedTuple):
     tls: TlsFacts | None = None
     user: bytes = b""
     relays: bool = False
+    mechanism: bytes = b""

@@ -9,16 +9,22 @@ from queue_base.home import Home
 from queue_smtp.incoming import MessageLimits
 from queue_smtp.server import ServerSettings
 from queue_smtpd.auth.authenticator import AuthOffer
-from queue_smtpd.client_limits import ClientLimits
 from queue_smtpd.relay_rules import RelayRules, unpack_hosts_list
 from queue_smtpd.session import SessionSetup
 from queue_smtpd.session_policy import SessionPolicy
+from queue_smtpd.strangers.client_limits import ClientLimits
 from queue_wire.control.listeners import Listener, Role, unpack_listeners
 from queue_wire.control.localroutes import unpack_local_routes
+from queue_wire.control.milters import ACCEPT, FilterSetup, unpack_header_faults, unpack_milters
+from queue_wire.control.nameservers import unpack_resolver
 from queue_wire.control.networks import unpack_networks
 from queue_wire.control.places import EVERYWHERE
 from queue_wire.control.relayrecipients import RelayRecipients, unpack_relay_recipients
 from queue_wire.control.smtpdusers import unpack_program, unpack_submitters
+from queue_wire.control.smtproutes import Relay
+from queue_wire.control.strangers.dnslists import DnsList, unpack_dns_lists
+from queue_wire.control.strangers.greylist import GreylistRules, unpack_greylist
+from queue_wire.control.strangers.smtpdlimits import SmtpdLimits, unpack_smtpd_limits
 
 
 class MoreHosts:
@@ -45,7 +51,8 @@ class MoreHosts:
 class SmtpdConfig(NamedTuple):
     """The control files. `databytes` is the largest message in bytes; 0: no limit. `concurrency` counts connections.
 
-    `checkpassword` is a program with its arguments, empty if there is none.
+    `checkpassword` is a program with its arguments, empty if there is none. `resolver` has the DNS servers, None for
+    those of /etc/resolv.conf. `greylist` is None if there is no greylisting. `filters` are those of all roles.
     """
 
     me: bytes
@@ -53,6 +60,11 @@ class SmtpdConfig(NamedTuple):
     databytes: int
     concurrency: int
     checkpassword: list[bytes]
+    limits: SmtpdLimits
+    dnslists: tuple[DnsList, ...]
+    resolver: list[Relay] | None
+    greylist: GreylistRules | None
+    filters: FilterSetup = FilterSetup()
 
 
 def read_config(home: Home) -> SmtpdConfig:
@@ -71,7 +83,22 @@ def read_config(home: Home) -> SmtpdConfig:
         submitters=read_parsed(home, "submitters", unpack_submitters),
     )
     program = read_parsed(home, "checkpassword", unpack_program) or []
-    return SmtpdConfig(me, rules, read_size(home, "databytes"), read_number(home, "concurrencyincoming"), program)
+    filters = FilterSetup(
+        tuple(read_parsed(home, "milters", unpack_milters) or ()),
+        read_parsed(home, "headerfaults", unpack_header_faults) or ACCEPT,
+    )
+    return SmtpdConfig(
+        me,
+        rules,
+        read_size(home, "databytes"),
+        read_number(home, "concurrencyincoming"),
+        program,
+        read_parsed(home, "smtpdlimits", unpack_smtpd_limits) or SmtpdLimits(),
+        read_parsed(home, "dnslists", unpack_dns_lists) or (),
+        read_parsed(home, "resolver", unpack_resolver),
+        read_parsed(home, "greylist", unpack_greylist),
+        filters,
+    )
 
 
 def read_listeners(home: Home) -> list[Listener]:
@@ -103,4 +130,6 @@ def session_setup(
         mechanisms=() if listener.noauth or not tls else offer.mechanisms,
         secret=offer.secret,
     )
-    return SessionSetup(config.me, settings, SessionPolicy(listener.role, config.rules, limits), suffix)
+    policy = SessionPolicy(listener.role, config.rules, limits)
+    dnslists, greylist = bool(config.dnslists), config.greylist is not None
+    return SessionSetup(config.me, settings, policy, suffix, config.filters.of(listener.role), dnslists, greylist)

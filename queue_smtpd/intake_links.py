@@ -274,8 +274,10 @@ class MessageTransfer:
         if self._kept > SMALL or self._links.kept > KEPT_MOST:
             self._begin_pieces(now)
 
-    def finish(self, sender: bytes, recipients: list[bytes], now: float) -> None:
-        """Hand over the message, which is complete."""
+    def finish(
+        self, sender: bytes, recipients: list[bytes], now: float, hold: bytes = b"", copy: bytes = b""
+    ) -> None:
+        """Hand over the message, which is complete. `hold` and `copy` are causes, empty for none."""
         link, own = self._link, self._link is not None
         if link is None and not self.failed:
             link = self._links.link(now)
@@ -283,6 +285,8 @@ class MessageTransfer:
             self.give_up(now)
             self._decided(None)
             return
+        if hold or copy:
+            link.write(pack_facts(hold=hold, copy=copy), now)
         if own:
             self._release()
             link.write(PIECES_END + pack_envelope(sender, recipients), now)

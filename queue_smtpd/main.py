@@ -23,12 +23,13 @@ import signal
 import socket
 import ssl
 import time
+from contextlib import suppress
 from functools import partial
 from typing import cast
 
 import uvloop
 
-from queue_base.accounts import SMTPD_ACCOUNT, Owner, become_reader, queue_owner
+from queue_base.accounts import SMTPD_ACCOUNT, Owner, become_reader, make_greylist_directory, queue_owner
 from queue_base.control import read_number
 from queue_base.daemon.processes import fill_standard_descriptors
 from queue_base.daemon.signals import ignore
@@ -38,20 +39,24 @@ from queue_base.home import Home, take_help, take_home
 from queue_smtp import server_replies as replies
 from queue_smtp.server_replies import pack_reply
 from queue_smtpd.auth.authenticator import Authenticator
-from queue_smtpd.client_limits import ClientLimits, ClientRates
 from queue_smtpd.config import read_config, read_listeners, session_setup
 from queue_smtpd.intake_links import IntakeLinks
 from queue_smtpd.listening import ListeningSocket, given_sockets, open_sockets
 from queue_smtpd.log_writer import PROGRAM, LogWriter, log_beside
+from queue_smtpd.milter.session_filter import FilterPlace
 from queue_smtpd.recipient_lookups import RecipientAsker
 from queue_smtpd.session import SessionSetup, SmtpSession
 from queue_smtpd.smtp_connection import BegunSession, OpenConnections, SmtpConnection
 from queue_smtpd.smtp_daemon import Numbering, TlsSource, run_daemon
+from queue_smtpd.strangers.client_limits import ClientLimits
+from queue_smtpd.strangers.greeting_pauses import GreetingPauses
+from queue_smtpd.strangers.stranger_checks import StrangerChecks
 from queue_smtpd.super_server import Endpoint, GivenConnection, unpack_given
 from queue_smtpd.tls.certificate_keeper import start_keeper
 from queue_smtpd.tls.server_certificates import ServerCertificates, read_pem_files
 from queue_smtpd.workers import run_workers
 from queue_wire.control.listeners import Listener, Role, unpack_listener
+from queue_wire.control.strangers.smtpdlimits import ClientLimit
 from queue_wire.format_error import FormatError
 from queue_wire.logline import alert
 
@@ -69,7 +74,7 @@ NO_CERTIFICATE = (
     "names it"
 )
 # Under a super-server each connection is a process of its own, so it has nothing to count.
-_NO_RATES = ClientRates(0, 0, 0, 0)
+_NO_LIMIT = ClientLimit(0, 0)
 
 
 def take_operands(words: list[str]) -> Listener:
@@ -95,7 +100,11 @@ def leave_root(home: Home) -> None:
         raise Permanent(
             f"unable to find account {SMTPD_ACCOUNT}; make it with: useradd --system --user-group {SMTPD_ACCOUNT}"
         ) from error
-    become_reader(Owner(account.pw_uid, account.pw_gid))
+    owner = Owner(account.pw_uid, account.pw_gid)
+    # Where it cannot be made, as under systemd, queuectl init has made it; or the log has an alert when it is used.
+    with suppress(OSError):
+        make_greylist_directory(home, owner)
+    become_reader(owner)
 
 
 def take_connection() -> socket.socket | None:
@@ -138,16 +147,22 @@ def run_connection(home: Home, listener: Listener, connection: socket.socket, lo
     if listener.role is Role.SUBMISSIONS and context is None:
         raise Temporary(NO_CERTIFICATE)
     leave_root(home)
-    limits = ClientLimits(_NO_RATES)
     config = read_config(home)
+    limits = ClientLimits(
+        config.limits._replace(
+            connections=_NO_LIMIT, messages=_NO_LIMIT, recipients=_NO_LIMIT, errors=_NO_LIMIT, concurrency=_NO_LIMIT
+        )
+    )
     authenticator = Authenticator(home, log)
     authenticator.configure(config.checkpassword)
     authenticator.refresh()
     setup = session_setup(
         config, listener, limits, context is not None, authenticator.offer, given.databytes, given.relay_suffix
     )
+    checks = StrangerChecks(home, log)
+    checks.configure(config)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(home, setup, given, context, connection, authenticator, log))
+        runner.run(_serve(home, setup, given, context, connection, authenticator, limits, checks, log))
 
 
 async def _serve(
@@ -157,15 +172,22 @@ async def _serve(
     context: ssl.SSLContext | None,
     connection: socket.socket,
     authenticator: Authenticator,
+    limits: ClientLimits,
+    checks: StrangerChecks,
     log: LogWriter,
 ) -> None:
     loop = asyncio.get_running_loop()
-    connections = OpenConnections(IntakeLinks(home, loop), RecipientAsker(home, loop), log, authenticator)
+    links, lookups = IntakeLinks(home, loop), RecipientAsker(home, loop)
+    connections = OpenConnections(links, lookups, log, authenticator, limits, GreetingPauses(loop), checks)
 
     def begin(transport: asyncio.Transport, now: float) -> BegunSession:
         # Each process has one session, which the pid names, as tcpserver's own log does.
         session = SmtpSession(os.getpid(), given.client, setup, now)
-        return BegunSession(session, given.port, given.server_port, None, context)
+        place = FilterPlace(setup.me, given.port, given.server_port)
+        filters = connections.filter_session(setup.filters, os.getpid(), place)
+        limits.hold(given.client.address)
+        address = given.client.address
+        return BegunSession(session, given.port, given.server_port, None, context, filters, address)
 
     await loop.connect_accepted_socket(lambda: cast(asyncio.Protocol, SmtpConnection(begin, connections)), connection)
     while len(connections):
@@ -194,15 +216,19 @@ def serve_listeners(home: Home, log: LogWriter) -> None:
     supervisor = Supervisor(take_variables())
     leave_root(home)
     config = read_config(home)
+    # The processes share what they count.
+    limits = ClientLimits(config.limits, count)
     supervisor.ready("accepting connections")
     if count == 1:
-        run_daemon(home, sockets[0], ours, config, log, Numbering(1, 1), tls, None)
+        run_daemon(home, sockets[0], ours, config, log, Numbering(1, 1), tls, limits, None)
         return
 
     def run(place: int, life: int) -> None:
         # This may be long after the start.
         tls.refresh()
-        run_daemon(home, sockets[place], ours, read_config(home), log, Numbering(place + 1, count), tls, life)
+        limits.begin(place)
+        numbering = Numbering(place + 1, count)
+        run_daemon(home, sockets[place], ours, read_config(home), log, numbering, tls, limits, life)
 
     run_workers(sockets if ours else [[] for _ in sockets], run, log)
 

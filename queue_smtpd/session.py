@@ -36,7 +36,9 @@ from queue_smtpd.client_facts import ClientFacts, TlsFacts
 from queue_smtpd.received_line import pack_received
 from queue_smtpd.relay_rules import MailboxFound, MailboxWanted
 from queue_smtpd.session_policy import Decision, SessionPolicy
+from queue_wire.address import split_address
 from queue_wire.admin.smtpd_status import SessionStatus
+from queue_wire.control.milters import FilterSetup
 from queue_wire.control.smtpdusers import Verifier
 from queue_wire.files.envelope import ADDRESS_MAX
 from queue_wire.format_error import FormatError
@@ -75,10 +77,44 @@ class MessageDropped(NamedTuple):
     """What there is of the message is to be forgotten."""
 
 
+class SenderFiltered(NamedTuple):
+    """Question: do the filters take this sender? The answer is `answer_filter`. `identity` is that of the message."""
+
+    client: ClientFacts
+    identity: bytes
+    sender: bytes
+    parameters: list[bytes]
+
+
+class RecipientFiltered(NamedTuple):
+    """Question: do the filters take this recipient? The answer is `answer_filter`."""
+
+    recipient: bytes
+
+
 class ReplyDelayed(NamedTuple):
     """The replies go to the client after so many seconds, and until then nothing of it is taken."""
 
     seconds: float
+
+
+class GreetingPaused(NamedTuple):
+    """The greeting is due after so many seconds: `end_pause` is next, at once if the client says something before."""
+
+    seconds: float
+
+
+class StrangerWanted(NamedTuple):
+    """Question: may this stranger send to a recipient that exists? The answer is `answer_stranger`.
+
+    `lists`: the DNS lists are to be asked about the address; `greylist`: so is the greylist, about all three.
+    """
+
+    address: str
+    sender: bytes
+    recipient: bytes
+    lists: bool
+    greylist: bool
 
 
 Action = (
@@ -91,33 +127,44 @@ Action = (
     | PasswordGiven
     | VerifierWanted
     | ReplyDelayed
+    | SenderFiltered
+    | RecipientFiltered
+    | GreetingPaused
+    | StrangerWanted
 )
 
 
 class SessionSetup(NamedTuple):
     """What the sessions of one listener have in common. `me` is this host's name.
 
-    relay_suffix: what is added to each recipient; the value of RELAYCLIENT, as of qmail-smtpd.
+    relay_suffix: what is added to each recipient; the value of RELAYCLIENT, as of qmail-smtpd. With `filters`, the
+    caller asks them: about senders and recipients when it gets a question, and about messages itself. `dnslists` and
+    `greylist`: strangers are looked up there.
     """
 
     me: bytes
     settings: ServerSettings
     policy: SessionPolicy
     relay_suffix: bytes = b""
+    filters: FilterSetup = FilterSetup()
+    dnslists: bool = False
+    greylist: bool = False
 
 
 class SmtpSession:
     """A session. `number` is that of its log lines; `now` is a monotonic time in seconds everywhere."""
 
     __slots__ = (
-        *("_begun", "_client", "_counted", "_errors", "_lines", "_mailbox", "_messages", "_number", "_received"),
-        *("_recipients", "_sender", "_server", "_setup", "_size", "_started", "_unknown"),
+        *("_begun", "_client", "_counted", "_errors", "_filtered", "_lines", "_listed", "_mailbox", "_messages"),
+        *("_number", "_received", "_recipients", "_sender", "_server", "_setup", "_size", "_started", "_unknown"),
+        "_unlisted",
     )
 
     def __init__(self, number: int, client: ClientFacts, setup: SessionSetup, now: float) -> None:
         self._number = number
         self._client = client
         self._setup = setup
+        self._filtered = setup.filters.any
         self._begun = now
         self._server = SmtpServer(setup.settings)
         self._lines: list[bytes] = []
@@ -125,10 +172,18 @@ class SmtpSession:
         self._sender = b""
         self._recipients: list[bytes] = []
         self._mailbox: MailboxWanted | None = None
+        # What DNS lists have said: the reply to each recipient, or that it is in none.
+        self._listed: ServerReply | None = None
+        self._unlisted = False
         # A wrong password has been counted.
         self._counted = False
         # A MessageStarted was answered with yes, and its end was not reported.
         self._started = False
+
+    @property
+    def number(self) -> int:
+        """The number of its log lines."""
+        return self._number
 
     @property
     def over(self) -> bool:
@@ -160,6 +215,11 @@ class SmtpSession:
         """Whether a sender was accepted, and its transaction is not over."""
         return self._server.in_transaction
 
+    @property
+    def trusted(self) -> bool:
+        """Whether the client may relay, or is exempt from limits."""
+        return self._setup.policy.trusts(self._client)
+
     def status(self, state: str, port: int, now: float) -> SessionStatus:
         """Return what there is to know of the session; the caller knows its state, and the port of the server."""
         client = self._client
@@ -188,13 +248,22 @@ class SmtpSession:
         """Greet the client, or turn it away, with `busy` in any case. The ports are for the log."""
         client = self._client
         self._lines.append(log.connect(self._number, client.address, port, client.name, client.server, server_port))
-        reply = busy or self._setup.policy.greet(client, False, now)
+        reply = busy or self._setup.policy.greet(client, now)
         if reply is not None:
             self._log_refusal(b"connect", reply)
+        elif seconds := self._setup.policy.pause(client):
+            return [GreetingPaused(seconds)]
         if not self.awaits_tls:
             return self._go_on(self._server.greet(reply), now)
         # Before TLS nothing can be said.
         return [] if reply is None else self._go_on(self._server.close(reply, "turned away"), now)
+
+    def end_pause(self, early: bool, now: float) -> list[Action]:
+        """Greet the client; turn it away if it was early: it has said something before (as a spammer's program)."""
+        if not early:
+            return self._go_on(self._server.greet(), now)
+        self._log_refusal(b"early talker", replies.EARLY_TALKER)
+        return self._go_on(self._server.greet(replies.EARLY_TALKER), now)
 
     def begin_tls(self, now: float) -> list[Action]:
         """Answer TlsWanted: what is in data_to_send() then goes out in clear, and everything later under TLS."""
@@ -232,7 +301,64 @@ class SmtpSession:
         wanted = self._mailbox
         assert wanted is not None
         reply = self._setup.policy.decide_mailbox(found, self._client, now)
+        if reply is None and (self._setup.dnslists or self._setup.greylist) and self._is_suspect(wanted.recipient):
+            return self._check_stranger(wanted.recipient, now)
+        return self._filter_recipient(wanted, reply, why, now)
+
+    def answer_stranger(self, reply: ServerReply | None, now: float) -> list[Action]:
+        """Answer StrangerWanted; None if the stranger may send to the recipient."""
+        wanted = self._mailbox
+        assert wanted is not None
+        if reply is not None and not reply.positive and reply.code >= 500:
+            # No other recipient will make a difference.
+            self._listed = reply
+        else:
+            self._unlisted = True
+        return self._refuse_stranger(reply, now)
+
+    def _is_suspect(self, recipient: bytes) -> bool:
+        """Return whether the client is to be looked up before it may send to a recipient."""
+        # Whoever is refused must be able to ask why (RFC 5321 section 4.5.1).
+        return split_address(recipient)[0].lower() != b"postmaster" and not self.trusted
+
+    def _check_stranger(self, recipient: bytes, now: float) -> list[Action]:
+        if self._listed is not None:
+            return self._refuse_stranger(self._listed, now)
+        lists, greylist = self._setup.dnslists and not self._unlisted, self._setup.greylist
+        if not lists and not greylist:
+            return self._refuse_stranger(None, now)
+        return [StrangerWanted(self._client.address, self._sender, recipient, lists, greylist)]
+
+    def _refuse_stranger(self, reply: ServerReply | None, now: float) -> list[Action]:
+        assert self._mailbox is not None
+        over = self._setup.policy.count_refusal(reply, self._client, now)
+        return self._filter_recipient(self._mailbox, over, b"", now)
+
+    def _filter_recipient(
+        self, wanted: MailboxWanted, reply: ServerReply | None, why: bytes, now: float
+    ) -> list[Action]:
+        """Have the filters asked about a recipient who would be taken."""
+        if reply is None and self._filtered and len(wanted.recipient) <= ADDRESS_MAX:
+            return [RecipientFiltered(wanted.recipient)]
         return self._go_on(self._end_recipient(wanted, reply, why), now)
+
+    def answer_filter(self, reply: ServerReply | None, now: float) -> list[Action]:
+        """Answer SenderFiltered or RecipientFiltered; None is yes."""
+        asked = self._server.asked
+        if isinstance(asked, SenderGiven):
+            return self._go_on(self._end_sender(asked, reply), now)
+        wanted = self._mailbox
+        assert wanted is not None
+        return self._go_on(self._end_recipient(wanted, reply, b""), now)
+
+    def end_filtered(self, reply: ServerReply | None, now: float) -> list[Action]:
+        """Answer MessageFinished: the filters refuse the message, or None, have discarded it."""
+        self._started = False
+        if reply is None:
+            self._lines.append(log.discarded(self._number, self._size, len(self._recipients)))
+            return self._go_on(self._server.answer(), now)
+        self._log_refusal(b"message", reply)
+        return self._go_on(self._server.answer(reply), now)
 
     def answer_password(self, right: bool | None, now: float) -> list[Action]:
         """Answer PasswordGiven; None if the password cannot be checked now."""
@@ -312,7 +438,7 @@ class SmtpSession:
         elif isinstance(event, RecipientGiven):
             return self._take_recipient(event, actions, now)
         elif isinstance(event, SenderGiven):
-            return self._take_sender(event, now)
+            return self._take_sender(event, actions, now)
         elif isinstance(event, MessageBegun):
             reply = self._decide(event, now)
             if isinstance(reply, ServerReply):
@@ -328,7 +454,7 @@ class SmtpSession:
         elif isinstance(event, TlsWanted | PasswordGiven | VerifierWanted):
             actions.append(event)
         elif isinstance(event, UserAuthenticated):
-            self._client = self._client._replace(user=event.user)
+            self._client = self._client._replace(user=event.user, mechanism=event.mechanism)
             self._lines.append(log.authenticated(self._number, event.user, event.mechanism))
         elif isinstance(event, UserRefused):
             if not self._counted:
@@ -350,9 +476,19 @@ class SmtpSession:
             raise AssertionError("XCLIENT is not offered")
         return []
 
-    def _take_sender(self, event: SenderGiven, now: float) -> list[ServerEvent]:
+    def _take_sender(self, event: SenderGiven, actions: list[Action], now: float) -> list[ServerEvent]:
         reply = self._decide(event, now)
-        if isinstance(reply, ServerReply):
+        if reply is None and self._filtered:
+            # The message that may follow has this name.
+            identity = b"%d-%d" % (self._number, self._received + 1)
+            parameters = _shown_parameters(event)
+            actions.append(SenderFiltered(self._client, identity, event.address, parameters))
+            return []
+        assert not isinstance(reply, MailboxWanted)
+        return self._end_sender(event, reply)
+
+    def _end_sender(self, event: SenderGiven, reply: ServerReply | None) -> list[ServerEvent]:
+        if reply is not None:
             self._log_refusal(b"MAIL <%s>" % event.address, reply)
             return self._server.answer(reply)
         self._sender = event.address
@@ -395,6 +531,13 @@ class SmtpSession:
     def _log_refusal(self, what: bytes, reply: ServerReply) -> None:
         self._errors += 1
         self._lines.append(log.refused(self._number, what, reply))
+
+
+def _shown_parameters(event: SenderGiven) -> list[bytes]:
+    """Return the parameters of MAIL as a client writes them."""
+    given = event.parameters
+    size = [b"SIZE=%d" % given.size] if given.size else []
+    return size + [b"BODY=8BITMIME"] * given.eight_bit + [b"SMTPUTF8"] * given.smtputf8
 
 
 def _reply_to_message(answer: Answer | None) -> ServerReply:

@@ -4,11 +4,14 @@
     smtp 12: connect 192.0.2.1:40000 mx.example.net to 198.51.100.1:25
     smtp 12: tls TLSv1.3 TLS_AES_256_GCM_SHA384
     smtp 12: tls failed: no_shared_cipher
+    smtp 12: refused early talker: 554_5.5.1_You_spoke_before_the_greeting
     smtp 12: auth joe PLAIN
     smtp 12: from <a@example.net> bytes 2310
     smtp 12: to <joe@example.org>
     smtp 12: refused RCPT <x@example.net>: 550_5.7.1_Relaying_denied...
     smtp 12: queued 457-tk3x2a bytes 2310 recipients 1
+    smtp 12: filter inet:127.0.0.1:8891 refuses message
+    smtp 12: discarded bytes 2310 recipients 1
     smtp 12: dropped
     smtp 12: end QUIT: messages 1 errors 0 seconds 2
 
@@ -72,6 +75,18 @@ def queued(session: int, long_id: bytes, size: int, recipients: int) -> bytes:
     return _session_line(session, b"queued %s bytes %d recipients %d" % (escape(long_id), size, recipients))
 
 
+def discarded(session: int, size: int, recipients: int) -> bytes:
+    """The filters have discarded the message; its client was told that it is accepted."""
+    return _session_line(session, b"discarded bytes %d recipients %d" % (size, recipients))
+
+
+def filtered(session: int, name: bytes, what: bytes) -> bytes:
+    """A filter refuses, holds or discards, or cannot be asked."""
+    verb, space, rest = what[:_TEXT_MAX].partition(b": ")
+    text = b"_".join(rest.split())
+    return _session_line(session, b"filter %s %s%s%s" % (escape(name), _spaced(verb), space, escape(text)))
+
+
 def dropped(session: int) -> bytes:
     """A transaction ended without a message."""
     return _session_line(session, b"dropped")
@@ -85,6 +100,10 @@ def ended(session: int, reason: str, messages: int, errors: int, seconds: int) -
 
 def _place(address: str, port: int) -> str:
     return f"[{address}]:{port}" if ":" in address else f"{address or 'local'}:{port}"
+
+
+def _spaced(words: bytes) -> bytes:
+    return b" ".join(map(escape, words.split()))
 
 
 def _session_line(session: int, text: bytes) -> bytes:

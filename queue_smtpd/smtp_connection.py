@@ -3,6 +3,8 @@
 Bytes of a client are taken a slice at a time, so that no client has the loop for long. Nothing is read while the
 session waits for an answer, queue-intake does not take the message as fast, or the client does not read its replies.
 
+A stranger may have to wait for the greeting. If it says something before, it is turned away.
+
 A session that is not over in time gets 421. The time counts from the last command or piece of a message, not from the
 last byte, so that a client cannot hold a connection with a line that never ends.
 
@@ -13,7 +15,8 @@ If the handshake fails, the connection ends.
 import asyncio
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from itertools import islice
 from typing import NamedTuple, cast
 
 from queue_smtp import server_replies as replies
@@ -24,20 +27,30 @@ from queue_smtp.server_replies import ServerReply
 from queue_smtpd.auth.authenticator import Authenticator
 from queue_smtpd.intake_links import IntakeLinks, MessageTransfer
 from queue_smtpd.log_writer import LogWriter
+from queue_smtpd.milter.message_spool import SpoolMemory
+from queue_smtpd.milter.session_filter import FilterPlace, SessionFilter
 from queue_smtpd.recipient_lookups import RecipientAsker
 from queue_smtpd.relay_rules import MailboxFound, MailboxWanted
 from queue_smtpd.server_counters import ServerCounters
 from queue_smtpd.session import (
     Action,
+    GreetingPaused,
     MessageDropped,
     MessageFinished,
     MessageStarted,
     MessageText,
+    RecipientFiltered,
     ReplyDelayed,
+    SenderFiltered,
     SmtpSession,
+    StrangerWanted,
 )
+from queue_smtpd.strangers.client_limits import ClientLimits
+from queue_smtpd.strangers.greeting_pauses import GreetingPauses
+from queue_smtpd.strangers.stranger_checks import StrangerChecks
 from queue_smtpd.tls.tls_channel import TlsChannel, describe_tls_error
 from queue_wire.admin.smtpd_status import SessionStatus
+from queue_wire.control.milters import FilterSetup
 from queue_wire.pipes.qmtp import Answer
 
 # Bytes that are taken at once: of commands, some 200, in about 3 ms; of a message.
@@ -48,6 +61,10 @@ LEAST_RATE = 500.0
 # Seconds for the client to close the connection, once it was told that the session is over. To close it at once would
 # reset it if the client goes on sending, and the client would lose the reply.
 LINGER_SECONDS = 5.0
+# Seconds in which a user should authenticate. When all places are taken, who has not done so is ended for another one.
+PROOF_SECONDS = 15.0
+# Those that are looked at for that.
+_LOOKED_AT = 20
 # Seconds for the TLS handshake.
 HANDSHAKE_SECONDS = 30.0
 
@@ -55,7 +72,8 @@ HANDSHAKE_SECONDS = 30.0
 class BegunSession(NamedTuple):
     """The session of a new connection, and the ports of both ends, for the log. `busy`: it is to be turned away.
 
-    `context` is for TLS, None if the session does not offer it.
+    `context` is for TLS, None if the session does not offer it. `filter` is that of a session with filters. `address`
+    is the client's, which limits count. `submits`: a user is expected, who authenticates.
     """
 
     session: SmtpSession
@@ -63,6 +81,9 @@ class BegunSession(NamedTuple):
     server_port: int
     busy: ServerReply | None = None
     context: ssl.SSLContext | None = None
+    filter: SessionFilter | None = None
+    address: str = ""
+    submits: bool = False
 
 
 # What makes the session of a connection, when the event loop has made its transport.
@@ -76,20 +97,43 @@ class OpenConnections:
     """
 
     def __init__(
-        self, links: IntakeLinks, lookups: RecipientAsker, log: LogWriter, authenticator: Authenticator
+        self,
+        links: IntakeLinks,
+        lookups: RecipientAsker,
+        log: LogWriter,
+        authenticator: Authenticator,
+        limits: ClientLimits,
+        pauses: GreetingPauses,
+        checks: StrangerChecks,
     ) -> None:
         self.links = links
         self.lookups = lookups
         self.log = log
         self.authenticator = authenticator
+        self.limits = limits
+        self.pauses = pauses
+        self.checks = checks
         self.counters = ServerCounters()
         self.stopping = False
         self.empty = asyncio.Event()
         self.empty.set()
+        self._spools = SpoolMemory()
         self._open: set[SmtpConnection] = set()
+        # Those on listeners for users, and when they began, in this order. Who has authenticated is left out when it
+        # is noticed.
+        self._unproven: dict[SmtpConnection, float] = {}
 
     def __len__(self) -> int:
         return len(self._open)
+
+    def filter_session(self, filters: FilterSetup, number: int, place: FilterPlace) -> SessionFilter | None:
+        """Return the filters of a new session, None if there are none."""
+        return SessionFilter(filters, number, place, self._spools, self.write_log) if filters.any else None
+
+    def write_log(self, lines: list[bytes]) -> None:
+        """Write log lines, and count what they say."""
+        self.counters.take(lines)
+        self.log.write(lines)
 
     def all(self) -> "list[SmtpConnection]":
         """Return those that are open."""
@@ -101,8 +145,26 @@ class OpenConnections:
 
     def discard(self, connection: "SmtpConnection") -> None:
         self._open.discard(connection)
+        self._unproven.pop(connection, None)
         if not self._open:
             self.empty.set()
+
+    def expect_proof(self, connection: "SmtpConnection", now: float) -> None:
+        """Note a connection whose client is to authenticate."""
+        self._unproven[connection] = now
+
+    def end_unproven(self, now: float) -> bool:
+        """End the connection that has waited longest without AUTH, if that is long enough; return whether it was."""
+        for connection, begun in list(islice(self._unproven.items(), _LOOKED_AT)):
+            if connection.proven:
+                del self._unproven[connection]
+            elif now - begun < PROOF_SECONDS:
+                return False
+            else:
+                del self._unproven[connection]
+                connection.end(replies.SERVER_BUSY, "no AUTH", now)
+                return True
+        return False
 
     def run(self, now: float) -> None:
         """End what is too late. Call it every few seconds."""
@@ -113,6 +175,9 @@ class OpenConnections:
 
     def close(self) -> None:
         """Close what the connections share."""
+        now = time.monotonic()
+        for connection in list(self._open):
+            connection.give_up_filter(now)
         self.links.close()
         self.lookups.close()
 
@@ -135,9 +200,9 @@ class SmtpConnection:
     """
 
     __slots__ = (
-        *("_asking", "_begin", "_close_at", "_context", "_deadline", "_delay", "_delayed_to", "_eof", "_finishing"),
-        *("_lookup", "_message_by", "_open", "_reading", "_scheduled", "_server_port", "_session", "_tls", "_transfer"),
-        *("_transport", "_unread", "_writable"),
+        *("_address", "_asking", "_begin", "_close_at", "_context", "_deadline", "_delay", "_delayed_to", "_eof"),
+        *("_filter", "_filtering", "_finishing", "_lookup", "_message_by", "_open", "_paused", "_reading"),
+        *("_scheduled", "_server_port", "_session", "_tls", "_transfer", "_transport", "_unread", "_writable"),
     )
 
     _session: SmtpSession
@@ -145,6 +210,7 @@ class SmtpConnection:
     def __init__(self, begin: Begin, open_: OpenConnections) -> None:
         self._begin = begin
         self._open = open_
+        self._address = ""
         self._transport: asyncio.Transport | None = None
         self._transfer: MessageTransfer | None = None
         self._context: ssl.SSLContext | None = None
@@ -153,11 +219,16 @@ class SmtpConnection:
         self._unread = b""
         self._reading = self._writable = True
         self._scheduled = self._eof = False
+        # The greeting is not said yet.
+        self._paused = False
         # Replies wait for this time, and so does the check of a further password.
         self._delayed_to = 0.0
-        # What asks whether a password is right.
+        # What asks whether a password is right, or about a stranger.
         self._asking: asyncio.Task[None] | None = None
-        # A message is complete, and queue-intake has not answered.
+        self._filter: SessionFilter | None = None
+        # What asks the filters.
+        self._filtering: asyncio.Task[None] | None = None
+        # A message is complete, and the filters or queue-intake have not answered.
         self._finishing = False
         # The number of a recipient's lookup, and the wait before its answer.
         self._lookup = 0
@@ -175,8 +246,11 @@ class SmtpConnection:
         self._open.add(self)
         now = time.monotonic()
         self._deadline = now + TIMEOUT
-        self._session, port, server_port, busy, self._context = self._begin(self._transport, now)
+        begun = self._begin(self._transport, now)
+        self._session, port, server_port, busy, self._context, self._filter, self._address, submits = begun
         self._server_port = server_port
+        if submits and busy is None:
+            self._open.expect_proof(self, now)
         actions = self._session.start(port, server_port, now, busy)
         if self._session.awaits_tls:
             self._begin_tls(now)
@@ -184,6 +258,9 @@ class SmtpConnection:
 
     def data_received(self, data: bytes) -> None:
         if self._session.over:
+            return
+        if self._paused:
+            self._end_pause(True, time.monotonic())
             return
         if self._tls is not None:
             data = self._take_tls(self._tls, data)
@@ -219,6 +296,11 @@ class SmtpConnection:
 
     # From whoever runs the loop.
 
+    @property
+    def proven(self) -> bool:
+        """Whether its client has authenticated, or may relay without."""
+        return self._session.trusted
+
     def state(self) -> str:
         """Return what the session is doing, one of STATES."""
         session = self._session
@@ -245,6 +327,9 @@ class SmtpConnection:
                 self._transport.abort()
         elif self._finishing:
             return
+        elif self._filtering is not None:
+            # Nor is it here; filters have times of their own.
+            self._deadline = now + TIMEOUT
         elif self._transfer is not None and self._transfer.full:
             # It is not the client that is slow.
             self._deadline = now + TIMEOUT
@@ -348,8 +433,11 @@ class SmtpConnection:
         """Carry out an action; return those that follow from the answer to a question that has one at once."""
         transfer = self._transfer
         if isinstance(action, MessageText):
-            assert transfer is not None
-            transfer.add(action.data, now)
+            if transfer is not None:
+                transfer.add(action.data, now)
+            else:
+                assert self._filter is not None
+                self._filter.add(action.data)
         elif isinstance(action, MailboxWanted):
             if action.known is None:
                 self._lookup = self._open.lookups.ask(action.address, self._found, now)
@@ -365,6 +453,11 @@ class SmtpConnection:
             return following
         elif isinstance(action, PasswordGiven | VerifierWanted):
             self._asking = asyncio.get_running_loop().create_task(self._ask(action))
+        elif isinstance(action, StrangerWanted):
+            self._asking = asyncio.get_running_loop().create_task(self._check_stranger(action))
+        elif isinstance(action, GreetingPaused):
+            self._paused = True
+            self._open.pauses.add(action.seconds, self._greet)
         elif isinstance(action, ReplyDelayed):
             self._delayed_to = now + action.seconds
             asyncio.get_running_loop().call_later(action.seconds, self._end_delay, self._delayed_to)
@@ -372,18 +465,123 @@ class SmtpConnection:
             links = self._open.links
             if links.link(now) is None:
                 return self._session.begin_message(replies.QUEUE_UNAVAILABLE, int(time.time()), now)
+            if self._filter is not None:
+                self._start_filter(self._ask_filter(self._filter, action))
+                return []
             self._transfer = MessageTransfer(links, self._decided, self._regulate)
             return self._session.begin_message(None, int(time.time()), now)
         elif isinstance(action, MessageFinished):
-            assert transfer is not None
             self._transfer = None
             self._finishing = True
-            transfer.finish(action.sender, action.recipients, now)
+            if transfer is not None:
+                transfer.finish(action.sender, action.recipients, now)
+            else:
+                assert self._filter is not None
+                self._start_filter(self._filter_message(self._filter, action))
+        elif isinstance(action, SenderFiltered | RecipientFiltered):
+            assert self._filter is not None
+            self._start_filter(self._ask_filter(self._filter, action))
         else:
-            assert isinstance(action, MessageDropped) and transfer is not None
+            assert isinstance(action, MessageDropped)
             self._transfer = None
-            transfer.give_up(now)
+            if transfer is not None:
+                transfer.give_up(now)
+            elif self._filter is not None:
+                self._filter.drop_message()
         return []
+
+    # Filters.
+
+    def _start_filter(self, work: Coroutine[object, object, None]) -> None:
+        self._filtering = asyncio.get_running_loop().create_task(work)
+
+    async def _ask_filter(
+        self, session_filter: SessionFilter, question: SenderFiltered | RecipientFiltered | MessageStarted
+    ) -> None:
+        """Ask the filters, and go on with the session if it is not over meanwhile."""
+        if isinstance(question, SenderFiltered):
+            reply = await session_filter.ask_sender(
+                question.client, question.identity, question.sender, question.parameters
+            )
+        elif isinstance(question, RecipientFiltered):
+            reply = await session_filter.ask_recipient(question.recipient)
+        else:
+            reply = await session_filter.ask_data()
+        self._filtering = None
+        now = time.monotonic()
+        actions: list[Action] = []
+        if self._session.over:
+            pass
+        elif isinstance(question, MessageStarted):
+            if reply is None:
+                session_filter.begin_message()
+            actions = self._session.begin_message(reply, int(time.time()), now)
+        else:
+            actions = self._session.answer_filter(reply, now)
+        self._carry_out(actions, now)
+
+    async def _filter_message(self, session_filter: SessionFilter, finished: MessageFinished) -> None:
+        """Ask the filters what becomes of a message, and hand it over as they have changed it."""
+        verdict = await session_filter.ask_message(finished.sender, finished.recipients)
+        now = time.monotonic()
+        if verdict.reply is not None or verdict.discards:
+            self._filtering = None
+            self._end_filtered(verdict.reply, now)
+            return
+        flow = asyncio.Event()
+        transfer = MessageTransfer(self._open.links, self._decided, flow.set)
+        try:
+            for piece in session_filter.pieces():
+                now = time.monotonic()
+                transfer.add(piece, now)
+                # Other connections have their turns.
+                await asyncio.sleep(0)
+                while transfer.full:
+                    flow.clear()
+                    await flow.wait()
+        except OSError:
+            transfer.failed = True
+        except asyncio.CancelledError:
+            transfer.give_up(now)
+            raise
+        self._filtering = None
+        session_filter.drop_message()
+        transfer.finish(verdict.sender, verdict.recipients, time.monotonic(), verdict.hold, verdict.copy)
+
+    def _end_filtered(self, reply: ServerReply | None, now: float) -> None:
+        """Answer a message that goes no further; None: it is discarded."""
+        self._finishing = False
+        if self._filter is not None:
+            self._filter.drop_message()
+        self._carry_out(self._session.end_filtered(reply, now), now)
+        if self._transport is None:
+            self._end_lost(now)
+
+    def give_up_filter(self, now: float) -> None:
+        """Refuse a message that the filters still look at: there is no time left."""
+        task, self._filtering = self._filtering, None
+        if task is not None:
+            task.cancel()
+            if self._finishing:
+                self._end_filtered(replies.QUEUE_UNAVAILABLE, now)
+
+    def _close_filter(self) -> None:
+        """The session is over, and so is what it asks."""
+        session_filter = self._filter
+        if session_filter is not None and not self._finishing:
+            self._filter = None
+            if self._filtering is not None:
+                self._filtering.cancel()
+            session_filter.close()
+
+    def _greet(self, now: float) -> None:
+        # It may have said something, or be gone.
+        if self._paused and not self._session.over:
+            self._end_pause(False, now)
+
+    def _end_pause(self, early: bool, now: float) -> None:
+        self._paused = False
+        self._carry_out(self._session.end_pause(early, now), now)
 
     def _found(self, found: MailboxFound, why: bytes) -> None:
         """Take what the lookup of a recipient has found. The answer is given later, never at once."""
@@ -419,6 +617,13 @@ class SmtpConnection:
         self._asking = None
         self._carry_out(actions, now)
 
+    async def _check_stranger(self, wanted: StrangerWanted) -> None:
+        reply = await self._open.checks.judge(wanted)
+        self._asking = None
+        if not self._session.over:
+            now = time.monotonic()
+            self._carry_out(self._session.answer_stranger(reply, now), now)
+
     def _end_delay(self, time_of_it: float) -> None:
         if time_of_it < self._delayed_to:
             # There was another refusal meanwhile.
@@ -440,15 +645,16 @@ class SmtpConnection:
         if not self._session.over:
             self._carry_out(self._session.lost(now), now)
         self._open.discard(self)
+        self._open.limits.release(self._address)
 
     def _put(self, now: float) -> None:
         """Write the log lines, then the replies that they are about."""
         if self._session.over:
             self._forget_lookup()
+            self._close_filter()
         lines = self._session.log_lines()
         if lines:
-            self._open.counters.take(lines)
-            self._open.log.write(lines)
+            self._open.write_log(lines)
         if self._delayed_to:
             return
         data = self._session.data_to_send()

@@ -4,8 +4,10 @@ HUP rereads the control files, for connections that come later; if one has an er
 are also read anew every minute, and the users of AUTH every two seconds, in a thread, if they have changed. At TERM it
 listens no more, ends sessions that are in no transaction with 421, and lets the others end theirs, for a minute.
 
-There are at most `concurrencyincoming` connections, of all processes together; a tenth is for clients of other roles
-than mx, who authenticate. A client that comes when there is no place gets 421.
+There are at most `concurrencyincoming` connections, of all processes together; a part (`reserve` of smtpdlimits) is
+not for strangers on listeners of role mx. A client that comes when there is no place gets 421. But one on a listener
+for users gets the place of another client there that has not authenticated for some time: whoever fills all places
+without a password cannot lock out the users.
 """
 
 import asyncio
@@ -26,16 +28,19 @@ from queue_base.home import Home
 from queue_smtp import server_replies as replies
 from queue_smtpd.auth.authenticator import Authenticator
 from queue_smtpd.client_facts import ClientFacts
-from queue_smtpd.client_limits import ClientLimits, ClientRates
 from queue_smtpd.config import SmtpdConfig, read_config, session_setup
 from queue_smtpd.intake_links import LINKS_MOST, IntakeLinks
 from queue_smtpd.listening import BACKLOG, ListeningSocket, stop_listening
 from queue_smtpd.log_writer import LogWriter
+from queue_smtpd.milter.session_filter import FilterPlace
 from queue_smtpd.recipient_lookups import RecipientAsker
 from queue_smtpd.session import SessionSetup, SmtpSession
 from queue_smtpd.session_log import process_started
 from queue_smtpd.smtp_connection import BegunSession, OpenConnections, SmtpConnection
 from queue_smtpd.status_socket import StatusSocket
+from queue_smtpd.strangers.client_limits import ClientLimits
+from queue_smtpd.strangers.greeting_pauses import GreetingPauses
+from queue_smtpd.strangers.stranger_checks import StrangerChecks
 from queue_smtpd.super_server import plain_address
 from queue_smtpd.tls.server_certificates import PemReader, ServerCertificates
 from queue_wire.admin.smtpd_status import ProcessStatus
@@ -47,8 +52,6 @@ TICK_SECONDS = 2.0
 _STOP_TICK_SECONDS = 0.1
 # Seconds for transactions that run when TERM comes.
 STOP_SECONDS = 60.0
-# One part of so many of all places is for those who authenticate.
-KEPT_PART = 10
 # Seconds between readings of the certificates.
 REREAD_SECONDS = 60.0
 # Descriptors for everything but connections.
@@ -88,6 +91,7 @@ class SmtpDaemon:
         log: LogWriter,
         numbering: Numbering,
         tls: TlsSource,
+        limits: ClientLimits,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self._home = home
@@ -103,21 +107,24 @@ class SmtpDaemon:
         self._rereading: asyncio.Task[None] | None = None
         self._reread_at = time.monotonic() + REREAD_SECONDS
         self._loop = loop
-        self._limits = ClientLimits(ClientRates())
+        self._limits = limits
         self._authenticator = Authenticator(home, log)
         links, lookups = IntakeLinks(home, loop), RecipientAsker(home, loop)
-        self._connections = OpenConnections(links, lookups, log, self._authenticator)
+        pauses, self._checks = GreetingPauses(loop), StrangerChecks(home, log)
+        self._connections = OpenConnections(links, lookups, log, self._authenticator, limits, pauses, self._checks)
         self._status = StatusSocket(home, self._connections, self._about)
         self._started = time.time()
         self._servers: list[asyncio.Server] = []
         self._setups: dict[Listener, SessionSetup] = {}
-        self._most = 0
+        # How many connections this process has descriptors for.
+        self._places = 0
         self._stop_by = 0.0
         self._stopping = asyncio.Event()
         self._config = config
         self._context: ssl.SSLContext | None = None
         self._authenticator.configure(config.checkpassword)
         self._authenticator.refresh()
+        self._checks.configure(config)
         self._take_config(config)
 
     async def run(self, life: int | None) -> None:
@@ -157,6 +164,7 @@ class SmtpDaemon:
         try:
             config = read_config(self._home)
             self._authenticator.configure(config.checkpassword)
+            self._checks.configure(config)
             self._take_config(config)
         except Failure as error:
             self._log.write([alert(f"{error}; the old values stay")])
@@ -180,7 +188,8 @@ class SmtpDaemon:
     def _about(self) -> ProcessStatus:
         """Return what there is to know of this process, but for its sessions and counters."""
         place, count = self._numbering
-        return ProcessStatus(os.getpid(), place, count, self._started, self._most, 0, {}, {})
+        share = max(1, min(self._config.concurrency // count, self._places))
+        return ProcessStatus(os.getpid(), place, count, self._started, share, 0, {}, {})
 
     def _lost_parent(self, life: int) -> None:
         self._loop.remove_reader(life)
@@ -211,11 +220,12 @@ class SmtpDaemon:
         self._context = self._tls.certificates.context
         tls = self._context is not None
         offer = self._authenticator.offer
+        self._limits.configure(config.limits)
         self._setups = {
             each.listener: session_setup(config, each.listener, self._limits, tls, offer) for each in self._sockets
         }
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        self._most = max(1, min(config.concurrency // self._step, soft - _OTHERS))
+        self._places = max(1, soft - _OTHERS)
 
     def _connection(self, listener: Listener) -> asyncio.Protocol:
         return cast(asyncio.Protocol, SmtpConnection(partial(self._begin, listener), self._connections))
@@ -226,14 +236,30 @@ class SmtpDaemon:
         # There is none if the client has gone already.
         client, port = (plain_address(peer[0]), peer[1]) if peer else ("", 0)
         server, server_port = (plain_address(own[0]), own[1]) if own else ("", listener.port)
-        most = self._most if listener.role is not Role.MX else self._most - self._most // KEPT_PART
-        busy = replies.SERVER_BUSY if len(self._connections) > most else None
+        facts, setup = ClientFacts(client, server), self._setups[listener]
+        submits = listener.role is not Role.MX
+        busy = None
+        if not self._has_place(client, submits or setup.policy.trusts(facts), now):
+            busy = replies.SERVER_BUSY
         if listener.role is Role.SUBMISSIONS and self._context is None:
             # There was one when this process started.
             busy = replies.TLS_FAILED_FOR_NOW
         number, self._next = self._next, self._next + self._step
-        session = SmtpSession(number, ClientFacts(client, server), self._setups[listener], now)
-        return BegunSession(session, port, server_port, busy, self._context)
+        session = SmtpSession(number, facts, setup, now)
+        filters = self._connections.filter_session(setup.filters, number, FilterPlace(setup.me, port, server_port))
+        return BegunSession(session, port, server_port, busy, self._context, filters, client, submits)
+
+    def _has_place(self, client: str, reserved: bool, now: float) -> bool:
+        """Count a new connection; return whether there is a place for it. `reserved`: also one not for strangers."""
+        total, most = self._limits.hold(client), self._config.concurrency
+        here, places = len(self._connections), self._places
+        if not reserved:
+            most -= most * self._limits.reserve // 100
+            places -= places * self._limits.reserve // 100
+        if total <= most and here <= places:
+            return True
+        # The place is free when the other client has closed its connection, a moment later.
+        return reserved and self._connections.end_unproven(now)
 
 
 def run_daemon(
@@ -244,9 +270,10 @@ def run_daemon(
     log: LogWriter,
     numbering: Numbering,
     tls: TlsSource,
+    limits: ClientLimits,
     life: int | None,
 ) -> None:
     """Serve until TERM, or until the pipe `life` ends. `ours`: nobody listens on the sockets after TERM."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        daemon = SmtpDaemon(home, sockets, ours, config, log, numbering, tls, runner.get_loop())
+        daemon = SmtpDaemon(home, sockets, ours, config, log, numbering, tls, limits, runner.get_loop())
         runner.run(daemon.run(life))

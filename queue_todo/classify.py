@@ -33,7 +33,7 @@ from typing import NamedTuple
 from queue_base.durable import Commit, write_all
 from queue_base.errors import reason
 from queue_base.queue.hold_marks import clean_reason, marked_messages, read_mark
-from queue_base.queue.layout import FILE_MODE, Layout, is_there
+from queue_base.queue.layout import FILE_MODE, HELD_BIT, Layout, is_there
 from queue_base.queue.marks_file import LeftMarks
 from queue_todo.announcements import Announcement
 from queue_wire.control.rewrite import LOCAL, Rules, rewrite, split_recipients
@@ -77,7 +77,7 @@ class PreparedMessage(NamedTuple):
 
     `birth` is in microseconds since the epoch. `read` identifies the file in todo/ that was read. `recipients` are
     those of a full notice, None for a message whose notice is a short one. `held` is the reason of its mark in hold/,
-    if a standing hold has made one now. `logged`: an earlier run has logged it.
+    if it was queued with one, or a standing hold has made one now. `logged`: an earlier run has logged it.
     """
 
     message: int
@@ -248,7 +248,7 @@ class TodoGroup:
         handle = os.open(layout.todo(message), _READ_TO_ANNOUNCE)
         try:
             found = os.fstat(handle)
-            if found.st_size > notice.FULL_BYTES:
+            if found.st_size > notice.FULL_BYTES or found.st_mode & HELD_BIT:
                 return
             data = os.read(handle, PIECE)
         finally:
@@ -343,6 +343,9 @@ class TodoGroup:
         if request is None and (self._frozen_before or not self._holds.empty):
             hold = None if logged else self._standing_hold(sender, reader.uid, recipients, ordered)
             held = self._freeze(message, hold)
+        if held is None and found.st_mode & HELD_BIT:
+            # None if it was released meanwhile.
+            held = read_mark(self._layout, message)
         # A short notice has queue-send read the marks of those that are done.
         full = not done and len(ordered) <= notice.FULL_RECIPIENTS and found.st_size <= notice.FULL_BYTES
         told = ordered if full and held is None else None
@@ -407,6 +410,8 @@ class TodoGroup:
             for side in sides:
                 side.close()
         held = self._freeze(message, self._holds.find(sender, reader.uid, seen))
+        if held is None and found.st_mode & HELD_BIT:
+            held = read_mark(self._layout, message)
         self._add(message, mess, found, reader, sender, local, remote, None, held, message in self._requests)
 
     def _look(self, message: int) -> os.stat_result:

@@ -53,6 +53,7 @@ from queue_base.errors import Permanent, Temporary, reason
 from queue_base.home import Home
 from queue_base.queue.layout import FILE_MODE, open_layout
 from queue_base.queue.marks_file import NAME as DONE_MARKS
+from queue_base.queue.postman import DIRECTORY as POSTMAN
 from queue_base.safe_open import READ_DIRECTORY
 from queue_wire.control.smtproutes import unpack_routes
 from queue_wire.files.maildrop import is_temporary
@@ -245,6 +246,10 @@ def _remove_extra(tree: Tree) -> list[str]:
         with unable_to("remove", f"{tree.path}/last/{bucket}"):
             for name in tree.list(f"last/{bucket}"):
                 tree.unlink(f"last/{bucket}/{name}")
+    # Their messages were sent all the same.
+    for name in tree.list(POSTMAN):
+        with unable_to("remove", f"{tree.path}/{POSTMAN}/{name}"):
+            tree.unlink(f"{POSTMAN}/{name}")
     for name in tree.list("maildrop"):
         with unable_to("remove", f"{tree.path}/maildrop/{name}"):
             if is_temporary(name):

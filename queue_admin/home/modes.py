@@ -6,6 +6,8 @@ its owner, who is its sender.
 
 from queue_base.accounts import Owner
 from queue_base.queue.layout import FILE_MODE, MESS_MODE
+from queue_base.queue.postman import DIRECTORY as POSTMAN
+from queue_base.queue.postman import DIRECTORY_MODE as POSTMAN_MODE
 from queue_wire.pipes.qmtp import SOCKET_DIRECTORY, SOCKET_DIRECTORY_MODE
 
 HOME_MODE = 0o755
@@ -38,6 +40,8 @@ OURS: dict[str, tuple[int, int | None]] = {
     "maildrop": (0o3733, None),
     # Files of users that are not mail. They are never changed: each may be a hard link to another user's file.
     MAILDROP_REJECTS: (0o2700, None),
+    # Copies for the postmaster: each is a file of mess/ as well, or was one.
+    POSTMAN: (POSTMAN_MODE, None),
     # Files of messages that `queuectl repair` could not place.
     UNPLACED: (0o2700, None),
     "lock": (0o700, None),
@@ -48,7 +52,7 @@ OURS: dict[str, tuple[int, int | None]] = {
 BUCKETED = frozenset(("intd", "todo", "info", "local", "remote", "hold", "corrupt", "last", "mess"))
 MAY_BE_FLAT = ("todo", "intd")
 # Directories that qmail does not have; undo removes them.
-EXTRA = ("hold", "corrupt", "last", "maildrop", SOCKET_DIRECTORY)
+EXTRA = ("hold", "corrupt", "last", "maildrop", POSTMAN, SOCKET_DIRECTORY)
 
 QMAIL_QUEUE_MODE = 0o750
 # account, directory mode, file mode

@@ -93,7 +93,7 @@ OOMPolicy=continue
 [Install]
 WantedBy={target}
 """
-# As root it opens its ports, and then becomes account queued. It writes no file.
+# As root it opens its ports, and then becomes account queued. It writes no file but its greylist.
 _SMTPD_HARDENING = """\
 CapabilityBoundingSet=CAP_NET_BIND_SERVICE CAP_SETUID CAP_SETGID
 KeyringMode=private
@@ -107,6 +107,7 @@ ProtectKernelLogs=yes
 ProtectKernelModules=yes
 ProtectKernelTunables=yes
 ProtectSystem=strict
+ReadWritePaths={greylist}
 RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK
 RestrictNamespaces=yes
 RestrictRealtime=yes
@@ -193,7 +194,9 @@ def units(facts: UnitFacts) -> dict[str, bytes]:
     fifo = f"{'/run' if system else '%t'}/{name}.log"
     reload = "Type=notify-reload" if facts.version >= NOTIFY_RELOAD else "Type=notify\nExecReload=kill -HUP $MAINPID"
     what = "the SMTP server of queue-suite" if facts.smtpd else "queue-suite"
-    hardening = _SMTPD_HARDENING if facts.smtpd else _SUITE_HARDENING
+    hardening = _SUITE_HARDENING
+    if facts.smtpd:
+        hardening = _SMTPD_HARDENING.format(greylist=_quoted(f"-{facts.home}/greylist"))
     texts = {
         f"{name}.service": (_SMTPD if facts.smtpd else _SUITE).format(
             home=_escaped(facts.home), name=name, type=reload, command=_command([facts.start, "--home", facts.home]),

@@ -16,6 +16,9 @@ HASHED = ("mess", "info", "local", "remote")
 # Modes of new files. The group may read mess/, for queue-remote, and nothing else.
 MESS_MODE = 0o640
 FILE_MODE = 0o600
+# The bit of an envelope in todo/ whose message was queued with a mark in hold/. A message that was put on hold later
+# does not have it: queue-send knows that one.
+HELD_BIT = stat.S_ISVTX
 
 
 class Layout:

@@ -32,7 +32,7 @@ from queue_base.errors import (
 )
 from queue_base.home import Home
 from queue_base.queue.inflow import InflowControl
-from queue_base.queue.layout import FILE_MODE, MESS_MODE, Layout, files_beside_mess, is_there
+from queue_base.queue.layout import FILE_MODE, HELD_BIT, MESS_MODE, Layout, files_beside_mess, is_there
 from queue_base.queue.trigger import pull_trigger
 from queue_wire.files.envelope import Envelope, pack_todo
 
@@ -156,11 +156,14 @@ class QueueDraft(Draft):
     `name` is its name in pid/, empty if it has none. `envelope` is the descriptor of an unnamed envelope, or -1. The
     file stays open until the writer's commit takes its descriptor (`note`) and syncs it. Descriptors are short if there
     is one above `descriptors`.
+
+    Before `finish` the caller may set `hold`, the reason for which the message is on hold from the beginning, and
+    `copy`, the cause of a copy for the postmaster. `trouble` says why there is no copy.
     """
 
     __slots__ = (
         "_commit", "_data", "_descriptors", "_entered", "_intd_made", "_layout", "_linking", "_mtime", "_name", "_pid",
-        "_uid", "envelope", "intd", "linked", "message", "todo",
+        "_postman", "_uid", "copy", "envelope", "hold", "intd", "linked", "message", "todo", "trouble",
     )  # fmt: skip
 
     def __init__(
@@ -180,6 +183,9 @@ class QueueDraft(Draft):
         self.linked = False
         self.message = 0
         self.todo = self.intd = ""
+        self.hold = self.copy = b""
+        self.trouble = ""
+        self._postman = ""
         self._commit = commit
         self._descriptors = descriptors
         self._layout = layout
@@ -287,6 +293,26 @@ class QueueDraft(Draft):
             raise QueueTrouble(WRITE, f"unable to sync {self.path}: {reason(error)}") from error
         if self.envelope >= 0:
             self._commit.nameless(self.envelope, self.intd)
+        if self.hold:
+            self._mark_held()
+        if self.copy:
+            from queue_base.queue.postman import copy_path, make_copy
+
+            self._postman = copy_path(self._layout.queue, self.message, self.copy)
+            self.trouble = make_copy(self._layout.queue, self.path, self._postman, self._commit)
+
+    def _mark_held(self) -> None:
+        """Put the mark in hold/. It is as safe as mess/ before the message is in todo/, where queue-todo finds it."""
+        # Imported here because few messages are queued on hold.
+        from queue_base.queue.hold_marks import ORDERS, clean_reason, mark
+
+        # A cause from outside must not be read as an order.
+        cause = b"held: " + self.hold if clean_reason(self.hold) in ORDERS else self.hold
+        try:
+            mark(self._layout, self.message, cause, self._commit)
+        except OSError as error:
+            what = error.filename or self._layout.hashed("hold", self.message)
+            raise QueueTrouble(TODO_TROUBLE, f"unable to put the message on hold: {what}: {reason(error)}") from error
 
     def _is_short(self, handle: int) -> bool:
         """Return whether descriptors are short, judging by the number of this one."""
@@ -303,7 +329,7 @@ class QueueDraft(Draft):
     def _make_nameless(self) -> None:
         """Write the envelope to an unnamed file, if the file system supports it and descriptors are left."""
         try:
-            handle = open_nameless(self.intd.rpartition("/")[0], FILE_MODE)
+            handle = open_nameless(self.intd.rpartition("/")[0], self._envelope_mode)
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE):
                 return  # It is created in intd/ instead.
@@ -335,11 +361,15 @@ class QueueDraft(Draft):
 
     def _open_intd(self) -> int:
         try:
-            return os.open(self.intd, NEW, FILE_MODE)
+            return os.open(self.intd, NEW, self._envelope_mode)
         except FileExistsError:
             # It was left by an earlier message with this number.
             os.unlink(self.intd)
-            return os.open(self.intd, NEW, FILE_MODE)
+            return os.open(self.intd, NEW, self._envelope_mode)
+
+    @property
+    def _envelope_mode(self) -> int:
+        return FILE_MODE | HELD_BIT if self.hold else FILE_MODE
 
     def _write_envelope(self, handle: int) -> None:
         try:
@@ -385,6 +415,11 @@ class QueueDraft(Draft):
                 commit.sync()
             except OSError:
                 return
+        if self.hold and self._entered:
+            # A power cut may bring it back without mess/; queue-todo removes such a mark when it starts.
+            remove(self._layout.hashed("hold", self.message))
+        if self._postman:
+            remove(self._postman)
         if self._name:
             remove(self._name)
         if self._entered:

@@ -1,73 +1,20 @@
-"""DNS lookups for mail (RFC 5321 section 5.1), with a bounded cache.
+"""DNS lookups for mail (RFC 5321 section 5.1), by queue_base.dns_lookups.
 
-Lookups do not block the event loop, and concurrent lookups of the same question share one query. A lookup that fails
-(SERVFAIL, REFUSED, a timeout, no server) raises Unroutable, a deferral. That a name does not exist, or cannot exist, is
-an answer.
-
-An answer is cached for as long as its TTL says (RFC 1035 section 3.2.1, RFC 2308 section 5), at most an hour, and at
-most five minutes if it has no records, so that a corrected zone takes effect soon. The cache keeps only what routing
-needs, about 0.5 kB an answer; dnspython's own cache keeps the parsed reply, 4 kB and more.
+A lookup that fails (SERVFAIL, REFUSED, a timeout, no server) raises Unroutable, a deferral. That a name does not exist,
+or cannot exist, is an answer.
 """
 
-import asyncio
-import errno
 import random
-import socket
-import time
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import dns.asyncbackend
-import dns.asyncresolver
-import dns.exception
-import dns.flags
-import dns.message
-import dns.name
-import dns.nameserver
-import dns.resolver
-
+from queue_base.dns_lookups import RESOLV_CONF, DnsAnswer, DnsLookups, LookupFailed
 from queue_remote.report_text import NO_RESOURCES
 from queue_remote.route.unroutable import Unroutable, address_trouble, name_trouble, no_host, null_mx
 from queue_wire.control.smtproutes import Relay
 from queue_wire.pipes.report import MESSAGE_SCOPE, PERMANENT, TEMPORARY
 
-RESOLV_CONF = "/etc/resolv.conf"
-# Seconds for one question, with its retries at all servers.
-LIFETIME = 20.0
-# Seconds to wait for one server before the next is asked.
-PATIENCE = 2.0
-PREFERRED_SECONDS = 60.0
-# Bytes of an answer over TCP. Parsing 64 kB blocks the event loop for 0.1 s; 64 addresses take 1 kB.
-ANSWER_MOST = 8192
-# Questions in flight. With more, the event loop reads answers so late that they count as lost and are asked again.
-QUESTIONS_MOST = 500
 # Mail exchangers of one domain that are tried, so that a hostile zone cannot keep a delivery busy for days.
 EXCHANGERS_MOST = 16
-# Records of one name and type, so that a hostile zone cannot fill the memory.
-RECORDS_MOST = 64
-CACHE_SIZE = 10000
-FOUND_SECONDS = 3600.0
-NOTHING_SECONDS = 300.0
-
-_OUR_SHORTAGE = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
-_HOST_BYTES = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789-_.")
-_NOT_A_NAME = (dns.name.EmptyLabel, dns.name.LabelTooLong, dns.name.NameTooLong)
-
-# Name in lower case without final dot, type, whether DNSSEC validation was asked for.
-Question = tuple[bytes, str, bool]
-
-
-class DnsAnswer(NamedTuple):
-    """The answer for a name and type.
-
-    `records`: MX as (preference, name as bytes), A and AAAA as text, other types as dnspython's rdata. `exists` is
-    False if the name does not exist (NXDOMAIN). `secure`: the resolver validated the answer with DNSSEC (the AD bit;
-    False if validation was not asked for). `canonical` is the name at the end of the CNAME chain.
-    """
-
-    records: tuple[Any, ...]
-    exists: bool
-    secure: bool
-    canonical: bytes
 
 
 class Exchangers(NamedTuple):
@@ -85,45 +32,15 @@ class Addresses(NamedTuple):
     trouble: Unroutable | None
 
 
-class AnswerCache:
-    """The most recently used answers."""
-
-    def __init__(self, size: int = CACHE_SIZE) -> None:
-        self._size = size
-        self._kept: dict[Question, tuple[float, DnsAnswer]] = {}
-
-    def get(self, question: Question) -> DnsAnswer | None:
-        """Return the cached answer, None if there is none or it has expired."""
-        found = self._kept.pop(question, None)
-        if found is None or found[0] <= time.monotonic():
-            return None
-        # Inserted again at the end: the first entry is the least recently used one.
-        self._kept[question] = found
-        return found[1]
-
-    def put(self, question: Question, answer: DnsAnswer, ttl: float) -> None:
-        """Keep an answer for at most `ttl` seconds."""
-        seconds = min(ttl, FOUND_SECONDS if answer.records else NOTHING_SECONDS)
-        if seconds <= 0:
-            return
-        while len(self._kept) >= self._size:
-            del self._kept[next(iter(self._kept))]
-        self._kept[question] = time.monotonic() + seconds, answer
-
-
 class Resolver:
     """Looks names up at the given DNS servers, or at those of /etc/resolv.conf if `servers` is None."""
 
     def __init__(self, servers: list[Relay] | None) -> None:
         """Raises Unroutable if /etc/resolv.conf is needed and cannot be read."""
         try:
-            # Two, so that ordinary questions do not ask for validation.
-            self._stubs = {secure: StubResolver(servers, secure) for secure in (False, True)}
-        except (dns.exception.DNSException, OSError) as error:
-            raise Unroutable(TEMPORARY, name_trouble(b"/etc/resolv.conf", "it names no DNS server")) from error
-        self._cache = AnswerCache()
-        self._in_flight = asyncio.Semaphore(QUESTIONS_MOST)
-        self._asking: dict[Question, asyncio.Task[DnsAnswer]] = {}
+            self._lookups = DnsLookups(servers)
+        except LookupFailed as error:
+            raise Unroutable(TEMPORARY, name_trouble(RESOLV_CONF.encode(), error.why)) from error
 
     async def exchangers(self, host: bytes, secure: bool = False) -> Exchangers:
         """Return a host's mail exchangers, in random order among equals; a host without MX records is its own.
@@ -164,156 +81,11 @@ class Resolver:
 
         Raises Unroutable if the lookup fails.
         """
-        question = (host.lower().removesuffix(b"."), kind, secure)
-        known = self._cache.get(question)
-        if known is not None:
-            return known
-        task = self._asking.get(question)
-        if task is None:
-            task = asyncio.get_running_loop().create_task(self._ask(question))
-            self._asking[question] = task
-            task.add_done_callback(lambda _: self._asking.pop(question))
-        # Other deliveries may wait for the same task.
-        return await asyncio.shield(task)
-
-    async def _ask(self, question: Question) -> DnsAnswer:
-        host, kind, secure = question
         try:
-            name = _name(host)
-            async with self._in_flight:
-                answer = await self._stubs[secure].ask(name, kind)
-        except (*_NOT_A_NAME, dns.resolver.YXDOMAIN):
-            return DnsAnswer((), False, False, host)
-        except dns.resolver.NXDOMAIN as error:
-            response: Any = error.response(name)  # type: ignore[no-untyped-call]
-            found = DnsAnswer((), False, _is_secure(response), host)
-        except (dns.exception.DNSException, OSError) as error:
-            if _is_our_shortage(error):
+            return await self._lookups.ask(host, kind, secure)
+        except LookupFailed as error:
+            if error.ours:
                 raise Unroutable(TEMPORARY, NO_RESOURCES, MESSAGE_SCOPE) from error
             text = name_trouble if kind == "MX" else address_trouble
-            raise Unroutable(TEMPORARY, text(b"%s %s" % (host, kind.encode()), _failure(error))) from error
-        else:
-            response = answer.response
-            found = DnsAnswer(_records(kind, answer), True, _is_secure(response), _text(answer.canonical_name))
-        self._cache.put(question, found, response.resolve_chaining().minimum_ttl)
-        return found
-
-
-class StubResolver:
-    """dnspython's asynchronous resolver: retries, the next server, TCP after a truncated answer.
-
-    Sockets are connected, so that a server that does not listen is noticed at once. If an earlier server did not
-    answer, the one that did is asked first for a minute: a dead server costs seconds once, not at each question.
-    """
-
-    def __init__(self, servers: list[Relay] | None, validated: bool) -> None:
-        """`validated` asks for DNSSEC validation.
-
-        Raises DNSException or OSError if /etc/resolv.conf is needed and cannot be read.
-        """
-        self._resolver = dns.asyncresolver.Resolver(RESOLV_CONF, configure=servers is None)
-        self._resolver.lifetime = LIFETIME
-        self._resolver.timeout = PATIENCE
-        if validated:
-            # RFC 6840 section 5.7: AD in a question asks for AD in the answer.
-            self._resolver.set_flags(dns.flags.RD | dns.flags.AD)
-        if servers is None:
-            named = [(str(server), self._resolver.port) for server in self._resolver.nameservers]
-        else:
-            named = [(server.host.decode("ascii"), server.port) for server in servers]
-        self._servers = [dns.nameserver.Do53Nameserver(address, port) for address, port in named]
-        self._resolver.nameservers = list(self._servers)
-        self._preferred_until = 0.0
-        self._backend = _Backend()
-
-    async def ask(self, name: dns.name.Name, kind: str) -> dns.resolver.Answer:
-        """Return the answer, which may have no record. Raises DNSException (NXDOMAIN is one), OSError."""
-        if self._preferred_until and time.monotonic() > self._preferred_until:
-            self._preferred_until = 0.0
-            self._resolver.nameservers = list(self._servers)
-        answer = await self._resolver.resolve(name, kind, search=False, raise_on_no_answer=False, backend=self._backend)
-        first, *rest = self._resolver.nameservers
-        if rest and (answer.nameserver, answer.port) != _server_address(first):
-            self._preferred_until = time.monotonic() + PREFERRED_SECONDS
-            self._resolver.nameservers = sorted(
-                self._servers, key=lambda server: _server_address(server) != (answer.nameserver, answer.port)
-            )
-        return answer
-
-
-class AnswerTooLarge(dns.exception.FormError):
-    """An answer over TCP is longer than ANSWER_MOST."""
-
-
-class _Backend(type(dns.asyncbackend.get_backend("asyncio"))):  # type: ignore[misc]
-    """Connects UDP sockets, so that they report a closed port and accept packets from the server only."""
-
-    def datagram_connection_required(self) -> bool:
-        return True
-
-    async def make_socket(self, *arguments: Any, **options: Any) -> Any:
-        made = await super().make_socket(*arguments, **options)
-        if made.type == socket.SOCK_STREAM:
-            receive = made.recv
-
-            async def receive_little(size: int, timeout: float | None) -> bytes:
-                # dnspython asks for the whole length that the answer announces.
-                if size > ANSWER_MOST:
-                    raise AnswerTooLarge
-                return bytes(await receive(size, timeout))
-
-            made.recv = receive_little
-        return made
-
-
-def _is_our_shortage(error: Exception) -> bool:
-    """Return whether a question failed because this machine has no descriptor or memory left."""
-    errors = getattr(error, "kwargs", {}).get("errors") or []
-    problems = [error, *(problem for _, _, _, problem, _ in errors)]
-    return any(isinstance(problem, OSError) and problem.errno in _OUR_SHORTAGE for problem in problems)
-
-
-def _failure(error: Exception) -> str:
-    """Return why a question failed: the last three servers, each with its answer or error."""
-    errors = getattr(error, "kwargs", {}).get("errors") or []
-    found: dict[str, None] = {}
-    for server, _, _, problem, _ in errors:
-        if isinstance(problem, dns.exception.Timeout):
-            problem = "no answer in time"
-        elif isinstance(problem, OSError):
-            problem = (problem.strerror or type(problem).__name__).lower()
-        elif isinstance(problem, Exception):
-            problem = type(problem).__name__
-        found[f"{str(server).removeprefix('Do53:')} {problem}"] = None
-    return ", ".join(list(found)[-3:]) or type(error).__name__
-
-
-def _server_address(server: object) -> tuple[str, int]:
-    assert isinstance(server, dns.nameserver.Do53Nameserver)
-    return server.answer_nameserver(), server.answer_port()
-
-
-def _name(host: bytes) -> dns.name.Name:
-    # No mail domain has other bytes, and dnspython would read some of them as escapes.
-    if not host or not _HOST_BYTES.issuperset(host):
-        raise dns.name.EmptyLabel
-    return dns.name.from_text(host.decode("ascii") + ".")
-
-
-def _records(kind: str, answer: dns.resolver.Answer) -> tuple[Any, ...]:
-    if kind == "MX":
-        # If there are too many, which of the equally preferred ones are kept is random, as is their order.
-        records = [(record.preference, _text(record.exchange)) for record in answer]
-        return tuple(sorted(records, key=lambda record: (record[0], random.random()))[:RECORDS_MOST])
-    if kind in ("A", "AAAA"):
-        return tuple(record.address for record in answer)[:RECORDS_MOST]
-    return tuple(answer)[:RECORDS_MOST]
-
-
-def _text(name: dns.name.Name) -> bytes:
-    """Return a name in lower case without final dot; the root is empty."""
-    return b"" if name == dns.name.root else name.to_text(omit_final_dot=True).encode("ascii").lower()
-
-
-def _is_secure(response: dns.message.Message) -> bool:
-    return bool(response.flags & dns.flags.AD)
+            question = b"%s %s" % (host.lower().removesuffix(b"."), kind.encode())
+            raise Unroutable(TEMPORARY, text(question, error.why)) from error

@@ -10,8 +10,9 @@ import ipaddress
 import os
 from typing import NamedTuple
 
+from queue_base.dns_lookups import RESOLV_CONF
 from queue_remote.route.order import ADDRESSES_ENOUGH, TARGETS_MOST, Target, interleave
-from queue_remote.route.resolver import EXCHANGERS_MOST, RESOLV_CONF, Resolver
+from queue_remote.route.resolver import EXCHANGERS_MOST, Resolver
 from queue_remote.route.this_host import ThisHost
 from queue_remote.route.unroutable import (
     Unroutable,

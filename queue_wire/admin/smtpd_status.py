@@ -33,7 +33,8 @@ COUNTED = (
 class ProcessStatus(NamedTuple):
     """A process: its pid, that it is process `place` of `of`, when it started (seconds since the epoch).
 
-    limit: the most connections that it takes. sessions: connections now. states: these by what they do (STATES).
+    limit: its share of the connections that all processes take. sessions: connections now. states: these by what they
+    do (STATES).
     counters: since the start (COUNTED); those that are 0 may be missing.
     """
 

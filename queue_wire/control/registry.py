@@ -84,6 +84,7 @@ def shown_size(file: ControlFile, number: int) -> str:
 
 _RANGES = {
     "longlines": "send, encode, fail",
+    "headerfaults": "accept, copy, hold, refuse",
 }
 _SEND, _TODO, _REMOTE, _LOCAL = ("queue-send",), ("queue-todo",), ("queue-remote",), ("queue-local",)
 _INJECTORS, _SMTPD = ("injectors",), ("queue-smtpd",)
@@ -126,6 +127,11 @@ FILES: tuple[ControlFile, ...] = (
     ),
     ControlFile("smtpd", TABLE, "`*:25 mx`", "where queue-smtpd listens, and for whom", _SMTPD, START_SMTPD, "SMTP"),
     _number("concurrencyincoming", "connections of clients at once", _SMTPD, CONNECTION, "SMTP"),
+    ControlFile(
+        "smtpdlimits", TABLE, "`connections 60`, ...", "what strangers may do", _SMTPD, CONNECTION, "SMTP"
+    ),
+    ControlFile("dnslists", TABLE, "none", "DNS lists of clients that are refused", _SMTPD, CONNECTION, "SMTP"),
+    ControlFile("greylist", TABLE, "none", "how strangers are greylisted", _SMTPD, CONNECTION, "SMTP"),
     _number("processessmtpd", "processes of queue-smtpd", _SMTPD, START_SMTPD, "SMTP"),
     ControlFile("smtpdcert", TABLE, "none, no TLS", "certificates, by name", _SMTPD, CONNECTION, "SMTP"),
     ControlFile(
@@ -142,6 +148,8 @@ FILES: tuple[ControlFile, ...] = (
     _number("checkrcpt", "whether local recipients are looked up at RCPT; 0: no", _SMTPD, CONNECTION, "SMTP"),
     ControlFile("badmailfrom", LIST, "none", "senders whose mail is refused", _SMTPD, CONNECTION, "SMTP"),
     ControlFile("relayclients", LIST, "none", "networks that may send to everybody", _SMTPD, CONNECTION, "SMTP"),
+    ControlFile("milters", TABLE, "none", "milters that look at mail that comes in", _SMTPD, CONNECTION, "SMTP"),
+    ControlFile("headerfaults", LINE, "`accept`", "mail with broken headers", _SMTPD, CONNECTION, "SMTP"),
     _number("classifyafter", "when waiting new mail is classified", _SEND, HUP, "operating"),
     _number("concurrencylocal", "local deliveries at once; 0: none", _SEND, HUP, "operating"),
     _number("concurrencyremote", "remote deliveries at once; 0: none", _SEND, HUP, "operating"),
@@ -181,7 +189,7 @@ FILES: tuple[ControlFile, ...] = (
     _number("timeoutremote", "time for each reply", _REMOTE, SECOND, "routing"),
     _number("connectionidle", "how long a connection waits for more mail", _REMOTE, SECOND, "routing"),
     _number("connectionmessages", "messages over one connection", _REMOTE, SECOND, "routing"),
-    ControlFile("resolver", TABLE, "`/etc/resolv.conf`", "DNS servers", _REMOTE, SECOND, "routing"),
+    ControlFile("resolver", TABLE, "`/etc/resolv.conf`", "DNS servers", (*_REMOTE, *_SMTPD), SECOND, "routing"),
     ControlFile("tlspolicy", TABLE, "none", "how much TLS a nexthop needs", _REMOTE, SECOND, "TLS"),
     ControlFile("smtpauth", TABLE, "none", "passwords for relays", _REMOTE, SECOND, "AUTH", True),
     ControlFile("dkim", TABLE, "none", "keys that sign mail, by domain", _REMOTE, SECOND, "DKIM"),
@@ -282,6 +290,24 @@ def _check_networks(data: bytes) -> None:
     unpack_networks(data)
 
 
+def _check_smtpd_limits(data: bytes) -> None:
+    from queue_wire.control.strangers.smtpdlimits import unpack_smtpd_limits
+
+    unpack_smtpd_limits(data)
+
+
+def _check_dns_lists(data: bytes) -> None:
+    from queue_wire.control.strangers.dnslists import unpack_dns_lists
+
+    unpack_dns_lists(data)
+
+
+def _check_greylist(data: bytes) -> None:
+    from queue_wire.control.strangers.greylist import unpack_greylist
+
+    unpack_greylist(data)
+
+
 def _check_listeners(data: bytes) -> None:
     from queue_wire.control.listeners import unpack_listeners
 
@@ -313,6 +339,18 @@ def _check_program(data: bytes) -> None:
     unpack_program(data)
 
 
+def _check_milters(data: bytes) -> None:
+    from queue_wire.control.milters import unpack_milters
+
+    unpack_milters(data)
+
+
+def _check_header_faults(data: bytes) -> None:
+    from queue_wire.control.milters import unpack_header_faults
+
+    unpack_header_faults(data)
+
+
 def _check_long_lines(data: bytes) -> None:
     word = unpack_line(data).strip().lower()
     if word not in (b"", b"send", b"encode", b"fail"):
@@ -339,10 +377,15 @@ _CHECKS: Mapping[str, Callable[[bytes], object]] = {
     "relayclients": _check_networks,
     "relayrecipients": unpack_relay_recipients,
     "smtpd": _check_listeners,
+    "smtpdlimits": _check_smtpd_limits,
+    "dnslists": _check_dns_lists,
+    "greylist": _check_greylist,
     "smtpdcert": _check_certificates,
     "smtpdusers": _check_users,
     "checkpassword": _check_program,
     "submitters": _check_submitters,
+    "milters": _check_milters,
+    "headerfaults": _check_header_faults,
     "longlines": _check_long_lines,
     "srs": unpack_srs_domain,
 }

@@ -16,10 +16,13 @@ Our own extension: a client may send facts before a QMTP package, which they are
     netstring   + and NUL-separated facts:
                 uid=NUMBER   the user whose message it is; for trusted clients
                 pieces       the message comes in pieces, because its size is not known yet
+                hold=CAUSE   the message is on hold from the beginning, for this reason; for trusted clients
+                copy=CAUSE   a copy of it is kept for the postmaster, for this reason; for trusted clients
 
 A message in pieces is sent in the place of the first netstring of its package:
 
     netstring   LF and a piece of the message with LF line ends, at most PIECE_MOST bytes; any number of them
+    netstring   + and facts other than pieces, which are known only now; anywhere among the pieces
     netstring   empty: the message is complete, sender and recipients follow;
                 or !: it is given up, is not answered, and its package ends here
 
@@ -46,6 +49,7 @@ CR = b"\r"
 MESSAGE_END = b","  # What comes after a message in one netstring.
 FACTS = b"+"
 FACTS_MOST = 4096
+CAUSE_MOST = 400  # Bytes of a cause.
 PIECE_MOST = 65536
 PIECES_END = b"0:,"
 GIVE_UP = b"1:!,"
@@ -99,32 +103,64 @@ def pack_qmqp(message: bytes, sender: bytes, recipients: "Iterable[bytes]") -> b
     return pack_netstring(b"".join(map(pack_netstring, (message, sender, *recipients))))
 
 
-def pack_facts(uid: int | None = None, pieces: bool = False) -> bytes:
-    """Return the facts about the next package: the user whose message it is, and whether it comes in pieces."""
+class IntakeFacts:
+    """What a client says of a package: the user whose message it is; whether it comes in pieces; the causes of a hold
+    and of a copy for the postmaster, empty for none.
+    """
+
+    __slots__ = ("copy", "hold", "pieces", "uid")
+
+    def __init__(self, uid: int | None = None, pieces: bool = False, hold: bytes = b"", copy: bytes = b"") -> None:
+        self.uid = uid
+        self.pieces = pieces
+        self.hold = hold
+        self.copy = copy
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, IntakeFacts) and self._values == other._values
+
+    def __repr__(self) -> str:
+        return f"IntakeFacts{self._values!r}"
+
+    @property
+    def _values(self) -> "tuple[int | None, bool, bytes, bytes]":
+        return self.uid, self.pieces, self.hold, self.copy
+
+
+def pack_facts(uid: int | None = None, pieces: bool = False, hold: bytes = b"", copy: bytes = b"") -> bytes:
+    """Return facts as a netstring. Control characters of a cause become spaces, and its end is cut off."""
     facts = [b"uid=%d" % uid] if uid is not None else []
     if pieces:
         facts.append(b"pieces")
+    for name, cause in ((b"hold=", hold), (b"copy=", copy)):
+        if cause:
+            facts.append(name + cause[:CAUSE_MOST].translate(_PRINTABLE))
     return pack_netstring(FACTS + b"\0".join(facts))
 
 
-def unpack_facts(payload: bytes) -> tuple[int | None, bool]:
-    """Return the uid that the facts name, or None, and whether they say `pieces`; `payload` is without the `+`.
-
-    Raises FormatError.
-    """
-    uid, pieces = None, False
+def unpack_facts(payload: bytes) -> IntakeFacts:
+    """Return the facts; `payload` is without the `+`. Raises FormatError."""
+    found = IntakeFacts()
     for fact in payload.split(b"\0") if payload else ():
         if fact == b"pieces":
-            pieces = True
+            found.pieces = True
+        elif fact.startswith((b"hold=", b"copy=")):
+            cause = fact[5:]
+            if not cause or len(cause) > CAUSE_MOST or cause != cause.translate(_PRINTABLE):
+                raise FormatError(f"not a cause: {quoted(cause)}")
+            if fact.startswith(b"hold="):
+                found.hold = cause
+            else:
+                found.copy = cause
         elif fact.startswith(b"uid="):
             value = fact[4:]
             # 2**32 - 1 stands for no user (chown(2)).
             if not value.isdigit() or len(value) > 10 or int(value) >= 2**32 - 1:
                 raise FormatError(f"not a uid: {quoted(value)}")
-            uid = int(value)
+            found.uid = int(value)
         else:
             raise FormatError(f"unknown fact: {quoted(fact)}")
-    return uid, pieces
+    return found
 
 
 def pack_answer(letter: bytes, text: bytes) -> bytes:

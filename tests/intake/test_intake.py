@@ -14,6 +14,9 @@ from pathlib import Path
 import pytest
 
 from queue_base.home import Home
+from queue_base.queue.hold_marks import DELETED, read_mark
+from queue_base.queue.layout import HELD_BIT, open_layout
+from queue_base.queue.postman import COPIES_MOST
 from queue_wire.pipes.qmtp import GIVE_UP, PIECES_END, pack_envelope, pack_facts, pack_piece
 from support.inject.injectors import OWNER, ROOT, USER, is_empty, only, queued, shared_home, states
 from support.intake.intake_daemon import Client, IntakeDaemon, ask, qmqp, qmtp
@@ -154,6 +157,53 @@ def test_a_message_in_pieces_is_queued_or_given_up(intake: IntakeDaemon) -> None
     assert found.message == b"".join(text)
     # The owner of the queue, who runs this test or is root, may say whose message it is.
     assert found.envelope.uid == 4321 and b"invoked by uid 4321)" in found.received
+
+
+def test_a_message_can_be_on_hold_from_the_beginning(intake: IntakeDaemon) -> None:
+    with Client(intake.home) as client:
+        client.send(pack_facts(hold=b"the filter says so") + qmtp(MAIL, b"ann", [b"bob"]))
+        held = mess_of(client.answer())
+        client.send(qmtp(MAIL, b"ann", [b"bob"]))
+        other = mess_of(client.answer())
+        client.send(pack_facts(pieces=True) + pack_piece(MAIL) + pack_facts(hold=DELETED))
+        client.send(PIECES_END + pack_envelope(b"ann", [b"bob"]))
+        last = mess_of(client.answer())
+    layout = open_layout(intake.home.queue)
+    assert [read_mark(layout, each) for each in (held, other, last)] == [
+        b"the filter says so", None, b"held: " + DELETED
+    ]
+    envelopes = [os.stat(layout.todo(each)).st_mode & HELD_BIT for each in (held, other, last)]
+    assert envelopes == [HELD_BIT, 0, HELD_BIT]
+
+
+def test_a_copy_for_the_postmaster_stays_when_its_message_has_gone(intake: IntakeDaemon) -> None:
+    with Client(intake.home) as client:
+        client.send(pack_facts(copy=b"no date/../x") + qmtp(MAIL, b"ann", [b"bob"]))
+        message = mess_of(client.answer())
+        place = Path(intake.home.queue, "postman")
+        assert os.listdir(place) == [f"{message}_no-date-..-x"]
+        os.unlink(open_layout(intake.home.queue).mess(message))
+        assert (place / f"{message}_no-date-..-x").read_bytes().endswith(MAIL)
+
+
+def test_a_full_postman_refuses_no_mail(intake: IntakeDaemon) -> None:
+    place = Path(intake.home.queue, "postman")
+    for number in range(COPIES_MOST):
+        (place / f"old{number}").touch()
+    with Client(intake.home) as client:
+        client.send(pack_facts(copy=b"x") + qmtp(MAIL, b"ann", [b"bob"]))
+        assert mess_of(client.answer()) == only(intake.home).number
+    intake.wait_for(b"no copy for the postmaster was made: ")
+    assert len(os.listdir(place)) == COPIES_MOST
+
+
+def test_another_user_cannot_have_a_message_held_or_copied(intake: IntakeDaemon) -> None:
+    if not ROOT:
+        pytest.skip("needs root, to be another user")
+    pieces = pack_facts(pieces=True) + pack_piece(MAIL) + pack_facts(hold=b"x")
+    stream = pack_facts(copy=b"x") + qmtp(MAIL, b"ann", [b"bob"]) + pieces + PIECES_END + pack_envelope(b"a", [b"b"])
+    assert ask_as(intake.home, USER, stream).count(b":Donly the queue's own programs") == 2
+    assert not queued(intake.home) and not os.listdir(f"{intake.home.queue}/postman")
 
 
 def test_another_users_uid_is_in_the_envelope_and_that_user_cannot_name_another_one(intake: IntakeDaemon) -> None:

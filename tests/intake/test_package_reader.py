@@ -13,6 +13,7 @@ from queue_wire.pipes.qmtp import (
     GIVE_UP,
     PIECES_END,
     AnswerReader,
+    IntakeFacts,
     pack_answer,
     pack_envelope,
     pack_facts,
@@ -202,12 +203,36 @@ def test_recipients_that_are_to_be_forgotten_take_no_memory() -> None:
 
 
 def test_facts_name_a_uid() -> None:
-    assert unpack_facts(b"uid=0") == (0, False)
-    assert unpack_facts(b"pieces\0uid=4294967294") == (4294967294, True)
-    assert unpack_facts(b"") == (None, False)
-    for wrong in (b"uid=", b"uid=-1", b"uid=4294967295", b"uid=12345678901", b"uid", b"x", b"uid=1\0"):
+    assert unpack_facts(b"uid=0") == IntakeFacts(0)
+    assert unpack_facts(b"pieces\0uid=4294967294") == IntakeFacts(4294967294, True)
+    assert unpack_facts(b"") == IntakeFacts()
+    for wrong in (b"uid=", b"uid=-1", b"uid=4294967295", b"uid=12345678901", b"uid", b"x", b"uid=1\0", b"hold=",
+                  b"copy=a\nb", b"hold=" + b"x" * 401):
         with pytest.raises(FormatError):
             unpack_facts(wrong)
+
+
+def test_causes_are_read_as_they_were_packed_without_control_characters() -> None:
+    packed = pack_facts(hold=b"spam\nor not", copy=b"x" * 999)
+    assert unpack_facts(packed.partition(b":")[2][1:-1]) == IntakeFacts(hold=b"spam or not", copy=b"x" * 400)
+
+
+@given(st.lists(st.integers(0, 60)))
+def test_facts_may_come_among_pieces(cuts: list[int]) -> None:
+    stream = pack_facts(pieces=True, copy=b"x") + pack_piece(b"text") + pack_facts(hold=b"spam") + pack_piece(b"more")
+    stream += PIECES_END + pack_envelope(b"a", [b"b"])
+    events = read(stream, [min(cut, len(stream)) for cut in cuts])
+    assert [event for event in events if isinstance(event, PackageFacts)] == [
+        PackageFacts(None, b"", b"x"), PackageFacts(None, b"spam")
+    ]
+    assert b"".join(event.data for event in events if isinstance(event, Data)) == b"textmore"
+    assert events[-1] == package(b"a", b"b")
+
+
+@pytest.mark.parametrize("late", [pack_facts(pieces=True), pack_facts(1)])
+def test_what_must_be_known_before_a_message_is_refused_within_it(late: bytes) -> None:
+    with pytest.raises(FormatError):
+        read(pack_facts(pieces=True) + late, [])
 
 
 @given(st.lists(st.tuples(st.sampled_from([b"K", b"Z", b"D"]), st.binary(max_size=40))), st.lists(st.integers(0, 99)))

@@ -6,13 +6,15 @@ from queue_smtp import server_replies as replies
 from queue_smtp.command import SenderParameters
 from queue_smtp.server_events import HelloGiven, MessageBegun, RecipientGiven, SenderGiven, TlsWanted
 from queue_smtpd.client_facts import ClientFacts, TlsFacts
-from queue_smtpd.client_limits import ClientLimits, ClientRates
 from queue_smtpd.relay_rules import MailboxFound, MailboxWanted, RelayRules
 from queue_smtpd.session_policy import SessionPolicy
+from queue_smtpd.strangers.client_limits import ClientLimits
 from queue_wire.control.listeners import Listener, Role, unpack_listeners
 from queue_wire.control.networks import unpack_networks
 from queue_wire.control.rewrite import Rules
+from queue_wire.control.strangers.smtpdlimits import ClientLimit, SmtpdLimits
 from queue_wire.format_error import LineError
+from support.smtpd.sessions import NO_LIMIT, UNLIMITED
 
 RULES = RelayRules(
     b"mx.example.org",
@@ -27,16 +29,16 @@ SENDER = SenderGiven(b"a@example.net", SenderParameters())
 BAD_SENDER = SenderGiven(b"bad@example.net", SenderParameters())
 JOE = RecipientGiven(b"joe@example.org")
 ELSEWHERE = RecipientGiven(b"x@elsewhere.example")
-NO_LIMITS = ClientRates(0, 0, 0, 0)
+ONE = ClientLimit(1, 0)
 
 
-def policy(role: Role = Role.MX, rates: ClientRates = NO_LIMITS) -> SessionPolicy:
+def policy(role: Role = Role.MX, rates: SmtpdLimits = UNLIMITED) -> SessionPolicy:
     return SessionPolicy(role, RULES, ClientLimits(rates))
 
 
 def test_a_stranger_may_send_to_this_host_and_nowhere_else() -> None:
     rules = policy()
-    assert rules.greet(STRANGER, False, 0) is None
+    assert rules.greet(STRANGER, 0) is None
     assert rules.decide(HelloGiven(b"c", True), STRANGER, 0) is None
     assert rules.decide(TlsWanted(), STRANGER, 0) is None
     assert rules.decide(SENDER, STRANGER, 0) is None
@@ -55,21 +57,32 @@ def test_a_user_must_authenticate_to_submit(role: Role) -> None:
     assert rules.decide(SENDER, FRIEND, 0) is None
 
 
-def test_a_client_that_speaks_first_is_turned_away_unless_it_may_relay() -> None:
-    assert policy().greet(STRANGER, True, 0) == replies.EARLY_TALKER
-    assert policy().greet(FRIEND, True, 0) is None
+def test_a_network_that_is_exempt_has_no_limits() -> None:
+    rules = policy(rates=SmtpdLimits(messages=ONE, exempt=unpack_networks(b"198.51.100.0/24")))
+    assert [rules.decide(MessageBegun(), STRANGER, 0) for _ in range(2)] == [None, None]
+    assert rules.trusts(STRANGER)
+    # It may not relay.
+    assert rules.decide(ELSEWHERE, STRANGER, 0) == replies.RELAYING_DENIED
+
+
+def test_strangers_wait_for_the_greeting_of_role_mx() -> None:
+    rates = UNLIMITED._replace(pause=3)
+    assert policy(rates=rates).pause(STRANGER) == 3
+    assert policy(rates=rates).pause(FRIEND) == 0
+    assert policy(Role.SUBMISSION, rates).pause(STRANGER) == 0
+    assert policy(rates=rates._replace(exempt=unpack_networks(STRANGER.address.encode()))).pause(STRANGER) == 0
 
 
 def test_a_stranger_is_limited_and_a_friend_is_not() -> None:
-    rules = policy(rates=ClientRates(1, 1, 1, 0))
+    rules = policy(rates=SmtpdLimits(ONE, ONE, ONE, NO_LIMIT))
     for expected in (
         (None, None, MailboxWanted(b"joe@example.org", None, b"joe@example.org")),
         (replies.TOO_MANY_CONNECTIONS, replies.TOO_MANY_MESSAGES, replies.TOO_FAST_RECIPIENTS),
     ):
-        got = rules.greet(STRANGER, False, 0), rules.decide(MessageBegun(), STRANGER, 0), rules.decide(JOE, STRANGER, 0)
+        got = rules.greet(STRANGER, 0), rules.decide(MessageBegun(), STRANGER, 0), rules.decide(JOE, STRANGER, 0)
         assert got == expected
     for _ in range(5):
-        assert rules.greet(FRIEND, False, 0) is None
+        assert rules.greet(FRIEND, 0) is None
         assert rules.decide(MessageBegun(), FRIEND, 0) is None
         assert rules.decide(ELSEWHERE, FRIEND, 0) == MailboxWanted(
             b"x@elsewhere.example", MailboxFound.EXISTS, b"x@elsewhere.example"
@@ -77,7 +90,7 @@ def test_a_stranger_is_limited_and_a_friend_is_not() -> None:
 
 
 def test_too_many_refusals_end_the_session() -> None:
-    rules = policy(rates=ClientRates(0, 0, 0, 3))
+    rules = policy(rates=UNLIMITED._replace(errors=ClientLimit(3, 0)))
     assert rules.decide(BAD_SENDER, STRANGER, 0) == replies.SENDER_REFUSED
     assert rules.decide(ELSEWHERE, STRANGER, 0) == replies.RELAYING_DENIED
     assert rules.decide_mailbox(MailboxFound.UNDECIDED, STRANGER, 0) == replies.RECIPIENT_UNDECIDED

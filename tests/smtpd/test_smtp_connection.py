@@ -7,24 +7,30 @@ import ssl
 import time
 from contextlib import chdir, suppress
 from typing import cast
+from unittest import mock
 
 import pytest
 
 from queue_base.home import Home
 from queue_smtp.server import TIMEOUT
 from queue_smtpd.auth.authenticator import Authenticator
+from queue_smtpd.client_facts import ClientFacts
 from queue_smtpd.intake_links import SMALL, IntakeLinks
 from queue_smtpd.log_writer import LogWriter
 from queue_smtpd.recipient_lookups import RecipientAsker
 from queue_smtpd.smtp_connection import (
     COMMANDS_SLICE,
     HANDSHAKE_SECONDS,
+    PROOF_SECONDS,
     BegunSession,
     OpenConnections,
     SmtpConnection,
 )
+from queue_smtpd.strangers.client_limits import ClientLimits
+from queue_smtpd.strangers.greeting_pauses import GreetingPauses
+from queue_smtpd.strangers.stranger_checks import StrangerChecks
 from support.servers.certificate import server_context
-from support.smtpd.sessions import RULES, make_session
+from support.smtpd.sessions import RULES, STRANGER, UNLIMITED, make_session
 from support.smtpd.smtpd_daemon import trusting
 
 
@@ -66,15 +72,21 @@ class _Lines(LogWriter):
 
 
 class Scene:
-    """A connection whose greeting is said. It has no queue-intake."""
+    """A connection whose greeting is said, if there is no pause before it. It has no queue-intake."""
 
-    def __init__(self, home: Home, context: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, home: Home, context: ssl.SSLContext | None = None, client: ClientFacts = STRANGER, pause: int = 0
+    ) -> None:
         self.log = _Lines()
         loop = asyncio.get_running_loop()
         authenticator = Authenticator(home, self.log)
-        self.open = OpenConnections(IntakeLinks(home, loop), RecipientAsker(home, loop), self.log, authenticator)
+        checks = StrangerChecks(home, self.log)
+        limits = ClientLimits(UNLIMITED._replace(pause=pause))
+        links, lookups = IntakeLinks(home, loop), RecipientAsker(home, loop)
+        self.open = OpenConnections(links, lookups, self.log, authenticator, limits, GreetingPauses(loop), checks)
         self.transport = Transport()
-        session = make_session(rules=RULES._replace(checkrcpt=False), tls=context is not None)
+        limits.hold("")
+        session = make_session(client, RULES._replace(checkrcpt=False), tls=context is not None, client_limits=limits)
         begun = BegunSession(session, 1, 2, None, context)
         self.connection = SmtpConnection(lambda transport, now: begun, self.open)
         self.connection.connection_made(cast(asyncio.Transport, self.transport))
@@ -99,6 +111,87 @@ def test_a_command_that_does_not_come_in_time_ends_the_session(home: Home, sent:
         scene.run(TIMEOUT + 60)
         assert scene.transport.aborted
         assert scene.log.lines[-1].startswith(b"smtp 12: end timeout: ")
+
+    asyncio.run(play())
+
+
+def test_when_all_places_are_taken_who_has_not_authenticated_for_long_is_ended_for_a_user(home: Home) -> None:
+    async def play() -> None:
+        scene = Scene(home)
+        now = scene.begun
+        assert not scene.open.end_unproven(now + 3600)
+        scene.open.expect_proof(scene.connection, now)
+        assert not scene.open.end_unproven(now + PROOF_SECONDS - 1)
+        assert not scene.transport.ended
+        assert scene.open.end_unproven(now + PROOF_SECONDS)
+        assert scene.transport.said.splitlines()[-1] == b"421 4.3.2 Server is busy; try again later"
+        assert scene.log.lines[-1].startswith(b"smtp 12: end no_AUTH: ")
+        # Its place is taken once.
+        assert not scene.open.end_unproven(now + 3600)
+
+        trusted = Scene(home, client=STRANGER._replace(user=b"joe"))
+        trusted.open.expect_proof(trusted.connection, now)
+        assert not trusted.open.end_unproven(now + 3600)
+        assert not trusted.transport.ended
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("sent", [b"E", b"EHLO c\r\nMAIL FROM:<a@b.example>\r\n"])
+def test_a_stranger_that_speaks_in_the_pause_before_the_greeting_is_turned_away(home: Home, sent: bytes) -> None:
+    async def play() -> None:
+        scene = Scene(home, pause=60)
+        assert scene.transport.said == b""
+        scene.connection.data_received(sent)
+        assert scene.transport.said == b"554 5.5.1 You spoke before the greeting\r\n"
+        assert scene.transport.ended
+        assert scene.log.lines[1] == b"smtp 12: refused early talker: 554_5.5.1_You_spoke_before_the_greeting"
+        assert scene.log.lines[2].startswith(b"smtp 12: end ")
+
+    asyncio.run(play())
+
+
+def test_a_stranger_that_waits_is_greeted_after_the_pause_and_one_that_ends_is_not(home: Home) -> None:
+    async def play() -> None:
+        scene, gone = Scene(home, pause=1), Scene(home, pause=1)
+        gone.connection.eof_received()
+        assert gone.log.lines[-1].startswith(b"smtp 12: end connection_lost")
+        while not scene.transport.said:
+            await asyncio.sleep(0.01)
+        assert time.monotonic() - scene.begun >= 0.99
+        assert scene.transport.said.startswith(b"220 ")
+        scene.connection.data_received(b"EHLO c\r\n")
+        assert b"\r\n250 " in scene.transport.said
+        assert gone.transport.said == b""
+
+    asyncio.run(play())
+
+
+def test_there_is_no_pause_for_those_who_may_relay(home: Home) -> None:
+    async def play() -> None:
+        scene = Scene(home, client=STRANGER._replace(relays=True), pause=60)
+        assert scene.transport.said.startswith(b"220 ")
+
+    asyncio.run(play())
+
+
+def test_thousands_of_pauses_have_one_timer() -> None:
+    async def play() -> None:
+        loop = asyncio.get_running_loop()
+        pauses, done = GreetingPauses(loop), asyncio.Event()
+        greeted: list[float] = []
+
+        def greet(now: float) -> None:
+            greeted.append(now)
+            if len(greeted) == 5000:
+                done.set()
+
+        with mock.patch.object(loop, "call_at", wraps=loop.call_at) as timers:
+            for _ in range(5000):
+                pauses.add(0.3, greet)
+            await asyncio.wait_for(done.wait(), 60)
+        assert timers.call_count <= 100
+        assert greeted == sorted(greeted)
 
     asyncio.run(play())
 

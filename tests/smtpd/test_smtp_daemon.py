@@ -18,11 +18,13 @@ from queue_smtpd import smtp_connection, smtp_daemon
 from queue_smtpd.config import read_config
 from queue_smtpd.listening import BACKLOG, ListeningSocket, given_sockets, open_sockets
 from queue_smtpd.log_writer import LogWriter
+from queue_smtpd.strangers.client_limits import ClientLimits
 from queue_smtpd.tls.server_certificates import ServerCertificates
 from queue_wire.control.listeners import Listener, Role
 from support.inject.injectors import queued, shared_home
 from support.intake.intake_daemon import IntakeDaemon
 from support.processes.suite import wait_until
+from support.smtpd.milter_server import MilterServer
 from support.smtpd.smtpd_daemon import SmtpdDaemon
 
 ANN, BOB = "ann@example.net", "bob@example.org"
@@ -116,10 +118,14 @@ def refused(daemon: SmtpdDaemon) -> bool:
         return client.mail(ANN)[0] == 550
 
 
+@pytest.mark.parametrize("processes", [1, 2])
 def test_a_connection_too_many_is_turned_away_and_a_place_is_kept_for_those_who_authenticate(
-    intake: IntakeDaemon,
+    intake: IntakeDaemon, processes: int
 ) -> None:
+    Path(intake.home.control, "relayclients").unlink()
     Path(intake.home.control, "concurrencyincoming").write_text("10\n")
+    Path(intake.home.control, "processessmtpd").write_text(f"{processes}\n")
+    Path(intake.home.control, "smtpdlimits").write_text("connections 0\n")
     with SmtpdDaemon(intake.home, ("mx", "submission")) as daemon:
         wait_until(lambda: daemon.said(b"") and daemon.log.count(b": end ") == 2, 60, "the first clients to end")
         held = []
@@ -219,7 +225,9 @@ async def _serve_to_term(home: Home, sockets: list[ListeningSocket], log: LogWri
     loop = asyncio.get_running_loop()
     tls = smtp_daemon.TlsSource(ServerCertificates(), list)
     numbering = smtp_daemon.Numbering(1, 1)
-    daemon = smtp_daemon.SmtpDaemon(home, sockets, True, read_config(home), log, numbering, tls, loop)
+    config = read_config(home)
+    limits = ClientLimits(config.limits)
+    daemon = smtp_daemon.SmtpDaemon(home, sockets, True, config, log, numbering, tls, limits, loop)
     serving = loop.create_task(daemon.run(None))
     intake, _ = await loop.sock_accept(hanging)
     with intake:
@@ -227,6 +235,40 @@ async def _serve_to_term(home: Home, sockets: list[ListeningSocket], log: LogWri
         assert await loop.sock_recv(intake, 10)
         daemon.stop()
         await serving
+
+
+def test_at_term_a_milter_that_thinks_keeps_the_daemon_for_a_minute_and_no_longer(
+    intake: IntakeDaemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(smtp_daemon, "STOP_SECONDS", 0.2)
+    monkeypatch.setattr(smtp_connection, "LINGER_SECONDS", 0.2)
+    home = intake.home
+    sockets = open_sockets([Listener("127.0.0.1", 0, Role.MX)])
+    mail = b"EHLO c\r\nMAIL FROM:<a@b.example>\r\nRCPT TO:<bob@example.org>\r\nDATA\r\nx\r\n.\r\n"
+    Path(home.control, "checkrcpt").write_text("0\n")
+
+    async def serve(milter: MilterServer, log: LogWriter) -> None:
+        tls = smtp_daemon.TlsSource(ServerCertificates(), list)
+        numbering = smtp_daemon.Numbering(1, 1)
+        loop = asyncio.get_running_loop()
+        config = read_config(home)
+        limits = ClientLimits(config.limits)
+        daemon = smtp_daemon.SmtpDaemon(home, sockets, True, config, log, numbering, tls, limits, loop)
+        serving = loop.create_task(daemon.run(None))
+        await loop.run_in_executor(None, milter.wait_for, b"E")
+        daemon.stop()
+        await serving
+
+    with MilterServer(tmp_path / "m") as milter, open(tmp_path / "log", "wb") as log:
+        milter.begin({b"E": []})
+        Path(home.control, "milters").write_text(f"unix:{milter.path}\n")
+        with socket.create_connection(sockets[0].socket.getsockname()) as client:
+            client.sendall(mail)
+            asyncio.run(asyncio.wait_for(serve(milter, LogWriter(log.fileno())), 60))
+            client.settimeout(60)
+            said = rest(client)
+    assert b"\r\n354 " in said and b"\r\n451 4.3.0" in said and b"\r\n421 " in said
+    assert b"smtp 1: end stop: messages 0" in (tmp_path / "log").read_bytes() and not queued(home)
 
 
 def test_a_process_that_cannot_begin_again_says_why_in_one_line(intake: IntakeDaemon) -> None:

@@ -12,11 +12,14 @@ from hypothesis import strategies as st
 from queue_base.home import Home
 from queue_base.queue.layout import open_layout
 from queue_base.queue.standing_holds import read_holds
+from queue_base.queue.writer import QueueWriter
 from queue_todo.classify import TodoGroup
 from queue_wire.control.rewrite import Rules
 from queue_wire.files.standing_hold import HoldTable, SeenRecipients, StandingHold, pack_holds, unpack_holds
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.notice import ANNOUNCE, PASSED, REREAD, Ask, Frozen, Reread, unpack_notice
+from queue_wire.pipes.qmtp import pack_facts
+from support.intake.intake_daemon import ask, qmtp
 from support.processes.refusals import value_or_refusal
 from support.processes.suite import Suite, enqueue, wait_until
 from support.processes.todo_daemon import TodoDaemon, todo_home
@@ -99,6 +102,25 @@ def test_a_message_that_a_hold_fits_is_classified_and_marked_before_it_leaves_to
         assert todo.notice() and todo.arrived is not None and todo.arrived.announced
 
 
+def test_a_message_that_was_queued_on_hold_is_never_announced(tmp_path: Path) -> None:
+    home = todo_home(tmp_path / "home")
+    layout = open_layout(home.queue)
+    with TodoDaemon(home) as todo:
+        tell(todo)
+        writer = QueueWriter(home, layout, 7)
+        draft = writer.begin()
+        draft.write(b"Subject: x\n\n")
+        draft.hold = b"the filter says so"
+        draft.finish(b"a@b.example", [b"b@example.net"])
+        writer.commit([draft])
+        assert todo.line() == f"new msg {draft.message}"
+        assert todo.line().startswith(f"info msg {draft.message}: ")
+        assert todo._sent() == Frozen(draft.message)
+        assert todo.line() == f"hold msg {draft.message}: the filter says so"
+        found = todo.notice()
+        assert (found.message, found.remote) == (draft.message, True) and todo.arrived is None
+
+
 def test_a_file_that_cannot_be_read_is_an_alert_and_mail_goes_on_with_the_holds_before(tmp_path: Path) -> None:
     home = todo_home(tmp_path / "home")
     place = Path(home.queue, "holds")
@@ -146,6 +168,32 @@ def test_what_comes_is_held_also_after_a_restart_until_the_hold_is_removed(
         enqueue(home, b"spam@me.example.org", [b"c@nowhere.invalid"], b"Subject: x\n\ny\n")
         suite.wait_for("^starting delivery 1: msg .* to remote c@nowhere.invalid$")
         assert queuectl(home, "release", *words).returncode == 1
+
+
+@pytest.mark.parametrize("classifyafter", ["600", "0"])
+def test_what_was_handed_in_on_hold_is_not_delivered_also_after_a_kill_until_it_is_released(
+    home: Home, classifyafter: str
+) -> None:
+    Path(home.control, "classifyafter").write_text(f"{classifyafter}\n")
+    package = pack_facts(hold=b"a filter") + qmtp(b"Subject: x\n\ny\n", b"a@b.example", [b"c@nowhere.invalid"])
+    with Suite(home) as suite:
+        suite.wait_for("status: local 0/")
+        wait_until(lambda: Path(home.queue, "intake/socket").exists(), why="queue-intake to listen")
+        messages = [int(ask(home, package)[0].split()[-1].split(b"-")[0])]
+        suite.wait_for(f"^hold msg {messages[0]}: a filter$")
+        # Whether it is classified by now or not.
+        messages.append(int(ask(home, package)[0].split()[-1].split(b"-")[0]))
+        suite.kill()
+        assert not suite.count("starting delivery")
+    with Suite(home) as suite:
+        suite.wait_for("status: local 0/")
+        for message in messages:
+            wait_until(lambda: file(home, "info", message).exists(), why="its classification")  # noqa: B023
+            assert "a filter" in order(home, "show", long_id(home, message))
+        assert not suite.count("starting delivery")
+        order(home, "release", long_id(home, messages[0]))
+        suite.wait_for(f"^starting delivery 1: msg {messages[0]} to remote c@nowhere.invalid$")
+        assert suite.count("starting delivery") == 1
 
 
 @pytest.mark.parametrize("words", [["--all"], ["1-1"], ["--subject", "x"], ["--sender", ""], ["--older-than", "1d"]])

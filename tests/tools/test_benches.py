@@ -61,6 +61,11 @@ SIZES: dict[str, tuple[str, str, list[str]]] = {
         r"  (met   |MISSED)  at most 1 attempt in vain per dead host and probe: [\d.]+, besides probes 0",
         [],
     ),
+    "slow-clients": (
+        "--clients 5 --messages 5 --seconds 0.1",
+        r"ratio of the medians [\d.]+ \(goal 2 or less\)",
+        [],
+    ),
     "users": ("--lines 50 --lookups 10", r"lookup, catchall: \d+ us, opening the file included", []),
     "worst-turn": (
         "--recipients 200 --messages 2 --seconds 60 --dir HERE relay",
@@ -91,6 +96,7 @@ WRONG = {
     "run": ["--only drain,no-such-experiment", "--rounds 0", "--on floppy", "--dir /nowhere"],
     "scrape": ["--messages 0", "--rounds x", "--every 0", "--dir /nowhere"],
     "simulate": ["--messages 0", "--hours inf"],
+    "slow-clients": ["--clients 0", "--clients 100000000", "--seconds nan"],
     "users": ["--lines 0", "100000"],
     "worst-turn": ["--recipients 0", "--seconds nan", "no-such-scenario"],
 }

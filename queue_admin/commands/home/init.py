@@ -11,6 +11,7 @@ from queue_admin.home.create import check_options, create_home
 from queue_admin.home.daemon_accounts import check_code, choose_accounts
 from queue_admin.home.hostname import check_domain, check_host_name
 from queue_admin.home.service import DAEMONTOOLS, KINDS, Service, write_service
+from queue_admin.home.tree import unable_to
 from queue_admin.system_accounts import (
     account_uid,
     choose_owner,
@@ -18,8 +19,9 @@ from queue_admin.system_accounts import (
     ensure_smtpd_account,
     group_gid,
     myself,
+    smtpd_owner,
 )
-from queue_base.accounts import QUEUE_ACCOUNT, Owner
+from queue_base.accounts import QUEUE_ACCOUNT, Owner, make_greylist_directory
 from queue_base.daemon.processes import program_path
 from queue_base.errors import Permanent
 from queue_base.home import Home, find_home
@@ -107,6 +109,9 @@ def command(
     report(made, "made")
     if smtpd_service:
         report(ensure_smtpd_account(owner), "made")
+        with unable_to("make", where.greylist):
+            if make_greylist_directory(where, smtpd_owner(owner)):
+                report([where.greylist], "made")
     for directory, log_directory, smtpd in ((service, log, False), (smtpd_service, smtpd_log, True)):
         if directory:
             wanted = _service(where, owner, log_directory, smtpd)

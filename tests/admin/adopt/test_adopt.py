@@ -60,7 +60,7 @@ def test_what_qmail_does_not_have_is_made_and_flat_directories_stay_flat(qmail: 
         assert set(os.listdir(f"{qmail.home.queue}/{kind}")) == names
     assert [line for line in done if line.startswith("made ")] == [
         f"made {qmail.home.queue}/{kind}"
-        for kind in ("hold", "corrupt", "last", "maildrop", "corrupt/maildrop", "corrupt/unplaced", "intake")
+        for kind in ("hold", "corrupt", "last", "maildrop", "corrupt/maildrop", "postman", "corrupt/unplaced", "intake")
     ]
 
 

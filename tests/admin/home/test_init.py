@@ -26,7 +26,7 @@ HASHED = {
     "last": 0o2700,
     "mess": 0o2750,
 }
-FLAT = {"pid": 0o2700, "bounce": 0o2700, "maildrop": 0o3733, "lock": 0o700, "intake": 0o711}
+FLAT = {"pid": 0o2700, "bounce": 0o2700, "maildrop": 0o3733, "lock": 0o700, "intake": 0o711, "postman": 0o2700}
 FLAT |= {"corrupt/maildrop": 0o2700, "corrupt/unplaced": 0o2700}
 
 

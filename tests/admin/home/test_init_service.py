@@ -205,6 +205,7 @@ def test_the_smtp_server_gets_a_service_of_its_own(tmp_path: Path) -> None:
     words = [*program("queuectl"), "init", str(tmp_path / "a home"), "--as-me", "--smtpd-service", str(service)]
     subprocess.run(words, check=True, capture_output=True, timeout=60)
     assert stat.S_IMODE(log.stat().st_mode) == 0o2750
+    assert stat.S_IMODE((tmp_path / "a home/greylist").stat().st_mode) == 0o700
     assert str(log) in (service / "log/run").read_text()
     line = (service / "run").read_text().splitlines()[-1]
     run = ["exec", "env", f"QUEUE_HOME={tmp_path}/a home", program("queue-smtpd")[1], "</dev/null"]

@@ -57,6 +57,8 @@ def test_a_key_that_only_root_can_read_is_used_and_renewed_and_the_server_is_not
         children = [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
         uids = [int(Path(f"/proc/{each}/status").read_text().partition("Uid:")[2].split()[0]) for each in children]
         assert sorted(uids) == [0, queued, queued]
+        kept = os.stat(smtpd_home.greylist)
+        assert (kept.st_uid, kept.st_mode & 0o777) == (queued, 0o700)
         new = keys / "new"
         new.mkdir()
         certificate, key = make_certificate(new, "new.example")

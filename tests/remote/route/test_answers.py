@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import uvloop
 
+from queue_base import dns_lookups
 from queue_base.home import Home
 from queue_remote.config import read_config
-from queue_remote.route import resolver
 from queue_remote.route.unroutable import Unroutable
 from queue_wire.control.smtproutes import Relay
 from queue_wire.pipes.report import HOST_SCOPE, MESSAGE_SCOPE
@@ -60,7 +60,7 @@ def test_an_answer_is_kept_as_long_as_it_may_be(
 ) -> None:
     dns_server.ttl = ttl
     now = 1000.0
-    monkeypatch.setattr(resolver, "time", types.SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(dns_lookups, "time", types.SimpleNamespace(monotonic=lambda: now))
     router = router_of(home)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(router.find(b"two.example"))
@@ -73,7 +73,7 @@ def test_that_there_is_none_is_kept_too_but_not_for_long(
     home: RemoteHome, dns_server: DnsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1000.0
-    monkeypatch.setattr(resolver, "time", types.SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(dns_lookups, "time", types.SimpleNamespace(monotonic=lambda: now))
     router = router_of(home)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         for _ in range(2):
@@ -81,13 +81,13 @@ def test_that_there_is_none_is_kept_too_but_not_for_long(
                 runner.run(router.find(b"new.example"))
         assert dns_server.questions == [("new.example", "MX")]
         dns_server.records["new.example", "MX"] = ["10 far.example."]
-        now += resolver.NOTHING_SECONDS + 1
+        now += dns_lookups.NOTHING_SECONDS + 1
         assert runner.run(router.find(b"new.example")).targets
 
 
 def test_the_cache_holds_so_many_answers_and_forgets_the_one_unused_longest() -> None:
-    cache = resolver.AnswerCache(size=2)
-    answer = resolver.DnsAnswer(("192.0.2.1",), True, False, b"")
+    cache = dns_lookups.AnswerCache(size=2)
+    answer = dns_lookups.DnsAnswer(("192.0.2.1",), True, False, b"")
     first, second, third = [(name, "A", False) for name in (b"1", b"2", b"3")]
     cache.put(first, answer, 60)
     cache.put(second, answer, 60)
@@ -119,8 +119,8 @@ def test_the_systems_resolver_is_read_again_when_it_changes(
 ) -> None:
     file, new = tmp_path / "resolv.conf", tmp_path / "new"
     monkeypatch.setattr("queue_remote.route.router.RESOLV_CONF", str(file))
-    monkeypatch.setattr(resolver, "RESOLV_CONF", str(file))
-    monkeypatch.setattr(resolver, "LIFETIME", 0.2)
+    monkeypatch.setattr(dns_lookups, "RESOLV_CONF", str(file))
+    monkeypatch.setattr(dns_lookups, "LIFETIME", 0.2)
     (home.path / "control" / "resolver").unlink()
     router = router_of(home)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -139,7 +139,7 @@ def test_the_systems_resolver_is_read_again_when_it_changes(
 def test_a_server_that_talks_nonsense_is_temporary(
     home: RemoteHome, monkeypatch: pytest.MonkeyPatch, reply: bytes
 ) -> None:
-    monkeypatch.setattr(resolver, "LIFETIME", 0.3)
+    monkeypatch.setattr(dns_lookups, "LIFETIME", 0.3)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         server.bind(("127.0.0.1", 0))
         home.control("resolver", f"127.0.0.1:{server.getsockname()[1]}")
@@ -166,7 +166,7 @@ def test_want_of_descriptors_is_not_the_nexthops_fault(home: RemoteHome, monkeyp
     async def refuse(*_: object, **__: object) -> None:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
-    monkeypatch.setattr(resolver._Backend, "make_socket", refuse)
+    monkeypatch.setattr(dns_lookups._Backend, "make_socket", refuse)
     with pytest.raises(Unroutable) as raised:
         find(home, b"two.example")
     assert (raised.value.verdict[0], raised.value.scope) == (b"Z", MESSAGE_SCOPE)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import uvloop
 
+from queue_base.dns_lookups import StubResolver
 from queue_remote.route.order import ADDRESSES_ENOUGH, TARGETS_MOST
-from queue_remote.route.resolver import StubResolver
 from queue_remote.route.router import Route
 from queue_remote.route.unroutable import Unroutable
 from queue_wire.pipes.report import HOST_SCOPE, MESSAGE_SCOPE
@@ -150,7 +150,7 @@ def test_where_there_is_no_way_the_verdict_says_why(
 def test_a_question_that_is_not_answered_is_temporary(
     home: RemoteHome, monkeypatch: pytest.MonkeyPatch, nexthop: bytes
 ) -> None:
-    monkeypatch.setattr("queue_remote.route.resolver.LIFETIME", 0.2)
+    monkeypatch.setattr("queue_base.dns_lookups.LIFETIME", 0.2)
     with pytest.raises(Unroutable) as raised:
         find(home, nexthop)
     assert (raised.value.verdict[0], raised.value.scope) == (b"Z", HOST_SCOPE)
@@ -198,7 +198,7 @@ def test_a_resolver_that_is_silent_is_waited_for_once_and_then_asked_last(
     home: RemoteHome, resolver: Unbound, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The other answers before, also where it shares the processor.
-    monkeypatch.setattr("queue_remote.route.resolver.PATIENCE", 1.0)
+    monkeypatch.setattr("queue_base.dns_lookups.PATIENCE", 1.0)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
         silent.bind(("127.0.0.1", 0))
         silent.setblocking(False)
@@ -225,7 +225,7 @@ def test_no_more_questions_are_asked_at_once_than_the_event_loop_keeps_up_with(
             asking -= 1
 
     monkeypatch.setattr(StubResolver, "ask", counted)
-    monkeypatch.setattr("queue_remote.route.resolver.QUESTIONS_MOST", 3)
+    monkeypatch.setattr("queue_base.dns_lookups.QUESTIONS_MOST", 3)
 
     async def crowd() -> list[Route]:
         router = router_of(home)

@@ -6,7 +6,8 @@ import contextlib
 import pytest
 import uvloop
 
-from queue_remote.route.resolver import DnsAnswer, Resolver
+from queue_base.dns_lookups import DnsAnswer
+from queue_remote.route.resolver import Resolver
 from queue_remote.tls.contexts import Contexts
 from queue_remote.tls.mta_sts import StsCache
 from queue_wire.control.smtproutes import Relay

@@ -1,5 +1,6 @@
 """queue-intake killed at its system calls: what it answered K is in the queue, whole; nothing in it is half."""
 
+import os
 import socket
 from pathlib import Path
 from typing import NamedTuple
@@ -7,6 +8,9 @@ from typing import NamedTuple
 import pytest
 
 from queue_base.home import Home
+from queue_base.queue.hold_marks import marked_messages, read_mark, remove_lost_marks
+from queue_base.queue.layout import is_there, open_layout
+from queue_wire.pipes.qmtp import pack_facts
 from support.faults.kill.kill_calls import EVERY, at_each
 from support.faults.kill.kill_calls import Point as CallPoint
 from support.faults.kill.kill_world import odd_files, sweep_all, text_of
@@ -17,6 +21,8 @@ from support.send.control import files
 from support.tools import need
 
 CONNECTIONS = 3
+# The connection whose messages are to be on hold, and copied for the postmaster.
+HELD = 1
 # Messages of one connection, in lines: the last one is longer than what is read at once.
 LINES = (3, 40, 3000)
 # How often its threads make each call for these messages, at least.
@@ -40,7 +46,10 @@ def hand_in(home: Home, wrapper: tuple[str, ...]) -> Outcome:
         for number, texts in messages.items():
             try:
                 clients[number] = Client(home)
-                clients[number].send(b"".join(qmtp(text, b"ann", [b"bob", b"joe"]) for text in texts))
+                packages = [qmtp(text, b"ann", [b"bob", b"joe"]) for text in texts]
+                if number == HELD:
+                    packages = [pack_facts(hold=b"spam", copy=b"spam") + package for package in packages]
+                clients[number].send(b"".join(packages))
                 clients[number].socket.shutdown(socket.SHUT_WR)
             except OSError:
                 pass  # It was killed already.
@@ -78,9 +87,19 @@ def test_a_kill_of_queue_intake_loses_no_message_that_was_answered_and_queues_no
             wrong += [f"half a message, {len(text)} bytes" for text in found if text not in outcome.sent]
             wrong += ["a message twice"] if len(set(found)) < len(found) else []
             wrong += [f"lost, {len(text)} bytes" for text in outcome.taken if text not in found]
+            layout = open_layout(home.queue)
+            held = [each for each in queued(home) if b"m%d-" % HELD in each.message]
+            copied = [name.partition("_")[0] for name in os.listdir(f"{home.queue}/postman")]
+            wrong += ["not on hold" for each in held if read_mark(layout, each.number) != b"spam"]
+            wrong += ["not copied" for each in held if str(each.number) not in copied]
+            marked = marked_messages(layout, "hold")
+            wrong += ["another one is on hold" for each in queued(home) if each not in held and each.number in marked]
             wrong += [] if outcome.killed or outcome.taken == outcome.sent else ["not all were taken"]
             sweep_all(home)
-            left = [name for name in files(home) if not name.startswith(("mess/", "todo/"))]
+            remove_lost_marks(layout)
+            left = [name for name in files(home) if not name.startswith(("mess/", "todo/", "hold/", "postman/"))]
+            marked = marked_messages(layout, "hold")
+            left += [f"the mark of {number}" for number in marked if not is_there(layout.todo(number))]
             counts["taken"] += len(outcome.taken)
             counts["queued"] += len(found)
             return outcome.killed, wrong + left

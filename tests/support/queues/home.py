@@ -10,7 +10,7 @@ from queue_base.home import Home
 
 HASHED = ("mess", "info", "local", "remote", "hold", "corrupt", "last")
 CLASSIFYAFTER = "QUEUE_TEST_CLASSIFYAFTER"
-FLAT = ("bounce", "maildrop", "pid", "lock", "intake")
+FLAT = ("bounce", "maildrop", "pid", "lock", "intake", "postman")
 
 
 def make_home(path: Path, *, split: int = 23, flat: bool = False) -> Home:

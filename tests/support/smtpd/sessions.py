@@ -2,8 +2,8 @@
 
 from queue_smtp.incoming import MessageLimits
 from queue_smtp.server import ServerSettings
+from queue_smtp.server_replies import ServerReply
 from queue_smtpd.client_facts import ClientFacts
-from queue_smtpd.client_limits import ClientLimits, ClientRates
 from queue_smtpd.relay_rules import MailboxFound, MailboxWanted, RelayRules
 from queue_smtpd.session import (
     Action,
@@ -13,11 +13,14 @@ from queue_smtpd.session import (
     MessageText,
     SessionSetup,
     SmtpSession,
+    StrangerWanted,
 )
 from queue_smtpd.session_policy import SessionPolicy
+from queue_smtpd.strangers.client_limits import ClientLimits
 from queue_wire.control.listeners import Role
 from queue_wire.control.networks import unpack_networks
 from queue_wire.control.rewrite import Rules
+from queue_wire.control.strangers.smtpdlimits import ClientLimit, SmtpdLimits
 from queue_wire.pipes.qmtp import ACCEPTED, Answer
 
 ME = b"mx.example.org"
@@ -31,6 +34,8 @@ RULES = RelayRules(
 K = Answer(ACCEPTED, b"ok 1700000000 qp 77 457-tk3x2a")
 DATE = 1700000000
 NO_LIMITS = MessageLimits()
+NO_LIMIT = ClientLimit(0, 0)
+UNLIMITED = SmtpdLimits(NO_LIMIT, NO_LIMIT, NO_LIMIT, NO_LIMIT, NO_LIMIT)
 
 
 def make_session(
@@ -40,16 +45,24 @@ def make_session(
     limits: MessageLimits = NO_LIMITS,
     suffix: bytes = b"",
     tls: bool = False,
+    client_limits: ClientLimits | None = None,
+    dnslists: bool = False,
+    greylist: bool = False,
 ) -> SmtpSession:
     """Return a session that is not started."""
-    policy = SessionPolicy(role, rules, ClientLimits(ClientRates(0, 0, 0, 0)))
-    return SmtpSession(12, client, SessionSetup(ME, ServerSettings(ME, limits, tls=tls), policy, suffix), 0.0)
+    policy = SessionPolicy(role, rules, client_limits or ClientLimits(UNLIMITED))
+    setup = SessionSetup(ME, ServerSettings(ME, limits, tls=tls), policy, suffix, dnslists=dnslists, greylist=greylist)
+    return SmtpSession(12, client, setup, 0.0)
+
+
+_QUESTIONS = (MailboxWanted, StrangerWanted, MessageStarted, MessageFinished)
 
 
 class DrivenSession:
     """A session. `messages` are those that it has handed over: text, sender, recipients. `dropped` counts the others.
 
-    `answer` is what queue-intake says to each, `found` what each lookup of a mailbox finds.
+    `answer` is what queue-intake says to each, `found` what each lookup of a mailbox finds, `refusal` what the checks
+    of strangers say, which `checks` have asked for.
     """
 
     def __init__(
@@ -62,8 +75,13 @@ class DrivenSession:
         suffix: bytes = b"",
         answer: Answer | None = K,
         found: MailboxFound = MailboxFound.EXISTS,
+        dnslists: bool = False,
+        greylist: bool = False,
+        refusal: ServerReply | None = None,
     ) -> None:
-        self.session = make_session(client, rules, role, limits, suffix)
+        self.session = make_session(client, rules, role, limits, suffix, dnslists=dnslists, greylist=greylist)
+        self.checks: list[StrangerWanted] = []
+        self._refusal = refusal
         self.messages: list[tuple[bytes, bytes, list[bytes]]] = []
         self.dropped = 0
         self.lines: list[bytes] = []
@@ -82,13 +100,16 @@ class DrivenSession:
 
     def _go_on(self, actions: list[Action]) -> bytes:
         while actions:
-            assert not any(isinstance(fact, MailboxWanted | MessageStarted | MessageFinished) for fact in actions[:-1])
+            assert not any(isinstance(fact, _QUESTIONS) for fact in actions[:-1])
             following: list[Action] = []
             for action in actions:
                 if isinstance(action, MessageText):
                     self._text += action.data
                 elif isinstance(action, MailboxWanted):
                     following = self.session.answer_mailbox(self._found, 1.0)
+                elif isinstance(action, StrangerWanted):
+                    self.checks.append(action)
+                    following = self.session.answer_stranger(self._refusal, 1.0)
                 elif isinstance(action, MessageStarted):
                     self._text = b""
                     following = self.session.begin_message(None, DATE, 1.0)

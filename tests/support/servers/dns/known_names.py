@@ -1,6 +1,7 @@
 """A resolver that needs no DNS server: every domain has an MTA-STS policy, on a web server at 127.0.0.1."""
 
-from queue_remote.route.resolver import DnsAnswer, Resolver
+from queue_base.dns_lookups import DnsAnswer
+from queue_remote.route.resolver import Resolver
 from queue_wire.control.smtproutes import Relay
 
 

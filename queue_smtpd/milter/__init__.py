@@ -1,0 +1,1 @@
+"""Milters: programs that look at mail while it comes in, and may change or refuse it."""

@@ -1,0 +1,85 @@
+"""A connection to a milter on the event loop: commands go out, and each answer is waited for, until a time."""
+
+import asyncio
+import time
+
+from queue_base.errors import reason
+from queue_smtpd.milter.milter_client import MilterAnswer, MilterClient
+from queue_wire.control.milters import MilterLine
+from queue_wire.format_error import FormatError
+
+_READ_MOST = 65536
+# A milter may ask for more time again and again, but a client waits ten minutes for the end of its message.
+LONGEST = 560.0
+
+
+class MilterTrouble(Exception):
+    """The milter cannot be asked; the text says why. The link is useless."""
+
+
+class MilterLink:
+    """A link. `client` makes the commands, `exchange` carries them out."""
+
+    def __init__(self, line: MilterLine) -> None:
+        self.client = MilterClient()
+        self._line = line
+        self._reader: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
+
+    async def open(self) -> None:
+        """Connect, and negotiate. Raises MilterTrouble."""
+        line = self._line
+        try:
+            async with asyncio.timeout(line.connect):
+                if line.path:
+                    self._reader, self._writer = await asyncio.open_unix_connection(line.path)
+                else:
+                    self._reader, self._writer = await asyncio.open_connection(line.host, line.port)
+        except TimeoutError as error:
+            raise MilterTrouble(f"unable to connect within {line.connect} seconds") from error
+        except OSError as error:
+            raise MilterTrouble(f"unable to connect: {reason(error)}") from error
+        self.client.negotiate()
+        await self.exchange(time.monotonic() + line.connect)
+
+    async def exchange(self, until: float) -> MilterAnswer:
+        """Send what the client has to send, and return the answer that it waits for. Raises MilterTrouble.
+
+        `until` is a monotonic time. A milter that says that it needs time has as long again, up to LONGEST in all.
+        """
+        client, reader, writer = self.client, self._reader, self._writer
+        assert reader is not None and writer is not None
+        begun = time.monotonic()
+        try:
+            async with asyncio.timeout(None) as limit:
+                loop = asyncio.get_running_loop()
+                limit.reschedule(loop.time() + until - begun)
+                data = client.data_to_send()
+                if data:
+                    writer.write(data)
+                    await writer.drain()
+                while client.waits:
+                    progress = client.progress
+                    data = await reader.read(_READ_MOST)
+                    if not data:
+                        raise MilterTrouble("it has closed the connection")
+                    client.feed(data)
+                    if client.progress > progress:
+                        more = min(until - begun, begun + LONGEST - time.monotonic())
+                        limit.reschedule(loop.time() + more)
+        except TimeoutError as error:
+            raise MilterTrouble(f"no answer within {time.monotonic() - begun:.0f} seconds") from error
+        except FormatError as error:
+            raise MilterTrouble(f"it does not keep to the protocol: {error}") from error
+        except OSError as error:
+            raise MilterTrouble(reason(error)) from error
+        return client.answer
+
+    def close(self) -> None:
+        """Tell the milter that it is over, and close the connection without waiting."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            if not self.client.waits:
+                self.client.quit()
+                writer.write(self.client.data_to_send())
+            writer.close()

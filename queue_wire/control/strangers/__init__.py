@@ -1,0 +1,1 @@
+"""The control files about clients that nobody knows."""

@@ -1,0 +1,55 @@
+"""`control/greylist`: how strangers are greylisted; without the file they are not. Pure.
+
+    delay 5m         how long a new sender and recipient of a network are refused
+    window 2d        how long the next attempt is waited for
+    expiry 35d       how long those that have passed are remembered, since they were used last
+    known 5          how many of them make all mail of the network pass; 0: never
+    rows 1000000     how many are remembered at most
+
+These are the defaults, and an empty file is one with them all.
+"""
+
+from typing import NamedTuple
+
+from queue_wire.control.lines import numbered_lines
+from queue_wire.control.schedule import unpack_seconds
+from queue_wire.format_error import FormatError, InLine, quoted
+
+_TIMES = ("delay", "window", "expiry")
+# The least and the most.
+_NUMBERS = {"known": (0, 1_000_000), "rows": (100, 100_000_000)}
+
+
+class GreylistRules(NamedTuple):
+    """The file. Times are in seconds."""
+
+    delay: int = 300
+    window: int = 2 * 86400
+    expiry: int = 35 * 86400
+    known: int = 5
+    rows: int = 1_000_000
+
+
+def unpack_greylist(data: bytes) -> GreylistRules:
+    """Return the rules. Raises LineError, also for a name that stands twice."""
+    found: dict[str, int] = {}
+    for number, line in numbered_lines(data):
+        with InLine(number):
+            name, *words = line.decode("ascii", "replace").split()
+            if name not in _TIMES and name not in _NUMBERS:
+                raise FormatError(f"not one of {', '.join((*_TIMES, *_NUMBERS))}: {quoted(line)}")
+            if name in found:
+                raise FormatError(f"a second line for {name}")
+            if len(words) != 1:
+                raise FormatError(f"not a name and one value: {quoted(line)}")
+            found[name] = unpack_seconds(words[0]) if name in _TIMES else _number(words[0], *_NUMBERS[name])
+    rules = GreylistRules(**found)
+    if rules.delay >= rules.window:
+        raise FormatError("the delay must be shorter than the window, or nobody could pass")
+    return rules
+
+
+def _number(word: str, least: int, most: int) -> int:
+    if not (word.isascii() and word.isdigit()) or len(word) > 18 or not least <= int(word) <= most:
+        raise FormatError(f"not a number from {least} to {most}: {quoted(word.encode())}")
+    return int(word)
