@@ -20,6 +20,9 @@ class ServerCounters:
         counts = self.counts
         for line in lines:
             words = line.split(b" ")
+            if words[0] != b"smtp" or len(words) < 3:
+                # It is about the process.
+                continue
             event = words[2]
             if event == b"queued":
                 counts["messages"] += 1

@@ -201,6 +201,11 @@ class SmtpSession:
         return self._server.asked is not None
 
     @property
+    def greeted(self) -> bool:
+        """Whether the client was greeted, or begins with TLS."""
+        return self._server.state is not ServerState.GREETING
+
+    @property
     def awaits_tls(self) -> bool:
         """Whether the client is to begin with TLS now: `secured` or `fail_tls` is next."""
         return self._server.state is ServerState.TLS

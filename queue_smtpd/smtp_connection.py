@@ -310,6 +310,8 @@ class SmtpConnection:
             return "queueing"
         if session.awaits_tls or (self._tls is not None and not self._tls.established):
             return "tls"
+        if not session.greeted:
+            return "greeting"
         if session.in_message:
             return "message"
         if session.asks:

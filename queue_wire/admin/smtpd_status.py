@@ -17,9 +17,10 @@ COUNTERS = b"counters\n"
 SESSIONS = b"sessions\n"
 LINE_MOST = 65536
 
-# What a session is doing: the handshake; nothing, until the next command; a transaction; sending a message; waiting for
-# queue-intake's answer to it; for the lookup of a recipient or of a password; its connection is being closed.
-STATES = ("tls", "command", "transaction", "message", "queueing", "lookup", "closing")
+# What a session is doing: the handshake; the pause before the greeting; nothing, until the next command; a transaction;
+# sending a message; waiting for queue-intake's answer to it; for the lookup of a recipient or of a password; its
+# connection is being closed.
+STATES = ("tls", "greeting", "command", "transaction", "message", "queueing", "lookup", "closing")
 # Who was refused: commands that others send are `other`.
 VERBS = ("connect", "early talker", "MAIL", "RCPT", "DATA", "AUTH", "message", "other")
 # How a session ended; others are `refused`: the server had enough of it.

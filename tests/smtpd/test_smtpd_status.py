@@ -187,7 +187,7 @@ def test_counters_are_what_the_lines_of_the_log_say() -> None:
         log.refused(1, b"connect", SERVER_BUSY), log.refused(1, b"", RELAYING_DENIED), log.dropped(1),
         log.refused(1, b"ABCD " + b"x" * 3000, ServerReply(500, b"5.5.1", b"y" * 3000)),
         log.queued(1, b"457-x", 2310, 2), log.ended(1, "QUIT", 1, 0, 1), log.ended(2, "connection lost", 1, 0, 1),
-        log.ended(3, "too many errors", 1, 0, 1), b"smtp 4: something new",
+        log.ended(3, "too many errors", 1, 0, 1), b"smtp 4: something new", b"alert: x", b"warning: unable to y",
         b"smtp 4: discarded bytes 7 recipients 1", b"smtp 4: refused early talker: 554_5.5.1_You_spoke",
     ])  # fmt: skip
     assert {name: number for name, number in counters.counts.items() if number} == {

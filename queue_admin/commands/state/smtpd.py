@@ -27,10 +27,11 @@ NUMBERS = ("number", "port", "age", "messages")
 def command(context: click.Context, listed: bool, form: str) -> None:
     """Show what queue-smtpd is doing now, and what it has counted since its start.
 
-    All of its processes are asked. `now` are connections by what they do: the TLS handshake, waiting for a `command`, a
-    `transaction`, a `message` that is being sent, `queueing` (queue-intake has not answered), the `lookup` of a
-    recipient or password, `closing`. Counters are those of its log. `clients` are the addresses with the most
-    connections now. json has an object a process, with all of its counters, and then one a session.
+    All of its processes are asked. `now` are connections by what they do: the `tls` handshake, the pause before the
+    `greeting`, waiting for a `command`, a `transaction`, a `message` that is being sent, `queueing` (queue-intake has
+    not answered), the `lookup` of a recipient or password, `closing`. Counters are those of its log. `clients` are the
+    addresses with the most connections now. json has an object a process, with all of its counters, and then one a
+    session.
 
     Exit 111 if no queue-smtpd runs, or a process does not answer. One that a super-server has started (tcpserver)
     serves one connection, and is not shown.

@@ -2,6 +2,8 @@
 
 import itertools
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 from hypothesis import given, settings
@@ -186,6 +188,13 @@ def test_the_super_server_tells_of_a_process_that_was_killed() -> None:
         (row,) = stream.rows("sessions")
         assert (row["number"], row["ended"]) == (811, "killed") and not stream.state.sessions
         assert stream.counts == {"smtp_connect": 1, "smtp_gone": 1, "tcpserver": 4, "alert": 1}
+
+
+def test_every_line_that_the_docs_show_is_known() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs" / "smtp-server.md").read_text().partition("## Its log\n")[2]
+    lines = re.findall(r"^    (smtp .*)$", page, re.MULTILINE)
+    kinds = {line: (parse_event(line.encode()) or ("",))[0] for line in lines}
+    assert len(kinds) > 15 and not {"", "smtp_other"} & set(kinds.values()), kinds
 
 
 def test_who_speaks_before_the_greeting_is_refused_by_two_words() -> None:
