@@ -106,7 +106,10 @@ class Sieve:
         with Bucket(self._layout, number) as bucket:
             # First, so that a message that is classified meanwhile is found here or in the others.
             todo = self._flat_todo.get(number, set()) if self._layout.flat_todo else bucket.names("todo")
-            names = todo.union(*(bucket.names(kind) for kind in self._kinds))
+            names: set[str] = set().union(*(bucket.names(kind) for kind in self._kinds))
+            # One of which only the file in a flat todo/ is left is among those in no bucket.
+            if not (self.everywhere and self._layout.flat_todo):
+                names |= todo
             if self._without:
                 names -= bucket.names(self._without) - todo
             kept = [name for name in names if _passes(self._queued if name in todo else self._others, bucket, name)]

@@ -61,7 +61,6 @@ def unpack_users(data: bytes) -> UserPasswords:
             user, colon, value = line.partition(b":")
             if not colon:
                 raise FormatError("not USER:HASH")
-            # mypyc has no `continue` here.
             if user:
                 check_user(user)
                 if user in users:

@@ -100,10 +100,13 @@ def unpack_file(data: bytes, seed: int) -> dict[int, DoneMarks]:
     if data[:SLOT_SIZE] != HEADER:
         return {}
     found = {}
-    for slot in range(min(SLOTS, len(data) // SLOT_SIZE - 1)):
-        record = data[offset_of(slot) : offset_of(slot + 1)]
-        # Most slots are empty.
-        marks = unpack_marks(record, seed) if record != EMPTY else None
+    end = min(FILE_SIZE, len(data))
+    # Most slots are empty, so the beginnings of records are looked for, and not at each slot.
+    at = data.find(_FORMAT, SLOT_SIZE, end)
+    while at >= 0:
+        slot, inside = divmod(at, SLOT_SIZE)
+        marks = unpack_marks(data[at : at + SLOT_SIZE], seed) if not inside else None
         if marks is not None:
-            found[slot] = marks
+            found[slot - 1] = marks
+        at = data.find(_FORMAT, (slot + 1) * SLOT_SIZE, end)
     return found

@@ -145,6 +145,7 @@ def test_a_wrong_password_is_refused_after_a_delay_and_the_third_one_ends_the_se
                 reply = error.smtp_code, error.smtp_error
             assert reply == WRONG and time.monotonic() - began >= 1.9
         assert client.getreply() == (421, b"4.7.0 Too many errors; closing connection")
+        client.close()  # Under TLS it has a socket of its own, for whose end the server waits some seconds.
         code, log = session.wait()
     assert code == 0
     refused = f"smtp {session.process.pid}: refused AUTH joe: 535_5.7.8_Authentication_credentials_invalid"

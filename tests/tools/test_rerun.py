@@ -59,8 +59,15 @@ def project(tmp_path: Path) -> Path:
 
 def run(project: Path, kinds: str, *options: str) -> tuple[int, str]:
     """Run its tests; return the exit code, and what pytest prints."""
-    # No other plugin: each process would import them all.
-    settings = {"PYTHONPATH": str(TESTS), "PYTEST_ADDOPTS": "", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "KINDS": kinds}
+    settings = {
+        "PYTHONPATH": str(TESTS),
+        "PYTEST_ADDOPTS": "",
+        # No other plugin: each process would import them all.
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        # Where there are no files of earlier runs, which pytest would remove.
+        "PYTEST_DEBUG_TEMPROOT": str(project),
+        "KINDS": kinds,
+    }
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "--rerun", "-p", "xdist", *options],
         cwd=project,

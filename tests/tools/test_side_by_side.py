@@ -94,7 +94,8 @@ def run(project: Path, *options: str) -> str:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "xdist", *options],
         cwd=project,
-        env={**os.environ, **SETTINGS},
+        # There are no files of earlier runs there, which pytest would remove.
+        env={**os.environ, **SETTINGS, "PYTEST_DEBUG_TEMPROOT": str(project)},
         capture_output=True,
         text=True,
         timeout=200,

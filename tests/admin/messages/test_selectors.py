@@ -150,8 +150,9 @@ def mixed_queue(path: Path, flat: bool) -> Queue:
     os.utime(layout.hashed("info", young))
     queue.mess(PLAIN)
     # Damage: no text, no sender, no record, a FIFO, a bounce alone, names that are no messages.
-    os.unlink(layout.mess(queue.classified(b"a@b.example", local=b"Ty@z.example\0")))
-    os.unlink(layout.mess(queue.queued(b"a@b.example")))
+    for damaged in (queue.classified(b"a@b.example", local=b"Ty@z.example\0"), queue.queued(b"a@b.example")):
+        # Not removed: the next message would have its number.
+        os.rename(layout.mess(damaged), path / str(damaged))
     os.unlink(layout.hashed("info", queue.classified(b"a@b.example", local=b"Ty@z.example\0")))
     put(layout.hashed("info", queue.classified(b"a@b.example", local=b"Ty@z.example\0")), b"")
     fifo = queue.classified(b"a@b.example", local=b"Ty@z.example\0")

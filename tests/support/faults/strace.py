@@ -7,6 +7,7 @@ left out. A call that another process interrupted (`unfinished`, `resumed`) give
 the whole clone is moved before the child's first call, so that who follows the calls knows the child's descriptors.
 """
 
+import functools
 import re
 from collections import defaultdict, deque
 from collections.abc import Iterator
@@ -31,6 +32,8 @@ _RESUMED = re.compile(r"^<\.\.\. \w+ resumed>(.*)$")
 _EXITED = re.compile(r"^\+\+\+ exited with (\d+) \+\+\+$")
 _HEX = re.compile(r"((?:\\x[0-9a-f]{2})+)")
 _DESCRIPTOR = re.compile(r"^(-?\d+|AT_FDCWD)(?:<(.*)>(?:\(deleted\))?)?$")
+# Strings are taken as one: they are most of a trace, and divide nothing.
+_DIVIDER = re.compile(r'"[^"]*"|[][(){},]')
 _INODE = re.compile(r"\bstx?_ino=(\d+)")
 
 
@@ -143,18 +146,21 @@ def _whole(line: str, waiting: dict[int, str]) -> tuple[int, str]:
 def split_arguments(text: str) -> list[str]:
     """Return the arguments of a call; commas inside braces, brackets and parentheses do not divide."""
     parts, depth, start = [], 0, 0
-    for index, letter in enumerate(text):
-        if letter in "([{":
+    for found in _DIVIDER.finditer(text):
+        mark = found[0]
+        if mark in "([{":
             depth += 1
-        elif letter in ")]}":
+        elif mark in ")]}":
             depth -= 1
-        elif letter == "," and depth == 0:
-            parts.append(text[start:index].strip())
-            start = index + 1
+        elif mark == "," and depth == 0:
+            parts.append(text[start : found.start()].strip())
+            start = found.end()
     last = text[start:].strip()
     return [*parts, last] if last or parts else []
 
 
+# A trace has few paths, and each of them often.
+@functools.lru_cache(10_000)
 def _descriptor(text: str) -> tuple[int, str]:
     found = _DESCRIPTOR.match(text.split(" ")[0])
     if not found:
