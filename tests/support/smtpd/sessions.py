@@ -16,6 +16,7 @@ from queue_smtpd.session import (
 )
 from queue_smtpd.session_policy import SessionPolicy
 from queue_wire.control.listeners import Role
+from queue_wire.control.milters import FilterSetup
 from queue_wire.control.networks import unpack_networks
 from queue_wire.control.rewrite import Rules
 from queue_wire.pipes.qmtp import ACCEPTED, Answer
@@ -31,6 +32,7 @@ RULES = RelayRules(
 K = Answer(ACCEPTED, b"ok 1700000000 qp 77 457-tk3x2a")
 DATE = 1700000000
 NO_LIMITS = MessageLimits()
+NO_FILTERS = FilterSetup()
 
 
 def make_session(
@@ -40,10 +42,11 @@ def make_session(
     limits: MessageLimits = NO_LIMITS,
     suffix: bytes = b"",
     tls: bool = False,
+    filters: FilterSetup = NO_FILTERS,
 ) -> SmtpSession:
     """Return a session that is not started."""
     policy = SessionPolicy(role, rules, ClientLimits(ClientRates(0, 0, 0, 0)))
-    return SmtpSession(12, client, SessionSetup(ME, ServerSettings(ME, limits, tls=tls), policy, suffix), 0.0)
+    return SmtpSession(12, client, SessionSetup(ME, ServerSettings(ME, limits, tls=tls), policy, suffix, filters), 0.0)
 
 
 class DrivenSession:
