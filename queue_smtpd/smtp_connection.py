@@ -51,6 +51,7 @@ from queue_smtpd.strangers.stranger_checks import StrangerChecks
 from queue_smtpd.tls.tls_channel import TlsChannel, describe_tls_error
 from queue_wire.admin.smtpd_status import SessionStatus
 from queue_wire.control.milters import FilterSetup
+from queue_wire.logline import alert
 from queue_wire.pipes.qmtp import Answer
 
 # Bytes that are taken at once: of commands, some 200, in about 3 ms; of a message.
@@ -496,6 +497,19 @@ class SmtpConnection:
 
     def _start_filter(self, work: Coroutine[object, object, None]) -> None:
         self._filtering = asyncio.get_running_loop().create_task(work)
+        self._filtering.add_done_callback(self._filter_done)
+
+    def _filter_done(self, task: asyncio.Task[None]) -> None:
+        """End the session if the filters have failed as they should not: its client must not wait for ever."""
+        error = None if task.cancelled() else task.exception()
+        if error is None:
+            return
+        self._filtering = None
+        now = time.monotonic()
+        self._open.log.write([alert(f"smtp {self._session.number}: the filters have failed: {error!r}; report this")])
+        if self._finishing:
+            self._end_filtered(replies.QUEUE_UNAVAILABLE, now)
+        self.end(replies.SERVER_BUSY, "filters failed", now)
 
     async def _ask_filter(
         self, session_filter: SessionFilter, question: SenderFiltered | RecipientFiltered | MessageStarted

@@ -1,6 +1,7 @@
 """A connection to a milter on the event loop: commands go out, and each answer is waited for, until a time."""
 
 import asyncio
+import socket
 import time
 
 from queue_base.errors import reason
@@ -38,7 +39,11 @@ class MilterLink:
         except TimeoutError as error:
             raise MilterTrouble(f"unable to connect within {line.connect} seconds") from error
         except OSError as error:
-            raise MilterTrouble(f"unable to connect: {reason(error)}") from error
+            # Names that cannot be looked up have numbers of their own.
+            why = str(error.strerror) if isinstance(error, socket.gaierror) else reason(error)
+            raise MilterTrouble(f"unable to connect: {why}") from error
+        except UnicodeError as error:
+            raise MilterTrouble(f"unable to connect: {line.host} cannot be the name of a host") from error
         self.client.negotiate()
         await self.exchange(time.monotonic() + line.connect)
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from queue_admin.checks.inspection import inspect_messages
 from queue_base.home import Home
 from queue_base.queue.hold_marks import DELETED, read_mark
 from queue_base.queue.layout import HELD_BIT, open_layout
@@ -174,6 +175,9 @@ def test_a_message_can_be_on_hold_from_the_beginning(intake: IntakeDaemon) -> No
     ]
     envelopes = [os.stat(layout.todo(each)).st_mode & HELD_BIT for each in (held, other, last)]
     assert envelopes == [HELD_BIT, 0, HELD_BIT]
+    owner = os.stat(intake.home.queue)
+    found = inspect_messages(layout, (owner.st_uid, owner.st_gid), time.time(), 0.0)
+    assert [finding.code for finding in found if finding.code == "mode"] == []
 
 
 def test_a_copy_for_the_postmaster_stays_when_its_message_has_gone(intake: IntakeDaemon) -> None:

@@ -1,6 +1,8 @@
 """queue-smtpd with milters: each stage is asked, what they change is in the queue, and none of them does harm."""
 
 import smtplib
+import socket
+import struct
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from itertools import zip_longest
@@ -14,6 +16,7 @@ from support.inject.injectors import only, queued, shared_home
 from support.intake.intake_daemon import IntakeDaemon
 from support.smtpd.milter_server import MilterServer, Script
 from support.smtpd.smtpd_daemon import SmtpdDaemon
+from support.smtpd.smtpd_process import GivenSession
 
 ANN, BOB, JOE = "ann@example.net", "bob@example.org", "joe@example.org"
 TEXT = "From: ann@example.net\r\nDate: 20 Nov 2026 13:00:00 -0000\r\nSubject: hello\r\n\r\nHow are\r\nyou?\r\n"
@@ -252,7 +255,20 @@ def test_a_client_that_goes_while_a_milter_thinks_leaves_nothing(filtered: Filte
     client.ehlo("c")
     client.send("MAIL FROM:<>\r\n")
     filtered.milter.wait_for(b"M")
+    # So that the end is a reset, and not a client that still listens.
+    assert client.sock is not None
+    client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     client.close()
     filtered.daemon.wait_for(b": end connection_lost")
     with filtered.daemon.smtp() as other:
         assert other.ehlo("d")[0] == 250
+
+
+def test_a_milter_is_asked_under_a_super_server_too(filtered: Filtered) -> None:
+    filtered.start({b"E": [b"hX-Seen\0yes\0", b"c"]})
+    Path(filtered.home.control, "milters").write_text(f"unix:{filtered.milter.path}\n")
+    with GivenSession(filtered.home) as given:
+        mail = TEXT.encode() + b".\r\nQUIT\r\n"
+        said = given.exchange(b"EHLO c\r\nMAIL FROM:<a@b.example>\r\nRCPT TO:<bob@example.org>\r\nDATA\r\n" + mail)
+    assert b"\r\n250 2.6.0 ok " in said
+    assert b"\nX-Seen: yes\n\nHow" in only(filtered.home).message

@@ -13,10 +13,13 @@ import pytest
 
 from queue_base.home import Home
 from queue_smtp.server import TIMEOUT
+from queue_smtp.server_replies import ServerReply
 from queue_smtpd.auth.authenticator import Authenticator
 from queue_smtpd.client_facts import ClientFacts
 from queue_smtpd.intake_links import SMALL, IntakeLinks
 from queue_smtpd.log_writer import LogWriter
+from queue_smtpd.milter.message_spool import SpoolMemory
+from queue_smtpd.milter.session_filter import FilterPlace, SessionFilter
 from queue_smtpd.recipient_lookups import RecipientAsker
 from queue_smtpd.smtp_connection import (
     COMMANDS_SLICE,
@@ -29,9 +32,12 @@ from queue_smtpd.smtp_connection import (
 from queue_smtpd.strangers.client_limits import ClientLimits
 from queue_smtpd.strangers.greeting_pauses import GreetingPauses
 from queue_smtpd.strangers.stranger_checks import StrangerChecks
+from queue_wire.control.milters import REFUSE, FilterSetup
 from support.servers.certificate import server_context
 from support.smtpd.sessions import RULES, STRANGER, UNLIMITED, make_session
 from support.smtpd.smtpd_daemon import trusting
+
+NO_FILTERS = FilterSetup()
 
 
 class Transport:
@@ -75,7 +81,12 @@ class Scene:
     """A connection whose greeting is said, if there is no pause before it. It has no queue-intake."""
 
     def __init__(
-        self, home: Home, context: ssl.SSLContext | None = None, client: ClientFacts = STRANGER, pause: int = 0
+        self,
+        home: Home,
+        context: ssl.SSLContext | None = None,
+        client: ClientFacts = STRANGER,
+        pause: int = 0,
+        filters: FilterSetup = NO_FILTERS,
     ) -> None:
         self.log = _Lines()
         loop = asyncio.get_running_loop()
@@ -86,7 +97,9 @@ class Scene:
         self.open = OpenConnections(links, lookups, self.log, authenticator, limits, GreetingPauses(loop), checks)
         self.transport = Transport()
         limits.hold("")
-        session = make_session(client, RULES._replace(checkrcpt=False), tls=context is not None, client_limits=limits)
+        session = make_session(
+            client, RULES._replace(checkrcpt=False), tls=context is not None, client_limits=limits, filters=filters
+        )
         begun = BegunSession(session, 1, 2, None, context)
         self.connection = SmtpConnection(lambda transport, now: begun, self.open)
         self.connection.connection_made(cast(asyncio.Transport, self.transport))
@@ -96,6 +109,29 @@ class Scene:
         """Let so many seconds pass since the beginning; return the last line that was said."""
         self.open.run(self.begun + seconds)
         return self.transport.said.splitlines()[-1]
+
+
+class _Failing(SessionFilter):
+    """Filters with a mistake."""
+
+    async def ask_sender(self, *_: object) -> ServerReply | None:
+        raise ZeroDivisionError
+
+
+def test_filters_that_fail_as_they_should_not_end_the_session(home: Home) -> None:
+    async def play() -> None:
+        setup = FilterSetup(headerfaults=REFUSE)
+        scene = Scene(home, filters=setup)
+        scene.connection._filter = _Failing(setup, 12, FilterPlace(b"me"), SpoolMemory(), scene.log.write)
+        scene.connection.data_received(b"EHLO c\r\nMAIL FROM:<>\r\n")
+        task = scene.connection._filtering
+        assert task is not None
+        await asyncio.wait([task])
+        await asyncio.sleep(0)
+        assert scene.transport.said.endswith(b"421 4.3.2 Server is busy; try again later\r\n")
+        assert any(line.startswith(b"alert: smtp 12: the filters have failed: Zero") for line in scene.log.lines)
+
+    asyncio.run(play())
 
 
 @pytest.mark.parametrize("sent", [b"", b"EHL", b"EHLO c\r\nNO"])

@@ -56,6 +56,24 @@ def test_a_group_of_messages_survives_every_power_cut(tmp_path: Path, count: int
     assert check_queue(place.model, place.layout, queued_when_exit_code_is_0(count), most=128) > 200
 
 
+@pytest.mark.parametrize("writer", [WRITER, NAMED], ids=["nameless", "named"])
+def test_what_is_queued_on_hold_is_on_hold_and_copied_after_every_power_cut(tmp_path: Path, writer: str) -> None:
+    place = Place(tmp_path)
+    place.enqueue(1, writer, b"spam")
+
+    def check(crash: Crash, found: dict[int, Message]) -> list[str]:
+        wrong = []
+        for number, message in found.items():
+            if "todo" in message.files:
+                mark = crash.files.get(place.layout.hashed("hold", number).lstrip("/"))
+                copy = crash.files.get(f"postman/{number}_spam")
+                wrong += [] if mark is not None and mark.content == b"spam\n" else [f"{number} is not on hold"]
+                wrong += [] if copy is not None and copy.content.endswith(BODY) else [f"{number} is not copied"]
+        return wrong
+
+    assert check_queue(place.model, place.layout, queued_when_exit_code_is_0(1), check, most=128) > 30
+
+
 @pytest.mark.parametrize(
     "fault",
     [

@@ -18,6 +18,7 @@ from queue_smtpd.session import (
 from queue_smtpd.session_policy import SessionPolicy
 from queue_smtpd.strangers.client_limits import ClientLimits
 from queue_wire.control.listeners import Role
+from queue_wire.control.milters import FilterSetup
 from queue_wire.control.networks import unpack_networks
 from queue_wire.control.rewrite import Rules
 from queue_wire.control.strangers.smtpdlimits import ClientLimit, SmtpdLimits
@@ -36,6 +37,7 @@ DATE = 1700000000
 NO_LIMITS = MessageLimits()
 NO_LIMIT = ClientLimit(0, 0)
 UNLIMITED = SmtpdLimits(NO_LIMIT, NO_LIMIT, NO_LIMIT, NO_LIMIT, NO_LIMIT)
+NO_FILTERS = FilterSetup()
 
 
 def make_session(
@@ -48,11 +50,12 @@ def make_session(
     client_limits: ClientLimits | None = None,
     dnslists: bool = False,
     greylist: bool = False,
+    filters: FilterSetup = NO_FILTERS,
 ) -> SmtpSession:
     """Return a session that is not started."""
     policy = SessionPolicy(role, rules, client_limits or ClientLimits(UNLIMITED))
-    setup = SessionSetup(ME, ServerSettings(ME, limits, tls=tls), policy, suffix, dnslists=dnslists, greylist=greylist)
-    return SmtpSession(12, client, setup, 0.0)
+    settings = ServerSettings(ME, limits, tls=tls)
+    return SmtpSession(12, client, SessionSetup(ME, settings, policy, suffix, filters, dnslists, greylist), 0.0)
 
 
 _QUESTIONS = (MailboxWanted, StrangerWanted, MessageStarted, MessageFinished)

@@ -74,12 +74,16 @@ class Place:
         answers = Answers(answer) if name == "queue-todo" else lambda output: b""
         return converse_traced(self.model, self.trace, command, request, enough, done, answers)
 
-    def enqueue(self, count: int, writer: str = WRITER) -> None:
-        """Put messages in the queue with one process, in one group, with the writer that `open_writer` gives."""
+    def enqueue(self, count: int, writer: str = WRITER, hold: bytes = b"") -> None:
+        """Put messages in the queue with one process, in one group, with the writer that `open_writer` gives.
+
+        With `hold` they are on hold from the beginning, and copied for the postmaster, for this reason.
+        """
         script = (
             f"import sys; from queue_base.home import Home; {writer}\n"
             "writer = open_writer(Home(sys.argv[1])); drafts = [writer.begin() for n in range(int(sys.argv[2]))]\n"
-            f"for draft in drafts: draft.write({BODY!r}); draft.finish({SENDER!r}, {sorted(RECIPIENTS)!r})\n"
+            f"for draft in drafts:\n draft.write({BODY!r})\n if {hold!r}: draft.hold = draft.copy = {hold!r}\n"
+            f" draft.finish({SENDER!r}, {sorted(RECIPIENTS)!r})\n"
             "writer.commit(drafts)\n"
         )
         command = [sys.executable, "-c", script, self.home.path, str(count)]
