@@ -3,9 +3,11 @@
 import os
 import resource
 import select
+import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -52,7 +54,9 @@ class LocalDaemon:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.process.kill()
+        # The recipient checker as well, which may just be making its socket in a directory that the test removes.
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(SECONDS)
         for stream in (self.stdout, self.stderr):
             stream.close()
