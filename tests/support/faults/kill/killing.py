@@ -96,6 +96,10 @@ def _kill_everybody(suite: Suite, trace: Path, tracer: "subprocess.Popen[bytes] 
         time.sleep(0.002)
 
 
+def _begin_killer(suite: Suite, trace: Path, tracer: "subprocess.Popen[bytes] | None") -> None:
+    threading.Thread(target=_kill_everybody, args=(suite, trace, tracer)).start()
+
+
 @contextmanager
 def traced_suite(home: Home, trace: Path, point: Point, programs: Path = BIN) -> Iterator[Suite]:
     """Give a suite, with a point's thread and the loop traced; at the end nothing of it is left, the traces are whole.
@@ -105,17 +109,19 @@ def traced_suite(home: Home, trace: Path, point: Point, programs: Path = BIN) ->
     words = _kill_words(trace, point)
     # -DD: strace is no parent of queue-send, and outlives what kills the suite's processes.
     suite = Suite(home, wrapper=(*words, "-DD", "--") if point.thread == MAIN else (), programs=programs)
-    tracers = []
+    tracers: list[subprocess.Popen[bytes]] = []
     try:
+        if point.everybody and point.thread == MAIN:
+            # Its point may come before its first line.
+            _begin_killer(suite, trace, None)
         # In the first turn of its loop it can be killed before its first line is out.
         wait_until(lambda: suite.count("^status: local 0/") or suite.process.poll() is not None, DEADLINE, "the start")
         if point.thread != MAIN:
             # Two of them: one strace would count the calls of both threads for its point.
             tracers.append(_attach(words, _task(suite, point.thread)))
             tracers.append(_attach(_trace_words(loop_trace(trace, point), _BOUNCING), suite.process.pid))
-        if point.everybody:
-            killer = threading.Thread(target=_kill_everybody, args=(suite, trace, tracers[0] if tracers else None))
-            killer.start()
+            if point.everybody:
+                _begin_killer(suite, trace, tracers[0])
         yield suite
         if suite.process.poll() is None:
             # Not SIGKILL: the trace shows who was killed at a point.
