@@ -36,6 +36,7 @@ from queue_base.daemon.signals import ignore
 from queue_base.daemon.supervisor import Supervisor, take_variables
 from queue_base.errors import PERMANENT, Failure, Permanent, Temporary, Usage, complain
 from queue_base.home import Home, take_help, take_home
+from queue_base.server_certificates import ServerCertificates, read_pem_files
 from queue_smtp import server_replies as replies
 from queue_smtp.server_replies import pack_reply
 from queue_smtpd.auth.authenticator import Authenticator
@@ -53,7 +54,6 @@ from queue_smtpd.strangers.greeting_pauses import GreetingPauses
 from queue_smtpd.strangers.stranger_checks import StrangerChecks
 from queue_smtpd.super_server import Endpoint, GivenConnection, unpack_given
 from queue_smtpd.tls.certificate_keeper import start_keeper
-from queue_smtpd.tls.server_certificates import ServerCertificates, read_pem_files
 from queue_smtpd.workers import run_workers
 from queue_wire.control.listeners import Listener, Role, unpack_listener
 from queue_wire.control.strangers.smtpdlimits import ClientLimit

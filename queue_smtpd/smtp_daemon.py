@@ -25,6 +25,7 @@ import uvloop
 
 from queue_base.errors import Failure
 from queue_base.home import Home
+from queue_base.server_certificates import PemReader, ServerCertificates
 from queue_smtp import server_replies as replies
 from queue_smtpd.auth.authenticator import Authenticator
 from queue_smtpd.client_facts import ClientFacts
@@ -42,7 +43,6 @@ from queue_smtpd.strangers.client_limits import ClientLimits
 from queue_smtpd.strangers.greeting_pauses import GreetingPauses
 from queue_smtpd.strangers.stranger_checks import StrangerChecks
 from queue_smtpd.super_server import plain_address
-from queue_smtpd.tls.server_certificates import PemReader, ServerCertificates
 from queue_wire.admin.smtpd_status import ProcessStatus
 from queue_wire.control.listeners import Listener, Role
 from queue_wire.logline import alert, warning

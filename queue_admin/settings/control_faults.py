@@ -13,7 +13,10 @@ from queue_base.control import check_modes, read_control, read_limit_lines, read
 from queue_base.daemon.processes import command as program
 from queue_base.errors import Temporary, reason
 from queue_base.home import Home
+from queue_base.server_certificates import ServerCertificates, read_pem_files
 from queue_wire.control.destinationlimits import warn_of
+from queue_wire.control.lines import numbered_lines
+from queue_wire.control.listeners import Role, unpack_listener
 from queue_wire.control.localroutes import unpack_local_routes
 from queue_wire.control.registry import BY_NAME, FILES, OF_QMAIL, ONE_VALUE, check, is_copy, nearest_name
 from queue_wire.control.smtproutes import unpack_routes
@@ -39,6 +42,8 @@ class ControlFault(NamedTuple):
 
 def find_control_faults(home: Home) -> Iterator[ControlFault]:
     """Yield all mistakes. Raises Temporary if queue-remote cannot be asked, or control/ cannot be read."""
+    if not os.path.isdir(home.control):
+        raise Temporary(f"unable to read {home.control}: it is not there; queuectl init makes a home")
     faulty = set()
     try:
         check_modes(home)
@@ -62,6 +67,9 @@ def find_control_faults(home: Home) -> Iterator[ControlFault]:
             line = re.match(r"line ([0-9]+): ", why)
             yield ControlFault(name, int(line[1]) if line else None, why[line.end() :] if line else why)
     yield from _idle_lines(home)
+    if not faulty & {"smtpd", "smtpdcert"}:
+        yield from _certificate_faults(home)
+        yield from _unusable_listeners(home)
     yield from _unknown_names(home)
 
 
@@ -116,6 +124,38 @@ def _idle_lines(home: Home) -> Iterator[ControlFault]:
         yield ControlFault(name, int(number), f"{why}; the line has no effect")
 
 
+def _certificate_faults(home: Home) -> Iterator[ControlFault]:
+    """Yield the certificates that queue-smtpd could not use, if this user has the rights with which it reads them."""
+    if os.geteuid() not in (0, os.stat(home.control).st_uid):
+        return
+    for why in ServerCertificates().take(read_pem_files(home)):
+        yield ControlFault("smtpdcert", None, why)
+
+
+def _unusable_listeners(home: Home) -> Iterator[ControlFault]:
+    """Yield the lines of control/smtpd on which nobody could send mail, since nobody can authenticate there."""
+    there = {
+        name
+        for name in ("smtpdcert", "smtpdusers", "checkpassword", "relayclients")
+        if os.path.exists(f"{home.control}/{name}")
+    }
+    for number, line in numbered_lines(read_control(home, "smtpd") or b""):
+        listener = unpack_listener(line)
+        role = f"role {listener.role.value}"
+        if listener.role is Role.SUBMISSIONS and "smtpdcert" not in there:
+            yield ControlFault("smtpd", number, f"{role} needs a certificate, which control/smtpdcert would name")
+        elif listener.role is not Role.MX and "relayclients" not in there:
+            if "smtpdcert" not in there:
+                why = "no AUTH is offered without a certificate, which control/smtpdcert would name"
+            elif not there & {"smtpdusers", "checkpassword"}:
+                why = "there are no users; queuectl passwd makes one"
+            elif listener.noauth:
+                why = "with `noauth` no AUTH is offered, and there is no control/relayclients"
+            else:
+                continue
+            yield ControlFault("smtpd", number, f"nobody may send by {role}: {why}")
+
+
 def _unknown_names(home: Home) -> Iterator[ControlFault]:
     try:
         with os.scandir(home.control) as entries:
@@ -132,9 +172,9 @@ def _unknown_names(home: Home) -> Iterator[ControlFault]:
 
 
 def _named_files(home: Home) -> set[str]:
-    """Return the words of dkim and tlspolicy: they name files of keys and certificates, which may be in control/."""
+    """Return the words of dkim, smtpdcert and tlspolicy: they name files, which may be in control/."""
     found: set[str] = set()
-    for name in ("dkim", "tlspolicy"):
+    for name in ("dkim", "smtpdcert", "tlspolicy"):
         try:
             data = read_control(home, name)
         except Temporary:

@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from queue_base.errors import Temporary, reason
 from queue_base.home import Home
-from queue_smtpd.tls.server_certificates import PemFiles, PemReader, read_pem_files
+from queue_base.server_certificates import PemFiles, PemReader, read_pem_files
 from queue_wire.format_error import FormatError
 from queue_wire.pipes.framing import NetstringReader, pack_netstring
 

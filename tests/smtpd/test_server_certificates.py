@@ -10,8 +10,8 @@ import pytest
 
 from queue_base.errors import Temporary
 from queue_base.home import Home
+from queue_base.server_certificates import PemFiles, ServerCertificates, make_context, read_pem_files
 from queue_smtpd.tls.certificate_keeper import start_keeper, unpack_answer
-from queue_smtpd.tls.server_certificates import PemFiles, ServerCertificates, make_context, read_pem_files
 from queue_smtpd.tls.tls_channel import TlsChannel
 from queue_wire.control.smtpdcert import unpack_certificate_lines
 from queue_wire.format_error import FormatError, LineError

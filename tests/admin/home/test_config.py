@@ -15,6 +15,7 @@ from queue_wire.control.registry import FILES
 from support.processes.forked import run_program
 from support.processes.suite import Suite, program
 from support.queues.home import make_home
+from support.servers.certificate import make_certificate
 
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed")
 
@@ -129,6 +130,40 @@ def test_check_names_each_mistake_and_each_unknown_file_and_exits_1(home: Home) 
         assert any(each.startswith(line) for each in lines), (line, lines)
     found = [json.loads(line) for line in queuectl(home, "config", "check", "--format", "json", code=1)[0].splitlines()]
     assert {"file": "queuelifetime", "line": 1, "fault": "not a number from 60 to 315360000: '0'"} in found
+
+
+def test_check_names_certificates_that_cannot_be_used_and_listeners_by_which_nobody_could_send(home: Home) -> None:
+    control = Path(home.control)
+    certificate, key = make_certificate(control)
+    (control / "smtpd").write_text("*:25 mx\n*:465 submissions\n*:587 submission\n")
+    assert queuectl(home, "config", "check", code=1)[0].splitlines()[:2] == [
+        "control/smtpd line 2: role submissions needs a certificate, which control/smtpdcert would name",
+        "control/smtpd line 3: nobody may send by role submission: no AUTH is offered without a certificate, which "
+        "control/smtpdcert would name",
+    ]
+    # Names without a slash are files in control/, which are not unknown then.
+    (control / "smtpdcert").write_text(f":{certificate.name} {key.name}\n.example:/no/such.pem\n")
+    nobody = "nobody may send by role submissions: there are no users; queuectl passwd makes one"
+    assert queuectl(home, "config", "check", code=1)[0].splitlines() == [
+        "control/smtpdcert: unable to use /no/such.pem: no such file or directory; it is not used",
+        f"control/smtpd line 2: {nobody}",
+        f"control/smtpd line 3: {nobody.replace('submissions', 'submission')}",
+    ]
+    (control / "smtpdcert").write_text(f":{certificate.name} {key.name}\n")
+    queuectl(home, "passwd", "joe", given=b"secret\n")
+    assert queuectl(home, "config", "check") == ("", "")
+    (control / "smtpd").write_text("*:587 submission noauth\n")
+    assert "line 1: nobody may send by role submission: with `noauth`" in queuectl(home, "config", "check", code=1)[0]
+    (control / "relayclients").write_text("192.0.2.1\n")
+    assert queuectl(home, "config", "check") == ("", "")
+
+
+def test_check_without_a_home_says_so_once(tmp_path: Path) -> None:
+    gone = Home(str(tmp_path / "gone"))
+    assert queuectl(gone, "config", "check", code=111) == (
+        "",
+        f"queuectl: fatal: unable to read {gone.control}: it is not there; queuectl init makes a home\n",
+    )
 
 
 def test_a_set_is_in_force_when_it_ends_and_the_log_says_what_changed(home: Home, suite: Suite) -> None:
