@@ -8,7 +8,7 @@ import click
 from queue_admin.printable import visible
 from queue_admin.settings.control_change import edit_control
 from queue_base.control import read_parsed, unable_to_parse
-from queue_base.errors import Failure, Usage
+from queue_base.errors import Failure, Usage, complain
 from queue_base.home import Home, find_home
 from queue_smtp.auth_server import PASSWORD_MAX, make_verifier
 from queue_wire.control.smtpdusers import UserPasswords, check_user, pack_users, unpack_users
@@ -28,7 +28,7 @@ def command(context: click.Context, user: str | None, delete: bool, listed: bool
     """Set the password with which a user authenticates to queue-smtpd (SMTP AUTH).
 
     The password is asked for twice on a terminal; otherwise it is the first line of stdin. control/smtpdusers keeps a
-    verifier of SCRAM-SHA-256 and not the password. It is in force at once.
+    verifier of SCRAM-SHA-256 and not the password. It is in force within two seconds.
 
     Exit 1: with --delete, there is no such user.
 
@@ -102,6 +102,7 @@ def _delete(home: Home, user: bytes) -> int:
 
     edit_control(home, FILE, remove)
     if missing:
+        complain("queuectl", f"unable to remove {visible(user)}: there is no such user; --list lists all")
         return 1
     print(f"{visible(user)} is removed")
     return 0
